@@ -1,0 +1,38 @@
+# Everything runs from `.venv`, which `make setup` makes. Nothing else is needed first but Python 3.11 or newer.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: setup servers demo test fast lint docs bench clean
+
+setup: .venv/ready
+
+.venv/ready: pyproject.toml constraints.txt scripts/setup
+	PYTHON=$(PYTHON) scripts/setup
+	touch $@
+
+servers: setup
+	scripts/servers
+
+demo: setup
+	$(BIN)/tidegauge demo
+
+test: setup servers
+	$(BIN)/pytest
+
+fast: setup
+	$(BIN)/pytest -m unit
+
+lint: setup
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+docs: setup
+	$(BIN)/python scripts/reference.py
+
+bench: setup servers
+	$(BIN)/python -m bench
+
+clean:
+	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,3 @@
+"""Incremental data pipelines on Spark around a ledger of watermarks."""
+
+__version__ = "0.1.0"

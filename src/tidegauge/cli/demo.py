@@ -1,0 +1,56 @@
+"""`tidegauge demo`: see it work in a minute, without a server or an account."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tidegauge.cli.options import DebugOption
+from tidegauge.cli.output import print_table, say
+from tidegauge.errors import ConfigError
+
+
+def command(
+    keep: Annotated[Path | None, typer.Option(help="Leave the project in this folder to play with.")] = None,
+    debug: DebugOption = False,  # noqa: ARG001 - read where errors are shown
+) -> None:
+    """Make a shop, sync it, change it, kill a run half-way, and prove that nothing was lost."""
+    if keep is None:
+        with tempfile.TemporaryDirectory(prefix="tidegauge-demo-") as folder:
+            proven = _play(Path(folder))
+        say("The demo's files are gone again; `tidegauge demo --keep DIR` leaves them to play with.")
+    else:
+        if keep.exists() and any(keep.iterdir()):
+            raise ConfigError(f"{keep} is not empty", hint="choose a new folder; nothing was changed")
+        keep.mkdir(parents=True, exist_ok=True)
+        proven = _play(keep.resolve())
+        say(f"Look around: cd {keep} && tidegauge status, history, watermark list, files list, plan")
+    raise typer.Exit(0 if proven else 1)
+
+
+def _play(folder: Path) -> bool:
+    from tidegauge.cli.verify import show
+    from tidegauge.demo.story import tell_story
+    from tidegauge.observe.view import watch
+
+    def speak(text: str) -> None:
+        say(text)
+        sys.stdout.flush()
+
+    with watch(sys.stderr) as tell:
+        ending = tell_story(folder, say=speak, tell=tell)
+    show(list(ending.verified))
+    print_table(
+        ["what happened", "rows", "batches", "seconds"],
+        [[act.title, act.rows, act.batches, f"{act.seconds:.1f}"] for act in ending.acts],
+        numbers=("rows", "batches", "seconds"),
+    )
+    if ending.proven:
+        say("Proven: every row of the source is in the lake, at its latest version, and nothing else is.")
+    else:
+        say("NOT proven: source and target differ, or the killed plan was not taken over.")
+    return ending.proven

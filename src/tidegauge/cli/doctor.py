@@ -1,0 +1,33 @@
+"""`tidegauge doctor`: is everything there that a run needs?"""
+
+from __future__ import annotations
+
+import typer
+
+from tidegauge.cli.options import DebugOption, JsonOption, ProjectOption
+from tidegauge.cli.output import print_json, say
+from tidegauge.cli.project import open_project
+
+
+def command(project: ProjectOption = None, json: JsonOption = False, debug: DebugOption = False) -> None:  # noqa: ARG001
+    """Check Java, jars, ledger, connections, privileges, clocks, S3 and tables; say how to mend each."""
+    from tidegauge.engine.doctor import examine
+
+    findings = []
+    for one in examine(open_project(project)):
+        findings.append(one)
+        if not json:
+            say(
+                f"{'✓' if one.ok else '✗'} {one.about}: {one.says}"
+                + (f"\n    fix: {one.fix}" if one.fix else "")
+            )
+    healthy = all(one.ok for one in findings)
+    if json:
+        print_json(
+            {
+                "schema": "tidegauge/doctor/1",
+                "healthy": healthy,
+                "findings": [one.to_json() for one in findings],
+            }
+        )
+    raise typer.Exit(0 if healthy else 1)

@@ -1,0 +1,99 @@
+"""`tidegauge files list|clean`: what lies in the lake, and what dead attempts left there."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from tidegauge.cli.options import DebugOption, JsonOption, ProjectOption, SelectOption, TableOption, selection
+from tidegauge.cli.output import print_json, print_table, say
+from tidegauge.cli.project import open_project
+from tidegauge.errors import ConfigError
+
+app = typer.Typer(
+    help="What lies in the lake, and what dead attempts left there.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+@app.command("list")
+def list_(
+    project: ProjectOption = None,
+    select: SelectOption = None,
+    table: TableOption = None,
+    json: JsonOption = False,
+    debug: DebugOption = False,  # noqa: ARG001 - read where errors are shown
+) -> None:
+    """Show committed files by batch, and leftovers that no reader sees."""
+    from tidegauge.engine.files import listings
+
+    found = listings(open_project(project), selection(select, table))
+    if json:
+        print_json({"schema": "tidegauge/files/1", "tables": [one.to_json() for one in found]})
+        return
+    rows: list[list[object]] = []
+    for one in found:
+        for file in one.listing.committed:
+            batch = f"{file.epoch}/{file.seq}"
+            rows.append([one.flow, "committed", batch, file.file.rows, file.file.bytes, file.file.path])
+        rows += [[one.flow, "leftover", None, None, left.bytes, left.path] for left in one.listing.leftovers]
+        rows += [
+            [one.flow, "MISSING", f"{f.epoch}/{f.seq}", None, None, f.file.path] for f in one.listing.missing
+        ]
+    if not rows:
+        say("no files yet")
+        return
+    print_table(["flow", "kind", "batch", "rows", "bytes", "path"], rows, numbers=("rows", "bytes"))
+
+
+@app.command("clean")
+def clean(
+    reason: Annotated[str | None, typer.Option(help="Why; the history keeps it.")] = None,
+    older_than: Annotated[str, typer.Option(help="Only what its attempt last touched this long ago.")] = "7d",
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would go.")] = False,
+    project: ProjectOption = None,
+    select: SelectOption = None,
+    table: TableOption = None,
+    json: JsonOption = False,
+    debug: DebugOption = False,  # noqa: ARG001 - read where errors are shown
+) -> None:
+    """Delete leftovers of dead attempts. Committed files are never touched."""
+    from tidegauge.config.durations import parse_duration
+    from tidegauge.engine.files import clean as clean_files
+
+    loaded, wanted, age = open_project(project), selection(select, table), parse_duration(older_than)
+    if not dry_run and not reason:
+        raise ConfigError("cleaning needs a reason", hint='add --reason "…", or --dry-run to look first')
+    found = clean_files(loaded, wanted, older_than=age, reason=None)
+    count = sum(len(paths) for paths in found.values())
+    if not json:
+        for flow, left in found.items():
+            for one in left:
+                say(f"{flow}: {one.path} ({one.bytes:,} bytes)")
+    if count and not dry_run:
+        if not yes and not _agreed(f"delete {count} leftover file{'' if count == 1 else 's'}?"):
+            raise ConfigError("not confirmed, so nothing was deleted", hint="answer y, or add --yes")
+        found = clean_files(loaded, wanted, older_than=age, reason=reason)
+    if json:
+        print_json(
+            {
+                "schema": "tidegauge/files-clean/1",
+                "deleted": not dry_run,
+                "tables": [
+                    {"flow": flow, "files": [{"path": one.path, "bytes": one.bytes} for one in left]}
+                    for flow, left in found.items()
+                ],
+            }
+        )
+    elif dry_run or not count:
+        say(f"{count} would go; nothing was deleted" if count else "nothing to clean")
+    else:
+        say(f"deleted {count}")
+
+
+def _agreed(question: str) -> bool:
+    return sys.stdin.isatty() and typer.confirm(question, err=True)

@@ -1,0 +1,68 @@
+"""`tidegauge history`: what happened, newest first."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tidegauge.cli.options import DebugOption, JsonOption, ProjectOption
+from tidegauge.cli.output import print_json, print_table, say
+from tidegauge.cli.project import open_project
+
+
+def command(
+    project: ProjectOption = None,
+    flow: Annotated[str | None, typer.Option("--select", "-t", "--table", help="Only this flow.")] = None,
+    failed: Annotated[bool, typer.Option("--failed", help="Only what went wrong.")] = False,
+    limit: Annotated[int, typer.Option(min=1, help="How many events at the most.")] = 20,
+    json: JsonOption = False,
+    debug: DebugOption = False,  # noqa: ARG001 - read where errors are shown
+) -> None:
+    """Show what happened: who did what, when, from where to where."""
+    from tidegauge.engine.standing import iso
+    from tidegauge.ledger.open import open_ledger
+    from tidegauge.model.position import to_json, to_text
+
+    loaded = open_project(project)
+    with open_ledger(loaded.ledger, create=False) as ledger:
+        events = ledger.history(loaded.pipeline, flow=flow, failed=failed, limit=limit)
+    if json:
+        print_json(
+            {
+                "schema": "tidegauge/history/1",
+                "events": [
+                    {
+                        "at": iso(one.at),
+                        "pipeline": one.pipeline,
+                        "flow": one.flow,
+                        "run_id": one.run_id,
+                        "event": one.event,
+                        "actor": one.actor,
+                        "reason": one.reason,
+                        "from": to_json(one.before),
+                        "to": to_json(one.after),
+                        "error": one.error,
+                    }
+                    for one in events
+                ],
+            }
+        )
+    elif not events:
+        say("nothing has happened yet")
+    else:
+        print_table(
+            ["at (UTC)", "flow", "event", "from", "to", "by", "why"],
+            [
+                [
+                    f"{one.at:%Y-%m-%d %H:%M:%S}",
+                    one.flow,
+                    one.event,
+                    to_text(one.before) if one.before else None,
+                    to_text(one.after) if one.after else None,
+                    one.actor,
+                    one.error or one.reason or "",
+                ]
+                for one in events
+            ],
+        )

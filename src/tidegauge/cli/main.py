@@ -1,0 +1,54 @@
+"""`tidegauge`: the list of commands, and the last line of defence for what they raise."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from tidegauge.cli import (
+    demo,
+    doctor,
+    files,
+    history,
+    init,
+    ledger,
+    plan,
+    run,
+    status,
+    verify,
+    watermark,
+)
+from tidegauge.cli.output import report_error
+from tidegauge.errors import TidegaugeError
+
+app = typer.Typer(
+    name="tidegauge",
+    help="Moves only what changed, and can prove how far it got.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.command("init")(init.command)
+app.command("doctor")(doctor.command)
+app.command("plan")(plan.command)
+app.command("run")(run.command)
+app.command("status")(status.command)
+app.command("history")(history.command)
+app.command("verify")(verify.command)
+app.command("demo")(demo.command)
+app.add_typer(watermark.app, name="watermark")
+app.add_typer(files.app, name="files")
+app.add_typer(ledger.app, name="ledger")
+
+
+def main() -> None:
+    try:
+        app()
+    except TidegaugeError as error:
+        sys.exit(report_error(error, json="--json" in sys.argv, debug="--debug" in sys.argv))
+
+
+if __name__ == "__main__":
+    main()

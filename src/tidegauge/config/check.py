@@ -1,0 +1,121 @@
+"""Part of a document against the keys it may have; what is wrong becomes problems with places."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from tidegauge.config.document import Document
+from tidegauge.config.models import Keys
+from tidegauge.config.problems import Complaint, Problem, Trail, as_error, nearest, quoted
+from tidegauge.config.secrets import references
+
+_T = TypeVar("_T")
+_K = TypeVar("_K", bound=Keys)
+
+# `null` means "as if left out" everywhere but here, where it is a word of its own.
+_NULL_IS_A_WORD = "zero_dates"
+# Complaints about the ledger's address never quote what came from outside.
+_CAREFUL: Trail = ("ledger",)
+
+
+class Check:
+    """Gathers problems instead of stopping at the first; `finish` raises them as one error."""
+
+    def __init__(self, document: Document) -> None:
+        self.document = document
+        self.problems: list[Problem] = []
+
+    def finish(self) -> None:
+        if self.problems:
+            raise as_error(self.problems)
+
+    def keys(self, model: type[_K], value: Any, trail: Trail) -> _K | None:
+        """The value as `model` sees it, or None when it has problems."""
+        if not isinstance(value, dict):
+            self.add("this must be a mapping of keys to values", trail)
+            return None
+        given = {
+            key: ("null" if item is None else item)
+            for key, item in value.items()
+            if item is not None or key == _NULL_IS_A_WORD
+        }
+        details: list[ErrorDetails] = []
+        try:
+            return model.model_validate(given)
+        except ValidationError as error:
+            details = error.errors(include_url=False, include_input=False)
+        for detail in details:
+            self._translate(model, detail, trail)
+        return None
+
+    def attempt(self, action: Callable[[], _T], trail: Trail) -> _T | None:
+        """What the action gives, or None after its complaint was noted at this place."""
+        try:
+            return action()
+        except Complaint as complaint:
+            self._complain(complaint, trail)
+            return None
+
+    def add(self, message: str, trail: Trail, *, hint: str | None = None, at_key: bool = False) -> None:
+        if at_key:
+            self.problems.append(Problem(_about(message, trail), self.document.key_place(trail), hint))
+            return
+        written = self.document.written(trail)
+        if isinstance(written, str) and trail != _CAREFUL:
+            message = _without_value(message, references(written))
+        self.problems.append(Problem(_about(message, trail), self.document.place(trail), hint))
+
+    def unknown_key(self, key: str, valid: list[str], later: dict[str, str], trail: Trail) -> None:
+        if key in later:
+            what = "does not belong here" if later[key] else "is not supported by this version"
+            self.add(f"the key `{key}` {what}", trail, hint=later[key] or "remove it", at_key=True)
+            return
+        close = nearest(key, valid)
+        listed = ", ".join(f"`{word}`" for word in valid)
+        hint = f"did you mean `{close}`?" if close else f"keys here are: {listed}"
+        self.add(f"unknown key {quoted(key)}", trail, hint=hint, at_key=True)
+
+    def _translate(self, model: type[Keys], detail: ErrorDetails, trail: Trail) -> None:
+        where = (*trail, *detail["loc"])
+        if detail["type"] == "extra_forbidden":
+            self.unknown_key(str(where[-1]), key_names(model), model.later, where)
+        elif detail["type"] == "missing":
+            key = where[-1]
+            if where not in self.document.values:
+                self.add(f"the key `{key}` is missing", trail, hint=f"add `{key}: …`", at_key=True)
+            elif not any(problem.place == self.document.values[where] for problem in self.problems):
+                # Not for a reference that could not be resolved: it has its problem already.
+                self.add(f"the key `{key}` needs a value, not null", where)
+        else:
+            error = detail.get("ctx", {}).get("error")
+            assert isinstance(error, Complaint), detail["type"]
+            self._complain(error, where)
+
+    def _complain(self, complaint: Complaint, trail: Trail) -> None:
+        self.add(complaint.message, (*trail, *complaint.trail), hint=complaint.hint, at_key=complaint.at_key)
+
+
+def key_names(model: type[Keys]) -> list[str]:
+    return [field.alias or name for name, field in model.model_fields.items()]
+
+
+def _without_value(message: str, brought_in_by: list[str]) -> str:
+    """A message may quote the value, which is nobody's business once a reference brought it in."""
+    if not brought_in_by:
+        return message
+    who = ", ".join(quoted(reference) for reference in brought_in_by)
+    if message.startswith("this must "):
+        return f"{message.partition(', not ')[0]}, which is not what {who} brings in"
+    return f"this cannot be what {who} brings in"
+
+
+def _about(message: str, trail: Trail) -> str:
+    """Say which key is meant, where the message does not."""
+    name = next((part for part in reversed(trail) if isinstance(part, str)), None)
+    if name is None or f"`{name}`" in message:
+        return message
+    return f"{quoted(name)}{message[4:]}" if message.startswith("this ") else message

@@ -1,0 +1,135 @@
+"""The entries of `connections:` → databases and lakes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tidegauge.config import values
+from tidegauge.config.check import Check
+from tidegauge.config.models import (
+    CONNECTIONS,
+    LATER_CONNECTIONS,
+    Keys,
+    MysqlKeys,
+    ParquetKeys,
+    PostgresqlKeys,
+    SqliteKeys,
+)
+from tidegauge.config.options import check_options
+from tidegauge.config.problems import Complaint, Trail, quoted, suggest
+from tidegauge.model.spec import Database, Engine, Lake
+
+Connections = dict[str, Database | Lake | None]
+"""By name; None for one that has problems of its own, so that nobody calls it unknown."""
+
+_ENGINES: dict[type[Keys], Engine] = {
+    SqliteKeys: Engine.SQLITE,
+    MysqlKeys: Engine.MYSQL,
+    PostgresqlKeys: Engine.POSTGRESQL,
+}
+_CONNECTION_NAMES = {"mariadb": ("mysql", "MariaDB is type `mysql`"), "postgres": ("postgresql", None)}
+
+
+def make_connections(check: Check, written: Any) -> Connections:
+    if not isinstance(written, dict):
+        return {}
+    return {name: _connection(check, name, body, ("connections", name)) for name, body in written.items()}
+
+
+def _connection(check: Check, name: str, body: Any, trail: Trail) -> Database | Lake | None:
+    if not isinstance(body, dict):
+        check.add("this must be a mapping with a `type`", trail)
+        return None
+    model = _connection_model(check, body, trail)
+    if model is None:
+        return None
+    keys = check.keys(model, {key: value for key, value in body.items() if key != "type"}, trail)
+    if keys is None:
+        return None
+    before = len(check.problems)
+    made = _database_or_lake(check, name, _ENGINES.get(model), keys, trail)
+    return made if len(check.problems) == before else None
+
+
+def _connection_model(check: Check, body: dict[str, Any], trail: Trail) -> type[Keys] | None:
+    kind = body.get("type")
+    if "type" not in body:
+        check.add("the key `type` is missing", trail, hint=suggest("", CONNECTIONS), at_key=True)
+    elif not isinstance(kind, str):
+        check.add("this must be text", (*trail, "type"))
+    elif kind in LATER_CONNECTIONS:
+        check.add(
+            f"the type `{kind}` is not supported by this version",
+            (*trail, "type"),
+            hint="this version has: " + ", ".join(f"`{word}`" for word in CONNECTIONS),
+        )
+    elif kind not in CONNECTIONS:
+        right, why = _CONNECTION_NAMES.get(kind.lower(), (None, None))
+        hint = why or (f"did you mean `{right}`?" if right else suggest(kind, CONNECTIONS))
+        check.add(f"unknown type {quoted(kind)}", (*trail, "type"), hint=hint)
+    else:
+        return CONNECTIONS[kind]
+    return None
+
+
+def _database_or_lake(
+    check: Check, name: str, engine: Engine | None, keys: Keys, trail: Trail
+) -> Database | Lake | None:
+    base = check.document.file.parent
+    place = check.document.key_place(trail)
+    if isinstance(keys, ParquetKeys):
+        return _lake(check, name, keys, trail)
+    assert engine is not None
+    if isinstance(keys, SqliteKeys):
+        path = check.attempt(lambda: _sqlite_path(keys.path, base), (*trail, "path"))
+        return Database(name, engine, path=path, place=place)
+    assert isinstance(keys, MysqlKeys | PostgresqlKeys)
+    options = check.attempt(
+        lambda: check_options(keys.options, engine=engine, base=base), (*trail, "options")
+    )
+    return Database(
+        name,
+        engine,
+        host=keys.host,
+        port=keys.port,
+        database=keys.database,
+        user=keys.user,
+        password=keys.password,
+        schema=keys.schema_ if isinstance(keys, PostgresqlKeys) else None,
+        options=options or {},
+        place=place,
+    )
+
+
+def _sqlite_path(written: str, base: Path) -> Path:
+    if written == ":memory:" or written.startswith("file::memory:"):
+        raise Complaint("a database in memory is empty for everyone else", hint="name a file")
+    return Path(values.local_path(written, base))
+
+
+def _lake(check: Check, name: str, keys: ParquetKeys, trail: Trail) -> Lake:
+    path = check.attempt(lambda: values.lake_path(keys.path, check.document.file.parent), (*trail, "path"))
+    lake = Lake(
+        name=name,
+        path=path or "",
+        endpoint=keys.endpoint,
+        region=keys.region,
+        access_key=keys.access_key,
+        secret_key=keys.secret_key,
+        place=check.document.key_place(trail),
+    )
+    if path and not lake.on_s3:
+        for key in sorted(keys.model_fields_set - {"path"}):
+            check.add(
+                f"the key `{key}` belongs to an `s3a://` path",
+                (*trail, key),
+                hint="remove it, or mend `path`",
+                at_key=True,
+            )
+    for one, other in (("access_key", "secret_key"), ("secret_key", "access_key")):
+        if getattr(keys, one) is not None and getattr(keys, other) is None:
+            check.add(
+                f"`{one}` is of no use without `{other}`", (*trail, one), hint=f"add `{other}`", at_key=True
+            )
+    return lake

@@ -1,0 +1,117 @@
+"""The ledger's address."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+
+from tidegauge.config.problems import Complaint, quoted, suggest
+from tidegauge.config.values import check_host
+from tidegauge.model.secret import Secret, remember
+
+DEFAULT = "sqlite:///.tidegauge/ledger.db"
+_SCHEMES = ("sqlite", "postgresql", "mysql")
+# The ledger hands these to its driver under the driver's own names; it refuses all others, as we do.
+OPTIONS = {
+    "postgresql": ("application_name", "connect_timeout", "sslcert", "sslkey", "sslmode", "sslrootcert"),
+    "mysql": ("connect_timeout", "ssl_ca", "ssl_cert", "ssl_check_hostname", "ssl_key"),
+}
+_LATER = frozenset({"delta", "json"})
+_SAME = {"postgres": "postgresql", "mariadb": "mysql"}
+_FORM = "write `sqlite:///PATH`, `postgresql://USER:PASSWORD@HOST/DATABASE` or the same with `mysql://`"
+_REFERENCE = re.compile(r"\$\{[^{}]*\}")
+_PLAIN_PASSWORD = re.compile(r"://[^/@]*:[^/@\0]+@")
+
+
+def check_address(address: Any, *, written: Any, base: Path) -> str | Secret:
+    """The address with a SQLite path made absolute; a Secret wherever it holds a password.
+
+    `written` is the text of the file, before references were resolved: the only text an error may quote.
+    """
+    if not isinstance(address, str | Secret) or not isinstance(written, str):
+        raise Complaint("this must be text", hint=_FORM)
+    if _PLAIN_PASSWORD.search(_REFERENCE.sub("\0", written)):
+        raise Complaint(
+            "the ledger's password is plain text in the file; secrets come from outside it",
+            hint="write `${env:NAME}` or `${file:PATH}` in its place",
+        )
+    scheme = _scheme(address)
+    if scheme not in _SCHEMES:
+        raise _unknown(scheme, written)
+    if scheme == "sqlite":
+        assert isinstance(address, str)
+        return _sqlite(address, base)
+    complaint = _complaint_about_server(address, written)
+    if complaint is not None:
+        raise complaint
+    return address
+
+
+def _scheme(address: str | Secret) -> str:
+    text = address.reveal() if isinstance(address, Secret) else address
+    return text.partition(":")[0] if ":" in text else ""
+
+
+def _unknown(scheme: str, written: str) -> Complaint:
+    if "${" in written.partition(":")[0] or not scheme:
+        return Complaint("the ledger's address does not begin with a scheme that is known", hint=_FORM)
+    if scheme in _LATER:
+        return Complaint(
+            f"a ledger of type `{scheme}` is not supported by this version",
+            hint=f"one of: {', '.join(_SCHEMES)}",
+        )
+    hint = (
+        f"did you mean `{_SAME[scheme]}`?" if scheme in _SAME else suggest(scheme.partition("+")[0], _SCHEMES)
+    )
+    return Complaint(f"unknown kind of ledger {quoted(scheme)}", hint=hint)
+
+
+def _sqlite(address: str, base: Path) -> str:
+    path = address.removeprefix("sqlite:///")
+    if path == address or not path.strip("/"):
+        raise Complaint(
+            "the ledger's address names no file",
+            hint="write `sqlite:///PATH` relative to the project file, or `sqlite:////ABSOLUTE/PATH`",
+        )
+    if path == ":memory:":
+        raise Complaint("a ledger in memory would forget everything", hint=f"write `{DEFAULT}`")
+    if "?" in path or not path.isprintable():
+        raise Complaint("a ledger in SQLite has no options, only a path", hint=_FORM)
+    if path.endswith("/"):
+        raise Complaint("the ledger's address names a folder", hint=f"name a file in it: `{DEFAULT}`")
+    return f"sqlite:///{(base / path).absolute()}"
+
+
+def _complaint_about_server(address: str | Secret, written: str) -> Complaint | None:
+    """Answers instead of raising, so that no frame of a traceback holds the address."""
+    text = address.reveal() if isinstance(address, Secret) else address
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError:
+        return Complaint("the ledger's address cannot be read as an address", hint=_FORM)
+    if parts.password:
+        remember(unquote(parts.password))
+    if not text.isprintable() or parts.fragment or port == 0:
+        return Complaint("the ledger's address cannot be read as an address", hint=_FORM)
+    if not parts.hostname or not parts.path.strip("/"):
+        missing = "database" if parts.hostname else "server"
+        return Complaint(f"the ledger's address names no {missing}", hint=_FORM)
+    return _complaint_about_details(parts, written)
+
+
+def _complaint_about_details(parts: SplitResult, written: str) -> Complaint | None:
+    try:
+        check_host(parts.hostname or "")
+    except Complaint:
+        return Complaint("the ledger's server is neither a host name nor an IP address", hint=_FORM)
+    for name, _ in parse_qsl(parts.query, keep_blank_values=True):
+        if name not in OPTIONS[parts.scheme]:
+            # What a reference brought in is not quoted.
+            which = f"the option {quoted(name)}" if name in written else "an option"
+            return Complaint(
+                f"{which} is not allowed in the ledger's address", hint=suggest(name, OPTIONS[parts.scheme])
+            )
+    return None

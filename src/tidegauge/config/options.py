@@ -1,0 +1,97 @@
+"""The options a database connection may have, and the door that stays shut for every other (hazard E2).
+
+Drivers have options that run code, read files of this machine or load classes. So only names of our own
+are let through; each driver's spelling of them is the reader's business.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+from tidegauge.config import values
+from tidegauge.config.durations import parse_duration
+from tidegauge.config.problems import Complaint, Trail, nearest, quoted
+from tidegauge.errors import ConfigError
+
+SSL_MODES = ("disable", "prefer", "require", "verify-ca", "verify-full")
+_PATHS = frozenset({"ssl_ca", "ssl_cert", "ssl_key"})
+_ENDS_A_VALUE = re.compile(r"[?&#;%]")
+_SAME: Mapping[str, frozenset[str]] = {
+    "mysql": frozenset({"connect_timeout", "ssl", *_PATHS}),
+    "postgresql": frozenset({"connect_timeout", "ssl", *_PATHS}),
+}
+
+MEANINGS = {
+    "connect_timeout": "how long to wait for the server to answer: a duration, or whole seconds",
+    "ssl": "one of " + ", ".join(f"`{mode}`" for mode in SSL_MODES),
+    "ssl_ca": "file with the certificates of the authorities to trust",
+    "ssl_cert": "file with the client's certificate; needs `ssl_key`",
+    "ssl_key": "file with the client's key; needs `ssl_cert`",
+}
+
+
+def check_option_name(written: str, engine: str) -> str:
+    """Our own name for the option, whatever its case or percent-encoding; a complaint for all others."""
+    name = written
+    while (decoded := unquote(name)) != name:
+        name = decoded
+    name = name.strip().casefold()
+    allowed = _SAME[engine]
+    if name in allowed:
+        return name
+    close = nearest(name, sorted(allowed))
+    listed = "allowed are: " + ", ".join(f"`{option}`" for option in MEANINGS if option in allowed)
+    raise Complaint(
+        f"the option {quoted(written)} is not allowed on {engine}",
+        hint=f"did you mean `{close}`?" if close else listed,
+        at_key=True,
+    )
+
+
+def check_options(written: Any, *, engine: str, base: Path) -> dict[str, str]:
+    if not isinstance(written, dict):
+        raise Complaint("`options` must be a mapping of names to values")
+    checked: dict[str, str] = {}
+    for key, value in written.items():
+        trail: Trail = (key,)
+        try:
+            name = check_option_name(key, engine)
+            if name in checked:
+                raise Complaint(f"the option `{name}` is given twice", at_key=True)
+            checked[name] = _value(name, value, base)
+        except Complaint as complaint:
+            raise Complaint(
+                complaint.message, hint=complaint.hint, trail=trail, at_key=complaint.at_key
+            ) from None
+    for one, other in (("ssl_cert", "ssl_key"), ("ssl_key", "ssl_cert")):
+        if one in checked and other not in checked:
+            raise Complaint(f"`{one}` is of no use without `{other}`", hint=f"add `{other}`")
+    return checked
+
+
+def _value(name: str, value: Any, base: Path) -> str:
+    if name == "connect_timeout":
+        return _seconds(values.text(value))
+    if name == "ssl":
+        return values.choice(SSL_MODES)(value)
+    path = values.text(value)
+    if _ENDS_A_VALUE.search(path):
+        raise Complaint("the path holds one of `? & # ; %`", hint="give the file a plainer name")
+    return values.local_path(path, base)
+
+
+def _seconds(written: str) -> str:
+    """Whole seconds, rounded up: the only unit that every driver understands."""
+    try:
+        length = parse_duration(f"{written}s" if written.isascii() and written.isdigit() else written)
+    except ConfigError as error:
+        raise Complaint(error.message, hint=error.hint) from None
+    seconds = -(-length // timedelta(seconds=1))
+    if not 1 <= seconds <= 3600:
+        raise Complaint("`connect_timeout` must be from 1s to 1h")
+    return str(seconds)

@@ -1,0 +1,75 @@
+"""What is wrong with a project file, gathered so that several mistakes are reported at once."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from tidegauge.errors import ConfigError, Place
+
+Trail = tuple[str | int, ...]
+"""The way from the top of the file to a value: keys and list indexes."""
+
+SHOWN = 5
+
+
+@dataclass(frozen=True)
+class Problem:
+    message: str
+    place: Place
+    hint: str | None = None
+
+
+class Complaint(ValueError):
+    """A value that cannot be right, before anybody knows where in the file it stands.
+
+    `trail` leads from the value complained of to the part of it that is wrong, `at_key` says that the
+    key itself is.
+    """
+
+    def __init__(
+        self, message: str, *, hint: str | None = None, trail: Trail = (), at_key: bool = False
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.trail = trail
+        self.at_key = at_key
+
+
+def as_error(problems: Sequence[Problem]) -> ConfigError:
+    """One error for all of them: the first in the file leads, the next few follow with their places."""
+    ordered = sorted(dict.fromkeys(problems), key=lambda problem: (problem.place.line, problem.place.column))
+    first, *others = ordered
+    lines = [first.message]
+    lines += [
+        f"  {other.place}: {other.message}{f' ({other.hint})' if other.hint else ''}"
+        for other in others[: SHOWN - 1]
+    ]
+    if len(ordered) > SHOWN:
+        lines.append(f"  and {len(ordered) - SHOWN} more")
+    return ConfigError("\n".join(lines), hint=first.hint, place=first.place)
+
+
+def nearest(word: str, valid: Iterable[str]) -> str | None:
+    by_lower = {candidate.lower(): candidate for candidate in valid}
+    close = difflib.get_close_matches(word.lower()[:200], by_lower, n=1, cutoff=0.6)
+    return by_lower[close[0]] if close else None
+
+
+def suggest(word: str, valid: Iterable[str]) -> str:
+    """A hint that names the nearest valid word, or all of them when none is near."""
+    words = list(valid)
+    close = nearest(word, words)
+    if close is not None:
+        return f"did you mean `{close}`?"
+    if not words:
+        return "there is none to choose from"
+    return f"{'one of' if len(words) > 1 else 'it is'}: " + ", ".join(f"`{item}`" for item in words)
+
+
+def quoted(text: str) -> str:
+    """A piece of the user's text as an error shows it: on one line, not too long, nothing unprintable."""
+    shown = "".join(letter if letter.isprintable() else f"\\x{ord(letter):02x}" for letter in text[:60])
+    return f"`{shown}{'…' if len(text) > 60 else ''}`"

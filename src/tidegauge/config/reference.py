@@ -1,0 +1,114 @@
+"""Print the reference of every key: `python -m tidegauge.config.reference > docs/configuration.md`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Any
+
+from pydantic.fields import FieldInfo
+
+from tidegauge.config.durations import show_duration
+from tidegauge.config.models import (
+    CONNECTIONS,
+    Form,
+    Keys,
+    ProjectKeys,
+    SparkKeys,
+    SyncKeys,
+    TableKeys,
+    Unless,
+)
+from tidegauge.config.options import MEANINGS
+
+_HEAD = """\
+# Configuration: `tidegauge.yml`
+
+This page is printed from the code (`python -m tidegauge.config.reference`); a test fails when it is stale.
+
+The file is found by walking up from the working folder, or named with `--project PATH`. Paths in it are
+relative to it. An unknown key or value is an error that names file, line, column and the nearest valid word.
+
+Values are text as you write them: `on`, `007` and `2025-01-01` mean themselves. A `null` is the same as
+leaving the key out; in an override it brings back the default. YAML's anchors, aliases and `<<` work, its
+tags do not.
+
+**Durations** are `30s`, `5m`, `1h`, `7d`, `500ms`, `1h30m` or `0`.
+
+**References** bring in what does not belong in the file: `${env:NAME}` is an environment variable,
+`${file:PATH}` the contents of a file (one newline at its end is dropped). There are no other forms, and
+`$${` stands for the text `${`. `password`, `access_key` and `secret_key` must be references. What a reference
+brings into one of these, into `options`, `spark: {conf: …}` or the login of the ledger's address is hidden
+wherever Tidegauge prints or stores text.
+"""
+
+
+def reference() -> str:
+    parts = [
+        _HEAD,
+        _section("At the top", ProjectKeys.model_fields.values(), ProjectKeys),
+        _section("`spark`", SparkKeys.model_fields.values(), SparkKeys),
+        "## `connections`\n\nEach has a name of your choice, a `type`, and the keys of that type.\n",
+    ]
+    for kind, model in CONNECTIONS.items():
+        title = f"`type: {kind}`" + (" (MariaDB too)" if kind == "mysql" else "")
+        parts.append(_section(title, model.model_fields.values(), model, level=3))
+    parts.append(_options())
+    own = [field for name, field in SyncKeys.model_fields.items() if name not in TableKeys.model_fields]
+    parts.append(_section("`sync`: each entry", own, SyncKeys))
+    parts.append(
+        _section("`sync`: keys that an `override` may have too", TableKeys.model_fields.values(), TableKeys)
+    )
+    return "\n".join(parts)
+
+
+def _section(title: str, fields: Iterable[FieldInfo], model: type[Keys], *, level: int = 2) -> str:
+    names = {id(field): field.alias or name for name, field in model.model_fields.items()}
+    rows = [
+        f"| `{names[id(field)]}` | {_form(field)} | {_default(field)} | {_cell(field.description or '')} |"
+        for field in fields
+    ]
+    head = ["| key | type | default | meaning |", "|---|---|---|---|"]
+    return "\n".join([f"{'#' * level} {title}", "", *head, *rows, ""])
+
+
+def _options() -> str:
+    rows = [f"| `{name}` | {_cell(meaning)} |" for name, meaning in MEANINGS.items()]
+    return "\n".join(
+        [
+            "### `options` of `mysql` and `postgresql`",
+            "",
+            "Only these. The drivers' own options are refused, because some of them run code or read files.",
+            "",
+            "| option | meaning |",
+            "|---|---|",
+            *rows,
+            "",
+        ]
+    )
+
+
+def _form(field: FieldInfo) -> str:
+    return _cell(next(item.text for item in field.metadata if isinstance(item, Form)))
+
+
+def _default(field: FieldInfo) -> str:
+    said = next((item.default for item in field.metadata if isinstance(item, Unless)), None)
+    if said is not None:
+        return _cell(said)
+    return "**required**" if field.is_required() else _shown(field.default)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, timedelta):
+        return f"`{show_duration(value)}`"
+    return f"`{value}`" if value not in ((), {}, []) else "none"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    sys.stdout.write(reference())

@@ -1,0 +1,176 @@
+"""`${env:NAME}` and `${file:PATH}`: values that stand outside the file.
+
+What comes from outside into a password, a key, an option, the ledger's address or a Spark setting is a
+Secret from the moment it is read, so that no frame, error or repr holds its text.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from tidegauge.config.document import Document
+from tidegauge.config.problems import Complaint, Problem, Trail, quoted
+from tidegauge.model.secret import Secret, remember
+
+SECRET_KEYS = frozenset({"password", "access_key", "secret_key"})
+MAX_BYTES = 64 * 1024
+
+_FORMS = 'write `"${env:NAME}"` or `"${file:PATH}"`'
+_OPEN_KEYS = frozenset({"type", "host", "port", "database", "user", "path", "schema", "region", "endpoint"})
+_OPEN_OPTIONS = frozenset({"connect_timeout", "ssl"})
+_TOKEN = re.compile(r"(?P<escape>\$\$\{)|\$\{(?P<inside>[^{}]*)\}|(?P<unclosed>\$\{)")
+_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+# Not after a letter (`v$session`) or another dollar, and not PostgreSQL's `$tag$`.
+_BARE = re.compile(r"(?<![\w$])\$([A-Za-z_]\w*+)(?!\$)", re.ASCII)
+_ESCAPED_NAME = re.compile(r"\$\$\w+")
+_IN_LOGIN = re.compile(r"://[^/@]*\Z")
+_IN_PASSWORD = re.compile(r"://[^/@]*:[^/@]*\Z")
+
+
+def interpolate(document: Document, problems: list[Problem]) -> dict[str, Any]:
+    """The document's values with every reference resolved; what cannot be resolved is a problem and None."""
+    tree = _walk(document, document.root, (), problems)
+    assert isinstance(tree, dict)
+    return tree
+
+
+def _walk(document: Document, value: Any, trail: Trail, problems: list[Problem]) -> Any:
+    if isinstance(value, dict):
+        return {key: _walk(document, item, (*trail, key), problems) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_walk(document, item, (*trail, index), problems) for index, item in enumerate(value)]
+    if not isinstance(value, str):
+        return value
+    try:
+        return _resolve(value, trail, document.file.parent)
+    except Complaint as complaint:
+        problems.append(Problem(complaint.message, document.place(trail), complaint.hint))
+        return None
+
+
+def references(text: str) -> list[str]:
+    return [match[0] for match in _TOKEN.finditer(text) if match["inside"] is not None]
+
+
+def _is_reference(text: str) -> bool:
+    match = _TOKEN.fullmatch(text)
+    return match is not None and match["inside"] is not None
+
+
+def _resolve(text: str, trail: Trail, base: Path) -> str | Secret:
+    secret = _is_secret_field(trail)
+    if secret and not _is_reference(text):
+        raise Complaint(f"`{trail[-1]}` is plain text in the file; secrets come from outside it", hint=_FORMS)
+    if "$" not in text:
+        return text
+    if _ESCAPED_NAME.fullmatch(text):
+        return text[1:]
+    bare = _BARE.search(_TOKEN.sub("", text))
+    if bare:
+        raise Complaint(
+            f"{quoted(bare[0])} is not a reference that is read here",
+            hint=f"write `${{env:{bare[1]}}}`, or `$${bare[1]}` for the text itself",
+        )
+    parts = [_part(match, base) for match in _TOKEN.finditer(text)]
+    if secret and not parts[0]:
+        raise Complaint(
+            f"{quoted(text)} is set but empty",
+            hint=f"give it a value, or leave `{trail[-1]}` out if there is none",
+        )
+    if not references(text):
+        return _fill(text, parts)
+    if trail == ("ledger",):
+        return _ledger(text, parts)
+    return Secret(_fill(text, parts)) if secret or _stays_hidden(trail) else _fill(text, parts)
+
+
+def _is_secret_field(trail: Trail) -> bool:
+    return len(trail) == 3 and trail[0] == "connections" and trail[2] in SECRET_KEYS
+
+
+def _stays_hidden(trail: Trail) -> bool:
+    """Names, numbers and patterns stay readable: masking them would blacken every message."""
+    match trail:
+        case ("connections", _, "options", option, *_):
+            return str(option).lower() not in _OPEN_OPTIONS
+        case ("connections", _, key, *_):
+            return key not in _OPEN_KEYS
+        case ("spark", "conf", *_):
+            return True
+        case _:
+            return False
+
+
+def _part(match: re.Match[str], base: Path) -> str:
+    if match["escape"]:
+        return "${"
+    if match["unclosed"]:
+        raise Complaint("a `${` is not closed", hint=f"{_FORMS}; `$${{` stands for the text `${{`")
+    kind, colon, name = match["inside"].partition(":")
+    if kind == "env" and _ENV_NAME.fullmatch(name):
+        return _from_environment(name)
+    if kind == "file" and name:
+        return _from_file(name, base)
+    if kind in {"env", "file"} and colon:
+        raise Complaint(f"{quoted(match[0])} does not name anything", hint=_FORMS)
+    right = f"write `${{env:{kind}}}`" if not colon and _ENV_NAME.fullmatch(kind) else _FORMS
+    raise Complaint(f"{quoted(match[0])} is not a reference that is read here", hint=right)
+
+
+def _from_environment(name: str) -> str:
+    if name not in os.environ:
+        raise Complaint(f"the environment variable {name} is not set", hint=f"set it: `export {name}=…`")
+    try:
+        os.environ[name].encode()
+    except UnicodeEncodeError:
+        pass
+    else:
+        return os.environ[name]
+    raise Complaint(f"the environment variable {name} is not UTF-8")
+
+
+def _from_file(name: str, base: Path) -> str:
+    path = base / Path(name).expanduser() if name.startswith("~/") else base / name
+    data, reason = _file_bytes(path)
+    if reason:
+        del data
+        raise Complaint(
+            f"the secret file {path} cannot be read: {reason}",
+            hint="check the path (relative to the project file) and its permissions",
+        )
+    return data.decode().removesuffix("\n").removesuffix("\r")
+
+
+def _file_bytes(path: Path) -> tuple[bytes, str | None]:
+    try:
+        with path.open("rb") as stream:
+            data = stream.read(MAX_BYTES + 1)
+        data.decode()
+    except UnicodeDecodeError:
+        return b"", "it is not UTF-8"
+    except (OSError, ValueError) as error:
+        return b"", (error.strerror if isinstance(error, OSError) else None) or str(error)
+    return (b"", f"it is larger than {MAX_BYTES >> 10} KiB") if len(data) > MAX_BYTES else (data, None)
+
+
+def _fill(text: str, parts: list[str]) -> str:
+    remaining = iter(parts)
+    return _TOKEN.sub(lambda _: next(remaining), text)
+
+
+def _ledger(text: str, parts: list[str]) -> str | Secret:
+    """A login's parts are percent-encoded, so that any password fits; a path to SQLite is no secret."""
+    matches = list(_TOKEN.finditer(text))
+    encoded = []
+    for match, part in zip(matches, parts, strict=True):
+        before = _TOKEN.sub("x", text[: match.start()])
+        in_login = _IN_LOGIN.search(before) and "@" in _TOKEN.sub("x", text[match.end() :])
+        encoded.append(quote(part, safe="") if in_login else part)
+        if in_login and _IN_PASSWORD.search(before):
+            remember(part)
+    whole = _fill(text, encoded)
+    return whole if whole.startswith("sqlite:") else Secret(whole)

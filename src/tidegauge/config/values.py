@@ -1,0 +1,239 @@
+"""Single values: text as the user wrote it → what it means, or a complaint that says what was expected."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Callable, Iterable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from tidegauge.config.durations import parse_duration, show_duration
+from tidegauge.config.problems import Complaint, quoted, suggest
+from tidegauge.errors import ConfigError
+from tidegauge.model.secret import Secret
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_WHOLE = re.compile(r"[+-]?\d[\d_]*", re.ASCII)
+_LABEL = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?", re.ASCII)
+_BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}", re.ASCII)
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(?=/)", re.ASCII)
+_DECIMAL = re.compile(r"decimal\(\s*(\d{1,3})\s*,\s*(\d{1,3})\s*\)", re.ASCII | re.IGNORECASE)
+_TYPES = ("string", "timestamp", "date")
+_PLACEHOLDER = re.compile(r"\{([^{}]*)\}|[{}]")
+
+
+def text(value: Any) -> str:
+    if isinstance(value, Secret):
+        value = value.reveal()
+    if not isinstance(value, str):
+        raise Complaint(f"this must be text, not {_kind(value)}")
+    if not value.strip():
+        raise Complaint("this must not be empty")
+    if _CONTROL.search(value):
+        raise Complaint("this holds a control character", hint="remove it")
+    return value
+
+
+def secret(value: Any) -> Secret:
+    if not isinstance(value, Secret):
+        raise Complaint(f"this must be a reference, not {_kind(value)}", hint='write `"${env:NAME}"`')
+    return value
+
+
+def texts(value: Any) -> tuple[str, ...]:
+    """One text, or a list of them."""
+    if isinstance(value, str):
+        return (text(value),)
+    if not isinstance(value, list):
+        raise Complaint(f"this must be text or a list of texts, not {_kind(value)}")
+    found = []
+    for index, item in enumerate(value):
+        try:
+            found.append(text(item))
+        except Complaint as complaint:
+            raise Complaint(complaint.message, hint=complaint.hint, trail=(index,)) from None
+    doubled = next((index for index, item in enumerate(found) if item in found[:index]), None)
+    if doubled is not None:
+        raise Complaint(f"{quoted(found[doubled])} stands in the list twice", trail=(doubled,))
+    return tuple(found)
+
+
+def some_texts(value: Any) -> tuple[str, ...]:
+    found = texts(value)
+    if not found:
+        raise Complaint("this must not be an empty list", hint="name at least one")
+    return found
+
+
+def tags(value: Any) -> tuple[str, ...]:
+    found = texts(value)
+    for index, tag in enumerate(found):
+        if re.search(r"[\s,]", tag):
+            trail = (index,) if isinstance(value, list) else ()
+            raise Complaint(
+                f"the tag {quoted(tag)} holds a space or a comma", hint="tags are words", trail=trail
+            )
+    return found
+
+
+def whole(least: int, most: int | None = None) -> Callable[[Any], int]:
+    def parse(value: Any) -> int:
+        limits = f"of {least} or more" if most is None else f"from {least} to {most}"
+        plain = text(value)
+        if not _WHOLE.fullmatch(plain) or len(plain) > 19:
+            raise Complaint(f"this must be a whole number {limits}")
+        number = int(plain.replace("_", ""))
+        if number < least or (most is not None and number > most) or number >= 2**63:
+            raise Complaint(f"this must be a whole number {limits}, not {number}")
+        return number
+
+    return parse
+
+
+def duration(least: timedelta = timedelta(0)) -> Callable[[Any], timedelta]:
+    def parse(value: Any) -> timedelta:
+        try:
+            length = parse_duration(text(value))
+        except ConfigError as error:
+            raise Complaint(error.message, hint=error.hint) from None
+        if length < least:
+            raise Complaint(f"this must be at least {show_duration(least)}, not {show_duration(length)}")
+        return length
+
+    return parse
+
+
+def choice(
+    words: Iterable[str], *, later: Iterable[str] = (), why: str | None = None
+) -> Callable[[Any], str]:
+    """One of `words`; those of `later` are known, and refused with the reason."""
+    valid, refused = tuple(words), frozenset(later)
+
+    def parse(value: Any) -> str:
+        word = text(value)
+        if word in refused:
+            raise Complaint(
+                f"{quoted(word)} is not supported by this version", hint=why or suggest("", valid)
+            )
+        if word not in valid:
+            raise Complaint(f"{quoted(word)} is not known here", hint=suggest(word, valid))
+        return word
+
+    return parse
+
+
+def check_host(value: Any) -> str:
+    """A host name or an IP address and nothing that could end it early inside a URL."""
+    host = text(value)
+    bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+    if "%" not in bare:
+        try:
+            return str(ipaddress.ip_address(bare))
+        except ValueError:
+            pass
+    labels = host.removesuffix(".").split(".")
+    if len(host) > 253 or not all(map(_LABEL.fullmatch, labels)) or labels[-1].isdigit():
+        raise Complaint(
+            "`host` is neither a host name nor an IP address",
+            hint="the port, the database and options have keys of their own",
+        )
+    return host
+
+
+def check_endpoint(value: Any) -> str:
+    form = "write it as `https://HOST` or `http://HOST:PORT`"
+    address = text(value)
+    try:
+        parts = urlsplit(address)
+        usable = parts.scheme in {"http", "https"} and parts.port != 0
+        check_host(parts.hostname)
+    except (ValueError, Complaint):
+        usable = False
+    if not usable or "@" in address or parts.query or parts.fragment or parts.path.strip("/"):
+        raise Complaint("this is not the address of an S3 service", hint=form) from None
+    return address.rstrip("/")
+
+
+def arrival(value: Any) -> str:
+    """How a column shall arrive: `string`, `timestamp`, `date` or `decimal(p,s)`."""
+    written = text(value).strip()
+    match = _DECIMAL.fullmatch(written)
+    if match:
+        precision, scale = int(match[1]), int(match[2])
+        if not 1 <= precision <= 38 or scale > precision:
+            raise Complaint(
+                f"{quoted(written)} cannot be held",
+                hint="decimal(p,s) has p from 1 to 38 and s from 0 to p; `string` holds any number",
+            )
+        return f"decimal({precision},{scale})"
+    if written.lower() not in _TYPES:
+        raise Complaint(
+            f"{quoted(written)} is not a type here", hint=suggest(written, (*_TYPES, "decimal(p,s)"))
+        )
+    return written.lower()
+
+
+def template(value: Any) -> str:
+    """A name for the target, where `{table}` and `{schema}` stand for the source's."""
+    written = text(value)
+    for match in _PLACEHOLDER.finditer(written):
+        if match[1] not in {"table", "schema"}:
+            raise Complaint(
+                f"{quoted(match[0])} stands for nothing here", hint="use `{table}` and `{schema}`"
+            )
+    return written
+
+
+def local_path(written: str, base: Path) -> str:
+    """An absolute local path, from a path or a `file:` address; relative ones begin at `base`."""
+    rest = written
+    if written.startswith("file:"):
+        rest = written.removeprefix("file:")
+        if rest.startswith("//") and not rest.startswith("///"):
+            raise Complaint(
+                "a `file:` address cannot name a host", hint="write `file:///PATH` or just the path"
+            )
+        rest = "/" + rest.lstrip("/") if rest.startswith("/") else rest
+        if not rest:
+            raise Complaint("a `file:` address needs a path", hint="write `file:///PATH` or just the path")
+    scheme = _SCHEME.match(rest)
+    if scheme:
+        raise Complaint(
+            f"paths of kind {quoted(scheme[1] + ':')} are not supported", hint="name a local path"
+        )
+    try:
+        path = Path(rest).expanduser() if rest.startswith("~/") else Path(rest)
+    except RuntimeError:
+        raise Complaint("the home folder `~` is not known here", hint="write the path out") from None
+    return str((base / path).absolute())
+
+
+def lake_path(written: str, base: Path) -> str:
+    """An absolute local path, or `s3a://bucket/prefix`; no trailing slash."""
+    scheme = _SCHEME.match(written)
+    if scheme and scheme[1].lower() in {"s3", "s3n"} | ({"s3a"} if scheme[1] != "s3a" else set()):
+        raise Complaint(f"S3 paths begin with `s3a://`, not {quoted(scheme[0] + '//')}", hint="write s3a://")
+    if not scheme or scheme[1] != "s3a":
+        if scheme and scheme[1] != "file":
+            raise Complaint(
+                f"paths of kind {quoted(scheme[0] + '//')} are not supported",
+                hint="a local path, `file:` or `s3a://bucket/prefix`",
+            )
+        return local_path(written, base)
+    bucket, _, prefix = written.removeprefix("s3a://").rstrip("/").partition("/")
+    if "@" in bucket or ":" in bucket:
+        raise Complaint("keys do not belong in the path", hint="use `access_key` and `secret_key`")
+    if not _BUCKET.fullmatch(bucket):
+        raise Complaint("the path names no bucket", hint="write it as `s3a://bucket/prefix`")
+    if prefix and any(part in {"", ".", ".."} for part in prefix.split("/")):
+        raise Complaint("the path has an empty, `.` or `..` part", hint="write it out plainly")
+    return f"s3a://{bucket}/{prefix}" if prefix else f"s3a://{bucket}"
+
+
+def _kind(value: Any) -> str:
+    if value is None:
+        return "null"
+    return "a mapping" if isinstance(value, dict) else "a list" if isinstance(value, list) else "text"

@@ -1,0 +1,71 @@
+"""The files of the selected flows, as the lake holds them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from tidegauge.engine.owner import this_process
+from tidegauge.engine.select import Sources, choose
+from tidegauge.ledger.open import open_ledger
+from tidegauge.model.spec import Flow, Project
+from tidegauge.write import files
+from tidegauge.write.files import Leftover, Listing
+
+
+@dataclass(frozen=True)
+class FlowFiles:
+    flow: str
+    listing: Listing
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "flow": self.flow,
+            "committed": [
+                {
+                    "epoch": one.epoch,
+                    "seq": one.seq,
+                    "path": one.file.path,
+                    "rows": one.file.rows,
+                    "bytes": one.file.bytes,
+                }
+                for one in self.listing.committed
+            ],
+            "leftovers": [
+                {"path": one.path, "bytes": one.bytes, "modified": one.modified.isoformat()}
+                for one in self.listing.leftovers
+            ],
+            "missing": [one.file.path for one in self.listing.missing],
+        }
+
+
+def listings(project: Project, selection: Sequence[str]) -> list[FlowFiles]:
+    return [
+        FlowFiles(flow.name, files.survey(flow.output, flow.folder)) for flow in _flows(project, selection)
+    ]
+
+
+def clean(
+    project: Project, selection: Sequence[str], *, older_than: timedelta, reason: str | None
+) -> dict[str, tuple[Leftover, ...]]:
+    """Delete leftovers, and keep the reason in the history; without a reason only say what would go."""
+    gone = {
+        flow.name: files.clean(flow.output, flow.folder, older_than=older_than, preview=reason is None)
+        for flow in _flows(project, selection)
+    }
+    if reason is not None and any(gone.values()):
+        with open_ledger(project.ledger, create=True) as ledger:
+            for flow, left in gone.items():
+                if left:
+                    ledger.note(project.pipeline, flow, "files_cleaned", owner=this_process(), reason=reason)
+    return gone
+
+
+def _flows(project: Project, selection: Sequence[str]) -> tuple[Flow, ...]:
+    with Sources() as sources:
+        choice = choose(project, selection, sources)
+    for _, error in choice.faults:
+        raise error
+    return choice.flows

@@ -1,0 +1,253 @@
+"""Run flows: end what an earlier run left, plan what is new, and walk the plans side by side."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from tidegauge.engine.heartbeat import Heartbeat
+from tidegauge.engine.jars import Needs
+from tidegauge.engine.owner import is_gone, this_process
+from tidegauge.engine.prepare import prepare
+from tidegauge.engine.report import FlowReport, RunReport, error_to_json
+from tidegauge.engine.select import Sources, choose
+from tidegauge.engine.session import open_session
+from tidegauge.engine.steps import Step, step
+from tidegauge.engine.walk import Tools, walk
+from tidegauge.errors import FlowHeld, LeaseLost, Stopped, TidegaugeError
+from tidegauge.ledger.open import open_ledger
+from tidegauge.model.plan import Draft, Plan
+from tidegauge.model.protocols import Claim, LedgerWriter
+from tidegauge.model.spec import Flow, Project
+from tidegauge.model.state import State
+from tidegauge.model.table import Shape
+from tidegauge.observe.events import FlowEnded, FlowPlanned, Listener, Planning, SparkStarting
+from tidegauge.plan.draft import check_identity
+from tidegauge.read.jdbc import JdbcReader
+from tidegauge.write.parquet import ParquetOutput
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_POLL = 0.5
+"""Seconds between two tries for a flow that another runner holds, under `--wait`."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """How the user wants a run to go."""
+
+    selection: tuple[str, ...] = ()
+    parallel: int = 2
+    wait: timedelta = timedelta(0)
+    debug: bool = False
+
+
+def run(project: Project, order: Order, *, tell: Listener, stop: threading.Event) -> RunReport:
+    """Bring every selected flow up to date. One flow's failure never stops another's."""
+    with open_ledger(project.ledger, create=True) as ledger, Sources() as sources:
+        choice = choose(project, order.selection, sources)
+        with Heartbeat(ledger, project.lease) as heartbeat:
+            runner = _Runner(project, order, ledger, heartbeat, tell, stop)
+            reports = runner.everything(choice.flows, sources)
+        failed = [FlowReport(name, State.FAILED, 0.0, error=error) for name, error in choice.faults]
+        return RunReport(runner.run_id, (*failed, *reports))
+
+
+@dataclass(frozen=True)
+class _Ready:
+    """A flow that has been looked at: what there is to read, and the plan that froze it."""
+
+    flow: Flow
+    shape: Shape
+    draft: Draft
+    plan: Plan | None
+    """None: nothing new."""
+    seconds: float
+
+
+class _Runner:
+    def __init__(
+        self,
+        project: Project,
+        order: Order,
+        ledger: LedgerWriter,
+        heartbeat: Heartbeat,
+        tell: Listener,
+        stop: threading.Event,
+    ) -> None:
+        self.run_id = uuid.uuid4().hex
+        self._project = project
+        self._order = order
+        self._ledger = ledger
+        self._heartbeat = heartbeat
+        self._tell = tell
+        self._stop = stop
+        self._owner = this_process()
+        self._needs = {Needs.JDBC}
+        self._session: SparkSession | None = None
+        self._starting = threading.Lock()
+
+    def everything(self, flows: Sequence[Flow], sources: Sources) -> list[FlowReport]:
+        self._needs |= {Needs.S3 for flow in flows if flow.output.on_s3}
+        self._tell(Planning(len(flows)))
+        names = [flow.name for flow in flows]
+        left = {
+            status.flow: status.plan
+            for status in self._ledger.status(self._project.pipeline, names)
+            if status.plan is not None
+        }
+        ready, reports = self._freeze([flow for flow in flows if flow.name not in left], sources)
+        with ThreadPoolExecutor(self._order.parallel, thread_name_prefix="tidegauge-flow") as pool:
+            walks = [pool.submit(self._go, one) for one in ready]
+            walks += [
+                pool.submit(self._take_up, flow, left[flow.name]) for flow in flows if flow.name in left
+            ]
+            for one in walks:
+                reports += one.result()
+        order = {name: place for place, name in enumerate(names)}
+        return sorted(reports, key=lambda report: order[report.flow])
+
+    def _freeze(self, flows: Sequence[Flow], sources: Sources) -> tuple[list[_Ready], list[FlowReport]]:
+        """Look at every flow's source, then keep all their windows in one transaction of the ledger."""
+        names = [flow.name for flow in flows]
+        marks = {mark.flow: mark for mark in self._ledger.watermarks(self._project.pipeline, names)}
+        looked: list[_Ready] = []
+        reports: list[FlowReport] = []
+        for flow in flows:
+            if self._stop.is_set():
+                raise Stopped("stopped as asked, while planning", hint="nothing was changed")
+            began = time.monotonic()
+            try:
+                output = ParquetOutput(flow.output, flow.folder)
+                output.prepare()
+                shape, draft = prepare(flow, sources.of(flow.source), output, marks.get(flow.name))
+                looked.append(_Ready(flow, shape, draft, None, _since(began)))
+            except TidegaugeError as error:
+                self._ledger.refuse(
+                    flow.pipeline, flow.name, error_to_json(error), owner=self._owner, run_id=self.run_id
+                )
+                reports.append(self._ended(FlowReport(flow.name, State.FAILED, _since(began), error=error)))
+        if not looked:
+            return [], reports
+        with step(Step.PLAN, self._project.pipeline, self._tell):
+            plans = self._ledger.plan([one.draft for one in looked], owner=self._owner, run_id=self.run_id)
+        return [replace(one, plan=plans.get(one.flow.name)) for one in looked], reports
+
+    def _take_up(self, flow: Flow, plan: Plan) -> list[FlowReport]:
+        """End what an earlier run froze, with its own windows; then go on with what has come since."""
+        began = time.monotonic()
+        with Sources() as sources:
+            try:
+                shape = sources.of(flow.source).shape(flow.table, flow.options)
+                check_identity(flow, shape, plan.draft.inputs[0].source_id)
+            except TidegaugeError as error:
+                report = FlowReport(flow.name, State.FAILED, _since(began), draft=plan.draft, error=error)
+                return [self._ended(report)]
+            first = self._walk(flow, plan, shape, resumed=True)
+            if not first.ok:
+                return [first]
+            ready, refused = self._freeze([flow], sources)
+            return [first, *refused, *(report for one in ready for report in self._go(one))]
+
+    def _go(self, ready: _Ready) -> list[FlowReport]:
+        if ready.plan is not None:
+            return [self._walk(ready.flow, ready.plan, ready.shape, resumed=False)]
+        self._tell(FlowPlanned(ready.flow.name, 0, 0, resumed=False, notes=ready.draft.notes))
+        return [self._ended(FlowReport(ready.flow.name, State.SKIPPED, ready.seconds, draft=ready.draft))]
+
+    def _walk(self, flow: Flow, plan: Plan, shape: Shape, *, resumed: bool) -> FlowReport:
+        began = time.monotonic()
+        draft = plan.draft
+        rows = sum(batch.rows or 0 for batch in draft.batches[plan.done :])
+        self._tell(FlowPlanned(flow.name, rows, len(draft.batches) - plan.done, resumed, draft.notes))
+
+        def report(state: State, batches: int, rows: int, error: TidegaugeError | None) -> FlowReport:
+            done = FlowReport(flow.name, state, _since(began), batches, rows, draft, error, resumed)
+            return self._ended(done)
+
+        try:
+            with step(Step.CLAIM, flow.name, self._tell):
+                claim = self._claim(plan)
+        except (FlowHeld, Stopped) as error:
+            state = State.RUNNING if isinstance(error, FlowHeld) else State.PLANNED
+            return report(state, 0, 0, error)
+        except TidegaugeError as error:
+            return report(State.FAILED, 0, 0, error)
+        tools = Tools(
+            ledger=self._ledger,
+            output=ParquetOutput(flow.output, flow.folder),
+            reader=JdbcReader(flow.source),
+            spark=self._spark,
+            stop=self._stop,
+            tell=self._tell,
+            lease=self._project.lease,
+        )
+        with self._heartbeat.hold(claim):
+            walked = walk(claim, shape, tools)
+            failure = walked.error
+            if not isinstance(failure, LeaseLost):
+                try:
+                    with step(Step.FINISH, flow.name, self._tell):
+                        self._ledger.finish(
+                            claim, _ending(failure), error_to_json(failure) if failure else None
+                        )
+                except TidegaugeError as fault:
+                    failure = failure or fault
+        return report(_ending(failure), walked.batches, walked.rows, failure)
+
+    def _claim(self, plan: Plan) -> Claim:
+        """Take the flow; wait for it as long as the user allows, and never for a process that is gone."""
+        until = time.monotonic() + self._order.wait.total_seconds()
+        while True:
+            if self._stop.is_set():
+                raise Stopped("stopped as asked, before it began", hint="the next run takes up the same plan")
+            [status] = self._ledger.status(plan.draft.pipeline, [plan.draft.flow])
+            dead = status.owner if status.owner is not None and is_gone(status.owner) else None
+            try:
+                return self._ledger.claim(
+                    status.plan or plan,
+                    owner=self._owner,
+                    run_id=self.run_id,
+                    lease=self._project.lease,
+                    dead=dead,
+                )
+            except FlowHeld:
+                if time.monotonic() >= until:
+                    raise
+                time.sleep(_POLL)
+
+    def _spark(self) -> SparkSession:
+        with self._starting:
+            if self._session is None:
+                self._tell(SparkStarting())
+                self._session = open_session(self._project.spark, self._needs, debug=self._order.debug)
+            return self._session
+
+    def _ended(self, report: FlowReport) -> FlowReport:
+        error = report.error.message if report.error else None
+        self._tell(FlowEnded(report.flow, report.state, report.rows, report.seconds, error))
+        return report
+
+
+def _ending(error: TidegaugeError | None) -> State:
+    """The state a walk leaves its flow in."""
+    match error:
+        case None:
+            return State.SUCCESS
+        case Stopped():
+            return State.PLANNED
+        case LeaseLost():
+            return State.RUNNING
+        case _:
+            return State.FAILED
+
+
+def _since(began: float) -> float:
+    return time.monotonic() - began

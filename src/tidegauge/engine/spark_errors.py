@@ -1,0 +1,77 @@
+"""What Spark and Java throw, as one sentence with the last cause; the rest is for `--debug`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tidegauge.errors import OutputUnreachable, SourceUnreachable, SparkFailed, TidegaugeError, TypeNotHeld
+from tidegauge.model.secret import mask
+from tidegauge.model.table import Shape
+
+_CAUSE = re.compile(r"Caused by: ([\w.$]+)(?:: ([^\n]*))?")
+_LEADING_CLASS = re.compile(r"^(?:[a-z][\w$]*\.)+[\w$]+: ")
+_ERROR_CLASS = re.compile(r"^\[[A-Z0-9_.]+\] ")
+_SQLSTATE = re.compile(r"\s*SQLSTATE: \w+.*$", re.DOTALL)
+_OURS = re.compile(r"tidegauge: ([^\n]*?)(?:\s*SQLSTATE: \w+)?\s*$", re.MULTILINE)
+
+
+@contextmanager
+def translated(shape: Shape) -> Iterator[None]:
+    """Turn what a Spark job of this table raises into an error of ours."""
+    try:
+        yield
+    except TidegaugeError:
+        raise
+    except Exception as error:
+        raise from_spark(error, str(shape.table)) from error
+
+
+def from_spark(error: BaseException, table: str) -> TidegaugeError:
+    text = mask(_whole(error))
+    if ours := _OURS.search(text):
+        return TypeNotHeld(
+            ours.group(1),
+            hint="mend the row at the source, or say how the column shall arrive with `types:`",
+            detail=text,
+        )
+    cause = last_cause(text)
+    if "No space left on device" in text:
+        return OutputUnreachable(
+            f"{table}: the disk is full",
+            hint="make room, then run again: nothing half-written is visible",
+            detail=text,
+        )
+    if "Communications link failure" in text or "Connection refused" in text or "Connection to " in cause:
+        return SourceUnreachable(
+            f"{table}: the connection was lost while reading ({cause})",
+            hint="run again: the same window is read once more",
+            detail=text,
+        )
+    return SparkFailed(
+        f"{table}: {cause}", hint="run again with --debug for the whole Java stack trace", detail=text
+    )
+
+
+def last_cause(text: str) -> str:
+    """The innermost cause as one line, without class names and codes."""
+    causes = [message or name for name, message in _CAUSE.findall(text)]
+    line = (
+        causes[-1] if causes else next((part for part in text.splitlines() if part.strip()), "unknown error")
+    )
+    line = _LEADING_CLASS.sub("", line.strip())
+    return _SQLSTATE.sub("", _ERROR_CLASS.sub("", line)).strip() or "unknown error"
+
+
+def _whole(error: BaseException) -> str:
+    """Everything there is to read: a Java throwable keeps its causes to itself until asked."""
+    origin = getattr(error, "_origin", None) or getattr(error, "java_exception", None)
+    if origin is None:
+        return str(error)
+    parts = [str(origin.toString())]
+    seen = 0
+    while (origin := origin.getCause()) is not None and seen < 20:
+        parts.append(f"Caused by: {origin.toString()}")
+        seen += 1
+    return "\n".join([*parts, "", str(error)]) if seen else str(error)

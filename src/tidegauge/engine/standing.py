@@ -1,0 +1,111 @@
+"""Where every flow stands, by what the ledger says. No source is asked, and no Spark started."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from fnmatch import fnmatchcase
+from typing import Any
+
+from tidegauge.ledger.open import open_ledger
+from tidegauge.model.position import Kind, Position, RowPosition, to_json, to_text
+from tidegauge.model.protocols import FlowStatus, RunRecord, Watermark
+from tidegauge.model.spec import Project
+from tidegauge.model.state import State
+
+
+@dataclass(frozen=True)
+class Standing:
+    flow: str
+    state: State
+    watermarks: dict[str, Position | None]
+    lag_seconds: float | None
+    last_run: RunRecord | None
+    holder: str | None
+    lease_until: datetime | None
+
+    @property
+    def watermarks_text(self) -> dict[str, str]:
+        return {name: to_text(position) for name, position in self.watermarks.items()}
+
+    @property
+    def waits_for(self) -> str:
+        if self.state is State.RUNNING and self.holder:
+            return f"{self.holder}, lease until {self.lease_until:%H:%M:%S} UTC"
+        if self.last_run is not None and self.last_run.error:
+            return str(self.last_run.error.get("message", ""))
+        return "the next run" if self.state is State.PLANNED else ""
+
+    def to_json(self) -> dict[str, Any]:
+        run = self.last_run
+        return {
+            "flow": self.flow,
+            "state": self.state.value,
+            "watermarks": {name: to_json(position) for name, position in self.watermarks.items()},
+            "lag_seconds": self.lag_seconds,
+            "last_run": {
+                "run_id": run.run_id,
+                "state": run.state.value,
+                "attempt": run.attempt,
+                "started_at": iso(run.started_at),
+                "ended_at": iso(run.ended_at) if run.ended_at else None,
+                "batches": run.batches,
+                "rows_read": run.rows_read,
+                "rows_written": run.rows_written,
+                "error": run.error,
+            }
+            if run
+            else None,
+            "lease": {"owner": self.holder, "until": iso(self.lease_until)}
+            if self.holder and self.lease_until
+            else None,
+        }
+
+
+def standings(project: Project, selection: Sequence[str]) -> tuple[datetime, list[Standing]]:
+    """The store's clock, and the flows that are selected."""
+    with open_ledger(project.ledger, create=False) as ledger:
+        now = ledger.now()
+        marks: dict[str, list[Watermark]] = {}
+        for mark in ledger.watermarks(project.pipeline):
+            marks.setdefault(mark.flow, []).append(mark)
+        statuses = [one for one in ledger.status(project.pipeline) if _wanted(one.flow, selection)]
+    return now, [_standing(status, marks.get(status.flow, []), now) for status in statuses]
+
+
+def iso(moment: datetime) -> str:
+    return moment.isoformat(timespec="microseconds") + "Z"
+
+
+def _wanted(flow: str, selection: Sequence[str]) -> bool:
+    return not selection or any(
+        flow == word or fnmatchcase(flow, word) or flow.endswith(f".{word}") for word in selection
+    )
+
+
+def _standing(status: FlowStatus, marks: list[Watermark], now: datetime) -> Standing:
+    lags = [lag for mark in marks if (lag := _lag(mark, now)) is not None]
+    running = status.state is State.RUNNING and status.owner is not None
+    return Standing(
+        flow=status.flow,
+        state=status.state,
+        watermarks={mark.input: mark.position for mark in marks},
+        lag_seconds=max(lags) if lags else None,
+        last_run=status.last_run,
+        holder=f"{status.owner.actor}, process {status.owner.pid}" if running and status.owner else None,
+        lease_until=status.lease_until if running else None,
+    )
+
+
+def _lag(mark: Watermark, now: datetime) -> float | None:
+    """How far behind the clock we have looked; only a cursor of moments can tell."""
+    seen = mark.checked or mark.position
+    if mark.cursor != "timestamp" or not isinstance(seen, RowPosition):
+        return None
+    text = seen.cursor.text if seen.cursor.kind is not Kind.DATE else f"{seen.cursor.text} 23:59:59"
+    try:
+        moment = datetime.fromisoformat(text.removesuffix("Z")[:26])
+    except ValueError:
+        return None
+    return round(max((now - moment).total_seconds(), 0.0), 3)

@@ -1,0 +1,35 @@
+"""The steps of the commit protocol, by name. The crash tests take their list from here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+
+from tidegauge.observe.events import Listener, StepBegun, StepDone
+
+
+class Step(StrEnum):
+    PLAN = "plan"
+    """Windows are frozen in the ledger."""
+    CLAIM = "claim"
+    """The flow is ours, and the fence is raised."""
+    BEGIN = "begin"
+    """From here on this batch has only one meaning."""
+    WRITE = "write"
+    """Rows are read and written where nobody sees them."""
+    PUBLISH = "publish"
+    """The output takes rows and tag in one atomic commit."""
+    SETTLE = "settle"
+    """The output is asked whether the tag is there."""
+    ADVANCE = "advance"
+    """The watermark moves, by compare-and-set on the fence."""
+    FINISH = "finish"
+    """The attempt ends, and the lease with it."""
+
+
+@contextmanager
+def step(name: Step, flow: str, tell: Listener) -> Iterator[None]:
+    tell(StepBegun(flow, name))
+    yield
+    tell(StepDone(flow, name))

@@ -1,0 +1,168 @@
+"""Every error Tidegauge raises on purpose.
+
+    TidegaugeError
+    ├── ConfigError                the project file is wrong, or the command was used wrongly (exit code 2)
+    ├── SourceError                the database we read from
+    │   ├── SourceUnreachable      server down, login refused, file missing
+    │   ├── TableMissing           no such table, or not visible to this login
+    │   ├── ColumnMissing          a cursor, key or typed column that the table does not have
+    │   ├── CursorUnsuitable       a cursor that cannot be ordered safely (float, NULLs, mixed text)
+    │   ├── KeyUnsuitable          no key, a key that repeats, a key with NULLs
+    │   └── TypeNotHeld            a column or value that Parquet cannot hold exactly
+    ├── LedgerError                the store of watermarks
+    │   ├── LedgerUnreachable      server down, file read-only or locked
+    │   ├── LedgerVersion          made by newer code, or not migrated yet
+    │   ├── WrongState             the state machine refuses an event in a state
+    │   ├── FlowHeld               another runner holds the flow
+    │   └── LeaseLost              this runner's claim was taken over
+    ├── OutputError                the place we write to
+    │   ├── OutputUnreachable      bucket missing, keys refused, disk full
+    │   ├── OutputNotEmpty         files are there that the ledger knows nothing of
+    │   ├── OutputDisagrees        ledger and output tell different stories
+    │   └── OutputUnsafe           the store does not honour conditional puts
+    ├── RuntimeMissing             Java, jars or an optional library
+    ├── SparkFailed                a Spark job ended in an error; the last cause, in one sentence
+    ├── PositionError              a position that cannot be read, or compared here
+    └── Stopped                    a signal asked us to stop; nothing is wrong
+
+Each carries one sentence with the cause, a `hint` that says what to do, the `place` in a file where
+there is one, and whether trying again may help (`retryable`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the user wrote something."""
+
+    file: str
+    line: int
+    column: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}"
+
+
+class TidegaugeError(Exception):
+    exit_code: ClassVar[int] = 1
+    default_retryable: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str | None = None,
+        place: Place | None = None,
+        retryable: bool | None = None,
+        detail: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.place = place
+        self.retryable = self.default_retryable if retryable is None else retryable
+        self.detail = detail
+        """What only `--debug` shows, such as a Java stack trace."""
+
+    @property
+    def type(self) -> str:
+        return type(self).__name__
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.message}" if self.place else self.message
+
+
+class ConfigError(TidegaugeError):
+    exit_code = 2
+
+
+class SourceError(TidegaugeError):
+    pass
+
+
+class SourceUnreachable(SourceError):
+    default_retryable = True
+
+
+class TableMissing(SourceError):
+    pass
+
+
+class ColumnMissing(SourceError):
+    pass
+
+
+class CursorUnsuitable(SourceError):
+    pass
+
+
+class KeyUnsuitable(SourceError):
+    pass
+
+
+class TypeNotHeld(SourceError):
+    pass
+
+
+class LedgerError(TidegaugeError):
+    pass
+
+
+class LedgerUnreachable(LedgerError):
+    default_retryable = True
+
+
+class LedgerVersion(LedgerError):
+    pass
+
+
+class WrongState(LedgerError):
+    pass
+
+
+class FlowHeld(LedgerError):
+    default_retryable = True
+
+
+class LeaseLost(LedgerError):
+    default_retryable = True
+
+
+class OutputError(TidegaugeError):
+    pass
+
+
+class OutputUnreachable(OutputError):
+    default_retryable = True
+
+
+class OutputNotEmpty(OutputError):
+    pass
+
+
+class OutputDisagrees(OutputError):
+    pass
+
+
+class OutputUnsafe(OutputError):
+    pass
+
+
+class RuntimeMissing(TidegaugeError):
+    pass
+
+
+class SparkFailed(TidegaugeError):
+    default_retryable = True
+
+
+class PositionError(TidegaugeError):
+    pass
+
+
+class Stopped(TidegaugeError):
+    default_retryable = True

@@ -1,0 +1,1 @@
+"""Where plans, claims and watermarks are kept: SQL stores behind one Protocol."""

@@ -1,0 +1,45 @@
+"""Write many rows at the price of the driver: what a statement per row, or a bind per value, would double."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, Table
+
+
+def insert_rows(
+    connection: Connection, table: Table, rows: Sequence[dict[str, Any]], *, replace: Sequence[str] = ()
+) -> None:
+    """Insert rows, all with the same columns in the same order. Where the primary key is there already, the
+    columns in `replace` take the new values; without any, that is an IntegrityError."""
+    if not rows:
+        return
+    values = [tuple(row.values()) for row in rows]
+    names = list(rows[0])
+    mark = "?" if connection.dialect.name == "sqlite" else "%s"
+    one = f"({', '.join([mark] * len(names))})"
+    head = f"INSERT INTO {table.name} ({', '.join(_quoted(connection, names))}) VALUES "
+    tail = _on_conflict(connection, table, replace)
+    # SQLite's driver loops in C, MySQL's makes one statement of many rows, PostgreSQL's sends them in one go.
+    connection.exec_driver_sql(head + one + tail, values)
+
+
+def moment(connection: Connection, at: datetime) -> datetime | str:
+    """A timestamp as the driver wants it."""
+    return at.isoformat(sep=" ", timespec="microseconds") if connection.dialect.name == "sqlite" else at
+
+
+def _on_conflict(connection: Connection, table: Table, replace: Sequence[str]) -> str:
+    if not replace:
+        return ""
+    names = _quoted(connection, replace)
+    if connection.dialect.name in ("mysql", "mariadb"):
+        return " ON DUPLICATE KEY UPDATE " + ", ".join(f"{name} = VALUES({name})" for name in names)
+    key = ", ".join(_quoted(connection, [column.name for column in table.primary_key]))
+    return f" ON CONFLICT ({key}) DO UPDATE SET " + ", ".join(f"{name} = excluded.{name}" for name in names)
+
+
+def _quoted(connection: Connection, names: Sequence[str]) -> list[str]:
+    return [connection.dialect.identifier_preparer.quote_identifier(name) for name in names]

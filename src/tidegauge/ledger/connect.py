@@ -1,0 +1,101 @@
+"""Connections to a ledger's store, set up so that every promise of the ledger can be kept on them."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Any
+from urllib.parse import quote
+
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.pool import QueuePool
+
+from tidegauge.ledger.address import Address
+
+BUSY_SECONDS = 10
+"""How long to wait for another writer before saying that the store is locked."""
+_CONNECT_SECONDS = 10
+_IDLE_SECONDS = 60
+"""A transaction of a process that was stopped in its middle is ended by the server after this."""
+_POOL = 5
+_OVERFLOW = 45
+"""A run's threads each take a connection for milliseconds at a time."""
+
+WRITE = {"tidegauge_write": True}
+"""Execution options of a connection that is going to write."""
+
+
+def connect(address: Address, *, create: bool = False) -> Engine:
+    """Nothing is opened yet. `create` lets SQLite make the file."""
+    return _sqlite(address, create=create) if address.path is not None else _server(address)
+
+
+def clock_only() -> Engine:
+    """A store of nothing, whose clock is this machine's, as a SQLite file's would be."""
+    return create_engine("sqlite://")
+
+
+def _sqlite(address: Address, *, create: bool) -> Engine:
+    uri = f"file:{quote(str(address.path))}?mode={'rwc' if create else 'rw'}"
+
+    def open_file() -> sqlite3.Connection:
+        # isolation_level None: the driver begins no transactions of its own, SQLAlchemy's `begin` does.
+        connection = sqlite3.connect(
+            uri, uri=True, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
+        )
+        # A commit is on the disk when it returns; WAL alone would leave it in memory.
+        connection.execute("PRAGMA synchronous=FULL")
+        return connection
+
+    engine = create_engine(
+        "sqlite://",
+        creator=open_file,
+        poolclass=QueuePool,
+        pool_size=_POOL,
+        max_overflow=_OVERFLOW,
+        hide_parameters=True,
+    )
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        # A writer takes the lock at once: one that has read first could not wait for it any more.
+        writes = connection.get_execution_options().get("tidegauge_write", False)
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+    return engine
+
+
+def _server(address: Address) -> Engine:
+    assert address.url is not None
+    mysql = address.scheme == "mysql"
+    extra: dict[str, Any] = (
+        {} if "connect_timeout" in address.url.query else {"connect_timeout": _CONNECT_SECONDS}
+    )
+    if mysql:
+        extra |= {"charset": "utf8mb4", "local_infile": False}
+    elif "application_name" not in address.url.query:
+        extra |= {"application_name": "tidegauge"}
+    engine = create_engine(
+        address.url,
+        # Under MySQL's default two planners would lock each other's gaps, and reads would not see the other.
+        isolation_level="READ COMMITTED",
+        connect_args=extra,
+        pool_size=_POOL,
+        max_overflow=_OVERFLOW,
+        pool_pre_ping=True,
+        hide_parameters=True,
+    )
+    settings = (
+        f"SET SESSION innodb_lock_wait_timeout = {BUSY_SECONDS}"
+        f" /*M! , SESSION idle_transaction_timeout = {_IDLE_SECONDS} */"
+        if mysql
+        else f"SET lock_timeout = '{BUSY_SECONDS}s';"
+        f" SET idle_in_transaction_session_timeout = '{_IDLE_SECONDS}s'"
+    )
+
+    @event.listens_for(engine, "connect")
+    def set_up(connection: Any, _record: object) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute(settings)
+        connection.commit()
+
+    return engine

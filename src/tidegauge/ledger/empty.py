@@ -1,0 +1,28 @@
+"""The ledger that has not been made yet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidegauge.ledger.reader import SqlReader
+from tidegauge.model.protocols import FlowStatus, HistoryEvent, Watermark
+
+
+class EmptyLedger(SqlReader):
+    """Answers like a ledger that has heard of no flow, and leaves the store as it found it."""
+
+    def watermarks(self, pipeline: str, flows: Sequence[str] | None = None) -> list[Watermark]:  # noqa: ARG002
+        return []
+
+    def status(self, pipeline: str, flows: Sequence[str] | None = None) -> list[FlowStatus]:  # noqa: ARG002
+        return []
+
+    def history(
+        self,
+        pipeline: str,  # noqa: ARG002
+        *,
+        flow: str | None = None,  # noqa: ARG002
+        failed: bool = False,  # noqa: ARG002
+        limit: int = 20,  # noqa: ARG002
+    ) -> list[HistoryEvent]:
+        return []

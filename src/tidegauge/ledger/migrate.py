@@ -1,0 +1,160 @@
+"""Bring a store to the version of this code. Only here is Alembic imported, and only when it is needed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlalchemy import Connection, Engine, inspect, text
+from sqlalchemy.exc import OperationalError
+
+from tidegauge.errors import LedgerError, LedgerUnreachable, LedgerVersion
+from tidegauge.ledger.address import Address, parse
+from tidegauge.ledger.connect import BUSY_SECONDS, WRITE, connect
+from tidegauge.ledger.faults import translated
+from tidegauge.ledger.tables import VERSION_TABLE, VERSIONS, metadata
+from tidegauge.model.secret import Secret
+
+_LOCK_NAME = "tidegauge ledger migration"
+_LOCK_NUMBER = 0x7469646567617567
+"""`tidegaug` in ASCII: PostgreSQL's advisory locks have numbers for names."""
+
+
+@dataclass(frozen=True)
+class Migrated:
+    before: str | None
+    """None: there was no ledger."""
+    after: str
+
+
+def migrate(address: str | Secret) -> Migrated:
+    """Make the ledger, or bring it up to date. All or nothing where the database can (MySQL cannot, but
+    goes on where it was cut off). Raises LedgerVersion when it was made by newer code."""
+    parsed = parse(address)
+    prepare_place(parsed)
+    engine = connect(parsed, create=True)
+    try:
+        return upgrade(engine, parsed)
+    finally:
+        engine.dispose()
+
+
+def prepare_place(address: Address) -> None:
+    if address.path is None:
+        return
+    try:
+        address.path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise LedgerUnreachable(
+            f"the folder of the ledger at {address.shown} cannot be made: {error.strerror}",
+            hint="give this user the right to make it, or point `ledger:` elsewhere",
+            retryable=False,
+        ) from error
+
+
+def version(connection: Connection) -> str | None:
+    """The store's version; None where there is no ledger."""
+    if not inspect(connection).has_table(VERSION_TABLE):
+        return None
+    found = connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalar_one_or_none()
+    return None if found is None else str(found)
+
+
+def check_version(found: str, shown: str) -> None:
+    if found not in VERSIONS:
+        raise LedgerVersion(
+            f"the ledger at {shown} has version {found}, made by a newer Tidegauge; this one knows"
+            f" {VERSIONS[-1]}",
+            hint="upgrade Tidegauge on this machine",
+        )
+    if found != VERSIONS[-1]:
+        raise LedgerVersion(
+            f"the ledger at {shown} has version {found}, and this Tidegauge works with {VERSIONS[-1]}",
+            hint="run `tidegauge ledger migrate`",
+        )
+
+
+def upgrade(engine: Engine, address: Address) -> Migrated:
+    with translated(address.shown):
+        if address.path is not None:
+            _write_ahead(engine)
+        with engine.connect().execution_options(**WRITE) as connection, _alone(connection, address):
+            before = version(connection)
+            if before is not None and before not in VERSIONS:
+                check_version(before, address.shown)
+            if before is None:
+                _refuse_strange_tables(connection, address)
+            if before != VERSIONS[-1]:
+                _run(connection)
+            return Migrated(before, VERSIONS[-1])
+
+
+def _run(connection: Connection) -> None:
+    from alembic import command
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
+    config.attributes["connection"] = connection
+    command.upgrade(config, "head")
+
+
+def _write_ahead(engine: Engine) -> None:
+    """Readers and the writer do not wait for each other; the file remembers it for every later connection."""
+    deadline = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            with engine.connect() as connection:
+                cursor = connection.connection.cursor()
+                cursor.execute("PRAGMA journal_mode=WAL")
+                return
+        except OperationalError:
+            raise
+        except Exception as error:
+            # This one change does not wait for another process that is making the same file.
+            if getattr(error, "sqlite_errorname", "") != "SQLITE_BUSY" or time.monotonic() > deadline:
+                raise OperationalError("PRAGMA journal_mode=WAL", None, error) from error
+            time.sleep(0.02)
+
+
+@contextmanager
+def _alone(connection: Connection, address: Address) -> Iterator[None]:
+    """One migration at a time: the second process waits, and then finds the work done."""
+    if address.scheme == "mysql":
+        # Every statement that makes a table commits, so the lock must not hang on a transaction.
+        taken = connection.execute(
+            text("SELECT GET_LOCK(:name, :seconds)"), {"name": _LOCK_NAME, "seconds": BUSY_SECONDS}
+        )
+        if taken.scalar_one() != 1:
+            raise LedgerUnreachable(
+                f"the ledger at {address.shown} is being migrated by another process",
+                hint="wait until that one is done, and run again",
+            )
+        try:
+            yield
+            connection.commit()
+        finally:
+            connection.rollback()
+            connection.execute(text("SELECT RELEASE_LOCK(:name)"), {"name": _LOCK_NAME})
+        return
+    with connection.begin():
+        if address.scheme == "postgresql":
+            connection.execute(text("SELECT pg_advisory_xact_lock(:number)"), {"number": _LOCK_NUMBER})
+        yield
+
+
+def _refuse_strange_tables(connection: Connection, address: Address) -> None:
+    """A table that has our name and not our columns is somebody else's."""
+    inspector = inspect(connection)
+    for name in inspector.get_table_names():
+        ours = metadata.tables.get(name)
+        if ours is None:
+            continue
+        if {column["name"] for column in inspector.get_columns(name)} != {column.name for column in ours.c}:
+            raise LedgerError(
+                f"the ledger's database, {address.shown}, has a table '{name}' that is not the ledger's",
+                hint="give the ledger a database of its own",
+            )

@@ -1,0 +1,1 @@
+"""One module for each version. A module that was released never changes again."""

@@ -1,0 +1,49 @@
+"""Open a ledger by its address."""
+
+from __future__ import annotations
+
+from typing import Literal, overload
+
+from tidegauge.ledger.address import Address, parse
+from tidegauge.ledger.connect import clock_only, connect
+from tidegauge.ledger.empty import EmptyLedger
+from tidegauge.ledger.faults import translated
+from tidegauge.ledger.migrate import check_version, prepare_place, upgrade, version
+from tidegauge.ledger.store import SqlLedger
+from tidegauge.model.secret import Secret
+
+
+@overload
+def open_ledger(address: str | Secret, *, create: Literal[True]) -> SqlLedger: ...
+@overload
+def open_ledger(address: str | Secret, *, create: bool) -> SqlLedger | EmptyLedger: ...
+def open_ledger(address: str | Secret, *, create: bool) -> SqlLedger | EmptyLedger:
+    """The ledger at an address, to be closed by `close` or `with`.
+
+    An empty store becomes a ledger when `create` says so. Otherwise nothing is made, not even the file, and
+    an EmptyLedger answers. Raises ConfigError for an address that cannot be read, LedgerVersion for a ledger
+    older or newer than this code, LedgerUnreachable when the store does not answer.
+    """
+    parsed = parse(address)
+    if parsed.path is not None and not create and not parsed.path.exists():
+        return EmptyLedger(clock_only(), parsed.shown)
+    return _open(parsed, create=create)
+
+
+def _open(address: Address, *, create: bool) -> SqlLedger | EmptyLedger:
+    if create:
+        prepare_place(address)
+    engine = connect(address, create=create)
+    try:
+        with translated(address.shown), engine.connect() as connection:
+            found = version(connection)
+        if found is None and not create:
+            return EmptyLedger(engine, address.shown)
+        if found is None:
+            upgrade(engine, address)
+        else:
+            check_version(found, address.shown)
+        return SqlLedger(engine, address.shown)
+    except BaseException:
+        engine.dispose()
+        raise

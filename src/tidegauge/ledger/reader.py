@@ -1,0 +1,193 @@
+"""Read a ledger: watermarks, the state of flows, history. Never writes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any, Self
+
+from sqlalchemy import Connection, Engine, Row, Select, and_, func, select
+
+from tidegauge.ledger.clock import store_now
+from tidegauge.ledger.faults import translated
+from tidegauge.ledger.journal import FAILURES
+from tidegauge.ledger.keys import flow_key, pipeline_key
+from tidegauge.ledger.tables import flows, history, plans, runs, watermarks
+from tidegauge.model.plan import Plan, draft_from_json
+from tidegauge.model.position import decode
+from tidegauge.model.protocols import FlowStatus, HistoryEvent, Owner, RunRecord, Watermark
+from tidegauge.model.state import State
+
+_last = runs.alias("last")
+_OWNER = (plans.c.owner_actor, plans.c.owner_host, plans.c.owner_pid, plans.c.owner_started)
+
+
+class SqlReader:
+    """Implements LedgerReader over a store that has the ledger's tables."""
+
+    def __init__(self, engine: Engine, shown: str) -> None:
+        self._engine = engine
+        self.shown = shown
+        """The address as errors may name it."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+    def now(self) -> datetime:
+        with self._reading() as connection:
+            found: datetime = connection.execute(select(store_now())).scalar_one()
+            return found
+
+    def watermarks(self, pipeline: str, flows: Sequence[str] | None = None) -> list[Watermark]:
+        query = _only(select(watermarks), watermarks.c.flow_key, watermarks.c.pipeline_key, pipeline, flows)
+        with self._reading() as connection:
+            found = [_watermark(row) for row in connection.execute(query)]
+        return sorted(found, key=lambda mark: (mark.flow, mark.input))
+
+    def status(self, pipeline: str, flows: Sequence[str] | None = None) -> list[FlowStatus]:
+        with self._reading() as connection:
+            found = [_status(row) for row in connection.execute(_status_query(pipeline, flows))]
+        return sorted(found, key=lambda status: status.flow)
+
+    def history(
+        self, pipeline: str, *, flow: str | None = None, failed: bool = False, limit: int = 20
+    ) -> list[HistoryEvent]:
+        query = select(history).order_by(history.c.id.desc()).limit(limit)
+        if flow is None:
+            query = query.where(history.c.pipeline_key == pipeline_key(pipeline))
+        else:
+            query = query.where(history.c.flow_key == flow_key(pipeline, flow))
+        with self._reading() as connection:
+            if not failed:
+                return [_event(row) for row in connection.execute(query)]
+            # One walk down an index for each kind of failure, instead of one over all that went well.
+            rows = [
+                row for kind in FAILURES for row in connection.execute(query.where(history.c.event == kind))
+            ]
+        return [_event(row) for row in sorted(rows, key=lambda row: row.id, reverse=True)[:limit]]
+
+    @contextmanager
+    def _reading(self) -> Iterator[Connection]:
+        with translated(self.shown), self._engine.connect() as connection:
+            yield connection
+
+
+def plan_of(row: Row[Any]) -> Plan:
+    """From a row with the columns of `plans`."""
+    return Plan(
+        plan_id=row.plan_id,
+        draft=draft_from_json(row.pipeline, row.flow, row.body),
+        epoch=row.epoch,
+        first_seq=row.first_seq,
+        done=row.done,
+    )
+
+
+def owner_of(row: Row[Any]) -> Owner | None:
+    if row.owner_actor is None:
+        return None
+    return Owner(row.owner_actor, row.owner_host, row.owner_pid, row.owner_started)
+
+
+def _only(
+    query: Select[Any], by_flow: Any, by_pipeline: Any, pipeline: str, names: Sequence[str] | None
+) -> Select[Any]:
+    if names is None:
+        return query.where(by_pipeline == pipeline_key(pipeline))
+    return query.where(by_flow.in_([flow_key(pipeline, name) for name in names]))
+
+
+def _status_query(pipeline: str, names: Sequence[str] | None) -> Select[Any]:
+    # The newest run of a flow is one step into an index, however many there have been.
+    newest = select(func.max(runs.c.id)).where(runs.c.flow_key == flows.c.flow_key).scalar_subquery()
+    query = (
+        select(
+            flows.c.pipeline,
+            flows.c.flow,
+            flows.c.idle_state,
+            flows.c.fence,
+            plans.c.plan_id,
+            plans.c.state,
+            plans.c.epoch,
+            plans.c.first_seq,
+            plans.c.done,
+            plans.c.body,
+            plans.c.lease_until,
+            *_OWNER,
+            *(column.label(f"last_{column.name}") for column in _last.c),
+        )
+        .select_from(flows)
+        .outerjoin(plans, and_(plans.c.flow_key == flows.c.flow_key, plans.c.active == 1))
+        .outerjoin(_last, and_(_last.c.flow_key == flows.c.flow_key, _last.c.id == newest))
+    )
+    return _only(query, flows.c.flow_key, flows.c.pipeline_key, pipeline, names)
+
+
+def _status(row: Row[Any]) -> FlowStatus:
+    active = row.plan_id is not None
+    return FlowStatus(
+        pipeline=row.pipeline,
+        flow=row.flow,
+        state=State(row.state if active else row.idle_state),
+        plan=plan_of(row) if active else None,
+        fence=row.fence,
+        owner=owner_of(row) if active else None,
+        lease_until=row.lease_until,
+        last_run=_run(row) if row.last_id is not None else None,
+    )
+
+
+def _run(row: Row[Any]) -> RunRecord:
+    return RunRecord(
+        run_id=row.last_run_id,
+        pipeline=row.last_pipeline,
+        flow=row.last_flow,
+        plan_id=row.last_plan_id,
+        attempt=row.last_attempt,
+        state=State(row.last_state),
+        started_at=row.last_started_at,
+        ended_at=row.last_ended_at,
+        batches=row.last_batches,
+        rows_read=row.last_rows_read,
+        rows_written=row.last_rows_written,
+        error=None if row.last_error is None else json.loads(row.last_error),
+    )
+
+
+def _watermark(row: Row[Any]) -> Watermark:
+    return Watermark(
+        pipeline=row.pipeline,
+        flow=row.flow,
+        input=row.input,
+        cursor=row.cursor_kind,
+        position=None if row.position is None else decode(row.position),
+        checked=None if row.checked is None else decode(row.checked),
+        epoch=row.epoch,
+        seq=row.seq,
+        pending=row.pending,
+        source_id=row.source_id,
+        updated_at=row.updated_at,
+    )
+
+
+def _event(row: Row[Any]) -> HistoryEvent:
+    return HistoryEvent(
+        at=row.at,
+        pipeline=row.pipeline,
+        flow=row.flow,
+        run_id=row.run_id,
+        event=row.event,
+        actor=row.actor,
+        reason=row.reason,
+        before=None if row.position_before is None else decode(row.position_before),
+        after=None if row.position_after is None else decode(row.position_after),
+        error=row.error,
+    )

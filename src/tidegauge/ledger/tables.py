@@ -1,0 +1,158 @@
+"""The ledger's tables, as the code of this version expects them; `migrations` brings a store there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    Column,
+    DateTime,
+    Index,
+    Integer,
+    MetaData,
+    SmallInteger,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+from sqlalchemy.dialects import mysql
+
+from tidegauge.ledger.keys import LENGTH
+
+VERSION_TABLE = "tidegauge_version"
+VERSIONS = ("0001",)
+"""Every version this code knows, oldest first. The last is the one it works with."""
+
+# MySQL: 64 KiB do not hold a plan of many batches, and a datetime without digits loses the fraction.
+_text = Text().with_variant(mysql.LONGTEXT(), "mysql", "mariadb")
+_moment = DateTime().with_variant(mysql.DATETIME(fsp=6), "mysql", "mariadb")
+# SQLite counts by itself only in a column of exactly this type.
+_number = BigInteger().with_variant(Integer(), "sqlite")
+_key = String(LENGTH)
+_id = String(128)
+_word = String(16)
+_options: dict[str, Any] = {
+    "mysql_engine": "InnoDB",
+    "mysql_charset": "utf8mb4",
+    "mysql_collate": "utf8mb4_bin",
+}
+
+metadata = MetaData()
+
+flows = Table(
+    "flows",
+    metadata,
+    Column("flow_key", _key, primary_key=True),
+    Column("pipeline_key", _key, nullable=False),
+    Column("pipeline", _text, nullable=False),
+    Column("flow", _text, nullable=False),
+    # The state while no plan is active: READY, SUCCESS or SKIPPED. An active plan has its own.
+    Column("idle_state", _word, nullable=False),
+    # Only ever grows, from plan to plan.
+    Column("fence", BigInteger, nullable=False),
+    Column("updated_at", _moment, nullable=False),
+    Index("ix_flows_pipeline", "pipeline_key"),
+    **_options,
+)
+
+watermarks = Table(
+    "watermarks",
+    metadata,
+    Column("flow_key", _key, primary_key=True),
+    Column("input_key", _key, primary_key=True),
+    Column("pipeline_key", _key, nullable=False),
+    Column("pipeline", _text, nullable=False),
+    Column("flow", _text, nullable=False),
+    Column("input", _text, nullable=False),
+    Column("cursor_kind", _text, nullable=False),
+    # NULL is the beginning.
+    Column("position", _text),
+    Column("checked", _text),
+    Column("epoch", BigInteger, nullable=False),
+    Column("seq", BigInteger, nullable=False),
+    Column("pending", _text),
+    Column("source_id", _text),
+    Column("updated_at", _moment, nullable=False),
+    Index("ix_watermarks_pipeline", "pipeline_key"),
+    **_options,
+)
+
+plans = Table(
+    "plans",
+    metadata,
+    Column("plan_id", _id, primary_key=True),
+    Column("flow_key", _key, nullable=False),
+    # 1, or NULL once the plan has ended: every database lets any number of NULLs into a unique constraint.
+    Column("active", SmallInteger),
+    Column("pipeline", _text, nullable=False),
+    Column("flow", _text, nullable=False),
+    Column("state", _word, nullable=False),
+    Column("epoch", BigInteger, nullable=False),
+    Column("first_seq", BigInteger, nullable=False),
+    Column("batches", Integer, nullable=False),
+    Column("done", Integer, nullable=False),
+    # The batch that was begun last.
+    Column("begun", Integer),
+    Column("body", _text, nullable=False),
+    Column("fence", BigInteger, nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("owner_actor", _text),
+    Column("owner_host", _text),
+    Column("owner_pid", BigInteger),
+    Column("owner_started", _text),
+    Column("lease_until", _moment),
+    Column("created_at", _moment, nullable=False),
+    Column("updated_at", _moment, nullable=False),
+    UniqueConstraint("flow_key", "active", name="uq_plans_one_active"),
+    CheckConstraint("active IS NULL OR active = 1", name="ck_plans_active"),
+    **_options,
+)
+
+runs = Table(
+    "runs",
+    metadata,
+    Column("id", _number, primary_key=True, autoincrement=True),
+    Column("run_id", _id, nullable=False),
+    Column("flow_key", _key, nullable=False),
+    Column("pipeline", _text, nullable=False),
+    Column("flow", _text, nullable=False),
+    # NULL where there was nothing to plan, or it could not be planned.
+    Column("plan_id", _id),
+    Column("attempt", Integer, nullable=False),
+    Column("state", _word, nullable=False),
+    Column("started_at", _moment, nullable=False),
+    Column("ended_at", _moment),
+    Column("batches", Integer, nullable=False),
+    Column("rows_read", BigInteger, nullable=False),
+    Column("rows_written", BigInteger, nullable=False),
+    Column("error", _text),
+    UniqueConstraint("plan_id", "attempt", name="uq_runs_attempt"),
+    Index("ix_runs_flow", "flow_key", "id"),
+    **_options,
+)
+
+history = Table(
+    "history",
+    metadata,
+    Column("id", _number, primary_key=True, autoincrement=True),
+    Column("at", _moment, nullable=False),
+    Column("pipeline_key", _key, nullable=False),
+    Column("flow_key", _key, nullable=False),
+    Column("pipeline", _text, nullable=False),
+    Column("flow", _text, nullable=False),
+    Column("run_id", _id),
+    Column("plan_id", _id),
+    Column("event", _word, nullable=False),
+    Column("actor", _text, nullable=False),
+    Column("reason", _text),
+    Column("position_before", _text),
+    Column("position_after", _text),
+    Column("error", _text),
+    Index("ix_history_pipeline", "pipeline_key", "id"),
+    Index("ix_history_flow", "flow_key", "id"),
+    Index("ix_history_event", "pipeline_key", "event", "id"),
+    **_options,
+)

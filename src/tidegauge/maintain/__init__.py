@@ -1,0 +1,1 @@
+"""Looking after what has been moved: proving that it is the same."""

@@ -1,0 +1,1 @@
+"""The words of the product as frozen values: positions, specs, plans, and the promises between rooms."""

@@ -1,0 +1,167 @@
+"""A plan: the frozen windows of one flow, cut into batches, before anything is read."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from tidegauge.model.position import Position, Window, from_body, to_body
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A sub-window with a meaning of its own: the unit of commit and of recovery."""
+
+    windows: tuple[Window, ...]
+    """One for each input of the plan, in the same order."""
+    splits: tuple[Position, ...] = ()
+    """Points inside the first window where parallel readers meet: one reads up to it, the next from it on."""
+    rows: int | None = None
+    """As counted when the plan was made; the truth is what was written."""
+    nulls: bool = False
+    """Reads the rows whose cursor is NULL, and nothing else."""
+
+
+@dataclass(frozen=True)
+class InputPlan:
+    """One input's part of a plan."""
+
+    input: str
+    cursor: str
+    """The cursor's kind: `timestamp`, `value`, `version` or `files`."""
+    window: Window | None
+    """None while nothing is safe to read yet; a plan with batches always has one."""
+    source_id: str
+    """Which server and table this is, so that a plan is never run against another one."""
+    fingerprint: str
+    """Of the columns and types that will be read."""
+    pending: str | None = None
+    """What the reader wants to be reminded of at its next survey."""
+
+
+@dataclass(frozen=True)
+class Draft:
+    """What planning found out about one flow. Without batches there is nothing new."""
+
+    pipeline: str
+    flow: str
+    inputs: tuple[InputPlan, ...]
+    batches: tuple[Batch, ...]
+    rows_null: int = 0
+    rows_waiting: int = 0
+    notes: tuple[str, ...] = ()
+    """What a person should know: a missing index, a transaction that holds the bound back."""
+
+    @property
+    def rows(self) -> int:
+        return sum(batch.rows or 0 for batch in self.batches)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A draft that the ledger keeps."""
+
+    plan_id: str
+    draft: Draft
+    epoch: int
+    first_seq: int
+    """The sequence number of the first batch; numbers go on from plan to plan within an epoch."""
+    done: int = 0
+    """How many of its batches have been advanced past."""
+
+    def tag(self, index: int) -> Tag:
+        return Tag(self.draft.pipeline, self.draft.flow, self.epoch, self.first_seq + index)
+
+
+@dataclass(frozen=True)
+class Tag:
+    """What an output keeps in the same commit as a batch's rows."""
+
+    pipeline: str
+    flow: str
+    epoch: int
+    seq: int
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """What the output says of a committed batch."""
+
+    tag: Tag
+    windows: tuple[Window, ...]
+    rows: int
+    files: int
+    bytes: int
+    run_id: str
+
+
+def window_to_dict(window: Window) -> dict[str, Any]:
+    return {"after": to_body(window.after), "upto": to_body(window.upto)}
+
+
+def window_from_dict(body: dict[str, Any]) -> Window:
+    upto = from_body(body["upto"])
+    assert upto is not None
+    return Window(from_body(body["after"]), upto)
+
+
+def draft_to_json(draft: Draft) -> str:
+    """The ledger's text for everything but the names, which are columns of their own."""
+    body = {
+        "inputs": [
+            {
+                "input": part.input,
+                "cursor": part.cursor,
+                "window": window_to_dict(part.window) if part.window else None,
+                "source_id": part.source_id,
+                "fingerprint": part.fingerprint,
+            }
+            for part in draft.inputs
+        ],
+        "batches": [
+            {
+                "windows": [window_to_dict(window) for window in batch.windows],
+                "splits": [to_body(split) for split in batch.splits],
+                "rows": batch.rows,
+                "nulls": batch.nulls,
+            }
+            for batch in draft.batches
+        ],
+        "rows_null": draft.rows_null,
+        "rows_waiting": draft.rows_waiting,
+        "notes": list(draft.notes),
+    }
+    return json.dumps(body, ensure_ascii=False)
+
+
+def draft_from_json(pipeline: str, flow: str, text: str) -> Draft:
+    body = json.loads(text)
+    return Draft(
+        pipeline=pipeline,
+        flow=flow,
+        inputs=tuple(
+            InputPlan(
+                part["input"],
+                part["cursor"],
+                window_from_dict(part["window"]) if part["window"] else None,
+                part["source_id"],
+                part["fingerprint"],
+            )
+            for part in body["inputs"]
+        ),
+        batches=tuple(_batch(batch) for batch in body["batches"]),
+        rows_null=body["rows_null"],
+        rows_waiting=body["rows_waiting"],
+        notes=tuple(body["notes"]),
+    )
+
+
+def _batch(body: dict[str, Any]) -> Batch:
+    splits = [from_body(split) for split in body["splits"]]
+    return Batch(
+        windows=tuple(window_from_dict(window) for window in body["windows"]),
+        splits=tuple(split for split in splits if split is not None),
+        rows=body["rows"],
+        nulls=body["nulls"],
+    )

@@ -1,0 +1,256 @@
+"""Points in the order of a cursor: typed, at full precision, lossless as text.
+
+A value keeps the database's own text and says what kind of thing it is. Numbers, dates and timestamps
+can be ordered here; text and bytes cannot, because their order is the database's collation, and a
+comparison in Python would quietly disagree with it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from enum import StrEnum
+from typing import Any
+
+from tidegauge.errors import PositionError
+
+
+class Kind(StrEnum):
+    INT = "int"
+    DECIMAL = "decimal"
+    DATE = "date"
+    TIMESTAMP = "timestamp"
+    """Without a zone: wall-clock digits, compared as they stand."""
+    TIMESTAMPTZ = "timestamptz"
+    """An instant; its text is always in UTC, without an offset."""
+    TEXT = "text"
+    BYTES = "bytes"
+    """Text is lower-case hexadecimal."""
+
+
+ORDERED = frozenset({Kind.INT, Kind.DECIMAL, Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ})
+
+# ASCII only: other alphabets have digits too, and Python would take them for numbers.
+_INT = re.compile(r"-?(0|[1-9]\d*)", re.ASCII)
+_DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,6})?", re.ASCII)
+_DATE = re.compile(r"\d{4,6}-\d\d-\d\d", re.ASCII)
+_TIMESTAMP = re.compile(r"(\d{4,6})-(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?", re.ASCII)
+_HEX = re.compile(r"([0-9a-f]{2})*")
+
+# Made once: json.dumps would make one for every call.
+_to_text = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+@dataclass(frozen=True)
+class Value:
+    kind: Kind
+    text: str
+
+    def __post_init__(self) -> None:
+        if not _well_formed(self.kind, self.text):
+            raise PositionError(f"{self.text!r} is not a {self.kind.value}")
+
+    def __lt__(self, other: Value) -> bool:
+        return bool(self._order(other) < other._order(self))
+
+    def __le__(self, other: Value) -> bool:
+        return not other < self
+
+    def same_point(self, other: Value) -> bool:
+        """Equal in the cursor's order, though perhaps written differently (`1.0` and `1.00`)."""
+        return bool(self._order(other) == other._order(self))
+
+    def _order(self, other: Value) -> Any:
+        if self.kind is not other.kind:
+            raise PositionError(f"a {self.kind.value} cannot be compared with a {other.kind.value}")
+        match self.kind:
+            case Kind.INT:
+                return int(self.text)
+            case Kind.DECIMAL:
+                return Decimal(self.text)
+            case Kind.DATE:
+                year, rest = self.text.split("-", 1)
+                return (int(year), rest)
+            case Kind.TIMESTAMP | Kind.TIMESTAMPTZ:
+                match = _TIMESTAMP.fullmatch(self.text)
+                assert match
+                *whole, fraction = match.groups()
+                return (*map(int, whole), (fraction or "").ljust(9, "0"))
+            case Kind.TEXT | Kind.BYTES:
+                raise PositionError(
+                    f"{self.kind.value} is compared in the database only, by the column's own collation"
+                )
+
+
+def _well_formed(kind: Kind, text: str) -> bool:
+    match kind:
+        case Kind.INT:
+            return _INT.fullmatch(text) is not None and text != "-0"
+        case Kind.DECIMAL:
+            return _DECIMAL.fullmatch(text) is not None
+        case Kind.DATE:
+            return _DATE.fullmatch(text) is not None
+        case Kind.TIMESTAMP | Kind.TIMESTAMPTZ:
+            return _TIMESTAMP.fullmatch(text) is not None
+        case Kind.BYTES:
+            return _HEX.fullmatch(text) is not None
+        case Kind.TEXT:
+            return True
+
+
+@dataclass(frozen=True)
+class RowPosition:
+    """After the row with this cursor and key; an empty key means after every row with this cursor."""
+
+    cursor: Value
+    key: tuple[Value, ...] = ()
+
+    def __lt__(self, other: RowPosition) -> bool:
+        if not self.cursor.same_point(other.cursor):
+            return self.cursor < other.cursor
+        if not self.key or not other.key:
+            return bool(self.key) and not other.key
+        if len(self.key) != len(other.key):
+            raise PositionError("positions with keys of different lengths cannot be compared")
+        for mine, theirs in zip(self.key, other.key, strict=True):
+            if not mine.same_point(theirs):
+                return mine < theirs
+        return False
+
+    def __le__(self, other: RowPosition) -> bool:
+        return not other < self
+
+
+@dataclass(frozen=True, order=True)
+class VersionPosition:
+    """After this version of a Delta table."""
+
+    version: int
+
+
+@dataclass(frozen=True, order=True)
+class FilesPosition:
+    """After the manifest with this sequence number."""
+
+    sequence: int
+
+
+Position = RowPosition | VersionPosition | FilesPosition
+"""`None`, where a position is optional, is the beginning: before everything."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """`(after, upto]`: open below, closed above."""
+
+    after: Position | None
+    upto: Position
+
+    def to_json(self) -> dict[str, Any]:
+        return {"after": to_json(self.after), "upto": to_json(self.upto)}
+
+
+def encode(position: Position | None) -> str:
+    """The ledger's text for a position; `decode` gives back exactly the same."""
+    return _to_text(to_body(position))
+
+
+def decode(text: str) -> Position | None:
+    try:
+        return from_body(json.loads(text))
+    except ValueError as error:
+        raise PositionError(f"not a position: {text!r} ({error})") from error
+
+
+def to_body(position: Position | None) -> Any:
+    """What `encode` writes, before it becomes text: for those who put it into a larger document."""
+    match position:
+        case None:
+            return None
+        case RowPosition(cursor, key):
+            return {"cursor": [cursor.kind, cursor.text], "key": [[v.kind, v.text] for v in key]}
+        case VersionPosition(version):
+            return {"version": version}
+        case FilesPosition(sequence):
+            return {"files": sequence}
+
+
+def from_body(body: Any) -> Position | None:
+    try:
+        match body:
+            case None:
+                return None
+            case {"cursor": [kind, value], "key": [*key]}:
+                return RowPosition(Value(Kind(kind), value), tuple(Value(Kind(k), v) for k, v in key))
+            case {"version": int(version)}:
+                return VersionPosition(version)
+            case {"files": int(sequence)}:
+                return FilesPosition(sequence)
+    except (ValueError, TypeError) as error:
+        raise PositionError(f"not a position: {body!r} ({error})") from error
+    raise PositionError(f"not a position: {body!r}")
+
+
+def to_json(position: Position | None) -> Any:
+    """As `--json` shows a position: what a person needs, without the kinds."""
+    match position:
+        case None:
+            return None
+        case RowPosition(cursor, key):
+            return {"cursor": cursor.text, "key": [value.text for value in key]}
+        case VersionPosition(version):
+            return version
+        case FilesPosition(sequence):
+            return sequence
+
+
+def to_text(position: Position | None) -> str:
+    """As a table on a terminal shows it."""
+    match position:
+        case None:
+            return "the beginning"
+        case RowPosition(cursor, key):
+            return cursor.text + (f" · {', '.join(value.text for value in key)}" if key else "")
+        case VersionPosition(version):
+            return f"version {version}"
+        case FilesPosition(sequence):
+            return f"file {sequence}"
+
+
+def step_down(value: Value, scale: int) -> Value:
+    """The largest value of this kind below `value`, at `scale` digits after the second.
+
+    What lies strictly below a moment is not yet safe at the column's own precision: a row stamped
+    10:00:00.9 is stored as 10:00:00 in a column without fractions. So a timestamp is first cut to
+    the scale and then taken down one unit.
+    """
+    try:
+        return _step_down(value, scale)
+    except (ValueError, OverflowError) as error:
+        raise PositionError(
+            f"there is no next lower {value.kind.value} than '{value.text}' within the years 1 to 9999"
+        ) from error
+
+
+def _step_down(value: Value, scale: int) -> Value:
+    match value.kind:
+        case Kind.INT:
+            return Value(Kind.INT, str(int(value.text) - 1))
+        case Kind.DATE:
+            return Value(Kind.DATE, (date.fromisoformat(value.text) - timedelta(days=1)).isoformat())
+        case Kind.TIMESTAMP | Kind.TIMESTAMPTZ:
+            whole, _, fraction = value.text.partition(".")
+            units = int(fraction.ljust(9, "0")[:scale]) if scale and fraction else 0
+            second = datetime.strptime(whole, "%Y-%m-%d %H:%M:%S")
+            if units:
+                units -= 1
+            else:
+                second -= timedelta(seconds=1)
+                units = 10**scale - 1
+            text = second.isoformat(sep=" ") + (f".{units:0{scale}d}" if scale else "")
+            return Value(value.kind, text)
+        case _:
+            raise PositionError(f"there is no next lower {value.kind.value}")

@@ -1,0 +1,83 @@
+"""The states of a flow, and the table of what may follow what. Pure: no clock, no I/O, no Spark."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from tidegauge.errors import WrongState
+
+
+class State(StrEnum):
+    READY = "READY"
+    PLANNED = "PLANNED"
+    RUNNING = "RUNNING"
+    SUCCESS = "SUCCESS"
+    FAILED = "FAILED"
+    SKIPPED = "SKIPPED"
+
+    @classmethod
+    def _missing_(cls, value: object) -> State | None:
+        """`COMPLETED` is another word for SUCCESS."""
+        return cls.SUCCESS if value == "COMPLETED" else None
+
+
+class Event(StrEnum):
+    PLAN = "plan"
+    SKIP = "skip"
+    REFUSE = "refuse"
+    CLAIM = "claim"
+    TAKE_OVER = "take_over"
+    RENEW = "renew"
+    BEGIN = "begin"
+    ADVANCE = "advance"
+    FINISH = "finish"
+    FAIL = "fail"
+    RELEASE = "release"
+    SUPERSEDE = "supersede"
+
+
+_IDLE = (State.READY, State.SUCCESS, State.SKIPPED)
+
+_NEXT: dict[State, dict[Event, State]] = {
+    **{
+        idle: {Event.PLAN: State.PLANNED, Event.SKIP: State.SKIPPED, Event.REFUSE: State.READY}
+        for idle in _IDLE
+    },
+    State.PLANNED: {Event.CLAIM: State.RUNNING, Event.SUPERSEDE: State.READY},
+    State.RUNNING: {
+        Event.TAKE_OVER: State.RUNNING,
+        Event.RENEW: State.RUNNING,
+        Event.BEGIN: State.RUNNING,
+        Event.ADVANCE: State.RUNNING,
+        Event.FINISH: State.SUCCESS,
+        Event.FAIL: State.FAILED,
+        Event.RELEASE: State.PLANNED,
+        Event.SUPERSEDE: State.READY,
+    },
+    State.FAILED: {Event.CLAIM: State.RUNNING, Event.SUPERSEDE: State.READY},
+}
+
+ACTIVE = frozenset({State.PLANNED, State.RUNNING, State.FAILED})
+"""A flow in one of these has a plan that must end before another is made."""
+
+
+def step(state: State, event: Event) -> State:
+    """The state after an event; WrongState, naming both, where the event has no place."""
+    try:
+        return _NEXT[state][event]
+    except KeyError:
+        allowed = ", ".join(_NEXT[state])
+        raise WrongState(
+            f"a flow that is {state} cannot take the event '{event}'", hint=f"it can take: {allowed}"
+        ) from None
+
+
+def table() -> str:
+    """The whole machine as a Markdown table, for the documentation."""
+    head = "| event | " + " | ".join(State) + " |"
+    rule = "|---" * (len(State) + 1) + "|"
+    rows = [
+        f"| `{event}` | " + " | ".join(_NEXT[state].get(event, "·") for state in State) + " |"
+        for event in Event
+    ]
+    return "\n".join([head, rule, *rows])

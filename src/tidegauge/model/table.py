@@ -1,0 +1,103 @@
+"""A source table as the reader sees it: columns with the way each arrives, the cursor and the key."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from datetime import datetime
+
+from tidegauge.model.position import Kind, RowPosition
+from tidegauge.model.spec import TableName, TableOptions
+
+
+@dataclass(frozen=True)
+class Column:
+    name: str
+    native: str
+    """The type as the database names it, with length and precision: `decimal(12,2) unsigned`."""
+    arrives: str
+    """The Spark SQL type in the output: `decimal(12,2)`, `timestamp_ntz`, `string`."""
+    select: str
+    """The database's SQL for the value on the wire."""
+    wire: str
+    """The Spark SQL type of `select` as JDBC hands it over."""
+    finish: str
+    """Spark SQL from the wire value, written `{}`, to what arrives."""
+    guard: str | None = None
+    """The database's SQL that is true for a value which cannot be held exactly."""
+
+
+@dataclass(frozen=True)
+class OrderedColumn:
+    """A cursor or key column: the SQL that orders it, the SQL that gives its text, and its kind."""
+
+    name: str
+    order: str
+    """Ordered by and compared with, everywhere the same, so that no two places can disagree."""
+    text: str
+    """The database's SQL from the ordering value, written `{}`, to its text at full precision."""
+    kind: Kind
+    nullable: bool
+    scale: int = 0
+    """Digits after the second, for timestamps."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Everything needed to page through one table. Made once per plan, and again when the plan is run."""
+
+    table: TableName
+    options: TableOptions
+    columns: tuple[Column, ...]
+    cursor: OrderedColumn
+    cursor_kind: str
+    """`timestamp` or `value`."""
+    key: tuple[OrderedColumn, ...]
+    key_proven: bool
+    """A constraint of the database says the key is unique."""
+    source_id: str
+    notes: tuple[str, ...] = ()
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes with the columns' names, order or types, and with what orders the table."""
+        facts = [[column.name, column.native, column.arrives] for column in self.columns]
+        facts.append([self.cursor.order, *(part.order for part in self.key)])
+        return hashlib.sha256(json.dumps(facts, ensure_ascii=False).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A row position that ends a stretch of the window, and how many rows the stretch has."""
+
+    position: RowPosition
+    rows: int
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What a look at the table found between the watermark and what is safe to read."""
+
+    upto: RowPosition | None
+    """The safe upper bound; None when nothing is safe yet."""
+    cuts: tuple[Cut, ...] = ()
+    """Ends of stretches of the asked-for size, in order; the last stretch ends at `upto` itself.
+
+    Empty when the window has no rows.
+    """
+    rows_null: int = 0
+    rows_waiting: int = 0
+    """Rows dated past the source's own clock."""
+    pending: str | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What a database lets us see of itself."""
+
+    clock: datetime
+    """Its own, in UTC without a zone."""
+    blind: str | None
+    """Why open transactions cannot be seen; None where they can."""

@@ -1,0 +1,1 @@
+"""What happens in a run, as typed events; and the places they go to."""

@@ -1,0 +1,65 @@
+"""What happens while flows run. The engine tells; progress bars, logs and tests listen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tidegauge.model.state import State
+
+
+@dataclass(frozen=True)
+class Planning:
+    """Sources are being asked what is new."""
+
+    flows: int
+
+
+@dataclass(frozen=True)
+class FlowPlanned:
+    flow: str
+    rows: int | None
+    batches: int
+    resumed: bool
+    """An earlier plan is taken up again, with its frozen windows."""
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class SparkStarting:
+    pass
+
+
+@dataclass(frozen=True)
+class StepBegun:
+    flow: str
+    step: str
+
+
+@dataclass(frozen=True)
+class StepDone:
+    flow: str
+    step: str
+
+
+@dataclass(frozen=True)
+class BatchCommitted:
+    flow: str
+    number: int
+    of: int
+    rows: int
+    found: bool
+    """It was already in the output: an earlier attempt had got that far."""
+
+
+@dataclass(frozen=True)
+class FlowEnded:
+    flow: str
+    state: State
+    rows: int
+    seconds: float
+    error: str | None
+
+
+RunEvent = Planning | FlowPlanned | SparkStarting | StepBegun | StepDone | BatchCommitted | FlowEnded
+Listener = Callable[[RunEvent], None]

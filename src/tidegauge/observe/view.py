@@ -1,0 +1,123 @@
+"""A run as a person watches it: bars on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TextIO
+
+from tidegauge.model.secret import mask
+from tidegauge.model.state import State
+from tidegauge.observe.events import (
+    BatchCommitted,
+    FlowEnded,
+    FlowPlanned,
+    Listener,
+    Planning,
+    RunEvent,
+    SparkStarting,
+)
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+
+@contextmanager
+def watch(stream: TextIO) -> Iterator[Listener]:
+    """A listener that shows the run on this stream until the block ends."""
+    if not stream.isatty():
+        yield Lines(stream)
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        TextColumn("{task.fields[rows]}", justify="right"),
+        TextColumn("{task.fields[rate]}", justify="right"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        console=Console(file=stream),
+    ) as progress:
+        yield Bars(progress)
+
+
+class Lines:
+    """One line for each thing worth knowing, for logs."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def __call__(self, event: RunEvent) -> None:
+        for line in lines(event):
+            self._stream.write(mask(line) + "\n")
+        self._stream.flush()
+
+
+def lines(event: RunEvent) -> list[str]:
+    match event:
+        case Planning(flows):
+            return [f"planning {flows} flow{'' if flows == 1 else 's'}"]
+        case FlowPlanned(flow, rows, batches, resumed, notes):
+            said = [f"{flow}: note: {note}" for note in notes]
+            if batches:
+                begin = "takes up an earlier plan" if resumed else "planned"
+                said.append(
+                    f"{flow}: {begin}: {rows or 0:,} rows in {batches} batch{'' if batches == 1 else 'es'}"
+                )
+            return said
+        case SparkStarting():
+            return ["starting Spark"]
+        case BatchCommitted(flow, number, of, rows, found):
+            return [f"{flow}: batch {number}/{of}: {rows:,} rows{', already there' if found else ''}"]
+        case FlowEnded(flow, state, rows, seconds, error):
+            return [f"{flow}: {state}: {rows:,} rows in {seconds:.1f} s" + (f": {error}" if error else "")]
+        case _:
+            return []
+
+
+class Bars:
+    """A bar for each table: rows, rate and time left."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._tasks: dict[str, TaskID] = {}
+        self._lock = threading.Lock()
+        self._status = progress.add_task("planning", total=None, rows="", rate="")
+
+    def __call__(self, event: RunEvent) -> None:
+        with self._lock:
+            self._show(event)
+
+    def _show(self, event: RunEvent) -> None:
+        match event:
+            case Planning(flows):
+                self._progress.update(self._status, description=f"planning {flows} flows")
+            case SparkStarting():
+                self._progress.update(self._status, description="starting Spark")
+            case FlowPlanned(flow, rows, batches, resumed, notes):
+                for note in notes:
+                    self._progress.console.print(mask(f"{flow}: {note}"), style="yellow", markup=False)
+                if batches:
+                    name = f"{flow} (taken up)" if resumed else flow
+                    if flow in self._tasks:
+                        self._progress.remove_task(self._tasks[flow])
+                    self._tasks[flow] = self._progress.add_task(name, total=rows, rows="0 rows", rate="")
+            case BatchCommitted(flow, _, _, rows, _):
+                self._progress.update(self._status, visible=False)
+                self._advance(self._tasks[flow], rows)
+            case FlowEnded(flow, state, _, _, _) if flow in self._tasks and state is State.SUCCESS:
+                self._progress.update(self._tasks[flow], total=self._task(flow), completed=self._task(flow))
+            case _:
+                pass
+
+    def _task(self, flow: str) -> float:
+        return next(task.completed for task in self._progress.tasks if task.id == self._tasks[flow])
+
+    def _advance(self, task: TaskID, rows: int) -> None:
+        self._progress.advance(task, rows)
+        shown = next(one for one in self._progress.tasks if one.id == task)
+        rate = shown.completed / shown.elapsed if shown.elapsed else 0
+        self._progress.update(task, rows=f"{shown.completed:,.0f} rows", rate=f"{rate:,.0f}/s")

@@ -1,0 +1,149 @@
+"""Cut what is new into frozen batches. Pure: everything it needs to know is handed in."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from datetime import datetime, timedelta
+from itertools import islice
+
+from tidegauge.errors import ConfigError, PositionError, SourceError
+from tidegauge.model.plan import Batch, Draft, InputPlan
+from tidegauge.model.position import Kind, RowPosition, Value, Window, step_down
+from tidegauge.model.spec import Flow, NullCursor
+from tidegauge.model.table import Cut, Shape, Survey
+
+_MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)([ T])(\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z?)")
+_NANOSECONDS = 9
+
+
+def start(flow: Flow, shape: Shape, watermark: RowPosition | None) -> RowPosition | None:
+    """Where the next window begins: at `initial` the first time, `lookback` below the watermark later."""
+    if watermark is None:
+        return None if flow.options.initial is None else _initial(flow, shape, flow.options.initial)
+    if not flow.options.lookback:
+        return watermark
+    if shape.cursor_kind != "timestamp":
+        raise ConfigError(
+            f"{flow.name}: lookback needs a cursor of dates or timestamps; '{flow.options.cursor}' is none",
+            hint="leave lookback out for this table",
+            place=flow.options.place,
+        )
+    return RowPosition(_earlier(watermark.cursor, flow.options.lookback))
+
+
+def batch_step(flow: Flow) -> int:
+    """How many rows one reader takes: a batch is `parallel` such stretches."""
+    return -(-flow.options.batch_rows // flow.options.parallel)
+
+
+def draft(flow: Flow, shape: Shape, after: RowPosition | None, survey: Survey) -> Draft:
+    """The plan of one flow. No batches: nothing new."""
+    upto = survey.upto
+    rows = sum(cut.rows for cut in survey.cuts)
+    batches: list[Batch] = []
+    if upto is not None and rows:
+        batches = _batches(after, survey.cuts, flow.options.parallel)
+    end = upto or after
+    if survey.rows_null and flow.options.null_cursor is NullCursor.INCLUDE and end is not None:
+        batches.append(Batch((Window(end, end),), rows=survey.rows_null, nulls=True))
+    part = InputPlan(
+        input=flow.input,
+        cursor=shape.cursor_kind,
+        window=Window(after, end) if end is not None else None,
+        source_id=identity(shape),
+        fingerprint=shape.fingerprint,
+        pending=survey.pending,
+    )
+    return Draft(
+        pipeline=flow.pipeline,
+        flow=flow.name,
+        inputs=(part,),
+        batches=tuple(batches),
+        rows_null=survey.rows_null,
+        rows_waiting=survey.rows_waiting,
+        notes=(*shape.notes, *survey.notes),
+    )
+
+
+def identity(shape: Shape) -> str:
+    """Which table this is and what orders it: a watermark means nothing against another order."""
+    order = "\0".join([shape.cursor.order, *(part.order for part in shape.key)])
+    return f"{shape.source_id}#{hashlib.sha256(order.encode()).hexdigest()[:12]}"
+
+
+def check_identity(flow: Flow, shape: Shape, known: str | None) -> None:
+    """Refuse to go on from a watermark that was taken over another table or another order."""
+    found = identity(shape)
+    if known is None or known == found:
+        return
+    if known.rpartition("#")[0] == shape.source_id:
+        raise SourceError(
+            f"{flow.name}: its cursor or key is not the one its watermark was taken with",
+            hint="put the old cursor and key back; for a fresh start give the pipeline a new name and the"
+            " lake a new path",
+        )
+    raise SourceError(
+        f"{flow.name}: this is not the table its watermark was taken from"
+        f" (then {known.rpartition('#')[0]}, now {shape.source_id})",
+        hint="point the connection back at the old database; if the table was made anew, give the pipeline a"
+        " new name and the lake a new path",
+    )
+
+
+def _batches(after: RowPosition | None, cuts: tuple[Cut, ...], parallel: int) -> list[Batch]:
+    batches = []
+    rest = iter(cuts)
+    while stretches := tuple(islice(rest, parallel)):
+        upto = stretches[-1].position
+        batches.append(
+            Batch(
+                windows=(Window(after, upto),),
+                splits=tuple(stretch.position for stretch in stretches[:-1]),
+                rows=sum(stretch.rows for stretch in stretches),
+            )
+        )
+        after = upto
+    return batches
+
+
+def _initial(flow: Flow, shape: Shape, text: str) -> RowPosition:
+    """`initial` is the first value that counts, so the window begins just below it."""
+    kind = shape.cursor.kind
+    moment = _MOMENT.fullmatch(text)
+    try:
+        if kind in (Kind.TIMESTAMP, Kind.TIMESTAMPTZ):
+            text = text if moment else f"{text} 00:00:00"
+            return RowPosition(step_down(Value(kind, text.replace("T", " ")), shape.cursor.scale))
+        if kind is Kind.TEXT and shape.cursor_kind == "timestamp":
+            if moment is None:
+                return RowPosition(Value(kind, text))
+            day, between, clock, fraction, zone = moment.groups()
+            plain = f"{day} {clock}" + (f".{fraction}" if fraction else "")
+            below = step_down(Value(Kind.TIMESTAMP, plain), _NANOSECONDS)
+            return RowPosition(Value(kind, below.text.replace(" ", between) + zone))
+        if kind in (Kind.INT, Kind.DATE):
+            return RowPosition(step_down(Value(kind, text), 0))
+        return RowPosition(Value(kind, text))
+    except (PositionError, ValueError):
+        raise ConfigError(
+            f"{flow.name}: initial '{text}' is not a {kind.value}, as its cursor '{flow.options.cursor}' is",
+            hint="write it as the database shows the column, such as 2025-01-01 00:00:00",
+            place=flow.options.place,
+        ) from None
+
+
+def _earlier(value: Value, by: timedelta) -> Value:
+    """The same moment, `by` earlier, in the same notation; rounded down, never up."""
+    if value.kind is Kind.DATE:
+        days = -(-by // timedelta(days=1))
+        return Value(
+            Kind.DATE, (datetime.fromisoformat(value.text) - timedelta(days=days)).date().isoformat()
+        )
+    moment = _MOMENT.fullmatch(value.text)
+    if moment is None:
+        raise PositionError(f"'{value.text}' is not a moment that lookback can go back from")
+    day, between, clock, fraction, zone = moment.groups()
+    whole = datetime.fromisoformat(f"{day} {clock}") - timedelta(seconds=-(-by // timedelta(seconds=1)))
+    tail = f".{fraction}" if fraction else ""
+    return Value(value.kind, whole.isoformat(sep=between) + tail + zone)

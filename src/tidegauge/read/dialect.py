@@ -1,0 +1,157 @@
+"""What the reader asks of a database engine, and the values it answers with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from difflib import get_close_matches
+from typing import Any, Protocol
+
+from tidegauge.errors import ColumnMissing, SourceError
+from tidegauge.model.position import Value
+from tidegauge.model.spec import TableName, TableOptions
+from tidegauge.model.table import OrderedColumn, Shape
+from tidegauge.read.notation import Notation
+from tidegauge.read.types import Native, Rules
+
+MARK = "/* tidegauge */"
+"""In every statement of ours, so that we do not wait for ourselves."""
+READER = "tidegauge-reader"
+"""The application name of every session that only reads."""
+
+
+@dataclass(frozen=True)
+class Unique:
+    """A constraint: no two rows agree in all of these columns."""
+
+    columns: tuple[str, ...]
+    primary: bool
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """What a database says of one table."""
+
+    columns: tuple[Native, ...]
+    uniques: tuple[Unique, ...]
+    """Only those that hold for every row: whole-table, and none of the columns can be NULL."""
+    indexed: frozenset[str]
+    """Columns with which an index begins."""
+    identity: str
+    """Which server, and which table there."""
+    key_hint: tuple[str, ...] = ()
+    """The primary key, also where it proves nothing (SQLite lets it be NULL)."""
+    notes: tuple[str, ...] = ()
+
+    def column(self, name: str) -> Native | None:
+        return next((column for column in self.columns if column.name == name), None)
+
+
+@dataclass(frozen=True)
+class OpenWork:
+    """A transaction, or a statement, that has not ended."""
+
+    started: datetime
+    """In UTC without a zone; never later than it really was."""
+    who: str
+    """Connection, user, state and the head of the statement."""
+    prepared: bool = False
+    """Waits for its second phase: `started` is when that began, and its own start is not to be known."""
+
+
+@dataclass(frozen=True)
+class Moment:
+    """The source's clock, and what was open when it was looked at, just afterwards."""
+
+    clock: datetime
+    """In UTC without a zone."""
+    open: tuple[OpenWork, ...] = ()
+    blind: str | None = None
+    """Why other sessions cannot be seen; None where they can."""
+    serial: bool = False
+    """One writer at a time: what is committed is never followed by something earlier."""
+    lowest_offset: timedelta = timedelta(0)
+    """Of the server's own zone from UTC, the lowest in a year; 0 where it is never below."""
+    highest_offset: timedelta = timedelta(0)
+    zone: str = "UTC"
+
+
+class Dialect(Protocol):
+    """One connection to one database. Everything it raises is an error of ours."""
+
+    rules: Rules
+    folds_case: bool
+    """Column names differ by more than case."""
+
+    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        """Run one SELECT of ours."""
+
+    def quote(self, name: str) -> str:
+        """An identifier in the database's own quotes. Refuses what no quotes can hold."""
+
+    def name(self, table: TableName) -> str:
+        """The table in FROM, quoted."""
+
+    def literal(self, value: Value) -> str:
+        """SQL that means exactly this value, wherever a column of its kind is compared with it."""
+
+    def tables(self) -> tuple[TableName, ...]: ...
+
+    def catalogue(self, table: TableName) -> Catalogue:
+        """Raises TableMissing."""
+
+    def expression(self, table: TableName, sql: str) -> Native:
+        """The type of an expression over the table, as the database sees it.
+
+        Raises ColumnMissing or CursorUnsuitable.
+        """
+
+    def ordered(self, table: TableName, native: Native, sql: str) -> OrderedColumn | None:
+        """How a column or expression is ordered; None where it cannot be, safely (floats)."""
+
+    def cursor_kind(self, table: TableName, native: Native, ordered: OrderedColumn) -> str | None:
+        """`timestamp`, `value`, or None for what is no cursor."""
+
+    def notation(self, shape: Shape, where: str) -> Notation | None:
+        """Look at the rows past the watermark for values that do not fit the cursor's order.
+
+        Gives the notation of timestamps that are kept as text, None where there are none to look at.
+        Raises CursorUnsuitable or KeyUnsuitable for a mixture.
+        """
+
+    def moment(self) -> Moment: ...
+
+    def close(self) -> None: ...
+
+
+def nearest(name: str, known: tuple[str, ...]) -> str:
+    """A hint with the names that look most like the one that was meant."""
+    close = get_close_matches(name.lower(), [other.lower() for other in known], n=3, cutoff=0.5)
+    named = [other for other in known if other.lower() in close]
+    if named:
+        return "did you mean " + " or ".join(named) + "?"
+    return "the columns are: " + ", ".join(known[:20]) + (", …" if len(known) > 20 else "")
+
+
+def missing(table: TableName, role: str, name: str, known: tuple[str, ...]) -> ColumnMissing:
+    return ColumnMissing(
+        f"{table}: there is no column '{name}', which is to be the {role}", hint=nearest(name, known)
+    )
+
+
+def refuse_nul(name: str) -> str:
+    if "\0" in name:
+        raise SourceError(
+            f"the name {name!r} holds a NUL character, which no database allows", hint="mend the name"
+        )
+    return name
+
+
+def unused_types(table: TableName, options: TableOptions, columns: tuple[Native, ...]) -> None:
+    """Raise for a `types:` entry that names no column: it would do nothing, in silence."""
+    known = tuple(column.name for column in columns)
+    for name in options.types:
+        if name not in known:
+            raise ColumnMissing(
+                f"{table}: types names the column '{name}', which is not there", hint=nearest(name, known)
+            )

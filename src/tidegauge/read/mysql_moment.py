@@ -1,0 +1,135 @@
+"""What is open on a MySQL or MariaDB server, and since when.
+
+Two lists are needed, in this order. A statement's NOW() is taken before InnoDB knows of its transaction, so
+the running statements are listed first; what ended its statement in between but not its transaction is then
+in InnoDB's list.
+"""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime, timedelta
+from typing import Any, Protocol
+
+from tidegauge.errors import SourceError, SourceUnreachable
+from tidegauge.read.dialect import MARK, Moment, OpenWork
+from tidegauge.read.statement import head
+
+_IDLE = "'Sleep', 'Daemon', 'Binlog Dump', 'Binlog Dump GTID', 'Slave_IO', 'Slave_SQL', 'Slave_worker'"
+_SECOND = timedelta(seconds=1)
+_TRIES = 30
+_PAUSE = 0.12
+_NO_PRIVILEGE = "1227"
+
+Offsets = tuple[timedelta, timedelta, str]
+
+
+class Session(Protocol):
+    def rows(self, sql: str) -> list[tuple[Any, ...]]: ...
+
+
+def offsets(session: Session) -> Offsets:
+    """The lowest and highest offset of the server's own zone from UTC within a year, and its name."""
+    ((zone, system),) = session.rows(f"SELECT {MARK} @@global.time_zone, @@system_time_zone")
+    months = " UNION ALL ".join(f"SELECT UNIX_TIMESTAMP() + {month} * 2592000 AS x" for month in range(-6, 7))
+    session.rows(f"SET {MARK} time_zone = @@global.time_zone")
+    try:
+        found = session.rows(
+            f"SELECT {MARK} TIMESTAMPDIFF(SECOND, TIMESTAMP'1970-01-01 00:00:00' + INTERVAL x SECOND,"
+            f" FROM_UNIXTIME(x)) FROM ({months}) AS m"
+        )
+    finally:
+        session.rows(f"SET {MARK} time_zone = '+00:00'")
+    seconds = [int(row[0]) for row in found] + [0]
+    name = str(system if zone == "SYSTEM" else zone)
+    return timedelta(seconds=min(seconds)), timedelta(seconds=max(seconds)), name
+
+
+def look(session: Session, zone: Offsets, *, mariadb: bool) -> Moment:
+    ((clock_text, own),) = session.rows(f"SELECT {MARK} UTC_TIMESTAMP(6), CONNECTION_ID()")
+    clock = datetime.fromisoformat(clock_text)
+    running, ours = _statements(session, mariadb=mariadb)
+    blind = None
+    try:
+        transactions = _transactions(session, str(own), ours)
+    except SourceError as error:
+        if error.detail != _NO_PRIVILEGE:
+            raise
+        transactions = []
+        blind = (
+            "this login may not see other sessions' transactions: only `settle` guards against late commits;"
+            " GRANT PROCESS ON *.* to it for an exact bound"
+        )
+    lowest, highest, name = zone
+    return Moment(
+        clock=clock,
+        open=(*running, *transactions),
+        blind=blind,
+        lowest_offset=lowest,
+        highest_offset=highest,
+        zone=name,
+    )
+
+
+def _statements(session: Session, *, mariadb: bool) -> tuple[list[OpenWork], set[str]]:
+    """Statements that run, and the connections that are our own."""
+    age = "TIME_MS" if mariadb else "(TIME + 1) * 1000"
+    found = session.rows(
+        f"SELECT {MARK} ID, USER, HOST, {age}, STATE, LEFT(INFO, 200), UTC_TIMESTAMP(6),"
+        f" INFO LIKE '%{MARK}%', ID = CONNECTION_ID() FROM information_schema.PROCESSLIST"
+        f" WHERE COMMAND NOT IN ({_IDLE}) AND USER NOT IN ('system user', 'event_scheduler')"
+    )
+    works, ours = [], set()
+    for number, user, host, milliseconds, state, info, now, marked, itself in found:
+        if _true(marked) or _true(itself):
+            ours.add(str(number))
+            continue
+        started = datetime.fromisoformat(now) - timedelta(milliseconds=float(milliseconds))
+        works.append(
+            OpenWork(started, f"connection {number} of {user}@{host} ({state or 'running'}{head(info)})")
+        )
+    return works, ours
+
+
+def _transactions(session: Session, own: str, ours: set[str]) -> list[OpenWork]:
+    """Open transactions by InnoDB's list, which is a copy that may be old while others read it too.
+
+    So we open one of our own and look until we see it there: then the list is newer than our clock. Its
+    start also tells the zone of the list's times, which is the server's and not the session's.
+    """
+    ((second,),) = session.rows(f"SELECT {MARK} UTC_TIMESTAMP(0)")
+    session.rows(f"START TRANSACTION {MARK} WITH CONSISTENT SNAPSHOT")
+    try:
+        for _ in range(_TRIES):
+            found = session.rows(
+                f"SELECT {MARK} t.trx_mysql_thread_id, t.trx_started, t.trx_state, LEFT(t.trx_query, 200),"
+                f" t.trx_query LIKE '%{MARK}%', p.USER, p.HOST, p.COMMAND"
+                " FROM information_schema.INNODB_TRX t"
+                " LEFT JOIN information_schema.PROCESSLIST p ON p.ID = t.trx_mysql_thread_id"
+            )
+            mine = next((row for row in found if str(row[0]) == own), None)
+            if mine is not None:
+                break
+            time.sleep(_PAUSE)
+        else:
+            raise SourceUnreachable(
+                "the server's list of transactions does not renew itself", hint="run again in a moment"
+            )
+    finally:
+        session.rows(f"ROLLBACK {MARK}")
+    shift = datetime.fromisoformat(second) - datetime.fromisoformat(mine[1])
+    works = []
+    for thread, started, state, statement, marked, user, host, command in found:
+        if str(thread) == own or str(thread) in ours or _true(marked):
+            continue
+        # Whole seconds, and begun a moment after the NOW() of its first statement.
+        began = datetime.fromisoformat(started) + shift - _SECOND
+        idle = "idle in transaction" if command == "Sleep" else str(state).lower()
+        works.append(
+            OpenWork(began, f"connection {thread} of {user or '?'}@{host or '?'} ({idle}{head(statement)})")
+        )
+    return works
+
+
+def _true(value: Any) -> bool:
+    return value is not None and int(value) == 1

@@ -1,0 +1,267 @@
+"""The control side of a database: shapes and surveys, whatever the engine."""
+
+from __future__ import annotations
+
+import re
+import threading
+from dataclasses import replace
+
+from tidegauge.errors import CursorUnsuitable, KeyUnsuitable, PositionError
+from tidegauge.model.position import ORDERED, RowPosition, Value
+from tidegauge.model.spec import NullCursor, TableName, TableOptions
+from tidegauge.model.table import Cut, OrderedColumn, Outlook, Shape, Survey
+from tidegauge.read import sql
+from tidegauge.read.bound import Candidate, candidate_from_text, latest_now, timestamp_bound, value_bound
+from tidegauge.read.dialect import Catalogue, Dialect, Moment, missing, unused_types
+from tidegauge.read.notation import Notation
+from tidegauge.read.types import Native, arrive
+
+_NAME = re.compile(r"[^\W\d]\w*")
+
+
+class DatabaseSource:
+    """Implements `model.protocols.Source` over one dialect; one call at a time."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self._dialect = dialect
+        self._lock = threading.RLock()
+
+    def tables(self) -> tuple[TableName, ...]:
+        with self._lock:
+            return tuple(sorted(self._dialect.tables(), key=lambda table: (table.schema or "", table.table)))
+
+    def shape(self, table: TableName, options: TableOptions) -> Shape:
+        with self._lock:
+            catalogue = self._dialect.catalogue(table)
+            unused_types(table, options, catalogue.columns)
+            cursor, cursor_kind, notes = self._cursor(table, options, catalogue)
+            key, proven = self._key(table, options, catalogue)
+            columns = tuple(
+                arrive(
+                    self._dialect.rules,
+                    table,
+                    native,
+                    self._dialect.quote(native.name),
+                    override=options.types.get(native.name),
+                    zero_dates=options.zero_dates,
+                )
+                for native in catalogue.columns
+            )
+            return Shape(
+                table=table,
+                options=options,
+                columns=columns,
+                cursor=cursor,
+                cursor_kind=cursor_kind,
+                key=key,
+                key_proven=proven,
+                source_id=catalogue.identity,
+                notes=(*catalogue.notes, *notes),
+            )
+
+    def survey(self, shape: Shape, after: RowPosition | None, step: int, pending: str | None) -> Survey:
+        with self._lock:
+            try:
+                return _Survey(self._dialect, shape, after, step).make(pending)
+            except PositionError as error:
+                raise CursorUnsuitable(
+                    f"{shape.table}: {error}, so it cannot be paged by {shape.cursor.name}",
+                    hint="mend the rows that hold such values, or choose another cursor",
+                ) from error
+
+    def outlook(self) -> Outlook:
+        with self._lock:
+            moment = self._dialect.moment()
+            return Outlook(moment.clock, moment.blind)
+
+    def close(self) -> None:
+        with self._lock:
+            self._dialect.close()
+
+    def _cursor(
+        self, table: TableName, options: TableOptions, catalogue: Catalogue
+    ) -> tuple[OrderedColumn, str, tuple[str, ...]]:
+        notes: tuple[str, ...] = ()
+        native = self._column(catalogue, options.cursor)
+        if native is not None:
+            expression = self._dialect.quote(native.name)
+            if native.name not in catalogue.indexed:
+                notes = (
+                    f"no index begins with {native.name}: each plan and each batch reads the whole table",
+                )
+        elif _NAME.fullmatch(options.cursor):
+            known = tuple(column.name for column in catalogue.columns)
+            raise missing(table, "cursor", options.cursor, known)
+        elif ";" in options.cursor or "\0" in options.cursor:
+            raise CursorUnsuitable(
+                f"{table}: the cursor {options.cursor!r} is more than one expression",
+                hint="a cursor is a column, or one expression without `;`",
+            )
+        else:
+            # The line break ends a comment that the expression may end with.
+            expression = f"({options.cursor}\n)"
+            native = self._dialect.expression(table, expression)
+        ordered = self._dialect.ordered(table, native, expression)
+        kind = self._dialect.cursor_kind(table, native, ordered) if ordered else None
+        if ordered is None or kind is None:
+            raise CursorUnsuitable(
+                f"{table}: the cursor {options.cursor} is a {native.full}, which cannot be ordered safely",
+                hint="choose a timestamp, a date, an integer, a decimal or a text column that grows",
+            )
+        return replace(ordered, name=options.cursor), kind, notes
+
+    def _key(
+        self, table: TableName, options: TableOptions, catalogue: Catalogue
+    ) -> tuple[tuple[OrderedColumn, ...], bool]:
+        names = options.key or next((u.columns for u in catalogue.uniques if u.primary), catalogue.key_hint)
+        if not names:
+            raise KeyUnsuitable(
+                f"{table}: the table has no primary key, so rows with the same cursor cannot be told apart",
+                hint="name the columns that identify a row: `key: [a, b]`",
+            )
+        key, found = [], set()
+        for name in names:
+            native = self._column(catalogue, name)
+            if native is None:
+                raise missing(table, "key", name, tuple(column.name for column in catalogue.columns))
+            ordered = self._dialect.ordered(table, native, self._dialect.quote(native.name))
+            if ordered is None:
+                raise KeyUnsuitable(
+                    f"{table}: the key column {native.name} is a {native.full}, which cannot be compared"
+                    " safely",
+                    hint="choose other columns that identify a row: `key: [a, b]`",
+                )
+            key.append(ordered)
+            found.add(native.name)
+        return tuple(key), any(found >= set(unique.columns) for unique in catalogue.uniques)
+
+    def _column(self, catalogue: Catalogue, name: str) -> Native | None:
+        exact = catalogue.column(name)
+        if exact is not None or not self._dialect.folds_case:
+            return exact
+        return next((c for c in catalogue.columns if c.name.casefold() == name.casefold()), None)
+
+
+class _Survey:
+    """One look at one table."""
+
+    def __init__(self, dialect: Dialect, shape: Shape, after: RowPosition | None, step: int) -> None:
+        self._dialect = dialect
+        self._shape = shape
+        self._after = after
+        self._step = step
+        self._table = dialect.name(shape.table)
+        self._past = sql.after(shape, after, dialect.literal)
+        self._notes: list[str] = []
+
+    def make(self, pending: str | None) -> Survey:
+        shape, dialect = self._shape, self._dialect
+        notation = dialect.notation(shape, self._past)
+        remembered: Candidate | None = None
+        waiting: str | None = None
+        if shape.cursor_kind == "timestamp":
+            moment = dialect.moment()
+            upto = self._timestamp(moment, notation)
+            if upto is not None:
+                late = latest_now(moment, shape.cursor)
+                value = notation.write(late) if notation else late
+                waiting = f"{shape.cursor.order} > {dialect.literal(value)}"
+        else:
+            upto, remembered = self._value(candidate_from_text(pending, shape.cursor.kind))
+        nulls, late_rows = self._counts(waiting)
+        cuts: tuple[Cut, ...] = ()
+        if upto is not None:
+            where = sql.between(shape, self._after, upto, dialect.literal)
+            self._check_key(where)
+            cuts = self._cuts(where, upto)
+            if not cuts and shape.cursor_kind == "value":
+                upto = None
+        return Survey(
+            upto=upto,
+            cuts=cuts,
+            rows_null=nulls,
+            rows_waiting=late_rows,
+            pending=remembered.to_text() if remembered else None,
+            notes=tuple(self._notes),
+        )
+
+    def _timestamp(self, moment: Moment, notation: Notation | None) -> RowPosition | None:
+        cursor = self._shape.cursor
+        if cursor.kind not in ORDERED:
+            if notation is None:
+                return None
+            cursor = replace(cursor, scale=notation.scale)
+        bound = timestamp_bound(moment, self._shape.options, cursor)
+        self._notes.extend(bound.notes)
+        value = notation.write_bound(bound.value) if notation else bound.value
+        if notation and self._after and not notation.follows(self._after.cursor.text):
+            raise CursorUnsuitable(
+                f"{self._shape.table}: {cursor.name} is written in another notation than the position to go on"
+                f" from, '{self._after.cursor.text}': '{value.text}'",
+                hint="write all timestamps of the column, and `initial`, the same way",
+            )
+        if self._after is not None and not _below(self._after.cursor, value):
+            return None
+        return RowPosition(value)
+
+    def _value(self, pending: Candidate | None) -> tuple[RowPosition | None, Candidate | None]:
+        shape = self._shape
+        found = self._dialect.rows(sql.highest(shape, self._table, self._past))
+        # The clock is read after the value, so whatever was open when the value was seen began before it.
+        moment = self._dialect.moment()
+        fresh = Candidate(Value(shape.cursor.kind, found[0][0]), moment.clock) if found else None
+        bound = value_bound(moment, shape.options, fresh, pending)
+        self._notes.extend(bound.notes)
+        return (RowPosition(bound.value) if bound.value else None), bound.pending
+
+    def _counts(self, waiting: str | None) -> tuple[int, int]:
+        shape = self._shape
+        if not shape.cursor.nullable and waiting is None:
+            return 0, 0
+        ((null_text, late_text),) = self._dialect.rows(sql.counts(shape, self._table, waiting))
+        nulls, late = int(null_text), int(late_text)
+        if nulls and shape.options.null_cursor is NullCursor.FAIL:
+            raise CursorUnsuitable(
+                f"{shape.table}: {nulls} rows have no cursor: {shape.cursor.name} is NULL",
+                hint="fill it at the source, use an expression such as coalesce(a, b), or say"
+                " `null_cursor: include` (read them every time) or `exclude`",
+            )
+        return nulls, late
+
+    def _check_key(self, where: str) -> None:
+        shape = self._shape
+        if shape.key_proven:
+            return
+        named = ", ".join(part.name for part in shape.key)
+        scope = None if self._after is None else where
+        if any(part.nullable for part in shape.key):
+            ((lacking,),) = self._dialect.rows(sql.null_keys(shape, self._table, scope))
+            if int(lacking):
+                raise KeyUnsuitable(
+                    f"{shape.table}: the key ({named}) is NULL in {lacking} rows",
+                    hint="name other columns that identify a row: `key: [a, b]`",
+                )
+        repeats = self._dialect.rows(sql.repeated(shape, self._table, scope))
+        if repeats:
+            *texts, times = repeats[0]
+            raise KeyUnsuitable(
+                f"{shape.table}: the key ({named}) is not unique: {times} rows have"
+                f" ({', '.join(map(str, texts))})",
+                hint="name the columns that identify a row: `key: [a, b]`",
+            )
+
+    def _cuts(self, where: str, upto: RowPosition) -> tuple[Cut, ...]:
+        shape, before, cuts = self._shape, 0, []
+        for number, cursor, *key in self._dialect.rows(sql.cuts(shape, self._table, where, self._step)):
+            values = tuple(Value(part.kind, text) for part, text in zip(shape.key, key, strict=True))
+            position = RowPosition(Value(shape.cursor.kind, cursor), values)
+            cuts.append(Cut(position, int(number) - before))
+            before = int(number)
+        if cuts:
+            cuts[-1] = Cut(upto, cuts[-1].rows)
+        return tuple(cuts)
+
+
+def _below(one: Value, other: Value) -> bool:
+    """In the cursor's order. Text gets here only as timestamps in one notation, whose order is bytewise."""
+    return one < other if one.kind in ORDERED else one.text < other.text

@@ -1,0 +1,114 @@
+"""The SQL that is the same on every engine: windows over `(cursor, key)`, and looking at them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+from tidegauge.model.plan import Batch
+from tidegauge.model.position import RowPosition, Value
+from tidegauge.model.table import OrderedColumn, Shape
+from tidegauge.read.dialect import MARK
+
+Literal = Callable[[Value], str]
+
+
+def after(shape: Shape, position: RowPosition | None, literal: Literal) -> str:
+    """True for rows past the position; for every row with a cursor where there is none."""
+    cursor = shape.cursor.order
+    if position is None:
+        return f"{cursor} IS NOT NULL"
+    value = literal(position.cursor)
+    if not position.key:
+        return f"{cursor} > {value}"
+    key = _past(shape.key, position.key, literal, ">", ">")
+    return f"{cursor} >= {value} AND ({cursor} > {value} OR ({cursor} = {value} AND {key}))"
+
+
+def upto(shape: Shape, position: RowPosition, literal: Literal) -> str:
+    """True for rows up to the position, the row at it included."""
+    cursor, value = shape.cursor.order, literal(position.cursor)
+    if not position.key:
+        return f"{cursor} <= {value}"
+    key = _past(shape.key, position.key, literal, "<", "<=")
+    return f"{cursor} <= {value} AND ({cursor} < {value} OR ({cursor} = {value} AND {key}))"
+
+
+def _past(
+    key: Sequence[OrderedColumn], values: Sequence[Value], literal: Literal, inner: str, last: str
+) -> str:
+    """`k1 > b1 OR (k1 = b1 AND (k2 > b2 OR …))`: the order of tuples, in words that use an index."""
+    column, value = key[0].order, literal(values[0])
+    if len(key) == 1:
+        return f"{column} {last} {value}"
+    rest = _past(key[1:], values[1:], literal, inner, last)
+    return f"({column} {inner} {value} OR ({column} = {value} AND {rest}))"
+
+
+def between(shape: Shape, lower: RowPosition | None, upper: RowPosition, literal: Literal) -> str:
+    return f"{after(shape, lower, literal)} AND {upto(shape, upper, literal)}"
+
+
+def stretches(shape: Shape, batch: Batch, literal: Literal) -> list[str]:
+    """The predicates of a batch's parallel readers; neighbours share their end, so nothing falls between."""
+    if batch.nulls:
+        return [f"{shape.cursor.order} IS NULL"]
+    (window,) = batch.windows
+    points = [window.after, *batch.splits, window.upto]
+    made = []
+    for lower, upper in pairwise(points):
+        assert lower is None or isinstance(lower, RowPosition)
+        assert isinstance(upper, RowPosition)
+        made.append(between(shape, lower, upper, literal))
+    return made
+
+
+def cuts(shape: Shape, table: str, where: str, step: int) -> str:
+    """Every `step`-th row of the window and the last: number, and the texts of cursor and key."""
+    parts = (shape.cursor, *shape.key)
+    order = ", ".join(part.order for part in parts)
+    raw = ", ".join(f"{part.order} AS o{i}" for i, part in enumerate(parts))
+    texts = ", ".join(part.text.replace("{}", f"o{i}") for i, part in enumerate(parts))
+    return (
+        f"SELECT {MARK} n, {texts} FROM (SELECT ROW_NUMBER() OVER (ORDER BY {order}) AS n,"
+        f" COUNT(*) OVER () AS total, {raw} FROM {table} WHERE {where}) AS w"
+        f" WHERE n % {step} = 0 OR n = total ORDER BY n"
+    )
+
+
+def highest(shape: Shape, table: str, where: str) -> str:
+    """The text of the highest cursor value, found without MAX so that its type and collation stay."""
+    text = shape.cursor.text.replace("{}", "o0")
+    return (
+        f"SELECT {MARK} {text} FROM (SELECT {shape.cursor.order} AS o0 FROM {table} WHERE {where}"
+        f" ORDER BY {shape.cursor.order} DESC LIMIT 1) AS w"
+    )
+
+
+def counts(shape: Shape, table: str, waiting: str | None) -> str:
+    """How many cursors are NULL, and how many lie past the clock: two ends of an index, or one scan."""
+    null = f"{shape.cursor.order} IS NULL" if shape.cursor.nullable else "1 = 0"
+    late = waiting or "1 = 0"
+    return (
+        f"SELECT {MARK} COUNT(CASE WHEN {null} THEN 1 END), COUNT(CASE WHEN {late} THEN 1 END)"
+        f" FROM {table} WHERE {null} OR {late}"
+    )
+
+
+def repeated(shape: Shape, table: str, where: str | None) -> str:
+    """One key that more than one row has."""
+    keys = ", ".join(part.order for part in shape.key)
+    raw = ", ".join(f"{part.order} AS o{i}" for i, part in enumerate(shape.key))
+    texts = ", ".join(part.text.replace("{}", f"o{i}") for i, part in enumerate(shape.key))
+    condition = f" WHERE {where}" if where else ""
+    return (
+        f"SELECT {MARK} {texts}, n FROM (SELECT {raw}, COUNT(*) AS n FROM {table}{condition}"
+        f" GROUP BY {keys} HAVING COUNT(*) > 1 LIMIT 1) AS w"
+    )
+
+
+def null_keys(shape: Shape, table: str, where: str | None) -> str:
+    """How many rows lack a part of the key."""
+    lacking = " OR ".join(f"{part.order} IS NULL" for part in shape.key)
+    condition = f"({lacking}) AND {where}" if where else lacking
+    return f"SELECT {MARK} COUNT(*) FROM {table} WHERE {condition}"

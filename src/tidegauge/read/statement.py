@@ -1,0 +1,18 @@
+"""The head of another session's statement, fit to be shown: what it does, not with which values."""
+
+from __future__ import annotations
+
+import re
+
+from tidegauge.model.secret import mask
+
+_VALUES = re.compile(r"'(?:[^'\\]|\\.|'')*'?|\"(?:[^\"\\]|\\.|\"\")*\"?|\b\d[\w.]*", re.DOTALL)
+_LONGEST = 60
+
+
+def head(statement: str | None) -> str:
+    """`: UPDATE orders SET total = ? …`, or nothing."""
+    text = mask(_VALUES.sub("?", " ".join((statement or "").split())))
+    if not text:
+        return ""
+    return ": " + text[:_LONGEST] + ("…" if len(text) > _LONGEST else "")

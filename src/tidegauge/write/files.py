@@ -1,0 +1,101 @@
+"""What lies in a table's folder: what is committed, what dead attempts left, and how that is cleared away."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from tidegauge.model.spec import Lake
+from tidegauge.write.folder import check_folder
+from tidegauge.write.local import TEMPORARY
+from tidegauge.write.manifest import DATA, MANIFESTS, numbered
+from tidegauge.write.store import Store, open_store
+from tidegauge.write.table import CommittedFile, load_all
+
+SAFE_AGE = timedelta(days=7)
+"""An attempt that still runs has files in no manifest too, and nothing but their age tells it apart."""
+
+
+@dataclass(frozen=True)
+class Leftover:
+    path: str
+    """Relative to the table's folder."""
+    bytes: int
+    modified: datetime
+    touched: datetime
+    """When its attempt last wrote anything; what the age is counted from."""
+    temporary: bool
+    """A manifest that was never finished, rather than data."""
+
+
+@dataclass(frozen=True)
+class Listing:
+    committed: tuple[CommittedFile, ...]
+    """Of every epoch."""
+    leftovers: tuple[Leftover, ...]
+    missing: tuple[CommittedFile, ...]
+    """Named by a manifest and not there: the table is damaged."""
+
+
+def survey(lake: Lake, folder: str, *, store: Store | None = None) -> Listing:
+    """Changes nothing."""
+    store = store or open_store(lake)
+    top = check_folder(folder)
+    entries = list(store.list(f"{top}/{DATA}"))
+    # After the files, so that what is published in between is found to be committed.
+    manifests = load_all(store, top, numbered(store, top))
+    named = [CommittedFile(one.tag.epoch, one.tag.seq, file) for one in manifests for file in one.files]
+    known = {one.file.path for one in named}
+    start = len(top) + 1
+    loose = [entry for entry in entries if entry.path[start:] not in known]
+    touched: dict[str, datetime] = {}
+    for entry in entries:
+        attempt = _attempt(entry.path[start:])
+        touched[attempt] = max(entry.modified, touched.get(attempt, entry.modified))
+    there = {entry.path[start:] for entry in entries}
+    leftovers = [
+        Leftover(
+            entry.path[start:], entry.bytes, entry.modified, touched[_attempt(entry.path[start:])], False
+        )
+        for entry in loose
+    ]
+    leftovers += [
+        Leftover(entry.path[start:], entry.bytes, entry.modified, entry.modified, True)
+        for entry in store.list(f"{top}/{MANIFESTS}")
+        if entry.path.endswith(TEMPORARY)
+    ]
+    # Only what the first listing could have seen: a file committed since is not missing.
+    gone = [one for one in named if one.file.path not in there and _gone(store, f"{top}/{one.file.path}")]
+    return Listing(tuple(named), tuple(sorted(leftovers, key=lambda one: one.path)), tuple(gone))
+
+
+def clean(
+    lake: Lake,
+    folder: str,
+    *,
+    older_than: timedelta = SAFE_AGE,
+    preview: bool = False,
+    store: Store | None = None,
+) -> tuple[Leftover, ...]:
+    """Delete the leftovers of attempts that wrote nothing for so long, and say which; `preview` only says.
+
+    Never a file that a manifest of any epoch names. Age is counted on the store's own clock. With less
+    than the default the caller vouches that no attempt which old still runs.
+    """
+    store = store or open_store(lake)
+    found = survey(lake, folder, store=store)
+    limit = store.now() - older_than
+    old = tuple(one for one in found.leftovers if one.touched < limit)
+    if old and not preview:
+        store.delete([f"{folder}/{one.path}" for one in old if not one.temporary], below=f"{folder}/{DATA}")
+        store.delete([f"{folder}/{one.path}" for one in old if one.temporary], below=f"{folder}/{MANIFESTS}")
+    return old
+
+
+def _attempt(path: str) -> str:
+    return "/".join(path.split("/")[:2])
+
+
+def _gone(store: Store, path: str) -> bool:
+    folder, _, _ = path.rpartition("/")
+    return all(entry.path != path for entry in store.list(folder))

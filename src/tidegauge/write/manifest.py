@@ -1,0 +1,193 @@
+"""A manifest: the one small file that makes a batch's data files exist.
+
+`<table's folder>/_tidegauge/<epoch>/<seq>.json`. What people and other programs read stands first
+(`files`, `rows`, `windows`, `schema`, `run_id`); beside it stands what tells one batch from another exactly.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tidegauge.errors import OutputDisagrees, TidegaugeError
+from tidegauge.model.plan import Batch, Receipt, Tag, window_from_dict, window_to_dict
+from tidegauge.model.position import Window
+from tidegauge.model.protocols import DataFile
+from tidegauge.model.table import Shape
+from tidegauge.write.store import Store
+
+FORMAT = 1
+MANIFESTS = "_tidegauge"
+DATA = "data"
+
+_NAME = re.compile(r"(0|[1-9]\d*)/(0|[1-9]\d*)\.json")
+
+
+@dataclass(frozen=True)
+class Field:
+    """A column as the files hold it."""
+
+    name: str
+    type: str
+    """In Spark's SQL."""
+    source_type: str
+
+
+@dataclass(frozen=True)
+class Manifest:
+    tag: Tag
+    files: tuple[DataFile, ...]
+    windows: tuple[Window, ...]
+    nulls: bool
+    inputs: tuple[str, ...]
+    """One name for each window."""
+    cursor: str
+    schema: tuple[Field, ...]
+    run_id: str
+
+    @property
+    def rows(self) -> int:
+        return sum(file.rows for file in self.files)
+
+    @property
+    def receipt(self) -> Receipt:
+        size = sum(file.bytes for file in self.files)
+        return Receipt(self.tag, self.windows, self.rows, len(self.files), size, self.run_id)
+
+
+@dataclass(frozen=True, order=True)
+class Numbered:
+    """A manifest that a listing showed; ordered by number, not by the text of its name."""
+
+    epoch: int
+    seq: int
+
+
+def manifest_of(tag: Tag, batch: Batch, files: Sequence[DataFile], *, shape: Shape, run_id: str) -> Manifest:
+    return Manifest(
+        tag=tag,
+        files=tuple(files),
+        windows=batch.windows,
+        nulls=batch.nulls,
+        inputs=(str(shape.table),) * len(batch.windows),
+        cursor=shape.cursor_kind,
+        schema=tuple(Field(column.name, column.arrives, column.native) for column in shape.columns),
+        run_id=run_id,
+    )
+
+
+def path_of(folder: str, epoch: int, seq: int) -> str:
+    return f"{folder}/{MANIFESTS}/{epoch}/{seq}.json"
+
+
+def numbered(store: Store, folder: str) -> list[Numbered]:
+    """Every manifest of every epoch, in order; only their names are read."""
+    top = f"{folder}/{MANIFESTS}/"
+    names = (_NAME.fullmatch(entry.path.removeprefix(top)) for entry in store.list(top.rstrip("/")))
+    return sorted(Numbered(int(name[1]), int(name[2])) for name in names if name)
+
+
+def newest_epoch(found: Sequence[Numbered]) -> int | None:
+    """The one that readers follow: what an older life wrote, even later, is never seen."""
+    return max((one.epoch for one in found), default=None)
+
+
+def load(store: Store, folder: str, epoch: int, seq: int, *, durable: bool = False) -> Manifest | None:
+    """Raises OutputDisagrees, naming the file, for one that is torn or was never ours."""
+    path = path_of(folder, epoch, seq)
+    body = store.get(path, durable=durable)
+    if body is None:
+        return None
+    manifest = parse(body, f"{store.place}/{path}")
+    if (manifest.tag.epoch, manifest.tag.seq) != (epoch, seq):
+        raise _foreign(
+            f"{store.place}/{path}", f"it is of epoch {manifest.tag.epoch}, batch {manifest.tag.seq}"
+        )
+    return manifest
+
+
+def render(manifest: Manifest) -> bytes:
+    tag = manifest.tag
+    body = {
+        "files": [{"path": f.path, "rows": f.rows, "bytes": f.bytes} for f in manifest.files],
+        "rows": manifest.rows,
+        "windows": [
+            {"input": name, "cursor": manifest.cursor, **window.to_json()}
+            for name, window in zip(manifest.inputs, manifest.windows, strict=True)
+        ],
+        "schema": [{"name": f.name, "type": f.type, "source_type": f.source_type} for f in manifest.schema],
+        "run_id": manifest.run_id,
+        "tidegauge": FORMAT,
+        "pipeline": tag.pipeline,
+        "flow": tag.flow,
+        "epoch": tag.epoch,
+        "seq": tag.seq,
+        "nulls": manifest.nulls,
+        "exact_windows": [window_to_dict(window) for window in manifest.windows],
+    }
+    # ASCII only: a name may hold half a surrogate pair, which UTF-8 cannot.
+    return (json.dumps(body, indent=1) + "\n").encode()
+
+
+def parse(body: bytes, name: str) -> Manifest:
+    """`render` undone, every promise checked; `name` is what the error calls the file."""
+    try:
+        return _parse(json.loads(body))
+    except (ValueError, KeyError, TypeError, AttributeError, AssertionError, TidegaugeError) as error:
+        raise _foreign(name, f"{type(error).__name__}: {error}") from error
+
+
+def _parse(body: dict[str, Any]) -> Manifest:
+    if _integer(body["tidegauge"]) != FORMAT:
+        raise ValueError(f"its format is {body['tidegauge']}, and this version reads {FORMAT}")
+    tag = Tag(_text(body["pipeline"]), _text(body["flow"]), _integer(body["epoch"]), _integer(body["seq"]))
+    manifest = Manifest(
+        tag=tag,
+        files=tuple(_file(file) for file in body["files"]),
+        windows=tuple(window_from_dict(window) for window in body["exact_windows"]),
+        nulls=bool(body["nulls"]),
+        inputs=tuple(_text(window["input"]) for window in body["windows"]),
+        cursor=next((_text(window["cursor"]) for window in body["windows"]), ""),
+        schema=tuple(
+            Field(_text(field["name"]), _text(field["type"]), _text(field["source_type"]))
+            for field in body["schema"]
+        ),
+        run_id=_text(body["run_id"]),
+    )
+    if manifest.rows != _integer(body["rows"]):
+        raise ValueError(f"its files have {manifest.rows} rows, and it says {body['rows']}")
+    if [window.to_json() for window in manifest.windows] != [
+        {"after": window["after"], "upto": window["upto"]} for window in body["windows"]
+    ]:
+        raise ValueError("its windows do not agree with each other")
+    return manifest
+
+
+def _file(body: dict[str, Any]) -> DataFile:
+    path = _text(body["path"])
+    parts = path.split("/")
+    if parts[0] != DATA or len(parts) < 2 or any(part in ("", ".", "..") for part in parts) or "\0" in path:
+        raise ValueError(f"{path!r} is not a path inside the table's {DATA} folder")
+    return DataFile(path, _integer(body["rows"]), _integer(body["bytes"]))
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is not text")
+    return value
+
+
+def _integer(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise ValueError(f"{value!r} is not a count")
+    return value
+
+
+def _foreign(name: str, reason: str) -> OutputDisagrees:
+    return OutputDisagrees(
+        f"{name} is not a manifest that Tidegauge wrote whole ({reason})",
+        hint="somebody changed or copied it: put it back from a backup; nothing was changed",
+    )

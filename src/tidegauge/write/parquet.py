@@ -1,0 +1,154 @@
+"""One table's place in a lake: Parquet files, and a manifest for each batch."""
+
+from __future__ import annotations
+
+import re
+import time
+import uuid
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from tidegauge.errors import OutputDisagrees, OutputUnreachable
+from tidegauge.model.plan import Batch, Receipt, Tag
+from tidegauge.model.protocols import DataFile
+from tidegauge.model.spec import Lake
+from tidegauge.model.table import Shape
+from tidegauge.write import hadoop
+from tidegauge.write.folder import check_folder
+from tidegauge.write.manifest import DATA, Manifest, load, manifest_of, numbered, path_of, render
+from tidegauge.write.probe import prove
+from tidegauge.write.store import Entry, Store, open_store
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_PART = re.compile(r"part-[^/]*\.parquet")
+_FOOTER = 64 * 1024
+"""Bytes read at first; enough for the footer of all but very wide tables."""
+_PATIENCE = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
+
+
+class ParquetOutput:
+    """`model.protocols.Output` on a local folder or an S3 bucket."""
+
+    def __init__(self, lake: Lake, folder: str, *, store: Store | None = None) -> None:
+        self._lake = lake
+        self._folder = check_folder(folder)
+        self._store = store or open_store(lake)
+
+    @property
+    def place(self) -> str:
+        return f"{self._store.place}/{self._folder}"
+
+    def prepare(self) -> None:
+        lake = self._lake
+        prove(self._store, (lake.path, lake.endpoint, lake.region, lake.access_key, lake.secret_key))
+
+    def is_empty(self) -> bool:
+        return not numbered(self._store, self._folder)
+
+    def receipt(self, tag: Tag) -> Receipt | None:
+        found = self._committed(tag)
+        return found.receipt if found else None
+
+    def write(self, frame: DataFrame) -> tuple[DataFile, ...]:
+        attempt = f"{self._folder}/{DATA}/{uuid.uuid4().hex}"
+        rows = self._run(frame, attempt)
+        entries = list(self._store.list(attempt))
+        parts = [entry for entry in entries if _PART.fullmatch(entry.path.removeprefix(f"{attempt}/"))]
+        with ThreadPoolExecutor(8) as pool:
+            counts = list(pool.map(lambda entry: footer_rows(self._store, entry), parts))
+        # Spark writes at least one file, though it may be empty. Fewer rows than went in: the executors
+        # wrote to disks of their own, which this process does not see.
+        if not parts or sum(counts) != rows:
+            raise OutputDisagrees(
+                f"Spark wrote {rows} rows to {self._store.place}/{attempt}, and {sum(counts)} are there",
+                hint="a local path needs every executor on this machine; else use a shared mount or s3a://",
+            )
+        kept = [(entry, count) for entry, count in zip(parts, counts, strict=True) if count]
+        wanted = {entry.path for entry, _ in kept}
+        self._store.sync(sorted(wanted))
+        rest = [entry.path for entry in entries if entry.path not in wanted]
+        self._store.delete(rest, below=f"{self._folder}/{DATA}")
+        start = len(self._folder) + 1
+        return tuple(
+            sorted(
+                (DataFile(entry.path[start:], count, entry.bytes) for entry, count in kept),
+                key=lambda file: file.path,
+            )
+        )
+
+    def publish(
+        self, tag: Tag, batch: Batch, files: Sequence[DataFile], *, shape: Shape, run_id: str
+    ) -> Receipt:
+        ours = manifest_of(tag, batch, files, shape=shape, run_id=run_id)
+        path = path_of(self._folder, tag.epoch, tag.seq)
+        for pause in _PATIENCE:
+            if self._store.put_if_absent(path, render(ours)):
+                return ours.receipt
+            theirs = self._committed(tag)
+            if theirs is not None:
+                return self._same(ours, theirs).receipt
+            # Somebody was at it in the same moment; S3 then refuses both, and neither need have landed.
+            time.sleep(pause)
+        raise OutputUnreachable(
+            f"{self._store.place}/{path} could not be put, and is not there either",
+            hint="another runner may be at the same batch; try again",
+        )
+
+    def _run(self, frame: DataFrame, attempt: str) -> int:
+        """Write the frame, and count its rows in the same pass."""
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
+        from pyspark.sql import Observation
+        from pyspark.sql import functions as F  # noqa: N812
+
+        seen = Observation()
+        options = hadoop.COMMIT | hadoop.options_of(self._lake)
+        try:
+            hadoop.settle_session(frame.sparkSession)
+            writer = frame.observe(seen, F.count(F.lit(1)).alias("rows")).write
+            writer.options(**options).mode("error").parquet(hadoop.path_of(self._lake, attempt))
+            return int(seen.get["rows"])
+        except (PySparkException, Py4JError) as error:
+            told = hadoop.told(error, self.place)
+            if told is None:
+                raise  # the frame's own failure, which only its maker can explain
+            raise told from error
+
+    def _committed(self, tag: Tag) -> Manifest | None:
+        found = load(self._store, self._folder, tag.epoch, tag.seq, durable=True)
+        if found is not None and found.tag != tag:
+            raise OutputDisagrees(
+                f"{self.place} belongs to the flow {found.tag.flow} of the pipeline {found.tag.pipeline}",
+                hint="two flows cannot write one table: give this one another name with `rename:`",
+            )
+        return found
+
+    def _same(self, ours: Manifest, theirs: Manifest) -> Manifest:
+        if (ours.windows, ours.nulls) != (theirs.windows, theirs.nulls):
+            path = path_of(self._folder, ours.tag.epoch, ours.tag.seq)
+            raise OutputDisagrees(
+                f"{self._store.place}/{path} holds another window than the ledger's batch {ours.tag.seq}",
+                hint="the ledger is older than the lake, or another ledger writes here; nothing was changed",
+            )
+        return theirs
+
+
+def footer_rows(store: Store, entry: Entry) -> int:
+    """The row count that a Parquet file states of itself; reads only its end."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        tail = store.tail(entry.path, _FOOTER)
+        size = int.from_bytes(tail[-8:-4], "little") + 8
+        if len(tail) < size <= entry.bytes:
+            tail = store.tail(entry.path, size)
+        return int(pq.read_metadata(pa.BufferReader(tail)).num_rows)
+    except pa.ArrowException as error:
+        raise OutputDisagrees(
+            f"{store.place}/{entry.path} is not a whole Parquet file",
+            hint="somebody changed it, or the disk did; run again to write the batch anew",
+        ) from error

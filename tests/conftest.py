@@ -1,0 +1,68 @@
+"""Servers that the whole session shares; each test makes its own database, bucket or ledger inside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.servers import S3, MariaDB, Postgres, start_mariadb, start_postgres, start_s3
+from tidegauge.engine.jars import Needs
+from tidegauge.engine.session import open_session
+from tidegauge.model.spec import SparkSettings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def mariadb() -> Iterator[MariaDB]:
+    with start_mariadb() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    with start_postgres() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[S3]:
+    with start_s3() as server:
+        yield server
+
+
+@pytest.fixture(params=["sqlite", "postgres", "mariadb"])
+def ledger_address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Where a ledger can be made, on each store in turn; nothing is there yet."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'made' / 'later' / 'ledger.db'}"
+    if request.param == "postgres":
+        address: str = request.getfixturevalue("_postgres_ledger")
+        return address
+    server: MariaDB = request.getfixturevalue("mariadb")
+    return server.address(server.create_database())
+
+
+@pytest.fixture(scope="session")
+def _postgres_database(postgres: Postgres) -> str:
+    return postgres.create_database()
+
+
+@pytest.fixture
+def _postgres_ledger(postgres: Postgres, _postgres_database: str) -> str:
+    # Emptied, not made anew: a database of PostgreSQL is three hundred files.
+    with postgres.connect(_postgres_database) as connection:
+        connection.execute("DROP SCHEMA public CASCADE")
+        connection.execute("CREATE SCHEMA public")
+    return postgres.address(_postgres_database)
+
+
+@pytest.fixture(scope="session")
+def spark() -> SparkSession:
+    """The one session of a test process, as a run opens it."""
+    # The second number lets a failed task be repeated, as a cluster does.
+    return open_session(SparkSettings("local[2,2]", {"spark.driver.memory": "1g"}), list(Needs))

@@ -1,0 +1,238 @@
+"""What a ledger shows, whatever it was given to keep."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection, select, text
+
+from tests.drafts import ME, draft, nothing_new, receipt
+from tidegauge.ledger.bulk import insert_rows, moment
+from tidegauge.ledger.open import open_ledger
+from tidegauge.ledger.store import SqlLedger
+from tidegauge.ledger.tables import metadata, runs
+from tidegauge.model.plan import Batch, Draft, InputPlan
+from tidegauge.model.position import FilesPosition, Kind, RowPosition, Value, VersionPosition, Window
+from tidegauge.model.protocols import Owner
+from tidegauge.model.secret import Secret
+from tidegauge.model.state import State
+
+pytestmark = pytest.mark.contract
+
+
+@pytest.fixture
+def ledger(ledger_address: str) -> Iterator[SqlLedger]:
+    with open_ledger(ledger_address, create=True) as opened:
+        yield opened
+
+
+def test_an_empty_ledger_has_heard_of_nothing(ledger: SqlLedger) -> None:
+    assert not [*ledger.status("shop"), *ledger.watermarks("shop"), *ledger.history("shop")]
+    assert ledger.status("shop", ["orders"]) == ledger.status("shop", []) == []
+
+
+def test_now_is_utc_without_a_zone(ledger: SqlLedger) -> None:
+    now = ledger.now()
+    assert now.tzinfo is None
+    # The servers of these tests run on this machine.
+    assert abs(datetime.now(UTC).replace(tzinfo=None) - now) < timedelta(minutes=1)
+    assert ledger.now() >= now
+
+
+def test_pipelines_and_flows_are_kept_apart(ledger: SqlLedger) -> None:
+    ledger.plan([draft("b"), draft("a"), draft("a", pipeline="other")], owner=ME, run_id="run")
+    assert [one.flow for one in ledger.status("shop")] == ["a", "b"]
+    assert [one.flow for one in ledger.status("other")] == ["a"]
+    assert [one.flow for one in ledger.status("shop", ["b", "never heard of"])] == ["b"]
+    assert [one.flow for one in ledger.watermarks("shop", ["b"])] == ["b"]
+    assert [one.flow for one in ledger.history("other")] == ["a"]
+
+
+AWKWARD = [
+    "x" * 500,
+    "x" * 499 + "y",
+    "orders",
+    "Orders",
+    "orders ",
+    "órders",
+    "o\u0301rders",
+    "straße",
+    "strasse",
+    "表 🌊",
+    "a'b\"c`d%s?:x\\;--",
+    "../up",
+]
+
+
+def test_e1_names_of_any_length_and_alphabet_stay_different_names(ledger: SqlLedger) -> None:
+    drafts = [draft(name, inputs=(name,)) for name in AWKWARD]
+    answer = ledger.plan(drafts, owner=ME, run_id="run")
+    assert [answer[name].draft.flow for name in AWKWARD] == AWKWARD
+    assert [one.flow for one in ledger.status("shop")] == sorted(AWKWARD)
+    for name in AWKWARD:
+        claim = ledger.claim(answer[name], owner=ME, run_id="run", lease=timedelta(minutes=1))
+        ledger.begin(claim, 0)
+        ledger.advance(claim, 0, receipt(claim.plan, 0))
+        [mark] = ledger.watermarks("shop", [name])
+        assert (mark.flow, mark.input, mark.seq) == (name, name, 1)
+        assert [event.event for event in ledger.history("shop", flow=name)] == [
+            "advanced",
+            "claimed",
+            "planned",
+        ]
+
+
+POSITIONS = [
+    RowPosition(Value(Kind.INT, str(2**64 - 1))),
+    RowPosition(Value(Kind.DECIMAL, "-12345678901234567890.0000000001000")),
+    RowPosition(Value(Kind.DATE, "9999-12-31")),
+    RowPosition(Value(Kind.TIMESTAMP, "2025-08-14 15:30:22.123456789"), (Value(Kind.BYTES, "00ff"),)),
+    RowPosition(Value(Kind.TIMESTAMPTZ, "0001-01-01 00:00:00"), (Value(Kind.TEXT, 'NUL\0 "🌊" \\ é\n'),)),
+    VersionPosition(2**53),
+    FilesPosition(0),
+]
+
+
+@pytest.mark.parametrize("end", POSITIONS, ids=repr)
+def test_a13_every_kind_of_position_comes_back_exactly(
+    ledger: SqlLedger, end: RowPosition | VersionPosition | FilesPosition
+) -> None:
+    window = Window(None, end)
+    one = Draft("shop", "f", (InputPlan("f", "value", window, "s", "p"),), (Batch((window,), (end,)),))
+    plan = ledger.plan([one], owner=ME, run_id="run")["f"]
+    [found] = ledger.status("shop")
+    assert found.plan == plan
+    claim = ledger.claim(plan, owner=ME, run_id="run", lease=timedelta(minutes=1))
+    ledger.begin(claim, 0)
+    ledger.advance(claim, 0, receipt(plan, 0))
+    [mark] = ledger.watermarks("shop")
+    assert mark.position == mark.checked == end
+    assert ledger.history("shop", limit=1)[0].after == end
+
+
+def test_a_plan_of_thousands_of_batches_fits(ledger: SqlLedger) -> None:
+    many = draft(batches=5000)
+    plan = ledger.plan([many], owner=ME, run_id="run")["orders"]
+    [found] = ledger.status("shop")
+    assert found.plan == plan
+    assert plan.draft.batches == many.batches
+
+
+def test_an_error_text_of_any_length_and_content_fits(ledger: SqlLedger) -> None:
+    message = "🌊 \0 \ud800 'quoted' " + "x" * 1_000_000
+    odd = Owner("j\udcf6rg\0@host", "h", 1, "1")
+    ledger.refuse("shop", "orders", {"type": "SparkFailed", "message": message}, owner=odd, run_id="run")
+    [event] = ledger.history("shop")
+    assert event.error is not None
+    assert event.error.startswith("SparkFailed: 🌊 � ? 'quoted' xxx")
+    assert len(event.error) > 1_000_000
+    [found] = ledger.status("shop")
+    assert found.last_run is not None
+    assert found.last_run.error == {"type": "SparkFailed", "message": message}
+
+
+def test_e3_no_secret_reaches_a_row(ledger: SqlLedger) -> None:
+    canary = Secret('cana"ry\\🐤-1')
+    error = {
+        "type": "SourceUnreachable",
+        "message": f"login failed for app:{canary.reveal()}@db",
+        "hint": canary.reveal(),
+        "more": [{"url": f"jdbc:x?password={canary.reveal()}"}],
+    }
+    ledger.refuse("shop", "refused", error, owner=ME, run_id="run")
+    noted = draft("noted")
+    noted = Draft(
+        noted.pipeline, noted.flow, noted.inputs, noted.batches, notes=(f"held by {canary.reveal()}",)
+    )
+    plan = ledger.plan([noted], owner=ME, run_id="run")["noted"]
+    claim = ledger.claim(plan, owner=ME, run_id="run", lease=timedelta(minutes=1))
+    ledger.finish(claim, State.FAILED, error)
+    with ledger._engine.connect() as connection:
+        dump = "".join(
+            str(row) for table in metadata.sorted_tables for row in connection.execute(select(table))
+        )
+    assert "cana" not in dump
+    assert "***" in dump
+
+
+def test_history_is_newest_first_and_limited(ledger: SqlLedger) -> None:
+    for number in range(5):
+        ledger.plan([nothing_new(f"flow {number}")], owner=ME, run_id=f"run {number}")
+    ledger.refuse("shop", "flow 2", {"message": "first"}, owner=ME, run_id="run")
+    ledger.refuse("shop", "flow 3", {"message": "second"}, owner=ME, run_id="run")
+    assert [event.run_id for event in ledger.history("shop", limit=4)] == ["run", "run", "run 4", "run 3"]
+    assert [event.error for event in ledger.history("shop", failed=True)] == ["second", "first"]
+    assert [event.error for event in ledger.history("shop", failed=True, limit=1)] == ["second"]
+    assert [event.event for event in ledger.history("shop", flow="flow 2")] == ["refused", "skipped"]
+    assert [event.error for event in ledger.history("shop", flow="flow 2", failed=True)] == ["first"]
+
+
+def test_history_only_grows(ledger: SqlLedger) -> None:
+    seen: list[object] = []
+    plan = ledger.plan([draft(batches=1)], owner=ME, run_id="run")["orders"]
+    for step in ("fail", "release", "finish"):
+        claim = ledger.claim(plan, owner=ME, run_id="run", lease=timedelta(minutes=1))
+        match step:
+            case "fail":
+                ledger.finish(claim, State.FAILED, {"message": "no"})
+            case "release":
+                ledger.finish(claim, State.PLANNED)
+            case _:
+                ledger.begin(claim, 0)
+                ledger.advance(claim, 0, receipt(plan, 0))
+                ledger.finish(claim, State.SUCCESS)
+        now = list(reversed(ledger.history("shop", limit=100)))
+        assert now[: len(seen)] == seen
+        assert len(now) > len(seen)
+        seen = list(now)
+    assert [event.event for event in reversed(ledger.history("shop", limit=100))] == [
+        *("planned", "claimed", "failed", "claimed", "released"),
+        *("claimed", "advanced", "finished"),
+    ]
+
+
+def test_history_walks_indexes_however_much_has_happened(tmp_path: Path) -> None:
+    queries = [
+        "SELECT max(id) FROM runs WHERE flow_key = 'k'",
+        "SELECT * FROM history WHERE pipeline_key = 'k' ORDER BY id DESC LIMIT 20",
+        "SELECT * FROM history WHERE flow_key = 'k' ORDER BY id DESC LIMIT 20",
+        "SELECT * FROM history WHERE pipeline_key = 'k' AND event = 'failed' ORDER BY id DESC LIMIT 20",
+    ]
+    with (
+        open_ledger(f"sqlite:///{tmp_path}/ledger.db", create=True) as ledger,
+        ledger._engine.connect() as connection,
+    ):
+        for query in queries:
+            steps = [str(row) for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {query}")]
+            assert not [step for step in steps if "SCAN" in step or "TEMP B-TREE" in step], query
+
+
+def test_status_does_not_grow_with_the_past(ledger: SqlLedger) -> None:
+    ledger.plan([nothing_new(f"flow {number}") for number in range(100)], owner=ME, run_id="run")
+    fresh = min(_seconds(ledger) for _ in range(5))
+    with ledger._writer.begin() as connection:
+        past = [dict(row) for row in connection.execute(select(runs)).mappings()]
+        for row in past:
+            del row["id"]
+        insert_rows(connection, runs, [_plain(connection, row) for row in past] * 300)
+    with ledger._writer.begin() as connection:
+        # What a server does by itself a minute later.
+        connection.execute(text("ANALYZE TABLE runs" if connection.dialect.name == "mysql" else "ANALYZE"))
+    assert len(ledger.status("shop")) == 100
+    assert min(_seconds(ledger) for _ in range(5)) < fresh * 5 + 0.1
+
+
+def _seconds(ledger: SqlLedger) -> float:
+    began = time.perf_counter()
+    ledger.status("shop")
+    return time.perf_counter() - began
+
+
+def _plain(connection: Connection, row: dict[str, Any]) -> dict[str, Any]:
+    times = {name: moment(connection, row[name]) for name in ("started_at", "ended_at")}
+    return row | times

@@ -1,0 +1,57 @@
+"""What the tests of the Parquet output share: a lake of either kind, and a batch to put there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.servers import S3
+from tidegauge.model.plan import Batch, Tag
+from tidegauge.model.position import Kind, RowPosition, Value, Window
+from tidegauge.model.secret import Secret
+from tidegauge.model.spec import Lake, TableName, TableOptions
+from tidegauge.model.table import Column, OrderedColumn, Shape
+
+SHAPE = Shape(
+    table=TableName("shop", "orders"),
+    options=TableOptions(cursor="at"),
+    columns=(
+        Column("id", "bigint(20)", "bigint", "`id`", "bigint", "{}"),
+        Column("at", "datetime(6)", "timestamp_ntz", "`at`", "bigint", "{}"),
+    ),
+    cursor=OrderedColumn("at", "`at`", "`at`", Kind.TIMESTAMP, nullable=False, scale=6),
+    cursor_kind="timestamp",
+    key=(OrderedColumn("id", "`id`", "`id`", Kind.INT, nullable=False),),
+    key_proven=True,
+    source_id="source",
+)
+
+
+def local_lake(folder: Path) -> Lake:
+    return Lake("lake", str(folder))
+
+
+def s3_lake(server: S3, *, bucket: str | None = None, secret: str | None = None) -> Lake:
+    """A prefix with characters that a careless client would encode twice."""
+    return Lake(
+        "lake",
+        f"s3a://{bucket or server.create_bucket()}/raw zone/50%25é",
+        endpoint=server.endpoint,
+        region=server.region,
+        access_key=Secret(server.access_key),
+        secret_key=Secret(secret or server.secret_key),
+    )
+
+
+def tag(seq: int, *, epoch: int = 1, pipeline: str = "shop", flow: str = "shop.orders") -> Tag:
+    return Tag(pipeline, flow, epoch, seq)
+
+
+def batch(upto: str, *, after: str | None = None, nulls: bool = False) -> Batch:
+    """The window up to a moment, with a key of two columns of which one is text."""
+    return Batch(windows=(Window(_position(after) if after else None, _position(upto)),), nulls=nulls)
+
+
+def _position(moment: str) -> RowPosition:
+    return RowPosition(
+        Value(Kind.TIMESTAMP, moment), (Value(Kind.INT, "18446744073709551615"), Value(Kind.TEXT, 'é "x"'))
+    )

@@ -1,0 +1,295 @@
+"""One suite over every database: what is there, what is refused, and how."""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.contract.test_source_parts import Place, asked, mysql_place, postgresql_place, sqlite_place
+from tests.servers import MariaDB, Postgres
+from tidegauge.errors import (
+    ColumnMissing,
+    CursorUnsuitable,
+    KeyUnsuitable,
+    SourceError,
+    SourceUnreachable,
+    TableMissing,
+    TypeNotHeld,
+)
+from tidegauge.model.position import Kind
+from tidegauge.model.secret import Secret
+from tidegauge.model.spec import Engine, NullCursor
+from tidegauge.read import mysql_sql, postgresql_sql, sqlite_sql
+from tidegauge.read.open import open_source
+
+pytestmark = pytest.mark.contract
+
+
+@pytest.fixture(params=["sqlite", "mysql", "postgresql"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    match request.param:
+        case "sqlite":
+            return sqlite_place(tmp_path)
+        case "mysql":
+            return mysql_place(request.getfixturevalue("mariadb"))
+        case _:
+            return postgresql_place(request.getfixturevalue("postgres"))
+
+
+def shape_of(place: Place, name: str, **options: Any) -> Any:
+    source = open_source(place.database)
+    try:
+        return source.shape(place.table(name), asked(**options))
+    finally:
+        source.close()
+
+
+def test_only_base_tables_are_listed_in_name_order(place: Place) -> None:
+    place.run("CREATE TABLE zebra (id int PRIMARY KEY)")
+    place.run("CREATE TABLE apple (id int PRIMARY KEY)")
+    place.run("CREATE VIEW middle AS SELECT * FROM apple")
+    assert open_source(place.database).tables() == (place.table("apple"), place.table("zebra"))
+
+
+def test_a_partitioned_table_is_one_table(postgres: Postgres) -> None:
+    place = postgresql_place(postgres)
+    place.run("CREATE TABLE log (id int, at date, PRIMARY KEY (id, at)) PARTITION BY RANGE (at)")
+    place.run("CREATE TABLE log_2025 PARTITION OF log FOR VALUES FROM ('2025-01-01') TO ('2026-01-01')")
+    place.run("CREATE SCHEMA other")
+    place.run("CREATE TABLE other.thing (id int)")
+    assert [str(table) for table in open_source(place.database).tables()] == ["other.thing", "public.log"]
+
+
+def test_the_primary_key_is_the_key_in_its_own_order(place: Place) -> None:
+    place.run("CREATE TABLE t (a int NOT NULL, b int NOT NULL, at date, PRIMARY KEY (b, a))")
+    shape = shape_of(place, "t")
+    assert [part.name for part in shape.key] == ["b", "a"]
+    assert shape.key_proven
+
+
+def test_a_unique_index_over_columns_that_cannot_be_null_proves_a_key(place: Place) -> None:
+    place.run("CREATE TABLE t (a int NOT NULL, b int, at date)")
+    place.run("CREATE UNIQUE INDEX one ON t (a)")
+    place.run("CREATE UNIQUE INDEX two ON t (b)")
+    assert shape_of(place, "t", key=("a",)).key_proven
+    assert shape_of(place, "t", key=("a", "b")).key_proven
+    assert not shape_of(place, "t", key=("b",)).key_proven
+
+
+def test_a_table_without_a_key_asks_for_one(place: Place) -> None:
+    place.run("CREATE TABLE t (a int, at date)")
+    with pytest.raises(KeyUnsuitable) as caught:
+        shape_of(place, "t")
+    assert "key:" in str(caught.value.hint)
+
+
+def test_a_key_that_repeats_is_refused_with_an_example(place: Place) -> None:
+    place.run("CREATE TABLE t (a int, b varchar(5), at date)")
+    place.run("INSERT INTO t VALUES (1, 'x', '2025-01-01'), (2, 'y', '2025-01-01'), (2, 'y', '2025-01-02')")
+    with pytest.raises(KeyUnsuitable, match=r"2 rows have \(2, y\)"):
+        place.survey("t", key=("a", "b"))
+
+
+def test_a_key_with_null_is_refused(place: Place) -> None:
+    place.run("CREATE TABLE t (a int, at date)")
+    place.run("INSERT INTO t VALUES (1, '2025-01-01'), (NULL, '2025-01-02')")
+    with pytest.raises(KeyUnsuitable, match="NULL in 1 rows"):
+        place.survey("t", key=("a",))
+
+
+def test_a_missing_table_names_the_nearest(place: Place) -> None:
+    place.run("CREATE TABLE orders (id int PRIMARY KEY)")
+    with pytest.raises(TableMissing) as caught:
+        shape_of(place, "order")
+    assert "orders" in str(caught.value.hint)
+
+
+def test_a_missing_cursor_or_key_column_names_the_nearest(place: Place) -> None:
+    place.run("CREATE TABLE t (id int PRIMARY KEY, updated_at date)")
+    with pytest.raises(ColumnMissing, match="update_at") as caught:
+        shape_of(place, "t", cursor="update_at")
+    assert "updated_at" in str(caught.value.hint)
+    with pytest.raises(ColumnMissing, match="idd") as caught:
+        shape_of(place, "t", cursor="updated_at", key=("idd",))
+    assert "id" in str(caught.value.hint)
+    with pytest.raises(ColumnMissing, match="nope"):
+        shape_of(place, "t", cursor="coalesce(nope, updated_at)")
+    with pytest.raises(ColumnMissing, match="amonut"):
+        shape_of(place, "t", cursor="updated_at", types={"amonut": "string"})
+
+
+def test_a20_a_float_cursor_or_key_is_refused(place: Place) -> None:
+    double = "double precision" if place.engine is Engine.POSTGRESQL else "double"
+    place.run(f"CREATE TABLE t (id int PRIMARY KEY, f {double})")
+    place.run("INSERT INTO t VALUES (1, 1.5)")
+    with pytest.raises(CursorUnsuitable, match="f is a"):
+        shape_of(place, "t", cursor="f")
+    with pytest.raises(CursorUnsuitable):
+        shape_of(place, "t", cursor="f + 1")
+    with pytest.raises(KeyUnsuitable, match="key column f"):
+        shape_of(place, "t", cursor="id", key=("f",))
+
+
+@pytest.mark.parametrize("expression", ["id +", "id; DROP TABLE t", "1) FROM t; --", "nosuchfunction(id)"])
+def test_a_cursor_that_is_no_expression_is_refused_and_changes_nothing(place: Place, expression: str) -> None:
+    place.run("CREATE TABLE t (id int PRIMARY KEY)")
+    with pytest.raises(CursorUnsuitable):
+        shape_of(place, "t", cursor=expression)
+    assert place.run("SELECT COUNT(*) FROM t") in ([(0,)], ((0,),))
+
+
+def test_an_expression_is_a_cursor_with_the_type_the_database_gives_it(place: Place) -> None:
+    place.run("CREATE TABLE t (id int PRIMARY KEY, made timestamp NULL, changed timestamp NULL)")
+    place.run(
+        "INSERT INTO t VALUES (1, '2025-01-01 00:00:00', NULL), (2, '2025-01-01 00:00:00', '2025-01-02 00:00:00')"
+    )
+    shape, survey = place.survey("t", cursor="coalesce(changed, made) -- the later", step=1)
+    assert shape.cursor_kind == "timestamp"
+    assert [cut.rows for cut in survey.cuts] == [1, 1]
+    assert survey.cuts[0].position.cursor.text.startswith("2025-01-01 00:00:00")
+
+
+def test_the_source_is_never_written_to(place: Place) -> None:
+    place.run("CREATE TABLE t (id int PRIMARY KEY)")
+    dialect: Any = open_source(place.database)
+    with pytest.raises(SourceError):
+        dialect._dialect.rows("INSERT INTO t VALUES (1)")
+
+
+def test_a_missing_index_is_noted(place: Place) -> None:
+    place.run("CREATE TABLE t (id int PRIMARY KEY, at date)")
+    assert any("no index begins with at" in note for note in shape_of(place, "t").notes)
+    place.run("CREATE INDEX by_at ON t (at, id)")
+    assert not shape_of(place, "t").notes
+
+
+def test_a10_null_cursors_fail_or_are_counted_as_the_user_says(place: Place) -> None:
+    place.run("CREATE TABLE t (id int PRIMARY KEY, at date)")
+    place.run("INSERT INTO t VALUES (1, '2025-01-01'), (2, NULL), (3, NULL)")
+    with pytest.raises(CursorUnsuitable, match="2 rows have no cursor"):
+        place.survey("t")
+    for policy in (NullCursor.INCLUDE, NullCursor.EXCLUDE):
+        _, survey = place.survey("t", null_cursor=policy)
+        assert survey.rows_null == 2
+        assert sum(cut.rows for cut in survey.cuts) == 1
+
+
+def test_types_that_cannot_be_held_are_refused_with_the_override(place: Place) -> None:
+    if place.engine is Engine.SQLITE:
+        place.run("CREATE TABLE t (id int PRIMARY KEY, v)")
+    elif place.engine is Engine.MYSQL:
+        place.run("CREATE TABLE t (id int PRIMARY KEY, v decimal(65,30))")
+    else:
+        place.run("CREATE TABLE t (id int PRIMARY KEY, v numeric)")
+    with pytest.raises(TypeNotHeld, match="column v") as caught:
+        shape_of(place, "t", cursor="id")
+    assert "types: {v: string}" in str(caught.value.hint)
+    shape = shape_of(place, "t", cursor="id", types={"v": "string"})
+    assert shape.columns[1].arrives == "string"
+
+
+def test_the_fingerprint_and_identity_follow_the_table(place: Place) -> None:
+    place.run("CREATE TABLE t (id int PRIMARY KEY, at date)")
+    first = shape_of(place, "t")
+    assert shape_of(place, "t").fingerprint == first.fingerprint
+    assert shape_of(place, "t").source_id == first.source_id
+    place.run("ALTER TABLE t ADD COLUMN more int")
+    assert shape_of(place, "t").fingerprint != first.fingerprint
+    assert shape_of(place, "t").source_id == first.source_id
+
+
+def test_a_server_that_is_down_is_worth_another_try(mariadb: MariaDB, postgres: Postgres) -> None:
+    for place in (mysql_place(mariadb), postgresql_place(postgres)):
+        with socket.socket() as closed:
+            closed.bind(("127.0.0.1", 0))
+            with pytest.raises(SourceUnreachable) as caught:
+                open_source(replace(place.database, port=closed.getsockname()[1]))
+        assert caught.value.retryable
+        assert caught.value.hint
+
+
+def test_a_refused_login_or_unknown_database_is_final_and_keeps_the_secret(
+    mariadb: MariaDB, postgres: Postgres
+) -> None:
+    for place in (mysql_place(mariadb), postgresql_place(postgres)):
+        for wrong in ({"password": Secret("canary-5ecret")}, {"database": "no_such_database"}):
+            with pytest.raises(SourceUnreachable) as caught:
+                open_source(replace(place.database, **wrong))  # type: ignore[arg-type]
+            assert not caught.value.retryable
+            assert "canary-5ecret" not in str(caught.value)
+
+
+def test_a_missing_sqlite_file_is_not_made(tmp_path: Path) -> None:
+    place = sqlite_place(tmp_path)
+    missing = replace(place.database, path=tmp_path / "none.db")
+    with pytest.raises(SourceUnreachable, match=r"none\.db"):
+        open_source(missing)
+    assert not (tmp_path / "none.db").exists()
+    (tmp_path / "text.db").write_text("this is not a database, whatever its name says")
+    with pytest.raises(SourceUnreachable):
+        open_source(replace(place.database, path=tmp_path / "text.db"))
+
+
+def test_a_lost_connection_is_an_error_of_ours(mariadb: MariaDB, postgres: Postgres) -> None:
+    for place, kill in (
+        (mysql_place(mariadb), "KILL {}"),
+        (postgresql_place(postgres), "SELECT pg_terminate_backend({})"),
+    ):
+        source: Any = open_source(place.database)
+        ask = "CONNECTION_ID()" if place.engine is Engine.MYSQL else "pg_backend_pid()"
+        ((number,),) = source._dialect.rows(f"SELECT {ask}")
+        place.run(kill.format(number))
+        with pytest.raises(SourceUnreachable) as caught:
+            source.tables()
+        assert caught.value.retryable
+
+
+NASTY = st.text(alphabet=st.sampled_from("\"`]\\;-% ?{}\n'aé/.*$:@"), min_size=1, max_size=20).filter(
+    lambda name: name == name.strip() and name not in (".", "..")
+)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(table=NASTY, key=NASTY)
+def test_e1_any_name_is_only_a_name(place: Place, table: str, key: str) -> None:
+    quote = {
+        Engine.SQLITE: sqlite_sql.quote,
+        Engine.MYSQL: mysql_sql.quote,
+        Engine.POSTGRESQL: postgresql_sql.quote,
+    }[place.engine]
+    at = key + "2"
+    place.run(f"DROP TABLE IF EXISTS {quote(table)}")
+    place.run(f"CREATE TABLE {quote(table)} ({quote(key)} int PRIMARY KEY, {quote(at)} date NOT NULL)")
+    place.run(f"INSERT INTO {quote(table)} VALUES (1, '2025-01-01'), (2, '2025-01-01')")
+    source = open_source(place.database)
+    assert place.table(table) in source.tables()
+    shape = source.shape(place.table(table), asked(at))
+    survey = source.survey(shape, None, 1, None)
+    assert [cut.rows for cut in survey.cuts] == [1, 1]
+    assert [column.name for column in shape.columns] == [key, at]
+    place.run(f"DROP TABLE {quote(table)}")
+    source.close()
+
+
+def test_e1_a_name_with_nul_is_refused(place: Place) -> None:
+    for quote in (sqlite_sql.quote, mysql_sql.quote, postgresql_sql.quote):
+        with pytest.raises(SourceError, match="NUL"):
+            quote("a\0b")
+    with pytest.raises(SourceError):
+        shape_of(place, "a\0b")
+
+
+def test_value_kinds(place: Place) -> None:
+    place.run("CREATE TABLE t (id int PRIMARY KEY, d decimal(10,2), s varchar(10), at date)")
+    place.run("INSERT INTO t VALUES (1, 1, 'abc', '2025-01-01')")
+    assert shape_of(place, "t", cursor="id").cursor_kind == "value"
+    assert shape_of(place, "t", cursor="s").cursor_kind == "value"
+    assert shape_of(place, "t", cursor="at").cursor_kind == "timestamp"
+    if place.engine is not Engine.SQLITE:
+        assert shape_of(place, "t", cursor="d").cursor.kind is Kind.DECIMAL

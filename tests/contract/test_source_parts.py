@@ -1,0 +1,167 @@
+"""What the tests of sources share: databases to read from, and walking through their windows."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.servers import MariaDB, Postgres
+from tidegauge.model.plan import Batch
+from tidegauge.model.position import RowPosition, Window
+from tidegauge.model.secret import Secret
+from tidegauge.model.spec import Database, Engine, NullCursor, TableName, TableOptions
+from tidegauge.model.table import Shape, Survey
+from tidegauge.read import sql
+from tidegauge.read.jdbc import JdbcReader
+from tidegauge.read.open import open_source
+
+pytestmark = pytest.mark.contract
+
+NOW = timedelta(0)
+
+
+@dataclass(frozen=True)
+class Place:
+    """A fresh database, and a way to run statements in it with autocommit."""
+
+    database: Database
+    run: Callable[[str], Any]
+    connect: Callable[[], Any]
+
+    @property
+    def engine(self) -> Engine:
+        return self.database.engine
+
+    def table(self, name: str) -> TableName:
+        match self.engine:
+            case Engine.SQLITE:
+                return TableName(None, name)
+            case Engine.MYSQL:
+                return TableName(self.database.database, name)
+            case Engine.POSTGRESQL:
+                return TableName("public", name)
+
+    def survey(
+        self,
+        name: str,
+        *,
+        after: RowPosition | None = None,
+        step: int = 1_000_000,
+        pending: str | None = None,
+        **options: Any,
+    ) -> tuple[Shape, Survey]:
+        source = open_source(self.database)
+        try:
+            shape = source.shape(self.table(name), asked(**options))
+            return shape, source.survey(shape, after, step, pending)
+        finally:
+            source.close()
+
+    def read(self, shape: Shape, batch: Batch, columns: str) -> list[tuple[Any, ...]]:
+        """The rows that the reader's own SELECTs of a batch cover, with columns of the test's choice."""
+        rows: list[tuple[Any, ...]] = []
+        for select in JdbcReader(self.database).selects(shape, batch):
+            # Up to the last FROM is the reader's own list of columns.
+            _, _, tail = select.rpartition(" FROM ")
+            rows += self.run(f"SELECT {columns} FROM {tail}")
+        return rows
+
+
+def asked(cursor: str = "at", *, settle: timedelta = NOW, **options: Any) -> TableOptions:
+    return TableOptions(cursor=cursor, settle=settle, **options)
+
+
+def batches(survey: Survey, after: RowPosition | None, parallel: int = 1) -> list[Batch]:
+    """As the planner makes them: `parallel` stretches to a batch."""
+    made: list[Batch] = []
+    for start in range(0, len(survey.cuts), parallel):
+        part = survey.cuts[start : start + parallel]
+        splits = tuple(cut.position for cut in part[:-1])
+        made.append(Batch((Window(after, part[-1].position),), splits, sum(cut.rows for cut in part)))
+        after = part[-1].position
+    return made
+
+
+def sqlite_place(folder: Path) -> Place:
+    path = folder / "it's 100% the source?.db"
+    sqlite3.connect(path).close()
+
+    def connect() -> sqlite3.Connection:
+        return sqlite3.connect(path, isolation_level=None)
+
+    def run(statement: str) -> Any:
+        with connect() as connection:
+            return connection.execute(statement).fetchall()
+
+    return Place(Database("local", Engine.SQLITE, path=path), run, connect)
+
+
+def mysql_place(server: MariaDB) -> Place:
+    name = server.create_database()
+    database = Database(
+        "app",
+        Engine.MYSQL,
+        host=server.host,
+        port=server.port,
+        database=name,
+        user=server.user,
+        password=Secret(server.password),
+    )
+
+    def connect() -> Any:
+        connection = server.connect(name)
+        connection.cursor().execute("SET time_zone = '+00:00'")
+        return connection
+
+    def run(statement: str) -> Any:
+        with connect() as connection, connection.cursor() as cursor:
+            cursor.execute(statement)
+            return cursor.fetchall()
+
+    return Place(database, run, connect)
+
+
+def postgresql_place(server: Postgres) -> Place:
+    name = server.create_database()
+    database = Database(
+        "app",
+        Engine.POSTGRESQL,
+        host=server.host,
+        port=server.port,
+        database=name,
+        user=server.user,
+        password=Secret(server.password),
+    )
+
+    def connect() -> Any:
+        connection = server.connect(name)
+        connection.execute("SET TimeZone = 'UTC'")
+        return connection
+
+    def run(statement: str) -> Any:
+        with connect() as connection:
+            cursor = connection.execute(statement.encode())
+            return cursor.fetchall() if cursor.description else []
+
+    return Place(database, run, connect)
+
+
+def with_nulls(policy: NullCursor) -> dict[str, Any]:
+    return {"null_cursor": policy}
+
+
+def predicate(place: Place, shape: Shape, lower: RowPosition | None, upper: RowPosition) -> str:
+    from tidegauge.read import mysql_sql, postgresql_sql, sqlite_sql
+
+    literal = {
+        Engine.SQLITE: sqlite_sql.literal,
+        Engine.MYSQL: mysql_sql.literal,
+        Engine.POSTGRESQL: postgresql_sql.literal,
+    }[place.engine]
+    return sql.between(shape, lower, upper, literal)

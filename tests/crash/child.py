@@ -1,0 +1,42 @@
+"""Runs a project's flows and kills itself, with SIGKILL, before or after the n-th time of a step.
+
+python -m tests.crash.child PROJECT before|after STEP N
+
+Without a step it runs them twice and ends by itself.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+
+from tidegauge.config.load import load_project
+from tidegauge.engine.run import Order, run
+from tidegauge.observe.events import RunEvent, StepBegun, StepDone
+
+
+def main(project: str, side: str = "", step: str = "", times: str = "1") -> int:
+    left = int(times)
+
+    def tell(event: RunEvent) -> None:
+        nonlocal left
+        at = StepBegun if side == "before" else StepDone
+        if side and isinstance(event, at) and event.step == step:
+            left -= 1
+            if left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    good = True
+    for _ in range(1 if side else 2):
+        report = run(load_project(Path(project)), Order(), tell=tell, stop=threading.Event())
+        for flow in report.flows:
+            good &= flow.ok
+            sys.stdout.write(f"{flow.flow} {flow.state} {flow.rows} {flow.error or ''}\n")
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

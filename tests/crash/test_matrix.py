@@ -1,0 +1,118 @@
+"""Kill a run before and after every step of the protocol, run again, and compare row by row.
+
+The steps come from the code: a step that is added without a place here fails `test_every_step_…`.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.lake import Lake, LocalLake, S3Lake, rows
+from tests.servers import S3, MariaDB, Postgres
+from tidegauge.engine.steps import Step
+
+pytestmark = pytest.mark.crash
+
+# A step that comes once for each batch is hit in the second one, with one batch behind it and one ahead.
+TIMES = {
+    Step.PLAN: 1,
+    Step.CLAIM: 1,
+    Step.BEGIN: 2,
+    Step.WRITE: 2,
+    Step.PUBLISH: 2,
+    Step.SETTLE: 2,
+    Step.ADVANCE: 2,
+    Step.FINISH: 1,
+}
+COMBINATIONS = [("sqlite", "local"), ("sqlite", "s3"), ("postgresql", "local"), ("mysql", "s3")]
+ROWS = 45
+
+Setting = Callable[[str, str], tuple[Path, Lake]]
+
+
+@pytest.fixture
+def setting(
+    tmp_path: Path,
+    connect: str,
+    mariadb: MariaDB,
+    postgres: Postgres,
+    s3: S3,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Setting:
+    """A project with a source of three batches, on the ledger and the output asked for."""
+
+    def make(ledger: str, output: str) -> tuple[Path, Lake]:
+        monkeypatch.setenv("LEDGER_PASSWORD", mariadb.password if ledger == "mysql" else postgres.password)
+        monkeypatch.setenv("S3_KEY", s3.access_key)
+        monkeypatch.setenv("S3_SECRET", s3.secret_key)
+        server = mariadb if ledger == "mysql" else postgres
+        address = "sqlite:///ledger.db"
+        if ledger != "sqlite":
+            login = f"{server.user}:${{env:LEDGER_PASSWORD}}@{server.host}:{server.port}"
+            address = f"{ledger}://{login}/{server.create_database()}"
+        lake: Lake = LocalLake(tmp_path / "lake")
+        place = "{type: parquet, path: lake}"
+        if output == "s3":
+            bucket = s3.create_bucket()
+            lake = S3Lake(s3, bucket, "raw")
+            place = (
+                f"{{type: parquet, path: 's3a://{bucket}/raw', endpoint: '{s3.endpoint}',"
+                f" region: {s3.region},"
+                " access_key: '${env:S3_KEY}', secret_key: '${env:S3_SECRET}'}"
+            )
+        with closing(sqlite3.connect(tmp_path / "source.db")) as source, source:
+            source.execute("CREATE TABLE t (id INTEGER PRIMARY KEY, word TEXT, at TEXT NOT NULL)")
+            source.executemany(
+                "INSERT INTO t VALUES (?, ?, ?)",
+                [(n, f"word {n}", f"2025-01-01 00:00:0{n % 3}") for n in range(ROWS)],
+            )
+        project = tmp_path / "tidegauge.yml"
+        project.write_text(
+            f"pipeline: crash\nledger: '{address}'\nspark: {{master: '{connect}'}}\n"
+            f"connections:\n  app: {{type: sqlite, path: source.db}}\n  lake: {place}\n"
+            "sync:\n  - {from: app, to: lake, tables: [t], cursor: at, settle: 1s, batch_rows: 15}\n"
+        )
+        return project, lake
+
+    return make
+
+
+def child(project: Path, *kill: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "tests.crash.child", str(project), *kill],
+        cwd=Path(__file__).parents[2],
+        env=os.environ,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+def test_every_step_of_the_protocol_is_killed_here() -> None:
+    assert set(TIMES) == set(Step)
+
+
+@pytest.mark.parametrize("step", list(Step))
+@pytest.mark.parametrize("side", ["before", "after"])
+@pytest.mark.parametrize(("ledger", "output"), COMBINATIONS)
+def test_b1_b2_a_run_killed_at_any_step_loses_and_doubles_nothing(
+    setting: Setting, ledger: str, output: str, side: str, step: Step
+) -> None:
+    project, lake = setting(ledger, output)
+    killed = child(project, side, step, str(TIMES[step]))
+    assert killed.returncode == -9, killed.stdout + killed.stderr
+
+    again = child(project)
+    assert again.returncode == 0, again.stdout + again.stderr
+
+    found = sorted((row["id"], row["word"], row["at"]) for row in rows(lake, "t"))
+    assert found == [(n, f"word {n}", f"2025-01-01 00:00:0{n % 3}") for n in range(ROWS)]
+    assert again.stdout.splitlines()[-1].strip() == "t SKIPPED 0", "the second run found something new"

@@ -1,0 +1,62 @@
+"""Drafts, receipts and owners as the engine would make them."""
+
+from __future__ import annotations
+
+from tidegauge.model.plan import Batch, Draft, InputPlan, Plan, Receipt
+from tidegauge.model.position import Kind, RowPosition, Value, Window
+from tidegauge.model.protocols import Owner
+
+ME = Owner("me@here", "here/boot/ns", 101, "5001")
+OTHER = Owner("other@there", "there/boot/ns", 202, "5002")
+THIRD = Owner("third@yonder", "yonder/boot/ns", 303, "5003")
+
+
+def position(number: int) -> RowPosition:
+    """The number-th second of a day, with a key."""
+    clock = f"{number // 3600:02d}:{number // 60 % 60:02d}:{number % 60:02d}"
+    return RowPosition(
+        Value(Kind.TIMESTAMP, f"2025-08-14 {clock}.123456"), (Value(Kind.INT, str(2**64 - 1 - number)),)
+    )
+
+
+def draft(
+    flow: str = "orders",
+    *,
+    pipeline: str = "shop",
+    batches: int = 3,
+    start: int = 0,
+    inputs: tuple[str, ...] = ("orders",),
+    pending: str | None = None,
+) -> Draft:
+    """Batches of one second each, from `start` (0 is the beginning)."""
+    end = position(start + batches) if start + batches else None
+    after = position(start) if start else None
+    return Draft(
+        pipeline=pipeline,
+        flow=flow,
+        inputs=tuple(
+            InputPlan(name, "timestamp", Window(after, end) if end else None, f"db/{name}", "f00d", pending)
+            for name in inputs
+        ),
+        batches=tuple(
+            Batch(
+                windows=tuple(
+                    Window(position(number) if number else None, position(number + 1)) for _ in inputs
+                ),
+                splits=(position(number),) if number % 2 else (),
+                rows=10,
+            )
+            for number in range(start, start + batches)
+        ),
+        rows_waiting=2,
+        notes=("no index on the cursor",),
+    )
+
+
+def nothing_new(flow: str = "orders", *, upto: int = 9, pending: str | None = None) -> Draft:
+    part = InputPlan("orders", "timestamp", Window(None, position(upto)), "db/orders", "f00d", pending)
+    return Draft("shop", flow, (part,), ())
+
+
+def receipt(plan: Plan, index: int, *, rows: int = 10) -> Receipt:
+    return Receipt(plan.tag(index), plan.draft.batches[index].windows, rows, 1, 1000, "run")

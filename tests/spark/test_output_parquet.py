@@ -1,0 +1,290 @@
+"""Frames into a lake by Spark, and back through the manifests."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.contract.test_output_parts import SHAPE, batch, local_lake, s3_lake, tag
+from tidegauge.errors import OutputDisagrees, OutputError, OutputUnreachable
+from tidegauge.model.protocols import DataFile
+from tidegauge.model.spec import Lake
+from tidegauge.write import hadoop
+from tidegauge.write.files import clean, survey
+from tidegauge.write.parquet import ParquetOutput
+from tidegauge.write.store import open_store
+from tidegauge.write.table import SEQ, committed_files, latest, versions
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+FOLDER = "shop.or!20ders-é"
+ROWS = "id bigint, at timestamp_ntz"
+
+
+@pytest.fixture(scope="module")
+def spark() -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.driver.extraJavaOptions": "-Duser.timezone=UTC",
+        "spark.jars.packages": ",".join(
+            (
+                "org.apache.hadoop:hadoop-aws:3.5.0",
+                "software.amazon.awssdk:s3:2.35.4",
+                "software.amazon.awssdk:s3-transfer-manager:2.35.4",
+                "software.amazon.awssdk:sts:2.35.4",
+                "software.amazon.s3.analyticsaccelerator:analyticsaccelerator-s3:1.3.1",
+            )
+        ),
+        "spark.jars.excludes": ",".join(
+            (
+                "software.amazon.awssdk:bundle",
+                "org.slf4j:*",
+                "io.netty:*",
+                "org.apache.httpcomponents:*",
+                "commons-codec:*",
+                "commons-logging:*",
+                "org.wildfly.openssl:*",
+            )
+        ),
+    }
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder: Any = SparkSession.builder
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    # The second number lets a failed task be repeated, as a cluster does.
+    session: SparkSession = builder.master("local[2,2]").getOrCreate()
+    return session
+
+
+@pytest.fixture(params=["local", "s3"])
+def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Lake:
+    if request.param == "local":
+        return local_lake(tmp_path / "lake [1] {x} 50%25é")
+    return s3_lake(request.getfixturevalue("s3"))
+
+
+@pytest.fixture
+def output(lake: Lake) -> ParquetOutput:
+    output = ParquetOutput(lake, FOLDER)
+    output.prepare()
+    return output
+
+
+def orders(spark: SparkSession, *rows: tuple[int, str]) -> DataFrame:
+    return spark.createDataFrame([(key, datetime.fromisoformat(at)) for key, at in rows], ROWS)
+
+
+def commit(output: ParquetOutput, seq: int, frame: DataFrame, *, epoch: int = 1) -> tuple[DataFile, ...]:
+    files = output.write(frame)
+    window = batch(f"2025-08-14 15:30:{seq:02}")
+    receipt = output.publish(tag(seq, epoch=epoch), window, files, shape=SHAPE, run_id="r")
+    assert receipt.rows == sum(file.rows for file in files)
+    return files
+
+
+def everything(lake: Lake) -> list[str]:
+    return sorted(entry.path.removeprefix(f"{FOLDER}/") for entry in open_store(lake).list(FOLDER))
+
+
+def test_rows_arrive_with_their_counts_and_sizes(
+    spark: SparkSession, output: ParquetOutput, lake: Lake
+) -> None:
+    files = output.write(spark.range(1000).repartition(3))
+    assert [file.rows for file in files] != []
+    assert sum(file.rows for file in files) == 1000
+    store = open_store(lake)
+    assert everything(lake) == [file.path for file in files]
+    for file in files:
+        body = store.get(f"{FOLDER}/{file.path}")
+        assert body is not None
+        assert len(body) == file.bytes
+        assert pq.read_metadata(pa.BufferReader(body)).num_rows == file.rows
+        assert file.path.startswith("data/")
+    assert output.is_empty()
+
+
+def test_two_attempts_never_share_a_file(spark: SparkSession, output: ParquetOutput) -> None:
+    one, other = output.write(spark.range(5)), output.write(spark.range(5))
+    assert not {file.path for file in one} & {file.path for file in other}
+
+
+def test_a_frame_without_rows_leaves_no_file(spark: SparkSession, output: ParquetOutput, lake: Lake) -> None:
+    assert output.write(spark.range(10).where("id < 0")) == ()
+    assert output.write(spark.createDataFrame([], ROWS)) == ()
+    some = output.write(spark.range(100).repartition(4).where("id = 7"))
+    assert [file.rows for file in some] == [1]
+    assert everything(lake) == [file.path for file in some]
+    commit(output, 1, spark.createDataFrame([], ROWS))
+    assert versions(spark, lake, FOLDER).count() == 0
+    assert versions(spark, lake, FOLDER).columns == ["id", "at", SEQ]
+
+
+def test_a13_timestamps_are_microseconds_whatever_the_session_says(
+    spark: SparkSession, output: ParquetOutput, lake: Lake
+) -> None:
+    session = spark.newSession()
+    session.conf.set("spark.sql.parquet.outputTimestampType", "INT96")
+    session.conf.set("spark.sql.parquet.datetimeRebaseModeInWrite", "LEGACY")
+    frame = session.sql(
+        "select timestamp '9999-12-31 23:59:59.999999' as t, timestamp_ntz '0001-01-01 00:00:00.000001' as n"
+    )
+    (file,) = output.write(frame)
+    body = open_store(lake).get(f"{FOLDER}/{file.path}")
+    table = pq.read_table(pa.BufferReader(body))
+    assert table.schema.field("t").type == pa.timestamp("us", "UTC")
+    assert table.schema.field("n").type == pa.timestamp("us")
+    assert table["t"].cast(pa.int64()).to_pylist() == [253402300799999999]
+    assert table["n"].cast(pa.int64()).to_pylist() == [-62135596800000000 + 1]
+
+
+def test_d4_a_table_is_read_through_its_manifests_only(
+    spark: SparkSession, output: ParquetOutput, lake: Lake
+) -> None:
+    commit(output, 1, orders(spark, (1, "2025-01-01"), (2, "2025-01-01")))
+    dead = output.write(orders(spark, (3, "2025-01-01"), (1, "2020-01-01")))
+    commit(output, 2, orders(spark, (2, "2025-01-02")))
+    rows = {(row["id"], row["at"].isoformat(), row[SEQ]) for row in versions(spark, lake, FOLDER).collect()}
+    assert rows == {
+        (1, "2025-01-01T00:00:00", 1),
+        (2, "2025-01-01T00:00:00", 1),
+        (2, "2025-01-02T00:00:00", 2),
+    }
+    newest = {
+        (row["id"], row[SEQ]) for row in latest(spark, lake, FOLDER, key=["id"], order=["at"]).collect()
+    }
+    assert newest == {(1, 1), (2, 2)}
+    assert {one.path for one in survey(lake, FOLDER).leftovers} == {file.path for file in dead}
+    clean(lake, FOLDER, older_than=timedelta(seconds=-5))
+    assert versions(spark, lake, FOLDER).count() == 3
+    assert len(committed_files(lake, FOLDER)) == len([path for path in everything(lake) if "data/" in path])
+
+
+def test_a_reset_starts_the_table_anew(spark: SparkSession, output: ParquetOutput, lake: Lake) -> None:
+    commit(output, 1, orders(spark, (1, "2025-01-01")))
+    commit(output, 1, orders(spark, (9, "2025-01-01")), epoch=2)
+    commit(output, 2, orders(spark, (5, "2025-01-01")))
+    assert [row["id"] for row in versions(spark, lake, FOLDER).collect()] == [9]
+    assert {row["id"] for row in versions(spark, lake, FOLDER, epoch=1).collect()} == {1, 5}
+
+
+def test_a_table_without_a_batch_says_so(spark: SparkSession, lake: Lake) -> None:
+    with pytest.raises(OutputError, match="has no committed batch"):
+        versions(spark, lake, "never.run")
+
+
+def test_a_failing_frame_leaves_nothing_committed(spark: SparkSession, output: ParquetOutput) -> None:
+    from pyspark.errors import PySparkException
+
+    with pytest.raises(PySparkException, match="too much"):
+        output.write(spark.sql("select if(id < 50, id, raise_error('too much')) as id from range(100)"))
+    assert output.is_empty()
+
+
+def test_d3_a_task_that_is_repeated_does_not_leave_its_rows_twice(
+    spark: SparkSession, output: ParquetOutput, lake: Lake, tmp_path: Path
+) -> None:
+    mark = tmp_path / "failed once"
+
+    def fail_after_all_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext
+
+        yield from batches
+        context = TaskContext.get()
+        assert context is not None
+        if context.partitionId() == 1 and not mark.exists():
+            mark.touch()
+            raise RuntimeError("once")
+
+    files = output.write(spark.range(0, 1000, 1, 2).mapInArrow(fail_after_all_rows, "id bigint"))
+    assert mark.exists()
+    assert sum(file.rows for file in files) == 1000
+    assert everything(lake) == [file.path for file in files]
+
+
+def test_keys_are_not_in_the_plan_that_spark_shows(spark: SparkSession, s3: Any) -> None:
+    lake = s3_lake(s3)
+    commit(ParquetOutput(lake, FOLDER), 1, orders(spark, (1, "2025-01-01")))
+    frame = versions(spark, lake, FOLDER)
+    shown = frame._jdf.queryExecution().toString()
+    assert s3.secret_key not in shown
+    assert frame.count() == 1
+
+
+def test_a_bucket_that_went_missing_is_one_sentence(spark: SparkSession, s3: Any) -> None:
+    with pytest.raises(OutputUnreachable, match="Spark finds no bucket for s3a://no-such-bucket"):
+        ParquetOutput(s3_lake(s3, bucket="no-such-bucket"), "t").write(spark.range(3))
+
+
+def test_two_lakes_in_one_bucket_with_different_keys_do_not_mix(s3: Any, spark: SparkSession) -> None:
+    lake = s3_lake(s3)
+    first = hadoop.options_of(lake)
+    other = hadoop.options_of(s3_lake(s3, bucket=lake.path.split("/")[2], secret="another-secret"))
+    assert "fs.s3a.impl.disable.cache" not in first
+    assert other["fs.s3a.impl.disable.cache"] == "true"
+    assert hadoop.options_of(lake) == first
+
+
+def test_rows_that_spark_counted_and_nobody_sees_are_not_committed(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = local_lake(tmp_path / "another machine")
+    path_of = hadoop.path_of
+    monkeypatch.setattr(hadoop, "path_of", lambda lake, relative: path_of(elsewhere, relative))
+    with pytest.raises(OutputDisagrees, match=r"Spark wrote 7 rows .* and 0 are there"):
+        ParquetOutput(local_lake(tmp_path / "here"), "t").write(spark.range(7))
+
+
+def test_a_full_disk_is_one_sentence_and_nothing_is_visible(spark: SparkSession, tmp_path: Path) -> None:
+    folder = tmp_path / "small"
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=300k", "tmpfs", str(folder)]
+    if os.geteuid() != 0 or subprocess.run(command, capture_output=True).returncode:
+        pytest.skip("only root may mount a small file system")
+    try:
+        output = ParquetOutput(local_lake(folder), "t")
+        with pytest.raises(OutputUnreachable, match="no space is left") as full:
+            output.write(spark.range(1_000_000))
+        assert full.value.retryable
+        assert output.is_empty()
+        assert committed_files(local_lake(folder), "t") == ()
+        clean(local_lake(folder), "t", older_than=timedelta(seconds=-5))  # works without space of its own
+        assert survey(local_lake(folder), "t").leftovers == ()
+        # Java keeps the files of failed tasks open, so their space is not free before the process ends.
+        subprocess.run(["mount", "-o", "remount,size=2m", str(folder)], check=True)
+        commit(output, 1, spark.range(5))
+        assert not output.is_empty()
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def test_every_file_is_durable_before_write_returns(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    fsync = os.fsync
+
+    def seen(handle: int) -> None:
+        synced.append(str(Path(f"/proc/self/fd/{handle}").readlink()))
+        fsync(handle)
+
+    monkeypatch.setattr(os, "fsync", seen)
+    files = ParquetOutput(local_lake(tmp_path), "t").write(spark.range(10))
+    expected = [tmp_path / "t" / file.path for file in files]
+    for path in expected:
+        assert {str(path), str(path.parent), str(path.parent.parent), str(tmp_path / "t")} <= set(synced)
+    assert list(tmp_path.rglob("*.crc")) == []

@@ -1,0 +1,129 @@
+"""Whatever stands in a project file, nothing but a ConfigError comes of it."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tidegauge.config.check import key_names
+from tidegauge.config.load import load_project
+from tidegauge.config.models import CONNECTIONS, Keys, ProjectKeys, SparkKeys, SyncKeys
+from tidegauge.config.options import MEANINGS
+from tidegauge.errors import ConfigError
+
+pytestmark = pytest.mark.unit
+
+MODELS: list[type[Keys]] = [ProjectKeys, SparkKeys, SyncKeys, *CONNECTIONS.values()]
+KEYS = st.sampled_from(
+    [
+        *(name for model in MODELS for name in key_names(model)),
+        *MEANINGS,
+        *("type", "ignore_after", "a", "b", "<<"),
+    ]
+)
+WORDS = st.sampled_from(
+    [
+        "a",
+        "b",
+        "sqlite",
+        "mysql",
+        "postgresql",
+        "parquet",
+        "30s",
+        "0",
+        "1",
+        "-1",
+        "null",
+        "~",
+        "${env:HOME}",
+        "${env:NOPE_NOPE}",
+        "${x}",
+        "$X",
+        "$${",
+        "${file:/dev/null}",
+        "s3a://b/c",
+        "s3a://bucket/p",
+        "file:///x",
+        "sqlite:///x",
+        "postgresql://u:${env:HOME}@h/d",
+        "mysql://h/d",
+        "mysql://[",
+        "append",
+        "wait",
+        "fail",
+        "decimal(3,2)",
+        "{table}",
+        ":memory:",
+        "1h30m",
+    ]
+) | st.text(max_size=8)
+TREES = st.recursive(
+    WORDS | st.none() | st.integers() | st.booleans() | st.floats() | st.dates(),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(KEYS | st.text(max_size=4), inner, max_size=6)
+    ),
+    max_leaves=30,
+)
+
+
+def check_only_config_errors(folder: Path, content: bytes) -> None:
+    file = folder / "garbage.yml"
+    file.write_bytes(content)
+    with contextlib.suppress(ConfigError):
+        load_project(file)
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.dictionaries(KEYS, TREES, max_size=6))
+def test_a_random_tree_raises_nothing_but_config_errors(tmp_path: Path, tree: object) -> None:
+    check_only_config_errors(
+        tmp_path, yaml.safe_dump(tree, allow_unicode=True).encode("utf-8", "surrogatepass")
+    )
+
+
+CONNECTION_TREES = st.fixed_dictionaries(
+    {"type": st.sampled_from(["sqlite", "mysql", "postgresql", "parquet"]) | WORDS},
+    optional={
+        "path": TREES, "host": TREES, "port": TREES, "database": WORDS, "user": WORDS, "password": TREES,
+        "schema": TREES, "options": TREES, "endpoint": TREES, "region": TREES, "access_key": TREES,
+    },
+)  # fmt: skip
+SYNC_TREES = st.fixed_dictionaries(
+    {"from": st.sampled_from("ab"), "to": st.sampled_from("ab"), "tables": TREES},
+    optional={
+        "cursor": TREES, "key": TREES, "settle": TREES, "batch_rows": TREES, "open_transactions": TREES,
+        "types": TREES, "rename": TREES, "zero_dates": TREES,
+        "override": st.dictionaries(WORDS, TREES, max_size=3),
+    },
+)  # fmt: skip
+
+
+@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.fixed_dictionaries(
+        {
+            "pipeline": WORDS,
+            "connections": st.dictionaries(st.sampled_from("ab"), CONNECTION_TREES, max_size=2),
+        },
+        optional={"sync": st.lists(SYNC_TREES, max_size=2), "ledger": TREES, "spark": TREES, "lease": TREES},
+    )
+)
+def test_an_almost_right_tree_raises_nothing_but_config_errors(tmp_path: Path, tree: object) -> None:
+    check_only_config_errors(
+        tmp_path, yaml.safe_dump(tree, allow_unicode=True).encode("utf-8", "surrogatepass")
+    )
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.binary(max_size=60)
+    | st.text(alphabet="ab:-[]{}&*!|>'\"%@`,?#~<$ \t\n\r\\", max_size=60).map(str.encode)
+)
+def test_random_bytes_raise_nothing_but_config_errors(tmp_path: Path, content: bytes) -> None:
+    check_only_config_errors(tmp_path, content)
+    check_only_config_errors(tmp_path, b"pipeline: x\nspark: " + content)

@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidegauge.errors import ConfigError, SourceError
+from tidegauge.model.plan import draft_from_json, draft_to_json
+from tidegauge.model.position import Kind, RowPosition, Value, Window
+from tidegauge.model.spec import Database, Engine, Flow, Lake, NullCursor, TableName, TableOptions
+from tidegauge.model.table import Cut, OrderedColumn, Shape, Survey
+from tidegauge.plan.draft import batch_step, check_identity, draft, identity, start
+
+pytestmark = pytest.mark.unit
+
+FLOW = Flow(
+    pipeline="p",
+    name="t",
+    source=Database("app", Engine.SQLITE, path=Path("/x.db")),
+    table=TableName(None, "t"),
+    output=Lake("lake", "/lake"),
+    folder="t",
+    options=TableOptions(cursor="at"),
+)
+
+
+def shape_of(kind: Kind, *, cursor_kind: str = "timestamp", scale: int = 6, order: str = "at") -> Shape:
+    return Shape(
+        table=FLOW.table,
+        options=FLOW.options,
+        columns=(),
+        cursor=OrderedColumn("at", order, "at", kind, nullable=False, scale=scale),
+        cursor_kind=cursor_kind,
+        key=(OrderedColumn("id", "id", "id", Kind.INT, nullable=False),),
+        key_proven=True,
+        source_id="server/t",
+    )
+
+
+def flow_with(**options: object) -> Flow:
+    return replace(FLOW, options=replace(FLOW.options, **options))  # type: ignore[arg-type]
+
+
+def at(text: str, kind: Kind = Kind.TIMESTAMP) -> RowPosition:
+    return RowPosition(Value(kind, text))
+
+
+def test_the_first_window_begins_at_the_beginning() -> None:
+    assert start(FLOW, shape_of(Kind.TIMESTAMP), None) is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "cursor_kind", "scale", "initial", "after"),
+    [
+        (Kind.TIMESTAMP, "timestamp", 6, "2025-01-01 00:00:00", "2024-12-31 23:59:59.999999"),
+        (Kind.TIMESTAMP, "timestamp", 0, "2025-01-01", "2024-12-31 23:59:59"),
+        (Kind.TIMESTAMPTZ, "timestamp", 3, "2025-01-01T10:00:00", "2025-01-01 09:59:59.999"),
+        (Kind.DATE, "timestamp", 0, "2025-03-01", "2025-02-28"),
+        (Kind.INT, "value", 0, "100", "99"),
+        (Kind.TEXT, "timestamp", 0, "2025-01-01T00:00:00Z", "2024-12-31T23:59:59.999999999Z"),
+        (Kind.TEXT, "timestamp", 0, "2025-01-01 00:00:00", "2024-12-31 23:59:59.999999999"),
+        (Kind.TEXT, "value", 0, "m", "m"),
+    ],
+)
+def test_initial_is_the_first_value_that_counts(
+    kind: Kind, cursor_kind: str, scale: int, initial: str, after: str
+) -> None:
+    shape = shape_of(kind, cursor_kind=cursor_kind, scale=scale)
+    assert start(flow_with(initial=initial), shape, None) == at(after, kind)
+
+
+def test_an_initial_that_is_no_such_value_is_refused() -> None:
+    with pytest.raises(ConfigError, match="initial 'yesterday 00:00:00' is not a timestamp"):
+        start(flow_with(initial="yesterday"), shape_of(Kind.TIMESTAMP), None)
+
+
+@pytest.mark.parametrize(
+    ("kind", "mark", "lookback", "after"),
+    [
+        (Kind.TIMESTAMP, "2025-01-01 00:00:05.25", timedelta(seconds=10), "2024-12-31 23:59:55.25"),
+        (Kind.TEXT, "2025-01-01T00:30:00Z", timedelta(minutes=30), "2025-01-01T00:00:00Z"),
+        (Kind.TIMESTAMP, "2025-01-01 00:00:05", timedelta(milliseconds=1), "2025-01-01 00:00:04"),
+        (Kind.DATE, "2025-01-02", timedelta(hours=1), "2025-01-01"),
+    ],
+)
+def test_lookback_goes_below_the_watermark_and_rounds_down(
+    kind: Kind, mark: str, lookback: timedelta, after: str
+) -> None:
+    position = RowPosition(Value(kind, mark), (Value(Kind.INT, "7"),))
+    assert start(flow_with(lookback=lookback), shape_of(kind), position) == at(after, kind)
+
+
+def test_lookback_over_a_number_is_refused() -> None:
+    mark = at("5", Kind.INT)
+    with pytest.raises(ConfigError, match="lookback needs"):
+        start(flow_with(lookback=timedelta(seconds=1)), shape_of(Kind.INT, cursor_kind="value"), mark)
+
+
+@given(
+    rows=st.lists(st.integers(1, 9), max_size=30),
+    parallel=st.integers(1, 5),
+)
+def test_batches_share_their_end_points_and_cover_the_window(rows: list[int], parallel: int) -> None:
+    cuts = tuple(Cut(at(str(place), Kind.INT), count) for place, count in enumerate(rows))
+    upto = cuts[-1].position if cuts else at("99", Kind.INT)
+    made = draft(
+        flow_with(parallel=parallel), shape_of(Kind.INT, cursor_kind="value"), None, Survey(upto, cuts)
+    )
+    edges: list[RowPosition | None] = [None]
+    for batch in made.batches:
+        [window] = batch.windows
+        assert window.after == edges[-1]
+        assert len(batch.splits) < parallel
+        edges += [*batch.splits, window.upto]  # type: ignore[list-item]
+    assert edges[1:] == [cut.position for cut in cuts]
+    assert made.rows == sum(rows)
+    assert draft_from_json("p", "t", draft_to_json(made)) == made
+
+
+def test_a_batch_is_as_many_stretches_as_there_are_readers() -> None:
+    assert batch_step(flow_with(batch_rows=10, parallel=3)) == 4
+
+
+def test_nothing_new_is_a_draft_without_batches() -> None:
+    made = draft(FLOW, shape_of(Kind.TIMESTAMP), at("2025-01-01 00:00:00"), Survey(at("2025-01-02 00:00:00")))
+    assert not made.batches
+    assert made.inputs[0].window == Window(at("2025-01-01 00:00:00"), at("2025-01-02 00:00:00"))
+
+
+def test_nothing_safe_yet_has_no_window_but_is_remembered() -> None:
+    made = draft(FLOW, shape_of(Kind.INT, cursor_kind="value"), None, Survey(None, pending="later"))
+    assert not made.batches
+    assert made.inputs[0].window is None
+    assert made.inputs[0].pending == "later"
+
+
+def test_a10_rows_without_a_cursor_are_a_batch_of_their_own_when_included() -> None:
+    end = at("2025-01-02 00:00:00")
+    survey = Survey(end, (Cut(end, 3),), rows_null=2)
+    made = draft(flow_with(null_cursor=NullCursor.INCLUDE), shape_of(Kind.TIMESTAMP), None, survey)
+    assert [batch.nulls for batch in made.batches] == [False, True]
+    assert made.batches[1].windows == (Window(end, end),)
+    assert not [b for b in draft(FLOW, shape_of(Kind.TIMESTAMP), None, survey).batches if b.nulls]
+
+
+def test_a_watermark_is_not_used_for_another_order_or_another_table() -> None:
+    shape = shape_of(Kind.TIMESTAMP)
+    check_identity(FLOW, shape, None)
+    check_identity(FLOW, shape, identity(shape))
+    with pytest.raises(SourceError, match="cursor or key"):
+        check_identity(FLOW, shape_of(Kind.TIMESTAMP, order="modified_at"), identity(shape))
+    with pytest.raises(SourceError, match="not the table"):
+        check_identity(FLOW, replace(shape, source_id="elsewhere/t"), identity(shape))
