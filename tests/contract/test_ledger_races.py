@@ -22,7 +22,7 @@ from sqlalchemy import Engine, event, select
 from tests import processes
 from tests.drafts import ME, OTHER, draft, nothing_new, receipt
 from tests.servers import MariaDB, Postgres, ServerMissing
-from tidegauge.errors import FlowHeld, LedgerError, WrongState
+from tidegauge.errors import FlowHeld, LeaseLost, LedgerError, WrongState
 from tidegauge.ledger.open import open_ledger
 from tidegauge.ledger.store import SqlLedger
 from tidegauge.ledger.tables import metadata
@@ -229,6 +229,68 @@ def server_address(request: pytest.FixtureRequest) -> str:
     return server.address(server.create_database())
 
 
+def _just_before(ledger: SqlLedger, statement: str, work: Callable[[], object]) -> None:
+    """Once, between what a call has read and what it is about to change."""
+    waiting = [work]
+
+    def meddle(_c: object, _k: object, sql: str, *_: object) -> None:
+        if waiting and sql.startswith(statement):
+            waiting.pop()()
+
+    event.listen(ledger._engine, "before_cursor_execute", meddle)
+
+
+def test_b8_a_holder_that_renews_at_the_last_moment_keeps_the_flow(server_address: str) -> None:
+    with (
+        open_ledger(server_address, create=True) as mine,
+        open_ledger(server_address, create=True) as theirs,
+    ):
+        plan = mine.plan([draft()], owner=ME, run_id="run")["orders"]
+        held = mine.claim(plan, owner=ME, run_id="run", lease=timedelta(0))
+        _just_before(theirs, "UPDATE flows", lambda: mine.renew(held, MINUTE))
+        with pytest.raises(FlowHeld, match="me@here"):
+            theirs.claim(plan, owner=OTHER, run_id="run 2", lease=MINUTE)
+        mine.begin(held, 0)
+
+
+@pytest.mark.parametrize("call", ["renew", "begin", "advance", "finish", "fail", "release"])
+def test_b8_a_flow_taken_over_between_look_and_change_is_lost(server_address: str, call: str) -> None:
+    with (
+        open_ledger(server_address, create=True) as mine,
+        open_ledger(server_address, create=True) as theirs,
+    ):
+        work = _stage(mine, call)
+        [status] = mine.status("shop")
+        assert status.plan is not None
+        plan = status.plan
+        # `finish` changes the flow's row first, and nobody may touch it after that.
+        first = "UPDATE plans" if call in ("renew", "begin", "advance") else "UPDATE flows"
+        _just_before(
+            mine, first, lambda: theirs.claim(plan, owner=OTHER, run_id="run 2", lease=MINUTE, dead=ME)
+        )
+        with pytest.raises(LeaseLost, match="other@there"):
+            work(mine)
+        [status] = mine.status("shop")
+        assert (status.owner, status.fence) == (OTHER, 2)
+        assert [one.event for one in mine.history("shop", limit=1)] == ["taken_over"]
+
+
+def test_b7_a_planner_overtaken_between_look_and_change_gets_the_others_plan(server_address: str) -> None:
+    with (
+        open_ledger(server_address, create=True) as mine,
+        open_ledger(server_address, create=True) as theirs,
+    ):
+        plans: list[str] = []
+        _just_before(
+            mine,
+            "INSERT INTO flows",
+            lambda: plans.append(theirs.plan([draft()], owner=OTHER, run_id="run 2")["orders"].plan_id),
+        )
+        mine_now = mine.plan([draft("another"), draft()], owner=ME, run_id="run")
+        assert [mine_now["orders"].plan_id] == plans
+        assert set(mine_now) == {"orders", "another"}
+
+
 RUNNER = """
 import json, sys
 from datetime import datetime, timedelta, UTC
@@ -256,7 +318,7 @@ def _with_clock(shift: str, address: str) -> dict[str, str | None]:
             "LD_PRELOAD": str(found[0]),
             "FAKETIME": shift,
             "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-            "PYTHONPATH": str(Path(__file__).parents[2]),
+            "PYTHONPATH": os.pathsep.join(sys.path),
         },
         capture_output=True,
         text=True,

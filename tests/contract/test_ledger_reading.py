@@ -236,3 +236,12 @@ def _seconds(ledger: SqlLedger) -> float:
 def _plain(connection: Connection, row: dict[str, Any]) -> dict[str, Any]:
     times = {name: moment(connection, row[name]) for name in ("started_at", "ended_at")}
     return row | times
+
+
+def test_what_a_person_did_is_kept_with_the_reason(ledger: SqlLedger) -> None:
+    ledger.plan([draft()], owner=ME, run_id="run")
+    before = ledger.status("shop")
+    ledger.note("shop", "orders", "files_cleaned", owner=ME, reason="disk is small")
+    [event] = ledger.history("shop", limit=1)
+    assert (event.event, event.reason, event.actor) == ("files_cleaned", "disk is small", ME.actor)
+    assert ledger.status("shop") == before

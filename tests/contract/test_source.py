@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -147,7 +148,8 @@ def test_a_cursor_that_is_no_expression_is_refused_and_changes_nothing(place: Pl
 def test_an_expression_is_a_cursor_with_the_type_the_database_gives_it(place: Place) -> None:
     place.run("CREATE TABLE t (id int PRIMARY KEY, made timestamp NULL, changed timestamp NULL)")
     place.run(
-        "INSERT INTO t VALUES (1, '2025-01-01 00:00:00', NULL), (2, '2025-01-01 00:00:00', '2025-01-02 00:00:00')"
+        "INSERT INTO t VALUES (1, '2025-01-01 00:00:00', NULL),"
+        " (2, '2025-01-01 00:00:00', '2025-01-02 00:00:00')"
     )
     shape, survey = place.survey("t", cursor="coalesce(changed, made) -- the later", step=1)
     assert shape.cursor_kind == "timestamp"
@@ -220,7 +222,7 @@ def test_a_refused_login_or_unknown_database_is_final_and_keeps_the_secret(
     for place in (mysql_place(mariadb), postgresql_place(postgres)):
         for wrong in ({"password": Secret("canary-5ecret")}, {"database": "no_such_database"}):
             with pytest.raises(SourceUnreachable) as caught:
-                open_source(replace(place.database, **wrong))  # type: ignore[arg-type]
+                open_source(replace(place.database, **wrong))
             assert not caught.value.retryable
             assert "canary-5ecret" not in str(caught.value)
 
@@ -250,6 +252,14 @@ def test_a_lost_connection_is_an_error_of_ours(mariadb: MariaDB, postgres: Postg
         assert caught.value.retryable
 
 
+def quote_of(place: Place) -> Callable[[str], str]:
+    return {
+        Engine.SQLITE: sqlite_sql.quote,
+        Engine.MYSQL: mysql_sql.quote,
+        Engine.POSTGRESQL: postgresql_sql.quote,
+    }[place.engine]
+
+
 NASTY = st.text(alphabet=st.sampled_from("\"`]\\;-% ?{}\n'aé/.*$:@"), min_size=1, max_size=20).filter(
     lambda name: name == name.strip() and name not in (".", "..")
 )
@@ -258,11 +268,7 @@ NASTY = st.text(alphabet=st.sampled_from("\"`]\\;-% ?{}\n'aé/.*$:@"), min_size=
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(table=NASTY, key=NASTY)
 def test_e1_any_name_is_only_a_name(place: Place, table: str, key: str) -> None:
-    quote = {
-        Engine.SQLITE: sqlite_sql.quote,
-        Engine.MYSQL: mysql_sql.quote,
-        Engine.POSTGRESQL: postgresql_sql.quote,
-    }[place.engine]
+    quote = quote_of(place)
     at = key + "2"
     place.run(f"DROP TABLE IF EXISTS {quote(table)}")
     place.run(f"CREATE TABLE {quote(table)} ({quote(key)} int PRIMARY KEY, {quote(at)} date NOT NULL)")

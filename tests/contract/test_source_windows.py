@@ -161,7 +161,8 @@ def test_a19_text_keys_follow_the_databases_collation(mariadb: MariaDB, collatio
     place = mysql_place(mariadb)
     charset = collation.split("_")[0]
     place.run(
-        f"CREATE TABLE t (s varchar(9) CHARACTER SET {charset} COLLATE {collation} PRIMARY KEY, at date NOT NULL)"
+        f"CREATE TABLE t (s varchar(9) CHARACTER SET {charset} COLLATE {collation} PRIMARY KEY,"
+        " at date NOT NULL)"
     )
     for word in ("abc", "ABC", "abc  ", "ss", "ß", "Z", "a", "é", "e", "", "_", "'\"\\`"):
         escaped = word.replace("\\", "\\\\").replace("'", "\\'")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tidegauge.errors import OutputDisagrees, OutputNotEmpty
 from tidegauge.model.plan import Draft, Tag
 from tidegauge.model.position import RowPosition
@@ -20,7 +22,8 @@ def prepare(flow: Flow, source: Source, output: Output, watermark: Watermark | N
     assert position is None or isinstance(position, RowPosition)
     after = start(flow, shape, position)
     survey = source.survey(shape, after, batch_step(flow), watermark.pending if watermark else None)
-    return shape, draft(flow, shape, after, survey)
+    seen = (watermark.epoch, watermark.seq) if watermark else (0, 0)
+    return shape, replace(draft(flow, shape, after, survey), seen=seen)
 
 
 def agree(flow: Flow, output: Output, watermark: Watermark | None) -> None:

@@ -20,7 +20,7 @@ from tidegauge.engine.select import Sources, choose
 from tidegauge.engine.session import open_session
 from tidegauge.engine.steps import Step, step
 from tidegauge.engine.walk import Tools, walk
-from tidegauge.errors import FlowHeld, LeaseLost, Stopped, TidegaugeError
+from tidegauge.errors import FlowHeld, LeaseLost, Stopped, TidegaugeError, WrongState
 from tidegauge.ledger.open import open_ledger
 from tidegauge.model.plan import Draft, Plan
 from tidegauge.model.protocols import Claim, LedgerWriter
@@ -178,6 +178,9 @@ class _Runner:
         except (FlowHeld, Stopped) as error:
             state = State.RUNNING if isinstance(error, FlowHeld) else State.PLANNED
             return report(state, 0, 0, error)
+        except WrongState:
+            # Another runner ended this very plan since we saw it: its rows are there, and not by us.
+            return report(State.SKIPPED, 0, 0, None)
         except TidegaugeError as error:
             return report(State.FAILED, 0, 0, error)
         tools = Tools(
@@ -212,7 +215,7 @@ class _Runner:
             dead = status.owner if status.owner is not None and is_gone(status.owner) else None
             try:
                 return self._ledger.claim(
-                    status.plan or plan,
+                    plan,
                     owner=self._owner,
                     run_id=self.run_id,
                     lease=self._project.lease,

@@ -15,6 +15,7 @@ from tidegauge.engine.spark_errors import last_cause
 from tidegauge.errors import RuntimeMissing, SparkFailed, TidegaugeError
 from tidegauge.model.secret import mask
 from tidegauge.model.spec import SparkSettings
+from tidegauge.write import hadoop
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,9 +25,8 @@ _PER_SESSION = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "true",
     "spark.sql.shuffle.partitions": "4",
-    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    **hadoop.SESSION,
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "4",
 }
 

@@ -101,6 +101,8 @@ def _commit(claim: Claim, tag: Tag, batch: Batch, shape: Shape, tools: Tools) ->
     with step(Step.PUBLISH, tag.flow, tools.tell):
         try:
             tools.output.publish(tag, batch, files, shape=shape, run_id=claim.run_id)
+        except OutputDisagrees:
+            raise
         except OutputError as error:
             fault = error  # which proves nothing: the answer may have been lost, not the commit
     with step(Step.SETTLE, tag.flow, tools.tell):

@@ -40,6 +40,8 @@ def keep(connection: Connection, drafts: Sequence[Draft], *, owner: Owner, run_i
             continue
         head = heads.get(key)
         known = marks.get(key, {})
+        if draft.seen is not None and draft.seen != _standing(known):
+            continue
         state = State(head.idle_state) if head else State.READY
         if draft.batches:
             assert step(state, Event.PLAN) is State.PLANNED
@@ -62,10 +64,21 @@ def refuse(
     sheet.write()
 
 
+def note(connection: Connection, pipeline: str, flow: str, event: str, *, owner: Owner, reason: str) -> None:
+    sheet = _Sheet(connection, owner, None)
+    sheet.noted(event, pipeline, flow, reason)
+    sheet.write()
+
+
+def _standing(known: dict[str, Row[Any]]) -> tuple[int, int]:
+    """Epoch, and last sequence number committed in it."""
+    return max(((mark.epoch, mark.seq) for mark in known.values()), default=(FIRST_EPOCH, 0))
+
+
 class _Sheet:
     """Rows to be written, gathered flow by flow and written table by table."""
 
-    def __init__(self, connection: Connection, owner: Owner, run_id: str) -> None:
+    def __init__(self, connection: Connection, owner: Owner, run_id: str | None) -> None:
         self._connection = connection
         self._owner = owner
         self._run_id = run_id
@@ -83,8 +96,7 @@ class _Sheet:
     def planned(self, key: str, draft: Draft, head: Row[Any] | None, known: dict[str, Row[Any]]) -> Plan:
         self._flow(key, draft.pipeline, draft.flow, head, State.READY, changed=False)
         self._watermarks(key, draft, known, skipped=False)
-        epoch = max((mark.epoch for mark in known.values()), default=FIRST_EPOCH)
-        last = max((mark.seq for mark in known.values() if mark.epoch == epoch), default=0)
+        epoch, last = _standing(known)
         frozen = replace(draft, notes=tuple(mask(note) for note in draft.notes)) if draft.notes else draft
         plan = Plan(f"{self._token}-{len(self._plans)}", frozen, epoch, last + 1)
         self._plans.append(
@@ -132,6 +144,9 @@ class _Sheet:
         self._run(key, pipeline, flow, State.FAILED, error)
         self._note("refused", Draft(pipeline, flow, (), ()), error=error)
 
+    def noted(self, event: str, pipeline: str, flow: str, reason: str) -> None:
+        self._note(event, Draft(pipeline, flow, (), ()), reason=reason)
+
     def write(self) -> None:
         for table, rows in ((flows, self._flows), (plans, self._plans), (runs, self._runs)):
             insert_rows(self._connection, table, rows)
@@ -168,7 +183,7 @@ class _Sheet:
 
     def _watermarks(self, key: str, draft: Draft, known: dict[str, Row[Any]], *, skipped: bool) -> None:
         """A row from the first plan on. Positions move only in `advance`; how far we looked, here too."""
-        epoch = max((mark.epoch for mark in known.values()), default=FIRST_EPOCH)
+        epoch, _ = _standing(known)
         for part in draft.inputs:
             name = input_key(part.input)
             old = known.get(name)

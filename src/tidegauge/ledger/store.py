@@ -46,6 +46,11 @@ class SqlLedger(SqlReader):
             lambda connection: plans.refuse(connection, pipeline, flow, error, owner=owner, run_id=run_id)
         )
 
+    def note(self, pipeline: str, flow: str, event: str, *, owner: Owner, reason: str) -> None:
+        self._write(
+            lambda connection: plans.note(connection, pipeline, flow, event, owner=owner, reason=reason)
+        )
+
     def claim(
         self, plan: Plan, *, owner: Owner, run_id: str, lease: timedelta, dead: Owner | None = None
     ) -> Claim:

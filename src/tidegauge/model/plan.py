@@ -52,6 +52,9 @@ class Draft:
     rows_waiting: int = 0
     notes: tuple[str, ...] = ()
     """What a person should know: a missing index, a transaction that holds the bound back."""
+    seen: tuple[int, int] | None = None
+    """Epoch and sequence number of the watermark that the draft goes on from. The ledger keeps the draft only
+    while that is still where the flow stands; None leaves the question to the caller."""
 
     @property
     def rows(self) -> int:

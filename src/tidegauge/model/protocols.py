@@ -200,11 +200,15 @@ class LedgerWriter(LedgerReader, Protocol):
         """Keep the drafts as plans, all in one transaction; answers by flow.
 
         A flow that already has an active plan keeps it: that one is returned and the draft is dropped. A
-        draft without batches is recorded as SKIPPED and has no entry in the answer.
+        draft without batches is recorded as SKIPPED and has no entry in the answer. Nor has a draft whose
+        flow has moved on since it was looked at (`Draft.seen`): its window would overlap what is committed.
         """
 
     def refuse(self, pipeline: str, flow: str, error: dict[str, Any], *, owner: Owner, run_id: str) -> None:
         """Record that a flow could not even be planned."""
+
+    def note(self, pipeline: str, flow: str, event: str, *, owner: Owner, reason: str) -> None:
+        """Keep in the history that a person did something to a flow, and why."""
 
     def claim(
         self, plan: Plan, *, owner: Owner, run_id: str, lease: timedelta, dead: Owner | None = None

@@ -41,7 +41,6 @@ _SYSTEM = "n.nspname NOT IN ('pg_catalog', 'information_schema') AND n.nspname !
 
 
 class PostgresqlDialect:
-    rules = types_postgresql.RULES
     folds_case = False
 
     def __init__(self, database: Database) -> None:
@@ -50,6 +49,7 @@ class PostgresqlDialect:
         self._connection = self._connect()
         self.rows(SESSION)
         self.rows("SET default_transaction_read_only = on")
+        self.rules = types_postgresql.rules_of(self._connection.info.server_version)
         self._offsets = offsets(self)
 
     def _connect(self) -> psycopg.Connection[tuple[Any, ...]]:

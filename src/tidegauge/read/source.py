@@ -196,8 +196,8 @@ class _Survey:
         value = notation.write_bound(bound.value) if notation else bound.value
         if notation and self._after and not notation.follows(self._after.cursor.text):
             raise CursorUnsuitable(
-                f"{self._shape.table}: {cursor.name} is written in another notation than the position to go on"
-                f" from, '{self._after.cursor.text}': '{value.text}'",
+                f"{self._shape.table}: {cursor.name} is written in another notation than the position to"
+                f" go on from, '{self._after.cursor.text}': '{value.text}'",
                 hint="write all timestamps of the column, and `initial`, the same way",
             )
         if self._after is not None and not _below(self._after.cursor, value):

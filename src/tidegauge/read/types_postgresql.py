@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tidegauge.read.types import FINISH, Rule, Rules, is_wide
 
 _YEARS = "({c} NOT BETWEEN '0001-01-01' AND '9999-12-31 23:59:59.999999')"
 _DAYS = "({c} NOT BETWEEN '0001-01-01' AND '9999-12-31')"
 _FINITE = "`infinity`, and years before 1 or past 9999, stop the batch"
-# Whole seconds and microseconds apart: exact on servers whose extract() gives a float, too.
-_MICROS = (
+MICROS = "(extract(epoch FROM {c}) * 1000000)::bigint"
+# Whole seconds and microseconds apart: slower, and exact where extract() gives a float.
+MICROS_BEFORE_14 = (
     "(extract(epoch FROM date_trunc('second', {c}))::bigint * 1000000"
     " + extract(microseconds FROM {c})::bigint % 1000000)"
 )
@@ -60,7 +63,7 @@ RULES = Rules(
             ("timestamp",),
             "timestamp_ntz",
             _FINITE,
-            select=_MICROS,
+            select=MICROS,
             wire="bigint",
             finish=FINISH["timestamp_ntz"],
             guard=_YEARS,
@@ -69,7 +72,7 @@ RULES = Rules(
             ("timestamptz",),
             "timestamp",
             _FINITE,
-            select=_MICROS,
+            select=MICROS,
             wire="bigint",
             finish=FINISH["timestamp"],
             guard=_YEARS,
@@ -89,3 +92,13 @@ RULES = Rules(
         ),
     ),
 )
+
+
+def rules_of(version: int) -> Rules:
+    """The rules for a server by its number, such as 150018."""
+    if version >= 140000:
+        return RULES
+    older = (
+        replace(rule, select=MICROS_BEFORE_14) if rule.select == MICROS else rule for rule in RULES.rules
+    )
+    return replace(RULES, rules=tuple(older))

@@ -1,0 +1,51 @@
+"""A draft is kept only while the flow still stands where the draft was made from."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from tests.drafts import ME, OTHER, draft, nothing_new, receipt
+from tidegauge.ledger.open import open_ledger
+from tidegauge.ledger.store import SqlLedger
+from tidegauge.model.state import State
+
+pytestmark = pytest.mark.contract
+
+LEASE = timedelta(seconds=60)
+
+
+def run_through(ledger: SqlLedger) -> None:
+    """Another runner plans one batch, commits it and ends."""
+    plan = ledger.plan([draft(batches=1)], owner=OTHER, run_id="other")["orders"]
+    claim = ledger.claim(plan, owner=OTHER, run_id="other", lease=LEASE)
+    ledger.begin(claim, 0)
+    ledger.advance(claim, 0, receipt(plan, 0))
+    ledger.finish(claim, State.SUCCESS)
+
+
+def test_b7_a_draft_made_before_another_run_ended_is_dropped(ledger_address: str) -> None:
+    with open_ledger(ledger_address, create=True) as ledger:
+        stale = replace(draft(batches=2), seen=(0, 0))
+        run_through(ledger)
+        assert ledger.plan([stale], owner=ME, run_id="mine") == {}
+        [status] = ledger.status("shop")
+        assert (status.state, status.plan) == (State.SUCCESS, None)
+
+
+def test_a_stale_look_that_found_nothing_changes_nothing(ledger_address: str) -> None:
+    with open_ledger(ledger_address, create=True) as ledger:
+        run_through(ledger)
+        before = ledger.watermarks("shop")
+        ledger.plan([replace(nothing_new(upto=1), seen=(0, 0))], owner=ME, run_id="mine")
+        assert ledger.watermarks("shop") == before
+        assert [event.event for event in ledger.history("shop", limit=1)] == ["finished"]
+
+
+def test_a_draft_that_goes_on_from_the_watermark_is_kept(ledger_address: str) -> None:
+    with open_ledger(ledger_address, create=True) as ledger:
+        run_through(ledger)
+        fresh = replace(draft(start=1, batches=2), seen=(0, 1))
+        assert ledger.plan([fresh], owner=ME, run_id="mine")["orders"].first_seq == 2
