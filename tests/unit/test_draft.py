@@ -147,6 +147,15 @@ def test_a10_rows_without_a_cursor_are_a_batch_of_their_own_when_included() -> N
     assert not [b for b in draft(FLOW, shape_of(Kind.TIMESTAMP), None, survey).batches if b.nulls]
 
 
+def test_a10_a_table_of_nothing_but_rows_without_a_cursor_is_read_too() -> None:
+    survey = Survey(None, rows_null=2)
+    made = draft(flow_with(null_cursor=NullCursor.INCLUDE), shape_of(Kind.TIMESTAMP), None, survey)
+    [batch] = made.batches
+    assert batch.nulls
+    assert batch.windows == (made.inputs[0].window,) == (Window(None, None),)
+    assert draft_from_json("p", "t", draft_to_json(made)) == made
+
+
 def test_a_watermark_is_not_used_for_another_order_or_another_table() -> None:
     shape = shape_of(Kind.TIMESTAMP)
     check_identity(FLOW, shape, None)

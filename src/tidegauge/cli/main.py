@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import traceback
 
 import typer
 
@@ -48,6 +49,13 @@ def main() -> None:
         app()
     except TidegaugeError as error:
         sys.exit(report_error(error, json="--json" in sys.argv, debug="--debug" in sys.argv))
+    except Exception as error:
+        surprise = TidegaugeError(
+            f"unexpected {type(error).__name__}: {error}",
+            hint="this is a bug of Tidegauge; please report it with what --debug shows",
+            detail=traceback.format_exc(),
+        )
+        sys.exit(report_error(surprise, json="--json" in sys.argv, debug="--debug" in sys.argv))
 
 
 if __name__ == "__main__":

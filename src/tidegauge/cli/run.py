@@ -14,6 +14,7 @@ import typer
 from tidegauge.cli.options import DebugOption, JsonOption, ProjectOption, SelectOption, TableOption, selection
 from tidegauge.cli.output import print_json, print_table, report_error
 from tidegauge.cli.project import open_project
+from tidegauge.errors import Stopped
 
 if TYPE_CHECKING:
     from tidegauge.engine.report import RunReport
@@ -38,8 +39,12 @@ def command(
     loaded = open_project(project)
     order = Order(selection(select, table), parallel=parallel, wait=parse_duration(wait), debug=debug)
     stop = Stop()
-    with stop, watch(sys.stderr) as tell:
-        report = run(loaded, order, tell=tell, stop=stop.asked)
+    try:
+        with stop, watch(sys.stderr) as tell:
+            report = run(loaded, order, tell=tell, stop=stop.asked)
+    except Stopped as error:
+        report_error(error, json=json, debug=debug)
+        raise typer.Exit(stop.exit_code) from None
     if json:
         print_json(report.to_json())
     else:
@@ -91,4 +96,5 @@ class Stop:
             os._exit(code)
         self.exit_code = code
         self.asked.set()
-        sys.stderr.write("stopping after the batch in hand; once more stops at once\n")
+        # Past Python's buffer, which the code that was interrupted may be holding.
+        os.write(2, b"stopping after the batch in hand; once more stops at once\n")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 import uuid
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -20,10 +21,18 @@ from tidegauge.engine.select import Sources, choose
 from tidegauge.engine.session import open_session
 from tidegauge.engine.steps import Step, step
 from tidegauge.engine.walk import Tools, walk
-from tidegauge.errors import FlowHeld, LeaseLost, Stopped, TidegaugeError, WrongState
+from tidegauge.errors import (
+    FlowHeld,
+    LeaseLost,
+    OutputDisagrees,
+    OutputNotEmpty,
+    Stopped,
+    TidegaugeError,
+    WrongState,
+)
 from tidegauge.ledger.open import open_ledger
 from tidegauge.model.plan import Draft, Plan
-from tidegauge.model.protocols import Claim, LedgerWriter
+from tidegauge.model.protocols import Claim, LedgerWriter, Watermark
 from tidegauge.model.spec import Flow, Project
 from tidegauge.model.state import State
 from tidegauge.model.table import Shape
@@ -35,6 +44,7 @@ from tidegauge.write.parquet import ParquetOutput
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_NAP = 0.2
 _POLL = 0.5
 """Seconds between two tries for a flow that another runner holds, under `--wait`."""
 
@@ -109,42 +119,95 @@ class _Runner:
             walks += [
                 pool.submit(self._take_up, flow, left[flow.name]) for flow in flows if flow.name in left
             ]
+            # In short naps: a signal may reach any thread, and only an awake main thread acts on it.
+            pending = set(walks)
+            while pending:
+                _, pending = wait(pending, timeout=_NAP)
             for one in walks:
                 reports += one.result()
         order = {name: place for place, name in enumerate(names)}
         return sorted(reports, key=lambda report: order[report.flow])
 
     def _freeze(self, flows: Sequence[Flow], sources: Sources) -> tuple[list[_Ready], list[FlowReport]]:
-        """Look at every flow's source, then keep all their windows in one transaction of the ledger."""
+        """Look at every flow's source, then keep all their windows in one transaction of the ledger.
+
+        Who finds that another runner came between looks again: what it saw is not what is new any more.
+        """
+        ready: list[_Ready] = []
+        reports: list[FlowReport] = []
+        while flows:
+            looked, again = self._look(flows, sources, reports)
+            if self._stop.is_set():
+                stopped = Stopped("stopped as asked, while planning", hint="nothing was changed")
+                rest = [*(one.flow for one in looked), *again]
+                reports += [FlowReport(flow.name, State.READY, 0.0, error=stopped) for flow in rest]
+                return ready, reports
+            drafts = [one.draft for one in looked if one.plan is None]
+            plans: dict[str, Plan] = {}
+            if drafts:
+                with step(Step.PLAN, self._project.pipeline, self._tell):
+                    plans = self._ledger.plan(drafts, owner=self._owner, run_id=self.run_id)
+            for one in looked:
+                plan = one.plan or plans.get(one.flow.name)
+                if plan is None and one.draft.batches:
+                    again.append(one.flow)
+                else:
+                    ready.append(replace(one, plan=plan))
+            flows = again
+        return ready, reports
+
+    def _look(
+        self, flows: Sequence[Flow], sources: Sources, reports: list[FlowReport]
+    ) -> tuple[list[_Ready], list[Flow]]:
+        """What there is to read of each flow, and whom to look at again; who cannot be read is reported."""
         names = [flow.name for flow in flows]
         marks = {mark.flow: mark for mark in self._ledger.watermarks(self._project.pipeline, names)}
         looked: list[_Ready] = []
-        reports: list[FlowReport] = []
-        for flow in flows:
+        again: list[Flow] = []
+        for place, flow in enumerate(flows):
             if self._stop.is_set():
-                raise Stopped("stopped as asked, while planning", hint="nothing was changed")
+                return looked, [*again, *flows[place:]]
             began = time.monotonic()
             try:
                 output = ParquetOutput(flow.output, flow.folder)
                 output.prepare()
                 shape, draft = prepare(flow, sources.of(flow.source), output, marks.get(flow.name))
                 looked.append(_Ready(flow, shape, draft, None, _since(began)))
+            except (OutputDisagrees, OutputNotEmpty) as error:
+                # Unless it is another runner at work, whose batches the ledger did not know a moment ago.
+                plan, moved = self._overtaken(flow, marks.get(flow.name))
+                if plan is not None:
+                    shape = sources.of(flow.source).shape(flow.table, flow.options)
+                    looked.append(_Ready(flow, shape, plan.draft, plan, _since(began)))
+                elif moved:
+                    again.append(flow)
+                else:
+                    reports.append(self._refused(flow, error, began))
             except TidegaugeError as error:
-                self._ledger.refuse(
-                    flow.pipeline, flow.name, error_to_json(error), owner=self._owner, run_id=self.run_id
-                )
-                reports.append(self._ended(FlowReport(flow.name, State.FAILED, _since(began), error=error)))
-        if not looked:
-            return [], reports
-        with step(Step.PLAN, self._project.pipeline, self._tell):
-            plans = self._ledger.plan([one.draft for one in looked], owner=self._owner, run_id=self.run_id)
-        return [replace(one, plan=plans.get(one.flow.name)) for one in looked], reports
+                reports.append(self._refused(flow, error, began))
+        return looked, again
+
+    def _overtaken(self, flow: Flow, mark: Watermark | None) -> tuple[Plan | None, bool]:
+        """The plan that another runner has made since, and whether the watermark has moved."""
+        plans = [status.plan for status in self._ledger.status(flow.pipeline, [flow.name])]
+        stood = (mark.epoch, mark.seq) if mark else (0, 0)
+        stands = [(now.epoch, now.seq) for now in self._ledger.watermarks(flow.pipeline, [flow.name])]
+        return next(iter(plans), None), any(now != stood for now in stands)
+
+    def _refused(self, flow: Flow, error: TidegaugeError, began: float) -> FlowReport:
+        # WrongState: another runner's plan stands, and that we cannot plan is ours alone to report.
+        with contextlib.suppress(WrongState):
+            self._ledger.refuse(
+                flow.pipeline, flow.name, error_to_json(error), owner=self._owner, run_id=self.run_id
+            )
+        return self._ended(FlowReport(flow.name, State.FAILED, _since(began), error=error))
 
     def _take_up(self, flow: Flow, plan: Plan) -> list[FlowReport]:
         """End what an earlier run froze, with its own windows; then go on with what has come since."""
         began = time.monotonic()
         with Sources() as sources:
             try:
+                ParquetOutput(flow.output, flow.folder).prepare()
                 shape = sources.of(flow.source).shape(flow.table, flow.options)
                 check_identity(flow, shape, plan.draft.inputs[0].source_id)
             except TidegaugeError as error:

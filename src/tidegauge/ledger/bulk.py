@@ -10,10 +10,14 @@ from sqlalchemy import Connection, Table
 
 
 def insert_rows(
-    connection: Connection, table: Table, rows: Sequence[dict[str, Any]], *, replace: Sequence[str] = ()
+    connection: Connection,
+    table: Table,
+    rows: Sequence[dict[str, Any]],
+    *,
+    replace: Sequence[str] | None = None,
 ) -> None:
     """Insert rows, all with the same columns in the same order. Where the primary key is there already, the
-    columns in `replace` take the new values; without any, that is an IntegrityError."""
+    columns in `replace` take the new values, or none do if it is empty; if it is None, that is an error."""
     if not rows:
         return
     values = [tuple(row.values()) for row in rows]
@@ -31,14 +35,18 @@ def moment(connection: Connection, at: datetime) -> datetime | str:
     return at.isoformat(sep=" ", timespec="microseconds") if connection.dialect.name == "sqlite" else at
 
 
-def _on_conflict(connection: Connection, table: Table, replace: Sequence[str]) -> str:
-    if not replace:
+def _on_conflict(connection: Connection, table: Table, replace: Sequence[str] | None) -> str:
+    if replace is None:
         return ""
     names = _quoted(connection, replace)
+    key = _quoted(connection, [column.name for column in table.primary_key])
     if connection.dialect.name in ("mysql", "mariadb"):
-        return " ON DUPLICATE KEY UPDATE " + ", ".join(f"{name} = VALUES({name})" for name in names)
-    key = ", ".join(_quoted(connection, [column.name for column in table.primary_key]))
-    return f" ON CONFLICT ({key}) DO UPDATE SET " + ", ".join(f"{name} = excluded.{name}" for name in names)
+        # Not INSERT IGNORE, which would also swallow every other fault.
+        changes = [f"{name} = VALUES({name})" for name in names] or [f"{key[0]} = {key[0]}"]
+        return f" ON DUPLICATE KEY UPDATE {', '.join(changes)}"
+    changes = [f"{name} = excluded.{name}" for name in names]
+    action = f"UPDATE SET {', '.join(changes)}" if changes else "NOTHING"
+    return f" ON CONFLICT ({', '.join(key)}) DO {action}"
 
 
 def _quoted(connection: Connection, names: Sequence[str]) -> list[str]:

@@ -27,27 +27,24 @@ _MAY_CHANGE = ("cursor_kind", "checked", "pending", "source_id", "updated_at")
 
 
 def keep(connection: Connection, drafts: Sequence[Draft], *, owner: Owner, run_id: str) -> dict[str, Plan]:
-    """See LedgerWriter.plan. Another planner that was a moment earlier shows as an IntegrityError."""
-    by_key = {flow_key(draft.pipeline, draft.flow): draft for draft in drafts}
-    heads = _heads(connection, list(by_key))
-    active = _active(connection, list(heads))
+    """See LedgerWriter.plan."""
     sheet = _Sheet(connection, owner, run_id)
-    answer: dict[str, Plan] = {}
+    by_key = {flow_key(draft.pipeline, draft.flow): draft for draft in drafts}
+    heads = sheet.lock({key: (draft.pipeline, draft.flow) for key, draft in by_key.items()})
+    active = _active(connection, list(heads))
     marks = _marks(connection, [key for key in heads if key not in active])
+    answer: dict[str, Plan] = {}
     for key, draft in by_key.items():
+        known = marks.get(key, {})
         if key in active:
             answer[draft.flow] = plan_of(active[key])
+        elif draft.seen is not None and draft.seen != _standing(known):
             continue
-        head = heads.get(key)
-        known = marks.get(key, {})
-        if draft.seen is not None and draft.seen != _standing(known):
-            continue
-        state = State(head.idle_state) if head else State.READY
-        if draft.batches:
-            assert step(state, Event.PLAN) is State.PLANNED
-            answer[draft.flow] = sheet.planned(key, draft, head, known)
+        elif draft.batches:
+            assert step(State(heads[key].idle_state), Event.PLAN) is State.PLANNED
+            answer[draft.flow] = sheet.planned(key, draft, heads[key].fence, known)
         else:
-            sheet.skipped(key, draft, head, known, step(state, Event.SKIP))
+            sheet.skipped(key, draft, known, step(State(heads[key].idle_state), Event.SKIP))
     sheet.write()
     return answer
 
@@ -55,12 +52,12 @@ def keep(connection: Connection, drafts: Sequence[Draft], *, owner: Owner, run_i
 def refuse(
     connection: Connection, pipeline: str, flow: str, error: dict[str, Any], *, owner: Owner, run_id: str
 ) -> None:
-    key = flow_key(pipeline, flow)
-    head = _heads(connection, [key]).get(key)
-    active = _active(connection, [key]).get(key)
-    state = State(active.state if active else head.idle_state if head else State.READY)
     sheet = _Sheet(connection, owner, run_id)
-    sheet.refused(key, pipeline, flow, head, step(state, Event.REFUSE), error)
+    key = flow_key(pipeline, flow)
+    head = sheet.lock({key: (pipeline, flow)})[key]
+    active = _active(connection, [key]).get(key)
+    state = State(active.state if active else head.idle_state)
+    sheet.refused(key, pipeline, flow, step(state, Event.REFUSE), error)
     sheet.write()
 
 
@@ -86,15 +83,27 @@ class _Sheet:
         self._at = moment(connection, self._now)
         # One random part and a number: the rows of a call stand side by side in the primary key.
         self._token = uuid.uuid4().hex
-        self._flows: list[dict[str, Any]] = []
         self._idle: dict[State, list[str]] = {}
         self._plans: list[dict[str, Any]] = []
         self._marks: list[dict[str, Any]] = []
         self._runs: list[dict[str, Any]] = []
         self._history: list[dict[str, Any]] = []
 
-    def planned(self, key: str, draft: Draft, head: Row[Any] | None, known: dict[str, Row[Any]]) -> Plan:
-        self._flow(key, draft.pipeline, draft.flow, head, State.READY, changed=False)
+    def lock(self, names: dict[str, tuple[str, str]]) -> dict[str, Row[Any]]:
+        """The flows' rows, made where they are missing, and ours until the transaction ends.
+
+        Always in the order of the keys, first all that are made and then all that are locked, so that two
+        who plan the same flows wait for each other and never crosswise.
+        """
+        keys = sorted(names)
+        mine = flows.c.flow_key.in_(keys)
+        known = set(self._connection.execute(select(flows.c.flow_key).where(mine)).scalars())
+        missing = [self._head(key, *names[key]) for key in keys if key not in known]
+        insert_rows(self._connection, flows, missing, replace=())
+        query = select(flows).where(mine).order_by(flows.c.flow_key).with_for_update()
+        return {row.flow_key: row for row in self._connection.execute(query)}
+
+    def planned(self, key: str, draft: Draft, fence: int, known: dict[str, Row[Any]]) -> Plan:
         self._watermarks(key, draft, known, skipped=False)
         epoch, last = _standing(known)
         frozen = replace(draft, notes=tuple(mask(note) for note in draft.notes)) if draft.notes else draft
@@ -112,7 +121,7 @@ class _Sheet:
                 "batches": len(draft.batches),
                 "done": 0,
                 "body": draft_to_json(frozen),
-                "fence": head.fence if head else 0,
+                "fence": fence,
                 "attempt": 0,
                 "created_at": self._at,
                 "updated_at": self._at,
@@ -122,24 +131,14 @@ class _Sheet:
         self._note("planned", draft, plan_id=plan.plan_id, before=first.after, after=last_batch.upto)
         return plan
 
-    def skipped(
-        self, key: str, draft: Draft, head: Row[Any] | None, known: dict[str, Row[Any]], state: State
-    ) -> None:
-        self._flow(key, draft.pipeline, draft.flow, head, state)
+    def skipped(self, key: str, draft: Draft, known: dict[str, Row[Any]], state: State) -> None:
+        self._idle.setdefault(state, []).append(key)
         self._watermarks(key, draft, known, skipped=True)
         self._run(key, draft.pipeline, draft.flow, state, None)
         self._note("skipped", draft)
 
-    def refused(
-        self,
-        key: str,
-        pipeline: str,
-        flow: str,
-        head: Row[Any] | None,
-        state: State,
-        error: dict[str, Any],
-    ) -> None:
-        self._flow(key, pipeline, flow, head, state)
+    def refused(self, key: str, pipeline: str, flow: str, state: State, error: dict[str, Any]) -> None:
+        self._idle.setdefault(state, []).append(key)
         # The flow is READY again; what was tried has failed.
         self._run(key, pipeline, flow, State.FAILED, error)
         self._note("refused", Draft(pipeline, flow, (), ()), error=error)
@@ -148,38 +147,24 @@ class _Sheet:
         self._note(event, Draft(pipeline, flow, (), ()), reason=reason)
 
     def write(self) -> None:
-        for table, rows in ((flows, self._flows), (plans, self._plans), (runs, self._runs)):
-            insert_rows(self._connection, table, rows)
         for state, keys in self._idle.items():
             changes = {"idle_state": state, "updated_at": self._now}
             self._connection.execute(update(flows).where(flows.c.flow_key.in_(keys)).values(changes))
+        insert_rows(self._connection, plans, self._plans)
         insert_rows(self._connection, watermarks, self._marks, replace=_MAY_CHANGE)
+        insert_rows(self._connection, runs, self._runs)
         insert_rows(self._connection, history, self._history)
 
-    def _flow(
-        self,
-        key: str,
-        pipeline: str,
-        flow: str,
-        head: Row[Any] | None,
-        state: State,
-        *,
-        changed: bool = True,
-    ) -> None:
-        if head is None:
-            self._flows.append(
-                {
-                    "flow_key": key,
-                    "pipeline_key": pipeline_key(pipeline),
-                    "pipeline": pipeline,
-                    "flow": flow,
-                    "idle_state": state.value,
-                    "fence": 0,
-                    "updated_at": self._at,
-                }
-            )
-        elif changed:
-            self._idle.setdefault(state, []).append(key)
+    def _head(self, key: str, pipeline: str, flow: str) -> dict[str, Any]:
+        return {
+            "flow_key": key,
+            "pipeline_key": pipeline_key(pipeline),
+            "pipeline": pipeline,
+            "flow": flow,
+            "idle_state": State.READY.value,
+            "fence": 0,
+            "updated_at": self._at,
+        }
 
     def _watermarks(self, key: str, draft: Draft, known: dict[str, Row[Any]], *, skipped: bool) -> None:
         """A row from the first plan on. Positions move only in `advance`; how far we looked, here too."""
@@ -243,12 +228,6 @@ class _Sheet:
                 **more,
             )
         )
-
-
-def _heads(connection: Connection, keys: list[str]) -> dict[str, Row[Any]]:
-    """The flows' rows, locked in one order so that two planners wait for each other instead of clashing."""
-    query = select(flows).where(flows.c.flow_key.in_(keys)).order_by(flows.c.flow_key).with_for_update()
-    return {row.flow_key: row for row in connection.execute(query)}
 
 
 def _active(connection: Connection, keys: list[str]) -> dict[str, Row[Any]]:

@@ -104,9 +104,7 @@ def window_to_dict(window: Window) -> dict[str, Any]:
 
 
 def window_from_dict(body: dict[str, Any]) -> Window:
-    upto = from_body(body["upto"])
-    assert upto is not None
-    return Window(from_body(body["after"]), upto)
+    return Window(from_body(body["after"]), from_body(body["upto"]))
 
 
 def draft_to_json(draft: Draft) -> str:

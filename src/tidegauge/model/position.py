@@ -144,10 +144,10 @@ Position = RowPosition | VersionPosition | FilesPosition
 
 @dataclass(frozen=True)
 class Window:
-    """`(after, upto]`: open below, closed above."""
+    """`(after, upto]`: open below, closed above. Both at the beginning: no row with a cursor is in it."""
 
     after: Position | None
-    upto: Position
+    upto: Position | None
 
     def to_json(self) -> dict[str, Any]:
         return {"after": to_json(self.after), "upto": to_json(self.upto)}

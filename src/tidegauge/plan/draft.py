@@ -45,12 +45,12 @@ def draft(flow: Flow, shape: Shape, after: RowPosition | None, survey: Survey) -
     if upto is not None and rows:
         batches = _batches(after, survey.cuts, flow.options.parallel)
     end = upto or after
-    if survey.rows_null and flow.options.null_cursor is NullCursor.INCLUDE and end is not None:
+    if survey.rows_null and flow.options.null_cursor is NullCursor.INCLUDE:
         batches.append(Batch((Window(end, end),), rows=survey.rows_null, nulls=True))
     part = InputPlan(
         input=flow.input,
         cursor=shape.cursor_kind,
-        window=Window(after, end) if end is not None else None,
+        window=Window(after, end) if end is not None or batches else None,
         source_id=identity(shape),
         fingerprint=shape.fingerprint,
         pending=survey.pending,

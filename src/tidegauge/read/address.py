@@ -28,7 +28,7 @@ _MYSQL_SSL = {
 
 
 def jdbc_options(database: Database) -> dict[str, str]:
-    """Everything Spark needs to connect, the session pinned to UTC and to reading."""
+    """Everything Spark needs to connect, with the session pinned to UTC."""
     match database.engine:
         case Engine.SQLITE:
             return _sqlite(database)

@@ -119,7 +119,12 @@ class Dialect(Protocol):
         Raises CursorUnsuitable or KeyUnsuitable for a mixture.
         """
 
-    def moment(self) -> Moment: ...
+    def moment(self, *, fresh: bool) -> Moment:
+        """The clock and what is open; unless `fresh`, perhaps as they were a second ago.
+
+        For timestamps an older moment gives a lower bound, which is as safe. For values the clock must have
+        been read after the value.
+        """
 
     def close(self) -> None: ...
 

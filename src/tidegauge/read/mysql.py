@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+import time
 from typing import Any
 
 import pymysql
@@ -22,7 +23,7 @@ from tidegauge.model.spec import Database, TableName
 from tidegauge.model.table import OrderedColumn, Shape
 from tidegauge.read import types_mysql
 from tidegauge.read.dialect import MARK, Catalogue, Moment, Unique, nearest, refuse_nul
-from tidegauge.read.mysql_moment import look, offsets
+from tidegauge.read.mysql_moment import offsets, watch
 from tidegauge.read.mysql_sql import DEFAULT_PORT, SESSION, literal, quote, table_name
 from tidegauge.read.notation import Notation
 from tidegauge.read.types import Native
@@ -31,6 +32,7 @@ _SYSTEM = ("information_schema", "mysql", "performance_schema", "sys")
 _FINAL = frozenset({ER.ACCESS_DENIED_ERROR, ER.DBACCESS_DENIED_ERROR, ER.BAD_DB_ERROR, 1698})
 _LOST = frozenset({CR.CR_SERVER_GONE_ERROR, CR.CR_SERVER_LOST, CR.CR_CONN_HOST_ERROR, 1927, 0})
 _BINARY_CHARSET = 63
+_STALE = 1.0
 _FLOATS = ("float", "double")
 _TEXTS = ("char", "varchar", "tinytext", "text", "mediumtext", "longtext")
 _BYTES = ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob")
@@ -63,10 +65,11 @@ class MysqlDialect:
         self._database = database
         self._address = f"{database.host}:{database.port or DEFAULT_PORT}"
         self._connection = self._connect()
-        self.rows(f"SET {MARK} SESSION TRANSACTION READ ONLY")
+        self.rows(f"SET {MARK} SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
         ((version,),) = self.rows(f"SELECT {MARK} VERSION()")
         self._mariadb = "mariadb" in str(version).lower()
         self._offsets = offsets(self)
+        self._seen: tuple[float, Moment] | None = None
 
     def _connect(self) -> pymysql.Connection[Cursor]:
         database, options = self._database, self._database.options
@@ -229,8 +232,13 @@ class MysqlDialect:
     def notation(self, shape: Shape, where: str) -> Notation | None:  # noqa: ARG002 - columns have one type
         return None
 
-    def moment(self) -> Moment:
-        return look(self, self._offsets, mariadb=self._mariadb)
+    def moment(self, *, fresh: bool) -> Moment:
+        if not fresh and self._seen is not None and time.monotonic() - self._seen[0] < _STALE:
+            return self._seen[1]
+        began = time.monotonic()
+        moment = watch(self._address, self._database.user).look(self, self._offsets, mariadb=self._mariadb)
+        self._seen = began, moment
+        return moment
 
     def close(self) -> None:
         self._connection.close()

@@ -7,6 +7,8 @@ in InnoDB's list.
 
 from __future__ import annotations
 
+import secrets
+import threading
 import time
 from datetime import datetime, timedelta
 from typing import Any, Protocol
@@ -17,8 +19,8 @@ from tidegauge.read.statement import head
 
 _IDLE = "'Sleep', 'Daemon', 'Binlog Dump', 'Binlog Dump GTID', 'Slave_IO', 'Slave_SQL', 'Slave_worker'"
 _SECOND = timedelta(seconds=1)
-_TRIES = 30
-_PAUSE = 0.12
+_TRIES = 40
+_PAUSE = 0.11
 _NO_PRIVILEGE = "1227"
 
 Offsets = tuple[timedelta, timedelta, str]
@@ -45,7 +47,38 @@ def offsets(session: Session) -> Offsets:
     return timedelta(seconds=min(seconds)), timedelta(seconds=max(seconds)), name
 
 
-def look(session: Session, zone: Offsets, *, mariadb: bool) -> Moment:
+class Watch:
+    """Looks at one server for all threads of this process.
+
+    The server renews its list of transactions only in silence, so looks go one at a time, and a thread that
+    had to wait takes over what another saw, if that look began after the thread asked.
+    """
+
+    def __init__(self) -> None:
+        self._turn = threading.Lock()
+        self._last: tuple[float, Moment] | None = None
+
+    def look(self, session: Session, zone: Offsets, *, mariadb: bool) -> Moment:
+        asked = time.monotonic()
+        with self._turn:
+            if self._last is not None and self._last[0] >= asked:
+                return self._last[1]
+            began = time.monotonic()
+            moment = _look(session, zone, mariadb=mariadb)
+            self._last = began, moment
+            return moment
+
+
+_watches: dict[tuple[str, str | None], Watch] = {}
+_making = threading.Lock()
+
+
+def watch(address: str, user: str | None) -> Watch:
+    with _making:
+        return _watches.setdefault((address, user), Watch())
+
+
+def _look(session: Session, zone: Offsets, *, mariadb: bool) -> Moment:
     ((clock_text, own),) = session.rows(f"SELECT {MARK} UTC_TIMESTAMP(6), CONNECTION_ID()")
     clock = datetime.fromisoformat(clock_text)
     running, ours = _statements(session, mariadb=mariadb)
@@ -92,34 +125,39 @@ def _statements(session: Session, *, mariadb: bool) -> tuple[list[OpenWork], set
 
 
 def _transactions(session: Session, own: str, ours: set[str]) -> list[OpenWork]:
-    """Open transactions by InnoDB's list, which is a copy that may be old while others read it too.
+    """Open transactions by InnoDB's list, which the server renews only when nobody has read it for a while.
 
-    So we open one of our own and look until we see it there: then the list is newer than our clock. Its
-    start also tells the zone of the list's times, which is the server's and not the session's.
+    So we open one of our own and look until we see it there with the words we are just saying: then the list
+    is newer than our clock. Its start also tells the zone of the list's times, which is the server's and not
+    the session's.
     """
     ((second,),) = session.rows(f"SELECT {MARK} UTC_TIMESTAMP(0)")
+    words = f"/* look {secrets.token_hex(8)} */"
     session.rows(f"START TRANSACTION {MARK} WITH CONSISTENT SNAPSHOT")
     try:
-        for _ in range(_TRIES):
+        for turn in range(_TRIES):
             found = session.rows(
-                f"SELECT {MARK} t.trx_mysql_thread_id, t.trx_started, t.trx_state, LEFT(t.trx_query, 200),"
-                f" t.trx_query LIKE '%{MARK}%', p.USER, p.HOST, p.COMMAND"
-                " FROM information_schema.INNODB_TRX t"
+                f"SELECT {MARK} {words} t.trx_mysql_thread_id, t.trx_started, t.trx_state,"
+                f" LEFT(t.trx_query, 200), t.trx_query LIKE '%{MARK}%', t.trx_query LIKE '%{words}%',"
+                " p.USER, p.HOST, p.COMMAND FROM information_schema.INNODB_TRX t"
                 " LEFT JOIN information_schema.PROCESSLIST p ON p.ID = t.trx_mysql_thread_id"
             )
-            mine = next((row for row in found if str(row[0]) == own), None)
+            mine = next((row for row in found if str(row[0]) == own and _true(row[5])), None)
             if mine is not None:
                 break
-            time.sleep(_PAUSE)
+            # Others may be waiting for the same silence: each a little longer, and none in step.
+            pause = _PAUSE * (1 + turn / 4 * secrets.randbelow(1000) / 1000)
+            session.rows(f"SELECT {MARK} {words} SLEEP({pause:.3f})")
         else:
             raise SourceUnreachable(
-                "the server's list of transactions does not renew itself", hint="run again in a moment"
+                "the server's list of transactions is read so often that it does not renew itself",
+                hint="run again in a moment, with fewer runners at once",
             )
     finally:
         session.rows(f"ROLLBACK {MARK}")
     shift = datetime.fromisoformat(second) - datetime.fromisoformat(mine[1])
     works = []
-    for thread, started, state, statement, marked, user, host, command in found:
+    for thread, started, state, statement, marked, _, user, host, command in found:
         if str(thread) == own or str(thread) in ours or _true(marked):
             continue
         # Whole seconds, and begun a moment after the NOW() of its first statement.

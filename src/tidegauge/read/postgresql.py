@@ -210,7 +210,7 @@ class PostgresqlDialect:
     def notation(self, shape: Shape, where: str) -> Notation | None:  # noqa: ARG002 - columns have one type
         return None
 
-    def moment(self) -> Moment:
+    def moment(self, *, fresh: bool) -> Moment:  # noqa: ARG002 - it always is
         return look(self, self._offsets)
 
     def close(self) -> None:

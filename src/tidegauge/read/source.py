@@ -71,7 +71,7 @@ class DatabaseSource:
 
     def outlook(self) -> Outlook:
         with self._lock:
-            moment = self._dialect.moment()
+            moment = self._dialect.moment(fresh=True)
             return Outlook(moment.clock, moment.blind)
 
     def close(self) -> None:
@@ -160,7 +160,7 @@ class _Survey:
         remembered: Candidate | None = None
         waiting: str | None = None
         if shape.cursor_kind == "timestamp":
-            moment = dialect.moment()
+            moment = dialect.moment(fresh=False)
             upto = self._timestamp(moment, notation)
             if upto is not None:
                 late = latest_now(moment, shape.cursor)
@@ -208,7 +208,7 @@ class _Survey:
         shape = self._shape
         found = self._dialect.rows(sql.highest(shape, self._table, self._past))
         # The clock is read after the value, so whatever was open when the value was seen began before it.
-        moment = self._dialect.moment()
+        moment = self._dialect.moment(fresh=True)
         fresh = Candidate(Value(shape.cursor.kind, found[0][0]), moment.clock) if found else None
         bound = value_bound(moment, shape.options, fresh, pending)
         self._notes.extend(bound.notes)

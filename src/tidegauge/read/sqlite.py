@@ -188,7 +188,7 @@ class SqliteDialect:
             )
         return notation
 
-    def moment(self) -> Moment:
+    def moment(self, *, fresh: bool) -> Moment:  # noqa: ARG002 - it always is
         ((text,),) = self.rows(f"SELECT {MARK} strftime('%Y-%m-%d %H:%M:%f', 'now')")
         return Moment(datetime.fromisoformat(text), serial=True)
 

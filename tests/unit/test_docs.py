@@ -1,0 +1,60 @@
+"""What the documentation says is what the code does."""
+
+from __future__ import annotations
+
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+
+from tidegauge.config.load import load_project
+from tidegauge.model.spec import Database, Lake
+
+pytestmark = pytest.mark.unit
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+
+
+def test_the_pages_made_from_the_code_are_fresh() -> None:
+    made = runpy.run_path(str(ROOT / "scripts" / "reference.py"))["PAGES"]
+    stale = [name for name, make in made.items() if (ROOT / "docs" / name).read_text() != make()]
+    assert not stale, f"run `make docs`: {stale}"
+
+
+def test_the_readmes_project_file_is_a_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DB_PASSWORD", "not a real one")
+    [text] = re.findall(r"```yaml\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    file = tmp_path / "tidegauge.yml"
+    file.write_text(text)
+    project = load_project(file)
+    assert isinstance(project.connections["app"], Database)
+    assert isinstance(project.connections["lake"], Lake)
+    assert project.syncs[0].override["public.claims"].key == ("claim_id", "region")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_between_pages_lead_somewhere(page: Path) -> None:
+    targets = re.findall(r"\]\(([^)#:]+)\)", page.read_text())
+    assert not [target for target in targets if not (page.parent / target).exists()]
+
+
+def test_every_command_in_the_readme_exists() -> None:
+    commands = set(re.findall(r"^## tidegauge (.+)$", (ROOT / "docs" / "cli.md").read_text(), re.MULTILINE))
+    named = set(re.findall(r"^tidegauge (\w+)", (ROOT / "README.md").read_text(), re.MULTILINE))
+    assert named <= {command.split()[0] for command in commands}
+
+
+def test_every_hazard_has_a_test_with_its_number() -> None:
+    listed = re.findall(r"^\| ([A-E]\d+) \|", (ROOT / "docs" / "hazards.md").read_text(), re.MULTILINE)
+    tests = "\n".join(path.read_text() for path in ROOT.glob("tests/**/test_*.py"))
+    named = set(re.findall(r"_([a-e]\d+)(?=_)", " ".join(re.findall(r"def (test_\w+)", tests))))
+    assert listed
+    assert [number for number in listed if number.lower() not in named] == []
+
+
+def test_no_page_or_file_names_a_package_registry() -> None:
+    hosts = re.compile(r"https?://[^\s\"]*(pypi|pythonhosted|npmjs|maven\.org|debian\.org)")
+    files = [*PAGES, ROOT / "constraints.txt", ROOT / "pyproject.toml", ROOT / "Makefile"]
+    assert not [path for path in files if hosts.search(path.read_text())]
