@@ -49,3 +49,21 @@ def test_a_draft_that_goes_on_from_the_watermark_is_kept(ledger_address: str) ->
         run_through(ledger)
         fresh = replace(draft(start=1, batches=2), seen=(0, 1))
         assert ledger.plan([fresh], owner=ME, run_id="mine")["orders"].first_seq == 2
+
+
+def test_a_batch_that_reads_again_leaves_the_watermark_where_it_is(ledger_address: str) -> None:
+    with open_ledger(ledger_address, create=True) as ledger:
+        run_through(ledger)
+        [before] = ledger.watermarks("shop")
+        below, last = draft(start=0, batches=2).batches
+        lookback = replace(draft(start=0, batches=2), batches=(replace(below, again=True), last))
+        plan = ledger.plan([lookback], owner=ME, run_id="mine")["orders"]
+        claim = ledger.claim(plan, owner=ME, run_id="mine", lease=LEASE)
+        ledger.begin(claim, 0)
+        ledger.advance(claim, 0, receipt(plan, 0))
+        [held] = ledger.watermarks("shop")
+        assert (held.position, held.seq) == (before.position, 2)
+        ledger.begin(claim, 1)
+        ledger.advance(claim, 1, receipt(plan, 1))
+        [moved] = ledger.watermarks("shop")
+        assert (moved.position, moved.seq) == (last.windows[0].upto, 3)

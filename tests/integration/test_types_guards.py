@@ -42,7 +42,7 @@ def refused(session: SparkSession, place: Place, table: str, folder: Path, **opt
     ],
 )
 def test_a17_a_zero_date_stops_the_batch_or_is_null_as_the_user_says(
-    spark: SparkSession,  # noqa: F811 - the fixture
+    spark: SparkSession,
     mariadb: MariaDB,
     tmp_path: Path,
     kind: str,
@@ -75,7 +75,7 @@ def test_a17_a_zero_date_stops_the_batch_or_is_null_as_the_user_says(
     ],
 )
 def test_what_spark_has_no_value_for_stops_the_batch(
-    spark: SparkSession,  # noqa: F811 - the fixture
+    spark: SparkSession,
     postgres: Postgres,
     tmp_path: Path,
     kind: str,
@@ -91,7 +91,7 @@ def test_what_spark_has_no_value_for_stops_the_batch(
 
 @pytest.mark.parametrize("value", ["1.234", "12345678901", "'NaN'", "'infinity'"])
 def test_an_override_never_rounds(
-    spark: SparkSession,  # noqa: F811 - the fixture
+    spark: SparkSession,
     postgres: Postgres,
     tmp_path: Path,
     value: str,
@@ -114,7 +114,7 @@ def test_an_override_never_rounds(
     ],
 )
 def test_a_sqlite_value_of_another_kind_than_declared_stops_the_batch(
-    spark: SparkSession,  # noqa: F811 - the fixture
+    spark: SparkSession,
     tmp_path: Path,
     declared: str,
     value: str,
@@ -126,7 +126,7 @@ def test_a_sqlite_value_of_another_kind_than_declared_stops_the_batch(
 
 
 def test_sqlite_columns_arrive_by_their_declared_type(
-    spark: SparkSession,  # noqa: F811 - the fixture
+    spark: SparkSession,
     tmp_path: Path,
 ) -> None:
     place = sqlite_place(tmp_path)
@@ -135,8 +135,9 @@ def test_sqlite_columns_arrive_by_their_declared_type(
         " w DATETIME, x DATETIME, y NUMERIC, z)"
     )
     place.run(
-        "INSERT INTO t VALUES (9223372036854775807, -9223372036854775808, 0.1, 'a' || char(0) || '😀', X'00ff',"
-        " '2025-02-28', 12.34, '2025-01-01T10:00:00.123456Z', '2025-01-01 10:00:00', 0.1 + 0.2, X'0f')"
+        "INSERT INTO t VALUES (9223372036854775807, -9223372036854775808, 0.1, 'a' || char(0) || '😀',"
+        " X'00ff', '2025-02-28', 12.34, '2025-01-01T10:00:00.123456Z', '2025-01-01 10:00:00', 0.1 + 0.2,"
+        " X'0f')"
     )
     types = {"d": "date", "m": "decimal(10,2)", "w": "timestamp", "x": "timestamp_ntz", "z": "string"}
     table = arrived(spark, place, "t", tmp_path / "out", cursor="id", types=types)
@@ -170,7 +171,7 @@ def test_sqlite_columns_arrive_by_their_declared_type(
     ],
 )
 def test_text_that_is_not_what_types_says_stops_the_batch(
-    spark: SparkSession,  # noqa: F811 - the fixture
+    spark: SparkSession,
     tmp_path: Path,
     override: str,
     value: str,

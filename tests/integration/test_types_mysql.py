@@ -1,5 +1,7 @@
 """Every MySQL and MariaDB column type at its limits."""
 
+# ruff: noqa: E501 - a table of cases, one to a line
+
 from __future__ import annotations
 
 from datetime import UTC, date, datetime
@@ -91,7 +93,7 @@ def place(mariadb: MariaDB) -> Place:
 
 @pytest.fixture(scope="module")
 def everything(
-    spark: SparkSession,  # noqa: F811 - the fixture
+    spark: SparkSession,
     place: Place,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> pa.Table:
@@ -117,7 +119,7 @@ def test_every_rule_of_the_documentation_has_a_case() -> None:
 
 
 def test_overrides_hold_what_nothing_else_can(
-    spark: SparkSession,  # noqa: F811 - the fixture
+    spark: SparkSession,
     place: Place,
     tmp_path: Path,
 ) -> None:

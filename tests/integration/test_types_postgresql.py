@@ -1,5 +1,7 @@
 """Every PostgreSQL column type at its limits."""
 
+# ruff: noqa: E501 - a table of cases, one to a line
+
 from __future__ import annotations
 
 import math
@@ -105,7 +107,7 @@ def place(postgres: Postgres) -> Place:
 
 @pytest.fixture(scope="module")
 def everything(
-    spark: SparkSession,  # noqa: F811 - the fixture
+    spark: SparkSession,
     place: Place,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> pa.Table:
@@ -141,7 +143,7 @@ def test_every_rule_of_the_documentation_has_a_case(place: Place, everything: pa
 
 
 def test_overrides_hold_what_nothing_else_can(
-    spark: SparkSession,  # noqa: F811 - the fixture
+    spark: SparkSession,
     place: Place,
     tmp_path: Path,
 ) -> None:
@@ -160,3 +162,24 @@ def test_overrides_hold_what_nothing_else_can(
         "n": datetime(2025, 1, 1, 10, tzinfo=UTC),
         "w": Decimal("1.2500000000"),
     }
+
+
+def test_both_ways_to_whole_microseconds_agree(place: Place, everything: pa.Table) -> None:
+    columns = [
+        f"v{i}"
+        for i, case in enumerate(CASES)
+        if case.native.startswith("timestamp") and "[" not in case.native
+    ]
+    assert len(columns) == 3
+    for name in columns:
+        ways = (types_postgresql.MICROS, types_postgresql.MICROS_BEFORE_14)
+        one, other = (way.format(c=f'"{name}"') for way in ways)
+        ((different,),) = place.run(
+            f'SELECT COUNT(*) FROM every WHERE "{name}" IS NOT NULL AND {one} <> {other}'
+        )
+        assert different == 0
+    older = types_postgresql.rules_of(130000)
+    assert [rule.types for rule in older.rules if rule.select == types_postgresql.MICROS_BEFORE_14] == [
+        ("timestamp",),
+        ("timestamptz",),
+    ]

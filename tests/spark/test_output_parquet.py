@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -31,44 +30,6 @@ pytestmark = pytest.mark.spark
 
 FOLDER = "shop.or!20ders-é"
 ROWS = "id bigint, at timestamp_ntz"
-
-
-@pytest.fixture(scope="module")
-def spark() -> SparkSession:
-    from pyspark.sql import SparkSession
-
-    settings = {
-        "spark.ui.enabled": "false",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.driver.extraJavaOptions": "-Duser.timezone=UTC",
-        "spark.jars.packages": ",".join(
-            (
-                "org.apache.hadoop:hadoop-aws:3.5.0",
-                "software.amazon.awssdk:s3:2.35.4",
-                "software.amazon.awssdk:s3-transfer-manager:2.35.4",
-                "software.amazon.awssdk:sts:2.35.4",
-                "software.amazon.s3.analyticsaccelerator:analyticsaccelerator-s3:1.3.1",
-            )
-        ),
-        "spark.jars.excludes": ",".join(
-            (
-                "software.amazon.awssdk:bundle",
-                "org.slf4j:*",
-                "io.netty:*",
-                "org.apache.httpcomponents:*",
-                "commons-codec:*",
-                "commons-logging:*",
-                "org.wildfly.openssl:*",
-            )
-        ),
-    }
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder: Any = SparkSession.builder
-    for name, value in settings.items():
-        builder = builder.config(name, value)
-    # The second number lets a failed task be repeated, as a cluster does.
-    session: SparkSession = builder.master("local[2,2]").getOrCreate()
-    return session
 
 
 @pytest.fixture(params=["local", "s3"])

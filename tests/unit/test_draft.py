@@ -94,6 +94,16 @@ def test_lookback_goes_below_the_watermark_and_rounds_down(
     assert start(flow_with(lookback=lookback), shape_of(kind), position) == at(after, kind)
 
 
+def test_a_watermark_never_goes_back_while_lookback_reads_again() -> None:
+    cuts = tuple(Cut(at(f"2025-01-01 00:00:0{second}"), 1) for second in range(3))
+    survey = Survey(cuts[-1].position, cuts)
+    options = {"parallel": 1, "lookback": timedelta(seconds=9)}
+    again = draft(flow_with(**options), shape_of(Kind.TIMESTAMP), None, survey)
+    assert [batch.again for batch in again.batches] == [True, True, False]
+    first = draft(flow_with(parallel=1), shape_of(Kind.TIMESTAMP), None, survey)
+    assert [batch.again for batch in first.batches] == [False, False, False]
+
+
 def test_lookback_over_a_number_is_refused() -> None:
     mark = at("5", Kind.INT)
     with pytest.raises(ConfigError, match="lookback needs"):

@@ -19,7 +19,7 @@ from tidegauge.config.problems import Complaint, Trail, nearest, quoted
 from tidegauge.errors import ConfigError
 
 SSL_MODES = ("disable", "prefer", "require", "verify-ca", "verify-full")
-_PATHS = frozenset({"ssl_ca", "ssl_cert", "ssl_key"})
+_PATHS = frozenset({"ssl_ca"})
 _ENDS_A_VALUE = re.compile(r"[?&#;%]")
 _SAME: Mapping[str, frozenset[str]] = {
     "mysql": frozenset({"connect_timeout", "ssl", *_PATHS}),
@@ -30,8 +30,6 @@ MEANINGS = {
     "connect_timeout": "how long to wait for the server to answer: a duration, or whole seconds",
     "ssl": "one of " + ", ".join(f"`{mode}`" for mode in SSL_MODES),
     "ssl_ca": "file with the certificates of the authorities to trust",
-    "ssl_cert": "file with the client's certificate; needs `ssl_key`",
-    "ssl_key": "file with the client's key; needs `ssl_cert`",
 }
 
 
@@ -68,9 +66,6 @@ def check_options(written: Any, *, engine: str, base: Path) -> dict[str, str]:
             raise Complaint(
                 complaint.message, hint=complaint.hint, trail=trail, at_key=complaint.at_key
             ) from None
-    for one, other in (("ssl_cert", "ssl_key"), ("ssl_key", "ssl_cert")):
-        if one in checked and other not in checked:
-            raise Complaint(f"`{one}` is of no use without `{other}`", hint=f"add `{other}`")
     return checked
 
 

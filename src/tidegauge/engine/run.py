@@ -44,7 +44,7 @@ from tidegauge.write.parquet import ParquetOutput
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_NAP = 0.2
+_NAP = 0.05
 _POLL = 0.5
 """Seconds between two tries for a flow that another runner holds, under `--wait`."""
 

@@ -188,13 +188,15 @@ def advance(connection: Connection, held: Claim, index: int, receipt: Receipt) -
         mark = {"of_flow": flow_key(plan.draft.pipeline, plan.draft.flow), "of_input": input_key(part.input)}
         position = connection.execute(_MARK, mark).scalar_one()
         before.append(None if position is None else decode(position))
-        seq, upto = plan.first_seq + index, position_text(window.upto)
+        seq = plan.first_seq + index
+        upto = position if batch.again else position_text(window.upto)
         order = {"of_epoch": plan.epoch, "of_seq": seq}
         moved = {"position": upto, "checked": upto, "seq": seq, "updated_at": row.now}
         _set(connection, _NEXT_MARK, mark | order | moved)
     counted = {"of_plan": plan.plan_id, "of_attempt": held.attempt, "more": receipt.rows}
     _set(connection, _COUNT, counted)
-    _note(connection, "advanced", held, at=row.now, before=before[0], after=batch.windows[0].upto)
+    after = before[0] if batch.again else batch.windows[0].upto
+    _note(connection, "advanced", held, at=row.now, before=before[0], after=after)
 
 
 def finish(connection: Connection, held: Claim, state: State, error: dict[str, Any] | None) -> None:

@@ -21,6 +21,8 @@ class Batch:
     """As counted when the plan was made; the truth is what was written."""
     nulls: bool = False
     """Reads the rows whose cursor is NULL, and nothing else."""
+    again: bool = False
+    """Reads below the watermark (`lookback`), so the watermark stays until the plan's last batch moves it."""
 
 
 @dataclass(frozen=True)
@@ -126,6 +128,7 @@ def draft_to_json(draft: Draft) -> str:
                 "splits": [to_body(split) for split in batch.splits],
                 "rows": batch.rows,
                 "nulls": batch.nulls,
+                "again": batch.again,
             }
             for batch in draft.batches
         ],
@@ -165,4 +168,5 @@ def _batch(body: dict[str, Any]) -> Batch:
         splits=tuple(split for split in splits if split is not None),
         rows=body["rows"],
         nulls=body["nulls"],
+        again=body["again"],
     )

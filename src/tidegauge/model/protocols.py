@@ -227,7 +227,10 @@ class LedgerWriter(LedgerReader, Protocol):
         """From here on this batch has only one meaning. Raises LeaseLost."""
 
     def advance(self, claim: Claim, index: int, receipt: Receipt) -> None:
-        """Move the watermark to the end of the batch. Compare-and-set on the fence; raises LeaseLost."""
+        """Move the watermark to the end of the batch. Compare-and-set on the fence; raises LeaseLost.
+
+        A batch that reads `again` below the watermark counts, and leaves it where it is.
+        """
 
     def finish(self, claim: Claim, state: State, error: dict[str, Any] | None = None) -> None:
         """End the attempt as SUCCESS or FAILED; as PLANNED when it only lets go of the lease."""

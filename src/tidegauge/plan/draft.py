@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import islice
 
@@ -44,6 +45,8 @@ def draft(flow: Flow, shape: Shape, after: RowPosition | None, survey: Survey) -
     batches: list[Batch] = []
     if upto is not None and rows:
         batches = _batches(after, survey.cuts, flow.options.parallel)
+        if flow.options.lookback:
+            batches = [*(replace(batch, again=True) for batch in batches[:-1]), batches[-1]]
     end = upto or after
     if survey.rows_null and flow.options.null_cursor is NullCursor.INCLUDE:
         batches.append(Batch((Window(end, end),), rows=survey.rows_null, nulls=True))

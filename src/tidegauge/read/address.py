@@ -90,7 +90,7 @@ def _postgresql(database: Database) -> dict[str, str]:
         "connectTimeout": options.get("connect_timeout", "10"),
         "tcpKeepAlive": "true",
     }
-    names = {"ssl": "sslmode", "ssl_ca": "sslrootcert", "ssl_cert": "sslcert", "ssl_key": "sslkey"}
+    names = {"ssl": "sslmode", "ssl_ca": "sslrootcert"}
     settings |= {theirs: options[ours] for ours, theirs in names.items() if ours in options}
     return {
         "url": f"jdbc:postgresql://{_address(database, postgresql_sql.DEFAULT_PORT)}",

@@ -310,6 +310,4 @@ def _tls(options: Any) -> ssl.SSLContext | None:
     if mode not in ("verify-ca", "verify-full"):
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
-    if "ssl_cert" in options:
-        context.load_cert_chain(options["ssl_cert"], options["ssl_key"])
     return context

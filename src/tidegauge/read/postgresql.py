@@ -57,8 +57,6 @@ class PostgresqlDialect:
         given: dict[str, Any] = {
             "sslmode": options.get("ssl"),
             "sslrootcert": options.get("ssl_ca"),
-            "sslcert": options.get("ssl_cert"),
-            "sslkey": options.get("ssl_key"),
         }
         try:
             return psycopg.connect(
