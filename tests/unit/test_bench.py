@@ -118,6 +118,7 @@ def test_a_missed_goal_ends_with_exit_code_1_and_is_kept(
     assert command.main(["--only", "planning", "--results", str(tmp_path)]) == 1
 
     body = json.loads((tmp_path / "planning.json").read_text())
+    assert body["command"] == "python -m bench --only planning"
     assert body["results"][0]["met"] is False
     assert body["machine"].keys() == {"cores", "memory_gib", "load"}
     assert "✗" in capsys.readouterr().out

@@ -15,6 +15,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from tidegauge.engine.cache import cache_folder
+from tidegauge.engine.java import find_java
 from tidegauge.errors import RuntimeMissing
 
 
@@ -103,6 +104,7 @@ def _resolve(need: Needs, wanted: str, conf: Mapping[str, str]) -> list[Path]:
         input=json.dumps(settings),
         capture_output=True,
         text=True,
+        env={**os.environ, "JAVA_HOME": str(find_java().home)},
         timeout=600,
     )
     line = next((line for line in answer.stdout.splitlines() if line.startswith("jars=")), None)

@@ -162,7 +162,8 @@ class _Survey:
         if shape.cursor_kind == "timestamp":
             moment = dialect.moment(fresh=False)
             upto = self._timestamp(moment, notation)
-            if upto is not None:
+            # Also while nothing is safe to read yet; only text without a notation cannot be compared.
+            if notation is not None or shape.cursor.kind in ORDERED:
                 late = latest_now(moment, shape.cursor)
                 value = notation.write(late) if notation else late
                 waiting = f"{shape.cursor.order} > {dialect.literal(value)}"

@@ -1,0 +1,71 @@
+"""`python -m bench`: measure, print a table, keep what was found. Exit 1 when a goal is missed."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from bench import bookkeeping, extract, planning, report, startup
+from bench.machine import machine, versions
+from bench.result import FOLDER, Result, document, keep, kept
+from bench.table import table
+
+PARTS = ("startup", "bookkeeping", "planning", "extract")
+
+
+def main(arguments: Sequence[str]) -> int:
+    options = _parser().parse_args(arguments)
+    if options.report:
+        sys.stdout.write(f"wrote {report.write(kept(options.results or FOLDER))}\n")
+        return 0
+    rows: int = options.rows or extract.ROWS
+    parts: dict[str, Callable[[], list[Result]]] = {
+        "startup": startup.measure,
+        "bookkeeping": bookkeeping.measure,
+        "planning": planning.measure,
+        "extract": lambda: extract.measure(rows, times=options.times),
+    }
+    # A trial is shown and not kept, unless a place for it is named.
+    folder: Path | None = options.results or (None if options.rows else FOLDER)
+    command = _typed(options)
+    found: list[Result] = []
+    for part in options.only or PARTS:
+        sys.stderr.write(f"{part} …\n")
+        before = machine()
+        results = parts[part]()
+        found += results
+        if folder is not None:
+            at = datetime.now(UTC).isoformat(timespec="seconds")
+            body = document(command, versions(), results, at=at, machine=before)
+            sys.stderr.write(f"kept {keep(folder, part, body).name}\n")
+    sys.stdout.write(table([one.to_json() for one in found]))
+    return 1 if any(one.met is False for one in found) else 0
+
+
+def _typed(options: argparse.Namespace) -> str:
+    """The command as anybody could type it: without the place where one machine keeps its results."""
+    words = ["python -m bench", *(f"--only {part}" for part in options.only or ())]
+    if options.rows:
+        words.append(f"--rows {options.rows}")
+    if options.times != extract.TIMES:
+        words.append(f"--times {options.times}")
+    return " ".join(words)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("--only", action="append", choices=PARTS, help="just this part; may be repeated")
+    parser.add_argument("--rows", type=int, help="a trial: so many rows to extract, results not kept")
+    parser.add_argument("--times", type=int, default=extract.TIMES, help="how often each extraction runs")
+    parser.add_argument("--results", type=Path, help="the folder to keep results in")
+    parser.add_argument(
+        "--report", action="store_true", help="measure nothing; write docs/performance.md's table"
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

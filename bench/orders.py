@@ -1,0 +1,63 @@
+"""The table that is extracted: twelve columns of mixed types, made inside the server."""
+
+from __future__ import annotations
+
+from tests.servers import MariaDB
+
+TABLE = "orders"
+COLUMNS = 12
+_MOVED = 10
+"""One row in this many was changed long after it was made, so that time order is not quite key order."""
+
+_CREATE = f"""
+CREATE TABLE {TABLE} (
+    id BIGINT UNSIGNED NOT NULL PRIMARY KEY,
+    customer_id INT NOT NULL,
+    status TINYINT NOT NULL,
+    quantity SMALLINT UNSIGNED NOT NULL,
+    price DECIMAL(12,2) NOT NULL,
+    tax DECIMAL(18,6),
+    weight DOUBLE,
+    sku VARCHAR(20) NOT NULL,
+    title VARCHAR(80) NOT NULL,
+    note TEXT,
+    created_at DATETIME NOT NULL,
+    updated_at DATETIME(6) NOT NULL
+) CHARACTER SET utf8mb4
+"""
+# Three rows share each moment. `seq_1_to_n` is MariaDB's own table of numbers.
+_FILL = """
+INSERT INTO {table}
+SELECT seq, seq * 7919 % 100003, seq % 5, seq % 997, seq % 1000000 / 100,
+    IF(seq % 11 = 0, NULL, seq % 999983 / 1000), IF(seq % 13 = 0, NULL, seq * 0.37),
+    CONCAT('SKU-', LPAD(seq % 50000, 8, '0')), CONCAT('Ordered thing no. ', MD5(seq)),
+    IF(seq % 3 = 0, REPEAT(CONCAT('left at the door ', seq % 101, '; '), 1 + seq % 4), NULL),
+    '{start}' + INTERVAL 0 SECOND,
+    '{start}' + INTERVAL 1 + IF(seq % {moved} = 0, seq * 31 % {span}, (seq - {first}) DIV 3) {unit}
+FROM seq_{first}_to_{last}
+"""
+
+
+def fill(server: MariaDB, database: str, rows: int) -> None:
+    """The table with its index, all of it from last year."""
+    with server.connect(database) as connection, connection.cursor() as cursor:
+        cursor.execute("SELECT UTC_TIMESTAMP() - INTERVAL 1 YEAR")
+        ((start,),) = cursor.fetchall()
+        cursor.execute(_CREATE)
+        cursor.execute(_filling(1, rows, start=f"{start}.123456", unit="SECOND"))
+        cursor.execute(f"CREATE INDEX by_time ON {TABLE} (updated_at, id)")
+        cursor.execute(f"ANALYZE TABLE {TABLE}")
+
+
+def add(server: MariaDB, database: str, rows: int) -> str:
+    """So many rows more, as if somebody changed them just now; answers with the moment before them."""
+    with server.connect(database) as connection, connection.cursor() as cursor:
+        cursor.execute(f"SELECT MAX(id), CAST(UTC_TIMESTAMP(6) AS CHAR) FROM {TABLE}")
+        ((last, start),) = cursor.fetchall()
+        cursor.execute(_filling(last + 1, last + rows, start=start, unit="MICROSECOND"))
+    return str(start)
+
+
+def _filling(first: int, last: int, *, start: str, unit: str) -> str:
+    span = (last - first) // 3 + 1
+    return _FILL.format(table=TABLE, moved=_MOVED, first=first, last=last, start=start, span=span, unit=unit)

@@ -1,0 +1,74 @@
+"""The real command, which stops itself with SIGSTOP at the n-th time of a step of the protocol.
+
+python -m tests.crash.pausing before|after STEP N tidegauge-words…
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TextIO
+
+from tests.project import ROOT, Project, until
+from tidegauge.cli.main import main
+from tidegauge.observe import view
+from tidegauge.observe.events import Listener, RunEvent, StepBegun, StepDone
+
+
+def start_pausing(project: Project, side: str, step: str, times: int, *words: str) -> subprocess.Popen[str]:
+    """Answers when the process stands still at that step."""
+    process = subprocess.Popen(
+        pausing(side, step, times, "run", "--json", "--project", str(project.file), *words),
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+    await_stop(process)
+    return process
+
+
+def await_stop(process: subprocess.Popen[str]) -> None:
+    def stands_still() -> bool:
+        assert process.poll() is None, process.communicate()
+        return Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
+    until(stands_still, seconds=90)
+
+
+def pausing(side: str, step: str, times: int, *words: str) -> list[str]:
+    return [sys.executable, "-m", "tests.crash.pausing", side, step, str(times), *words]
+
+
+def _watch_and_stop(side: str, step: str, times: int) -> None:
+    watch = view.watch
+    left = times
+
+    @contextmanager
+    def stopping(stream: TextIO) -> Iterator[Listener]:
+        with watch(stream) as tell:
+
+            def both(event: RunEvent) -> None:
+                nonlocal left
+                tell(event)
+                if isinstance(event, StepBegun if side == "before" else StepDone) and event.step == step:
+                    left -= 1
+                    if left == 0:
+                        os.kill(os.getpid(), signal.SIGSTOP)
+
+            yield both
+
+    view.watch = stopping
+
+
+if __name__ == "__main__":
+    _watch_and_stop(sys.argv[1], sys.argv[2], int(sys.argv[3]))
+    del sys.argv[1:4]
+    main()

@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.lake import LocalLake
+from tests.project import Database, Project, mysql_database, postgres_database, s3_lake, sqlite_database
+
+Make = Callable[..., Project]
+
+
+@pytest.fixture
+def make(request: pytest.FixtureRequest, tmp_path: Path, spark: SparkSession) -> Make:
+    """A project from one of the engines, asked for by name, into a local folder or a bucket.
+
+    The session's Spark is there already, so the command in this process starts none."""
+
+    def project(engine: str = "sqlite", output: str = "local") -> Project:
+        database: Database
+        if engine == "sqlite":
+            database = sqlite_database(tmp_path / "source.db")
+        elif engine == "mysql":
+            database = mysql_database(request.getfixturevalue("mariadb"))
+        else:
+            database = postgres_database(request.getfixturevalue("postgres"))
+        if output == "local":
+            return Project(tmp_path, database, LocalLake(tmp_path / "lake"))
+        text, lake = s3_lake(request.getfixturevalue("s3"))
+        return Project(tmp_path, database, lake, text)
+
+    return project
