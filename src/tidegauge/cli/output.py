@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import json as jsonlib
+import os
+import shutil
 import sys
 from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tidegauge.errors import TidegaugeError
 from tidegauge.model.secret import mask
 
-if TYPE_CHECKING:
-    from rich.console import Console
-
-_PLAIN_WIDTH = 160
-"""How wide a table may be when nobody's terminal sets the limit."""
+_COLOURS = {
+    "SUCCESS": "32",
+    "FAILED": "1;31",
+    "MISSING": "1;31",
+    "RUNNING": "33",
+    "PLANNED": "33",
+    "✓": "32",
+    "✗": "1;31",
+}
 
 
 def print_json(document: dict[str, Any]) -> None:
@@ -26,27 +32,44 @@ def say(text: str) -> None:
     sys.stdout.write(mask(text) + "\n")
 
 
-def console(*, err: bool = False) -> Console:
-    from rich.console import Console
-
-    stream = sys.stderr if err else sys.stdout
-    return Console(stderr=err, highlight=False, width=None if stream.isatty() else _PLAIN_WIDTH)
-
-
 def print_table(
     columns: Sequence[str], rows: Sequence[Sequence[object]], *, numbers: Sequence[str] = ()
 ) -> None:
-    """A table that fits the terminal: long cells fold, numbers stand right."""
+    """A table that fits the terminal: where it does not, long cells fold. Numbers stand right."""
+    from rich.cells import cell_len
+
+    cells = [[mask(_cell(value)).replace("\n", " ") for value in row] for row in rows]
+    widths = [max(map(cell_len, column)) for column in zip(columns, *cells, strict=True)]
+    terminal = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+    if terminal and sum(widths) + 3 * len(widths) > shutil.get_terminal_size().columns:
+        _print_folded(columns, cells, numbers)
+        return
+
+    def line(values: Sequence[str], *, styled: bool) -> str:
+        padded = []
+        for name, value, width in zip(columns, values, widths, strict=True):
+            blank = " " * (width - cell_len(value))
+            shown = f"\x1b[{_COLOURS[value]}m{value}\x1b[0m" if styled and value in _COLOURS else value
+            padded.append(blank + shown if name in numbers else shown + blank)
+        return (" " + "   ".join(padded)).rstrip()
+
+    head = [line(columns, styled=False), " " + "─" * (sum(widths) + 3 * (len(widths) - 1))]
+    body = [line(row, styled=terminal) for row in cells]
+    sys.stdout.write("\n".join([*head, *body]) + "\n")
+
+
+def _print_folded(columns: Sequence[str], cells: Sequence[Sequence[str]], numbers: Sequence[str]) -> None:
     from rich import box
+    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for name in columns:
         table.add_column(name, justify="right" if name in numbers else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(mask(_cell(value)), style=_style(value)) for value in row))
-    console().print(table)
+    for row in cells:
+        table.add_row(*(Text.from_ansi(f"\x1b[{_COLOURS.get(cell, '0')}m{cell}") for cell in row))
+    Console(highlight=False).print(table)
 
 
 def report_error(error: TidegaugeError, *, json: bool, debug: bool) -> int:
@@ -92,14 +115,3 @@ def _cell(value: object) -> str:
     if value is None:
         return "—"
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
-
-
-def _style(value: object) -> str:
-    return {
-        "SUCCESS": "green",
-        "FAILED": "bold red",
-        "RUNNING": "yellow",
-        "PLANNED": "yellow",
-        "✓": "green",
-        "✗": "bold red",
-    }.get(str(value), "")

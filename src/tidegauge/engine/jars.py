@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Collection, Mapping
@@ -16,6 +17,7 @@ from pathlib import Path
 
 from tidegauge.engine.cache import cache_folder
 from tidegauge.engine.java import find_java
+from tidegauge.engine.spark_errors import last_cause
 from tidegauge.errors import RuntimeMissing
 
 
@@ -55,6 +57,8 @@ _EXCLUDES: dict[Needs, tuple[str, ...]] = {
         "org.wildfly.openssl:*",
     ),
 }
+
+_FAULT = re.compile(r"\((?:\w+\.)*\w+Exception: (.*)\)")
 
 _RESOLVE = """
 import json, sys
@@ -109,15 +113,20 @@ def _resolve(need: Needs, wanted: str, conf: Mapping[str, str]) -> list[Path]:
     )
     line = next((line for line in answer.stdout.splitlines() if line.startswith("jars=")), None)
     if line is None:
+        causes = _FAULT.findall(answer.stderr) or [last_cause(answer.stderr)]
         raise RuntimeMissing(
-            f"the jars for {need} could not be had: {wanted}",
+            f"the jars for {need} could not be had ({causes[-1]}): {wanted}",
             hint="check the network; behind a mirror, name your Ivy settings (spark.jars.ivySettings) or a"
-            " folder's jars (spark.jars) under `spark: conf:`",
+            " folder's jars (spark.jars) under `spark: conf:`; for a certificate of your own, set"
+            " JAVA_TOOL_OPTIONS=-Djavax.net.ssl.trustStore=…",
             detail=answer.stderr,
         )
     return [Path(jar.removeprefix("file://")) for jar in line.removeprefix("jars=").split(",")]
 
 
 if __name__ == "__main__":
-    for jar in jars([Needs(word) for word in sys.argv[1:]] or list(Needs), {}):
-        sys.stdout.write(f"{jar.name}\n")
+    try:
+        for jar in jars([Needs(word) for word in sys.argv[1:]] or list(Needs), {}):
+            sys.stdout.write(f"{jar.name}\n")
+    except RuntimeMissing as error:
+        sys.exit(f"error: {error}\n hint: {error.hint}")

@@ -72,6 +72,9 @@ def _server(address: Address) -> Engine:
     )
     if mysql:
         extra |= {"charset": "utf8mb4", "local_infile": False}
+        if address.url.password:
+            # As bytes: the driver would write text in Latin-1, and the server holds it as UTF-8.
+            extra["password"] = str(address.url.password).encode()
     elif "application_name" not in address.url.query:
         extra |= {"application_name": "tidegauge"}
     engine = create_engine(

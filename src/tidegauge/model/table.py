@@ -58,6 +58,9 @@ class Shape:
     """A constraint of the database says the key is unique."""
     source_id: str
     notes: tuple[str, ...] = ()
+    along: str = ""
+    """SQL behind the table's name that makes the database go along an index in the order of cursor and key;
+    empty where there is none, or where the database finds it by itself."""
 
     @property
     def fingerprint(self) -> str:

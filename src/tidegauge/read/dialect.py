@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from difflib import get_close_matches
 from typing import Any, Protocol
@@ -41,6 +42,8 @@ class Catalogue:
     """Which server, and which table there."""
     key_hint: tuple[str, ...] = ()
     """The primary key, also where it proves nothing (SQLite lets it be NULL)."""
+    orders: Mapping[tuple[str, ...], str] = field(default_factory=dict)
+    """Columns in whose order an index has the rows → SQL that makes the database use it (`Shape.along`)."""
     notes: tuple[str, ...] = ()
 
     def column(self, name: str) -> Native | None:

@@ -75,16 +75,21 @@ class JdbcReader:
 
     def selects(self, shape: Shape, batch: Batch) -> list[str]:
         """One SELECT for each parallel reader of the batch."""
-        wheres = sql.stretches(shape, batch, _LITERAL[self._database.engine])
-        return [self._select(shape, where) for where in wheres]
+        first, *rest = sql.stretches(shape, batch, _LITERAL[self._database.engine])
+        # From the beginning on, a scan of the table may well be the shortest way.
+        along = "" if batch.nulls or batch.windows[0].after is None else shape.along
+        return [
+            self._select(shape, first, along),
+            *(self._select(shape, where, shape.along) for where in rest),
+        ]
 
-    def _select(self, shape: Shape, where: str) -> str:
+    def _select(self, shape: Shape, where: str, along: str = "") -> str:
         columns = [f"{column.select} AS c{i}" for i, column in enumerate(shape.columns)]
         guards = [f"WHEN {column.guard} THEN {i}" for i, column in enumerate(shape.columns) if column.guard]
         if guards:
             columns.append(f"CASE {' '.join(guards)} END AS g")
         table = _TABLE[self._database.engine](shape.table)
-        return f"SELECT {MARK} {', '.join(columns)} FROM {table} WHERE {where}"
+        return f"SELECT {MARK} {', '.join(columns)} FROM {table}{along} WHERE {where}"
 
 
 def _complaint(shape: Shape) -> str:

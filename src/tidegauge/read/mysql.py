@@ -78,7 +78,8 @@ class MysqlDialect:
                 host=database.host,
                 port=database.port or DEFAULT_PORT,
                 user=database.user,
-                password=database.password.reveal() if database.password else "",
+                # As bytes: the driver would write text in Latin-1, the server and JDBC hold it as UTF-8.
+                password=database.password.reveal().encode() if database.password else b"",
                 database=database.database,
                 charset="utf8mb4",
                 autocommit=True,
@@ -144,18 +145,35 @@ class MysqlDialect:
             )
         columns = tuple(_native(*row) for row in described)
         indexes: dict[str, list[tuple[str | None, bool, bool]]] = {}
-        for index, unique, column, nullable in self.rows(
-            f"SELECT {MARK} INDEX_NAME, NON_UNIQUE = 0, COLUMN_NAME, NULLABLE = 'YES'"
+        sorted_by: dict[str, list[str]] = {}
+        for index, unique, column, nullable, plain in self.rows(
+            f"SELECT {MARK} INDEX_NAME, NON_UNIQUE = 0, COLUMN_NAME, NULLABLE = 'YES',"
+            " INDEX_TYPE = 'BTREE' AND COALESCE(COLLATION, '') = 'A' AND SUB_PART IS NULL"
             f" FROM information_schema.STATISTICS WHERE {where} ORDER BY INDEX_NAME, SEQ_IN_INDEX"
         ):
             indexes.setdefault(index, []).append((column, int(unique) == 1, int(nullable) == 1))
+            if (
+                column is not None
+                and int(plain) == 1
+                and len(sorted_by.get(index, ())) == len(indexes[index]) - 1
+            ):
+                sorted_by.setdefault(index, []).append(column)
         uniques = tuple(
             Unique(tuple(str(column) for column, _, _ in parts), primary=name == "PRIMARY")
             for name, parts in indexes.items()
             if all(column is not None and unique and not nullable for column, unique, nullable in parts)
         )
         indexed = frozenset(str(parts[0][0]) for parts in indexes.values())
-        return Catalogue(columns, uniques, indexed, f"{self._identity()}#{table}")
+        orders: dict[tuple[str, ...], str] = {}
+        primary = sorted_by.get("PRIMARY", [])
+        for name, parts in sorted_by.items():
+            # InnoDB ends every index with the primary key; a table of another engine sorts instead, at worst.
+            whole = len(parts) == len(indexes[name])
+            tail = [column for column in primary if column not in parts] if whole else []
+            for end in range(1, len(parts) + len(tail) + 1):
+                orders.setdefault((*parts, *tail)[:end], f" FORCE INDEX ({self.quote(name)})")
+        identity = f"{self._identity()}#{table}"
+        return Catalogue(columns, uniques, indexed, identity, orders=orders)
 
     def expression(self, table: TableName, sql: str) -> Native:
         try:

@@ -57,6 +57,7 @@ class DatabaseSource:
                 key_proven=proven,
                 source_id=catalogue.identity,
                 notes=(*catalogue.notes, *notes),
+                along=catalogue.orders.get((options.cursor, *(part.name for part in key)), ""),
             )
 
     def survey(self, shape: Shape, after: RowPosition | None, step: int, pending: str | None) -> Survey:
@@ -252,6 +253,8 @@ class _Survey:
             )
 
     def _cuts(self, where: str, upto: RowPosition) -> tuple[Cut, ...]:
+        if self._shape.along:
+            return self._cuts_along(upto)
         shape, before, cuts = self._shape, 0, []
         for number, cursor, *key in self._dialect.rows(sql.cuts(shape, self._table, where, self._step)):
             values = tuple(Value(part.kind, text) for part, text in zip(shape.key, key, strict=True))
@@ -261,6 +264,25 @@ class _Survey:
         if cuts:
             cuts[-1] = Cut(upto, cuts[-1].rows)
         return tuple(cuts)
+
+    def _cuts_along(self, upto: RowPosition) -> tuple[Cut, ...]:
+        """The same by hopping along an index: each statement reads just the entries of one stretch.
+
+        Between two of them rows may move away, which changes how many a stretch has but not where it ends.
+        """
+        shape, dialect = self._shape, self._dialect
+        ends = [self._after]
+        while found := dialect.rows(sql.hop(shape, self._table, self._within(ends[-1], upto), self._step)):
+            cursor, *key = found[0]
+            values = tuple(Value(part.kind, text) for part, text in zip(shape.key, key, strict=True))
+            ends.append(RowPosition(Value(shape.cursor.kind, cursor), values))
+        if len(ends) == 1:
+            return ()
+        ((rest,),) = dialect.rows(sql.count(shape, self._table, self._within(ends[-2], upto)))
+        return (*(Cut(end, self._step) for end in ends[1:-1] if end), Cut(upto, int(rest)))
+
+    def _within(self, lower: RowPosition | None, upper: RowPosition) -> str:
+        return sql.between(self._shape, lower, upper, self._dialect.literal)
 
 
 def _below(one: Value, other: Value) -> bool:

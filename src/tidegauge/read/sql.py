@@ -76,6 +76,23 @@ def cuts(shape: Shape, table: str, where: str, step: int) -> str:
     )
 
 
+def hop(shape: Shape, table: str, where: str, step: int) -> str:
+    """The texts of cursor and key of the last of the next `step` rows; no row where there are none."""
+    parts = (shape.cursor, *shape.key)
+    order = ", ".join(part.order for part in parts)
+    raw = ", ".join(f"{part.order} AS o{i}" for i, part in enumerate(parts))
+    texts = ", ".join(part.text.replace("{}", f"o{i}") for i, part in enumerate(parts))
+    down = ", ".join(f"o{i} DESC" for i in range(len(parts)))
+    return (
+        f"SELECT {MARK} {texts} FROM (SELECT {raw} FROM {table}{shape.along} WHERE {where}"
+        f" ORDER BY {order} LIMIT {step}) AS w ORDER BY {down} LIMIT 1"
+    )
+
+
+def count(shape: Shape, table: str, where: str) -> str:
+    return f"SELECT {MARK} COUNT(*) FROM {table}{shape.along} WHERE {where}"
+
+
 def highest(shape: Shape, table: str, where: str) -> str:
     """The text of the highest cursor value, found without MAX so that its type and collation stay."""
     text = shape.cursor.text.replace("{}", "o0")

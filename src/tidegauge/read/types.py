@@ -58,6 +58,8 @@ class Rule:
     """What `when` asks, in words."""
     text: str = ""
     """SQL for the override `string`; empty where the engine's usual way will do."""
+    hardy: bool = False
+    """`select` bears the values that the guard catches; elsewhere it never sees them."""
 
 
 @dataclass(frozen=True)
@@ -99,10 +101,10 @@ def arrive(
     facts = {"c": quoted, "p": precision, "s": scale}
     select = rule.select.format(**facts)
     guard = rule.guard.format(**facts) if rule.guard else None
-    if guard:
+    if guard and not (rule.hardy and zero_dates == "fail"):
         select = f"CASE WHEN {guard} THEN NULL ELSE {select} END"
-        if zero_dates == "null" and "zero date" in rule.remark:
-            guard = None
+    if guard and zero_dates == "null" and "zero date" in rule.remark:
+        guard = None
     arrives = rule.arrives.format(**facts)
     return Column(
         native.name, native.full, arrives, select, rule.wire.format(**facts) or arrives, rule.finish, guard

@@ -8,7 +8,7 @@ _ZERO = "({c} < '0001-01-01' OR MONTH({c}) = 0 OR DAYOFMONTH({c}) = 0)"
 _ZERO_REMARK = (
     "a zero date, such as `0000-00-00` or `2025-00-15`, stops the batch, or is NULL with `zero_dates: null`"
 )
-_MICROS = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', {c})"
+_MICROS = "TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', {c})"
 
 
 def _bits(native: Native) -> int:
@@ -60,6 +60,7 @@ RULES = Rules(
             wire="int",
             finish=FINISH["date"],
             guard=_ZERO,
+            hardy=True,
         ),
         Rule(
             ("datetime",),
@@ -69,6 +70,7 @@ RULES = Rules(
             wire="bigint",
             finish=FINISH["timestamp_ntz"],
             guard=_ZERO,
+            hardy=True,
         ),
         Rule(
             ("timestamp",),
@@ -78,6 +80,7 @@ RULES = Rules(
             wire="bigint",
             finish=FINISH["timestamp"],
             guard="({c} < '1970-01-01')",
+            hardy=True,
         ),
         Rule(
             ("time",),
