@@ -33,7 +33,8 @@ def start_connect(folder: Path) -> Iterator[str]:
         "spark.driver.memory": "1g",
         "spark.driver.extraJavaOptions": "-Duser.timezone=UTC",
     }
-    command = [str(home / "bin" / "spark-submit"), "--master", "local[2]"]
+    # Ends with us, so that a test run cut short leaves no server behind.
+    command = ["setpriv", "--pdeathsig", "KILL", str(home / "bin" / "spark-submit"), "--master", "local[2]"]
     command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer"]
     command += [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
     command += ["--jars", ",".join(str(jar) for jar in jars(list(Needs), {})), "spark-internal"]

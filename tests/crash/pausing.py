@@ -9,13 +9,19 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import TextIO
+from unittest.mock import patch
 
 from tests.project import ROOT, Project, until
 from tidegauge.cli.main import main
+from tidegauge.ledger.store import SqlLedger
+from tidegauge.model.protocols import Claim
 from tidegauge.observe import view
 from tidegauge.observe.events import Listener, RunEvent, StepBegun, StepDone
 
@@ -50,6 +56,15 @@ def pausing(side: str, step: str, times: int, *words: str) -> list[str]:
 def _watch_and_stop(side: str, step: str, times: int) -> None:
     watch = view.watch
     left = times
+    quiet = threading.Lock()
+    renew = SqlLedger.renew
+
+    def renew_in_turn(ledger: SqlLedger, claim: Claim, lease: timedelta) -> None:
+        # A heartbeat stopped inside its transaction would hold SQLite's lock on the whole file.
+        with quiet:
+            renew(ledger, claim, lease)
+
+    patch.object(SqlLedger, "renew", renew_in_turn).start()
 
     @contextmanager
     def stopping(stream: TextIO) -> Iterator[Listener]:
@@ -61,7 +76,10 @@ def _watch_and_stop(side: str, step: str, times: int) -> None:
                 if isinstance(event, StepBegun if side == "before" else StepDone) and event.step == step:
                     left -= 1
                     if left == 0:
-                        os.kill(os.getpid(), signal.SIGSTOP)
+                        with quiet:
+                            os.kill(os.getpid(), signal.SIGSTOP)
+                            # Any thread may take the signal; this one must not run on until all stand.
+                            time.sleep(0.3)
 
             yield both
 

@@ -150,7 +150,7 @@ def test_a5_b1_twenty_kills_under_a_live_writer_lose_and_double_nothing(
         while kills < KILLS:
             victim = start_loop(project)
             # Past the start of Python, most of the time, and anywhere inside the runs that follow.
-            time.sleep(chance.uniform(0.5, 3.5) if kills % 4 else chance.uniform(3, 6))
+            time.sleep(chance.uniform(0.5, 3) if kills % 4 else chance.uniform(3, 5))
             assert victim.poll() is None, victim.communicate()
             victim.send_signal(signal.SIGKILL)
             victim.communicate()
@@ -165,7 +165,7 @@ def test_a5_b1_twenty_kills_under_a_live_writer_lose_and_double_nothing(
     batches = len(manifests(project.lake, project.name("t")))
     print(f"{kills} kills in {time.monotonic() - began:.0f} s, {batches} batches")
     compare(project, writers)
-    history = project.shell("history", "--json", "--limit", "1000").json["events"]
+    history = project.here("history", "--json", "--limit", "1000").json["events"]
     assert [event for event in history if event["event"] == "taken_over"], "no kill hit a run at work"
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import subprocess
 import time
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -13,8 +12,8 @@ import pytest
 
 from tests.crash.pausing import start_pausing
 from tests.lake import manifests, rows
-from tests.project import Project, end, local, mysql_database, postgres_database, sqlite_database
-from tests.servers import MariaDB, Postgres
+from tests.project import Project, end, local, postgres_database, sqlite_database
+from tests.servers import Postgres
 
 pytestmark = pytest.mark.crash
 
@@ -62,7 +61,7 @@ def test_b8_a_runner_stopped_for_longer_than_its_lease_changes_nothing_when_it_w
         (False, "SKIPPED"),
     ]
     before = project.traces()
-    marks = project.shell("watermark", "list", "--json").json
+    marks = project.here("watermark", "list", "--json").json
 
     go_on(zombie)
     ended = end(zombie)
@@ -75,7 +74,7 @@ def test_b8_a_runner_stopped_for_longer_than_its_lease_changes_nothing_when_it_w
     after = project.traces()
     assert {name for name in after if "_tidegauge" in name} == {n for n in before if "_tidegauge" in n}
     assert all(after[name] == before[name] for name in before if name.startswith("lake/"))
-    assert project.shell("watermark", "list", "--json").json == marks
+    assert project.here("watermark", "list", "--json").json == marks
     assert landed(project) == EXPECTED
 
 
@@ -108,16 +107,14 @@ def test_b8_a_stopped_runner_that_nobody_replaced_goes_on_where_it_stood(project
     assert landed(project) == EXPECTED
 
 
-@pytest.mark.parametrize("ledger", ["sqlite", "postgresql", "mysql"])
+@pytest.mark.parametrize("ledger", ["sqlite", "postgresql"])
 def test_b7_eight_runners_at_once_move_every_row_exactly_once(
-    project: Project, ledger: str, mariadb: MariaDB, postgres: Postgres
+    project: Project, ledger: str, postgres: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    servers: dict[str, Callable[[], str]] = {
-        "sqlite": lambda: project.ledger,
-        "postgresql": lambda: _address(postgres, "postgresql"),
-        "mysql": lambda: _address(mariadb, "mysql"),
-    }
-    project.write(SYNC, ledger=servers[ledger]())
+    monkeypatch.setenv("LEDGER_PASSWORD", postgres.password)
+    if ledger == "postgresql":
+        login = f"{postgres.user}:${{env:LEDGER_PASSWORD}}@{postgres.host}:{postgres.port}"
+        project.write(SYNC, ledger=f"postgresql://{login}/{postgres.create_database()}")
     runners = [project.start("run", "--json") for _ in range(8)]
     ended = [end(runner) for runner in runners]
     for ran in ended:
@@ -127,14 +124,6 @@ def test_b7_eight_runners_at_once_move_every_row_exactly_once(
         assert ran.code == (1 if held else 0), ran.said
     assert sum(flow["rows_written"] for ran in ended for flow in ran.json["flows"]) == ROWS
     assert landed(project) == EXPECTED
-
-
-def _address(server: MariaDB | Postgres, scheme: str) -> str:
-    # The project's databases set the variables.
-    mysql_database(server) if isinstance(server, MariaDB) else postgres_database(server)
-    variable = "TG_MYSQL" if scheme == "mysql" else "TG_POSTGRES"
-    login = f"{server.user}:${{env:{variable}}}@{server.host}:{server.port}"
-    return f"{scheme}://{login}/{server.create_database()}"
 
 
 def test_b7_eight_runners_that_wait_all_end_well(project: Project) -> None:
@@ -177,7 +166,7 @@ def test_a_flow_that_another_runner_holds_is_refused_at_once_and_waited_for_when
     assert flow["error"]["retryable"] is True
     assert f"process {holder.pid}" in flow["error"]["message"]
 
-    [standing] = project.shell("status", "--json").json["flows"]
+    [standing] = project.here("status", "--json").json["flows"]
     assert standing["state"] == "RUNNING"
     assert f"process {holder.pid}" in standing["lease"]["owner"]
 
@@ -216,7 +205,7 @@ def test_a_batch_that_takes_longer_than_the_lease_keeps_it(
         time.sleep(7)
         waits = database.rows("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
         assert waits == [(1,)], "nobody reads"
-        [standing] = project.shell("status", "--json").json["flows"]
+        [standing] = project.here("status", "--json").json["flows"]
         assert standing["state"] == "RUNNING"
         assert standing["lease"]["until"] > standing["last_run"]["started_at"]
         rival = project.shell("run", "--json")
@@ -224,5 +213,5 @@ def test_a_batch_that_takes_longer_than_the_lease_keeps_it(
     ended = end(slow)
     assert ended.code == 0, ended.said
     assert landed(project) == EXPECTED
-    history = project.shell("history", "--json", "--limit", "100").json["events"]
+    history = project.here("history", "--json", "--limit", "100").json["events"]
     assert not [event for event in history if event["event"] == "taken_over"]

@@ -46,7 +46,6 @@ def server(make: Make, engine: str) -> Project:
     [
         ("tables: [t], cursr: at", ["cursr", "did you mean `cursor`"]),
         ("tables: [t], cursor: at, settle: 30 parsecs", ["30 parsecs", "is not a duration"]),
-        ("tables: [t], cursor: at, batch_rows: none", ["batch_rows"]),
         ("tables: [t], cursor: at, null_cursor: maybe", ["maybe", "fail"]),
         ("tables: [t], cursor: at, open_transactions: {ignore_afer: 1h}", ["ignore_after"]),
     ],

@@ -15,13 +15,7 @@ from tests.project import Project
 pytestmark = pytest.mark.integration
 
 ENGINES = ["sqlite", "mysql", "postgresql"]
-EVERYWHERE = [
-    ("sqlite", "local"),
-    ("sqlite", "s3"),
-    ("mysql", "local"),
-    ("mysql", "s3"),
-    ("postgresql", "s3"),
-]
+EVERYWHERE = [("sqlite", "local"), ("sqlite", "s3"), ("mysql", "s3"), ("postgresql", "s3")]
 
 
 def ran(project: Project, *words: str) -> dict[str, dict[str, Any]]:
@@ -80,7 +74,7 @@ def test_a_hundred_tables_are_declared_in_ten_lines(make: Make, engine: str, out
         f"{home}claims": {"cursor": "coalesce(modified_at, created_at)"},
     }
     project.write(
-        f"tables: ['{home}*'], exclude: ['{home}tmp_*'], cursor: update_at, settle: 1s, batch_rows: 7,"
+        f"tables: ['{home}*'], exclude: ['{home}tmp_*'], cursor: update_at, settle: 1s, batch_rows: 15,"
         f" override: {yaml(override)}"
     )
     first = ran(project)
@@ -215,7 +209,7 @@ def test_e1_e4_names_with_every_kind_of_mark_work_from_end_to_end(make: Make, en
         )
         database.insert(quote(name), [(n, f"{n}", "2025-01-01 00:00:00") for n in range(5)])
     override = {name: {"cursor": f"at {name}", "key": f"key {name}"} for name in names}
-    project.write(f"tables: {yaml(names)}, settle: 1s, batch_rows: 2, override: {yaml(override)}")
+    project.write(f"tables: {yaml(names)}, settle: 1s, batch_rows: 3, override: {yaml(override)}")
     flows = ran(project)
     assert {flow["rows_written"] for flow in flows.values()} == {5}
     assert len(flows) == len(names)

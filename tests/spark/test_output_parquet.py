@@ -200,13 +200,15 @@ def test_two_lakes_in_one_bucket_with_different_keys_do_not_mix(s3: Any, spark: 
     assert hadoop.options_of(lake) == first
 
 
-def test_rows_that_spark_counted_and_nobody_sees_are_not_committed(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("scattered", "rows"), [(True, "7"), (False, "its")])
+def test_rows_that_spark_wrote_and_nobody_sees_are_not_committed(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scattered: bool, rows: str
 ) -> None:
+    monkeypatch.setattr(hadoop, "is_scattered", lambda spark: scattered)
     elsewhere = local_lake(tmp_path / "another machine")
     path_of = hadoop.path_of
     monkeypatch.setattr(hadoop, "path_of", lambda lake, relative: path_of(elsewhere, relative))
-    with pytest.raises(OutputDisagrees, match=r"Spark wrote 7 rows .* and 0 are there"):
+    with pytest.raises(OutputDisagrees, match=rf"Spark wrote {rows} rows .* and 0 are there"):
         ParquetOutput(local_lake(tmp_path / "here"), "t").write(spark.range(7))
 
 

@@ -93,6 +93,11 @@ def settle_session(spark: SparkSession) -> None:
             spark.conf.set(name, value)
 
 
+def is_scattered(spark: SparkSession) -> bool:
+    """Executors may be on other machines, with other disks."""
+    return not str(spark.conf.get("spark.master", "")).startswith("local")
+
+
 def told(error: Exception, place: str) -> TidegaugeError | None:
     """The sentence for a Spark job that ended because of the place it wrote to; None if it was not that."""
     text = mask(_whole(error))
