@@ -20,7 +20,7 @@ DOCS = Path(__file__).parents[1] / "docs"
 def states() -> str:
     return (
         "# The states of a flow\n\n"
-        "What may follow what. A dot means that the event is refused in that state, with an error that names\n"
+        "What may follow what. A dot means that the event is refused in that state, with an error naming\n"
         "both. This page is printed from the table that the code runs on.\n\n" + state.table() + "\n"
     )
 
