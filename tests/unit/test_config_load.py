@@ -197,7 +197,7 @@ def test_a_sync_has_the_defaults_of_the_reference(tmp_path: Path) -> None:
     assert options.settle == timedelta(seconds=30)
     assert options.lookback == timedelta(0)
     assert (options.initial, options.rename, options.ignore_transactions_after) == (None, None, None)
-    assert (options.batch_rows, options.parallel) == (500_000, 2)
+    assert (options.batch_rows, options.parallel) == (2_000_000, 2)
     assert options.null_cursor is NullCursor.FAIL
     assert (options.types, options.zero_dates) == ({}, "fail")
 

@@ -36,7 +36,7 @@ sync:
     # key: id                 # default: the primary key
     settle: 30s               # how far below the database's clock to stay, so that open transactions can land
     # lookback: 10m           # read this much below the watermark again, for rows that are dated late
-    batch_rows: 500000        # the unit of commit and of recovery
+    batch_rows: 2000000       # the unit of commit and of recovery
     parallel: 2               # readers inside one table
     # override:
     #   order_items: {key: [order_id, line]}

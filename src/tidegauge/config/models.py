@@ -217,7 +217,7 @@ class TableKeys(Keys):
         default=None, description="The cursor value at which the first run begins."
     )
     batch_rows: Annotated[int, Form(values.whole(1), "whole number")] = Field(
-        default=500_000, description="Rows in one batch, which is the unit of commit."
+        default=2_000_000, description="Rows in one batch, which is the unit of commit."
     )
     parallel: Annotated[int, Form(values.whole(1, 64), "1 to 64")] = Field(
         default=2, description="Readers inside one table."

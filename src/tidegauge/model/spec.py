@@ -81,7 +81,7 @@ class TableOptions:
     settle: timedelta = timedelta(seconds=30)
     lookback: timedelta = timedelta(0)
     initial: str | None = None
-    batch_rows: int = 500_000
+    batch_rows: int = 2_000_000
     parallel: int = 2
     null_cursor: NullCursor = NullCursor.FAIL
     ignore_transactions_after: timedelta | None = None

@@ -59,8 +59,8 @@ class Shape:
     source_id: str
     notes: tuple[str, ...] = ()
     along: str = ""
-    """SQL behind the table's name that makes the database go along an index in the order of cursor and key;
-    empty where there is none, or where the database finds it by itself."""
+    """SQL behind the table's name that makes the database go along an index in the order of cursor and key,
+    which finds batch ends quickly; empty where there is none, or where the database finds it by itself."""
 
     @property
     def fingerprint(self) -> str:

@@ -17,7 +17,7 @@ from tidegauge.model.table import Shape
 from tidegauge.read import mysql_sql, postgresql_sql, sql, sqlite_sql
 from tidegauge.read.address import jdbc_options
 from tidegauge.read.dialect import MARK
-from tidegauge.read.types import spark_text
+from tidegauge.read.types import IN_UTC, spark_text
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -68,28 +68,25 @@ class JdbcReader:
         frame = reduce(lambda one, other: one.unionAll(other), frames)
         if guarded:
             frame = frame.where(f"CASE WHEN g IS NULL THEN true ELSE {_complaint(shape)} END")
+        sooner = IN_UTC if spark.conf.get("spark.sql.session.timeZone") == "UTC" else {}
         finished = [
-            f"{column.finish.replace('{}', f'c{i}')} AS c{i}" for i, column in enumerate(shape.columns)
+            f"{sooner.get(column.finish, column.finish).replace('{}', f'c{i}')} AS c{i}"
+            for i, column in enumerate(shape.columns)
         ]
         return frame.selectExpr(*finished).toDF(*(column.name for column in shape.columns))
 
     def selects(self, shape: Shape, batch: Batch) -> list[str]:
         """One SELECT for each parallel reader of the batch."""
-        first, *rest = sql.stretches(shape, batch, _LITERAL[self._database.engine])
-        # From the beginning on, a scan of the table may well be the shortest way.
-        along = "" if batch.nulls or batch.windows[0].after is None else shape.along
-        return [
-            self._select(shape, first, along),
-            *(self._select(shape, where, shape.along) for where in rest),
-        ]
+        wheres = sql.stretches(shape, batch, _LITERAL[self._database.engine])
+        return [self._select(shape, where) for where in wheres]
 
-    def _select(self, shape: Shape, where: str, along: str = "") -> str:
+    def _select(self, shape: Shape, where: str) -> str:
         columns = [f"{column.select} AS c{i}" for i, column in enumerate(shape.columns)]
         guards = [f"WHEN {column.guard} THEN {i}" for i, column in enumerate(shape.columns) if column.guard]
         if guards:
             columns.append(f"CASE {' '.join(guards)} END AS g")
         table = _TABLE[self._database.engine](shape.table)
-        return f"SELECT {MARK} {', '.join(columns)} FROM {table}{along} WHERE {where}"
+        return f"SELECT {MARK} {', '.join(columns)} FROM {table} WHERE {where}"
 
 
 def _complaint(shape: Shape) -> str:

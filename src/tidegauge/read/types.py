@@ -23,6 +23,8 @@ _MICROS = "timestamp_micros({})"
 _DAYS = "date_from_unix_date({})"
 FINISH = {"timestamp_ntz": _MICROS_NTZ, "timestamp": _MICROS, "date": _DAYS}
 """From whole microseconds, or days, since 1970 to what arrives; no zone and no calendar has a say."""
+IN_UTC = {_MICROS_NTZ: "CAST(timestamp_micros({}) AS timestamp_ntz)"}
+"""The same, sooner done, for a session whose zone is UTC."""
 
 
 @dataclass(frozen=True)
