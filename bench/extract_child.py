@@ -1,5 +1,7 @@
 """One extraction in a process of its own: `python -m bench.extract_child ours|plain PROJECT TARGET [WHERE]`.
 
+With `-warm` behind the first word, the same is done once before, elsewhere, and not measured.
+
 Prints one JSON document: the seconds until Spark was there, those of the work, those that processors spent on
 the work in Python and in Java, and what the run reported.
 """
@@ -7,6 +9,7 @@ the work in Python and in Java, and what the run reported.
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 import threading
 import time
@@ -80,13 +83,19 @@ def main(who: str, place: str, target: str, where: str | None = None) -> None:
     # The session is opened the same way for both, and before the work: it is not what is compared.
     spark = open_session(project.spark, {Needs.JDBC})
     started = time.perf_counter() - began
+    database = project.connections["app"]
+    assert isinstance(database, Database)
+    who, _, warm = who.partition("-")
+
+    def work(project: Project, target: str) -> dict[str, Any]:
+        return ours(project) if who == "ours" else plain(spark, database, target, where)
+
+    if warm:
+        elsewhere = Path(f"{project.root}-warm-up")
+        shutil.copytree(project.root, elsewhere)
+        work(load_project(elsewhere / project.file.name), f"{target}-warm-up")
     began, spent = time.perf_counter(), _cpu(spark)
-    if who == "ours":
-        facts = ours(project)
-    else:
-        database = project.connections["app"]
-        assert isinstance(database, Database)
-        facts = plain(spark, database, target, where)
+    facts = work(project, target)
     took = {"start": started, "work": time.perf_counter() - began, "cpu": _cpu(spark) - spent}
     sys.stdout.write(json.dumps({**took, **facts}) + "\n")
 

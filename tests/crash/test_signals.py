@@ -65,6 +65,7 @@ def test_one_signal_stops_after_the_batch_in_hand_and_lets_the_flow_go(
     assert stopped.code == code, stopped.said
     [flow] = stopped.json["flows"]
     assert (flow["state"], flow["batches"], flow["rows_written"]) == ("PLANNED", 2, 40), stopped.said
+    assert stopped.json["state"] == "PLANNED"
     assert flow["error"]["type"] == "Stopped"
     assert "stopping after the batch in hand" in stopped.err
     assert len(manifests(project.lake, "public.t")) == 2

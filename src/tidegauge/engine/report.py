@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from tidegauge.errors import TidegaugeError
+from tidegauge.errors import Stopped, TidegaugeError
 from tidegauge.model.plan import Draft
 from tidegauge.model.secret import mask
 from tidegauge.model.state import State
@@ -73,9 +73,12 @@ class RunReport:
 
     @property
     def state(self) -> State:
+        """FAILED if anything did; PLANNED if it was only stopped, and the rest is for the next run."""
         states = {report.state for report in self.flows}
-        if any(not report.ok for report in self.flows):
-            return State.FAILED
+        errors = [report.error for report in self.flows if report.error is not None]
+        if errors:
+            stopped = all(isinstance(error, Stopped) for error in errors)
+            return State.PLANNED if stopped else State.FAILED
         return State.SUCCESS if State.SUCCESS in states else State.SKIPPED
 
     def to_json(self) -> dict[str, Any]:

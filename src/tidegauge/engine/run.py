@@ -18,7 +18,7 @@ from tidegauge.engine.owner import is_gone, this_process
 from tidegauge.engine.prepare import prepare
 from tidegauge.engine.report import FlowReport, RunReport, error_to_json
 from tidegauge.engine.select import Sources, choose
-from tidegauge.engine.session import open_session
+from tidegauge.engine.session import check_java, open_session
 from tidegauge.engine.steps import Step, step
 from tidegauge.engine.walk import Tools, walk
 from tidegauge.errors import (
@@ -144,6 +144,9 @@ class _Runner:
                 return ready, reports
             drafts = [one.draft for one in looked if one.plan is None]
             plans: dict[str, Plan] = {}
+            if any(draft.batches for draft in drafts):
+                # Before anything is kept: a plan that nobody here can walk would only be in the way.
+                check_java(self._project.spark)
             if drafts:
                 with step(Step.PLAN, self._project.pipeline, self._tell):
                     plans = self._ledger.plan(drafts, owner=self._owner, run_id=self.run_id)

@@ -61,6 +61,15 @@ def open_session(settings: SparkSettings, needs: Collection[Needs], *, debug: bo
     return session
 
 
+def check_java(settings: SparkSettings) -> None:
+    """Raises RuntimeMissing if a session would have to be started here and could not be."""
+    from pyspark import SparkContext
+
+    remote = (settings.master or "").startswith("sc://")
+    if not remote and SparkContext._active_spark_context is None:
+        find_java()
+
+
 def _of_our_own(active: SparkSession) -> SparkSession:
     """A sibling with settings of its own; a Connect session already is one, and has no siblings."""
     return active if type(active).__module__.startswith("pyspark.sql.connect") else active.newSession()
