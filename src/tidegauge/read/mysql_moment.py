@@ -138,7 +138,7 @@ def _transactions(session: Session, own: str, ours: set[str]) -> list[OpenWork]:
         for turn in range(_TRIES):
             found = session.rows(
                 f"SELECT {MARK} {words} t.trx_mysql_thread_id, t.trx_started, t.trx_state,"
-                f" LEFT(t.trx_query, 200), t.trx_query LIKE '%{MARK}%', t.trx_query LIKE '%{words}%',"
+                f" LEFT(t.trx_query, 200), t.trx_is_read_only, t.trx_query LIKE '%{words}%',"
                 " p.USER, p.HOST, p.COMMAND FROM information_schema.INNODB_TRX t"
                 " LEFT JOIN information_schema.PROCESSLIST p ON p.ID = t.trx_mysql_thread_id"
             )
@@ -157,8 +157,9 @@ def _transactions(session: Session, own: str, ours: set[str]) -> list[OpenWork]:
         session.rows(f"ROLLBACK {MARK}")
     shift = datetime.fromisoformat(second) - datetime.fromisoformat(mine[1])
     works = []
-    for thread, started, state, statement, marked, _, user, host, command in found:
-        if str(thread) == own or str(thread) in ours or _true(marked):
+    for thread, started, state, statement, only_reads, _, user, host, command in found:
+        # What cannot write need not be waited for; all of our own sessions are among those.
+        if str(thread) == own or str(thread) in ours or _true(only_reads):
             continue
         # Whole seconds, and begun a moment after the NOW() of its first statement.
         began = datetime.fromisoformat(started) + shift - _SECOND
