@@ -32,7 +32,7 @@ def list_(
 
     found = listings(open_project(project), selection(select, table))
     if json:
-        print_json({"schema": "tidegauge/files/1", "tables": [one.to_json() for one in found]})
+        print_json({"schema": "tidegauge/files-list/1", "tables": [one.to_json() for one in found]})
         return
     rows: list[list[object]] = []
     for one in found:

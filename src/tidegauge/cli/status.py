@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from tidegauge.cli.options import DebugOption, JsonOption, ProjectOption, SelectOption, TableOption, selection
 from tidegauge.cli.output import ago, duration, print_json, print_table, say
 from tidegauge.cli.project import open_project
-
-if TYPE_CHECKING:
-    from tidegauge.engine.standing import Standing
 
 
 def command(
@@ -24,7 +19,7 @@ def command(
 
     now, shown = standings(open_project(project), selection(select, table))
     if json:
-        print_json({"schema": "tidegauge/status/1", "flows": [_json(one) for one in shown]})
+        print_json({"schema": "tidegauge/status/1", "flows": [one.to_json() for one in shown]})
         return
     if not shown:
         say("no flow has run yet; `tidegauge run` does")
@@ -45,7 +40,3 @@ def command(
         ],
         numbers=("rows", "lag"),
     )
-
-
-def _json(one: Standing) -> dict[str, Any]:
-    return one.to_json()

@@ -27,7 +27,7 @@ def list_(project: ProjectOption = None, json: JsonOption = False, debug: DebugO
     with open_ledger(loaded.ledger, create=False) as ledger:
         marks, now = ledger.watermarks(loaded.pipeline), ledger.now()
     if json:
-        print_json({"schema": "tidegauge/watermarks/1", "watermarks": [_json(mark) for mark in marks]})
+        print_json({"schema": "tidegauge/watermark-list/1", "watermarks": [_json(mark) for mark in marks]})
     elif not marks:
         say("no watermark yet; the first run sets them")
     else:
@@ -67,7 +67,7 @@ def get(
     if json:
         print_json(
             {
-                "schema": "tidegauge/watermark/1",
+                "schema": "tidegauge/watermark-get/1",
                 **_json(mark),
                 "checked": to_json(mark.checked),
                 "sequence": mark.seq,
