@@ -16,6 +16,8 @@ from tidegauge.read.dialect import Catalogue, Dialect, Moment, missing, unused_t
 from tidegauge.read.notation import Notation
 from tidegauge.read.types import Native, arrive
 
+_HOP = 200_000
+"""Entries of an index that one statement goes over; the server holds as many in memory at once."""
 _NAME = re.compile(r"[^\W\d]\w*")
 
 
@@ -271,11 +273,20 @@ class _Survey:
         Between two of them rows may move away, which changes how many a stretch has but not where it ends.
         """
         shape, dialect = self._shape, self._dialect
-        ends = [self._after]
-        while found := dialect.rows(sql.hop(shape, self._table, self._within(ends[-1], upto), self._step)):
+        ends, at, hopped = [self._after], self._after, 0
+        while True:
+            far = min(_HOP, self._step - hopped)
+            found = dialect.rows(sql.hop(shape, self._table, self._within(at, upto), far))
+            if not found:
+                break
             cursor, *key = found[0]
             values = tuple(Value(part.kind, text) for part, text in zip(shape.key, key, strict=True))
-            ends.append(RowPosition(Value(shape.cursor.kind, cursor), values))
+            at, hopped = RowPosition(Value(shape.cursor.kind, cursor), values), hopped + far
+            if hopped == self._step:
+                ends.append(at)
+                hopped = 0
+        if hopped:
+            ends.append(at)
         if len(ends) == 1:
             return ()
         ((rest,),) = dialect.rows(sql.count(shape, self._table, self._within(ends[-2], upto)))

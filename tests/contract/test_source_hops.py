@@ -1,0 +1,67 @@
+"""Hopping along an index finds the same batch ends as numbering every row does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.contract.test_source_parts import Place, asked, mysql_place
+from tests.servers import MariaDB
+from tidegauge.read import source as module
+from tidegauge.read.open import open_source
+
+pytestmark = pytest.mark.contract
+
+
+@pytest.fixture
+def place(mariadb: MariaDB) -> Place:
+    return mysql_place(mariadb)
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    moments=st.lists(st.integers(0, 3), max_size=25),
+    step=st.integers(1, 9),
+    hop=st.integers(1, 4),
+)
+def test_a1_hops_of_any_length_end_where_numbering_does(
+    place: Place, monkeypatch: pytest.MonkeyPatch, moments: list[int], step: int, hop: int
+) -> None:
+    monkeypatch.setattr(module, "_HOP", hop)
+    place.run("DROP TABLE IF EXISTS t")
+    place.run("CREATE TABLE t (id int PRIMARY KEY, at datetime NOT NULL, KEY by_time (at))")
+    for number, second in enumerate(moments):
+        place.run(f"INSERT INTO t VALUES ({number}, '2025-01-01 00:00:0{second}')")
+    source = open_source(place.database)
+    shape = source.shape(place.table("t"), asked())
+    assert "by_time" in shape.along
+    hopped = source.survey(shape, None, step, None)
+    numbered = source.survey(replace(shape, along=""), None, step, None)
+    source.close()
+    assert [cut.rows for cut in hopped.cuts] == [cut.rows for cut in numbered.cuts]
+    assert [cut.position for cut in hopped.cuts[:-1]] == [cut.position for cut in numbered.cuts[:-1]]
+    assert sum(cut.rows for cut in hopped.cuts) == len(moments)
+
+
+@pytest.mark.parametrize(
+    ("index", "key", "used"),
+    [
+        ("KEY i (at, id)", "id", True),
+        ("KEY i (at)", "id", True),
+        ("KEY i (at, other)", "id", False),
+        ("KEY i (at, other)", "other", True),
+        ("KEY i (other, at)", "id", False),
+        ("KEY i (at)", "other", False),
+    ],
+)
+def test_only_an_index_in_the_order_of_cursor_and_key_is_hopped_along(
+    place: Place, index: str, key: str, used: bool
+) -> None:
+    place.run(f"CREATE TABLE t (id int PRIMARY KEY, at datetime NOT NULL, other int NOT NULL, {index})")
+    source = open_source(place.database)
+    shape = source.shape(place.table("t"), asked(key=(key,)))
+    source.close()
+    assert bool(shape.along) is used
