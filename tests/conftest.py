@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.contract.test_source_parts import Place, mysql_place, postgresql_place, sqlite_place
 from tests.servers import S3, MariaDB, Postgres, start_mariadb, start_postgres, start_s3
 from tidegauge.engine.jars import Needs
 from tidegauge.engine.session import open_session
@@ -66,3 +67,15 @@ def spark() -> SparkSession:
     """The one session of a test process, as a run opens it."""
     # The second number lets a failed task be repeated, as a cluster does.
     return open_session(SparkSettings("local[2,2]", {"spark.driver.memory": "1g"}), list(Needs))
+
+
+@pytest.fixture(params=["sqlite", "mysql", "postgresql"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """A source of its own, on each database in turn."""
+    match request.param:
+        case "sqlite":
+            return sqlite_place(tmp_path)
+        case "mysql":
+            return mysql_place(request.getfixturevalue("mariadb"))
+        case _:
+            return postgresql_place(request.getfixturevalue("postgres"))

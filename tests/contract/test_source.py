@@ -32,17 +32,6 @@ from tidegauge.read.open import open_source
 pytestmark = pytest.mark.contract
 
 
-@pytest.fixture(params=["sqlite", "mysql", "postgresql"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    match request.param:
-        case "sqlite":
-            return sqlite_place(tmp_path)
-        case "mysql":
-            return mysql_place(request.getfixturevalue("mariadb"))
-        case _:
-            return postgresql_place(request.getfixturevalue("postgres"))
-
-
 def shape_of(place: Place, name: str, **options: Any) -> Any:
     source = open_source(place.database)
     try:

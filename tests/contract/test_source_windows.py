@@ -36,17 +36,6 @@ ROWS = st.lists(
 )
 
 
-@pytest.fixture(params=["sqlite", "mysql", "postgresql"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    match request.param:
-        case "sqlite":
-            return sqlite_place(tmp_path)
-        case "mysql":
-            return mysql_place(request.getfixturevalue("mariadb"))
-        case _:
-            return postgresql_place(request.getfixturevalue("postgres"))
-
-
 def walked(place: Place, name: str, columns: str, step: int, parallel: int, **options: Any) -> list[Any]:
     """Every row that the batches of a whole table give, in the order of the batches."""
     shape, survey = place.survey(name, step=step, **options)

@@ -29,17 +29,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 
-@pytest.fixture(params=["sqlite", "mysql", "postgresql"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    match request.param:
-        case "sqlite":
-            return sqlite_place(tmp_path)
-        case "mysql":
-            return mysql_place(request.getfixturevalue("mariadb"))
-        case _:
-            return postgresql_place(request.getfixturevalue("postgres"))
-
-
 def rows_of(spark: SparkSession, place: Place, shape: Any, batch: Batch) -> list[tuple[Any, ...]]:
     return [tuple(row) for row in JdbcReader(place.database).read(spark, shape, batch).collect()]
 

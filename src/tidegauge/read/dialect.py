@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from typing import Any, Protocol
 
 from tidegauge.errors import ColumnMissing, SourceError
-from tidegauge.model.position import Value
+from tidegauge.model.position import Kind, Value
 from tidegauge.model.spec import TableName, TableOptions
 from tidegauge.model.table import OrderedColumn, Shape
 from tidegauge.read.notation import Notation
@@ -130,6 +130,13 @@ class Dialect(Protocol):
         """
 
     def close(self) -> None: ...
+
+
+def kind_of_cursor(ordered: OrderedColumn, *, grows_as_text: bool) -> str | None:
+    """What a cursor of a typed column is: see `Dialect.cursor_kind`."""
+    if ordered.kind in (Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ):
+        return "timestamp"
+    return "value" if ordered.kind in (Kind.INT, Kind.DECIMAL) or grows_as_text else None
 
 
 def nearest(name: str, known: tuple[str, ...]) -> str:

@@ -22,7 +22,7 @@ from tidegauge.model.secret import mask
 from tidegauge.model.spec import Database, TableName
 from tidegauge.model.table import OrderedColumn, Shape
 from tidegauge.read import types_mysql
-from tidegauge.read.dialect import MARK, Catalogue, Moment, Unique, nearest, refuse_nul
+from tidegauge.read.dialect import MARK, Catalogue, Moment, Unique, kind_of_cursor, nearest, refuse_nul
 from tidegauge.read.mysql_moment import offsets, watch
 from tidegauge.read.mysql_sql import DEFAULT_PORT, SESSION, literal, quote, table_name
 from tidegauge.read.notation import Notation
@@ -241,11 +241,7 @@ class MysqlDialect:
         native: Native,
         ordered: OrderedColumn,
     ) -> str | None:
-        if ordered.kind in (Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ):
-            return "timestamp"
-        if ordered.kind in (Kind.INT, Kind.DECIMAL) or native.type in _TEXTS:
-            return "value"
-        return None
+        return kind_of_cursor(ordered, grows_as_text=native.type in _TEXTS)
 
     def notation(self, shape: Shape, where: str) -> Notation | None:  # noqa: ARG002 - columns have one type
         return None

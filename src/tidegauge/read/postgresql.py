@@ -19,7 +19,16 @@ from tidegauge.model.secret import mask
 from tidegauge.model.spec import Database, TableName
 from tidegauge.model.table import OrderedColumn, Shape
 from tidegauge.read import types_postgresql
-from tidegauge.read.dialect import MARK, READER, Catalogue, Moment, Unique, nearest, refuse_nul
+from tidegauge.read.dialect import (
+    MARK,
+    READER,
+    Catalogue,
+    Moment,
+    Unique,
+    kind_of_cursor,
+    nearest,
+    refuse_nul,
+)
 from tidegauge.read.notation import Notation
 from tidegauge.read.postgresql_moment import look, offsets
 from tidegauge.read.postgresql_sql import DEFAULT_PORT, SESSION, literal, quote, table_name
@@ -199,11 +208,7 @@ class PostgresqlDialect:
         native: Native,
         ordered: OrderedColumn,
     ) -> str | None:
-        if ordered.kind in (Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ):
-            return "timestamp"
-        if ordered.kind in (Kind.INT, Kind.DECIMAL) or native.type in _TEXTS:
-            return "value"
-        return None
+        return kind_of_cursor(ordered, grows_as_text=native.type in _TEXTS)
 
     def notation(self, shape: Shape, where: str) -> Notation | None:  # noqa: ARG002 - columns have one type
         return None
