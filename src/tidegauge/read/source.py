@@ -18,6 +18,8 @@ from tidegauge.read.types import Native, arrive
 
 _HOP = 200_000
 """Entries of an index that one statement goes over; the server holds as many in memory at once."""
+_LOOKS = 3
+"""How often a value cursor looks again for what was open at its first look, before it waits for a later plan."""
 _NAME = re.compile(r"[^\W\d]\w*")
 
 
@@ -215,6 +217,12 @@ class _Survey:
         moment = self._dialect.moment(fresh=True)
         fresh = Candidate(Value(shape.cursor.kind, found[0][0]), moment.clock) if found else None
         bound = value_bound(moment, shape.options, fresh, pending)
+        for _ in range(_LOOKS):
+            if fresh is None or bound.value == fresh.value:
+                break
+            # Most of what was open was a statement of milliseconds, and has ended since.
+            moment = self._dialect.moment(fresh=True)
+            bound = value_bound(moment, shape.options, fresh, pending)
         self._notes.extend(bound.notes)
         return (RowPosition(bound.value) if bound.value else None), bound.pending
 
