@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup servers demo test fast lint docs bench clean
+.PHONY: setup servers demo test fast lint docs bench simulate clean
 
 setup: .venv/ready
 
@@ -33,6 +33,11 @@ docs: setup
 
 bench: setup servers
 	$(BIN)/python -m bench
+
+# `make simulate N=1000000`: that many schedules of the protocol's simulation.
+N ?= 20000
+simulate: setup
+	$(BIN)/python -m simulation --schedules $(N)
 
 clean:
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

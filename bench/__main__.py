@@ -8,12 +8,13 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from bench import bookkeeping, extract, planning, report, startup
+from bench import bookkeeping, extract, planning, report, startup, updates
+from bench import versions as ranges
 from bench.machine import machine, versions
 from bench.result import FOLDER, Result, document, keep, kept
 from bench.table import table
 
-PARTS = ("startup", "bookkeeping", "planning", "extract")
+PARTS = ("startup", "bookkeeping", "planning", "updates", "versions", "extract")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -26,6 +27,8 @@ def main(arguments: Sequence[str]) -> int:
         "startup": startup.measure,
         "bookkeeping": bookkeeping.measure,
         "planning": planning.measure,
+        "updates": updates.measure,
+        "versions": ranges.measure,
         "extract": lambda: extract.measure(rows, times=options.times),
     }
     # A trial is shown and not kept, unless a place for it is named.

@@ -12,8 +12,7 @@ from tests.drafts import ME, draft, receipt
 from bench.result import Result
 from bench.stores import Store, run, stores
 from bench.timing import Pairs, Stopwatch, in_turns
-from tidegauge.ledger.open import open_ledger
-from tidegauge.ledger.store import SqlLedger
+from tidegauge.ledger.open import Ledger, open_ledger
 from tidegauge.model.state import State
 
 BATCHES = 10
@@ -70,7 +69,7 @@ def _pairs(store: Store) -> tuple[Pairs, int]:
         return pairs, wanted
 
 
-def _one_flow(ledger: SqlLedger, flow: str) -> float:
+def _one_flow(ledger: Ledger, flow: str) -> float:
     """The calls of `engine.run` for one flow, in its order, with nothing between them."""
     drafted = draft(flow, batches=BATCHES)
     watch = Stopwatch()

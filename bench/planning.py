@@ -10,8 +10,7 @@ from tests.drafts import ME, draft
 from bench.result import Result
 from bench.stores import Store, stores
 from bench.timing import Stopwatch, in_turns
-from tidegauge.ledger.open import open_ledger
-from tidegauge.ledger.store import SqlLedger
+from tidegauge.ledger.open import Ledger, open_ledger
 from tidegauge.model.plan import Draft
 
 FLOWS = 1000
@@ -67,7 +66,7 @@ def _measured(store: Store, *, known: bool) -> Result:
     )
 
 
-def _plan(ledger: SqlLedger, drafts: list[Draft]) -> float:
+def _plan(ledger: Ledger, drafts: list[Draft]) -> float:
     watch = Stopwatch()
     with watch.running():
         ledger.plan(drafts, owner=ME, run_id="bench")

@@ -23,7 +23,7 @@ from tidegauge.ledger.open import open_ledger
 from tidegauge.model.state import State
 
 FLOWS = 1000
-EVENTS = 100_000
+EVENTS = 1_000_000
 _TIMES = 10
 _HEAVY = re.compile(r"\| +(pyspark|py4j|pyarrow|pandas)\b")
 _PROJECT = """
@@ -35,7 +35,7 @@ connections:
 sync:
   - {from: app, to: lake, tables: ["*"], cursor: updated_at}
 """
-_COMMANDS = ((("--help",), 0.3), (("status",), 0.8), (("status", "--json"), 0.8))
+_COMMANDS = ((("--help",), 0.3), (("status",), 1.0), (("status", "--json"), 1.0))
 """With the seconds that each may take."""
 
 

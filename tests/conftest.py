@@ -36,16 +36,49 @@ def s3() -> Iterator[S3]:
         yield server
 
 
-@pytest.fixture(params=["sqlite", "postgres", "mariadb"])
+SQL = ["sqlite", "postgres", "mariadb"]
+DOCUMENTS = ["json", "json-s3", "delta", "delta-s3"]
+
+
+@pytest.fixture(params=[*SQL, *DOCUMENTS])
 def ledger_address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Where a ledger can be made, on each store in turn; nothing is there yet."""
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'made' / 'later' / 'ledger.db'}"
-    if request.param == "postgres":
-        address: str = request.getfixturevalue("_postgres_ledger")
-        return address
-    server: MariaDB = request.getfixturevalue("mariadb")
-    return server.address(server.create_database())
+    return _ledger_address(request, tmp_path)
+
+
+@pytest.fixture(params=SQL)
+def sql_ledger_address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return _ledger_address(request, tmp_path)
+
+
+@pytest.fixture(params=DOCUMENTS)
+def document_ledger_address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return _ledger_address(request, tmp_path)
+
+
+def _ledger_address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    store, _, where = request.param.partition("-")
+    match store:
+        case "sqlite":
+            return f"sqlite:///{tmp_path / 'made' / 'later' / 'ledger.db'}"
+        case "postgres":
+            address: str = request.getfixturevalue("_postgres_ledger")
+            return address
+        case "mariadb":
+            server: MariaDB = request.getfixturevalue("mariadb")
+            return server.address(server.create_database())
+    if where == "s3":
+        place: str = request.getfixturevalue("_s3_ledger")
+        return f"{store}:{place}"
+    return f"{store}:{tmp_path / 'made' / 'later' / 'ledger é'}"
+
+
+@pytest.fixture
+def _s3_ledger(s3: S3, monkeypatch: pytest.MonkeyPatch) -> str:
+    # An address holds no keys: they come by the usual AWS chain.
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", s3.access_key)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", s3.secret_key)
+    return f"s3a://{s3.create_bucket()}/ops/ledger?endpoint={s3.endpoint}&region={s3.region}"
 
 
 @pytest.fixture(scope="session")

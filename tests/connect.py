@@ -17,6 +17,7 @@ import pyspark
 from tests.servers import free_port
 from tidegauge.engine.jars import Needs, jars
 from tidegauge.engine.java import find_java
+from tidegauge.engine.session import DELTA
 
 
 @contextmanager
@@ -32,6 +33,8 @@ def start_connect(folder: Path) -> Iterator[str]:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.memory": "1g",
         "spark.driver.extraJavaOptions": "-Duser.timezone=UTC",
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        **DELTA,
     }
     # Ends with us, so that a test run cut short leaves no server behind.
     command = ["setpriv", "--pdeathsig", "KILL", str(home / "bin" / "spark-submit"), "--master", "local[2]"]

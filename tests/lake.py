@@ -45,11 +45,24 @@ Lake = LocalLake | S3Lake
 
 
 def manifests(lake: Lake, folder: str) -> list[dict[str, Any]]:
-    """In the order of their sequence numbers, which have no gap."""
-    found = [name for name in lake.names(folder) if name.startswith("_tidegauge/") and name.endswith(".json")]
-    numbers = {int(Path(name).stem): name for name in found}
-    assert sorted(numbers) == list(range(1, len(numbers) + 1)), sorted(numbers)
-    return [json.loads(lake.get(folder, numbers[seq])) for seq in sorted(numbers)]
+    """Of the newest epoch and those it continues, in the order of their numbers, which have no gap."""
+    names = [name for name in lake.names(folder) if name.startswith("_tidegauge/") and name.endswith(".json")]
+    newest = max([int(Path(name).parts[1]) for name in names if name.endswith("/open.json")], default=0)
+    return _epoch(lake, folder, names, newest, None)
+
+
+def _epoch(lake: Lake, folder: str, names: list[str], epoch: int, upto: int | None) -> list[dict[str, Any]]:
+    before: list[dict[str, Any]] = []
+    if epoch:
+        continues = json.loads(lake.get(folder, f"_tidegauge/{epoch}/open.json"))["continues"]
+        if continues is not None:
+            before = _epoch(lake, folder, names, continues["epoch"], continues["upto"])
+    top = f"_tidegauge/{epoch}/"
+    numbers = sorted(int(Path(name).stem) for name in names if name.startswith(top) and "open" not in name)
+    assert numbers == list(range(1, len(numbers) + 1)), numbers
+    own = numbers if upto is None else numbers[:upto]
+    assert upto is None or len(own) == upto, (epoch, upto, numbers)
+    return before + [json.loads(lake.get(folder, f"{top}{seq}.json")) for seq in own]
 
 
 def rows(lake: Lake, folder: str) -> list[dict[str, Any]]:

@@ -1,3 +1,20 @@
 """Incremental data pipelines on Spark around a ledger of watermarks."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tidegauge.tracker import WatermarkTracker
+
 __version__ = "0.1.0"
+__all__ = ["WatermarkTracker", "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    # Only when it is asked for: importing tidegauge costs nothing.
+    if name == "WatermarkTracker":
+        from tidegauge.tracker import WatermarkTracker
+
+        return WatermarkTracker
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -16,26 +16,27 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import text
+from sqlalchemy import Connection, text
 from sqlalchemy.engine import make_url
 
 import tidegauge.ledger.migrate
 from tests import processes
 from tests.drafts import ME, draft
-from tests.servers import HOST, MariaDB, Postgres, free_port
+from tests.ledgers import open_sql
+from tests.servers import HOST, S3, MariaDB, Postgres, free_port
 from tidegauge.errors import LedgerError, LedgerUnreachable, LedgerVersion, TidegaugeError
 from tidegauge.ledger.empty import EmptyLedger
 from tidegauge.ledger.migrate import migrate
 from tidegauge.ledger.open import open_ledger
 from tidegauge.ledger.store import SqlLedger
-from tidegauge.ledger.tables import VERSION_TABLE, VERSIONS, metadata, plans
+from tidegauge.ledger.tables import VERSION_TABLE, VERSIONS, metadata
 from tidegauge.model.secret import Secret
 
 pytestmark = pytest.mark.contract
 
 
 def version_is(address: str, number: str) -> None:
-    with open_ledger(address, create=True) as ledger, ledger._writer.begin() as connection:
+    with open_sql(address) as ledger, ledger._writer.begin() as connection:
         connection.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = :number"), {"number": number})
 
 
@@ -55,17 +56,23 @@ def test_an_empty_store_becomes_a_ledger_and_is_found_again(ledger_address: str)
         plan = ledger.plan([draft()], owner=ME, run_id="run")["orders"]
     for create in (True, False):
         with open_ledger(ledger_address, create=create) as found:
-            assert isinstance(found, SqlLedger)
+            assert not isinstance(found, EmptyLedger)
             assert found.status("shop")[0].plan == plan
 
 
-def test_without_create_nothing_is_made_and_the_ledger_is_empty(ledger_address: str) -> None:
+def test_without_create_nothing_is_made_and_the_ledger_is_empty(
+    ledger_address: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     with open_ledger(ledger_address, create=False) as ledger:
         assert isinstance(ledger, EmptyLedger)
         assert not [*ledger.status("shop"), *ledger.watermarks("shop"), *ledger.history("shop")]
+        assert (ledger.pipelines(), ledger.find_plan("p")) == ([], None)
         assert ledger.now().tzinfo is None
-    if ledger_address.startswith("sqlite"):
-        assert not Path(ledger_address.removeprefix("sqlite:///")).parent.parent.exists()
+    if "s3a:" in ledger_address:
+        bucket = ledger_address.partition("s3a://")[2].partition("/")[0]
+        server: S3 = request.getfixturevalue("s3")
+        assert "Contents" not in server.client().list_objects_v2(Bucket=bucket)
+    assert not (tmp_path / "made").exists()
     with open_ledger(ledger_address, create=False) as ledger:
         assert isinstance(ledger, EmptyLedger)
 
@@ -80,7 +87,7 @@ def test_reading_leaves_a_file_as_it_was(tmp_path: Path) -> None:
 
 
 def test_sqlite_commits_are_durable_and_readers_do_not_wait(tmp_path: Path) -> None:
-    with open_ledger(f"sqlite:///{tmp_path}/ledger.db", create=True) as ledger:
+    with open_sql(f"sqlite:///{tmp_path}/ledger.db") as ledger:
         with ledger._engine.connect() as connection:
             assert connection.exec_driver_sql("PRAGMA journal_mode").scalar_one() == "wal"
             assert connection.exec_driver_sql("PRAGMA synchronous").scalar_one() == 2
@@ -99,8 +106,8 @@ def test_a_path_is_taken_as_it_stands(tmp_path: Path) -> None:
 # --- versions
 
 
-def test_migrations_end_where_the_code_expects_the_tables(ledger_address: str) -> None:
-    with open_ledger(ledger_address, create=True) as ledger, ledger._engine.connect() as connection:
+def test_migrations_end_where_the_code_expects_the_tables(sql_ledger_address: str) -> None:
+    with open_sql(sql_ledger_address) as ledger, ledger._engine.connect() as connection:
         options = {"version_table": VERSION_TABLE, "compare_type": True}
         context = MigrationContext.configure(connection, opts=options)
         assert compare_metadata(context, metadata) == []
@@ -115,65 +122,71 @@ def test_the_code_knows_every_migration() -> None:
     assert tuple(reversed([step.revision for step in script.walk_revisions()])) == VERSIONS
 
 
-def test_a_ledger_newer_than_the_code_is_refused(ledger_address: str) -> None:
-    version_is(ledger_address, "9999")
+def test_a_ledger_newer_than_the_code_is_refused(sql_ledger_address: str) -> None:
+    version_is(sql_ledger_address, "9999")
     for create in (True, False):
-        error = fails(ledger_address, create=create)
+        error = fails(sql_ledger_address, create=create)
         assert isinstance(error, LedgerVersion)
         assert "9999" in error.message
         assert error.hint is not None
         assert "upgrade Tidegauge" in error.hint
     with pytest.raises(LedgerVersion):
-        migrate(ledger_address)
+        migrate(sql_ledger_address)
 
 
 def test_a_ledger_behind_the_code_asks_for_migration(
-    ledger_address: str, monkeypatch: pytest.MonkeyPatch
+    sql_ledger_address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    open_ledger(ledger_address, create=True).close()
+    open_ledger(sql_ledger_address, create=True).close()
     monkeypatch.setattr(tidegauge.ledger.migrate, "VERSIONS", (*VERSIONS, "next"))
     for create in (True, False):
-        error = fails(ledger_address, create=create)
+        error = fails(sql_ledger_address, create=create)
         assert isinstance(error, LedgerVersion)
         assert error.hint == "run `tidegauge ledger migrate`"
 
 
-def test_migrate_makes_a_ledger_and_says_from_where_to_where(ledger_address: str) -> None:
-    done = migrate(ledger_address)
+def test_migrate_makes_a_ledger_and_says_from_where_to_where(sql_ledger_address: str) -> None:
+    done = migrate(sql_ledger_address)
     assert (done.before, done.after) == (None, VERSIONS[-1])
-    with open_ledger(ledger_address, create=False) as ledger:
+    with open_ledger(sql_ledger_address, create=False) as ledger:
         assert isinstance(ledger, SqlLedger)
         ledger.plan([draft()], owner=ME, run_id="run")
-        again = migrate(ledger_address)
+        again = migrate(sql_ledger_address)
         assert (again.before, again.after) == (VERSIONS[-1], VERSIONS[-1])
         assert len(ledger.status("shop")) == 1
 
 
-def test_a_migration_that_was_cut_off_is_gone_on_with(ledger_address: str) -> None:
+def test_a_migration_that_was_cut_off_is_gone_on_with(sql_ledger_address: str) -> None:
     """As MySQL leaves it, where every table is a commit of its own."""
-    with open_ledger(ledger_address, create=True) as ledger, ledger._writer.begin() as connection:
+    with open_sql(sql_ledger_address) as ledger, ledger._writer.begin() as connection:
         for table in (VERSION_TABLE, "history", "runs"):
-            connection.execute(text(f"DROP TABLE {table}"))
+            drop(connection, table)
         connection.execute(text("DROP INDEX ix_flows_pipeline" + _on_flows(connection.dialect.name)))
-    with open_ledger(ledger_address, create=True) as ledger, ledger._engine.connect() as connection:
+    with open_sql(sql_ledger_address) as ledger, ledger._engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE})
         assert compare_metadata(context, metadata) == []
+
+
+def drop(connection: Connection, table: str) -> None:
+    # With the views that read it, which PostgreSQL wants to be told.
+    more = " CASCADE" if connection.dialect.name == "postgresql" else ""
+    connection.execute(text(f"DROP TABLE {table}{more}"))
 
 
 def _on_flows(dialect: str) -> str:
     return " ON flows" if dialect == "mysql" else ""
 
 
-def test_a_table_of_somebody_else_is_not_touched(ledger_address: str) -> None:
-    open_ledger(ledger_address, create=True).close()
-    with open_ledger(ledger_address, create=True) as ledger, ledger._writer.begin() as connection:
+def test_a_table_of_somebody_else_is_not_touched(sql_ledger_address: str) -> None:
+    open_ledger(sql_ledger_address, create=True).close()
+    with open_sql(sql_ledger_address) as ledger, ledger._writer.begin() as connection:
         for table in (VERSION_TABLE, *metadata.tables):
-            connection.execute(text(f"DROP TABLE {table}"))
+            drop(connection, table)
         connection.execute(text("CREATE TABLE plans (id integer)"))
-    error = fails(ledger_address)
+    error = fails(sql_ledger_address)
     assert isinstance(error, LedgerError)
     assert "'plans'" in error.message
-    with open_ledger(ledger_address, create=False) as left:
+    with open_ledger(sql_ledger_address, create=False) as left:
         assert isinstance(left, EmptyLedger)
 
 
@@ -281,7 +294,7 @@ def test_a_folder_is_no_ledger(tmp_path: Path) -> None:
 
 def test_a_full_disk_is_one_clear_sentence_and_changes_nothing(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
-    with open_ledger(f"sqlite:///{path}", create=True) as ledger:
+    with open_sql(f"sqlite:///{path}") as ledger:
         with ledger._engine.connect() as connection:
             pages = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
             connection.exec_driver_sql(f"PRAGMA max_page_count = {pages}")
@@ -362,11 +375,11 @@ def test_a_connection_that_the_server_ended_is_made_anew(server: MariaDB | Postg
         assert len(ledger.status("shop")) == 2
 
 
-def test_the_version_table_is_not_the_only_thing_that_is_checked(ledger_address: str) -> None:
+def test_the_version_table_is_not_the_only_thing_that_is_checked(sql_ledger_address: str) -> None:
     """A ledger that lost a table says so instead of showing a stack of SQL."""
-    with open_ledger(ledger_address, create=True) as ledger:
+    with open_sql(sql_ledger_address) as ledger:
         with ledger._writer.begin() as connection:
-            plans.drop(connection)
+            drop(connection, "plans")
         with pytest.raises(LedgerError) as caught:
             ledger.status("shop")
         assert "plans" in caught.value.message

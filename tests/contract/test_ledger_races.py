@@ -8,8 +8,10 @@ import random
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -17,16 +19,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, event, select
+from sqlalchemy import Engine, event
 
 from tests import processes
 from tests.drafts import ME, OTHER, draft, nothing_new, receipt
+from tests.ledgers import everything, needs_fresh_process, open_sql
 from tests.servers import MariaDB, Postgres, ServerMissing
 from tidegauge.errors import FlowHeld, LeaseLost, LedgerError, WrongState
-from tidegauge.ledger.open import open_ledger
+from tidegauge.ledger.open import Ledger, open_ledger
 from tidegauge.ledger.store import SqlLedger
-from tidegauge.ledger.tables import metadata
-from tidegauge.model.protocols import Owner
+from tidegauge.model.protocols import Claim, Owner
 from tidegauge.model.state import State
 
 pytestmark = pytest.mark.contract
@@ -36,37 +38,47 @@ RACERS = 8
 CALLS = ("plan", "refuse", "claim", "take over", "renew", "begin", "advance", "finish", "fail", "release")
 
 
-def together(address: str, work: Callable[[SqlLedger, int], Any], *, create: bool = False) -> list[Any]:
+def together(address: str, work: Callable[[Ledger, int], Any], *, create: bool = False) -> list[Any]:
     """The same work in eight processes, each with a ledger of its own, all let go at one moment."""
-    reader, writer = os.pipe()
+    if needs_fresh_process(address):
+        # They are forked by one that has not opened a ledger yet.
+        answers: list[Any] = processes.run(partial(_together, address, work, create=create), fresh=True)
+        return answers
+    return _together(address, work, create=create)
 
-    def racer(number: int) -> Any:
-        os.close(writer)
-        if create:
-            os.read(reader, 1)
-        with open_ledger(address, create=True) as ledger:
-            if not create:
-                os.read(reader, 1)
-            return work(ledger, number)
 
-    racers = [processes.start(partial(racer, number)) for number in range(RACERS)]
-    os.close(reader)
-    time.sleep(0.5)
-    # Closing the pipe ends every read at once.
-    os.close(writer)
-    return [racer.answer() for racer in racers]
+def _together(address: str, work: Callable[[Ledger, int], Any], *, create: bool) -> list[Any]:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+
+        def wait(number: int) -> None:
+            (folder / str(number)).touch()
+            while not (folder / "go").exists():
+                time.sleep(0.001)
+
+        def racer(number: int) -> Any:
+            if create:
+                wait(number)
+            with open_ledger(address, create=True) as ledger:
+                if not create:
+                    wait(number)
+                return work(ledger, number)
+
+        racers = [processes.start(partial(racer, number)) for number in range(RACERS)]
+        deadline = time.monotonic() + 60
+        while len(list(folder.iterdir())) < RACERS and time.monotonic() < deadline:
+            time.sleep(0.01)
+        (folder / "go").touch()
+        return [racer.answer() for racer in racers]
 
 
 def owner(number: int) -> Owner:
     return Owner(f"racer{number}@host", "host", number, str(number))
 
 
-def everything(address: str) -> dict[str, list[str]]:
-    with open_ledger(address, create=True) as ledger, ledger._engine.connect() as connection:
-        return {
-            table.name: sorted(repr(tuple(row)) for row in connection.execute(select(table)))
-            for table in metadata.sorted_tables
-        }
+def all_of(address: str) -> dict[str, list[str]]:
+    with open_ledger(address, create=True) as ledger:
+        return everything(ledger)
 
 
 def test_b7_eight_processes_that_plan_and_claim_one_flow_get_one_plan_and_one_holder(
@@ -74,7 +86,7 @@ def test_b7_eight_processes_that_plan_and_claim_one_flow_get_one_plan_and_one_ho
 ) -> None:
     open_ledger(ledger_address, create=True).close()
 
-    def work(ledger: SqlLedger, number: int) -> tuple[str, str, str]:
+    def work(ledger: Ledger, number: int) -> tuple[str, str, str]:
         plan = ledger.plan([draft(batches=number + 1)], owner=owner(number), run_id=f"run {number}")["orders"]
         try:
             ledger.claim(plan, owner=owner(number), run_id=f"run {number}", lease=MINUTE)
@@ -99,7 +111,7 @@ def test_b7_eight_processes_that_take_over_one_expired_lease_leave_one_holder(le
         plan = ledger.plan([draft()], owner=ME, run_id="run")["orders"]
         ledger.claim(plan, owner=ME, run_id="run", lease=timedelta(0))
 
-    def work(ledger: SqlLedger, number: int) -> bool:
+    def work(ledger: Ledger, number: int) -> bool:
         try:
             ledger.claim(plan, owner=owner(number), run_id=f"run {number}", lease=MINUTE, dead=ME)
         except FlowHeld:
@@ -115,7 +127,7 @@ def test_b7_eight_planners_of_many_flows_share_one_set_of_plans(ledger_address: 
     open_ledger(ledger_address, create=True).close()
     names = [f"flow {number}" for number in range(60)]
 
-    def work(ledger: SqlLedger, number: int) -> dict[str, str]:
+    def work(ledger: Ledger, number: int) -> dict[str, str]:
         mixed = list(names)
         random.Random(number).shuffle(mixed)
         answer = ledger.plan([draft(name) for name in mixed], owner=owner(number), run_id="run")
@@ -130,7 +142,7 @@ def test_b7_eight_processes_that_work_through_plans_commit_each_batch_once(ledge
     """Everyone plans, claims, walks and ends as fast as it can; the history must tell one straight story."""
     open_ledger(ledger_address, create=True).close()
 
-    def work(ledger: SqlLedger, number: int) -> int:
+    def work(ledger: Ledger, number: int) -> int:
         committed = 0
         for turn in range(6):
             with_done = ledger.plan([draft(batches=2)], owner=owner(number), run_id=f"run {number}.{turn}")
@@ -160,7 +172,7 @@ def test_eight_processes_that_make_one_ledger_make_it_once(ledger_address: str) 
     assert answers == [[]] * RACERS
 
 
-def _stage(ledger: SqlLedger, call: str) -> Callable[[SqlLedger], object]:
+def _stage(ledger: Ledger, call: str) -> Callable[[Ledger], object]:
     """Bring the ledger to where the call has a place, and give back the call."""
     if call == "plan":
         ledger.plan([nothing_new("b"), draft("c")], owner=ME, run_id="run 0")
@@ -203,30 +215,34 @@ def _killed_at(engine: Engine, number: int) -> None:
 
 @pytest.mark.parametrize("call", CALLS)
 def test_b6_a_process_killed_inside_a_call_leaves_all_of_it_or_nothing(
-    ledger_address: str, call: str
+    sql_ledger_address: str, call: str
 ) -> None:
-    with open_ledger(ledger_address, create=True) as ledger:
+    with open_sql(sql_ledger_address) as ledger:
         work = _stage(ledger, call)
-    before = everything(ledger_address)
+    before = all_of(sql_ledger_address)
 
     def victim(number: int) -> None:
-        with open_ledger(ledger_address, create=True) as mine:
+        with open_sql(sql_ledger_address) as mine:
             _killed_at(mine._engine, number)
             work(mine)
 
     deaths = 0
     while processes.run(partial(victim, deaths + 1)) is processes.KILLED:
         deaths += 1
-        assert everything(ledger_address) == before
+        assert all_of(sql_ledger_address) == before
     # A call is at least: begin, load, change, commit.
     assert deaths >= 4
-    assert everything(ledger_address) != before
+    assert all_of(sql_ledger_address) != before
 
 
 @pytest.fixture(params=["postgres", "mariadb"])
 def server_address(request: pytest.FixtureRequest) -> str:
     server: MariaDB | Postgres = request.getfixturevalue(request.param)
     return server.address(server.create_database())
+
+
+LOCK = "SELECT flows.flow_key"
+"""The first words of the statement that takes a flow's row until the transaction ends."""
 
 
 def _just_before(ledger: SqlLedger, statement: str, work: Callable[[], object]) -> None:
@@ -242,12 +258,12 @@ def _just_before(ledger: SqlLedger, statement: str, work: Callable[[], object]) 
 
 def test_b8_a_holder_that_renews_at_the_last_moment_keeps_the_flow(server_address: str) -> None:
     with (
-        open_ledger(server_address, create=True) as mine,
-        open_ledger(server_address, create=True) as theirs,
+        open_sql(server_address) as mine,
+        open_sql(server_address) as theirs,
     ):
         plan = mine.plan([draft()], owner=ME, run_id="run")["orders"]
         held = mine.claim(plan, owner=ME, run_id="run", lease=timedelta(0))
-        _just_before(theirs, "UPDATE flows", lambda: mine.renew(held, MINUTE))
+        _just_before(theirs, LOCK, lambda: mine.renew(held, MINUTE))
         with pytest.raises(FlowHeld, match="me@here"):
             theirs.claim(plan, owner=OTHER, run_id="run 2", lease=MINUTE)
         mine.begin(held, 0)
@@ -256,17 +272,15 @@ def test_b8_a_holder_that_renews_at_the_last_moment_keeps_the_flow(server_addres
 @pytest.mark.parametrize("call", ["renew", "begin", "advance", "finish", "fail", "release"])
 def test_b8_a_flow_taken_over_between_look_and_change_is_lost(server_address: str, call: str) -> None:
     with (
-        open_ledger(server_address, create=True) as mine,
-        open_ledger(server_address, create=True) as theirs,
+        open_sql(server_address) as mine,
+        open_sql(server_address) as theirs,
     ):
         work = _stage(mine, call)
         [status] = mine.status("shop")
         assert status.plan is not None
         plan = status.plan
-        # `finish` changes the flow's row first, and nobody may touch it after that.
-        first = "UPDATE plans" if call in ("renew", "begin", "advance") else "UPDATE flows"
         _just_before(
-            mine, first, lambda: theirs.claim(plan, owner=OTHER, run_id="run 2", lease=MINUTE, dead=ME)
+            mine, LOCK, lambda: theirs.claim(plan, owner=OTHER, run_id="run 2", lease=MINUTE, dead=ME)
         )
         with pytest.raises(LeaseLost, match="other@there"):
             work(mine)
@@ -275,10 +289,39 @@ def test_b8_a_flow_taken_over_between_look_and_change_is_lost(server_address: st
         assert [one.event for one in mine.history("shop", limit=1)] == ["taken_over"]
 
 
+@pytest.mark.parametrize("call", ["renew", "begin", "advance", "finish", "fail", "release"])
+def test_b8_who_wants_a_flow_waits_for_the_call_that_changes_it(server_address: str, call: str) -> None:
+    with (
+        open_sql(server_address) as mine,
+        open_sql(server_address) as theirs,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        work = _stage(mine, call)
+        [status] = mine.status("shop")
+        assert status.plan is not None
+        plan = status.plan
+        wanting: list[Future[Claim]] = []
+
+        def want() -> None:
+            claim = pool.submit(theirs.claim, plan, owner=OTHER, run_id="run 2", lease=MINUTE, dead=ME)
+            wanting.append(claim)
+            time.sleep(0.3)
+            assert not claim.done()
+
+        _just_before(mine, "UPDATE plans", want)
+        work(mine)
+        [claim] = wanting
+        if call == "finish":
+            with pytest.raises(WrongState, match="has ended"):
+                claim.result()
+        else:
+            assert claim.result().fence == 2
+
+
 def test_b7_a_planner_overtaken_between_look_and_change_gets_the_others_plan(server_address: str) -> None:
     with (
-        open_ledger(server_address, create=True) as mine,
-        open_ledger(server_address, create=True) as theirs,
+        open_sql(server_address) as mine,
+        open_sql(server_address) as theirs,
     ):
         plans: list[str] = []
         _just_before(
@@ -331,47 +374,56 @@ def _with_clock(shift: str, address: str) -> dict[str, str | None]:
     return answer
 
 
+@pytest.fixture(params=["postgres", "mariadb", "s3"])
+def clocked_address(request: pytest.FixtureRequest) -> str:
+    """A ledger whose store has a clock of its own, which nobody shifts."""
+    if request.param == "s3":
+        return f"json:{request.getfixturevalue('_s3_ledger')}"
+    server: MariaDB | Postgres = request.getfixturevalue(request.param)
+    return server.address(server.create_database())
+
+
 @pytest.mark.parametrize("shift", ["+1d", "-1d"])
-def test_b9_a_lease_runs_on_the_stores_clock_and_not_on_the_runners(server_address: str, shift: str) -> None:
-    answer = _with_clock(shift, server_address)
+def test_b9_a_lease_runs_on_the_stores_clock_and_not_on_the_runners(clocked_address: str, shift: str) -> None:
+    answer = _with_clock(shift, clocked_address)
     assert answer["until"] is not None
-    with open_ledger(server_address, create=True) as ledger:
+    with open_ledger(clocked_address, create=True) as ledger:
         left = datetime.fromisoformat(answer["until"]) - ledger.now()
         assert timedelta(seconds=30) < left <= MINUTE
 
 
-def test_b9_a_runner_whose_clock_is_ahead_takes_no_live_lease(server_address: str) -> None:
-    with open_ledger(server_address, create=True) as ledger:
+def test_b9_a_runner_whose_clock_is_ahead_takes_no_live_lease(clocked_address: str) -> None:
+    with open_ledger(clocked_address, create=True) as ledger:
         plan = ledger.plan([draft()], owner=ME, run_id="run")["orders"]
         ledger.claim(plan, owner=ME, run_id="run", lease=MINUTE)
-        assert _with_clock("+1d", server_address)["until"] is None
+        assert _with_clock("+1d", clocked_address)["until"] is None
         assert ledger.status("shop")[0].owner == ME
 
 
-def test_b9_a_runner_whose_clock_is_behind_sees_that_a_lease_is_over(server_address: str) -> None:
-    with open_ledger(server_address, create=True) as ledger:
+def test_b9_a_runner_whose_clock_is_behind_sees_that_a_lease_is_over(clocked_address: str) -> None:
+    with open_ledger(clocked_address, create=True) as ledger:
         plan = ledger.plan([draft()], owner=ME, run_id="run")["orders"]
         ledger.claim(plan, owner=ME, run_id="run", lease=timedelta(0))
-        assert _with_clock("-1d", server_address)["until"] is not None
+        assert _with_clock("-1d", clocked_address)["until"] is not None
         assert ledger.status("shop")[0].owner == OTHER
 
 
 def test_b8_a_process_stopped_inside_a_transaction_does_not_hold_the_others_for_ever(
-    ledger_address: str, monkeypatch: pytest.MonkeyPatch
+    sql_ledger_address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tidegauge.ledger.connect.BUSY_SECONDS", 1)
-    with open_ledger(ledger_address, create=True) as ledger:
+    with open_sql(sql_ledger_address) as ledger:
         plan = ledger.plan([draft()], owner=ME, run_id="run")["orders"]
 
     def stopped() -> None:
-        with open_ledger(ledger_address, create=True) as mine:
+        with open_sql(sql_ledger_address) as mine:
             event.listen(mine._engine, "commit", lambda _: os.kill(os.getpid(), signal.SIGSTOP))
             mine.claim(plan, owner=ME, run_id="run", lease=MINUTE)
 
     child = processes.start(stopped)
     os.waitpid(child.pid, os.WUNTRACED)
     try:
-        with open_ledger(ledger_address, create=True) as ledger:
+        with open_sql(sql_ledger_address) as ledger:
             with pytest.raises(LedgerError, match="locked") as caught:
                 ledger.claim(plan, owner=OTHER, run_id="run 2", lease=MINUTE)
             assert caught.value.retryable
@@ -380,7 +432,7 @@ def test_b8_a_process_stopped_inside_a_transaction_does_not_hold_the_others_for_
     finally:
         os.kill(child.pid, signal.SIGCONT)
         child.answer()
-    with open_ledger(ledger_address, create=True) as ledger:
+    with open_sql(sql_ledger_address) as ledger:
         with pytest.raises(FlowHeld, match="me@here"):
             ledger.claim(plan, owner=OTHER, run_id="run 2", lease=MINUTE)
         assert ledger.status("shop")[0].plan == replace(plan, done=0)

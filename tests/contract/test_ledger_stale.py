@@ -8,8 +8,7 @@ from datetime import timedelta
 import pytest
 
 from tests.drafts import ME, OTHER, draft, nothing_new, receipt
-from tidegauge.ledger.open import open_ledger
-from tidegauge.ledger.store import SqlLedger
+from tidegauge.ledger.open import Ledger, open_ledger
 from tidegauge.model.state import State
 
 pytestmark = pytest.mark.contract
@@ -17,7 +16,7 @@ pytestmark = pytest.mark.contract
 LEASE = timedelta(seconds=60)
 
 
-def run_through(ledger: SqlLedger) -> None:
+def run_through(ledger: Ledger) -> None:
     """Another runner plans one batch, commits it and ends."""
     plan = ledger.plan([draft(batches=1)], owner=OTHER, run_id="other")["orders"]
     claim = ledger.claim(plan, owner=OTHER, run_id="other", lease=LEASE)

@@ -12,9 +12,9 @@ from tidegauge.errors import OutputDisagrees, OutputUnreachable
 from tidegauge.model.plan import Receipt
 from tidegauge.model.protocols import DataFile, Output
 from tidegauge.model.spec import Lake
+from tidegauge.objects.store import Entry, Store, open_store
 from tidegauge.write.files import clean, survey
 from tidegauge.write.parquet import ParquetOutput
-from tidegauge.write.store import Entry, Store, open_store
 from tidegauge.write.table import committed, committed_files
 
 pytestmark = pytest.mark.contract
@@ -41,7 +41,7 @@ def data(lake: Lake, path: str, body: bytes = b"rows", rows: int = 2) -> DataFil
     return DataFile(path, rows, len(body))
 
 
-def publish(output: Output, seq: int, *files: DataFile, epoch: int = 1, run_id: str = "run") -> Receipt:
+def publish(output: Output, seq: int, *files: DataFile, epoch: int = 0, run_id: str = "run") -> Receipt:
     return output.publish(tag(seq, epoch=epoch), WINDOW, files, shape=SHAPE, run_id=run_id)
 
 
@@ -121,7 +121,7 @@ def test_b7_a_put_refused_while_nothing_is_there_yet_is_tried_again(lake: Lake) 
 def test_b5_a_tag_has_only_one_meaning(output: ParquetOutput) -> None:
     publish(output, 1)
     other = batch("2025-08-14 16:00:00.000000", after="2025-08-14 15:00:00.000000")
-    with pytest.raises(OutputDisagrees, match=r"_tidegauge/1/1\.json"):
+    with pytest.raises(OutputDisagrees, match=r"_tidegauge/0/1\.json"):
         output.publish(tag(1), other, (), shape=SHAPE, run_id="r")
     nulls = batch("2025-08-14 15:30:22.123456", after="2025-08-14 15:00:00.000000", nulls=True)
     with pytest.raises(OutputDisagrees):
@@ -137,18 +137,18 @@ def test_two_flows_cannot_write_one_table(output: ParquetOutput) -> None:
 
 
 def test_a_torn_manifest_is_named_and_never_taken_for_missing(output: ParquetOutput, lake: Lake) -> None:
-    open_store(lake).put_if_absent(f"{FOLDER}/_tidegauge/1/1.json", b'{"files": [')
+    open_store(lake).put_if_absent(f"{FOLDER}/_tidegauge/0/1.json", b'{"files": [')
     for ask in (lambda: output.receipt(tag(1)), lambda: publish(output, 1), lambda: clean(lake, FOLDER)):
-        with pytest.raises(OutputDisagrees, match=r"_tidegauge/1/1\.json"):
+        with pytest.raises(OutputDisagrees, match=r"_tidegauge/0/1\.json"):
             ask()
 
 
 def test_b17_readers_follow_only_the_newest_epoch(output: ParquetOutput, lake: Lake) -> None:
     publish(output, 1, data(lake, "data/a/part-0.parquet"))
-    publish(output, 1, data(lake, "data/b/part-0.parquet"), epoch=2)
-    publish(output, 2, data(lake, "data/c/part-0.parquet"))  # a zombie of the old life
+    output.open_epoch("shop", "shop.orders", 1, None, "a fresh start")
+    publish(output, 1, data(lake, "data/b/part-0.parquet"), epoch=1)
     assert [one.file.path for one in committed_files(lake, FOLDER)] == ["data/b/part-0.parquet"]
-    assert [one.tag.seq for one in committed(lake, FOLDER, epoch=1)] == [1, 2]
+    assert [one.tag.seq for one in committed(lake, FOLDER, epoch=0)] == [1]
 
 
 def test_batches_are_read_in_the_order_of_their_numbers(output: ParquetOutput, lake: Lake) -> None:
@@ -178,14 +178,16 @@ def test_cleaning_takes_only_what_no_manifest_of_any_epoch_names(output: Parquet
     data(lake, "data/dead/part-0.parquet")
     data(lake, "data/a/part-1.parquet")
     publish(output, 1, old)
-    publish(output, 1, new, epoch=2)
+    output.open_epoch("shop", "shop.orders", 1, None, "a fresh start")
+    publish(output, 1, new, epoch=1)
     assert clean(lake, FOLDER) == ()  # a running attempt looks just like this
     ahead = timedelta(seconds=-5)
     would = clean(lake, FOLDER, older_than=ahead, preview=True)
     assert clean(lake, FOLDER, older_than=ahead) == would
     assert [one.path for one in would] == ["data/a/part-1.parquet", "data/dead/part-0.parquet"]
     left = {entry.path.removeprefix(f"{FOLDER}/") for entry in open_store(lake).list(FOLDER)}
-    assert left == {old.path, new.path, "_tidegauge/1/1.json", "_tidegauge/2/1.json"}
+    manifests = {f"_tidegauge/{name}.json" for name in ("0/1", "1/1", "1/open")}
+    assert left == {old.path, new.path, *manifests}
     assert survey(lake, FOLDER).leftovers == ()
     if not lake.on_s3:
         assert not (Path(lake.path) / FOLDER / "data" / "dead").exists()

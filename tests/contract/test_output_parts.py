@@ -42,7 +42,7 @@ def s3_lake(server: S3, *, bucket: str | None = None, secret: str | None = None)
     )
 
 
-def tag(seq: int, *, epoch: int = 1, pipeline: str = "shop", flow: str = "shop.orders") -> Tag:
+def tag(seq: int, *, epoch: int = 0, pipeline: str = "shop", flow: str = "shop.orders") -> Tag:
     return Tag(pipeline, flow, epoch, seq)
 
 

@@ -18,8 +18,8 @@ from tidegauge.model.plan import Receipt
 from tidegauge.model.protocols import DataFile
 from tidegauge.model.secret import Secret
 from tidegauge.model.spec import Lake
+from tidegauge.objects.store import open_store
 from tidegauge.write.parquet import ParquetOutput
-from tidegauge.write.store import open_store
 from tidegauge.write.table import committed
 
 pytestmark = pytest.mark.contract

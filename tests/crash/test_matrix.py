@@ -32,7 +32,13 @@ TIMES = {
     Step.ADVANCE: 2,
     Step.FINISH: 1,
 }
-COMBINATIONS = [("sqlite", "local"), ("postgresql", "s3"), ("mysql", "local")]
+COMBINATIONS = [
+    ("sqlite", "local"),
+    ("postgresql", "s3"),
+    ("mysql", "local"),
+    ("json", "s3"),
+    ("delta", "local"),
+]
 ROWS = 45
 
 Setting = Callable[[str, str], tuple[Path, Lake]]
@@ -53,9 +59,16 @@ def setting(
         monkeypatch.setenv("LEDGER_PASSWORD", mariadb.password if ledger == "mysql" else postgres.password)
         monkeypatch.setenv("S3_KEY", s3.access_key)
         monkeypatch.setenv("S3_SECRET", s3.secret_key)
+        # An address of a bucket holds no keys: they come by the usual AWS chain.
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", s3.access_key)
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", s3.secret_key)
         server = mariadb if ledger == "mysql" else postgres
         address = "sqlite:///ledger.db"
-        if ledger != "sqlite":
+        if ledger == "json":
+            address = f"json:s3a://{s3.create_bucket()}/ledger?endpoint={s3.endpoint}&region={s3.region}"
+        elif ledger == "delta":
+            address = f"delta:{tmp_path / 'ledger'}"
+        elif ledger != "sqlite":
             login = f"{server.user}:${{env:LEDGER_PASSWORD}}@{server.host}:{server.port}"
             address = f"{ledger}://{login}/{server.create_database()}"
         lake: Lake = LocalLake(tmp_path / "lake")

@@ -17,10 +17,10 @@ from tests.contract.test_output_parts import SHAPE, batch, local_lake, s3_lake, 
 from tidegauge.errors import OutputDisagrees, OutputError, OutputUnreachable
 from tidegauge.model.protocols import DataFile
 from tidegauge.model.spec import Lake
+from tidegauge.objects.store import open_store
 from tidegauge.write import hadoop
 from tidegauge.write.files import clean, survey
 from tidegauge.write.parquet import ParquetOutput
-from tidegauge.write.store import open_store
 from tidegauge.write.table import SEQ, committed_files, latest, versions
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def orders(spark: SparkSession, *rows: tuple[int, str]) -> DataFrame:
     return spark.createDataFrame([(key, datetime.fromisoformat(at)) for key, at in rows], ROWS)
 
 
-def commit(output: ParquetOutput, seq: int, frame: DataFrame, *, epoch: int = 1) -> tuple[DataFile, ...]:
+def commit(output: ParquetOutput, seq: int, frame: DataFrame, *, epoch: int = 0) -> tuple[DataFile, ...]:
     files = output.write(frame)
     window = batch(f"2025-08-14 15:30:{seq:02}")
     receipt = output.publish(tag(seq, epoch=epoch), window, files, shape=SHAPE, run_id="r")
@@ -137,10 +137,26 @@ def test_d4_a_table_is_read_through_its_manifests_only(
 
 def test_a_reset_starts_the_table_anew(spark: SparkSession, output: ParquetOutput, lake: Lake) -> None:
     commit(output, 1, orders(spark, (1, "2025-01-01")))
-    commit(output, 1, orders(spark, (9, "2025-01-01")), epoch=2)
     commit(output, 2, orders(spark, (5, "2025-01-01")))
+    output.open_epoch("shop", "shop.orders", 1, None, "reset")
+    with pytest.raises(OutputError, match="has no committed batch"):
+        versions(spark, lake, FOLDER)
+    commit(output, 1, orders(spark, (9, "2025-01-01")), epoch=1)
     assert [row["id"] for row in versions(spark, lake, FOLDER).collect()] == [9]
-    assert {row["id"] for row in versions(spark, lake, FOLDER, epoch=1).collect()} == {1, 5}
+    assert {row["id"] for row in versions(spark, lake, FOLDER, epoch=0).collect()} == {1, 5}
+
+
+def test_a_later_life_goes_on_counting_so_that_its_rows_are_the_latest(
+    spark: SparkSession, output: ParquetOutput, lake: Lake
+) -> None:
+    commit(output, 1, orders(spark, (1, "2025-01-01")))
+    commit(output, 2, orders(spark, (1, "2025-01-03"), (2, "2025-01-03")))
+    output.open_epoch("shop", "shop.orders", 1, (0, 2), "set back")
+    commit(output, 1, orders(spark, (1, "2025-01-02")), epoch=1)
+    rows = {(row["id"], row["at"].day, row[SEQ]) for row in versions(spark, lake, FOLDER).collect()}
+    assert rows == {(1, 1, 1), (1, 3, 2), (2, 3, 2), (1, 2, 3)}
+    newest = {(row["id"], row["at"].day) for row in latest(spark, lake, FOLDER, key=["id"]).collect()}
+    assert newest == {(1, 2), (2, 3)}
 
 
 def test_a_table_without_a_batch_says_so(spark: SparkSession, lake: Lake) -> None:

@@ -275,8 +275,16 @@ def test_a_server_ledger_is_taken_as_it_stands(tmp_path: Path, scheme: str) -> N
 def test_the_ledger_takes_every_option_that_configuration_lets_through() -> None:
     for scheme, names in OPTIONS.items():
         for name in names:
-            parse(f"{scheme}://h/d?{name}=1")
+            parse(f"{'json:' if scheme == 's3a' else ''}{scheme}://h/d?{name}=http://h")
 
 
 def test_an_absolute_sqlite_ledger_stays_absolute(tmp_path: Path) -> None:
     assert load(tmp_path, "pipeline: x\nledger: sqlite:////var/l.db\n").ledger == "sqlite:////var/l.db"
+
+
+def test_a_ledger_of_files_is_relative_to_the_project_file_or_in_a_bucket(tmp_path: Path) -> None:
+    for scheme in ("json", "delta"):
+        found = load(tmp_path, f"pipeline: x\nledger: {scheme}:state/l\n").ledger
+        assert found == f"{scheme}:{tmp_path}/state/l"
+        bucket = f"{scheme}:s3a://ops/ledger?endpoint=http://127.0.0.1:9000&region=eu-west-1"
+        assert load(tmp_path, f"pipeline: x\nledger: '{bucket}'\n").ledger == bucket

@@ -118,3 +118,50 @@ def test_a_misspelt_option_is_answered_with_the_nearest() -> None:
     with pytest.raises(ConfigError) as caught:
         parse("postgresql://u@h/d?ssl_mode=require")
     assert caught.value.hint == "did you mean sslmode?"
+
+
+@pytest.mark.parametrize("kind", ["json", "delta"])
+def test_a_folder_is_relative_or_absolute_and_otherwise_as_it_stands(kind: str) -> None:
+    parsed = parse(f"{kind}:/var/lib/a b?c#d%20")
+    assert parsed.lake is not None
+    assert (parsed.scheme, parsed.lake.path) == (kind, "/var/lib/a b?c#d%20")
+    assert parsed.shown == f"{kind}:/var/lib/a b?c#d%20"
+    for relative in (f"{kind}:ops/ledger", f"{kind}:file:ops/ledger"):
+        lake = parse(relative).lake
+        assert lake is not None
+        assert lake.path == str(Path.cwd() / "ops/ledger")
+
+
+def test_a_bucket_is_bucket_prefix_endpoint_and_region() -> None:
+    parsed = parse("json:s3a://company-lake/ops/ledger/?endpoint=http://127.0.0.1:9000&region=eu-central-1")
+    lake = parsed.lake
+    assert lake is not None
+    assert (lake.path, lake.endpoint, lake.region) == (
+        "s3a://company-lake/ops/ledger",
+        "http://127.0.0.1:9000",
+        "eu-central-1",
+    )
+    assert (lake.access_key, lake.secret_key) == (None, None)
+    assert parsed.shown == "json:s3a://company-lake/ops/ledger"
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "json:",
+        "json:/",
+        "json:s3a://",
+        "json:s3://bucket/x",
+        "json:s3a://bucket/a//b",
+        "json:s3a://bucket/../b",
+        "json:s3a://key:canary@bucket/x",
+        "json:s3a://bucket/x?secret_key=canary",
+        "json:s3a://bucket/x?endpoint",
+        "json:s3a://bucket/x#y",
+    ],
+)
+def test_a_folder_or_bucket_that_is_none_is_refused(address: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse(address)
+    assert caught.value.hint
+    assert "canary" not in f"{caught.value.message}{caught.value.hint}"

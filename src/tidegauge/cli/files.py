@@ -36,9 +36,10 @@ def list_(
         return
     rows: list[list[object]] = []
     for one in found:
-        for file in one.listing.committed:
-            batch = f"{file.epoch}/{file.seq}"
-            rows.append([one.flow, "committed", batch, file.file.rows, file.file.bytes, file.file.path])
+        for kind, files in (("earlier life", one.listing.earlier), ("committed", one.listing.committed)):
+            for file in files:
+                batch = f"{file.epoch}/{file.seq}"
+                rows.append([one.flow, kind, batch, file.file.rows, file.file.bytes, file.file.path])
         rows += [[one.flow, "leftover", None, None, left.bytes, left.path] for left in one.listing.leftovers]
         rows += [
             [one.flow, "MISSING", f"{f.epoch}/{f.seq}", None, None, f.file.path] for f in one.listing.missing

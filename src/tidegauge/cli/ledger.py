@@ -1,6 +1,8 @@
-"""`tidegauge ledger migrate`: bring the ledger's tables up to what this version needs."""
+"""`tidegauge ledger migrate | prune`: the store of watermarks itself."""
 
 from __future__ import annotations
+
+from typing import Annotated
 
 import typer
 
@@ -9,11 +11,6 @@ from tidegauge.cli.output import print_json, say
 from tidegauge.cli.project import open_project
 
 app = typer.Typer(help="The store of watermarks itself.", no_args_is_help=True, rich_markup_mode=None)
-
-
-@app.callback()
-def group() -> None:
-    """Keeps `ledger` a group while it has a single command."""
 
 
 @app.command("migrate")
@@ -28,3 +25,24 @@ def migrate(project: ProjectOption = None, json: JsonOption = False, debug: Debu
         say(f"the ledger is at version {done.after} already")
     else:
         say(f"the ledger is at version {done.after} now, was {done.before or 'empty'}")
+
+
+@app.command("prune")
+def prune(
+    older_than: Annotated[str, typer.Option("--older-than", metavar="AGE", help="Such as 90d or 12h.")],
+    project: ProjectOption = None,
+    json: JsonOption = False,
+    debug: DebugOption = False,  # noqa: ARG001
+) -> None:
+    """Remove old history, runs and ended plans of this pipeline; never what recovery needs."""
+    from tidegauge.config.durations import parse_duration
+    from tidegauge.ledger.open import open_ledger
+
+    opened, age = open_project(project), parse_duration(older_than)
+    with open_ledger(opened.ledger, create=True) as ledger:
+        removed = ledger.prune(before=ledger.now() - age, pipeline=opened.pipeline)
+    if json:
+        print_json({"schema": "tidegauge/ledger-prune/1", "removed": removed})
+        return
+    counts = ", ".join(f"{count:,} of {name}" for name, count in removed.items())
+    say(f"removed what is older than {older_than}: {counts}")

@@ -1,4 +1,4 @@
-"""`tidegauge watermark list|get`: how far everything has got."""
+"""`tidegauge watermark list|get`: how far everything has got; and the commands that change it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tidegauge.cli import watermark_change, watermark_transfer
 from tidegauge.cli.options import DebugOption, JsonOption, ProjectOption
 from tidegauge.cli.output import ago, print_json, print_table, say
 from tidegauge.cli.project import open_project
@@ -14,7 +15,9 @@ from tidegauge.errors import ConfigError
 if TYPE_CHECKING:
     from tidegauge.model.protocols import Watermark
 
-app = typer.Typer(help="How far everything has got.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(
+    help="How far everything has got, and changing it by hand.", no_args_is_help=True, rich_markup_mode=None
+)
 
 
 @app.command("list")
@@ -85,6 +88,14 @@ def get(
     if run is not None:
         say(f"   Last run:              {run.state}, {run.rows_written:,} rows, {iso(run.started_at)}")
     say(f"   Next run starts from:  {to_text(mark.position)}")
+
+
+app.command("set")(watermark_change.set_)
+app.command("reset")(watermark_change.reset)
+app.command("copy")(watermark_change.copy)
+app.command("undo")(watermark_change.undo)
+app.command("export")(watermark_transfer.export)
+app.command("import")(watermark_transfer.import_)
 
 
 def _json(mark: Watermark) -> dict[str, Any]:

@@ -12,15 +12,19 @@ from tidegauge.config.values import check_host
 from tidegauge.model.secret import Secret, remember
 
 DEFAULT = "sqlite:///.tidegauge/ledger.db"
-_SCHEMES = ("sqlite", "postgresql", "mysql")
+_FOLDERS = ("json", "delta")
+_SCHEMES = ("sqlite", "postgresql", "mysql", *_FOLDERS)
 # The ledger hands these to its driver under the driver's own names; it refuses all others, as we do.
 OPTIONS = {
     "postgresql": ("application_name", "connect_timeout", "sslcert", "sslkey", "sslmode", "sslrootcert"),
     "mysql": ("connect_timeout", "ssl_ca", "ssl_cert", "ssl_check_hostname", "ssl_key"),
+    "s3a": ("endpoint", "region"),
 }
-_LATER = frozenset({"delta", "json"})
 _SAME = {"postgres": "postgresql", "mariadb": "mysql"}
-_FORM = "write `sqlite:///PATH`, `postgresql://USER:PASSWORD@HOST/DATABASE` or the same with `mysql://`"
+_FORM = (
+    "write `sqlite:///PATH`, `postgresql://USER:PASSWORD@HOST/DATABASE`, the same with `mysql://`, or"
+    " `delta:PATH` or `json:PATH`, where PATH may be `s3a://BUCKET/PREFIX`"
+)
 _REFERENCE = re.compile(r"\$\{[^{}]*\}")
 _PLAIN_PASSWORD = re.compile(r"://[^/@]*:[^/@\0]+@")
 
@@ -43,6 +47,10 @@ def check_address(address: Any, *, written: Any, base: Path) -> str | Secret:
     if scheme == "sqlite":
         assert isinstance(address, str)
         return _sqlite(address, base)
+    if scheme in _FOLDERS:
+        if isinstance(address, Secret):
+            raise Complaint("a ledger of files has no password in its address", hint=_FORM)
+        return _folder(scheme, address, base)
     complaint = _complaint_about_server(address, written)
     if complaint is not None:
         raise complaint
@@ -57,11 +65,6 @@ def _scheme(address: str | Secret) -> str:
 def _unknown(scheme: str, written: str) -> Complaint:
     if "${" in written.partition(":")[0] or not scheme:
         return Complaint("the ledger's address does not begin with a scheme that is known", hint=_FORM)
-    if scheme in _LATER:
-        return Complaint(
-            f"a ledger of type `{scheme}` is not supported by this version",
-            hint=f"one of: {', '.join(_SCHEMES)}",
-        )
     hint = (
         f"did you mean `{_SAME[scheme]}`?" if scheme in _SAME else suggest(scheme.partition("+")[0], _SCHEMES)
     )
@@ -82,6 +85,26 @@ def _sqlite(address: str, base: Path) -> str:
     if path.endswith("/"):
         raise Complaint("the ledger's address names a folder", hint=f"name a file in it: `{DEFAULT}`")
     return f"sqlite:///{(base / path).absolute()}"
+
+
+def _folder(scheme: str, address: str, base: Path) -> str:
+    path = address.removeprefix(f"{scheme}:")
+    if path.startswith("s3a://"):
+        parts = urlsplit(path)
+        if not parts.hostname or not path.isprintable():
+            raise Complaint("the ledger's address names no bucket", hint=_FORM)
+        for name, _ in parse_qsl(parts.query, keep_blank_values=True):
+            if name not in OPTIONS["s3a"]:
+                raise Complaint(
+                    f"the option {quoted(name)} is not allowed in the ledger's address",
+                    hint=suggest(name, OPTIONS["s3a"]),
+                )
+        return address
+    if path.startswith(("s3://", "s3n://")):
+        raise Complaint("the ledger's bucket is written in another way", hint="write `s3a://BUCKET/PREFIX`")
+    if not path.strip("/") or not path.isprintable():
+        raise Complaint("the ledger's address names no folder", hint=_FORM)
+    return f"{scheme}:{(base / path).absolute()}"
 
 
 def _complaint_about_server(address: str | Secret, written: str) -> Complaint | None:

@@ -117,8 +117,9 @@ class ProjectKeys(Keys):
     ledger: Annotated[Any, Form(_as_it_is, "address")] = Field(
         default="sqlite:///.tidegauge/ledger.db",
         description="Where watermarks, plans, runs and history are kept: `sqlite:///PATH`, "
-        "`postgresql://USER:PASSWORD@HOST/DATABASE` or `mysql://…`. References in the login are "
-        "percent-encoded for you.",
+        "`postgresql://USER:PASSWORD@HOST/DATABASE`, `mysql://…`, `delta:PATH` or `json:PATH`, whose PATH "
+        "may be `s3a://BUCKET/PREFIX?endpoint=…&region=…`. References in the login are percent-encoded for "
+        "you.",
     )
     lease: Lease = Field(
         default=timedelta(seconds=60),

@@ -13,6 +13,7 @@ from tidegauge.ledger.open import open_ledger
 from tidegauge.model.spec import Flow, Project
 from tidegauge.write import files
 from tidegauge.write.files import Leftover, Listing
+from tidegauge.write.table import CommittedFile
 
 
 @dataclass(frozen=True)
@@ -23,22 +24,24 @@ class FlowFiles:
     def to_json(self) -> dict[str, Any]:
         return {
             "flow": self.flow,
-            "committed": [
-                {
-                    "epoch": one.epoch,
-                    "seq": one.seq,
-                    "path": one.file.path,
-                    "rows": one.file.rows,
-                    "bytes": one.file.bytes,
-                }
-                for one in self.listing.committed
-            ],
+            "committed": [_file(one) for one in self.listing.committed],
+            "earlier": [_file(one) for one in self.listing.earlier],
             "leftovers": [
                 {"path": one.path, "bytes": one.bytes, "modified": one.modified.isoformat()}
                 for one in self.listing.leftovers
             ],
             "missing": [one.file.path for one in self.listing.missing],
         }
+
+
+def _file(one: CommittedFile) -> dict[str, Any]:
+    return {
+        "epoch": one.epoch,
+        "seq": one.seq,
+        "path": one.file.path,
+        "rows": one.file.rows,
+        "bytes": one.file.bytes,
+    }
 
 
 def listings(project: Project, selection: Sequence[str]) -> list[FlowFiles]:

@@ -20,7 +20,7 @@ class Heartbeat:
         self._held: dict[int, Claim] = {}
         self._lock = threading.Lock()
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._beat, name="tidegauge-heartbeat", daemon=True)
+        self._thread = threading.Thread(target=self._keep_beating, name="tidegauge-heartbeat", daemon=True)
 
     def __enter__(self) -> Heartbeat:
         self._thread.start()
@@ -40,17 +40,21 @@ class Heartbeat:
             with self._lock:
                 self._held.pop(id(claim), None)
 
-    def _beat(self) -> None:
+    def beat(self) -> None:
+        """Renew everything in hand, once."""
+        with self._lock:
+            held = dict(self._held)
+        for name, claim in held.items():
+            try:
+                self._ledger.renew(claim, self._lease)
+            except LeaseLost:
+                # The flow's own thread finds out at its next step, which the fence refuses.
+                with self._lock:
+                    self._held.pop(name, None)
+            except LedgerError:
+                # A passing fault of the store: the lease still runs, and the next beat tries again.
+                continue
+
+    def _keep_beating(self) -> None:
         while not self._over.wait(self._lease.total_seconds() / 3):
-            with self._lock:
-                held = dict(self._held)
-            for name, claim in held.items():
-                try:
-                    self._ledger.renew(claim, self._lease)
-                except LeaseLost:
-                    # The flow's own thread finds out at its next step, which the fence refuses.
-                    with self._lock:
-                        self._held.pop(name, None)
-                except LedgerError:
-                    # A passing fault of the store: the lease still runs, and the next beat tries again.
-                    continue
+            self.beat()

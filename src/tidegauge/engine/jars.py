@@ -1,6 +1,6 @@
 """Spark's extra jars: resolved once by their Maven coordinates, then taken from a cache.
 
-Run as a program it fills the cache: `python -m tidegauge.engine.jars [jdbc] [s3]`.
+Run as a program it fills the cache: `python -m tidegauge.engine.jars [jdbc] [s3] [delta]`.
 """
 
 from __future__ import annotations
@@ -22,11 +22,13 @@ from tidegauge.errors import RuntimeMissing
 
 
 class Needs(StrEnum):
+    DELTA = "delta"
     JDBC = "jdbc"
     S3 = "s3"
 
 
 _PACKAGES: dict[Needs, tuple[str, ...]] = {
+    Needs.DELTA: ("io.delta:delta-spark_4.2_2.13:4.4.0",),
     Needs.JDBC: (
         "com.mysql:mysql-connector-j:9.4.0",
         "org.postgresql:postgresql:42.7.8",
@@ -42,6 +44,18 @@ _PACKAGES: dict[Needs, tuple[str, ...]] = {
 }
 # What Spark ships already, newer, or what only an optional part of a driver asks for.
 _EXCLUDES: dict[Needs, tuple[str, ...]] = {
+    Needs.DELTA: (
+        "com.fasterxml.jackson.core:*",
+        "com.fasterxml.jackson.datatype:*",
+        "com.google.code.findbugs:*",
+        "io.unitycatalog:unitycatalog-hadoop",
+        "javax.annotation:*",
+        "org.apache.hadoop:*",
+        "org.apache.logging.log4j:*",
+        "org.apache.parquet:*",
+        "org.roaringbitmap:*",
+        "org.slf4j:*",
+    ),
     Needs.JDBC: (
         "com.google.protobuf:protobuf-java",
         "org.checkerframework:checker-qual",

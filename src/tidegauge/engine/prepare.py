@@ -29,21 +29,27 @@ def prepare(flow: Flow, source: Source, output: Output, watermark: Watermark | N
 def agree(flow: Flow, output: Output, watermark: Watermark | None) -> None:
     """Refuse when the output holds what the ledger does not know, or lacks what the ledger is sure of."""
     where = f"{flow.output.path}/{flow.folder}"
-    if watermark is None or (watermark.seq == 0 and watermark.epoch == 0):
-        if not output.is_empty():
-            raise OutputNotEmpty(
-                f"{flow.name}: {where} holds batches, and the ledger knows nothing of them",
-                hint="point `ledger:` at the ledger that wrote them; for a fresh start move the folder away",
-            )
-        return
-    last = Tag(flow.pipeline, flow.name, watermark.epoch, watermark.seq)
-    if watermark.seq and output.receipt(last) is None:
-        raise OutputDisagrees(
-            f"{flow.name}: the ledger says batch {watermark.seq} was committed, and {where} does not have it",
-            hint="bring the files back, or start afresh: a new pipeline name and an empty folder",
+    epoch, seq = (watermark.epoch, watermark.seq) if watermark else (0, 0)
+    if (epoch, seq) == (0, 0) and not output.is_empty():
+        raise OutputNotEmpty(
+            f"{flow.name}: {where} holds batches, and the ledger knows nothing of them",
+            hint="point `ledger:` at the ledger that wrote them; for a fresh start move the folder away, or"
+            " leave what it holds behind with `tidegauge watermark reset`",
         )
-    if output.receipt(Tag(flow.pipeline, flow.name, watermark.epoch, watermark.seq + 1)) is not None:
+    if not output.is_open(epoch):
         raise OutputDisagrees(
-            f"{flow.name}: {where} holds more batches than the ledger knows ({watermark.seq})",
+            f"{flow.name}: the ledger says that epoch {epoch} was opened, and {where} does not have it",
+            hint="bring the files back, or start afresh there with `tidegauge watermark reset`",
+        )
+    last = Tag(flow.pipeline, flow.name, epoch, seq)
+    if seq and output.receipt(last) is None:
+        raise OutputDisagrees(
+            f"{flow.name}: the ledger says batch {seq} was committed, and {where} does not have it",
+            hint="bring the files back, or start afresh there with `tidegauge watermark reset`",
+        )
+    # Also where nothing was committed: asking refuses a ledger that missed the opening of a later epoch.
+    if output.receipt(Tag(flow.pipeline, flow.name, epoch, seq + 1)) is not None:
+        raise OutputDisagrees(
+            f"{flow.name}: {where} holds more batches than the ledger knows ({seq})",
             hint="the ledger is an older copy; bring back the newest one",
         )

@@ -9,7 +9,7 @@ from typing import Any
 from tidegauge.engine.prepare import prepare
 from tidegauge.engine.report import error_to_json, windows_to_json
 from tidegauge.engine.select import Sources, choose
-from tidegauge.errors import TidegaugeError
+from tidegauge.errors import TidegaugeError, WrongState
 from tidegauge.ledger.open import open_ledger
 from tidegauge.model.plan import Draft
 from tidegauge.model.position import to_text
@@ -87,6 +87,15 @@ def preview(project: Project, selection: Sequence[str]) -> list[Preview]:
         for flow in choice.flows:
             status = statuses.get(flow.name)
             where = f"{flow.output.path}/{flow.folder}"
+            if status is not None and status.override is not None:
+                begun = WrongState(
+                    f"{flow.name}: an override ({status.override.kind}) that {status.override.actor} began"
+                    " has not ended",
+                    hint="`tidegauge run` ends it and goes on",
+                    retryable=True,
+                )
+                shown.append(Preview(flow.name, status.state, where, error=begun))
+                continue
             if status is not None and status.plan is not None:
                 shown.append(Preview(flow.name, status.state, where, status.plan.draft, status.plan.done))
                 continue

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 import uuid
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import wait
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from tidegauge.engine.heartbeat import Heartbeat
 from tidegauge.engine.jars import Needs
-from tidegauge.engine.owner import is_gone, this_process
+from tidegauge.engine.outside import Outside
+from tidegauge.engine.override import finish
 from tidegauge.engine.prepare import prepare
 from tidegauge.engine.report import FlowReport, RunReport, error_to_json
 from tidegauge.engine.select import Sources, choose
-from tidegauge.engine.session import check_java, open_session
 from tidegauge.engine.steps import Step, step
 from tidegauge.engine.walk import Tools, walk
 from tidegauge.errors import (
@@ -32,14 +31,12 @@ from tidegauge.errors import (
 )
 from tidegauge.ledger.open import open_ledger
 from tidegauge.model.plan import Draft, Plan
-from tidegauge.model.protocols import Claim, LedgerWriter, Watermark
+from tidegauge.model.protocols import Claim, FlowStatus, LedgerWriter, Watermark
 from tidegauge.model.spec import Flow, Project
 from tidegauge.model.state import State
 from tidegauge.model.table import Shape
 from tidegauge.observe.events import FlowEnded, FlowPlanned, Listener, Planning, SparkStarting
 from tidegauge.plan.draft import check_identity
-from tidegauge.read.jdbc import JdbcReader
-from tidegauge.write.parquet import ParquetOutput
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -64,7 +61,7 @@ def run(project: Project, order: Order, *, tell: Listener, stop: threading.Event
     with open_ledger(project.ledger, create=True) as ledger, Sources() as sources:
         choice = choose(project, order.selection, sources)
         with Heartbeat(ledger, project.lease) as heartbeat:
-            runner = _Runner(project, order, ledger, heartbeat, tell, stop)
+            runner = Runner(project, order, ledger, heartbeat, tell, stop)
             reports = runner.everything(choice.flows, sources)
         failed = [FlowReport(name, State.FAILED, 0.0, error=error) for name, error in choice.faults]
         return RunReport(runner.run_id, (*failed, *reports))
@@ -82,7 +79,7 @@ class _Ready:
     seconds: float
 
 
-class _Runner:
+class Runner:
     def __init__(
         self,
         project: Project,
@@ -91,6 +88,7 @@ class _Runner:
         heartbeat: Heartbeat,
         tell: Listener,
         stop: threading.Event,
+        outside: Outside | None = None,
     ) -> None:
         self.run_id = uuid.uuid4().hex
         self._project = project
@@ -99,7 +97,8 @@ class _Runner:
         self._heartbeat = heartbeat
         self._tell = tell
         self._stop = stop
-        self._owner = this_process()
+        self._outside = outside or Outside()
+        self._owner = self._outside.owner
         self._needs = {Needs.JDBC}
         self._session: SparkSession | None = None
         self._starting = threading.Lock()
@@ -108,13 +107,15 @@ class _Runner:
         self._needs |= {Needs.S3 for flow in flows if flow.output.on_s3}
         self._tell(Planning(len(flows)))
         names = [flow.name for flow in flows]
+        flows, statuses, refused = self._end_overrides(flows)
         left = {
             status.flow: status.plan
-            for status in self._ledger.status(self._project.pipeline, names)
-            if status.plan is not None
+            for status in statuses
+            if status.plan is not None and status.override is None
         }
         ready, reports = self._freeze([flow for flow in flows if flow.name not in left], sources)
-        with ThreadPoolExecutor(self._order.parallel, thread_name_prefix="tidegauge-flow") as pool:
+        reports += refused
+        with self._outside.threads(self._order.parallel) as pool:
             walks = [pool.submit(self._go, one) for one in ready]
             walks += [
                 pool.submit(self._take_up, flow, left[flow.name]) for flow in flows if flow.name in left
@@ -146,7 +147,7 @@ class _Runner:
             plans: dict[str, Plan] = {}
             if any(draft.batches for draft in drafts):
                 # Before anything is kept: a plan that nobody here can walk would only be in the way.
-                check_java(self._project.spark)
+                self._outside.check_java(self._project.spark)
             if drafts:
                 with step(Step.PLAN, self._project.pipeline, self._tell):
                     plans = self._ledger.plan(drafts, owner=self._owner, run_id=self.run_id)
@@ -156,8 +157,26 @@ class _Runner:
                     again.append(one.flow)
                 else:
                     ready.append(replace(one, plan=plan))
-            flows = again
+            flows, _, refused = self._end_overrides(again)
+            reports += refused
         return ready, reports
+
+    def _end_overrides(self, flows: Sequence[Flow]) -> tuple[list[Flow], list[FlowStatus], list[FlowReport]]:
+        """End what somebody began to change by hand, and did not live to end; whose flows cannot be freed is
+        reported. The statuses are from before that."""
+        statuses = self._ledger.status(self._project.pipeline, [flow.name for flow in flows]) if flows else []
+        begun = {status.flow: status.override for status in statuses if status.override is not None}
+        free: list[Flow] = []
+        refused: list[FlowReport] = []
+        for flow in flows:
+            began = self._outside.clock()
+            try:
+                if flow.name in begun:
+                    finish(self._ledger, self._outside.output(flow), flow, begun[flow.name], self._tell)
+                free.append(flow)
+            except TidegaugeError as error:
+                refused.append(self._refused(flow, error, began))
+        return free, statuses, refused
 
     def _look(
         self, flows: Sequence[Flow], sources: Sources, reports: list[FlowReport]
@@ -170,18 +189,18 @@ class _Runner:
         for place, flow in enumerate(flows):
             if self._stop.is_set():
                 return looked, [*again, *flows[place:]]
-            began = time.monotonic()
+            began = self._outside.clock()
             try:
-                output = ParquetOutput(flow.output, flow.folder)
+                output = self._outside.output(flow)
                 output.prepare()
                 shape, draft = prepare(flow, sources.of(flow.source), output, marks.get(flow.name))
-                looked.append(_Ready(flow, shape, draft, None, _since(began)))
+                looked.append(_Ready(flow, shape, draft, None, self._since(began)))
             except (OutputDisagrees, OutputNotEmpty) as error:
                 # Unless it is another runner at work, whose batches the ledger did not know a moment ago.
                 plan, moved = self._overtaken(flow, marks.get(flow.name))
                 if plan is not None:
                     shape = sources.of(flow.source).shape(flow.table, flow.options)
-                    looked.append(_Ready(flow, shape, plan.draft, plan, _since(began)))
+                    looked.append(_Ready(flow, shape, plan.draft, plan, self._since(began)))
                 elif moved:
                     again.append(flow)
                 else:
@@ -191,8 +210,11 @@ class _Runner:
         return looked, again
 
     def _overtaken(self, flow: Flow, mark: Watermark | None) -> tuple[Plan | None, bool]:
-        """The plan that another runner has made since, and whether the watermark has moved."""
-        plans = [status.plan for status in self._ledger.status(flow.pipeline, [flow.name])]
+        """The plan that another runner has made since, and whether the watermark moved or is going to."""
+        statuses = self._ledger.status(flow.pipeline, [flow.name])
+        if any(status.override is not None for status in statuses):
+            return None, True
+        plans = [status.plan for status in statuses]
         stood = (mark.epoch, mark.seq) if mark else (0, 0)
         stands = [(now.epoch, now.seq) for now in self._ledger.watermarks(flow.pipeline, [flow.name])]
         return next(iter(plans), None), any(now != stood for now in stands)
@@ -203,18 +225,20 @@ class _Runner:
             self._ledger.refuse(
                 flow.pipeline, flow.name, error_to_json(error), owner=self._owner, run_id=self.run_id
             )
-        return self._ended(FlowReport(flow.name, State.FAILED, _since(began), error=error))
+        return self._ended(FlowReport(flow.name, State.FAILED, self._since(began), error=error))
 
     def _take_up(self, flow: Flow, plan: Plan) -> list[FlowReport]:
         """End what an earlier run froze, with its own windows; then go on with what has come since."""
-        began = time.monotonic()
-        with Sources() as sources:
+        began = self._outside.clock()
+        with self._outside.sources() as sources:
             try:
-                ParquetOutput(flow.output, flow.folder).prepare()
+                self._outside.output(flow).prepare()
                 shape = sources.of(flow.source).shape(flow.table, flow.options)
                 check_identity(flow, shape, plan.draft.inputs[0].source_id)
             except TidegaugeError as error:
-                report = FlowReport(flow.name, State.FAILED, _since(began), draft=plan.draft, error=error)
+                report = FlowReport(
+                    flow.name, State.FAILED, self._since(began), draft=plan.draft, error=error
+                )
                 return [self._ended(report)]
             first = self._walk(flow, plan, shape, resumed=True)
             if not first.ok:
@@ -229,13 +253,13 @@ class _Runner:
         return [self._ended(FlowReport(ready.flow.name, State.SKIPPED, ready.seconds, draft=ready.draft))]
 
     def _walk(self, flow: Flow, plan: Plan, shape: Shape, *, resumed: bool) -> FlowReport:
-        began = time.monotonic()
+        began = self._outside.clock()
         draft = plan.draft
         rows = sum(batch.rows or 0 for batch in draft.batches[plan.done :])
         self._tell(FlowPlanned(flow.name, rows, len(draft.batches) - plan.done, resumed, draft.notes))
 
         def report(state: State, batches: int, rows: int, error: TidegaugeError | None) -> FlowReport:
-            done = FlowReport(flow.name, state, _since(began), batches, rows, draft, error, resumed)
+            done = FlowReport(flow.name, state, self._since(began), batches, rows, draft, error, resumed)
             return self._ended(done)
 
         try:
@@ -251,8 +275,8 @@ class _Runner:
             return report(State.FAILED, 0, 0, error)
         tools = Tools(
             ledger=self._ledger,
-            output=ParquetOutput(flow.output, flow.folder),
-            reader=JdbcReader(flow.source),
+            output=self._outside.output(flow),
+            reader=self._outside.reader(flow),
             spark=self._spark,
             stop=self._stop,
             tell=self._tell,
@@ -273,12 +297,12 @@ class _Runner:
 
     def _claim(self, plan: Plan) -> Claim:
         """Take the flow; wait for it as long as the user allows, and never for a process that is gone."""
-        until = time.monotonic() + self._order.wait.total_seconds()
+        until = self._outside.clock() + self._order.wait.total_seconds()
         while True:
             if self._stop.is_set():
                 raise Stopped("stopped as asked, before it began", hint="the next run takes up the same plan")
             [status] = self._ledger.status(plan.draft.pipeline, [plan.draft.flow])
-            dead = status.owner if status.owner is not None and is_gone(status.owner) else None
+            dead = status.owner if status.owner is not None and self._outside.is_gone(status.owner) else None
             try:
                 return self._ledger.claim(
                     plan,
@@ -288,16 +312,19 @@ class _Runner:
                     dead=dead,
                 )
             except FlowHeld:
-                if time.monotonic() >= until:
+                if self._outside.clock() >= until:
                     raise
-                time.sleep(_POLL)
+                self._outside.sleep(_POLL)
 
     def _spark(self) -> SparkSession:
         with self._starting:
             if self._session is None:
                 self._tell(SparkStarting())
-                self._session = open_session(self._project.spark, self._needs, debug=self._order.debug)
+                self._session = self._outside.spark(self._project.spark, self._needs, self._order.debug)
             return self._session
+
+    def _since(self, began: float) -> float:
+        return self._outside.clock() - began
 
     def _ended(self, report: FlowReport) -> FlowReport:
         error = report.error.message if report.error else None
@@ -316,7 +343,3 @@ def _ending(error: TidegaugeError | None) -> State:
             return State.RUNNING
         case _:
             return State.FAILED
-
-
-def _since(began: float) -> float:
-    return time.monotonic() - began

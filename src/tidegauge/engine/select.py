@@ -11,8 +11,8 @@ from fnmatch import fnmatchcase
 from tidegauge.errors import ConfigError, TableMissing, TidegaugeError
 from tidegauge.model.protocols import Source
 from tidegauge.model.spec import Database, Engine, Flow, Project, Sync, TableName, TableOptions
+from tidegauge.objects.folder import folder_name
 from tidegauge.read.open import open_source
-from tidegauge.write.folder import folder_name
 
 
 class Sources:
@@ -134,10 +134,11 @@ def _matches(table: TableName, pattern: str, database: Database) -> bool:
     name = str(table)
     if name == pattern or fnmatchcase(name, pattern):
         return True
-    return table.schema == _home(database) and (table.table == pattern or fnmatchcase(table.table, pattern))
+    return table.schema == home(database) and (table.table == pattern or fnmatchcase(table.table, pattern))
 
 
-def _home(database: Database) -> str | None:
+def home(database: Database) -> str | None:
+    """The schema of a table that is named without one."""
     match database.engine:
         case Engine.SQLITE:
             return None

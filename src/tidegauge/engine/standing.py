@@ -24,6 +24,8 @@ class Standing:
     last_run: RunRecord | None
     holder: str | None
     lease_until: datetime | None
+    override: str | None = None
+    """What somebody began to change by hand, and did not end."""
 
     @property
     def watermarks_text(self) -> dict[str, str]:
@@ -31,6 +33,8 @@ class Standing:
 
     @property
     def waits_for(self) -> str:
+        if self.override:
+            return f"the next run, which ends the override ({self.override})"
         if self.state is State.RUNNING and self.holder:
             return f"{self.holder}, lease until {self.lease_until:%H:%M:%S} UTC"
         if self.last_run is not None and self.last_run.error:
@@ -70,7 +74,7 @@ def standings(project: Project, selection: Sequence[str]) -> tuple[datetime, lis
         marks: dict[str, list[Watermark]] = {}
         for mark in ledger.watermarks(project.pipeline):
             marks.setdefault(mark.flow, []).append(mark)
-        statuses = [one for one in ledger.status(project.pipeline) if _wanted(one.flow, selection)]
+        statuses = [one for one in ledger.status(project.pipeline) if wanted(one.flow, selection)]
     return now, [_standing(status, marks.get(status.flow, []), now) for status in statuses]
 
 
@@ -78,7 +82,7 @@ def iso(moment: datetime) -> str:
     return moment.isoformat(timespec="microseconds") + "Z"
 
 
-def _wanted(flow: str, selection: Sequence[str]) -> bool:
+def wanted(flow: str, selection: Sequence[str]) -> bool:
     return not selection or any(
         flow == word or fnmatchcase(flow, word) or flow.endswith(f".{word}") for word in selection
     )
@@ -95,6 +99,7 @@ def _standing(status: FlowStatus, marks: list[Watermark], now: datetime) -> Stan
         last_run=status.last_run,
         holder=f"{status.owner.actor}, process {status.owner.pid}" if running and status.owner else None,
         lease_until=status.lease_until if running else None,
+        override=status.override.kind if status.override else None,
     )
 
 

@@ -28,8 +28,19 @@ class Step(StrEnum):
     """The attempt ends, and the lease with it."""
 
 
+class OverrideStep(StrEnum):
+    """A change by hand; whoever comes after one that died does the last two again."""
+
+    BEGIN = "begin_override"
+    """The fence is raised: nobody advances any more, and what is going to be is kept."""
+    OPEN = "open_epoch"
+    """The output begins its next life; readers follow that one from here on."""
+    END = "end_override"
+    """The ledger moves the watermark, and the next plan may be made."""
+
+
 @contextmanager
-def step(name: Step, flow: str, tell: Listener) -> Iterator[None]:
+def step(name: Step | OverrideStep, flow: str, tell: Listener) -> Iterator[None]:
     tell(StepBegun(flow, name))
     yield
     tell(StepDone(flow, name))

@@ -1,1 +1,1 @@
-"""Where plans, claims and watermarks are kept: SQL stores behind one Protocol."""
+"""Where plans, claims and watermarks are kept: SQL databases, JSON files or Delta tables, one Protocol."""

@@ -1,19 +1,24 @@
-"""Read a ledger's address: `sqlite:///PATH`, `postgresql://…` or `mysql://…`."""
+"""Read a ledger's address: `sqlite:///PATH`, `postgresql://…`, `mysql://…`, `json:PATH` or `delta:PATH`."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from tidegauge.errors import ConfigError
 from tidegauge.model.secret import Secret, mask, remember
+from tidegauge.model.spec import Lake
 
 _DRIVERS = {"postgresql": "postgresql+psycopg", "mysql": "mysql+pymysql"}
-_SCHEMES = ("sqlite", *_DRIVERS)
+_FOLDERS = ("json", "delta")
+_SCHEMES = ("sqlite", *_DRIVERS, *_FOLDERS)
 _SAME = {
     "postgres": "postgresql",
     "pgsql": "postgresql",
@@ -22,9 +27,12 @@ _SAME = {
     "file": "sqlite",
 }
 
+_S3 = re.compile(r"s3[an]?://", re.IGNORECASE)
+
 # What may stand after the question mark. Everything else a driver takes can read files, run statements at
 # the start of a session or switch off what we rely on.
-_OPTIONS = {
+_OPTIONS: dict[str, tuple[str, ...]] = {
+    "s3a": ("endpoint", "region"),
     "postgresql": ("application_name", "connect_timeout", "sslcert", "sslkey", "sslmode", "sslrootcert"),
     "mysql": ("connect_timeout", "ssl_ca", "ssl_cert", "ssl_check_hostname", "ssl_key"),
 }
@@ -32,16 +40,18 @@ _OPTIONS = {
 
 @dataclass(frozen=True)
 class Address:
-    """Either a file or a server."""
+    """A file, a server, or a folder of files."""
 
     shown: str
     """As errors name it: without the password."""
     path: Path | None = None
     url: URL | None = None
+    lake: Lake | None = None
+    """Where the folder is, and how it is reached."""
 
     @property
     def scheme(self) -> str:
-        return self.url.get_backend_name() if self.url is not None else "sqlite"
+        return self.url.get_backend_name() if self.url is not None else self.shown.partition(":")[0]
 
 
 def parse(address: str | Secret) -> Address:
@@ -50,6 +60,8 @@ def parse(address: str | Secret) -> Address:
     scheme, colon, rest = text.partition(":")
     if not colon or scheme not in _SCHEMES:
         raise _unknown(scheme if colon else "")
+    if scheme in _FOLDERS:
+        return _bucket(rest, scheme) if _S3.match(rest) else _folder(rest, scheme)
     return _file(rest) if scheme == "sqlite" else _server(text, scheme)
 
 
@@ -65,6 +77,38 @@ def _file(rest: str) -> Address:
     return Address(shown=f"sqlite:///{absolute}", path=absolute)
 
 
+def _folder(rest: str, scheme: str) -> Address:
+    # As it stands, as in `_file`.
+    path = rest.removeprefix("file:")
+    if not path.strip("/") or "\0" in path:
+        raise ConfigError(
+            "the ledger's address names no folder",
+            hint=f"write {scheme}:PATH or {scheme}:s3a://BUCKET/PREFIX",
+        )
+    absolute = str(Path(path).absolute())
+    return Address(shown=f"{scheme}:{absolute}", lake=Lake("ledger", absolute))
+
+
+def _bucket(rest: str, scheme: str) -> Address:
+    form = f"write {scheme}:s3a://BUCKET/PREFIX?endpoint=URL&region=NAME; keys come by the usual AWS chain"
+    try:
+        parts = urlsplit(rest)
+        options = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)))
+    except ValueError:
+        raise ConfigError("the ledger's S3 address cannot be read", hint=form) from None
+    if "@" in parts.netloc:
+        remember(unquote(parts.password or ""))
+        raise ConfigError("the ledger's S3 address holds a key", hint=form)
+    prefix = parts.path.strip("/")
+    strange = any(part in ("", ".", "..") for part in prefix.split("/")) if prefix else False
+    if parts.scheme != "s3a" or not parts.netloc or parts.fragment or strange:
+        raise ConfigError("the ledger's S3 address cannot be read", hint=form)
+    _check_options(options, "s3a")
+    path = f"s3a://{parts.netloc}/{prefix}".rstrip("/")
+    lake = Lake("ledger", path, endpoint=options.get("endpoint"), region=options.get("region"))
+    return Address(shown=f"{scheme}:{path}", lake=lake)
+
+
 def _server(text: str, scheme: str) -> Address:
     form = f"write {scheme}://USER:PASSWORD@HOST:PORT/DATABASE, with special characters percent-encoded"
     try:
@@ -76,15 +120,19 @@ def _server(text: str, scheme: str) -> Address:
     if not url.host or not url.database:
         missing = "database" if url.host else "server"
         raise ConfigError(f"the ledger's {scheme} address names no {missing}", hint=form)
-    for name in url.query:
-        if name not in _OPTIONS[scheme]:
-            near = get_close_matches(name, _OPTIONS[scheme], 1)
-            raise ConfigError(
-                mask(f"the ledger's address has an option that is not allowed: {name}"),
-                hint=f"did you mean {near[0]}?" if near else f"allowed are: {', '.join(_OPTIONS[scheme])}",
-            )
+    _check_options(url.query, scheme)
     shown = url.set(drivername=scheme, query={}).render_as_string(hide_password=True)
     return Address(shown=mask(shown), url=url)
+
+
+def _check_options(found: Iterable[str], kind: str) -> None:
+    for name in found:
+        if name not in _OPTIONS[kind]:
+            near = get_close_matches(name, _OPTIONS[kind], 1)
+            raise ConfigError(
+                mask(f"the ledger's address has an option that is not allowed: {name}"),
+                hint=f"did you mean {near[0]}?" if near else f"allowed are: {', '.join(_OPTIONS[kind])}",
+            )
 
 
 def _unknown(scheme: str) -> ConfigError:

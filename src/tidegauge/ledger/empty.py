@@ -26,3 +26,9 @@ class EmptyLedger(SqlReader):
         limit: int = 20,  # noqa: ARG002
     ) -> list[HistoryEvent]:
         return []
+
+    def pipelines(self) -> list[str]:
+        return []
+
+    def find_plan(self, plan_id: str) -> tuple[str, str, bool] | None:  # noqa: ARG002
+        return None

@@ -3,45 +3,35 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime
 from typing import Any
 
 from tidegauge.ledger.keys import flow_key, pipeline_key
 from tidegauge.model.position import Position, encode
+from tidegauge.model.protocols import HistoryEvent
 from tidegauge.model.secret import mask
 
 FAILURES = ("failed", "refused")
 """The events that `history --failed` shows."""
 
 
-def entry(
-    event: str,
-    *,
-    at: datetime | str,
-    pipeline: str,
-    flow: str,
-    actor: str,
-    run_id: str | None,
-    plan_id: str | None = None,
-    reason: str | None = None,
-    before: Position | None = None,
-    after: Position | None = None,
-    error: dict[str, Any] | None = None,
-) -> dict[str, Any]:
+def entry(event: HistoryEvent) -> dict[str, Any]:
+    """The columns of one event, all but its time."""
     return {
-        "at": at,
-        "pipeline_key": pipeline_key(pipeline),
-        "flow_key": flow_key(pipeline, flow),
-        "pipeline": pipeline,
-        "flow": flow,
-        "run_id": run_id,
-        "plan_id": plan_id,
-        "event": event,
-        "actor": clean(actor),
-        "reason": None if reason is None else clean(mask(reason)),
-        "position_before": position_text(before),
-        "position_after": position_text(after),
-        "error": None if error is None else _sentence(error),
+        "pipeline_key": pipeline_key(event.pipeline),
+        "flow_key": flow_key(event.pipeline, event.flow),
+        "pipeline": event.pipeline,
+        "flow": event.flow,
+        "input": event.input,
+        "run_id": event.run_id,
+        "plan_id": event.plan_id,
+        "event": event.event,
+        "actor": event.actor,
+        "reason": event.reason,
+        "position_before": position_text(event.before),
+        "position_after": position_text(event.after),
+        "error": event.error,
+        "row_count": event.rows,
+        "seconds": event.seconds,
     }
 
 
@@ -50,8 +40,12 @@ def position_text(position: Position | None) -> str | None:
 
 
 def error_text(error: dict[str, Any] | None) -> str | None:
-    # Masked before it becomes JSON, where a secret with a quote in it looks different.
-    return None if error is None else json.dumps(_masked(error), ensure_ascii=True, default=str)
+    return None if error is None else json.dumps(error, ensure_ascii=True, default=str)
+
+
+def masked(error: dict[str, Any] | None) -> dict[str, Any] | None:
+    # Before it becomes JSON, where a secret with a quote in it looks different.
+    return None if error is None else {key: _masked(part) for key, part in error.items()}
 
 
 def clean(text: str) -> str:
@@ -59,7 +53,7 @@ def clean(text: str) -> str:
     return text.replace("\0", "�").encode("utf-8", "replace").decode("utf-8")
 
 
-def _sentence(error: dict[str, Any]) -> str:
+def sentence(error: dict[str, Any]) -> str:
     kind, message = error.get("type"), str(error.get("message", ""))
     return clean(mask(f"{kind}: {message}" if kind else message))
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from sqlalchemy import Connection, Engine, inspect, text
 from sqlalchemy.exc import OperationalError
 
-from tidegauge.errors import LedgerError, LedgerUnreachable, LedgerVersion
+from tidegauge.errors import ConfigError, LedgerError, LedgerUnreachable, LedgerVersion
 from tidegauge.ledger.address import Address, parse
 from tidegauge.ledger.connect import BUSY_SECONDS, WRITE, connect
 from tidegauge.ledger.faults import translated
@@ -34,6 +34,11 @@ def migrate(address: str | Secret) -> Migrated:
     """Make the ledger, or bring it up to date. All or nothing where the database can (MySQL cannot, but
     goes on where it was cut off). Raises LedgerVersion when it was made by newer code."""
     parsed = parse(address)
+    if parsed.lake is not None:
+        raise ConfigError(
+            f"the ledger at {parsed.shown} has no tables to migrate",
+            hint="files and Delta tables are brought up to date as they are written",
+        )
     prepare_place(parsed)
     engine = connect(parsed, create=True)
     try:
@@ -153,7 +158,9 @@ def _refuse_strange_tables(connection: Connection, address: Address) -> None:
         ours = metadata.tables.get(name)
         if ours is None:
             continue
-        if {column["name"] for column in inspector.get_columns(name)} != {column.name for column in ours.c}:
+        found = {column["name"] for column in inspector.get_columns(name)}
+        # Less than all of ours: a migration that was cut off.
+        if not {column.name for column in ours.primary_key} <= found <= {column.name for column in ours.c}:
             raise LedgerError(
                 f"the ledger's database, {address.shown}, has a table '{name}' that is not the ledger's",
                 hint="give the ledger a database of its own",

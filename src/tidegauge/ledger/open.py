@@ -6,28 +6,47 @@ from typing import Literal, overload
 
 from tidegauge.ledger.address import Address, parse
 from tidegauge.ledger.connect import clock_only, connect
+from tidegauge.ledger.documents import DocumentLedger
 from tidegauge.ledger.empty import EmptyLedger
 from tidegauge.ledger.faults import translated
 from tidegauge.ledger.migrate import check_version, prepare_place, upgrade, version
+from tidegauge.ledger.shelf import Shelf
 from tidegauge.ledger.store import SqlLedger
 from tidegauge.model.secret import Secret
+from tidegauge.model.spec import Lake
+
+Ledger = SqlLedger | DocumentLedger
 
 
 @overload
-def open_ledger(address: str | Secret, *, create: Literal[True]) -> SqlLedger: ...
+def open_ledger(address: str | Secret, *, create: Literal[True]) -> Ledger: ...
 @overload
-def open_ledger(address: str | Secret, *, create: bool) -> SqlLedger | EmptyLedger: ...
-def open_ledger(address: str | Secret, *, create: bool) -> SqlLedger | EmptyLedger:
+def open_ledger(address: str | Secret, *, create: bool) -> Ledger | EmptyLedger: ...
+def open_ledger(address: str | Secret, *, create: bool) -> Ledger | EmptyLedger:
     """The ledger at an address, to be closed by `close` or `with`.
 
     An empty store becomes a ledger when `create` says so. Otherwise nothing is made, not even the file, and
     an EmptyLedger answers. Raises ConfigError for an address that cannot be read, LedgerVersion for a ledger
-    older or newer than this code, LedgerUnreachable when the store does not answer.
+    older or newer than this code, LedgerUnreachable when the store does not answer, and LedgerError when
+    it does not let only one of many writers win.
     """
     parsed = parse(address)
+    if parsed.lake is not None:
+        shelf = _open_shelf(parsed.scheme, parsed.lake, parsed.shown, create=create)
+        return EmptyLedger(clock_only(), parsed.shown) if shelf is None else DocumentLedger(shelf)
     if parsed.path is not None and not create and not parsed.path.exists():
         return EmptyLedger(clock_only(), parsed.shown)
     return _open(parsed, create=create)
+
+
+def _open_shelf(scheme: str, lake: Lake, shown: str, *, create: bool) -> Shelf | None:
+    if scheme == "delta":
+        from tidegauge.ledger.delta import DeltaShelf
+
+        return DeltaShelf.open(lake, shown=shown, create=create)
+    from tidegauge.ledger.json_files import JsonShelf
+
+    return JsonShelf.open(lake, shown=shown, create=create)
 
 
 def _open(address: Address, *, create: bool) -> SqlLedger | EmptyLedger:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -14,10 +13,10 @@ from tidegauge.ledger.clock import store_now
 from tidegauge.ledger.faults import translated
 from tidegauge.ledger.journal import FAILURES
 from tidegauge.ledger.keys import flow_key, pipeline_key
+from tidegauge.ledger.rows import completed_of, override_of, owner_of, plan_of, run_of, undo_of
 from tidegauge.ledger.tables import flows, history, plans, runs, watermarks
-from tidegauge.model.plan import Plan, draft_from_json
 from tidegauge.model.position import decode
-from tidegauge.model.protocols import FlowStatus, HistoryEvent, Owner, RunRecord, Watermark
+from tidegauge.model.protocols import FlowStatus, HistoryEvent, Watermark
 from tidegauge.model.state import State
 
 _last = runs.alias("last")
@@ -74,27 +73,20 @@ class SqlReader:
             ]
         return [_event(row) for row in sorted(rows, key=lambda row: row.id, reverse=True)[:limit]]
 
+    def pipelines(self) -> list[str]:
+        with self._reading() as connection:
+            return sorted(set(connection.execute(select(flows.c.pipeline).distinct()).scalars()))
+
+    def find_plan(self, plan_id: str) -> tuple[str, str, bool] | None:
+        query = select(plans.c.pipeline, plans.c.flow, plans.c.active).where(plans.c.plan_id == plan_id)
+        with self._reading() as connection:
+            row = connection.execute(query).one_or_none()
+        return None if row is None else (row.pipeline, row.flow, row.active == 1)
+
     @contextmanager
     def _reading(self) -> Iterator[Connection]:
         with translated(self.shown), self._engine.connect() as connection:
             yield connection
-
-
-def plan_of(row: Row[Any]) -> Plan:
-    """From a row with the columns of `plans`."""
-    return Plan(
-        plan_id=row.plan_id,
-        draft=draft_from_json(row.pipeline, row.flow, row.body),
-        epoch=row.epoch,
-        first_seq=row.first_seq,
-        done=row.done,
-    )
-
-
-def owner_of(row: Row[Any]) -> Owner | None:
-    if row.owner_actor is None:
-        return None
-    return Owner(row.owner_actor, row.owner_host, row.owner_pid, row.owner_started)
 
 
 def _only(
@@ -114,12 +106,16 @@ def _status_query(pipeline: str, names: Sequence[str] | None) -> Select[Any]:
             flows.c.flow,
             flows.c.idle_state,
             flows.c.fence,
+            flows.c.override_body,
+            flows.c.undo_body,
             plans.c.plan_id,
             plans.c.state,
             plans.c.epoch,
             plans.c.first_seq,
             plans.c.done,
             plans.c.body,
+            plans.c.completed,
+            plans.c.created_at.label("planned_at"),
             plans.c.lease_until,
             *_OWNER,
             *(column.label(f"last_{column.name}") for column in _last.c),
@@ -141,24 +137,11 @@ def _status(row: Row[Any]) -> FlowStatus:
         fence=row.fence,
         owner=owner_of(row) if active else None,
         lease_until=row.lease_until,
-        last_run=_run(row) if row.last_id is not None else None,
-    )
-
-
-def _run(row: Row[Any]) -> RunRecord:
-    return RunRecord(
-        run_id=row.last_run_id,
-        pipeline=row.last_pipeline,
-        flow=row.last_flow,
-        plan_id=row.last_plan_id,
-        attempt=row.last_attempt,
-        state=State(row.last_state),
-        started_at=row.last_started_at,
-        ended_at=row.last_ended_at,
-        batches=row.last_batches,
-        rows_read=row.last_rows_read,
-        rows_written=row.last_rows_written,
-        error=None if row.last_error is None else json.loads(row.last_error),
+        last_run=run_of(row, "last_") if row.last_id is not None else None,
+        completed=completed_of(row) if active else frozenset(),
+        planned_at=row.planned_at,
+        override=override_of(row.override_body),
+        undo=undo_of(row.undo_body),
     )
 
 
@@ -175,6 +158,8 @@ def _watermark(row: Row[Any]) -> Watermark:
         pending=row.pending,
         source_id=row.source_id,
         updated_at=row.updated_at,
+        fingerprint=row.fingerprint,
+        stamp=row.stamp,
     )
 
 
@@ -190,4 +175,8 @@ def _event(row: Row[Any]) -> HistoryEvent:
         before=None if row.position_before is None else decode(row.position_before),
         after=None if row.position_after is None else decode(row.position_after),
         error=row.error,
+        input=row.input,
+        plan_id=row.plan_id,
+        rows=row.row_count,
+        seconds=row.seconds,
     )

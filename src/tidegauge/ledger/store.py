@@ -5,22 +5,28 @@ from __future__ import annotations
 import random
 import threading
 import time
+import uuid
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from datetime import timedelta
-from typing import Any, TypeVar
+from datetime import datetime
+from typing import TypeVar
 
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
 from tidegauge.errors import LedgerUnreachable
-from tidegauge.ledger import claims, plans
+from tidegauge.ledger import rules
+from tidegauge.ledger.book import Book, Change
 from tidegauge.ledger.connect import WRITE
 from tidegauge.ledger.faults import may_pass, translated
+from tidegauge.ledger.keeper import Keeper, Rule, uncollected
+from tidegauge.ledger.keys import flow_key
+from tidegauge.ledger.load import load
+from tidegauge.ledger.prune import prune
 from tidegauge.ledger.reader import SqlReader
-from tidegauge.model.plan import Draft, Plan, Receipt
-from tidegauge.model.protocols import Claim, Owner
-from tidegauge.model.state import State
+from tidegauge.ledger.save import save
+from tidegauge.model.plan import Draft, Plan
+from tidegauge.model.protocols import Owner
 
 T = TypeVar("T")
 
@@ -29,7 +35,7 @@ _TRIES = 20
 _PAUSE = 0.05
 
 
-class SqlLedger(SqlReader):
+class SqlLedger(SqlReader, Keeper):
     """Implements LedgerWriter. Safe to share between threads: each call has a connection of its own."""
 
     def __init__(self, engine: Engine, shown: str) -> None:
@@ -39,38 +45,54 @@ class SqlLedger(SqlReader):
         self._turn = threading.Lock() if engine.dialect.name == "sqlite" else nullcontext()
 
     def plan(self, drafts: Sequence[Draft], *, owner: Owner, run_id: str) -> dict[str, Plan]:
-        return self._write(lambda connection: plans.keep(connection, drafts, owner=owner, run_id=run_id))
+        # One random part and a number: the rows of a call stand side by side in the primary key.
+        token = uuid.uuid4().hex
 
-    def refuse(self, pipeline: str, flow: str, error: dict[str, Any], *, owner: Owner, run_id: str) -> None:
-        self._write(
-            lambda connection: plans.refuse(connection, pipeline, flow, error, owner=owner, run_id=run_id)
-        )
+        def work(connection: Connection) -> dict[str, Plan]:
+            loaded = load(connection, [(draft.pipeline, draft.flow) for draft in drafts], make=True)
+            answer: dict[str, Plan] = {}
+            changes: list[tuple[Book, Change]] = []
+            for number, draft in enumerate(drafts):
+                book = loaded.books[flow_key(draft.pipeline, draft.flow)]
+                name = f"{token}-{number}"
+                change, kept = rules.plan(
+                    book, draft, plan_id=name, owner=owner, run_id=run_id, now=loaded.now
+                )
+                if kept is not None:
+                    answer[draft.flow] = kept
+                if change is not None:
+                    changes.append((book, change))
+            save(connection, changes, loaded.now)
+            return answer
 
-    def note(self, pipeline: str, flow: str, event: str, *, owner: Owner, reason: str) -> None:
-        self._write(
-            lambda connection: plans.note(connection, pipeline, flow, event, owner=owner, reason=reason)
-        )
+        with uncollected():
+            return self._write(work)
 
-    def claim(
-        self, plan: Plan, *, owner: Owner, run_id: str, lease: timedelta, dead: Owner | None = None
-    ) -> Claim:
-        return self._write(
-            lambda connection: claims.claim(
-                connection, plan, owner=owner, run_id=run_id, lease=lease, dead=dead
-            )
-        )
+    def prune(self, *, before: datetime, pipeline: str | None = None) -> dict[str, int]:
+        return self._write(lambda connection: prune(connection, before=before, pipeline=pipeline))
 
-    def renew(self, claim: Claim, lease: timedelta) -> None:
-        self._write(lambda connection: claims.renew(connection, claim, lease))
+    def _change(
+        self,
+        pipeline: str,
+        flow: str,
+        rule: Rule,
+        *,
+        plan: Plan | None = None,
+        marks: bool = True,
+        heard: bool = True,
+        files: int = 0,  # noqa: ARG002 - counted where documents are
+    ) -> Book:
+        def work(connection: Connection) -> Book:
+            make = heard and plan is None
+            loaded = load(connection, [(pipeline, flow)], make=make, known=plan, marks=marks)
+            book = loaded.books[flow_key(pipeline, flow)]
+            change = rule(book, loaded.now)
+            if change is None:
+                return book
+            save(connection, [(book, change)], loaded.now)
+            return change.book
 
-    def begin(self, claim: Claim, index: int) -> None:
-        self._write(lambda connection: claims.begin(connection, claim, index))
-
-    def advance(self, claim: Claim, index: int, receipt: Receipt) -> None:
-        self._write(lambda connection: claims.advance(connection, claim, index, receipt))
-
-    def finish(self, claim: Claim, state: State, error: dict[str, Any] | None = None) -> None:
-        self._write(lambda connection: claims.finish(connection, claim, state, error))
+        return self._write(work)
 
     def _write(self, work: Callable[[Connection], T]) -> T:
         """One transaction; again from its beginning when another writer came between."""
@@ -78,7 +100,7 @@ class SqlLedger(SqlReader):
             try:
                 with translated(self.shown, but=may_pass), self._turn, self._writer.begin() as connection:
                     return work(connection)
-            except (claims.Moved, DBAPIError):
+            except DBAPIError:
                 time.sleep(random.uniform(0, _PAUSE))  # noqa: S311 - not a secret, only not in step
         raise LedgerUnreachable(
             f"the ledger at {self.shown} is changed by others faster than it can be read",

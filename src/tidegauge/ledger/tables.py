@@ -9,6 +9,7 @@ from sqlalchemy import (
     CheckConstraint,
     Column,
     DateTime,
+    Double,
     Index,
     Integer,
     MetaData,
@@ -23,7 +24,7 @@ from sqlalchemy.dialects import mysql
 from tidegauge.ledger.keys import LENGTH
 
 VERSION_TABLE = "tidegauge_version"
-VERSIONS = ("0001",)
+VERSIONS = ("0001", "0002")
 """Every version this code knows, oldest first. The last is the one it works with."""
 
 # MySQL: 64 KiB do not hold a plan of many batches, and a datetime without digits loses the fraction.
@@ -33,6 +34,8 @@ _moment = DateTime().with_variant(mysql.DATETIME(fsp=6), "mysql", "mariadb")
 _number = BigInteger().with_variant(Integer(), "sqlite")
 _key = String(LENGTH)
 _id = String(128)
+# A job's name can be longer than an id of ours; SQLite keeps any text in any column.
+_job = _text.with_variant(String(128), "sqlite")
 _word = String(16)
 _options: dict[str, Any] = {
     "mysql_engine": "InnoDB",
@@ -54,6 +57,12 @@ flows = Table(
     # Only ever grows, from plan to plan.
     Column("fence", BigInteger, nullable=False),
     Column("updated_at", _moment, nullable=False),
+    Column("epoch", BigInteger, nullable=False, server_default="0"),
+    # The last batch committed in this epoch.
+    Column("seq", BigInteger, nullable=False, server_default="0"),
+    # An override that was begun and not ended, and what the last one replaced.
+    Column("override_body", _text),
+    Column("undo_body", _text),
     Index("ix_flows_pipeline", "pipeline_key"),
     **_options,
 )
@@ -76,6 +85,11 @@ watermarks = Table(
     Column("pending", _text),
     Column("source_id", _text),
     Column("updated_at", _moment, nullable=False),
+    Column("fingerprint", _text),
+    Column("stamp", _text),
+    # The position once more, where it is a moment or a version: for people, and for the views.
+    Column("position_ts", _moment),
+    Column("position_version", BigInteger),
     Index("ix_watermarks_pipeline", "pipeline_key"),
     **_options,
 )
@@ -106,6 +120,8 @@ plans = Table(
     Column("lease_until", _moment),
     Column("created_at", _moment, nullable=False),
     Column("updated_at", _moment, nullable=False),
+    # Inputs that are done before the others, as a JSON list.
+    Column("completed", _text),
     UniqueConstraint("flow_key", "active", name="uq_plans_one_active"),
     CheckConstraint("active IS NULL OR active = 1", name="ck_plans_active"),
     **_options,
@@ -115,7 +131,7 @@ runs = Table(
     "runs",
     metadata,
     Column("id", _number, primary_key=True, autoincrement=True),
-    Column("run_id", _id, nullable=False),
+    Column("run_id", _job, nullable=False),
     Column("flow_key", _key, nullable=False),
     Column("pipeline", _text, nullable=False),
     Column("flow", _text, nullable=False),
@@ -129,6 +145,15 @@ runs = Table(
     Column("rows_read", BigInteger, nullable=False),
     Column("rows_written", BigInteger, nullable=False),
     Column("error", _text),
+    # NULL where it is not known.
+    Column("rows_inserted", BigInteger),
+    Column("rows_updated", BigInteger),
+    Column("rows_deleted", BigInteger),
+    # The window of the plan's first input, where its ends are versions, or moments and their milliseconds.
+    Column("after_ts", _moment),
+    Column("upto_ts", _moment),
+    Column("after_version", BigInteger),
+    Column("upto_version", BigInteger),
     UniqueConstraint("plan_id", "attempt", name="uq_runs_attempt"),
     Index("ix_runs_flow", "flow_key", "id"),
     **_options,
@@ -143,7 +168,7 @@ history = Table(
     Column("flow_key", _key, nullable=False),
     Column("pipeline", _text, nullable=False),
     Column("flow", _text, nullable=False),
-    Column("run_id", _id),
+    Column("run_id", _job),
     Column("plan_id", _id),
     Column("event", _word, nullable=False),
     Column("actor", _text, nullable=False),
@@ -151,6 +176,9 @@ history = Table(
     Column("position_before", _text),
     Column("position_after", _text),
     Column("error", _text),
+    Column("input", _text),
+    Column("row_count", BigInteger),
+    Column("seconds", Double),
     Index("ix_history_pipeline", "pipeline_key", "id"),
     Index("ix_history_flow", "flow_key", "id"),
     Index("ix_history_event", "pipeline_key", "event", "id"),

@@ -8,6 +8,9 @@ from typing import Any
 
 from tidegauge.model.position import Position, Window, from_body, to_body
 
+# Made once: json.dumps would make one for every call.
+_to_text = json.JSONEncoder(ensure_ascii=False).encode
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -40,6 +43,8 @@ class InputPlan:
     """Of the columns and types that will be read."""
     pending: str | None = None
     """What the reader wants to be reminded of at its next survey."""
+    stamp: str | None = None
+    """When the source committed the upper end, where the source says so."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +116,12 @@ def window_from_dict(body: dict[str, Any]) -> Window:
 
 def draft_to_json(draft: Draft) -> str:
     """The ledger's text for everything but the names, which are columns of their own."""
-    body = {
+    return _to_text(draft_to_body(draft))
+
+
+def draft_to_body(draft: Draft) -> dict[str, Any]:
+    """What `draft_to_json` writes, for those who put it into a larger document."""
+    return {
         "inputs": [
             {
                 "input": part.input,
@@ -119,6 +129,7 @@ def draft_to_json(draft: Draft) -> str:
                 "window": window_to_dict(part.window) if part.window else None,
                 "source_id": part.source_id,
                 "fingerprint": part.fingerprint,
+                "stamp": part.stamp,
             }
             for part in draft.inputs
         ],
@@ -136,11 +147,13 @@ def draft_to_json(draft: Draft) -> str:
         "rows_waiting": draft.rows_waiting,
         "notes": list(draft.notes),
     }
-    return json.dumps(body, ensure_ascii=False)
 
 
 def draft_from_json(pipeline: str, flow: str, text: str) -> Draft:
-    body = json.loads(text)
+    return draft_from_body(pipeline, flow, json.loads(text))
+
+
+def draft_from_body(pipeline: str, flow: str, body: dict[str, Any]) -> Draft:
     return Draft(
         pipeline=pipeline,
         flow=flow,
@@ -151,6 +164,7 @@ def draft_from_json(pipeline: str, flow: str, text: str) -> Draft:
                 window_from_dict(part["window"]) if part["window"] else None,
                 part["source_id"],
                 part["fingerprint"],
+                stamp=part.get("stamp"),
             )
             for part in body["inputs"]
         ),

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tidegauge.model.plan import Batch, Draft, Plan, Receipt, Tag
-from tidegauge.model.position import Position, RowPosition
+from tidegauge.model.position import Position, RowPosition, Value, Window
 from tidegauge.model.spec import TableName, TableOptions
 from tidegauge.model.state import State
 from tidegauge.model.table import Outlook, Shape, Survey
@@ -36,6 +36,15 @@ class Source(Protocol):
         The bound comes from the source's clock and its open transactions, never from MAX of a timestamp or
         from this machine's clock. Raises CursorUnsuitable for NULL cursors under `fail`, KeyUnsuitable for
         repeated or NULL keys.
+        """
+
+    def count(self, shape: Shape, after: RowPosition | None, upto: RowPosition) -> int:
+        """How many rows lie in `(after, upto]` now."""
+
+    def latest(self, shape: Shape) -> Value | None:
+        """The highest cursor that lies in no future, as the column writes it; None where that is not known.
+
+        For timestamps that is the source's clock, for values the highest that is there.
         """
 
     def outlook(self) -> Outlook:
@@ -74,8 +83,25 @@ class Output(Protocol):
     def is_empty(self) -> bool:
         """No manifest of any epoch. Leftover data files do not count."""
 
+    def is_open(self, epoch: int) -> bool:
+        """Whether batches of this epoch may be committed; epoch 0 is open from the start."""
+
+    def open_epoch(
+        self, pipeline: str, flow: str, epoch: int, continues: tuple[int, int] | None, reason: str
+    ) -> None:
+        """Begin the table's next life. Can be repeated: the same again changes nothing.
+
+        From the moment it is open, readers see its own batches and, through `continues` (epoch, last batch),
+        those of an earlier life; what that one commits later is never seen. Raises OutputDisagrees when the
+        epoch was opened with another meaning, or what it continues is not there.
+        """
+
     def receipt(self, tag: Tag) -> Receipt | None:
-        """The committed batch with this tag. Raises OutputUnreachable when that cannot be known."""
+        """The committed batch with this tag. Raises OutputUnreachable when that cannot be known.
+
+        Raises OutputDisagrees once a later epoch is open, whether the batch is there or not: a receipt
+        promises that at some moment during this call the batch was part of what readers see.
+        """
 
     def write(self, frame: DataFrame) -> tuple[DataFile, ...]:
         """Write the rows to files of their own that nobody sees, durable when this returns."""
@@ -86,7 +112,7 @@ class Output(Protocol):
         """Make the files visible under the tag, all or nothing, unless the tag is there already.
 
         Returns the receipt of whoever committed the tag first; a second publish changes nothing.
-        An error proves nothing: ask `receipt`.
+        An error proves nothing: ask `receipt`. Raises OutputDisagrees when a later epoch is open.
         """
 
 
@@ -131,6 +157,44 @@ class Watermark:
     pending: str | None
     source_id: str | None
     updated_at: datetime
+    fingerprint: str | None = None
+    """Of the columns as they were in the last plan that this input completed."""
+    stamp: str | None = None
+    """When the source committed what the position stands for, where the source says so."""
+
+
+Identity = tuple[str | None, str | None]
+"""Which table an input is, and the fingerprint of its columns; None: not known, any will do."""
+
+
+@dataclass(frozen=True)
+class Override:
+    """A change by hand that was begun: no one advances any more, and whoever comes next ends it."""
+
+    kind: str
+    """`set`, `reset`, `copy`, `import` or `undo`."""
+    positions: Mapping[str, Position | None]
+    """By input; inputs that are not named stay where they are."""
+    epoch: int
+    """The life that the output has to open before the ledger moves."""
+    continues: tuple[int, int] | None
+    """Epoch and batch up to which the new life shows what an earlier one wrote; None: nothing."""
+    reason: str
+    actor: str
+    at: datetime
+    identities: Mapping[str, Identity] = field(default_factory=dict)
+    """By input, what the next plan shall compare its table with; inputs that are not named keep theirs."""
+
+
+@dataclass(frozen=True)
+class Undo:
+    """What the last override replaced."""
+
+    kind: str
+    positions: Mapping[str, Position | None]
+    continues: tuple[int, int]
+    at: datetime
+    identities: Mapping[str, Identity] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -146,6 +210,13 @@ class FlowStatus:
     owner: Owner | None
     lease_until: datetime | None
     last_run: RunRecord | None
+    completed: frozenset[str] = frozenset()
+    """Inputs of the active plan that are done before the others."""
+    planned_at: datetime | None = None
+    """When the active plan was made."""
+    override: Override | None = None
+    """One that was begun and not ended."""
+    undo: Undo | None = None
 
 
 @dataclass(frozen=True)
@@ -162,6 +233,12 @@ class RunRecord:
     rows_read: int
     rows_written: int
     error: dict[str, Any] | None
+    rows_inserted: int | None = None
+    rows_updated: int | None = None
+    rows_deleted: int | None = None
+    """None where it is not known."""
+    window: Window | None = None
+    """What the attempt set out to cover of the plan's first input."""
 
 
 @dataclass(frozen=True)
@@ -176,6 +253,10 @@ class HistoryEvent:
     before: Position | None
     after: Position | None
     error: str | None
+    input: str | None = None
+    plan_id: str | None = None
+    rows: int | None = None
+    seconds: float | None = None
 
 
 class LedgerReader(Protocol):
@@ -191,6 +272,12 @@ class LedgerReader(Protocol):
         self, pipeline: str, *, flow: str | None = None, failed: bool = False, limit: int = 20
     ) -> list[HistoryEvent]:
         """Newest first."""
+
+    def pipelines(self) -> list[str]:
+        """Every pipeline that the ledger has heard of, in name order."""
+
+    def find_plan(self, plan_id: str) -> tuple[str, str, bool] | None:
+        """Pipeline and flow of a plan, and whether it is active; None where it is not known (any more)."""
 
 
 class LedgerWriter(LedgerReader, Protocol):
@@ -233,4 +320,62 @@ class LedgerWriter(LedgerReader, Protocol):
         """
 
     def finish(self, claim: Claim, state: State, error: dict[str, Any] | None = None) -> None:
-        """End the attempt as SUCCESS or FAILED; as PLANNED when it only lets go of the lease."""
+        """End the attempt as SUCCESS or FAILED; as PLANNED when it only lets go of the lease.
+
+        SKIPPED ends the plan too and moves nothing; the error's message is then the reason. Only before the
+        first batch was begun.
+        """
+
+    def complete(
+        self,
+        pipeline: str,
+        flow: str,
+        plan_id: str,
+        *,
+        owner: Owner,
+        run_id: str,
+        rows: Mapping[str, int | None] | None = None,
+    ) -> FlowStatus:
+        """Advance a plan that has one batch and no output of ours, for a caller who did the work himself.
+
+        `rows` names the inputs that are done, with their counts where known; None: all that are left. Once
+        none is left, the plan ends as SUCCESS. Raises WrongState for a plan that has ended, FlowHeld while
+        another process holds it, and ConfigError for an input that it does not have.
+        """
+
+    def fail(
+        self, pipeline: str, flow: str, plan_id: str, error: dict[str, Any], *, owner: Owner, run_id: str
+    ) -> FlowStatus:
+        """Record that the caller's work on a plan failed; the plan keeps its windows."""
+
+    def move(self, draft: Draft, *, owner: Owner, run_id: str, rows: int | None = None) -> None:
+        """Plan, advance and finish in one transaction, for a caller whose rows are there already.
+
+        Raises FlowHeld or WrongState while the flow has an active plan.
+        """
+
+    def begin_override(
+        self,
+        pipeline: str,
+        flow: str,
+        kind: str,
+        positions: Mapping[str, Position | None],
+        *,
+        owner: Owner,
+        reason: str,
+    ) -> Override:
+        """Raise the fence, so that nobody advances any more, and keep what is going to be changed.
+
+        `undo` ignores `positions`. Raises WrongState where another override was begun and not ended, and
+        where there is nothing to undo. The output has to open `epoch` before `end_override`.
+        """
+
+    def end_override(self, pipeline: str, flow: str, *, epoch: int) -> None:
+        """Supersede the plan, move the watermarks, and begin the epoch. Does nothing the second time."""
+
+    def prune(self, *, before: datetime, pipeline: str | None = None) -> dict[str, int]:
+        """Remove history, runs and ended plans older than a moment; how many of each.
+
+        What recovery needs stays: watermarks, active plans with all their runs, overrides begun, and the
+        last run of every flow.
+        """

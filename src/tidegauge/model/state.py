@@ -50,6 +50,7 @@ _NEXT: dict[State, dict[Event, State]] = {
         Event.BEGIN: State.RUNNING,
         Event.ADVANCE: State.RUNNING,
         Event.FINISH: State.SUCCESS,
+        Event.SKIP: State.SKIPPED,
         Event.FAIL: State.FAILED,
         Event.RELEASE: State.PLANNED,
         Event.SUPERSEDE: State.READY,

@@ -83,14 +83,14 @@ def check_identity(flow: Flow, shape: Shape, known: str | None) -> None:
     if known.rpartition("#")[0] == shape.source_id:
         raise SourceError(
             f"{flow.name}: its cursor or key is not the one its watermark was taken with",
-            hint="put the old cursor and key back; for a fresh start give the pipeline a new name and the"
-            " lake a new path",
+            hint="put the old cursor and key back; to read everything again by the new ones use"
+            f" `tidegauge watermark reset -t {flow.name}`",
         )
     raise SourceError(
         f"{flow.name}: this is not the table its watermark was taken from"
         f" (then {known.rpartition('#')[0]}, now {shape.source_id})",
-        hint="point the connection back at the old database; if the table was made anew, give the pipeline a"
-        " new name and the lake a new path",
+        hint="point the connection back at the old database; if the table was made anew, begin again with"
+        f" `tidegauge watermark reset -t {flow.name}`",
     )
 
 

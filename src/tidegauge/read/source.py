@@ -19,7 +19,7 @@ from tidegauge.read.types import Native, arrive
 _HOP = 200_000
 """Entries of an index that one statement goes over; the server holds as many in memory at once."""
 _LOOKS = 3
-"""How often a value cursor looks again for what was open at its first look, before it waits for a later plan."""
+"""How often a value cursor looks again for what was open at its first look, before a later plan has to."""
 _NAME = re.compile(r"[^\W\d]\w*")
 
 
@@ -73,6 +73,24 @@ class DatabaseSource:
                     f"{shape.table}: {error}, so it cannot be paged by {shape.cursor.name}",
                     hint="mend the rows that hold such values, or choose another cursor",
                 ) from error
+
+    def count(self, shape: Shape, after: RowPosition | None, upto: RowPosition) -> int:
+        with self._lock:
+            where = sql.between(shape, after, upto, self._dialect.literal)
+            ((rows,),) = self._dialect.rows(sql.count(shape, self._dialect.name(shape.table), where))
+            return int(rows)
+
+    def latest(self, shape: Shape) -> Value | None:
+        with self._lock:
+            every = sql.after(shape, None, self._dialect.literal)
+            if shape.cursor_kind != "timestamp":
+                found = self._dialect.rows(sql.highest(shape, self._dialect.name(shape.table), every))
+                return Value(shape.cursor.kind, found[0][0]) if found else None
+            now = latest_now(self._dialect.moment(fresh=True), shape.cursor)
+            if shape.cursor.kind in ORDERED:
+                return now
+            notation = self._dialect.notation(shape, every)
+            return notation.write(now) if notation else None
 
     def outlook(self) -> Outlook:
         with self._lock:

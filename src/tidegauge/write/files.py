@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from tidegauge.model.spec import Lake
-from tidegauge.write.folder import check_folder
-from tidegauge.write.local import TEMPORARY
-from tidegauge.write.manifest import DATA, MANIFESTS, numbered
-from tidegauge.write.store import Store, open_store
+from tidegauge.objects.folder import check_folder
+from tidegauge.objects.local import TEMPORARY
+from tidegauge.objects.store import Store, open_store
+from tidegauge.write.epochs import contents, followed
+from tidegauge.write.manifest import DATA, MANIFESTS, Manifest
 from tidegauge.write.table import CommittedFile, load_all
 
 SAFE_AGE = timedelta(days=7)
@@ -31,10 +33,12 @@ class Leftover:
 @dataclass(frozen=True)
 class Listing:
     committed: tuple[CommittedFile, ...]
-    """Of every epoch."""
+    """What readers of the table read."""
+    earlier: tuple[CommittedFile, ...]
+    """Of earlier lives of the table: no reader follows them, and an undo would bring them back."""
     leftovers: tuple[Leftover, ...]
     missing: tuple[CommittedFile, ...]
-    """Named by a manifest and not there: the table is damaged."""
+    """Named by a manifest and not there: the table is damaged, or an undo would be."""
 
 
 def survey(lake: Lake, folder: str, *, store: Store | None = None) -> Listing:
@@ -43,8 +47,11 @@ def survey(lake: Lake, folder: str, *, store: Store | None = None) -> Listing:
     top = check_folder(folder)
     entries = list(store.list(f"{top}/{DATA}"))
     # After the files, so that what is published in between is found to be committed.
-    manifests = load_all(store, top, numbered(store, top))
-    named = [CommittedFile(one.tag.epoch, one.tag.seq, file) for one in manifests for file in one.files]
+    found = contents(store, top)
+    counted = followed(store, top, found)
+    rest = sorted(set(found.batches) - set(counted))
+    current, earlier = (_named(load_all(store, top, batches)) for batches in (counted, rest))
+    named = current + earlier
     known = {one.file.path for one in named}
     start = len(top) + 1
     loose = [entry for entry in entries if entry.path[start:] not in known]
@@ -66,7 +73,8 @@ def survey(lake: Lake, folder: str, *, store: Store | None = None) -> Listing:
     ]
     # Only what the first listing could have seen: a file committed since is not missing.
     gone = [one for one in named if one.file.path not in there and _gone(store, f"{top}/{one.file.path}")]
-    return Listing(tuple(named), tuple(sorted(leftovers, key=lambda one: one.path)), tuple(gone))
+    leftovers.sort(key=lambda one: one.path)
+    return Listing(tuple(current), tuple(earlier), tuple(leftovers), tuple(gone))
 
 
 def clean(
@@ -90,6 +98,10 @@ def clean(
         store.delete([f"{folder}/{one.path}" for one in old if not one.temporary], below=f"{folder}/{DATA}")
         store.delete([f"{folder}/{one.path}" for one in old if one.temporary], below=f"{folder}/{MANIFESTS}")
     return old
+
+
+def _named(manifests: Sequence[Manifest]) -> list[CommittedFile]:
+    return [CommittedFile(one.tag.epoch, one.tag.seq, file) for one in manifests for file in one.files]
 
 
 def _attempt(path: str) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from tidegauge.errors import OutputUnreachable, RuntimeMissing, TidegaugeError
 from tidegauge.model.secret import mask
 from tidegauge.model.spec import Lake
-from tidegauge.write.s3 import settings_of
+from tidegauge.objects.settings import settings_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

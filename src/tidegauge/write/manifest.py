@@ -8,22 +8,27 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
-from tidegauge.errors import OutputDisagrees, TidegaugeError
+from tidegauge.errors import OutputDisagrees, OutputUnreachable, TidegaugeError
 from tidegauge.model.plan import Batch, Receipt, Tag, window_from_dict, window_to_dict
 from tidegauge.model.position import Window
 from tidegauge.model.protocols import DataFile
 from tidegauge.model.table import Shape
-from tidegauge.write.store import Store
+from tidegauge.objects.store import Store
 
 FORMAT = 1
 MANIFESTS = "_tidegauge"
 DATA = "data"
 
-_NAME = re.compile(r"(0|[1-9]\d*)/(0|[1-9]\d*)\.json")
+_PATIENCE = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
+_NAME = re.compile(r"(0|[1-9]\d*)/(?:(0|[1-9]\d*)|open)\.json")
+
+
+_There = TypeVar("_There")
 
 
 @dataclass(frozen=True)
@@ -85,14 +90,16 @@ def path_of(folder: str, epoch: int, seq: int) -> str:
 
 def numbered(store: Store, folder: str) -> list[Numbered]:
     """Every manifest of every epoch, in order; only their names are read."""
+    return listed(store, folder)[0]
+
+
+def listed(store: Store, folder: str) -> tuple[list[Numbered], list[int]]:
+    """Every manifest in order, and every epoch that was opened."""
     top = f"{folder}/{MANIFESTS}/"
-    names = (_NAME.fullmatch(entry.path.removeprefix(top)) for entry in store.list(top.rstrip("/")))
-    return sorted(Numbered(int(name[1]), int(name[2])) for name in names if name)
-
-
-def newest_epoch(found: Sequence[Numbered]) -> int | None:
-    """The one that readers follow: what an older life wrote, even later, is never seen."""
-    return max((one.epoch for one in found), default=None)
+    found = [_NAME.fullmatch(entry.path.removeprefix(top)) for entry in store.list(top.rstrip("/"))]
+    names = [name for name in found if name]
+    batches = sorted(Numbered(int(name[1]), int(name[2])) for name in names if name[2])
+    return batches, sorted(int(name[1]) for name in names if not name[2])
 
 
 def load(store: Store, folder: str, epoch: int, seq: int, *, durable: bool = False) -> Manifest | None:
@@ -103,10 +110,26 @@ def load(store: Store, folder: str, epoch: int, seq: int, *, durable: bool = Fal
         return None
     manifest = parse(body, f"{store.place}/{path}")
     if (manifest.tag.epoch, manifest.tag.seq) != (epoch, seq):
-        raise _foreign(
+        raise foreign(
             f"{store.place}/{path}", f"it is of epoch {manifest.tag.epoch}, batch {manifest.tag.seq}"
         )
     return manifest
+
+
+def put_once(store: Store, path: str, body: bytes, there: Callable[[], _There | None]) -> _There | None:
+    """Put a file that is put only once; what `there` reads of it if somebody else was first, None if not."""
+    for pause in _PATIENCE:
+        if store.put_if_absent(path, body):
+            return None
+        theirs = there()
+        if theirs is not None:
+            return theirs
+        # Somebody was at it in the same moment; S3 then refuses both, and neither need have landed.
+        time.sleep(pause)
+    raise OutputUnreachable(
+        f"{store.place}/{path} could not be put, and is not there either",
+        hint="another runner may be at the same batch; try again",
+    )
 
 
 def render(manifest: Manifest) -> bytes:
@@ -137,27 +160,27 @@ def parse(body: bytes, name: str) -> Manifest:
     try:
         return _parse(json.loads(body))
     except (ValueError, KeyError, TypeError, AttributeError, AssertionError, TidegaugeError) as error:
-        raise _foreign(name, f"{type(error).__name__}: {error}") from error
+        raise foreign(name, f"{type(error).__name__}: {error}") from error
 
 
 def _parse(body: dict[str, Any]) -> Manifest:
-    if _integer(body["tidegauge"]) != FORMAT:
+    if integer(body["tidegauge"]) != FORMAT:
         raise ValueError(f"its format is {body['tidegauge']}, and this version reads {FORMAT}")
-    tag = Tag(_text(body["pipeline"]), _text(body["flow"]), _integer(body["epoch"]), _integer(body["seq"]))
+    tag = Tag(text(body["pipeline"]), text(body["flow"]), integer(body["epoch"]), integer(body["seq"]))
     manifest = Manifest(
         tag=tag,
         files=tuple(_file(file) for file in body["files"]),
         windows=tuple(window_from_dict(window) for window in body["exact_windows"]),
         nulls=bool(body["nulls"]),
-        inputs=tuple(_text(window["input"]) for window in body["windows"]),
-        cursor=next((_text(window["cursor"]) for window in body["windows"]), ""),
+        inputs=tuple(text(window["input"]) for window in body["windows"]),
+        cursor=next((text(window["cursor"]) for window in body["windows"]), ""),
         schema=tuple(
-            Field(_text(field["name"]), _text(field["type"]), _text(field["source_type"]))
+            Field(text(field["name"]), text(field["type"]), text(field["source_type"]))
             for field in body["schema"]
         ),
-        run_id=_text(body["run_id"]),
+        run_id=text(body["run_id"]),
     )
-    if manifest.rows != _integer(body["rows"]):
+    if manifest.rows != integer(body["rows"]):
         raise ValueError(f"its files have {manifest.rows} rows, and it says {body['rows']}")
     if [window.to_json() for window in manifest.windows] != [
         {"after": window["after"], "upto": window["upto"]} for window in body["windows"]
@@ -167,27 +190,27 @@ def _parse(body: dict[str, Any]) -> Manifest:
 
 
 def _file(body: dict[str, Any]) -> DataFile:
-    path = _text(body["path"])
+    path = text(body["path"])
     parts = path.split("/")
     if parts[0] != DATA or len(parts) < 2 or any(part in ("", ".", "..") for part in parts) or "\0" in path:
         raise ValueError(f"{path!r} is not a path inside the table's {DATA} folder")
-    return DataFile(path, _integer(body["rows"]), _integer(body["bytes"]))
+    return DataFile(path, integer(body["rows"]), integer(body["bytes"]))
 
 
-def _text(value: object) -> str:
+def text(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{value!r} is not text")
     return value
 
 
-def _integer(value: object) -> int:
+def integer(value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise ValueError(f"{value!r} is not a count")
     return value
 
 
-def _foreign(name: str, reason: str) -> OutputDisagrees:
+def foreign(name: str, reason: str) -> OutputDisagrees:
     return OutputDisagrees(
-        f"{name} is not a manifest that Tidegauge wrote whole ({reason})",
+        f"{name} is not a file that Tidegauge wrote whole ({reason})",
         hint="somebody changed or copied it: put it back from a backup; nothing was changed",
     )

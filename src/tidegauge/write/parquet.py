@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import re
-import time
 import uuid
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from tidegauge.errors import OutputDisagrees, OutputUnreachable
+from tidegauge.errors import OutputDisagrees
 from tidegauge.model.plan import Batch, Receipt, Tag
 from tidegauge.model.protocols import DataFile
 from tidegauge.model.spec import Lake
 from tidegauge.model.table import Shape
+from tidegauge.objects.folder import check_folder
+from tidegauge.objects.probe import prove
+from tidegauge.objects.store import Entry, Store, open_store
 from tidegauge.write import hadoop
-from tidegauge.write.folder import check_folder
-from tidegauge.write.manifest import DATA, Manifest, load, manifest_of, numbered, path_of, render
-from tidegauge.write.probe import prove
-from tidegauge.write.store import Entry, Store, open_store
+from tidegauge.write.epochs import Opening, contents, lacking, load_opening, open_epoch
+from tidegauge.write.manifest import (
+    DATA,
+    Manifest,
+    load,
+    manifest_of,
+    numbered,
+    path_of,
+    put_once,
+    render,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -26,11 +35,26 @@ if TYPE_CHECKING:
 _PART = re.compile(r"part-[^/]*\.parquet")
 _FOOTER = 64 * 1024
 """Bytes read at first; enough for the footer of all but very wide tables."""
-_PATIENCE = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
 
 
 class ParquetOutput:
-    """`model.protocols.Output` on a local folder or an S3 bucket."""
+    """`model.protocols.Output` on a local folder or an S3 bucket.
+
+    Why no writer of an older epoch can advance, wherever it was paused while an override opened the next one:
+
+    1. `receipt` first reads the manifest and then looks for the next epoch. A manifest is never taken back,
+       so when the next epoch is not open at that second look, the manifest is there at that same moment: the
+       batch is part of what readers follow. Asked the other way round, the epoch could be opened between the
+       two looks, and a batch would be confirmed that no reader sees.
+    2. Should the epoch be opened after that look, its override has raised the fence before (`begin_override`
+       comes before `open_epoch`). Either `advance` comes after the fence was raised, and is refused by it; or
+       it came before, and then the ledger counted the batch, and `continues` holds it if it holds that epoch.
+    3. A manifest that lands after the next epoch was opened is seen by nobody: readers take from an older
+       epoch just the batches 1 to `upto`, which were there before. `publish` looks too, before it puts, but
+       only so that a late writer leaves nothing behind; nothing rests on it.
+
+    Epochs are opened without a gap (`open_epoch` sees to it), so the look at the next one is enough.
+    """
 
     def __init__(self, lake: Lake, folder: str, *, store: Store | None = None) -> None:
         self._lake = lake
@@ -48,8 +72,21 @@ class ParquetOutput:
     def is_empty(self) -> bool:
         return not numbered(self._store, self._folder)
 
+    def is_open(self, epoch: int) -> bool:
+        return epoch == 0 or load_opening(self._store, self._folder, epoch) is not None
+
+    def open_epoch(
+        self, pipeline: str, flow: str, epoch: int, continues: tuple[int, int] | None, reason: str
+    ) -> None:
+        open_epoch(self._store, self._folder, Opening(pipeline, flow, epoch, continues, reason))
+
+    def lacks(self, continues: tuple[int, int]) -> str | None:
+        """What a new epoch that continues this one (up to a batch) would miss; None: it is all there."""
+        return lacking(contents(self._store, self._folder), continues)
+
     def receipt(self, tag: Tag) -> Receipt | None:
         found = self._committed(tag)
+        self._check_life(tag)  # after the manifest was read: see the class
         return found.receipt if found else None
 
     def write(self, frame: DataFrame) -> tuple[DataFile, ...]:
@@ -84,19 +121,19 @@ class ParquetOutput:
         self, tag: Tag, batch: Batch, files: Sequence[DataFile], *, shape: Shape, run_id: str
     ) -> Receipt:
         ours = manifest_of(tag, batch, files, shape=shape, run_id=run_id)
+        self._check_life(tag)
         path = path_of(self._folder, tag.epoch, tag.seq)
-        for pause in _PATIENCE:
-            if self._store.put_if_absent(path, render(ours)):
-                return ours.receipt
-            theirs = self._committed(tag)
-            if theirs is not None:
-                return self._same(ours, theirs).receipt
-            # Somebody was at it in the same moment; S3 then refuses both, and neither need have landed.
-            time.sleep(pause)
-        raise OutputUnreachable(
-            f"{self._store.place}/{path} could not be put, and is not there either",
-            hint="another runner may be at the same batch; try again",
-        )
+        theirs = put_once(self._store, path, render(ours), lambda: self._committed(tag))
+        return (self._same(ours, theirs) if theirs else ours).receipt
+
+    def _check_life(self, tag: Tag) -> None:
+        later = load_opening(self._store, self._folder, tag.epoch + 1)
+        if later is not None:
+            raise OutputDisagrees(
+                f"a later life of this table was opened in {self.place}: {later}; batch {tag.seq} of epoch"
+                f" {tag.epoch} is no part of it",
+                hint="nothing is lost: run again, and the flow goes on from where its watermark was set",
+            )
 
     def _run(self, frame: DataFrame, attempt: str) -> int | None:
         """Write the frame; where files could land out of sight, count its rows in the same pass.

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 from tidegauge.errors import OutputDisagrees, OutputError
 from tidegauge.model.protocols import DataFile
 from tidegauge.model.spec import Lake
+from tidegauge.objects.folder import check_folder
+from tidegauge.objects.store import Store, open_store
 from tidegauge.write import hadoop
-from tidegauge.write.folder import check_folder
-from tidegauge.write.manifest import DATA, Field, Manifest, Numbered, load, newest_epoch, numbered, path_of
-from tidegauge.write.store import Store, open_store
+from tidegauge.write.epochs import contents, followed
+from tidegauge.write.manifest import DATA, Field, Manifest, Numbered, load, path_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -33,22 +34,25 @@ class CommittedFile:
 def committed(
     lake: Lake, folder: str, *, epoch: int | None = None, store: Store | None = None
 ) -> tuple[Manifest, ...]:
-    """The manifests of one epoch in order; of the newest unless said."""
+    """The manifests that make up the table, in order: as the newest epoch tells it, or the one that is named.
+
+    Those of earlier epochs that it continues come first.
+    """
     store = store or open_store(lake)
-    found = numbered(store, check_folder(folder))
-    chosen = newest_epoch(found) if epoch is None else epoch
-    return load_all(store, folder, [one for one in found if one.epoch == chosen])
+    found = contents(store, check_folder(folder))
+    return load_all(store, folder, followed(store, folder, found, epoch=epoch))
 
 
 def load_all(store: Store, folder: str, found: Sequence[Numbered]) -> tuple[Manifest, ...]:
-    """Raises OutputDisagrees for one that was listed and is gone: a commit is never taken back."""
+    """Raises OutputDisagrees for one that has to be there and is not: a commit is never taken back."""
 
     def read(one: Numbered) -> Manifest:
         manifest = load(store, folder, one.epoch, one.seq)
         if manifest is None:
             path = path_of(folder, one.epoch, one.seq)
             raise OutputDisagrees(
-                f"{store.place}/{path} was deleted while it was read", hint="try again, or restore the table"
+                f"{store.place}/{path} is a part of the table, and is not there",
+                hint="somebody deletes files here: put it back from a backup",
             )
         return manifest
 
@@ -68,15 +72,17 @@ def committed_files(lake: Lake, folder: str, *, epoch: int | None = None) -> tup
 def versions(spark: SparkSession, lake: Lake, folder: str, *, epoch: int | None = None) -> DataFrame:
     """Every row version of the table, with the batch that brought it in the column `_tidegauge_seq`.
 
-    Lazy. Columns that came later are NULL in the rows from before. Raises OutputError for a table
-    without a committed batch, which has no columns yet.
+    Batches are numbered as readers meet them: those of an epoch that continues another go on counting where
+    that one ends. Lazy. Columns that came later are NULL in the rows from before. Raises OutputError for a
+    table without a committed batch, which has no columns yet.
     """
     manifests = committed(lake, folder, epoch=epoch)
     if not manifests:
         raise OutputError(
             f"{open_store(lake).place}/{folder} has no committed batch", hint="run the flow first"
         )
-    runs = [(schema, list(group)) for schema, group in groupby(manifests, key=lambda one: one.schema)]
+    places = _places(manifests)
+    runs = [(schema, list(group)) for schema, group in groupby(places, key=lambda one: one[1].schema)]
     first, *rest = (_read(spark, lake, folder, schema, group) for schema, group in runs)
     for frame in rest:
         first = first.unionByName(frame, allowMissingColumns=True)
@@ -109,20 +115,24 @@ def quoted(name: str) -> str:
 
 
 def _read(
-    spark: SparkSession, lake: Lake, folder: str, schema: tuple[Field, ...], manifests: Sequence[Manifest]
+    spark: SparkSession,
+    lake: Lake,
+    folder: str,
+    schema: tuple[Field, ...],
+    manifests: Sequence[tuple[int, Manifest]],
 ) -> DataFrame:
     """Batches with the same columns, in one scan: a batch is told by its attempt's folder."""
     import pyarrow as pa
     from pyspark.sql import functions as F  # noqa: N812
 
     struct = ", ".join(f"{quoted(field.name)} {field.type}" for field in schema)
-    paths = [f"{folder}/{file.path}" for manifest in manifests for file in manifest.files]
+    paths = [f"{folder}/{file.path}" for _, manifest in manifests for file in manifest.files]
     if not paths:
         return spark.range(0).select(
             *(F.lit(None).cast(field.type).alias(field.name) for field in schema),
             F.lit(None).cast("bigint").alias(SEQ),
         )
-    attempts = {_attempt(file.path): one.tag.seq for one in manifests for file in one.files}
+    attempts = {_attempt(file.path): place for place, one in manifests for file in one.files}
     batches = spark.createDataFrame(
         pa.table({_ATTEMPT: list(attempts), SEQ: pa.array(attempts.values(), pa.int64())})
     )
@@ -132,6 +142,14 @@ def _read(
     frame = frame.withColumn(_ATTEMPT, F.substring_index(name, "/", 1))
     joined = frame.join(F.broadcast(batches), _ATTEMPT)
     return joined.select(*(F.col(quoted(field.name)) for field in schema), F.col(SEQ))
+
+
+def _places(manifests: Sequence[Manifest]) -> list[tuple[int, Manifest]]:
+    placed: list[tuple[int, Manifest]] = []
+    for _, group in groupby(manifests, key=lambda one: one.tag.epoch):
+        before = placed[-1][0] if placed else 0
+        placed += [(before + one.tag.seq, one) for one in group]
+    return placed
 
 
 def _attempt(path: str) -> str:

@@ -1,0 +1,169 @@
+"""A flow that the engine runs: the engine's own runner, and people who override its watermark."""
+
+from __future__ import annotations
+
+import threading
+import traceback
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from datetime import timedelta
+from typing import Any, TypeVar, cast
+
+from simulation.invariants import SURPRISE
+from simulation.lake import Lake, MemoryOutput
+from simulation.ledger import Desk
+from simulation.lives import Checker
+from simulation.places import DAWN, FLOWS, INPUT, LEASE, NAME, PIPELINE, PROJECT, at
+from simulation.shelf import Cabinet
+from simulation.source import MemorySource, Table
+from simulation.world import Actor, World
+from tidegauge.engine.heartbeat import Heartbeat
+from tidegauge.engine.outside import Outside
+from tidegauge.engine.override import finish
+from tidegauge.engine.report import FlowReport
+from tidegauge.engine.run import Order, Runner
+from tidegauge.engine.select import Sources
+from tidegauge.errors import TidegaugeError
+from tidegauge.model.protocols import Source
+from tidegauge.model.spec import Database
+from tidegauge.observe.events import RunEvent
+
+T = TypeVar("T")
+
+
+class _OneSource(Sources):
+    def __init__(self, source: MemorySource) -> None:
+        self._source = source
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def of(self, database: Database) -> Source:
+        return self._source
+
+
+class _Inline(Executor):
+    """Runs what is submitted at once: there are no threads in here."""
+
+    def submit(self, work: Callable[..., T], /, *args: Any, **options: Any) -> Future[T]:
+        future: Future[T] = Future()
+        try:
+            future.set_result(work(*args, **options))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+
+class EngineScene:
+    """A flow that the engine runs, with a source and an output."""
+
+    def __init__(self, world: World, *, documents: bool = False) -> None:
+        self._world = world
+        self.lake, self.table = Lake(world), Table(world)
+        self._checker = self.lake.checker = Checker(world, self.lake, self.table)
+        self.desk: Desk | Cabinet = (Cabinet if documents else Desk)(world, self._checker)
+
+    def change(self) -> None:
+        self.table.change()
+
+    def commit(self) -> None:
+        self.table.commit()
+
+    def process(self, actor: Actor) -> EngineProcess:
+        return EngineProcess(self, actor)
+
+    def override(self, actor: Actor) -> None:
+        """A person overrides the watermark, in the order of `engine.override`."""
+        dice = self._world.random
+        kind = dice.choice(("set", "set", "reset", "undo", "undo"))
+        place = dice.randint(0, self.table.top + 2) if kind == "set" else 0
+        ledger, output = self.desk.ledger(actor), MemoryOutput(self.lake, actor)
+        flow = FLOWS[0]
+
+        def go() -> None:
+            try:
+                for status in ledger.status(PIPELINE, [NAME]):
+                    if status.override is not None:
+                        finish(ledger, output, flow, status.override, _nothing)
+                begun = ledger.begin_override(
+                    PIPELINE, NAME, kind, {INPUT: at(place)}, owner=actor.owner, reason=actor.name
+                )
+                finish(ledger, output, flow, begun, _nothing)
+            except TidegaugeError as error:
+                actor.world.changed(f"gives up: {error}")
+            except Exception:
+                actor.world.violated(SURPRISE, traceback.format_exc())
+
+        actor.begin(go)
+
+    def final(self) -> None:
+        self._checker.final(self.desk.book)
+        if isinstance(self.desk, Cabinet):
+            self.desk.final()
+
+
+class EngineProcess:
+    """One process that runs the flow once, as `tidegauge run` does."""
+
+    def __init__(self, scene: EngineScene, actor: Actor) -> None:
+        self.actor = actor
+        self._reports: list[FlowReport] = []
+        self._error: TidegaugeError | None = None
+        self._stop = threading.Event()
+        self._scene = scene
+        dice = actor.world.random
+        self._flow = FLOWS[dice.randrange(len(FLOWS))]
+        source = MemorySource(scene.table, actor)
+        sources = _OneSource(source)
+        world = actor.world
+        ledger = scene.desk.ledger(actor)
+        output = MemoryOutput(scene.lake, actor)
+        self._heartbeat = Heartbeat(ledger, LEASE)
+        outside = Outside(
+            owner=actor.owner,
+            is_gone=lambda owner: world.is_gone(owner, seen_from=actor.owner.host),
+            sources=lambda: sources,
+            output=lambda _: output,
+            reader=lambda _: source,
+            check_java=_nothing,
+            spark=lambda *_: cast("Any", None),
+            threads=lambda _: _Inline(),
+            clock=lambda: (world.now + actor.skew - DAWN).total_seconds(),
+            sleep=lambda _: cast("None", actor.turn("wait for the holder", asking=False)),
+        )
+        order = Order(parallel=1, wait=timedelta(seconds=dice.choice((0, 0, 5))))
+        self._runner = Runner(PROJECT, order, ledger, self._heartbeat, _nothing, self._stop, outside)
+        self._runner.run_id = actor.name
+        self._sources = sources
+        actor.begin(self._go)
+
+    @property
+    def fault(self) -> str | None:
+        """Why the run did not do all there was to do."""
+        if self._error is not None or not self._reports:
+            return str(self._error)
+        return next((str(report.error) for report in self._reports if report.error), None)
+
+    def stop(self) -> None:
+        self._stop.set()
+
+    def beat(self, actor: Actor) -> None:
+        """One beat of the heartbeat, which its thread would give: the same claims, and turns of its own."""
+        heartbeat = Heartbeat(self._scene.desk.ledger(actor), LEASE)
+        heartbeat._held = self._heartbeat._held
+        actor.begin(heartbeat.beat)
+
+    def _go(self) -> None:
+        try:
+            self._reports = self._runner.everything([self._flow], self._sources)
+        except TidegaugeError as error:
+            self._error = error
+        except Exception:
+            self.actor.world.violated(SURPRISE, traceback.format_exc())
+        for report in self._reports:
+            if report.error is not None and report.error.type == "TidegaugeError":
+                self.actor.world.violated(SURPRISE, f"{report.error}\n{report.error.detail}")
+
+
+def _nothing(_: RunEvent | object) -> None:
+    pass

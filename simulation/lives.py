@@ -1,0 +1,210 @@
+"""What must hold of ledger and output together, checked at every change of either.
+
+Nothing here knows of `continues`: what each life of the table was meant to show is remembered separately.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from simulation.invariants import ENDS, EPOCHS, ONCE, VISIBLE, WRITER, BookChecks, mark_of
+from simulation.places import INPUT, number
+from simulation.source import Table
+from simulation.world import World
+from tidegauge.ledger.book import Book, Change
+from tidegauge.model.plan import Tag
+from tidegauge.model.protocols import Owner
+
+if TYPE_CHECKING:
+    from simulation.lake import Continues, Lake, Manifest
+
+Stretch = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Life:
+    """What readers are meant to see from the opening of an epoch on."""
+
+    kept: tuple[Stretch, ...]
+    """Of earlier lives. A set backwards shows a stretch again, and only that does."""
+    start: int
+    """Where its own batches begin."""
+
+    def upto(self, mark: int) -> tuple[Stretch, ...]:
+        return (*self.kept, (self.start, mark)) if mark > self.start else self.kept
+
+
+class Checker:
+    def __init__(self, world: World, lake: Lake, table: Table) -> None:
+        self._world = world
+        self._lake = lake
+        self._table = table
+        self._checks = BookChecks(world)
+        self._lives = {0: Life((), 0)}
+        self._undo: Life | None = None
+        self._book: Book | None = None
+
+    # --- the ledger
+
+    def ledger(self, before: Book, change: Change, who: Owner, at: datetime) -> None:
+        self._checks.check(before, change, who, at)
+        after = self._book = change.book
+        if after.override != before.override:
+            self._check_override(before, after)
+        elif _mark(after) < _mark(before):
+            self._world.violated(WRITER, f"position {_mark(before)} → {_mark(after)}")
+        if after.seq != before.seq or after.epoch != before.epoch or _mark(after) != _mark(before):
+            self._check_visible(after)
+
+    def _check_override(self, before: Book, after: Book) -> None:
+        current, mark = self._lives[before.epoch], _mark(before)
+        if before.override is None:
+            assert after.override is not None
+            override = after.override
+            match override.kind:
+                case "undo":
+                    assert self._undo is not None
+                    life = self._undo
+                case "reset":
+                    life = Life((), number(override.positions[INPUT]))
+                case _:
+                    life = Life(current.upto(mark), number(override.positions[INPUT]))
+            self._lives[override.epoch] = life
+            return
+        override = before.override
+        if override.epoch not in self._lake.openings:
+            self._world.violated(EPOCHS, f"epoch {override.epoch} began in the ledger, and is not open")
+        if _mark(after) != self._lives[after.epoch].start:
+            self._world.violated(
+                VISIBLE,
+                f"after the {override.kind} the watermark is {_mark(after)}, and its life begins at"
+                f" {self._lives[after.epoch].start}",
+            )
+        self._undo = None if override.kind == "undo" else Life(current.upto(mark), mark)
+
+    # --- the output
+
+    def published(self, tag: Tag, before: Manifest | None, after: Manifest) -> None:
+        lake, key = self._lake, (tag.epoch, tag.seq)
+        name = f"{tag.epoch}/{tag.seq}"
+        [window] = after.receipt.windows
+        low, high = number(window.after), number(window.upto)
+        rows = [row for file in after.files for row in lake.files[file]]
+        if self._world.trace is not None:
+            self._world.changed(f"{name} holds ({low}, {high}]: {len(rows)} rows")
+        if before is not None:
+            if before != after:
+                self._world.violated(WRITER, f"{name} was committed, and then once more with other files")
+            return
+        if self._checks.planned.get(key) != after.receipt.windows:
+            self._world.violated(WRITER, f"{name} holds ({low}, {high}], which is not what was planned")
+        previous = lake.manifests.get((tag.epoch, tag.seq - 1))
+        edge = number(previous.receipt.windows[0].upto) if previous else self._lives[tag.epoch].start
+        if low != edge or (previous is None and tag.seq != 1):
+            self._world.violated(ONCE, f"{name} begins at {low}, and what is before it ends at {edge}")
+        if tag.epoch and tag.epoch not in lake.openings:
+            self._world.violated(EPOCHS, f"{name} was committed, and its epoch is not open")
+        if any(not low < place <= high for _, place in rows):
+            self._world.violated(ONCE, f"{name} holds rows outside of its window")
+        missing = set(self._table.between(low, high)).difference(rows)
+        if missing:
+            self._world.violated(VISIBLE, f"{name} lacks {sorted(missing)}")
+        if tag.epoch == lake.newest:
+            self._check_visible(self._book)
+        else:
+            self._world.tally["published into an older life, unseen"] += 1
+
+    def opened(self, epoch: int, continues: Continues) -> None:
+        if self._world.trace is not None:
+            self._world.changed(f"epoch {epoch} is open, continuing {continues}")
+        book = self._book
+        if book is None or book.override is None or book.override.epoch != epoch or book.epoch >= epoch:
+            self._world.violated(EPOCHS, f"epoch {epoch} was opened, and the ledger has not asked for it")
+        if any(other > epoch for other in self._lake.openings):
+            self._world.violated(EPOCHS, f"epoch {epoch} was opened after {self._lake.newest}")
+        self._check_visible(book)
+
+    def _visible(self) -> tuple[tuple[Stretch, ...], int, int]:
+        """What readers see: stretches of earlier lives; the newest life's batches, and their upper end."""
+        lake, epoch = self._lake, self._lake.newest
+        last = 0
+        while (epoch, last + 1) in lake.manifests:
+            last += 1
+        end = (
+            number(lake.manifests[epoch, last].receipt.windows[0].upto) if last else self._lives[epoch].start
+        )
+        stretches: list[Stretch] = []
+        opening = lake.openings.get(epoch)
+        while opening is not None and opening[0] is not None:
+            before, upto = opening[0]
+            if upto:
+                if (before, upto) not in lake.manifests:
+                    self._world.violated(VISIBLE, f"{before}/{upto} is continued, and is not there")
+                low = number(lake.manifests[before, 1].receipt.windows[0].after)
+                stretches.append((low, number(lake.manifests[before, upto].receipt.windows[0].upto)))
+            opening = lake.openings.get(before)
+        return tuple(reversed(stretches)), last, end
+
+    def _check_visible(self, book: Book | None) -> None:
+        assert book is not None
+        newest = self._lake.newest
+        kept, last, end = self._visible()
+        if newest != book.epoch:
+            if book.override is None or book.override.epoch != newest:
+                self._world.violated(EPOCHS, f"readers follow epoch {newest}, the ledger {book.epoch}")
+            seq, mark = 0, self._lives[newest].start
+        else:
+            seq, mark = book.seq, _mark(book)
+        if last < seq or end < mark:
+            self._world.violated(VISIBLE, f"the watermark is {mark} ({seq}), and visible is {end} ({last})")
+        if last > seq + 1:
+            self._world.violated(WRITER, f"{newest}/{last} is there, and the ledger has {seq}")
+        wanted = self._lives[newest].kept
+        if kept != wanted:
+            invariant = ONCE if len(kept) > len(wanted) else VISIBLE
+            self._world.violated(
+                invariant, f"epoch {newest} shows {kept} of earlier lives, and should {wanted}"
+            )
+
+    # --- the end
+
+    def final(self, book: Book) -> None:
+        """After all faults have stopped and a fresh runner has run twice."""
+        if book.override is not None or book.active is not None:
+            left = f"an override ({book.override.kind})" if book.override else f"a plan that is {book.state}"
+            self._world.violated(ENDS, f"{left} is left over")
+        self._check_visible(book)
+        kept, last, end = self._visible()
+        stretches = self._lives[book.epoch].upto(_mark(book))
+        seen: dict[tuple[int, int], int] = {}
+        for row in self._rows(book.epoch):
+            seen[row] = seen.get(row, 0) + 1
+        for row, times in seen.items():
+            legitimate = sum(low < row[1] <= high for low, high in stretches)
+            if times > legitimate:
+                self._world.violated(ONCE, f"row {row} is there {times} times, and should be {legitimate}")
+        start = self._lives[book.epoch].start
+        for row in self._table.rows.items():
+            times = sum(low < row[1] <= high for low, high in stretches[: len(kept)])
+            times += start < row[1] <= self._table.bound
+            if seen.get(row, 0) != times:
+                self._world.violated(VISIBLE, f"row {row} is there {seen.get(row, 0)} times, not {times}")
+        if last != book.seq or end != _mark(book):
+            self._world.violated(ENDS, f"{last} batches are there, and the ledger has {book.seq}")
+
+    def _rows(self, epoch: int) -> list[tuple[int, int]]:
+        lake, upto = self._lake, self._book.seq if self._book else 0
+        rows: list[tuple[int, int]] = []
+        while True:
+            for seq in range(1, upto + 1):
+                rows += [row for file in lake.manifests[epoch, seq].files for row in lake.files[file]]
+            opening = lake.openings.get(epoch)
+            if opening is None or opening[0] is None:
+                return rows
+            epoch, upto = opening[0]
+
+
+def _mark(book: Book) -> int:
+    return mark_of(book, INPUT)

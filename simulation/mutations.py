@@ -1,0 +1,143 @@
+"""Deliberate faults in the protocol, each of which the simulation must find."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from simulation.invariants import EPOCHS, LEASE_HOLDS, PLAN, VISIBLE, WRITER
+from simulation.lake import Lake, Manifest
+from simulation.ledger import MemoryLedger
+from simulation.source import Table
+from tidegauge.engine import run, walk
+from tidegauge.ledger import byhand, rules
+from tidegauge.ledger.book import Active, Book, Change
+from tidegauge.model.plan import Draft, Plan, Receipt, Tag
+from tidegauge.model.protocols import Claim, LedgerWriter, Output, Override, Owner
+from tidegauge.model.spec import Flow
+from tidegauge.model.state import Event, State
+from tidegauge.model.table import Shape
+from tidegauge.observe.events import Listener
+
+
+@dataclass(frozen=True)
+class Mutation:
+    name: str
+    place: object
+    """The module or class whose function is replaced."""
+    function: str
+    by: object
+    caught_by: str
+    """The invariant that breaks."""
+
+    @contextmanager
+    def made(self) -> Iterator[None]:
+        kept = getattr(self.place, self.function)
+        setattr(self.place, self.function, self.by)
+        try:
+            yield
+        finally:
+            setattr(self.place, self.function, kept)
+
+
+_batch = walk._batch
+_finish = rules.finish
+_begin_override = byhand.begin_override
+_end_override = byhand.end_override
+_held = rules._held
+_plan = rules.plan
+_claim = rules.claim
+
+
+def _advance_first(claim: Claim, index: int, shape: Shape, tools: walk.Tools) -> int:
+    batch = claim.plan.draft.batches[index]
+    tools.ledger.begin(claim, index)
+    forged = Receipt(claim.plan.tag(index), batch.windows, batch.rows or 0, 1, 0, claim.run_id)
+    tools.ledger.advance(claim, index, forged)
+    return walk._commit(claim, claim.plan.tag(index), batch, shape, tools).rows
+
+
+def _same_epoch(book: Book, *args: Any, **options: Any) -> Change:
+    change = _begin_override(book, *args, **options)
+    assert change.book.override is not None
+    return replace(
+        change, book=replace(change.book, override=replace(change.book.override, epoch=book.epoch))
+    )
+
+
+def _put_always(lake: Lake, tag: Tag, manifest: Manifest) -> bool:
+    lake.put(tag, manifest)
+    return True
+
+
+def _forget_failed_plan(book: Book, held: Claim, state: State, *args: Any, **options: Any) -> Change:
+    change = _finish(book, held, state, *args, **options)
+    if state is State.FAILED:
+        return replace(change, book=replace(change.book, active=None, run=None))
+    return change
+
+
+def _runners_clock(ledger: MemoryLedger) -> datetime:
+    return ledger._world.now + ledger._actor.skew
+
+
+def _any_fence(book: Book, held: Claim, event: Event, index: int | None = None) -> Active:
+    return _held(book, replace(held, fence=book.fence), event, index)
+
+
+def _mark_before_output(
+    ledger: LedgerWriter, output: Output, flow: Flow, begun: Override, tell: Listener
+) -> None:
+    ledger.end_override(flow.pipeline, flow.name, epoch=begun.epoch)
+    output.open_epoch(flow.pipeline, flow.name, begun.epoch, begun.continues, begun.reason)
+
+
+def _one_batch_less(book: Book, *args: Any, **options: Any) -> Change:
+    change = _begin_override(book, *args, **options)
+    override = change.book.override
+    assert override is not None
+    if override.continues is not None:
+        epoch, seq = override.continues
+        override = replace(override, continues=(epoch, max(0, seq - 1)))
+    return replace(change, book=replace(change.book, override=override))
+
+
+def _undo_of_known(book: Book, **options: Any) -> Change | None:
+    change = _end_override(book, **options)
+    if change is None or change.book.undo is None:
+        return change
+    known = {name: place for name, place in change.book.undo.positions.items() if name in book.marks}
+    undo = replace(change.book.undo, positions=known)
+    return replace(change, book=replace(change.book, undo=undo))
+
+
+def _plan_unseen(book: Book, draft: Draft, **options: Any) -> tuple[Change | None, Plan | None]:
+    return _plan(book, replace(draft, seen=None), **options)
+
+
+def _claim_from_any(book: Book, plan_id: str, *, dead: Owner | None, **options: Any) -> Change:
+    if dead is not None and book.active is not None:
+        dead = book.active.owner
+    return _claim(book, plan_id, dead=dead, **options)
+
+
+FIVE = (
+    Mutation("advance before write", walk, "_batch", _advance_first, VISIBLE),
+    Mutation("reuse of an epoch", byhand, "begin_override", _same_epoch, EPOCHS),
+    Mutation("no fence in the output", Lake, "put_if_absent", _put_always, WRITER),
+    Mutation("new windows on retry", rules, "finish", _forget_failed_plan, PLAN),
+    Mutation("lease on the runner's clock", MemoryLedger, "now", _runners_clock, LEASE_HOLDS),
+)
+
+MORE = (
+    Mutation("no fence in the ledger", rules, "_held", _any_fence, WRITER),
+    Mutation("the ledger moves before the epoch is open", run, "finish", _mark_before_output, EPOCHS),
+    Mutation("a set that continues one batch less", byhand, "begin_override", _one_batch_less, VISIBLE),
+    Mutation("an undo that forgets an input", byhand, "end_override", _undo_of_known, VISIBLE),
+    Mutation("a draft from before others moved on", rules, "plan", _plan_unseen, PLAN),
+    Mutation("whoever holds it is taken for the dead one", rules, "claim", _claim_from_any, LEASE_HOLDS),
+    Mutation("a bound above an open transaction", Table, "bound", property(lambda t: t.top), VISIBLE),
+)

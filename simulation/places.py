@@ -1,0 +1,74 @@
+"""The one flow that is simulated, and light positions for it."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from tidegauge.model.position import Kind, Position, RowPosition, Value
+from tidegauge.model.spec import (
+    Database,
+    Engine,
+    Flow,
+    Lake,
+    Project,
+    SparkSettings,
+    TableName,
+    TableOptions,
+)
+from tidegauge.model.table import OrderedColumn, Shape
+
+PIPELINE = "shop"
+NAME = "orders"
+INPUT = "orders"
+LEASE = timedelta(seconds=30)
+DAWN = datetime(2026, 1, 1)
+PROJECT = Project(PIPELINE, Path("tidegauge.yaml"), "feigned", LEASE, SparkSettings(), {}, ())
+
+_POSITIONS = tuple(RowPosition(Value(Kind.INT, str(number))) for number in range(1000))
+
+
+def at(number: int) -> RowPosition | None:
+    """0 is the beginning."""
+    return _POSITIONS[number] if number else None
+
+
+def number(position: Position | None) -> int:
+    if position is None:
+        return 0
+    assert isinstance(position, RowPosition)
+    return int(position.cursor.text)
+
+
+class _Shape(Shape):
+    @property
+    def fingerprint(self) -> str:
+        return "fingerprint"  # spares a hash for every plan
+
+
+def _flow(batch_rows: int) -> Flow:
+    options = TableOptions(cursor="id", batch_rows=batch_rows, parallel=1)
+    return Flow(
+        PIPELINE,
+        NAME,
+        Database("db", Engine.SQLITE),
+        TableName(None, INPUT),
+        Lake("lake", "/lake"),
+        "orders",
+        options,
+    )
+
+
+FLOWS = tuple(_flow(batch_rows) for batch_rows in (1, 2, 3, 50))
+"""The same flow, as projects with other batch sizes know it."""
+
+SHAPE: Shape = _Shape(
+    table=FLOWS[0].table,
+    options=FLOWS[0].options,
+    columns=(),
+    cursor=OrderedColumn("id", "id", "{}", Kind.INT, nullable=False),
+    cursor_kind="timestamp",
+    key=(),
+    key_proven=True,
+    source_id="db",
+)

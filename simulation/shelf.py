@@ -1,0 +1,159 @@
+"""A shelf in memory, under the real ledger of documents: JSON files and Delta tables have the same."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime
+from functools import partial
+
+from simulation.ledger import Watcher
+from simulation.places import LEASE, NAME, PIPELINE
+from simulation.world import Actor, Fault, World
+from tidegauge.errors import LedgerUnreachable
+from tidegauge.ledger.book import Book, Change
+from tidegauge.ledger.documents import DocumentLedger
+from tidegauge.ledger.leaves import page_of
+from tidegauge.ledger.pages import Page
+from tidegauge.ledger.shelf import LOGS, Entry, Leaf, Loaded, Moved
+
+LOGGED = "every entry of the logs is there once"
+
+
+class _Restless(DocumentLedger):
+    def _tries(self) -> Iterable[int]:
+        """Without pauses: here nobody but the seed decides who comes first."""
+        yield from range(1000)
+
+
+class Cabinet:
+    """The one leaf and its logs: what all runners share."""
+
+    def __init__(self, world: World, checker: Watcher) -> None:
+        self.world = world
+        self.leaf: Leaf | None = None
+        self.logs: dict[str, dict[str, Entry]] = {log: {} for log in LOGS}
+        self._checker = checker
+
+    @property
+    def book(self) -> Book:
+        return page_of(self.leaf).book if self.leaf else Book(PIPELINE, NAME)
+
+    def ledger(self, actor: Actor) -> DocumentLedger:
+        return _Restless(MemoryShelf(self, actor))
+
+    def save(self, seen: Leaf | None, leaf: Leaf, actor: Actor) -> bool:
+        if self.leaf is not seen:
+            self.world.tally["race lost, asked again"] += 1
+            return False
+        before = self.book
+        self.leaf = leaf
+        after = page_of(leaf).book
+        if after != before:
+            self._checker.ledger(before, Change(after), actor.owner, self._asked(before, after))
+        return True
+
+    def append(self, log: str, entries: Sequence[Entry]) -> None:
+        there = self.logs[log]
+        for entry in entries:
+            kept = there.setdefault(entry["id"], entry)
+            if kept != entry:
+                self.world.violated(LOGGED, f"{log}: {entry} is not what was there: {kept}")
+        numbers = sorted(entry["n"] for entry in there.values())
+        if numbers and numbers != list(range(numbers[0], numbers[0] + len(numbers))):
+            self.world.violated(LOGGED, f"{log}: there is a gap in {numbers}")
+
+    def final(self) -> None:
+        """What the logs have and what still waits are together all there ever was."""
+        if self.leaf is None:
+            return
+        page: Page = page_of(self.leaf)
+        for log in LOGS:
+            self.append(log, page.outbox.get(log, ()))
+            last = max((entry["n"] for entry in self.logs[log].values()), default=None)
+            if last is not None and last != page.numbers[log]:
+                self.world.violated(LOGGED, f"{log} ends at {last}, and {page.numbers[log]} were made")
+
+    def _asked(self, before: Book, after: Book) -> datetime:
+        """When the rule was asked: a lease that was given then says so."""
+        old, new = before.active, after.active
+        if new is None or new.lease_until is None or (old and new.lease_until == old.lease_until):
+            return self.world.now
+        return new.lease_until - LEASE
+
+
+class MemoryShelf:
+    """Implements Shelf for one actor."""
+
+    shown = "feigned"
+
+    def __init__(self, cabinet: Cabinet, actor: Actor) -> None:
+        self._cabinet = cabinet
+        self._actor = actor
+
+    def now(self) -> datetime:
+        return self._cabinet.world.now
+
+    def pipelines(self) -> list[str]:
+        return [PIPELINE]
+
+    def load(self, pipeline: str, flows: Sequence[str] | None = None) -> Loaded:
+        self._ask("load the leaf")
+        leaf = self._cabinet.leaf
+        return Loaded(pipeline, {NAME: leaf} if leaf else {}, leaf)
+
+    def save(self, loaded: Loaded, leaves: Sequence[Leaf]) -> None:
+        if not leaves:
+            return
+        [leaf] = leaves
+        cabinet = self._cabinet
+        fault = self._actor.turn("save the leaf")
+        if fault is Fault.REFUSED:
+            raise _unreachable("save the leaf", fault)
+        if fault is Fault.LATE:
+            late = partial(self._save_late, loaded.token, leaf)
+            cabinet.world.later.append(("save the leaf", late))
+            raise _unreachable("save the leaf", fault)
+        saved = cabinet.save(loaded.token, leaf, self._actor)
+        if not saved or fault is Fault.DOUBLED:
+            raise Moved  # a client that sent it twice is told only of the second
+        if fault is Fault.LOST:
+            raise _unreachable("save the leaf", fault)
+
+    def append(self, log: str, entries: Sequence[Entry]) -> None:
+        fault = self._actor.turn(f"append to {log}")
+        if fault is Fault.REFUSED:
+            raise _unreachable("append", fault)
+        self._cabinet.append(log, entries)
+        if fault in (Fault.LOST, Fault.LATE):
+            raise _unreachable("append", fault)
+
+    def read(
+        self,
+        log: str,
+        pipeline: str,
+        *,
+        flow: str | None = None,
+        kinds: Sequence[str] | None = None,
+        limit: int | None = None,
+    ) -> list[Entry]:
+        self._ask(f"read {log}")
+        return list(self._cabinet.logs[log].values())
+
+    def prune(self, log: str, pipeline: str, before: datetime, *, keep: Collection[str] = ()) -> int:
+        return 0
+
+    def close(self) -> None:
+        pass
+
+    def _ask(self, what: str) -> None:
+        fault = self._actor.turn(what)
+        if fault is not None:
+            raise _unreachable(what, fault)
+
+    def _save_late(self, seen: Leaf | None, leaf: Leaf) -> None:
+        if not self._cabinet.save(seen, leaf, self._actor):
+            self._cabinet.world.changed("refused: the leaf has moved on")
+
+
+def _unreachable(what: str, fault: Fault) -> LedgerUnreachable:
+    return LedgerUnreachable(f"{what}: {fault}", hint="feigned")

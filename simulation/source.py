@@ -1,0 +1,118 @@
+"""A table that grows and changes. A row's position is new with every change, as a bumped timestamp is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from simulation.places import SHAPE, at, number
+from simulation.world import Actor, World
+from tidegauge.errors import SourceUnreachable
+from tidegauge.model.plan import Batch
+from tidegauge.model.position import RowPosition, Value
+from tidegauge.model.spec import TableName, TableOptions
+from tidegauge.model.table import Cut, Outlook, Shape, Survey
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class Table:
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.rows: dict[int, int] = {}
+        """Position by key."""
+        self.top = 0
+        self.open: int | None = None
+        """The position of a transaction that has not been committed: the bound stays below it."""
+
+    @property
+    def bound(self) -> int:
+        return self.top if self.open is None else self.open - 1
+
+    def change(self) -> None:
+        """One more row, a row changed, a transaction begun, or one committed."""
+        dice = self.world.random.random()
+        if self.open is not None and dice < 0.5:
+            self.commit()
+            return
+        self.top += 1
+        if self.open is None and dice < 0.15:
+            self.open = self.top
+            self.world.say(f"{'source':<22} a transaction takes position {self.top}")
+        elif self.rows and dice > 0.65:
+            key = self.world.random.choice(tuple(self.rows))
+            self.rows[key] = self.top
+            self.world.say(f"{'source':<22} row {key} changes: position {self.top}")
+        else:
+            self.rows[len(self.rows) + 1] = self.top
+            self.world.say(f"{'source':<22} row {len(self.rows)}: position {self.top}")
+
+    def commit(self) -> None:
+        if self.open is not None:
+            self.rows[len(self.rows) + 1] = self.open
+            self.world.say(f"{'source':<22} row {len(self.rows)} is committed: position {self.open}")
+            self.open = None
+
+    def between(self, after: int, upto: int) -> tuple[tuple[int, int], ...]:
+        return tuple((key, place) for key, place in self.rows.items() if after < place <= upto)
+
+
+class Frame:
+    """Lazy, as a DataFrame is: rows are read when it is written."""
+
+    def __init__(self, table: Table, batch: Batch) -> None:
+        self._table = table
+        self._batch = batch
+
+    def rows(self) -> tuple[tuple[int, int], ...]:
+        [window] = self._batch.windows
+        return self._table.between(number(window.after), number(window.upto))
+
+
+class MemorySource:
+    """Implements Source and Reader for one actor."""
+
+    def __init__(self, table: Table, actor: Actor) -> None:
+        self._table = table
+        self._actor = actor
+
+    def tables(self) -> tuple[TableName, ...]:
+        return (SHAPE.table,)
+
+    def shape(self, table: TableName, options: TableOptions) -> Shape:
+        return SHAPE
+
+    def survey(self, shape: Shape, after: RowPosition | None, step: int, pending: str | None) -> Survey:
+        fault = self._actor.turn("look at the source")
+        if fault is not None:
+            raise SourceUnreachable(f"look at the source: {fault}", hint="feigned")
+        low, high = number(after), self._table.bound
+        if high <= low:
+            return Survey(None)
+        places = sorted(place for place in self._table.rows.values() if low < place <= high)
+        cuts = [Cut(_at(places[end - 1]), step) for end in range(step, len(places), step)]
+        if places:
+            cuts.append(Cut(_at(high), len(places) - step * len(cuts)))
+        return Survey(at(high), tuple(cuts))
+
+    def count(self, shape: Shape, after: RowPosition | None, upto: RowPosition) -> int:
+        return len(self._table.between(number(after), number(upto)))
+
+    def latest(self, shape: Shape) -> Value | None:
+        position = at(self._table.top)
+        return position.cursor if position else None
+
+    def outlook(self) -> Outlook:
+        return Outlook(self._table.world.now, None)
+
+    def close(self) -> None:
+        pass
+
+    def read(self, spark: SparkSession, shape: Shape, batch: Batch) -> DataFrame:
+        return cast("DataFrame", Frame(self._table, batch))
+
+
+def _at(place: int) -> RowPosition:
+    position = at(place)
+    assert position is not None
+    return position

@@ -1,0 +1,160 @@
+"""`tidegauge watermark set|reset|copy|undo`: change by hand where flows go on."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from tidegauge.cli.options import DebugOption, JsonOption, ProjectOption, SelectOption, TableOption, selection
+from tidegauge.cli.project import open_project
+from tidegauge.cli.watermark_ask import DryRunOption, ForceOption, ReasonOption, YesOption, override
+from tidegauge.errors import ConfigError
+
+
+class Stage(StrEnum):
+    EXTRACT = "extract"
+    LOAD = "load"
+
+
+def set_(
+    timestamp: Annotated[
+        str | None, typer.Option(help="Everything up to this moment counts as read: '2025-08-01 00:00:00'.")
+    ] = None,
+    position: Annotated[
+        str | None,
+        typer.Option(help="""A value of the cursor, or {"cursor": …, "key": […]} as --json shows it."""),
+    ] = None,
+    reason: ReasonOption = None,
+    force: ForceOption = False,
+    yes: YesOption = False,
+    dry_run: DryRunOption = False,
+    project: ProjectOption = None,
+    select: SelectOption = None,
+    table: TableOption = None,
+    json: JsonOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Go on from another position; what is in the lake stays."""
+    from tidegauge.engine.override import SetTo
+
+    if (timestamp is None) == (position is None):
+        raise ConfigError(
+            "`watermark set` needs either --timestamp or --position",
+            hint="--timestamp '2025-08-01 00:00:00', or --position 1042",
+        )
+    override(
+        open_project(project),
+        _named("set", select, table),
+        SetTo(timestamp, position),
+        command="set",
+        reason=reason,
+        yes=yes,
+        dry_run=dry_run,
+        force=force,
+        json=json,
+        debug=debug,
+    )
+
+
+def reset(
+    stage: Annotated[Stage | None, typer.Option(help="Only this stage of a sync with two.")] = None,
+    mysql_only: Annotated[bool, typer.Option("--mysql-only", help="The same as --stage extract.")] = False,
+    redshift_only: Annotated[bool, typer.Option("--redshift-only", help="The same as --stage load.")] = False,
+    reason: ReasonOption = None,
+    yes: YesOption = False,
+    dry_run: DryRunOption = False,
+    project: ProjectOption = None,
+    select: SelectOption = None,
+    table: TableOption = None,
+    json: JsonOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Begin again at the beginning; readers no longer follow what is in the lake now."""
+    from tidegauge.engine.override import Reset
+
+    wanted = {one for one in (stage, mysql_only and Stage.EXTRACT, redshift_only and Stage.LOAD) if one}
+    if Stage.LOAD in wanted:
+        raise ConfigError(
+            "no sync of this project has a stage `load`", hint="leave it out: their one stage is `extract`"
+        )
+    override(
+        open_project(project),
+        _named("reset", select, table),
+        Reset(),
+        command="reset",
+        reason=reason,
+        yes=yes,
+        dry_run=dry_run,
+        force=True,
+        json=json,
+        debug=debug,
+    )
+
+
+def copy(
+    from_: Annotated[str, typer.Option("--from", help="The flow whose watermark is copied.")],
+    to: Annotated[str, typer.Option("--to", help="The flow that goes on from there.")],
+    from_pipeline: Annotated[
+        str | None, typer.Option(help="The pipeline of --from, in the same ledger, if it is another.")
+    ] = None,
+    reason: ReasonOption = None,
+    force: ForceOption = False,
+    yes: YesOption = False,
+    dry_run: DryRunOption = False,
+    project: ProjectOption = None,
+    json: JsonOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Let one flow go on from where another stands."""
+    from tidegauge.engine.override import CopyOf
+
+    override(
+        open_project(project),
+        (to,),
+        CopyOf(from_, from_pipeline),
+        command="copy",
+        reason=reason,
+        yes=yes,
+        dry_run=dry_run,
+        force=force,
+        json=json,
+        debug=debug,
+    )
+
+
+def undo(
+    reason: ReasonOption = None,
+    yes: YesOption = False,
+    dry_run: DryRunOption = False,
+    project: ProjectOption = None,
+    select: SelectOption = None,
+    table: TableOption = None,
+    json: JsonOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Take the last change by hand back: position and lake are as they were before it."""
+    from tidegauge.engine.override import Undo
+
+    override(
+        open_project(project),
+        _named("undo", select, table),
+        Undo(),
+        command="undo",
+        reason=reason,
+        yes=yes,
+        dry_run=dry_run,
+        force=True,
+        json=json,
+        debug=debug,
+    )
+
+
+def _named(command: str, select: list[str] | None, table: list[str] | None) -> tuple[str, ...]:
+    wanted = selection(select, table)
+    if not wanted:
+        raise ConfigError(
+            f"`watermark {command}` needs to know which flows", hint="name one with -t; all: --select '*'"
+        )
+    return wanted

@@ -1,0 +1,142 @@
+"""`tidegauge watermark export|import`: watermarks as a document, at full precision."""
+
+from __future__ import annotations
+
+import json as jsonlib
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tidegauge.cli.options import DebugOption, JsonOption, ProjectOption, SelectOption, TableOption, selection
+from tidegauge.cli.output import print_json, say
+from tidegauge.cli.project import open_project
+from tidegauge.cli.watermark_ask import DryRunOption, ForceOption, ReasonOption, YesOption, override
+from tidegauge.errors import ConfigError, PositionError
+
+if TYPE_CHECKING:
+    from tidegauge.engine.override import Imported
+
+SCHEMA = "tidegauge/watermark-export/1"
+
+
+def export(
+    file: Annotated[Path | None, typer.Argument(help="Where to; else stdout.")] = None,
+    project: ProjectOption = None,
+    select: SelectOption = None,
+    table: TableOption = None,
+    json: JsonOption = False,
+    debug: DebugOption = False,  # noqa: ARG001 - read where errors are shown
+) -> None:
+    """Write watermarks as one JSON document that `import` takes."""
+    from tidegauge.engine.standing import iso, wanted
+    from tidegauge.ledger.open import open_ledger
+    from tidegauge.model.position import to_body
+
+    loaded, chosen = open_project(project), selection(select, table)
+    with open_ledger(loaded.ledger, create=False) as ledger:
+        marks = [mark for mark in ledger.watermarks(loaded.pipeline) if wanted(mark.flow, chosen)]
+        now = ledger.now()
+    if chosen and not marks:
+        raise ConfigError(f"no watermark is selected by {', '.join(chosen)}", hint="see `watermark list`")
+    document = {
+        "schema": SCHEMA,
+        "pipeline": loaded.pipeline,
+        "exported_at": iso(now),
+        "watermarks": [
+            {
+                "flow": mark.flow,
+                "input": mark.input,
+                "cursor": mark.cursor,
+                "position": to_body(mark.position),
+                "source_id": mark.source_id,
+                "epoch": mark.epoch,
+                "seq": mark.seq,
+                "updated_at": iso(mark.updated_at),
+            }
+            for mark in marks
+        ],
+    }
+    if file is None:
+        print_json(document)
+        return
+    _write(file, document)
+    if json:
+        print_json(document)
+    else:
+        say(f"wrote {len(marks)} watermark{'' if len(marks) == 1 else 's'} to {file}")
+
+
+def import_(
+    file: Annotated[Path, typer.Argument(help="A document that `export` wrote.")],
+    reason: ReasonOption = None,
+    force: ForceOption = False,
+    yes: YesOption = False,
+    dry_run: DryRunOption = False,
+    project: ProjectOption = None,
+    json: JsonOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Set the watermarks of an exported document; flows that stand there already are left alone."""
+    from tidegauge.engine.override import Import
+
+    override(
+        open_project(project),
+        (),
+        Import(_read(file), str(file)),
+        command="import",
+        reason=reason,
+        yes=yes,
+        dry_run=dry_run,
+        force=force,
+        json=json,
+        debug=debug,
+    )
+
+
+def _write(file: Path, document: dict[str, Any]) -> None:
+    # Beside it first, so that an older export is not lost to a full disk.
+    beside = file.with_name(f".{file.name}.{os.getpid()}.tmp")
+    try:
+        beside.write_text(jsonlib.dumps(document, indent=2) + "\n", encoding="utf-8")
+        beside.replace(file)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        raise ConfigError(
+            f"{file} cannot be written: {error.strerror}", hint="choose another file"
+        ) from error
+
+
+def _read(file: Path) -> dict[str, Imported]:
+    try:
+        document = jsonlib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{file} cannot be read: {error.strerror}", hint="look at the path") from error
+    except ValueError as error:
+        raise ConfigError(f"{file} is not JSON: {error}", hint="export it again") from error
+    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
+        shown = document.get("schema") if isinstance(document, dict) else None
+        raise ConfigError(
+            f"{file} is not an export of watermarks: its schema is {shown!r}, not {SCHEMA!r}",
+            hint="make one with `tidegauge watermark export FILE`",
+        )
+    try:
+        marks = [(mark["flow"], _mark(mark)) for mark in document["watermarks"]]
+    except (KeyError, TypeError, AttributeError, PositionError) as error:
+        raise ConfigError(
+            f"{file} was changed by hand and cannot be read: {type(error).__name__}: {error}",
+            hint="export it again",
+        ) from error
+    found = dict(marks)
+    if len(found) != len(marks) or not all(isinstance(name, str) for name in found):
+        raise ConfigError(f"{file} names a flow twice, or none", hint="export it again")
+    return found
+
+
+def _mark(body: dict[str, Any]) -> Imported:
+    from tidegauge.engine.override import Imported
+    from tidegauge.model.position import from_body
+
+    source = body.get("source_id")
+    return Imported(from_body(body["position"]), source if isinstance(source, str) else None)

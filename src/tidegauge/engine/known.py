@@ -1,0 +1,89 @@
+"""Databases that may be down, for commands that need of them only the names that the ledger knows too."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NoReturn
+
+from tidegauge.engine.select import Sources, home
+from tidegauge.errors import SourceUnreachable
+from tidegauge.model.position import RowPosition, Value
+from tidegauge.model.protocols import Source
+from tidegauge.model.spec import Database, Engine, Project, TableName, TableOptions
+from tidegauge.model.table import Outlook, Shape, Survey
+
+_PATTERN = frozenset("*?[")
+
+
+class KnownSources(Sources):
+    """Like Sources, but a database that cannot be reached still has the tables of flows that ran before."""
+
+    def __init__(self, project: Project, flows: Sequence[str]) -> None:
+        super().__init__()
+        self._project = project
+        self._flows = flows
+        self._absent: dict[str, Source] = {}
+
+    def of(self, database: Database) -> Source:
+        if database.name in self._absent:
+            return self._absent[database.name]
+        try:
+            return super().of(database)
+        except SourceUnreachable as error:
+            self._absent[database.name] = _Absent(self._tables(database), error)
+            return self._absent[database.name]
+
+    def _tables(self, database: Database) -> tuple[TableName, ...]:
+        named = [
+            name
+            for sync in self._project.syncs
+            if sync.source == database
+            for name in sync.tables
+            if not _PATTERN & set(name)
+        ]
+        return tuple(
+            {str(table): table for table in (_table(database, n) for n in (*self._flows, *named))}.values()
+        )
+
+
+def _table(database: Database, name: str) -> TableName:
+    if database.engine is Engine.SQLITE:
+        return TableName(None, name)
+    schema, dot, table = name.partition(".")
+    return TableName(schema, table) if dot else TableName(home(database), name)
+
+
+class _Absent:
+    def __init__(self, tables: tuple[TableName, ...], error: SourceUnreachable) -> None:
+        self._tables = tables
+        self._error = error
+
+    def tables(self) -> tuple[TableName, ...]:
+        return self._tables or self._gone()
+
+    def shape(self, table: TableName, options: TableOptions) -> Shape:  # noqa: ARG002
+        self._gone()
+
+    def survey(
+        self,
+        shape: Shape,  # noqa: ARG002
+        after: RowPosition | None,  # noqa: ARG002
+        step: int,  # noqa: ARG002
+        pending: str | None,  # noqa: ARG002
+    ) -> Survey:
+        self._gone()
+
+    def count(self, shape: Shape, after: RowPosition | None, upto: RowPosition) -> int:  # noqa: ARG002
+        self._gone()
+
+    def latest(self, shape: Shape) -> Value | None:  # noqa: ARG002
+        self._gone()
+
+    def outlook(self) -> Outlook:
+        self._gone()
+
+    def close(self) -> None:
+        pass
+
+    def _gone(self) -> NoReturn:
+        raise self._error

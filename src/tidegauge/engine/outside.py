@@ -1,0 +1,53 @@
+"""What a runner needs besides the ledger. A simulation brings its own, and drives the very same runner."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tidegauge.engine.jars import Needs
+from tidegauge.engine.owner import is_gone, this_process
+from tidegauge.engine.select import Sources
+from tidegauge.engine.session import check_java, open_session
+from tidegauge.model.protocols import Output, Owner, Reader
+from tidegauge.model.spec import Flow, SparkSettings
+from tidegauge.read.jdbc import JdbcReader
+from tidegauge.write.parquet import ParquetOutput
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def _output(flow: Flow) -> Output:
+    return ParquetOutput(flow.output, flow.folder)
+
+
+def _reader(flow: Flow) -> Reader:
+    return JdbcReader(flow.source)
+
+
+def _spark(settings: SparkSettings, needs: set[Needs], debug: bool) -> SparkSession:
+    return open_session(settings, needs, debug=debug)
+
+
+def _threads(parallel: int) -> Executor:
+    return ThreadPoolExecutor(parallel, thread_name_prefix="tidegauge-flow")
+
+
+@dataclass(frozen=True)
+class Outside:
+    owner: Owner = field(default_factory=this_process)
+    is_gone: Callable[[Owner], bool] = is_gone
+    sources: Callable[[], Sources] = Sources
+    """One for each thread."""
+    output: Callable[[Flow], Output] = _output
+    reader: Callable[[Flow], Reader] = _reader
+    check_java: Callable[[SparkSettings], object] = check_java
+    spark: Callable[[SparkSettings, set[Needs], bool], SparkSession] = _spark
+    threads: Callable[[int], Executor] = _threads
+    clock: Callable[[], float] = time.monotonic
+    """In seconds; only ever for how long something took, or may take."""
+    sleep: Callable[[float], None] = time.sleep

@@ -1,0 +1,92 @@
+"""All that the protocol knows of one flow, as one value. Stores load and save it; only `rules` change it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from tidegauge.model.plan import Plan
+from tidegauge.model.position import Position
+from tidegauge.model.protocols import HistoryEvent, Override, Owner, RunRecord, Undo
+from tidegauge.model.state import State
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """One input's watermark, and what the next plan has to remember of it."""
+
+    input: str
+    cursor: str
+    position: Position | None
+    checked: Position | None
+    epoch: int
+    seq: int
+    pending: str | None
+    source_id: str | None
+    fingerprint: str | None
+    """Of the columns as they were in the last plan that this input completed."""
+    stamp: str | None
+    """When the source committed what the position stands for, where the source says so."""
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Active:
+    """A plan that has not ended."""
+
+    plan: Plan
+    state: State
+    """PLANNED, RUNNING or FAILED."""
+    attempt: int
+    begun: int | None
+    """The batch that was begun last."""
+    completed: frozenset[str]
+    """Inputs of the present batch that are done before the others."""
+    owner: Owner | None
+    lease_until: datetime | None
+    created_at: datetime
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Book:
+    pipeline: str
+    flow: str
+    idle: State = State.READY
+    """The state while no plan is active: READY, SUCCESS or SKIPPED."""
+    fence: int = 0
+    """Only ever grows, from plan to plan."""
+    epoch: int = 0
+    seq: int = 0
+    """The last batch committed in this epoch."""
+    marks: Mapping[str, Mark] = field(default_factory=dict)
+    active: Active | None = None
+    run: RunRecord | None = None
+    """The active plan's present or last attempt."""
+    override: Override | None = None
+    undo: Undo | None = None
+
+    @property
+    def state(self) -> State:
+        return self.active.state if self.active else self.idle
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A plan as it was when it ended."""
+
+    active: Active
+    word: str
+    """SUCCESS, SKIPPED or SUPERSEDED."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a rule decided. A store keeps all of it, or nothing."""
+
+    book: Book
+    events: tuple[HistoryEvent, ...] = ()
+    runs: tuple[RunRecord, ...] = ()
+    """Each takes the place of the one with the same plan and attempt; where there is none, it is added."""
+    ended: tuple[Ended, ...] = ()

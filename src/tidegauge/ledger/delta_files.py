@@ -1,0 +1,97 @@
+"""Data files of a Delta ledger: made, landed by one commit or cleared away, merged when they are many."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import random
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from typing import Any, NamedTuple, TypeVar
+
+from tidegauge.errors import LedgerError, LedgerUnreachable
+from tidegauge.ledger.delta_rows import Row, encode
+from tidegauge.ledger.delta_snapshot import File, Snapshot
+from tidegauge.ledger.delta_table import Table
+from tidegauge.ledger.keys import pipeline_key
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+LARGEST = 20_000
+_MANY = 16
+_TRIES = 500
+_THREADS = 8
+
+
+class NewFile(NamedTuple):
+    file: File
+    stats: Mapping[str, Any]
+    body: bytes
+
+
+def new_file(pipeline: str, kind: str, schema: Mapping[str, str], rows: Sequence[Row]) -> NewFile:
+    """Not written yet. Where the rows have an `at`, its range goes into the statistics."""
+    body = encode(schema, rows)
+    stats: dict[str, Any] = {"numRecords": len(rows)}
+    latest = None
+    if "at" in schema:
+        times = [row["at"] for row in rows]
+        latest = max(times)
+        stats |= {"minValues": {"at": _text(min(times))}, "maxValues": {"at": _text(latest)}}
+    # A pipeline's name can have any length and any letters; the log has it, the path only its digest.
+    path = f"{pipeline_key(pipeline)[:16]}/{kind}-{uuid.uuid4().hex}.parquet"
+    return NewFile(File(path, pipeline, len(rows), len(body), latest), stats, body)
+
+
+def commit(
+    table: Table, on: Snapshot, add: Sequence[NewFile], gone: Sequence[File], counters: Mapping[str, int]
+) -> bool:
+    """Write the files, then the commit that makes them count; False, and they are cleared away, if another
+    commit came between. After an error they stay, because they may count: `tidy` knows."""
+    each(lambda one: table.put(one.file, one.body), add)
+    won = table.commit(on, [(one.file, one.stats) for one in add], gone, counters)
+    if not won:
+        with contextlib.suppress(LedgerError):
+            table.drop([one.file.place for one in add])
+    return won
+
+
+def kind_of(file: File) -> str:
+    """By its name, which is ours; another's (Spark's, after OPTIMIZE) may hold rows of every kind."""
+    return file.path.rpartition("/")[2].partition("-")[0]
+
+
+def worth_merging(files: Sequence[File]) -> list[File]:
+    """The smallest of files that only grow in number, once there are many of about a size."""
+    levels: dict[int, list[File]] = {}
+    for file in files:
+        if 0 < file.rows < LARGEST:
+            levels.setdefault(int(math.log(file.rows, _MANY)), []).append(file)
+    return next((levels[level] for level in sorted(levels) if len(levels[level]) >= _MANY), [])
+
+
+def until(shown: str, attempt: Callable[[], bool]) -> None:
+    """Try again while others come first. Each time one of them got on, so it ends."""
+    for tries in range(_TRIES):
+        if attempt():
+            return
+        time.sleep(random.uniform(0, min(0.25, 0.002 * (tries + 1))))  # noqa: S311 - not a secret
+    raise LedgerUnreachable(
+        f"{shown} is written by so many that this could not be added to it",
+        hint="try again; a ledger on PostgreSQL takes more writers",
+    )
+
+
+def each(do: Callable[[T], U], items: Sequence[T]) -> list[U]:
+    if len(items) < 2:
+        return [do(item) for item in items]
+    with ThreadPoolExecutor(min(_THREADS, len(items))) as pool:
+        return list(pool.map(do, items))
+
+
+def _text(moment: datetime) -> str:
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

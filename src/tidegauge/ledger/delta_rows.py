@@ -1,0 +1,191 @@
+"""The rows of a Delta ledger: document 000's record for people, the leaf beside it, and the logs' entries."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any
+
+from tidegauge.ledger.shelf import Entry, Leaf
+
+Row = dict[str, Any]
+
+WATERMARKS = {
+    "watermark_id": "integer",
+    "pipeline_name": "string",
+    "job_id": "string",
+    "last_processed_ts": "timestamp",
+    "current_run_ts": "timestamp",
+    "last_processed_version": "long",
+    "status": "string",
+    "created_at": "timestamp",
+    "updated_at": "timestamp",
+    # Document 000's nine end here.
+    "error_message": "string",
+    "run_duration": "double",
+    "records_processed": "long",
+    "flow": "string",
+    "run_id": "string",
+    "ledger": "string",
+}
+"""`ledger` is the leaf's body, on each flow's newest row and on no other."""
+
+LOG = {
+    "id": "string",
+    "pipeline_name": "string",
+    "flow": "string",
+    "n": "long",
+    "at": "timestamp",
+    "kind": "string",
+    "run_id": "string",
+    "entry": "string",
+}
+
+_READY = {"status": "READY"}
+_ACTIVE = {"PLANNED", "RUNNING", "FAILED"}
+_START = ("last_processed_ts", "last_processed_version")
+_WINDOW = (*_START, "current_run_ts")
+_OVER = {"SUCCESS", "SKIPPED"}
+"""A run that ended so was of an earlier record, or of none."""
+_NO_RUN_YET = dict.fromkeys(("job_id", "error_message", "run_duration", "records_processed"))
+_NANOSECONDS = re.compile(r"(\.\d{6})\d+")
+
+
+def leaf_of(pipeline: str, row: Row) -> Leaf:
+    """As it was saved, but for the part that nobody reads back."""
+    return Leaf(pipeline, row["flow"], json.loads(row["ledger"]), {})
+
+
+def next_rows(before: Row | None, leaf: Leaf, next_id: int) -> tuple[Row, Row | None]:
+    """The flow's newest row, and the one that ended with this save, if one did.
+
+    A record is one window: it is READY, then PLANNED, RUNNING, perhaps FAILED or SKIPPED and RUNNING again,
+    and ends as SUCCESS. Then it keeps its row, and the next one is READY. `next_id` numbers a new record, and
+    the one after it the next.
+    """
+    shown = leaf.row
+    active = shown.get("state") in _ACTIVE
+    closed = before is not None and before["status"] == "READY" and before["run_id"] == shown.get("run_id")
+    record = _record(before, leaf, next_id)
+    ended = None
+    if active:
+        window = {name: before[name] for name in _START} if before else {}
+        current = record | window | {"current_run_ts": _window_end(shown)}
+        if shown.get("run_state") in _OVER:
+            current |= _NO_RUN_YET
+    elif shown.get("run_state") == "SUCCESS" and not closed:
+        window = {name: before[name] for name in _WINDOW} if before else dict.fromkeys(_START)
+        ended = record | window | {"status": "SUCCESS"}
+        ended["current_run_ts"] = ended["current_run_ts"] or record["last_processed_ts"]
+        born = {"created_at": record["updated_at"]}
+        current = _record(None, leaf, next_id if before else next_id + 1) | _NO_RUN_YET | _READY | born
+    elif shown.get("state") == "SKIPPED":
+        current = record
+    else:
+        current = record | _NO_RUN_YET | _READY | {"error_message": record["error_message"]}
+    return current | {"ledger": json.dumps(leaf.body, ensure_ascii=False)}, ended
+
+
+def entry_row(entry: Entry) -> Row:
+    return {
+        "id": entry["id"],
+        "flow": entry["flow"],
+        "n": entry["n"],
+        "at": moment(entry["at"]),
+        "kind": entry["kind"],
+        "run_id": entry.get("run_id"),
+        "entry": json.dumps(entry, ensure_ascii=False),
+    }
+
+
+def encode(schema: Mapping[str, str], rows: Sequence[Row]) -> bytes:
+    """As a Parquet file: all columns but the partition's."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    wanted = _arrow(schema)
+    columns = [pa.array([row[field.name] for row in rows], field.type) for field in wanted]
+    sink = pa.BufferOutputStream()
+    pq.write_table(
+        pa.Table.from_arrays(columns, schema=wanted), sink, compression="zstd", use_dictionary=len(rows) > 16
+    )
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def decode(
+    schema: Mapping[str, str], body: bytes, only: Sequence[tuple[str, str, Any]] | None = None
+) -> list[Row]:
+    """`only` holds conditions as pyarrow takes them."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    wanted = _arrow(schema)
+    table = pq.read_table(pa.BufferReader(body), columns=wanted.names, filters=list(only) if only else None)
+    # Spark writes nanoseconds when it compacts.
+    rows: list[Row] = table.cast(wanted, safe=False).to_pylist()
+    return rows
+
+
+@lru_cache(maxsize=1024)
+def moment(text: str | None) -> datetime | None:
+    """Of a row's or entry's text: in UTC."""
+    return None if text is None else datetime.fromisoformat(text).replace(tzinfo=UTC)
+
+
+def _record(before: Row | None, leaf: Leaf, next_id: int) -> Row:
+    shown = leaf.row
+    started, ended = moment(shown.get("started_at")), moment(shown.get("ended_at"))
+    return {
+        "watermark_id": before["watermark_id"] if before else next_id,
+        "job_id": shown.get("run_id"),
+        "last_processed_ts": _instant(shown.get("position")) if shown.get("cursor") == "timestamp" else None,
+        "current_run_ts": None,
+        "last_processed_version": shown.get("version"),
+        "status": shown.get("state"),
+        "created_at": before["created_at"] if before else moment(shown.get("created_at")),
+        "updated_at": moment(shown.get("updated_at")),
+        "error_message": shown.get("error"),
+        "run_duration": (ended - started).total_seconds() if started and ended else None,
+        "records_processed": shown.get("rows"),
+        "flow": leaf.flow,
+        "run_id": shown.get("run_id"),
+        "ledger": None,
+    }
+
+
+def _window_end(shown: Mapping[str, Any]) -> datetime | None:
+    if shown.get("cursor") == "timestamp":
+        return _instant(shown.get("upto"))
+    return moment(shown.get("started_at"))
+
+
+def _instant(text: Any) -> datetime | None:
+    """Of a position's text, to the microsecond, if a TIMESTAMP can hold it; the leaf has it whole."""
+    try:
+        found = datetime.fromisoformat(_NANOSECONDS.sub(r"\1", text)) if text else None
+    except (TypeError, ValueError):
+        return None
+    if found is None:
+        return None
+    return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+
+
+@lru_cache(maxsize=4)
+def _arrow_of(columns: tuple[tuple[str, str], ...]) -> Any:
+    import pyarrow as pa
+
+    kinds = {
+        "integer": pa.int32(),
+        "long": pa.int64(),
+        "double": pa.float64(),
+        "string": pa.string(),
+        "timestamp": pa.timestamp("us", tz="UTC"),
+    }
+    return pa.schema([(name, kinds[kind]) for name, kind in columns])
+
+
+def _arrow(schema: Mapping[str, str]) -> Any:
+    return _arrow_of(tuple((name, kind) for name, kind in schema.items() if name != "pipeline_name"))

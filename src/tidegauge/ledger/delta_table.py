@@ -1,0 +1,295 @@
+"""One Delta table that only Tidegauge writes: its files at a version, and commits on exactly that version.
+
+delta-rs opens the table and makes checkpoints. A commit is one file of the log, put where no file is: of many
+writers exactly one wins, and it is durable when it is seen, which delta-rs does not promise on a local disk.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from tidegauge.errors import LedgerError, LedgerUnreachable, LedgerVersion
+from tidegauge.ledger.delta_snapshot import PARTITION, File, Snapshot, after
+from tidegauge.ledger.translate import told
+from tidegauge.model.spec import Lake
+from tidegauge.objects.clock import Clock, steady
+from tidegauge.objects.delta import address, is_panic, library, options, said
+from tidegauge.objects.store import Store
+
+_LOG = "_delta_log"
+_READER, _WRITER = 1, 2
+_CHECKPOINT_EVERY = 50
+_CLEAN_EVERY = 500
+_FRESH_SECONDS = 3600.0
+"""How long a version can be built upon. The log keeps its commits for days, so the next one cannot have been
+cleaned away in the meantime and be written a second time."""
+_CONFIGURATION = {
+    "delta.logRetentionDuration": "interval 7 days",
+    "delta.deletedFileRetentionDuration": "interval 7 days",
+    "tidegauge.ledger": "1",
+}
+
+
+class Table:
+    def __init__(self, lake: Lake, store: Store, clock: Clock, name: str) -> None:
+        self._lake = replace(lake, path=f"{lake.path}/{name}")
+        self._store = store
+        self._clock = clock
+        self.name = name
+        self._lock = threading.Lock()
+        self._base: Any = None
+        self._newest: Snapshot | None = None
+        self.shown = f"{lake.path}/{name}"
+
+    def exists(self) -> bool:
+        """Whether there is a log; what it says is not asked."""
+        with told(self.shown):
+            return next(iter(self._store.list(f"{self.name}/{_LOG}")), None) is not None
+
+    def create(self, schema: Mapping[str, str]) -> None:
+        """Make the table, unless it is there. Columns are nullable, by name and type."""
+        now = self._milliseconds()
+        fields = [
+            {"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in schema.items()
+        ]
+        metadata = {
+            "id": str(uuid.uuid4()),
+            "name": self.name,
+            "format": {"provider": "parquet", "options": {}},
+            "schemaString": json.dumps({"type": "struct", "fields": fields}),
+            "partitionColumns": [PARTITION],
+            "configuration": _CONFIGURATION,
+            "createdTime": now,
+        }
+        protocol = {"minReaderVersion": _READER, "minWriterVersion": _WRITER}
+        info = self._info(now, "CREATE TABLE")
+        self._put(0, [{"commitInfo": info}, {"protocol": protocol}, {"metaData": metadata}])
+
+    def newest(self) -> Snapshot:
+        """The table as it is now: what is new in the log, read commit by commit."""
+        with self._lock:
+            found = self._newest
+            if found is None or steady() - found.seen > _FRESH_SECONDS:
+                found = self._open()
+            self._newest = self._follow(found)
+            return self._newest
+
+    def counter(self, snapshot: Snapshot, name: str) -> int:
+        """The version of an application's last transaction, 0 before the first."""
+        if name in snapshot.counters:
+            return snapshot.counters[name]
+        with self._lock, self._reading():
+            return int(self._base.transaction_version(name) or 0)
+
+    def get(self, file: File) -> bytes:
+        with told(self.shown):
+            body = self._store.get(f"{self.name}/{file.place}")
+        if body is None:
+            raise LedgerError(
+                f"the file {file.place} of the ledger's table {self.shown} is gone",
+                hint="restore it; a file in use was removed by hand, or by a cleaning that did not wait",
+            )
+        return body
+
+    def put(self, file: File, body: bytes) -> None:
+        """A data file, under a name of its own; nobody sees it before a commit names it."""
+        with told(self.shown):
+            if not self._store.put_if_absent(f"{self.name}/{file.place}", body) and self.get(file) != body:
+                raise LedgerError(f"{file.place} is there already in {self.shown}", retryable=True)
+
+    def drop(self, places: Sequence[str]) -> None:
+        with told(self.shown):
+            self._store.delete([f"{self.name}/{path}" for path in places], below=self.name)
+
+    def commit(
+        self,
+        on: Snapshot,
+        add: Sequence[tuple[File, Mapping[str, Any]]],
+        remove: Sequence[File],
+        counters: Mapping[str, int],
+    ) -> bool:
+        """Add files, each with its statistics, and remove others, on exactly this version.
+
+        False once anybody else has committed. An error proves nothing.
+        """
+        if steady() - on.seen > _FRESH_SECONDS:
+            return False
+        now = self._milliseconds()
+        actions: list[dict[str, Any]] = [{"commitInfo": self._info(now, "WRITE")}]
+        for file, stats in add:
+            body = file.to_log() | {"modificationTime": now, "dataChange": True, "stats": json.dumps(stats)}
+            actions.append({"add": body})
+        for file in remove:
+            body = file.to_log() | {"deletionTimestamp": now, "dataChange": True}
+            actions.append({"remove": body | {"extendedFileMetadata": True}})
+        for name, version in counters.items():
+            actions.append({"txn": {"appId": name, "version": version, "lastUpdated": now}})
+        won = self._put(on.version + 1, actions)
+        if won and (on.version + 1) % _CHECKPOINT_EVERY == 0:
+            self._checkpoint(on.version + 1)
+        return won
+
+    def tidy(self, older_than: timedelta) -> int:
+        """Remove data files that no row is in any more, and log files that no reader needs; say how many."""
+        used = {file.place for file in self.newest().files.values()}
+        with told(self.shown):
+            limit = self._clock.now() - older_than
+            gone = [
+                path
+                for entry in self._store.list(self.name)
+                if (path := entry.path.removeprefix(f"{self.name}/")) not in used
+                and not path.startswith(f"{_LOG}/")
+                and entry.modified < limit
+            ]
+        self.drop(gone)
+        with self._reading():
+            self._handle().cleanup_metadata()
+        return len(gone)
+
+    def _open(self) -> Snapshot:
+        import pyarrow as pa
+
+        seen = steady()
+        with self._reading():
+            self._base = self._handle()
+            self._check()
+            columns = pa.table(self._base.get_add_actions(flatten=True)).to_pydict()
+        count = len(columns["path"])
+        partitions = columns.get(f"partition.{PARTITION}") or [""] * count
+        latest = columns.get("max.at") or [None] * count
+        files = {
+            path: File(path, partition, rows or 0, size, moment)
+            for path, partition, rows, size, moment in zip(
+                columns["path"],
+                partitions,
+                columns["num_records"],
+                columns["size_bytes"],
+                latest,
+                strict=True,
+            )
+        }
+        return Snapshot(self._base.version(), files, {}, seen)
+
+    def _follow(self, snapshot: Snapshot) -> Snapshot:
+        """Apply every commit that came after. No listing: the log's names are numbers without gaps."""
+        commits: list[list[dict[str, Any]]] = []
+        while True:
+            seen = steady()
+            version = snapshot.version + len(commits) + 1
+            with told(self.shown):
+                body = self._store.get(f"{self.name}/{_commit_path(version)}")
+            if body is None:
+                break
+            commits.append(self._actions(version, body))
+        if not commits:
+            return replace(snapshot, seen=seen)
+        return after(snapshot, commits, seen) or self._follow(self._open())
+
+    def _actions(self, version: int, body: bytes) -> list[dict[str, Any]]:
+        try:
+            return [json.loads(line) for line in body.splitlines() if line.strip()]
+        except ValueError as error:
+            raise LedgerError(
+                f"the commit {version} of the ledger's table {self.shown} is damaged",
+                hint="restore the file from a copy; nothing is written before it can be read",
+            ) from error
+
+    def _check(self) -> None:
+        protocol = self._base.protocol()
+        if protocol.min_reader_version > _READER or protocol.min_writer_version > _WRITER:
+            raise _too_new(
+                self.shown,
+                f"protocol {protocol.min_reader_version}/{protocol.min_writer_version},"
+                f" where {_READER}/{_WRITER} is known",
+            )
+        made = self._base.metadata().configuration.get("tidegauge.ledger")
+        if made is None:
+            raise LedgerError(
+                f"{self.shown} is a Delta table, but none that Tidegauge made",
+                hint="choose another folder for the ledger",
+            )
+        if made != _CONFIGURATION["tidegauge.ledger"]:
+            raise _too_new(self.shown, f"layout {made}, where {_CONFIGURATION['tidegauge.ledger']} is known")
+
+    def _handle(self) -> Any:
+        return library().DeltaTable(address(self._lake), storage_options=options(self._lake))
+
+    def _put(self, version: int, actions: Sequence[Mapping[str, Any]]) -> bool:
+        body = "".join(f"{json.dumps(action, ensure_ascii=False)}\n" for action in actions).encode()
+        path = f"{self.name}/{_commit_path(version)}"
+        with told(self.shown):
+            # A put that was repeated after a lost answer is refused because of itself.
+            return self._store.put_if_absent(path, body) or self._store.get(path) == body
+
+    def _checkpoint(self, version: int) -> None:
+        """The commit stands whatever becomes of this, and the next round makes up for it."""
+        try:
+            with self._reading():
+                handle = self._handle()
+                handle.create_checkpoint()
+                if version % _CLEAN_EVERY == 0:
+                    handle.cleanup_metadata()
+            with told(self.shown):
+                name = f"{self.name}/{_LOG}/{handle.version():020}.checkpoint.parquet"
+                self._store.sync([name])
+        except LedgerError:
+            return
+
+    def _info(self, now: int, operation: str) -> dict[str, Any]:
+        # Makes two commits differ that do the same at the same time.
+        return {"timestamp": now, "operation": operation, "operationParameters": {}} | {
+            "engineInfo": "tidegauge",
+            "txnId": str(uuid.uuid4()),
+        }
+
+    def _milliseconds(self) -> int:
+        with told(self.shown):
+            return int(self._clock.now().timestamp() * 1000)
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        exceptions = library().exceptions
+        try:
+            yield
+        except LedgerError:
+            raise
+        except exceptions.DeltaError as error:
+            text = said(error)
+            if "Unsupported" in text or isinstance(error, exceptions.DeltaProtocolError):
+                raise _too_new(self.shown, text) from error
+            raise LedgerError(
+                f"the ledger's table {self.shown} cannot be read: {text}",
+                hint="a file of its _delta_log is damaged or missing; restore it from a copy",
+            ) from error
+        except OSError as error:
+            raise LedgerUnreachable(
+                f"the ledger's table {self.shown} cannot be reached: {said(error)}",
+                hint="check the path, the endpoint, the keys and the network",
+            ) from error
+        except (ValueError, KeyError) as error:
+            raise LedgerError(f"the ledger's table {self.shown} cannot be read: {said(error)}") from error
+        except BaseException as error:
+            if not is_panic(error):
+                raise
+            raise LedgerError(
+                f"the ledger's table {self.shown} cannot be read here: {said(error)}",
+                hint="start processes by `spawn` or `forkserver`; delta-rs does not survive a fork",
+            ) from error
+
+
+def _too_new(shown: str, what: str) -> LedgerVersion:
+    return LedgerVersion(
+        f"the ledger's table {shown} was made or changed by newer code ({what})",
+        hint="update tidegauge and deltalake; if a table feature was switched on by hand, drop it again",
+    )
+
+
+def _commit_path(version: int) -> str:
+    return f"{_LOG}/{version:020}.json"

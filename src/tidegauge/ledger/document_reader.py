@@ -1,0 +1,125 @@
+"""Read a ledger of documents: watermarks, the state of flows, history. Never writes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Self
+
+from tidegauge.ledger.book import Book
+from tidegauge.ledger.entries import event_of
+from tidegauge.ledger.journal import FAILURES
+from tidegauge.ledger.keys import flow_key
+from tidegauge.ledger.leaves import page_of
+from tidegauge.ledger.pages import Page, newest_first
+from tidegauge.ledger.shelf import Shelf
+from tidegauge.model.protocols import FlowStatus, HistoryEvent, Watermark
+
+
+class DocumentReader:
+    """Implements LedgerReader over a shelf."""
+
+    def __init__(self, shelf: Shelf) -> None:
+        self._shelf = shelf
+
+    @property
+    def shown(self) -> str:
+        return self._shelf.shown
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._shelf.close()
+
+    def now(self) -> datetime:
+        return self._shelf.now()
+
+    def watermarks(self, pipeline: str, flows: Sequence[str] | None = None) -> list[Watermark]:
+        return sorted(
+            (mark for page in self._pages(pipeline, flows) for mark in _watermarks(page.book)),
+            key=lambda mark: (mark.flow, mark.input),
+        )
+
+    def status(self, pipeline: str, flows: Sequence[str] | None = None) -> list[FlowStatus]:
+        return sorted(map(status_of, self._pages(pipeline, flows)), key=lambda status: status.flow)
+
+    def history(
+        self, pipeline: str, *, flow: str | None = None, failed: bool = False, limit: int = 20
+    ) -> list[HistoryEvent]:
+        kinds = FAILURES if failed else None
+        # The outboxes first: what is moved in between is then seen twice, and not never.
+        loaded = self._shelf.load(pipeline, None if flow is None else [flow])
+        waiting = [
+            entry for leaf in loaded.leaves.values() for entry in page_of(leaf).outbox.get("history", ())
+        ]
+        moved = self._shelf.read("history", pipeline, flow=flow, kinds=kinds, limit=limit)
+        found = [*moved, *(entry for entry in waiting if kinds is None or entry["kind"] in kinds)]
+        return [event_of(entry) for entry in newest_first(found)[:limit]]
+
+    def pipelines(self) -> list[str]:
+        return self._shelf.pipelines()
+
+    def find_plan(self, plan_id: str) -> tuple[str, str, bool] | None:
+        for pipeline in self._shelf.pipelines():
+            for leaf in self._shelf.load(pipeline).leaves.values():
+                if not plan_id.endswith(mark_of(pipeline, leaf.flow)):
+                    continue
+                page = page_of(leaf)
+                if page.book.active is not None and page.book.active.plan.plan_id == plan_id:
+                    return pipeline, leaf.flow, True
+                ended = [*page.outbox.get("plans", ()), *self._shelf.read("plans", pipeline, flow=leaf.flow)]
+                if any(entry["plan_id"] == plan_id for entry in ended):
+                    return pipeline, leaf.flow, False
+        return None
+
+    def _pages(self, pipeline: str, flows: Sequence[str] | None) -> list[Page]:
+        leaves = self._shelf.load(pipeline, flows).leaves.values()
+        return [page for page in map(page_of, leaves) if page.known]
+
+
+def mark_of(pipeline: str, flow: str) -> str:
+    """The end of the names of a flow's plans, so that they are found without reading every flow's past."""
+    return f"-{flow_key(pipeline, flow)[:8]}"
+
+
+def _watermarks(book: Book) -> list[Watermark]:
+    return [
+        Watermark(
+            pipeline=book.pipeline,
+            flow=book.flow,
+            input=mark.input,
+            cursor=mark.cursor,
+            position=mark.position,
+            checked=mark.checked,
+            epoch=mark.epoch,
+            seq=mark.seq,
+            pending=mark.pending,
+            source_id=mark.source_id,
+            updated_at=mark.updated_at,
+            fingerprint=mark.fingerprint,
+            stamp=mark.stamp,
+        )
+        for mark in book.marks.values()
+    ]
+
+
+def status_of(page: Page) -> FlowStatus:
+    book, active = page.book, page.book.active
+    return FlowStatus(
+        pipeline=book.pipeline,
+        flow=book.flow,
+        state=book.state,
+        plan=active.plan if active else None,
+        fence=book.fence,
+        owner=active.owner if active else None,
+        lease_until=active.lease_until if active else None,
+        last_run=page.last,
+        completed=active.completed if active else frozenset(),
+        planned_at=active.created_at if active else None,
+        override=book.override,
+        undo=book.undo,
+    )

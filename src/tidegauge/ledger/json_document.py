@@ -1,0 +1,173 @@
+"""One table's file of a JSON ledger: document 002's fields for people, and the leaves of its flows.
+
+The digest inside covers everything else, so that a file which was torn or edited by hand is noticed before
+anything is decided by it. White space does not count.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tidegauge.errors import LedgerError, LedgerVersion
+from tidegauge.ledger.shelf import Leaf
+
+FORMAT = 1
+_OURS = "tidegauge"
+_STAGES = ("/extract", "/load")
+_MIDDLE = f'  "{_OURS}": {{'
+_FLOWS = '    "flows": ['
+_END = ["    ]", "  }", "}", ""]
+_HALF = re.compile("[\ud800-\udfff]")
+
+
+@dataclass(frozen=True)
+class Document:
+    version: int
+    """Grows with every save, so that no two versions of the file are alike."""
+    leaves: tuple[Leaf, ...]
+
+
+def table_of(flow: str) -> str:
+    """A table's stages share its file."""
+    return next((flow.removesuffix(stage) for stage in _STAGES if flow.endswith(stage)), flow)
+
+
+def changed(document: Document | None, leaves: Sequence[Leaf]) -> Document:
+    """With these leaves in the place of those of the same flows."""
+    by_name = {(leaf.pipeline, leaf.flow): leaf for leaf in (*(document.leaves if document else ()), *leaves)}
+    return Document(document.version + 1 if document else 1, tuple(by_name.values()))
+
+
+def render(document: Document) -> bytes:
+    fields = {name: _text(value) for name, value in _fields(document.leaves).items()}
+    flows = [_text(vars(leaf)) for leaf in document.leaves]
+    digest = _digest(fields, document.version, flows)
+    lines = [
+        "{",
+        *(f"  {_text(name)}: {value}," for name, value in fields.items()),
+        _MIDDLE,
+        f'    "format": {FORMAT},',
+        f'    "version": {document.version},',
+        f'    "digest": "{digest}",',
+        _FLOWS,
+        ",\n".join(f"      {flow}" for flow in flows),
+        *_END,
+    ]
+    return "\n".join(lines).encode()
+
+
+def parse(body: bytes, file: str) -> Document:
+    """Raises LedgerError, naming the file, for one that is not as it was saved, LedgerVersion for a newer."""
+    try:
+        found = json.loads(body)
+    except ValueError as error:
+        raise _damaged(file, f"it is not whole JSON ({error})") from error
+    try:
+        ours = found.pop(_OURS)
+        if ours["format"] != FORMAT:
+            raise newer(file, ours["format"])
+        same = ours["digest"] == _digest_as_laid_out(body, ours["version"])
+        if not same and ours["digest"] != _digest_of(found, ours):
+            raise _damaged(file, "it was edited, and its digest does not match any more")
+        return Document(ours["version"], tuple(Leaf(**flow) for flow in ours["flows"]))
+    except (AttributeError, KeyError, TypeError) as error:
+        raise _damaged(file, "it lacks what Tidegauge keeps in it") from error
+
+
+def newer(file: str, number: Any) -> LedgerVersion:
+    return LedgerVersion(
+        f"{file} has the format {number}, and this version of Tidegauge knows {FORMAT}",
+        hint="upgrade Tidegauge; a later version has written this ledger",
+    )
+
+
+def _damaged(file: str, why: str) -> LedgerError:
+    return LedgerError(
+        f"{file} cannot be trusted: {why}",
+        hint="nothing was changed; bring back a copy of the file, or move it aside: then the table begins"
+        " anew, and its next run is refused while its output holds rows",
+    )
+
+
+def _digest(fields: Mapping[str, str], version: int, flows: Sequence[str]) -> str:
+    parts = [f"{FORMAT} {version}", *(f"{name} {value}" for name, value in fields.items()), *flows]
+    return hashlib.sha256("\n".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _digest_of(fields: Mapping[str, Any], ours: Mapping[str, Any]) -> str:
+    return _digest(
+        {name: _text(value) for name, value in fields.items()},
+        ours["version"],
+        [_text(flow) for flow in ours["flows"]],
+    )
+
+
+def _digest_as_laid_out(body: bytes, version: int) -> str | None:
+    """The digest taken from the lines that `render` wrote, which is faster than writing them again; None for
+    a file that is laid out otherwise."""
+    lines = body.decode("utf-8", "replace").split("\n")
+    middle = lines.index(_MIDDLE) if _MIDDLE in lines else 0
+    if lines[middle + 4 : middle + 5] != [_FLOWS] or lines[-4:] != _END:
+        return None
+    fields = [line[2:-1].partition(": ") for line in lines[1:middle]]
+    flows = [line.strip().removesuffix(",") for line in lines[middle + 5 : -4]]
+    return _digest({name.strip('"'): value for name, _, value in fields}, version, flows)
+
+
+def _text(value: Any) -> str:
+    """In every alphabet, but half a surrogate pair is escaped: UTF-8 has no bytes for it."""
+    return _HALF.sub(lambda half: f"\\u{ord(half[0]):04x}", json.dumps(value, ensure_ascii=False))
+
+
+def _fields(leaves: Sequence[Leaf]) -> dict[str, Any]:
+    """Document 002's structure, of whichever of the file's tables changed last. What is not known is null."""
+    last = max(leaves, key=lambda leaf: str(leaf.row["updated_at"]))
+    table = table_of(last.flow)
+    rows = {leaf.flow: leaf.row for leaf in leaves if leaf.pipeline == last.pipeline}
+    extract = rows.get(f"{table}/extract") or rows.get(table) or {}
+    load = rows.get(f"{table}/load") or {}
+    both = [row for row in (extract, load) if row]
+    batches = extract.get("total_batches")
+    errors = [row["error"] for row in both if row["error"]]
+    return {
+        "table_name": table,
+        "last_mysql_extraction_time": _moment(extract.get("advanced_at")),
+        "last_mysql_data_timestamp": _data_moment(extract),
+        "mysql_rows_extracted": extract.get("total_rows"),
+        "mysql_status": _status(extract),
+        "last_redshift_load_time": _moment(load.get("advanced_at")),
+        "redshift_rows_loaded": load.get("total_rows"),
+        "redshift_status": _status(load),
+        "backup_strategy": None,
+        "s3_file_count": extract.get("total_files"),
+        "processed_s3_files": None,
+        "last_error": errors[0] if errors else None,
+        "created_at": _moment(min(row["created_at"] for row in both)),
+        "updated_at": _moment(max(row["updated_at"] for row in both)),
+        "metadata": {
+            "manual_watermark": any(row["manual"] for row in both),
+            "total_processing_time_seconds": round(sum(row["total_seconds"] for row in both), 6),
+            "average_batch_size": extract["total_rows"] // batches if batches else None,
+        },
+    }
+
+
+def _moment(text: str | None) -> str | None:
+    return f"{text}Z" if text else None
+
+
+def _data_moment(row: Mapping[str, Any]) -> str | None:
+    """The database's own digits; no zone is put to them that the column does not have."""
+    if row.get("cursor") != "timestamp" or row["position"] is None:
+        return None
+    return str(row["position"]).replace(" ", "T")
+
+
+def _status(row: Mapping[str, Any]) -> str | None:
+    state = row.get("run_state") if row else None
+    return state.lower() if state else None

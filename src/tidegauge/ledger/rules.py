@@ -1,0 +1,440 @@
+"""The protocol: what each call does to a flow's book. Pure: the clock is handed in, nothing is stored here.
+
+A rule gives the Change that a store has to keep, all of it or nothing, or raises and changes nothing. A store
+that finds its book changed since it was loaded loads again and asks the rule again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from tidegauge.errors import FlowHeld, LeaseLost, WrongState
+from tidegauge.ledger.book import Active, Book, Change, Ended, Mark
+from tidegauge.ledger.journal import clean, masked, sentence
+from tidegauge.model.plan import Draft, Plan, Receipt
+from tidegauge.model.position import Position
+from tidegauge.model.protocols import Claim, HistoryEvent, Owner, RunRecord
+from tidegauge.model.secret import mask
+from tidegauge.model.state import Event, State, step
+
+SUPERSEDED = "SUPERSEDED"
+_ENDINGS = {
+    State.SUCCESS: Event.FINISH,
+    State.SKIPPED: Event.SKIP,
+    State.FAILED: Event.FAIL,
+    State.PLANNED: Event.RELEASE,
+}
+_WORDS = {Event.FINISH: "finished", Event.SKIP: "skipped", Event.FAIL: "failed", Event.RELEASE: "released"}
+
+
+# --- plan
+
+
+def plan(
+    book: Book, draft: Draft, *, plan_id: str, owner: Owner, run_id: str, now: datetime
+) -> tuple[Change | None, Plan | None]:
+    """See LedgerWriter.plan. No change and no plan: the flow has moved on since it was looked at."""
+    if book.override is not None:
+        return None, None
+    if book.active is not None:
+        return None, book.active.plan
+    if draft.seen is not None and draft.seen != (book.epoch, book.seq):
+        return None, None
+    if not draft.batches:
+        return _skip(book, draft, owner=owner, run_id=run_id, now=now), None
+    state = step(book.idle, Event.PLAN)
+    notes = tuple(mask(note) for note in draft.notes)
+    kept = Plan(plan_id, replace(draft, notes=notes, seen=None), book.epoch, book.seq + 1)
+    active = Active(
+        plan=kept,
+        state=state,
+        attempt=0,
+        begun=None,
+        completed=frozenset(),
+        owner=None,
+        lease_until=None,
+        created_at=now,
+        updated_at=now,
+    )
+    changed = replace(book, marks=_looked(book, draft, now, skipped=False), active=active, run=None)
+    first, last = draft.batches[0], draft.batches[-1]
+    events = tuple(
+        event_of(
+            book,
+            "planned",
+            now,
+            owner.actor,
+            run_id=run_id,
+            plan_id=plan_id,
+            input=part.input,
+            before=first.windows[place].after,
+            after=last.windows[place].upto,
+        )
+        for place, part in enumerate(draft.inputs)
+    )
+    return Change(changed, events), kept
+
+
+def _skip(book: Book, draft: Draft, *, owner: Owner, run_id: str, now: datetime) -> Change:
+    state = step(book.idle, Event.SKIP)
+    run = _run(book, run_id, state, now, ended=now)
+    changed = replace(book, idle=state, marks=_looked(book, draft, now, skipped=True))
+    return Change(changed, (event_of(book, "skipped", now, owner.actor, run_id=run_id),), (run,))
+
+
+def refuse(book: Book, error: dict[str, Any], *, owner: Owner, run_id: str, now: datetime) -> Change:
+    state = step(book.state, Event.REFUSE)
+    # The flow is READY again; what was tried has failed.
+    run = _run(book, run_id, State.FAILED, now, ended=now, error=error)
+    said = event_of(book, "refused", now, owner.actor, run_id=run_id, error=error)
+    return Change(replace(book, idle=state), (said,), (run,))
+
+
+def note(book: Book, event: str, *, owner: Owner, reason: str, now: datetime) -> Change:
+    return Change(book, (event_of(book, event, now, owner.actor, reason=reason),))
+
+
+def _looked(book: Book, draft: Draft, now: datetime, *, skipped: bool) -> dict[str, Mark]:
+    """A mark from the first plan on. Positions move only in `advance`; how far we looked, here too."""
+    marks = dict(book.marks)
+    for part in draft.inputs:
+        old = marks.get(part.input)
+        checked = old.checked if old else None
+        if skipped and part.window is not None:
+            checked = part.window.upto
+        if old is None:
+            marks[part.input] = Mark(
+                input=part.input,
+                cursor=part.cursor,
+                position=None,
+                checked=checked,
+                epoch=book.epoch,
+                seq=0,
+                pending=part.pending,
+                source_id=part.source_id,
+                fingerprint=None,
+                stamp=None,
+                updated_at=now,
+            )
+        elif (old.cursor, old.checked, old.pending, old.source_id) != (
+            part.cursor,
+            checked,
+            part.pending,
+            part.source_id,
+        ):
+            marks[part.input] = replace(
+                old,
+                cursor=part.cursor,
+                checked=checked,
+                pending=part.pending,
+                source_id=part.source_id,
+                updated_at=now,
+            )
+    return marks
+
+
+# --- claim, and walk
+
+
+def claim(
+    book: Book,
+    plan_id: str,
+    *,
+    owner: Owner,
+    run_id: str,
+    lease: timedelta,
+    dead: Owner | None,
+    now: datetime,
+) -> Change:
+    refuse_override(book)
+    active = book.active
+    if active is None or active.plan.plan_id != plan_id:
+        raise WrongState(
+            f"{book.flow}: this plan has ended, or another has taken its place",
+            hint="another runner was faster; run again to see what is left",
+            retryable=True,
+        )
+    taken = active.state is State.RUNNING
+    if taken:
+        _refuse_if_held(book.flow, active, dead, now)
+    after = step(active.state, Event.TAKE_OVER if taken else Event.CLAIM)
+    held = replace(
+        active,
+        state=after,
+        attempt=active.attempt + 1,
+        owner=Owner(clean(owner.actor), clean(owner.host), owner.pid, clean(owner.started)),
+        lease_until=now + lease,
+        updated_at=now,
+    )
+    run = _run(book, run_id, after, now, active=held)
+    runs: tuple[RunRecord, ...] = (run,)
+    reason = None
+    if taken:
+        # The run that was taken over never says itself that it has ended.
+        runs = (*closed(book, State.FAILED, now, lost(f"taken over by {_named(owner)}")), run)
+        lease_until = active.lease_until or now
+        why = "is gone" if now < lease_until else f"let its lease run out at {lease_until}"
+        reason = f"{_named(active.owner)} {why}"
+    changed = replace(book, fence=book.fence + 1, active=held, run=run)
+    word = "taken_over" if taken else "claimed"
+    said = event_of(book, word, now, owner.actor, run_id=run_id, plan_id=plan_id, reason=reason)
+    return Change(changed, (said,), runs)
+
+
+def claim_of(book: Book) -> Claim:
+    """The claim that a book's running plan stands for."""
+    active, run = book.active, book.run
+    assert active is not None
+    assert run is not None
+    assert active.owner is not None
+    assert active.lease_until is not None
+    return Claim(active.plan, active.owner, run.run_id, book.fence, active.attempt, active.lease_until)
+
+
+def renew(book: Book, held: Claim, lease: timedelta, *, now: datetime) -> Change:
+    active = _held(book, held, Event.RENEW)
+    return Change(replace(book, active=replace(active, lease_until=now + lease)))
+
+
+def begin(book: Book, held: Claim, index: int, *, now: datetime) -> Change:
+    active = _held(book, held, Event.BEGIN, index)
+    return Change(replace(book, active=replace(active, begun=index, updated_at=now)))
+
+
+def advance(
+    book: Book,
+    held: Claim,
+    index: int,
+    receipt: Receipt,
+    *,
+    now: datetime,
+    rows: Mapping[str, int | None] | None = None,
+) -> Change:
+    """See LedgerWriter.advance. `rows` names the only inputs that are done, with their own counts."""
+    active = _held(book, held, Event.ADVANCE, index)
+    kept, batch = active.plan, active.plan.draft.batches[index]
+    if active.begun != index or receipt.tag != kept.tag(index):
+        raise WrongState(
+            f"{book.flow}: batch {index} cannot advance before it was begun and its receipt is there",
+            hint="begin it, write it, and ask the output for the receipt of its tag",
+        )
+    run = book.run
+    assert run is not None
+    seq, marks, events = kept.first_seq + index, dict(book.marks), []
+    left = [part for part in kept.draft.inputs if part.input not in active.completed]
+    moving = left if rows is None else [part for part in left if part.input in rows]
+    whole = len(moving) == len(left)
+    for part, window in zip(kept.draft.inputs, batch.windows, strict=True):
+        old = marks[part.input]
+        if part not in moving:
+            if whole:
+                marks[part.input] = replace(old, seq=seq)
+            continue
+        upto = old.position if batch.again else window.upto
+        marks[part.input] = replace(
+            old,
+            position=upto,
+            checked=upto,
+            epoch=kept.epoch,
+            # Counts whole batches: whoever looks in between must not take it for all that was planned.
+            seq=seq if whole else old.seq,
+            fingerprint=part.fingerprint,
+            stamp=part.stamp or old.stamp,
+            updated_at=now,
+        )
+        events.append(
+            event_of(
+                book,
+                "advanced",
+                now,
+                held.owner.actor,
+                run_id=held.run_id,
+                plan_id=kept.plan_id,
+                input=part.input,
+                before=old.position,
+                after=upto,
+                rows=receipt.rows if rows is None else rows[part.input],
+                seconds=(now - run.started_at).total_seconds(),
+            )
+        )
+    counted = replace(
+        run,
+        batches=run.batches + whole,
+        rows_read=run.rows_read + receipt.rows,
+        rows_written=run.rows_written + receipt.rows,
+    )
+    moved = replace(
+        active,
+        plan=replace(kept, done=index + 1) if whole else kept,
+        completed=frozenset() if whole else active.completed | {part.input for part in moving},
+        updated_at=now,
+    )
+    changed = replace(book, seq=seq if whole else book.seq, marks=marks, active=moved, run=counted)
+    return Change(changed, tuple(events), (counted,))
+
+
+def finish(book: Book, held: Claim, state: State, error: dict[str, Any] | None, *, now: datetime) -> Change:
+    event = _ENDINGS.get(state)
+    if event is None:
+        raise WrongState(
+            f"{book.flow}: an attempt cannot end as {state}", hint=f"it can end as: {', '.join(_ENDINGS)}"
+        )
+    active = _held(book, held, event)
+    kept = active.plan
+    after = step(active.state, event)
+    if event is Event.FINISH and kept.done != len(kept.draft.batches):
+        raise WrongState(
+            f"{book.flow}: {kept.done} of {len(kept.draft.batches)} batches are done, so the plan is not",
+            hint="advance past every batch first, or end the attempt as FAILED",
+        )
+    reason = None
+    if event is Event.SKIP:
+        if active.begun is not None:
+            # What was begun may be visible under its tag, and the next plan would use the tag again.
+            raise WrongState(
+                f"{book.flow}: a batch was begun, so the plan cannot be skipped any more",
+                hint="end the attempt as SUCCESS or FAILED",
+            )
+        # A skip is no failure: what the caller says of it is its reason.
+        reason, error = str(error["message"]) if error else None, None
+    freed = replace(active, state=after, owner=None, lease_until=None, updated_at=now)
+    runs = closed(book, after, now, error)
+    said = event_of(
+        book,
+        _WORDS[event],
+        now,
+        held.owner.actor,
+        run_id=held.run_id,
+        plan_id=kept.plan_id,
+        reason=reason,
+        error=error,
+    )
+    if event in (Event.FINISH, Event.SKIP):
+        done = replace(book, idle=after, active=None, run=None)
+        return Change(done, (said,), runs, (Ended(freed, after.value),))
+    return Change(replace(book, active=freed, run=runs[0]), (said,), runs)
+
+
+# --- parts
+
+
+def _held(book: Book, held: Claim, event: Event, index: int | None = None) -> Active:
+    """The plan, while it is this claim's and the event has a place; `index` must be the next batch."""
+    active, kept = book.active, held.plan
+    if book.fence != held.fence:
+        by = active.owner if active else None
+        raise LeaseLost(
+            f"{book.flow} was taken over by {_named(by)}" if by else f"{book.flow} was taken over by another",
+            hint="nothing is lost: whoever has it now goes on from what is committed",
+        )
+    if active is None or active.plan.plan_id != kept.plan_id or active.state is not State.RUNNING:
+        state = active.state if active else book.idle
+        raise WrongState(
+            f"{book.flow}: this attempt has ended already as {state}, and cannot {event}",
+            hint="an attempt ends once; run again for what is new",
+        )
+    step(active.state, event)
+    if index is not None and index != active.plan.done:
+        raise WrongState(
+            f"{book.flow}: batch {index} cannot {event} while {active.plan.done} of"
+            f" {len(kept.draft.batches)} are done",
+            hint="batches go one after the other",
+        )
+    return active
+
+
+def _refuse_if_held(flow: str, active: Active, dead: Owner | None, now: datetime) -> None:
+    until = active.lease_until
+    if until is None or now >= until or (dead is not None and dead == active.owner):
+        return
+    raise FlowHeld(
+        f"{flow} is held by {_named(active.owner)} until {until:%Y-%m-%d %H:%M:%S} UTC",
+        hint="wait for it with `--wait`; if that process is gone, its lease ends by itself",
+    )
+
+
+def refuse_override(book: Book) -> None:
+    if book.override is not None:
+        raise WrongState(
+            f"{book.flow}: an override ({book.override.kind}) by {book.override.actor} was begun at"
+            f" {book.override.at:%Y-%m-%d %H:%M:%S} UTC and has not ended",
+            hint="`tidegauge run` ends it and goes on; so does the same override again",
+            retryable=True,
+        )
+
+
+def _named(owner: Owner | None) -> str:
+    return f"{owner.actor} (process {owner.pid})" if owner else "another runner"
+
+
+def lost(message: str) -> dict[str, Any]:
+    return {"type": LeaseLost.__name__, "message": message, "retryable": True}
+
+
+def _run(
+    book: Book,
+    run_id: str,
+    state: State,
+    now: datetime,
+    *,
+    active: Active | None = None,
+    ended: datetime | None = None,
+    error: dict[str, Any] | None = None,
+) -> RunRecord:
+    return RunRecord(
+        run_id=run_id,
+        pipeline=book.pipeline,
+        flow=book.flow,
+        plan_id=active.plan.plan_id if active else None,
+        attempt=active.attempt if active else 0,
+        state=state,
+        started_at=now,
+        ended_at=ended,
+        batches=0,
+        rows_read=0,
+        rows_written=0,
+        error=masked(error),
+        window=active.plan.draft.inputs[0].window if active else None,
+    )
+
+
+def closed(book: Book, state: State, now: datetime, error: dict[str, Any] | None) -> tuple[RunRecord, ...]:
+    assert book.run is not None
+    return (replace(book.run, state=state, ended_at=now, error=masked(error)),)
+
+
+def event_of(
+    book: Book,
+    event: str,
+    now: datetime,
+    actor: str,
+    *,
+    run_id: str | None = None,
+    plan_id: str | None = None,
+    input: str | None = None,  # noqa: A002 - the ledger's own word
+    reason: str | None = None,
+    before: Position | None = None,
+    after: Position | None = None,
+    error: dict[str, Any] | None = None,
+    rows: int | None = None,
+    seconds: float | None = None,
+) -> HistoryEvent:
+    return HistoryEvent(
+        at=now,
+        pipeline=book.pipeline,
+        flow=book.flow,
+        run_id=run_id,
+        event=event,
+        actor=clean(actor),
+        reason=None if reason is None else clean(mask(reason)),
+        before=before,
+        after=after,
+        error=None if error is None else sentence(error),
+        input=input,
+        plan_id=plan_id,
+        rows=rows,
+        seconds=seconds,
+    )

@@ -1,0 +1,139 @@
+"""What a ledger of documents needs of the place that keeps them: JSON files or Delta tables.
+
+`documents.py` holds the protocol; a shelf only keeps leaves by compare-and-set, and logs by append.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Protocol
+
+LOGS = ("history", "runs", "plans")
+"""What happened, the attempts that ended, and the plans that ended."""
+
+
+class Moved(Exception):
+    """Another writer came between; load again.
+
+    `saved` names the flows of this save that were kept all the same. Only a shelf that keeps each flow by
+    itself ever has any.
+    """
+
+    def __init__(self, saved: frozenset[str] = frozenset()) -> None:
+        super().__init__("another writer came between")
+        self.saved = saved
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """One flow as a shelf keeps it."""
+
+    pipeline: str
+    flow: str
+    body: Mapping[str, Any]
+    """Plain JSON values: all that the protocol knows, and the log entries that are not in the logs yet.
+    A shelf never looks inside."""
+    row: Mapping[str, Any]
+    """The same for people, as ROW lists it. A shelf shows it under the names of its own documents and never
+    reads it back for the protocol."""
+
+
+ROW = {
+    "state": "READY, PLANNED, RUNNING, SUCCESS, FAILED or SKIPPED",
+    "run_id": "of the run under way, else of the last one; None before the first",
+    "run_state": "RUNNING, or how it ended: SUCCESS, FAILED, SKIPPED or PLANNED; None before the first",
+    "started_at": "of that run; None",
+    "ended_at": "of that run; None while it is under way",
+    "rows": "written by that run; None",
+    "batches": "committed by that run; None",
+    "error": "one masked sentence, if that run failed; None",
+    "cursor": "kind of the first input's cursor: timestamp, value, version, files; None",
+    "position": "of the first input: the cursor's text for timestamp and value; None",
+    "version": "of the first input: the number, for version and files; None",
+    "upto": "where the active plan ends for the first input: text or number as above; None",
+    "epoch": "number",
+    "seq": "number of the last committed batch in the epoch",
+    "fence": "number",
+    "manual": "whether a person set the position: True or False",
+    "advanced_at": "when the watermark last moved; None",
+    "total_rows": "written since the flow is known",
+    "total_batches": "committed since the flow is known",
+    "total_files": "written since the flow is known",
+    "total_seconds": "of all ended runs",
+    "created_at": "when the flow was first heard of",
+    "updated_at": "when the leaf last changed",
+}
+"""The keys of `Leaf.row`. Times are text: ISO 8601, UTC without a zone, six digits of fraction."""
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What `load` saw, and what `save` compares with."""
+
+    pipeline: str
+    leaves: Mapping[str, Leaf]
+    """By flow; one that the ledger has never heard of has no entry."""
+    token: Any = field(repr=False)
+    """The shelf's own: the version of everything that was asked for, also of what was not there."""
+
+
+Entry = Mapping[str, Any]
+"""A line of a log, in plain JSON values. Every one has
+
+- `id`: text, different from that of every other entry of the log;
+- `pipeline`, `flow`: text;
+- `n`: a number that grows by one from entry to entry of this flow in this log. The first is the microsecond
+  since 1970 in which the leaf was made, so that a leaf made anew after its loss goes on above the old one;
+- `at`: text, a moment as in ROW;
+- `kind`: text: the event for history, the state for runs and plans.
+
+The rest is the writer's own, and comes back as it was."""
+
+
+class Shelf(Protocol):
+    """Safe to share between threads. Raises LedgerUnreachable when an answer cannot be known, LedgerError for
+    a place that is damaged, LedgerVersion for one that newer code made."""
+
+    @property
+    def shown(self) -> str:
+        """The address as errors may name it."""
+
+    def now(self) -> datetime:
+        """The store's clock, in UTC without a zone."""
+
+    def pipelines(self) -> list[str]:
+        """Every pipeline that has a leaf, in name order."""
+
+    def load(self, pipeline: str, flows: Sequence[str] | None = None) -> Loaded:
+        """The leaves of these flows, or of all that the pipeline has."""
+
+    def save(self, loaded: Loaded, leaves: Sequence[Leaf]) -> None:
+        """Keep the leaves, durably, each only if nobody has changed its flow since `load`.
+
+        Every leaf is of a flow that `load` was asked for. Returns when all are kept; raises Moved when
+        another writer came between, and then either none is kept or `Moved.saved` names those that are. Any
+        other error proves nothing: load again and look.
+        """
+
+    def append(self, log: str, entries: Sequence[Entry]) -> None:
+        """Keep the entries in a log, of any flows, durably. Those that are in it already are left alone, so
+        that a call may be repeated with the same entries and more. For each flow they come in the order of
+        `n` and leave no gap after what the log has."""
+
+    def read(
+        self,
+        log: str,
+        pipeline: str,
+        *,
+        flow: str | None = None,
+        kinds: Sequence[str] | None = None,
+        limit: int | None = None,
+    ) -> list[Entry]:
+        """Newest first: by `at`, and within a flow by `n`."""
+
+    def prune(self, log: str, pipeline: str, before: datetime, *, keep: Collection[str] = ()) -> int:
+        """Forget entries older than that, but not those with an id in `keep`, and say how many."""
+
+    def close(self) -> None: ...

@@ -1,0 +1,30 @@
+"""What a store of files complains about, in the ledger's words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tidegauge.errors import LedgerError, LedgerUnreachable, OutputError, OutputUnreachable
+
+
+@contextmanager
+def told(shown: str) -> Iterator[None]:
+    """Raises LedgerUnreachable or LedgerError where `objects` raised."""
+    try:
+        yield
+    except OutputUnreachable as error:
+        raise LedgerUnreachable(
+            f"the ledger at {shown} cannot be used: {error.message}",
+            hint=_hint(error),
+            retryable=error.retryable,
+            detail=error.detail,
+        ) from error
+    except OutputError as error:
+        raise LedgerError(
+            f"the ledger at {shown} cannot be used: {error.message}", hint=_hint(error), detail=error.detail
+        ) from error
+
+
+def _hint(error: OutputError) -> str | None:
+    return error.hint and error.hint.replace(" of the connection", " in the ledger's address")

@@ -1,0 +1,175 @@
+"""Where the Delta tables of a Spark catalogue are: no Spark job, on classic Spark and on Connect."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from tidegauge.errors import ConfigError, SourceError, SourceUnreachable, TableMissing
+from tidegauge.model.secret import mask
+
+if TYPE_CHECKING:
+    from pyspark.sql import Row, SparkSession
+
+_PARALLEL = 8
+_PLAIN = re.compile(r"\w+")
+_PART = re.compile(r"`((?:[^`]|``)+)`|([^`.]+)")
+Facts = tuple[str, str, str]
+"""Kind, provider and location."""
+_VIEWS = {"VIEW", "METRIC_VIEW"}
+
+
+def locate(spark: SparkSession, schemas: Sequence[str] = (), tables: Sequence[str] = ()) -> dict[str, str]:
+    """The location of each Delta table in the schemas, and of each table named, as `schema.table`.
+
+    One statement for each schema, however many tables it has: `listTables` would start Spark jobs, and so
+    would DESCRIBE DETAIL. Views and tables of other formats are left out of a schema. One that is named
+    raises SourceError. TableMissing names the table or the schema that is not there.
+    """
+    found: dict[str, str] = {}
+    for schema in schemas:
+        found |= _of_schema(spark, schema)
+    named: dict[str, list[str]] = {}
+    for table in tables:
+        parts = _parts(table)
+        schema = ".".join(map(_shown, parts[:-1])) if len(parts) > 1 else spark.catalog.currentDatabase()
+        named.setdefault(schema, []).append(parts[-1])
+    for schema, names in named.items():
+        found |= _of_names(spark, schema, names)
+    return found
+
+
+def _of_schema(spark: SparkSession, schema: str) -> dict[str, str]:
+    listed = _list(spark, schema, "*")
+    unsure = [name for name, facts in listed.items() if facts is None]
+    known = {name: facts for name, facts in listed.items() if facts} | _describe_all(spark, schema, unsure)
+    return {
+        f"{schema}.{name}": location
+        for name, (kind, provider, location) in sorted(known.items())
+        if provider == "delta" and kind not in _VIEWS and location
+    }
+
+
+def _of_names(spark: SparkSession, schema: str, names: Sequence[str]) -> dict[str, str]:
+    plain = [name for name in names if _PLAIN.fullmatch(name)]
+    listed = _list(spark, schema, "|".join(plain)) if plain else {}
+    lower = {name.lower(): facts for name, facts in listed.items()}
+    unsure = [name for name in names if name not in plain or lower.get(name.lower(), ()) is None]
+    known = {name: facts for name in plain if (facts := lower.get(name.lower()))}
+    known |= _describe_all(spark, schema, unsure)
+    found = {}
+    for name in names:
+        if name not in known:
+            raise _missing(f"the table {schema}.{name}")
+        kind, provider, location = known[name]
+        if provider != "delta" or kind in _VIEWS or not location:
+            what = "a view" if kind in _VIEWS else f"a table of the format {provider or 'unknown'}"
+            raise SourceError(
+                f"{schema}.{name} is {what}, and only Delta tables have versions",
+                hint="leave it out, or name the Delta table behind it",
+            )
+        found[f"{schema}.{name}"] = location
+    return found
+
+
+def _list(spark: SparkSession, schema: str, pattern: str) -> dict[str, Facts | None]:
+    """What the catalogue says of each table; None where it says too little."""
+    quoted = _quoted(schema)
+    # Asked first, because Spark writes an essay into the log for a schema that is not there.
+    if not spark.catalog.databaseExists(quoted):
+        raise _missing(f"the schema {schema}")
+    rows = _rows(spark, f"SHOW TABLE EXTENDED IN {quoted} LIKE '{pattern}'", f"the schema {schema}")
+    return {row.tableName: _facts(row) for row in rows if not row.isTemporary}
+
+
+def _describe_all(spark: SparkSession, schema: str, names: Sequence[str]) -> dict[str, tuple[str, str, str]]:
+    """For those whose catalogue says nothing of provider and location in the list."""
+
+    def one(name: str) -> Facts:
+        table = f"{_quoted(schema)}.{_quote(name)}"
+        rows = _rows(spark, f"DESCRIBE TABLE EXTENDED {table}", f"the table {schema}.{name}")
+        facts = {row.col_name: row.data_type or "" for row in _detail(rows)}
+        return facts.get("Type", ""), facts.get("Provider", "").lower(), facts.get("Location", "")
+
+    if not names:
+        return {}
+    with ThreadPoolExecutor(min(_PARALLEL, len(names))) as pool:
+        return dict(zip(names, pool.map(one, names), strict=True))
+
+
+def _detail(rows: Iterable[Row]) -> Iterator[Row]:
+    """What follows the columns, one of which may well be called Location."""
+    begun = False
+    for row in rows:
+        begun = begun or row.col_name == "# Detailed Table Information"
+        if begun:
+            yield row
+
+
+def _facts(row: Row) -> Facts | None:
+    facts: dict[str, str] = {}
+    for line in row.information.splitlines():
+        name, colon, value = line.partition(": ")
+        if colon:
+            facts.setdefault(name, value)
+    kind = facts.get("Type", "")
+    if kind in _VIEWS:
+        return kind, "", ""
+    if "Provider" in facts and "Location" in facts:
+        return kind, facts["Provider"].lower(), facts["Location"]
+    return None
+
+
+def _rows(spark: SparkSession, statement: str, what: str) -> list[Row]:
+    from pyspark.errors import PySparkException
+
+    try:
+        return spark.sql(statement).collect()
+    except PySparkException as error:
+        condition = error.getCondition() or ""
+        text = mask(str(error))
+        if condition.endswith("_NOT_FOUND"):
+            raise _missing(what) from error
+        raise SourceUnreachable(
+            f"Spark's catalogue did not say where {what} is: {text.partition(chr(10))[0][:300]}",
+            hint="--debug shows all that Spark says",
+            detail=text,
+        ) from error
+
+
+def _missing(what: str) -> TableMissing:
+    return TableMissing(
+        f"Spark's catalogue does not have {what}",
+        hint="check the name, and the catalogue that the session uses",
+    )
+
+
+def _parts(name: str) -> list[str]:
+    """A name's parts, each of which may stand in backticks."""
+    parts: list[str] = []
+    at = 0
+    while True:
+        match = _PART.match(name, at)
+        if not match:
+            raise ConfigError(f"{name!r} is not the name of a table", hint="write it as schema.table")
+        parts.append(match[1].replace("``", "`") if match[1] else match[2])
+        at = match.end()
+        if at == len(name):
+            return parts
+        if name[at] != ".":
+            raise ConfigError(f"{name!r} is not the name of a table", hint="write it as schema.table")
+        at += 1
+
+
+def _quote(part: str) -> str:
+    return f"`{part.replace('`', '``')}`"
+
+
+def _shown(part: str) -> str:
+    return _quote(part) if "." in part or "`" in part else part
+
+
+def _quoted(name: str) -> str:
+    return ".".join(map(_quote, _parts(name)))

@@ -1,0 +1,1 @@
+"""The ledger alone, for people who keep their own job: time windows, version ranges, high-water marks."""

@@ -1,0 +1,65 @@
+"""Points in time as callers write them, and as positions keep them.
+
+A time with a zone is an instant, and comes back in UTC with its zone. A time without one is read as UTC and
+comes back without one, so that whoever compares naive times gets what he gave. A pipeline has one of the
+two, and keeps it: its first time decides.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+
+from tidegauge.errors import ConfigError
+from tidegauge.model.position import Kind, Position, RowPosition, Value
+
+Moment = datetime | date | str
+
+
+def read(given: Moment, *, what: str) -> datetime:
+    """A datetime, of a date its midnight, of text ISO 8601. Raises ConfigError, naming `what`."""
+    if isinstance(given, str):
+        return _parsed(given, what)
+    if isinstance(given, datetime):
+        return given
+    if isinstance(given, date):
+        return datetime(given.year, given.month, given.day)
+    raise ConfigError(
+        f"{what} is not a point in time: {type(given).__name__}",
+        hint="give a datetime, a date or ISO text",
+    )
+
+
+def _parsed(text: str, what: str) -> datetime:
+    try:
+        return datetime.fromisoformat(text.strip())
+    except ValueError:
+        raise ConfigError(
+            f"{what} is not a point in time: {text[:60]!r}",
+            hint="write it as 2025-08-14 15:30:22.123456, with an offset or Z if it is not UTC",
+        ) from None
+
+
+def to_position(moment: datetime, *, like: Position | None = None) -> RowPosition:
+    """As the position `like` is kept, with or without a zone; as it stands where there is none."""
+    kind = Kind.TIMESTAMP if moment.tzinfo is None else Kind.TIMESTAMPTZ
+    if isinstance(like, RowPosition) and like.cursor.kind in (Kind.TIMESTAMP, Kind.TIMESTAMPTZ):
+        kind = like.cursor.kind
+    text = to_utc(moment).replace(tzinfo=None).isoformat(sep=" ", timespec="microseconds")
+    return RowPosition(Value(kind, text))
+
+
+def from_position(position: Position | None) -> datetime | None:
+    if position is None:
+        return None
+    assert isinstance(position, RowPosition)
+    moment = datetime.fromisoformat(position.cursor.text)
+    return moment.replace(tzinfo=UTC) if position.cursor.kind is Kind.TIMESTAMPTZ else moment
+
+
+def to_utc(moment: datetime) -> datetime:
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+
+
+def aware(moment: datetime) -> datetime:
+    """The ledger's own times: UTC, kept without a zone."""
+    return moment.replace(tzinfo=UTC)

@@ -1,0 +1,99 @@
+"""What the ledger says of one of the tracker's pipelines, and whether it is one at all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tidegauge.errors import ConfigError
+from tidegauge.model.plan import Plan
+from tidegauge.model.position import RowPosition
+from tidegauge.model.protocols import FlowStatus, LedgerReader, Watermark
+
+TIME, VERSION = "timestamp", "version"
+"""The two kinds of pipeline, by their cursor."""
+_SHOWN = {TIME: "time windows", VERSION: "version ranges"}
+SOURCE = "source"
+"""The one input of a pipeline of time windows."""
+_OURS = "tracker:"
+"""How the identity of every input begins that a tracker wrote; what follows is the table's own id."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    pipeline: str
+    status: FlowStatus | None
+    """None: the ledger has never heard of it."""
+    marks: Mapping[str, Watermark]
+
+    @property
+    def plan(self) -> Plan | None:
+        return self.status.plan if self.status else None
+
+    @property
+    def position(self) -> RowPosition | None:
+        """Of a pipeline of time windows."""
+        position = self.marks[SOURCE].position if SOURCE in self.marks else None
+        assert position is None or isinstance(position, RowPosition)
+        return position
+
+    @property
+    def seen(self) -> tuple[int, int]:
+        """Epoch and number of the last batch: a plan is kept only while this is still so."""
+        return max(((mark.epoch, mark.seq) for mark in self.marks.values()), default=(0, 0))
+
+
+def source_id(table_id: str = "") -> str:
+    return _OURS + table_id
+
+
+def table_id(kept: str | None) -> str:
+    """The table's own id in an input's identity; empty where it was never known."""
+    return (kept or "").removeprefix(_OURS)
+
+
+def look(ledger: LedgerReader, pipeline: str, kind: str) -> Standing:
+    """Raises ConfigError for a name that is no name, and for a pipeline of another kind."""
+    found = peek(ledger, pipeline)
+    if found is None:
+        raise _foreign(pipeline)
+    other = kind_of(found)
+    if other is not None and other != kind:
+        raise ConfigError(
+            f"the pipeline '{pipeline}' has {_SHOWN.get(other, other)}, not {_SHOWN[kind]}: these are two"
+            " different pipelines with the same name",
+            hint="give one of them another name",
+        )
+    return found
+
+
+def peek(ledger: LedgerReader, pipeline: str) -> Standing | None:
+    """None for a pipeline of a project's flows."""
+    if not isinstance(pipeline, str) or not pipeline.strip() or "\0" in pipeline:
+        raise ConfigError(f"{pipeline!r} is not the name of a pipeline", hint="give it a name")
+    flows = ledger.status(pipeline)
+    marks = ledger.watermarks(pipeline)
+    if {*(one.flow for one in flows), *(one.flow for one in marks)} - {pipeline}:
+        return None
+    ids = [mark.source_id for mark in marks]
+    ids += [part.source_id for flow in flows if flow.plan for part in flow.plan.draft.inputs]
+    if any(one is not None and not one.startswith(_OURS) for one in ids):
+        return None
+    return Standing(pipeline, flows[0] if flows else None, {mark.input: mark for mark in marks})
+
+
+def kind_of(standing: Standing) -> str | None:
+    """None while nothing has been said that would tell."""
+    plan = standing.plan
+    kinds = {part.cursor for part in plan.draft.inputs} if plan else set()
+    # A mark that was set by hand before any plan has no kind yet.
+    kinds |= {mark.cursor for mark in standing.marks.values() if mark.cursor}
+    return min(kinds, default=None)
+
+
+def _foreign(pipeline: str) -> ConfigError:
+    return ConfigError(
+        f"the pipeline '{pipeline}' on this ledger belongs to a project's flows: these are two different"
+        " pipelines with the same name",
+        hint="give the tracker's pipeline another name, or a ledger of its own",
+    )

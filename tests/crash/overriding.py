@@ -1,0 +1,32 @@
+"""Resets or sets a flow's watermark and kills itself, with SIGKILL, before or after a step.
+
+python -m tests.crash.overriding PROJECT reset|TIMESTAMP before|after STEP
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+from tidegauge.config.load import load_project
+from tidegauge.engine.foresee import preview
+from tidegauge.engine.override import Reset, SetTo, Wish, carry_out
+from tidegauge.observe.events import RunEvent, StepBegun, StepDone
+
+
+def main(project: str, kind: str, side: str, step: str) -> int:
+    def tell(event: RunEvent) -> None:
+        at = StepBegun if side == "before" else StepDone
+        if isinstance(event, at) and event.step == step:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    loaded = load_project(Path(project))
+    wish: Wish = Reset() if kind == "reset" else SetTo(timestamp=kind)
+    [done] = carry_out(loaded, preview(loaded, ["t"], wish), reason="killed", tell=tell)
+    return 1 if done.error else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,131 @@
+"""The Delta ledger's table as Spark sees it, and after Spark has had its hands on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.contract.test_delta_shelf import ODD, entry, leaf, on_s3, opened, rows
+from tests.servers import S3
+from tidegauge.ledger.delta import DeltaShelf
+from tidegauge.model.spec import Lake
+from tidegauge.write import hadoop
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    return Lake("ledger", str(tmp_path / "ledger"))
+
+
+@pytest.fixture
+def shelf(lake: Lake) -> Iterator[DeltaShelf]:
+    found = opened(lake)
+    yield found
+    found.close()
+
+
+def succeed(shelf: DeltaShelf, pipeline: str, flow: str, number: int = 1) -> None:
+    """A run that ends: one row SUCCESS, one row READY."""
+    end = f"2026-01-0{number} 10:00:00.123456"
+    done: dict[str, Any] = {"run_id": f"r{number}", "cursor": "timestamp", "rows": 7}
+    done |= {"started_at": "2026-01-01T10:00:00.000000", "ended_at": "2026-01-01T10:00:02.500000"}
+    running = leaf(pipeline, flow, number, state="RUNNING", run_state="RUNNING", upto=end, **done)
+    shelf.save(shelf.load(pipeline, [flow]), [running])
+    ended = leaf(pipeline, flow, number, state="SUCCESS", run_state="SUCCESS", position=end, **done)
+    shelf.save(shelf.load(pipeline, [flow]), [ended])
+
+
+def test_spark_reads_document_000s_table_with_its_nine_columns(
+    spark: SparkSession, shelf: DeltaShelf, lake: Lake
+) -> None:
+    succeed(shelf, "wos_pipeline", "wos_pipeline")
+    table = f"delta.`{lake.path}/watermarks`"
+    described = spark.sql(f"DESCRIBE TABLE {table}").collect()
+    assert [(row.col_name, row.data_type) for row in described[:9]] == [
+        ("watermark_id", "int"),
+        ("pipeline_name", "string"),
+        ("job_id", "string"),
+        ("last_processed_ts", "timestamp"),
+        ("current_run_ts", "timestamp"),
+        ("last_processed_version", "bigint"),
+        ("status", "string"),
+        ("created_at", "timestamp"),
+        ("updated_at", "timestamp"),
+    ]
+    detail = spark.sql(f"DESCRIBE DETAIL {table}").collect()[0]
+    assert detail.partitionColumns == ["pipeline_name"]
+    newest = spark.sql(
+        f"SELECT * FROM {table} WHERE pipeline_name = 'wos_pipeline'"
+        " ORDER BY created_at DESC, watermark_id DESC"
+    ).collect()
+    assert [(row.watermark_id, row.status, row.records_processed) for row in newest] == [
+        (2, "READY", None),
+        (1, "SUCCESS", 7),
+    ]
+    text = spark.sql(f"SELECT CAST(last_processed_ts AS string) AS at FROM {table} WHERE status = 'READY'")
+    assert text.collect()[0]["at"] == "2026-01-01 10:00:00.123456"
+
+
+def test_spark_reads_any_name_as_a_partition(spark: SparkSession, shelf: DeltaShelf, lake: Lake) -> None:
+    for name in ODD:
+        succeed(shelf, name, name)
+        shelf.append("history", [entry(1, name, name)])
+    for folder, count in {"watermarks": 2, "history": 1}.items():
+        frame = spark.read.format("delta").load(f"{lake.path}/{folder}")
+        for name in ODD:
+            found = frame.where(frame.pipeline_name == name).collect()
+            assert [row.flow for row in found] == [name] * count
+
+
+def test_spark_reads_a_ledger_through_its_checkpoint(
+    spark: SparkSession, shelf: DeltaShelf, lake: Lake
+) -> None:
+    for number in range(120):
+        shelf.save(shelf.load("p", ["f"]), [leaf("p", "f", number)])
+    assert list(Path(lake.path, "watermarks", "_delta_log").glob("*.checkpoint.parquet"))
+    found = spark.read.format("delta").load(f"{lake.path}/watermarks").collect()
+    assert [row.ledger for row in found] == ['{"number": 119}']
+
+
+def test_the_ledger_goes_on_after_spark_has_compacted_and_corrected_its_table(
+    spark: SparkSession, shelf: DeltaShelf, lake: Lake
+) -> None:
+    names = ["a b/ü=%", "p"]
+    for name in names:
+        for number in (1, 2, 3):
+            succeed(shelf, name, "f", number)
+            succeed(shelf, name, "g", number)
+    stale = shelf.load("p", ["f"])
+    table = f"delta.`{lake.path}/watermarks`"
+    spark.sql(f"OPTIMIZE {table}")
+    spark.sql(f"UPDATE {table} SET job_id = 'by hand' WHERE watermark_id = 1")
+    assert stale.leaves == shelf.load("p", ["f"]).leaves
+    for name in names:
+        for found in (shelf, opened(lake)):
+            assert {flow: one.body for flow, one in found.load(name).leaves.items()} == {
+                "f": {"number": 3},
+                "g": {"number": 3},
+            }
+        succeed(shelf, name, "f", 4)
+        assert opened(lake).load(name).leaves["f"].body == {"number": 4}
+    kept = rows(lake)
+    assert [row["watermark_id"] for row in kept] == sorted({row["watermark_id"] for row in kept})
+    assert [row["status"] for row in kept].count("SUCCESS") == 2 * 7
+    assert [row["status"] for row in kept].count("READY") == 4
+    assert "by hand" in [row["job_id"] for row in kept]
+
+
+def test_spark_reads_a_ledger_on_s3(spark: SparkSession, s3: S3) -> None:
+    lake = on_s3(s3)
+    succeed(opened(lake), "p", "f")
+    reader = spark.read.format("delta").options(**hadoop.options_of(lake))
+    found = reader.load(f"{lake.path}/watermarks").orderBy("watermark_id").collect()
+    assert [(row.pipeline_name, row.status) for row in found] == [("p", "SUCCESS"), ("p", "READY")]

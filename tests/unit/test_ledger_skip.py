@@ -1,0 +1,61 @@
+"""A run that ends as SKIPPED: the plan is over, and the watermark is where it was."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import pytest
+
+from tests.drafts import ME, draft, receipt
+from tidegauge.errors import LeaseLost, WrongState
+from tidegauge.ledger.book import Book
+from tidegauge.ledger.rules import advance, begin, claim, claim_of, finish, plan
+from tidegauge.model.state import State
+
+pytestmark = pytest.mark.unit
+
+NOW = datetime(2025, 8, 14, 12)
+MINUTE = timedelta(minutes=1)
+
+
+def running() -> Book:
+    change, _ = plan(Book("shop", "orders"), draft(batches=2), plan_id="p", owner=ME, run_id="r", now=NOW)
+    assert change is not None
+    return claim(change.book, "p", owner=ME, run_id="r", lease=MINUTE, dead=None, now=NOW).book
+
+
+def test_a_skip_ends_the_plan_and_moves_nothing() -> None:
+    book = running()
+    change = finish(book, claim_of(book), State.SKIPPED, {"message": "a holiday"}, now=NOW + MINUTE)
+    assert (change.book.state, change.book.active, change.book.seq) == (State.SKIPPED, None, 0)
+    assert change.book.marks == book.marks
+    assert change.book.marks["orders"].position is None
+    [ended] = change.ended
+    assert ended.word == "SKIPPED"
+    [run] = change.runs
+    assert (run.state, run.error, run.ended_at) == (State.SKIPPED, None, NOW + MINUTE)
+    [event] = change.events
+    assert (event.event, event.reason, event.error) == ("skipped", "a holiday", None)
+    # The next plan takes the number that this one never used.
+    _, kept = plan(change.book, draft(), plan_id="q", owner=ME, run_id="s", now=NOW)
+    assert kept is not None
+    assert kept.first_seq == 1
+
+
+def test_what_was_begun_cannot_be_skipped() -> None:
+    book = running()
+    held = claim_of(book)
+    book = begin(book, held, 0, now=NOW).book
+    with pytest.raises(WrongState, match="was begun"):
+        finish(book, held, State.SKIPPED, None, now=NOW)
+    book = advance(book, held, 0, receipt(held.plan, 0), now=NOW).book
+    with pytest.raises(WrongState, match="was begun"):
+        finish(book, held, State.SKIPPED, None, now=NOW)
+
+
+def test_b8_a_skip_by_who_lost_the_lease_is_refused() -> None:
+    book = running()
+    held = claim_of(book)
+    taken = claim(book, "p", owner=ME, run_id="s", lease=MINUTE, dead=None, now=NOW + 2 * MINUTE).book
+    with pytest.raises(LeaseLost):
+        finish(taken, held, State.SKIPPED, None, now=NOW)

@@ -1,0 +1,100 @@
+"""The protocol holds whatever befalls its runners, and the simulation that says so would notice otherwise."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from simulation.__main__ import main
+from simulation.many import first_broken, simulate, trace
+from simulation.mutations import FIVE, MORE, Mutation
+from simulation.shelf import LOGGED
+from simulation.world import Fault
+
+from tidegauge.errors import LedgerError
+from tidegauge.ledger.documents import DocumentLedger
+from tidegauge.ledger.leaves import leaf_of, page_of
+from tidegauge.ledger.pages import without
+from tidegauge.ledger.shelf import Moved
+
+pytestmark = pytest.mark.unit
+
+SCHEDULES = 20_000
+ROOT = Path(__file__).parents[2]
+
+
+def test_every_invariant_holds_in_twenty_thousand_schedules() -> None:
+    outcome = simulate(range(SCHEDULES), jobs=2)
+    assert outcome.broken == [], "\n".join(trace(outcome.broken[0].seed))
+    assert outcome.tally["schedules"] == SCHEDULES
+    # None of it would mean much if nothing had happened.
+    for fault in Fault:
+        assert outcome.tally[fault] > SCHEDULES / 10, fault
+    for what, least in {
+        "taken over": 0.1,
+        "race lost, asked again": 0.05,
+        "second publish, refused": 0.005,
+        "writer of an older life, refused": 0.005,
+        "published into an older life, unseen": 0.0005,
+        "override set": 0.1,
+        "override reset": 0.05,
+        "override undo": 0.01,
+    }.items():
+        assert outcome.tally[what] > SCHEDULES * least, what
+    print(f"{outcome.seconds:.1f} s", dict(outcome.tally))
+
+
+def test_every_invariant_holds_with_the_ledger_of_documents() -> None:
+    outcome = simulate(range(1_000), jobs=2, documents=True)
+    assert outcome.broken == [], "\n".join(trace(outcome.broken[0].seed, documents=True))
+    assert outcome.tally["schedules"] == 1_000
+
+
+def test_a_ledger_of_documents_that_empties_its_outbox_too_early_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def move(ledger: DocumentLedger, pipeline: str, flows: list[str]) -> None:
+        with contextlib.suppress(LedgerError, Moved):
+            for flow in flows:
+                loaded = ledger._shelf.load(pipeline, [flow])
+                page = page_of(loaded.leaves[flow])
+                ledger._shelf.save(loaded, [leaf_of(without(page, page.numbers))])
+                for log, entries in page.outbox.items():
+                    ledger._shelf.append(log, entries)
+
+    monkeypatch.setattr(DocumentLedger, "_move", move)
+    outcome = simulate(range(200), documents=True)
+    assert LOGGED in {broken.invariant for broken in outcome.broken}
+
+
+@pytest.mark.parametrize("mutation", [*FIVE, *MORE], ids=lambda mutation: mutation.name)
+def test_a_deliberate_fault_in_the_protocol_is_found(mutation: Mutation) -> None:
+    with mutation.made():
+        broken = first_broken(range(5_000))
+        assert broken is not None
+        assert broken.invariant == mutation.caught_by
+        lines = trace(broken.seed)
+        assert lines[-1] == f"VIOLATED  {broken.invariant}: {broken.message}"
+    assert first_broken(range(broken.seed, broken.seed + 1)) is None
+
+
+def test_a_seed_gives_the_same_schedule_in_every_process() -> None:
+    command = [sys.executable, "-m", "simulation", "--trace", "--seed", "7"]
+    other = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert other.stdout.splitlines() == trace(7)
+    assert trace(7) != trace(8)
+
+
+def test_a_violation_is_told_with_its_seed_and_its_trace(capsys: pytest.CaptureFixture[str]) -> None:
+    with FIVE[0].made():
+        assert main(["--schedules", "20", "--jobs", "1"]) == 1
+        shown = capsys.readouterr().out
+        [again] = [line for line in shown.splitlines() if line.startswith("again:")]
+        seed = again.split()[-1]
+        assert main(["--trace", "--seed", seed]) == 1
+        assert capsys.readouterr().out.splitlines()[-1].startswith("VIOLATED  the watermark never passes")
+    assert main(["--schedules", "20", "--jobs", "1"]) == 0
+    assert "violations" in capsys.readouterr().out

@@ -1,0 +1,69 @@
+"""What the simulation has found, each by itself, so that it stays mended."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+
+import pytest
+
+from tidegauge.errors import WrongState
+from tidegauge.ledger import alone, byhand, rules
+from tidegauge.ledger.book import Book, Change
+from tidegauge.model.plan import Batch, Draft, InputPlan
+from tidegauge.model.position import VersionPosition, Window
+from tidegauge.model.protocols import Owner
+
+pytestmark = pytest.mark.unit
+
+ME = Owner("me@here", "here", 1, "1")
+NOW = datetime(2026, 1, 1)
+EMPTY = Book("shop", "orders")
+
+
+def overridden(book: Book, kind: str, **positions: int) -> Book:
+    places = {name: VersionPosition(version) for name, version in positions.items()}
+    begun = byhand.begin_override(book, kind, places, owner=ME, reason="why", now=NOW).book
+    assert begun.override is not None
+    ended = byhand.end_override(begun, epoch=begun.override.epoch, now=NOW)
+    assert ended is not None
+    return ended.book
+
+
+def planned(book: Book, *, seen: tuple[int, int], **tops: int) -> Change | None:
+    windows = tuple(
+        Window(book.marks[name].position if name in book.marks else None, VersionPosition(top))
+        for name, top in tops.items()
+    )
+    inputs = tuple(
+        InputPlan(name, "version", window, "db", "columns")
+        for name, window in zip(tops, windows, strict=True)
+    )
+    draft = Draft("shop", "orders", inputs, (Batch(windows),), seen=seen)
+    return rules.plan(book, draft, plan_id=f"plan-{book.seq}", owner=ME, run_id="run", now=NOW)[0]
+
+
+def test_an_undo_of_the_first_set_of_a_flow_that_never_ran_goes_back_to_the_beginning() -> None:
+    moved = overridden(EMPTY, "set", orders=5)
+    assert moved.marks["orders"].position == VersionPosition(5)
+    assert overridden(moved, "undo").marks["orders"].position is None
+
+
+def test_a_reset_of_a_flow_without_a_watermark_is_refused() -> None:
+    """Nobody could tell from the watermarks, of which there are none, that another life has begun."""
+    with pytest.raises(WrongState, match="no watermark yet"):
+        byhand.begin_override(EMPTY, "reset", {}, owner=ME, reason="why", now=NOW)
+    assert overridden(EMPTY, "set", orders=0).epoch == 1
+
+
+def test_a_look_in_the_middle_of_a_partial_completion_is_no_ground_for_the_next_plan() -> None:
+    first = planned(EMPTY, seen=(0, 0), left=1, right=1)
+    assert first is not None
+    part = alone.complete(first.book, "plan-0", owner=ME, run_id="run", rows={"right": 1}, now=NOW).book
+    looked = max((mark.epoch, mark.seq) for mark in part.marks.values())
+    whole = alone.complete(part, "plan-0", owner=ME, run_id="run", rows=None, now=NOW).book
+    assert [mark.seq for mark in whole.marks.values()] == [whole.seq, whole.seq] == [1, 1]
+    # It saw `left` where it no longer is.
+    stale = replace(whole, marks=part.marks)
+    assert planned(stale, seen=looked, left=2, right=2) is None
+    assert planned(whole, seen=(0, 1), left=2, right=2) is not None
