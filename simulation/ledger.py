@@ -158,10 +158,13 @@ class MemoryLedger:
         owner: Owner,
         run_id: str,
         rows: Mapping[str, int | None] | None = None,
+        claim: Claim | None = None,
     ) -> FlowStatus:
         book = self._change(
             f"complete {'all' if rows is None else ', '.join(rows)} of {plan_id}",
-            lambda book, now: alone.complete(book, plan_id, owner=owner, run_id=run_id, rows=rows, now=now),
+            lambda book, now: alone.complete(
+                book, plan_id, owner=owner, run_id=run_id, rows=rows, now=now, held=claim
+            ),
         )
         return _status(book)
 
@@ -174,9 +177,7 @@ class MemoryLedger:
         )
         return _status(book)
 
-    def move(
-        self, draft: Draft, *, owner: Owner, run_id: str, rows: int | None = None, reason: str | None = None
-    ) -> None:
+    def move(self, draft: Draft, *, owner: Owner, run_id: str, rows: int | None = None) -> None:
         self._desk.plans += 1
         plan_id = f"plan-{self._desk.plans}"
         self._change(

@@ -10,7 +10,7 @@ from tidegauge.errors import ConfigError, WrongState
 from tidegauge.ledger.book import Book, Change
 from tidegauge.ledger.rules import advance, begin, claim, claim_of, finish, plan, refuse_override
 from tidegauge.model.plan import Draft, Receipt
-from tidegauge.model.protocols import Owner
+from tidegauge.model.protocols import Claim, Owner
 from tidegauge.model.state import Event, State, step
 
 _ENDLESS = timedelta(days=36500)
@@ -25,20 +25,24 @@ def complete(
     run_id: str,
     rows: Mapping[str, int | None] | None,
     now: datetime,
+    held: Claim | None = None,
 ) -> Change:
     """See LedgerWriter.complete."""
-    change = _taken(book, plan_id, owner=owner, run_id=run_id, now=now)
+    change = Change(book) if held else _taken(book, plan_id, owner=owner, run_id=run_id, now=now)
+    held = held or claim_of(change.book)
+    change = _then(change, begin(change.book, held, 0, now=now))
     active = change.book.active
     assert active is not None
-    draft, held = active.plan.draft, claim_of(change.book)
+    draft = active.plan.draft
     for name in rows or ():
         if name not in {part.input for part in draft.inputs}:
             raise ConfigError(
                 f"{book.flow}: the plan has no table '{name}'",
                 hint=f"it has: {', '.join(part.input for part in draft.inputs)}",
             )
-    change = _then(change, begin(change.book, held, 0, now=now))
-    counts = [count or 0 for count in (rows or {}).values()]
+    if rows is None:
+        rows = dict.fromkeys(part.input for part in draft.inputs)
+    counts = [count or 0 for count in rows.values()]
     receipt = Receipt(active.plan.tag(0), draft.batches[0].windows, sum(counts), 0, 0, run_id)
     change = _then(change, advance(change.book, held, 0, receipt, now=now, rows=rows))
     assert change.book.active is not None

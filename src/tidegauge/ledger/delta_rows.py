@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any
 
@@ -51,6 +51,7 @@ _WINDOW = (*_START, "current_run_ts")
 _OVER = {"SUCCESS", "SKIPPED"}
 """A run that ended so was of an earlier record, or of none."""
 _NO_RUN_YET = dict.fromkeys(("job_id", "error_message", "run_duration", "records_processed"))
+_EPOCH, _MILLISECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(milliseconds=1)
 _NANOSECONDS = re.compile(r"(\.\d{6})\d+")
 
 
@@ -138,12 +139,14 @@ def moment(text: str | None) -> datetime | None:
 def _record(before: Row | None, leaf: Leaf, next_id: int) -> Row:
     shown = leaf.row
     started, ended = moment(shown.get("started_at")), moment(shown.get("ended_at"))
+    reached = _instant(shown.get("position")) if shown.get("cursor") == "timestamp" else None
     return {
         "watermark_id": before["watermark_id"] if before else next_id,
         "job_id": shown.get("run_id"),
-        "last_processed_ts": _instant(shown.get("position")) if shown.get("cursor") == "timestamp" else None,
+        "last_processed_ts": reached,
         "current_run_ts": None,
-        "last_processed_version": shown.get("version"),
+        # Document 000 gives a moment's milliseconds where there is no version.
+        "last_processed_version": (reached - _EPOCH) // _MILLISECOND if reached else shown.get("version"),
         "status": shown.get("state"),
         "created_at": before["created_at"] if before else moment(shown.get("created_at")),
         "updated_at": moment(shown.get("updated_at")),

@@ -100,11 +100,14 @@ class Keeper(ABC):
         owner: Owner,
         run_id: str,
         rows: Mapping[str, int | None] | None = None,
+        claim: Claim | None = None,
     ) -> FlowStatus:
         self._change(
             pipeline,
             flow,
-            lambda book, now: alone.complete(book, plan_id, owner=owner, run_id=run_id, rows=rows, now=now),
+            lambda book, now: alone.complete(
+                book, plan_id, owner=owner, run_id=run_id, rows=rows, now=now, held=claim
+            ),
         )
         return self._one(pipeline, flow)
 

@@ -335,12 +335,14 @@ class LedgerWriter(LedgerReader, Protocol):
         owner: Owner,
         run_id: str,
         rows: Mapping[str, int | None] | None = None,
+        claim: Claim | None = None,
     ) -> FlowStatus:
         """Advance a plan that has one batch and no output of ours, for a caller who did the work himself.
 
         `rows` names the inputs that are done, with their counts where known; None: all that are left. Once
         none is left, the plan ends as SUCCESS. Raises WrongState for a plan that has ended, FlowHeld while
-        another process holds it, and ConfigError for an input that it does not have.
+        another process holds it, and ConfigError for an input that it does not have. Whoever has claimed the
+        plan gives the claim, and gets LeaseLost if it was taken over since.
         """
 
     def fail(

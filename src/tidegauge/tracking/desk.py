@@ -89,7 +89,6 @@ class Desk:
 
     def complete(self, claim: Claim, rows: dict[str, int | None]) -> FlowStatus:
         """Advance what the claim holds, in one change of the ledger."""
-        self.check(claim)
         draft = claim.plan.draft
         try:
             status = self.ledger.complete(
@@ -99,11 +98,11 @@ class Desk:
                 owner=claim.owner,
                 run_id=claim.run_id,
                 rows=rows,
+                claim=claim,
             )
-        except (FlowHeld, WrongState) as error:
-            # It was ours a moment ago.
+        except (LeaseLost, WrongState):
             self.let_go(claim)
-            raise LeaseLost(f"{draft.flow} was taken over by another", hint=error.hint) from error
+            raise
         if status.plan is None or status.plan.plan_id != claim.plan.plan_id:
             self.let_go(claim)
         return status

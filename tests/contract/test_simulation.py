@@ -20,7 +20,7 @@ from tidegauge.ledger.leaves import leaf_of, page_of
 from tidegauge.ledger.pages import without
 from tidegauge.ledger.shelf import Moved
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.contract
 
 SCHEDULES = 20_000
 ROOT = Path(__file__).parents[2]
