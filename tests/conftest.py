@@ -46,6 +46,12 @@ def ledger_address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return _ledger_address(request, tmp_path)
 
 
+@pytest.fixture(params=[*SQL, "json", "delta"])
+def store_address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """As `ledger_address`, once for each kind of store: for what stands above the ledger."""
+    return _ledger_address(request, tmp_path)
+
+
 @pytest.fixture(params=SQL)
 def sql_ledger_address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return _ledger_address(request, tmp_path)

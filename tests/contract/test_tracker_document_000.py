@@ -49,8 +49,8 @@ def test_in_the_document_a_row_that_lands_during_the_run_is_read_twice(tmp_path:
     assert read == [late, late]
 
 
-def test_the_windows_end_is_frozen_when_the_run_starts(ledger_address: str) -> None:
-    with WatermarkTracker(ledger_address) as tracker:
+def test_the_windows_end_is_frozen_when_the_run_starts(store_address: str) -> None:
+    with WatermarkTracker(store_address) as tracker:
         record = tracker.start_pipeline_run("wos", "job_001")
         assert record.current_run_ts is not None
         late = record.current_run_ts + timedelta(microseconds=1)
@@ -84,11 +84,11 @@ def test_in_the_document_a_crash_between_its_two_writes_loses_the_ready_row(tmp_
 
 
 @pytest.mark.parametrize("side", ["before", "after"])
-def test_a_crash_around_the_one_write_loses_nothing(ledger_address: str, side: str) -> None:
+def test_a_crash_around_the_one_write_loses_nothing(store_address: str, side: str) -> None:
     end = datetime(2025, 8, 14, 15, 30, tzinfo=UTC)
 
     def child() -> None:
-        tracker = WatermarkTracker(ledger_address)
+        tracker = WatermarkTracker(store_address)
         record = tracker.start_pipeline_run("wos", "job_001", end=end)
         complete = Desk.complete
 
@@ -100,8 +100,8 @@ def test_a_crash_around_the_one_write_loses_nothing(ledger_address: str, side: s
         Desk.complete = killed  # type: ignore[method-assign]
         tracker.finalize_pipeline_run(record, "SUCCESS")
 
-    assert run(child, fresh=needs_fresh_process(ledger_address)) is KILLED
-    with WatermarkTracker(ledger_address) as tracker:
+    assert run(child, fresh=needs_fresh_process(store_address)) is KILLED
+    with WatermarkTracker(store_address) as tracker:
         shown = [(one.status, one.last_processed_ts, one.current_run_ts) for one in tracker.records("wos")]
         if side == "before":
             assert shown == [("RUNNING", None, end)]
@@ -131,18 +131,18 @@ def test_in_the_document_two_runs_at_once_move_the_watermark_back(tmp_path: Path
     assert inside(document.get_delta_window("wos"), [row]) == read == [row]
 
 
-def test_b7_of_two_runs_at_once_the_second_is_refused_and_told_by_whom(ledger_address: str) -> None:
+def test_b7_of_two_runs_at_once_the_second_is_refused_and_told_by_whom(store_address: str) -> None:
     def child() -> tuple[str, str | None, bool]:
-        with WatermarkTracker(ledger_address) as tracker:
+        with WatermarkTracker(store_address) as tracker:
             try:
                 tracker.start_pipeline_run("wos", "job_002")
             except FlowHeld as error:
                 return error.message, error.hint, error.retryable
         raise AssertionError("two runs at once")
 
-    with WatermarkTracker(ledger_address, actor="nightly@etl") as tracker:
+    with WatermarkTracker(store_address, actor="nightly@etl") as tracker:
         record = tracker.start_pipeline_run("wos", "job_001")
-        message, hint, retryable = run(child, fresh=needs_fresh_process(ledger_address))
+        message, hint, retryable = run(child, fresh=needs_fresh_process(store_address))
         assert f"nightly@etl (process {os.getpid()})" in message
         assert hint
         assert retryable

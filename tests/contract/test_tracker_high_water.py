@@ -14,8 +14,8 @@ pytestmark = pytest.mark.contract
 NOON = datetime(2025, 8, 14, 12, 0, 0, 123456, tzinfo=UTC)
 
 
-def test_a_mark_moves_forward(ledger_address: str) -> None:
-    with WatermarkTracker(ledger_address) as tracker:
+def test_a_mark_moves_forward(store_address: str) -> None:
+    with WatermarkTracker(store_address) as tracker:
         assert tracker.get_last_processed_timestamp("silver_workspace") is None
         tracker.commit_processing_state("silver_workspace", NOON, rows=5)
         assert tracker.get_last_processed_timestamp("silver_workspace") == NOON
@@ -25,18 +25,18 @@ def test_a_mark_moves_forward(ledger_address: str) -> None:
         assert 5 in {event.rows for event in tracker.history("silver_workspace")}
 
 
-def test_a_time_without_a_zone_comes_back_without_one(ledger_address: str) -> None:
+def test_a_time_without_a_zone_comes_back_without_one(store_address: str) -> None:
     naive = NOON.replace(tzinfo=None)
-    with WatermarkTracker(ledger_address) as tracker:
+    with WatermarkTracker(store_address) as tracker:
         tracker.commit_processing_state("gold", naive)
         assert tracker.get_last_processed_timestamp("gold") == naive
         tracker.commit_processing_state("gold", NOON + timedelta(hours=1))
         assert tracker.get_last_processed_timestamp("gold") == naive + timedelta(hours=1)
 
 
-def test_b15_back_or_into_the_future_only_by_force_and_with_a_reason(ledger_address: str) -> None:
+def test_b15_back_or_into_the_future_only_by_force_and_with_a_reason(store_address: str) -> None:
     future = datetime.now(UTC) + timedelta(hours=1)
-    with WatermarkTracker(ledger_address, actor="ana@ops") as tracker:
+    with WatermarkTracker(store_address, actor="ana@ops") as tracker:
         tracker.commit_processing_state("silver", NOON)
         for wrong, word in ((NOON - timedelta(microseconds=1), "before that"), (future, "in the future")):
             with pytest.raises(ConfigError, match=word):
@@ -53,8 +53,8 @@ def test_b15_back_or_into_the_future_only_by_force_and_with_a_reason(ledger_addr
         assert tracker.get_last_processed_timestamp("silver") == future
 
 
-def test_a_mark_does_not_overtake_an_open_run(ledger_address: str) -> None:
-    with WatermarkTracker(ledger_address) as tracker:
+def test_a_mark_does_not_overtake_an_open_run(store_address: str) -> None:
+    with WatermarkTracker(store_address) as tracker:
         record = tracker.start_pipeline_run("silver", "job", end=NOON)
         with pytest.raises(WrongState, match="RUNNING"):
             tracker.commit_processing_state("silver", NOON)
@@ -72,8 +72,8 @@ def test_a_mark_does_not_overtake_an_open_run(ledger_address: str) -> None:
         assert tracker.get_last_processed_timestamp("silver") == NOON + timedelta(hours=2)
 
 
-def test_a_block_reads_the_mark_and_commits_once(ledger_address: str) -> None:
-    with WatermarkTracker(ledger_address) as tracker:
+def test_a_block_reads_the_mark_and_commits_once(store_address: str) -> None:
+    with WatermarkTracker(store_address) as tracker:
         with tracker.state("silver") as mark:
             assert mark.last is None
             mark.commit(NOON, rows=3)
@@ -89,8 +89,8 @@ def test_a_block_reads_the_mark_and_commits_once(ledger_address: str) -> None:
         assert tracker.get_last_processed_timestamp("silver") == NOON
 
 
-def test_b7_of_two_blocks_at_once_only_one_commits(ledger_address: str) -> None:
-    with WatermarkTracker(ledger_address) as tracker:
+def test_b7_of_two_blocks_at_once_only_one_commits(store_address: str) -> None:
+    with WatermarkTracker(store_address) as tracker:
         with tracker.state("silver") as slow:
             with tracker.state("silver") as quick:
                 quick.commit(NOON)
@@ -100,8 +100,8 @@ def test_b7_of_two_blocks_at_once_only_one_commits(ledger_address: str) -> None:
         assert tracker.get_last_processed_timestamp("silver") == NOON
 
 
-def test_lag_is_measured_on_the_stores_clock(ledger_address: str) -> None:
-    with WatermarkTracker(ledger_address) as tracker:
+def test_lag_is_measured_on_the_stores_clock(store_address: str) -> None:
+    with WatermarkTracker(store_address) as tracker:
         tracker.commit_processing_state("a", datetime.now(UTC) - timedelta(hours=2))
         tracker.commit_processing_state("b", datetime.now(UTC).replace(tzinfo=None) - timedelta(hours=1))
         tracker.prepare_processing_plan_for_schemas("versions", latest_versions={"t": 1})
@@ -113,8 +113,8 @@ def test_lag_is_measured_on_the_stores_clock(ledger_address: str) -> None:
         assert tracker.lag("never") == {"never": None}
 
 
-def test_pruning_leaves_what_recovery_needs(ledger_address: str) -> None:
-    with WatermarkTracker(ledger_address) as tracker:
+def test_pruning_leaves_what_recovery_needs(store_address: str) -> None:
+    with WatermarkTracker(store_address) as tracker:
         for hour in range(5):
             tracker.commit_processing_state("silver", NOON + timedelta(hours=hour))
         failed = tracker.start_pipeline_run("open", "job", end=NOON)

@@ -35,8 +35,8 @@ class Look:
     commit_timestamp: datetime = COMMITTED
 
 
-def test_the_first_plan_begins_at_the_beginning(ledger_address: str) -> None:
-    with WatermarkTracker(ledger_address) as tracker:
+def test_the_first_plan_begins_at_the_beginning(store_address: str) -> None:
+    with WatermarkTracker(store_address) as tracker:
         plan = tracker.prepare_processing_plan_for_schemas("silver", latest_versions={"bronze.orders": 7})
         assert plan.state is State.PLANNED
         assert plan.ranges == {"bronze.orders": (0, 7)} == tracker.load_version_ranges("silver")
@@ -48,8 +48,8 @@ def test_the_first_plan_begins_at_the_beginning(ledger_address: str) -> None:
         assert now - timedelta(minutes=5) < plan.created_at < now + timedelta(minutes=5)
 
 
-def test_a_plan_is_reused_until_it_ends_and_then_a_new_one_goes_on(ledger_address: str) -> None:
-    with WatermarkTracker(ledger_address) as tracker:
+def test_a_plan_is_reused_until_it_ends_and_then_a_new_one_goes_on(store_address: str) -> None:
+    with WatermarkTracker(store_address) as tracker:
         prepare = tracker.prepare_processing_plan_for_schemas
         plan = prepare("silver", latest_versions={"a": 3, "b": 0})
         assert prepare("silver", latest_versions={"a": 9, "b": 9, "c": 9}) == plan
@@ -66,8 +66,8 @@ def test_a_plan_is_reused_until_it_ends_and_then_a_new_one_goes_on(ledger_addres
         assert following.tables["a"].last_processed_version == 3
 
 
-def test_nothing_new_is_a_skipped_plan_with_no_ranges(ledger_address: str) -> None:
-    with WatermarkTracker(ledger_address) as tracker:
+def test_nothing_new_is_a_skipped_plan_with_no_ranges(store_address: str) -> None:
+    with WatermarkTracker(store_address) as tracker:
         prepare = tracker.prepare_processing_plan_for_schemas
         tracker.mark_run_completed(prepare("silver", latest_versions={"a": 3}).run_id)
         plan = prepare("silver", latest_versions={"a": 3})
@@ -79,8 +79,8 @@ def test_nothing_new_is_a_skipped_plan_with_no_ranges(ledger_address: str) -> No
         assert prepare("silver", latest_versions={"a": 4}).ranges == {"a": (4, 4)}
 
 
-def test_the_first_run_may_have_a_baseline(ledger_address: str) -> None:
-    with WatermarkTracker(ledger_address) as tracker:
+def test_the_first_run_may_have_a_baseline(store_address: str) -> None:
+    with WatermarkTracker(store_address) as tracker:
         prepare = tracker.prepare_processing_plan_for_schemas
         assert prepare("one", latest_versions={"a": 9, "b": 4}, baseline=5).ranges == {"a": (5, 9)}
         assert prepare("each", latest_versions={"a": 9, "b": 4}, baseline={"a": 8}).ranges == {
@@ -94,18 +94,18 @@ def test_the_first_run_may_have_a_baseline(ledger_address: str) -> None:
                 prepare("wrong", latest_versions={"a": 1}, baseline=wrong)  # type: ignore[arg-type]
 
 
-def test_schemas_and_tables_narrow_what_is_given(ledger_address: str) -> None:
+def test_schemas_and_tables_narrow_what_is_given(store_address: str) -> None:
     latest = {"bronze.a": 1, "main.bronze.b": 2, "bronze_old.c": 3, "gold.d": 4}
-    with WatermarkTracker(ledger_address) as tracker:
+    with WatermarkTracker(store_address) as tracker:
         prepare = tracker.prepare_processing_plan_for_schemas
         assert set(prepare("s", ["bronze"], latest_versions=latest).ranges) == {"bronze.a", "main.bronze.b"}
         assert set(prepare("m", "main.bronze", latest_versions=latest).ranges) == {"main.bronze.b"}
         assert set(prepare("t", tables=["gold.d"], latest_versions=latest).ranges) == {"gold.d"}
 
 
-def test_b11_a_failed_plan_keeps_its_ranges_its_message_and_its_time(ledger_address: str) -> None:
+def test_b11_a_failed_plan_keeps_its_ranges_its_message_and_its_time(store_address: str) -> None:
     secret = Secret("hunter2hunter2")
-    with WatermarkTracker(ledger_address) as tracker:
+    with WatermarkTracker(store_address) as tracker:
         plan = tracker.prepare_processing_plan_for_schemas("silver", latest_versions={"a": 3})
         failed = tracker.mark_run_failed(plan.run_id, ValueError(f"bad {secret.reveal()}"))
         assert (failed.state, failed.error_message, failed.ranges) == (State.FAILED, "bad ***", plan.ranges)
@@ -123,9 +123,9 @@ def test_b11_a_failed_plan_keeps_its_ranges_its_message_and_its_time(ledger_addr
         assert (first.error, again_failed.error) == ("ValueError: bad ***", "once more")
 
 
-def test_b10_seventy_of_a_hundred_and_twenty_tables_can_be_completed(ledger_address: str) -> None:
+def test_b10_seventy_of_a_hundred_and_twenty_tables_can_be_completed(store_address: str) -> None:
     names = list(MANY)
-    with WatermarkTracker(ledger_address) as tracker:
+    with WatermarkTracker(store_address) as tracker:
         plan = tracker.prepare_processing_plan_for_schemas("silver", ["bronze"], latest_versions=MANY)
         assert len(plan.ranges) == 120
         part = tracker.mark_run_completed(plan.run_id, names[:70], records={names[3]: 33})
@@ -148,8 +148,8 @@ def test_b10_seventy_of_a_hundred_and_twenty_tables_can_be_completed(ledger_addr
         assert following.ranges == {name: (number + 1, number + 5) for name, number in MANY.items()}
 
 
-def test_a_plan_is_completed_once_and_by_its_own_pipeline(ledger_address: str) -> None:
-    with WatermarkTracker(ledger_address) as tracker:
+def test_a_plan_is_completed_once_and_by_its_own_pipeline(store_address: str) -> None:
+    with WatermarkTracker(store_address) as tracker:
         plan = tracker.prepare_processing_plan_for_schemas("silver", latest_versions={"a": 3})
         tracker.prepare_processing_plan_for_schemas("gold", latest_versions={"a": 3})
         with pytest.raises(ConfigError, match="of the pipeline 'silver', not 'gold'"):
@@ -176,8 +176,8 @@ def test_a_plan_is_completed_once_and_by_its_own_pipeline(ledger_address: str) -
         assert tracker.load_version_ranges("gold") == {"a": (0, 3)}
 
 
-def test_a_version_that_is_none_is_refused_with_its_table(ledger_address: str) -> None:
-    with WatermarkTracker(ledger_address) as tracker:
+def test_a_version_that_is_none_is_refused_with_its_table(store_address: str) -> None:
+    with WatermarkTracker(store_address) as tracker:
         for wrong in (-1, True, "3", None, 1.0):
             with pytest.raises(ConfigError, match=r"bronze\.orders"):
                 tracker.prepare_processing_plan_for_schemas(
@@ -186,8 +186,8 @@ def test_a_version_that_is_none_is_refused_with_its_table(ledger_address: str) -
         assert tracker.fetch_current_processing_plan("silver") is None
 
 
-def test_a_table_that_went_back_stops_the_plan_until_it_is_reset(ledger_address: str) -> None:
-    with WatermarkTracker(ledger_address) as tracker:
+def test_a_table_that_went_back_stops_the_plan_until_it_is_reset(store_address: str) -> None:
+    with WatermarkTracker(store_address) as tracker:
         prepare = tracker.prepare_processing_plan_for_schemas
         tracker.mark_run_completed(prepare("silver", latest_versions={"a": 7, "b": 7}).run_id)
         with pytest.raises(SourceError, match="a is at version 3, below 7") as caught:
@@ -201,8 +201,8 @@ def test_a_table_that_went_back_stops_the_plan_until_it_is_reset(ledger_address:
             tracker.reset("silver", reason=" ")
 
 
-def test_c2_a_table_made_anew_or_with_other_columns_stops_the_plan(ledger_address: str) -> None:
-    with WatermarkTracker(ledger_address) as tracker:
+def test_c2_a_table_made_anew_or_with_other_columns_stops_the_plan(store_address: str) -> None:
+    with WatermarkTracker(store_address) as tracker:
         prepare = tracker.prepare_processing_plan_for_schemas
         plan = prepare("silver", latest_versions={"a": Look(3)})
         part = plan.tables["a"]
@@ -229,8 +229,8 @@ def test_c2_a_table_made_anew_or_with_other_columns_stops_the_plan(ledger_addres
         assert prepare("silver", latest_versions={"a": Look(0, "two", "s3")}).ranges == {"a": (0, 0)}
 
 
-def test_a_plan_that_stays_too_long_is_stuck(ledger_address: str) -> None:
-    with WatermarkTracker(ledger_address) as tracker:
+def test_a_plan_that_stays_too_long_is_stuck(store_address: str) -> None:
+    with WatermarkTracker(store_address) as tracker:
         tracker.start_pipeline_run("time")
         one = tracker.prepare_processing_plan_for_schemas("silver", latest_versions={"a": 3})
         two = tracker.prepare_processing_plan_for_schemas("gold", latest_versions={"a": 3})
@@ -251,31 +251,31 @@ def test_a_plan_that_stays_too_long_is_stuck(ledger_address: str) -> None:
             tracker.stuck_plans("two hours")
 
 
-def test_b7_processes_that_prepare_at_once_get_one_plan(ledger_address: str) -> None:
-    WatermarkTracker(ledger_address).close()
-    at = time.time() + (6 if needs_fresh_process(ledger_address) else 1)
+def test_b7_processes_that_prepare_at_once_get_one_plan(store_address: str) -> None:
+    WatermarkTracker(store_address).close()
+    at = time.time() + (6 if needs_fresh_process(store_address) else 1)
 
     def child(number: int) -> tuple[str, dict[str, tuple[int, int]]]:
         latest = {name: version + number for name, version in MANY.items()}
-        with WatermarkTracker(ledger_address) as tracker:
+        with WatermarkTracker(store_address) as tracker:
             time.sleep(max(0.0, at - time.time()))
             plan = tracker.prepare_processing_plan_for_schemas("silver", latest_versions=latest)
             return plan.run_id, dict(plan.ranges)
 
-    fresh = needs_fresh_process(ledger_address)
+    fresh = needs_fresh_process(store_address)
     children = [start(partial(child, number), fresh=fresh) for number in range(4)]
     answers = [one.answer() for one in children]
     assert len({run_id for run_id, _ in answers}) == 1
     assert all(ranges == answers[0][1] for _, ranges in answers)
-    with WatermarkTracker(ledger_address) as tracker:
+    with WatermarkTracker(store_address) as tracker:
         assert tracker.load_version_ranges("silver") == answers[0][1]
 
 
 # --- the block
 
 
-def test_a_block_completes_what_it_has_not_completed_itself(ledger_address: str) -> None:
-    with WatermarkTracker(ledger_address) as tracker:
+def test_a_block_completes_what_it_has_not_completed_itself(store_address: str) -> None:
+    with WatermarkTracker(store_address) as tracker:
         with tracker.process("silver", latest_versions={"a": 3, "b": 4}) as plan:
             assert plan.ranges == {"a": (0, 3), "b": (0, 4)}
             current = tracker.fetch_current_processing_plan("silver")
@@ -296,8 +296,8 @@ def test_a_block_completes_what_it_has_not_completed_itself(ledger_address: str)
             assert (plan.state, plan.ranges) == (State.SKIPPED, {})
 
 
-def test_an_exception_in_the_block_keeps_what_was_completed(ledger_address: str) -> None:
-    with WatermarkTracker(ledger_address) as tracker:
+def test_an_exception_in_the_block_keeps_what_was_completed(store_address: str) -> None:
+    with WatermarkTracker(store_address) as tracker:
 
         def work() -> str:
             with tracker.process("silver", latest_versions={"a": 3, "b": 4}) as plan:
@@ -315,13 +315,13 @@ def test_an_exception_in_the_block_keeps_what_was_completed(ledger_address: str)
             assert ([again.run_id], again.ranges) == (run_ids, {"b": (0, 4)})
 
 
-def test_a_plan_in_another_live_process_is_held_and_in_a_dead_one_is_not(ledger_address: str) -> None:
-    with WatermarkTracker(ledger_address) as tracker:
+def test_a_plan_in_another_live_process_is_held_and_in_a_dead_one_is_not(store_address: str) -> None:
+    with WatermarkTracker(store_address) as tracker:
         with tracker.process("silver", latest_versions={"a": 3, "b": 3}) as plan:
             run_id = plan.run_id
 
             def other() -> str:
-                with WatermarkTracker(ledger_address) as theirs:
+                with WatermarkTracker(store_address) as theirs:
                     for work in (
                         lambda: theirs.mark_run_completed(run_id),
                         lambda: theirs.mark_run_failed(run_id, "x"),
@@ -334,14 +334,14 @@ def test_a_plan_in_another_live_process_is_held_and_in_a_dead_one_is_not(ledger_
                         "silver", latest_versions={"a": 9}
                     ).run_id
 
-            assert in_a_process(other, fresh=needs_fresh_process(ledger_address)) == run_id
+            assert in_a_process(other, fresh=needs_fresh_process(store_address)) == run_id
 
         def dies() -> None:
-            with WatermarkTracker(ledger_address).process("silver", latest_versions={"a": 4, "b": 4}) as plan:
+            with WatermarkTracker(store_address).process("silver", latest_versions={"a": 4, "b": 4}) as plan:
                 plan.complete("a")
                 os.kill(os.getpid(), signal.SIGKILL)
 
-        assert in_a_process(dies, fresh=needs_fresh_process(ledger_address)) is KILLED
+        assert in_a_process(dies, fresh=needs_fresh_process(store_address)) is KILLED
         left = tracker.fetch_current_processing_plan("silver")
         assert left is not None
         assert (left.state, left.ranges) == (State.RUNNING, {"b": (4, 4)})

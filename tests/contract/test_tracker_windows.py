@@ -42,8 +42,8 @@ def test_the_record_begins_with_the_documents_nine_fields() -> None:
     assert [field.name for field in dataclasses.fields(WatermarkRecord)][:9] == NINE
 
 
-def test_success_moves_on_and_makes_the_ready_record(ledger_address: str) -> None:
-    with WatermarkTracker(ledger_address) as tracker:
+def test_success_moves_on_and_makes_the_ready_record(store_address: str) -> None:
+    with WatermarkTracker(store_address) as tracker:
         record = tracker.start_pipeline_run("wos", "job_001", end=NOON)
         assert (record.job_id, record.status, record.last_processed_ts) == ("job_001", "RUNNING", None)
         assert [one.status for one in tracker.records("wos")] == ["RUNNING"]
@@ -61,8 +61,8 @@ def test_success_moves_on_and_makes_the_ready_record(ledger_address: str) -> Non
         assert tuple(tracker.get_delta_window("wos")) == (NOON, NOON + timedelta(hours=1))
 
 
-def test_b11_a_failed_run_is_taken_up_again_with_its_window_and_record(ledger_address: str) -> None:
-    with WatermarkTracker(ledger_address) as tracker:
+def test_b11_a_failed_run_is_taken_up_again_with_its_window_and_record(store_address: str) -> None:
+    with WatermarkTracker(store_address) as tracker:
         record = tracker.start_pipeline_run("wos", "job_001", end=NOON)
         tracker.finalize_pipeline_run(record, "FAILED", error=ValueError("no disk"))
         [failed] = tracker.records("wos")
@@ -79,8 +79,8 @@ def test_b11_a_failed_run_is_taken_up_again_with_its_window_and_record(ledger_ad
         assert [one.status for one in tracker.records("wos")] == ["SUCCESS", "READY"]
 
 
-def test_skipped_ends_the_run_and_leaves_the_watermark(ledger_address: str) -> None:
-    with WatermarkTracker(ledger_address) as tracker:
+def test_skipped_ends_the_run_and_leaves_the_watermark(store_address: str) -> None:
+    with WatermarkTracker(store_address) as tracker:
         tracker.finalize_pipeline_run(tracker.start_pipeline_run("wos", "a", end=NOON), "SUCCESS")
         record = tracker.start_pipeline_run("wos", "b", end=NOON + timedelta(hours=1))
         tracker.finalize_pipeline_run(record, "SKIPPED", error="holiday")
@@ -97,8 +97,8 @@ def test_skipped_ends_the_run_and_leaves_the_watermark(ledger_address: str) -> N
         assert tracker.history("wos", failed=True) == []
 
 
-def test_a_status_that_is_none_is_refused_and_the_run_goes_on(ledger_address: str) -> None:
-    with WatermarkTracker(ledger_address) as tracker:
+def test_a_status_that_is_none_is_refused_and_the_run_goes_on(store_address: str) -> None:
+    with WatermarkTracker(store_address) as tracker:
         record = tracker.start_pipeline_run("wos", "job_001")
         for wrong in ("DONE", "", "RUNNING", "PLANNED", "READY"):
             with pytest.raises(ConfigError) as caught:
@@ -110,8 +110,8 @@ def test_a_status_that_is_none_is_refused_and_the_run_goes_on(ledger_address: st
         tracker.finalize_pipeline_run(record, " Success ")
 
 
-def test_a_run_is_finalized_once(ledger_address: str) -> None:
-    with WatermarkTracker(ledger_address) as tracker:
+def test_a_run_is_finalized_once(store_address: str) -> None:
+    with WatermarkTracker(store_address) as tracker:
         for first, second in itertools.product(ENDS, ENDS):
             name = f"{first} then {second}"
             record = tracker.start_pipeline_run(name, "job_001")
@@ -121,10 +121,10 @@ def test_a_run_is_finalized_once(ledger_address: str) -> None:
             assert tracker.records(name)[0].status == first
 
 
-def test_b8_a_runner_that_lost_its_lease_finalizes_nothing(ledger_address: str) -> None:
+def test_b8_a_runner_that_lost_its_lease_finalizes_nothing(store_address: str) -> None:
     with (
-        WatermarkTracker(ledger_address, lease="1s") as tracker,
-        WatermarkTracker(ledger_address, actor="other@there") as other,
+        WatermarkTracker(store_address, lease="1s") as tracker,
+        WatermarkTracker(store_address, actor="other@there") as other,
     ):
         mine = {status: tracker.start_pipeline_run(status, "job_001", end=NOON) for status in ENDS}
         tracker._desk.rest()  # as if the process had been paused: nothing renews the leases
@@ -144,8 +144,8 @@ def test_b8_a_runner_that_lost_its_lease_finalizes_nothing(ledger_address: str) 
             ]
 
 
-def test_the_heartbeat_keeps_a_run_longer_than_its_lease(ledger_address: str) -> None:
-    with WatermarkTracker(ledger_address, lease="2s") as tracker, WatermarkTracker(ledger_address) as other:
+def test_the_heartbeat_keeps_a_run_longer_than_its_lease(store_address: str) -> None:
+    with WatermarkTracker(store_address, lease="2s") as tracker, WatermarkTracker(store_address) as other:
         record = tracker.start_pipeline_run("wos", "job_001")
         time.sleep(4)
         with pytest.raises(FlowHeld) as caught:
@@ -156,30 +156,30 @@ def test_the_heartbeat_keeps_a_run_longer_than_its_lease(ledger_address: str) ->
     assert not beating
 
 
-def test_closing_gives_back_what_is_open(ledger_address: str) -> None:
-    with WatermarkTracker(ledger_address) as tracker:
+def test_closing_gives_back_what_is_open(store_address: str) -> None:
+    with WatermarkTracker(store_address) as tracker:
         tracker.start_pipeline_run("wos", "job_001", end=NOON)
-    with WatermarkTracker(ledger_address) as tracker:
+    with WatermarkTracker(store_address) as tracker:
         assert tracker.start_pipeline_run("wos", "job_002").current_run_ts == NOON
 
 
-def test_a_record_can_be_finalized_by_another_process(ledger_address: str) -> None:
-    with WatermarkTracker(ledger_address) as tracker:
+def test_a_record_can_be_finalized_by_another_process(store_address: str) -> None:
+    with WatermarkTracker(store_address) as tracker:
         body = pickle.dumps(tracker.start_pipeline_run("wos", "job_001", end=NOON))
 
         def child() -> str:
-            with WatermarkTracker(ledger_address) as theirs:
+            with WatermarkTracker(store_address) as theirs:
                 return theirs.finalize_pipeline_run(pickle.loads(body), "SUCCESS", rows=1).status
 
-        assert in_a_process(child, fresh=needs_fresh_process(ledger_address)) == "SUCCESS"
+        assert in_a_process(child, fresh=needs_fresh_process(store_address)) == "SUCCESS"
         assert [one.status for one in tracker.records("wos")] == ["SUCCESS", "READY"]
         with pytest.raises(ConfigError, match="listed"):
             tracker.finalize_pipeline_run(tracker.records("wos")[0], "SUCCESS")
 
 
-def test_the_end_may_be_given_in_any_zone_and_as_text(ledger_address: str) -> None:
+def test_the_end_may_be_given_in_any_zone_and_as_text(store_address: str) -> None:
     east = datetime(2025, 8, 14, 20, tzinfo=timezone(timedelta(hours=8)))
-    with WatermarkTracker(ledger_address) as tracker:
+    with WatermarkTracker(store_address) as tracker:
         assert tracker.start_pipeline_run("a", "1", end=east).current_run_ts == NOON
         assert tracker.start_pipeline_run("b", "1", end="2025-08-14T14:00:00+02:00").current_run_ts == NOON
         naive = tracker.start_pipeline_run("c", "1", end="2025-08-14 12:00:00.123456")
@@ -194,8 +194,8 @@ def test_the_end_may_be_given_in_any_zone_and_as_text(ledger_address: str) -> No
                 tracker.start_pipeline_run("d", "1", end=wrong)  # type: ignore[arg-type]
 
 
-def test_a_window_that_would_end_before_its_start_is_refused(ledger_address: str) -> None:
-    with WatermarkTracker(ledger_address) as tracker:
+def test_a_window_that_would_end_before_its_start_is_refused(store_address: str) -> None:
+    with WatermarkTracker(store_address) as tracker:
         tracker.finalize_pipeline_run(tracker.start_pipeline_run("wos", "1", end=NOON), "SUCCESS")
         with pytest.raises(ConfigError, match="before its start"):
             tracker.start_pipeline_run("wos", "2", end=NOON - timedelta(microseconds=1))
@@ -204,8 +204,8 @@ def test_a_window_that_would_end_before_its_start_is_refused(ledger_address: str
             tracker.start_pipeline_run("wos", "2")
 
 
-def test_there_is_no_window_without_a_run(ledger_address: str) -> None:
-    with WatermarkTracker(ledger_address) as tracker:
+def test_there_is_no_window_without_a_run(store_address: str) -> None:
+    with WatermarkTracker(store_address) as tracker:
         with pytest.raises(WrongState, match="no run that is open"):
             tracker.get_delta_window("wos")
         assert tracker.records() == []
@@ -215,8 +215,8 @@ def test_there_is_no_window_without_a_run(ledger_address: str) -> None:
             tracker.get_delta_window("wos")
 
 
-def test_many_pipelines_run_at_once(ledger_address: str) -> None:
-    with WatermarkTracker(ledger_address) as tracker:
+def test_many_pipelines_run_at_once(store_address: str) -> None:
+    with WatermarkTracker(store_address) as tracker:
         records = [tracker.start_pipeline_run(f"p{n}", "job", end=NOON) for n in range(5)]
         for number, record in enumerate(records):
             tracker.finalize_pipeline_run(record, ["SUCCESS", "FAILED"][number % 2])
@@ -228,8 +228,8 @@ def test_many_pipelines_run_at_once(ledger_address: str) -> None:
 # --- the block
 
 
-def test_a_block_ends_as_success_with_its_rows(ledger_address: str) -> None:
-    with WatermarkTracker(ledger_address) as tracker:
+def test_a_block_ends_as_success_with_its_rows(store_address: str) -> None:
+    with WatermarkTracker(store_address) as tracker:
         with tracker.run("wos", end=NOON) as run:
             assert run.window == (None, NOON)
             run.rows = 7
@@ -241,9 +241,9 @@ def test_a_block_ends_as_success_with_its_rows(ledger_address: str) -> None:
         assert tracker.get_last_processed_timestamp("wos") == NOON
 
 
-def test_an_exception_in_the_block_is_failed_with_its_message_masked(ledger_address: str) -> None:
+def test_an_exception_in_the_block_is_failed_with_its_message_masked(store_address: str) -> None:
     secret = Secret("hunter2hunter2")
-    with WatermarkTracker(ledger_address) as tracker:
+    with WatermarkTracker(store_address) as tracker:
         with pytest.raises(RuntimeError), tracker.run("wos", end=NOON):
             raise RuntimeError(f"cannot log in with {secret.reveal()}")
         [record] = tracker.records("wos")
@@ -253,8 +253,8 @@ def test_an_exception_in_the_block_is_failed_with_its_message_masked(ledger_addr
             assert run.window == (None, NOON)
 
 
-def test_b8_a_block_that_lost_its_lease_says_so_at_its_end(ledger_address: str) -> None:
-    with WatermarkTracker(ledger_address, lease="1s") as tracker, WatermarkTracker(ledger_address) as other:
+def test_b8_a_block_that_lost_its_lease_says_so_at_its_end(store_address: str) -> None:
+    with WatermarkTracker(store_address, lease="1s") as tracker, WatermarkTracker(store_address) as other:
 
         def work(error: Exception | None) -> None:
             with tracker.run("wos"):
@@ -276,8 +276,8 @@ def test_b8_a_block_that_lost_its_lease_says_so_at_its_end(ledger_address: str) 
 # --- names, and kinds that do not mix
 
 
-def test_any_name_is_a_name(ledger_address: str) -> None:
-    with WatermarkTracker(ledger_address) as tracker:
+def test_any_name_is_a_name(store_address: str) -> None:
+    with WatermarkTracker(store_address) as tracker:
         for name in NAMES:
             with tracker.run(name, job_id=name, end=NOON):
                 pass
@@ -293,18 +293,18 @@ def test_any_name_is_a_name(ledger_address: str) -> None:
             assert tracker.get_last_processed_timestamp(name) == NOON
 
 
-def test_what_is_no_name_is_refused(ledger_address: str) -> None:
-    with WatermarkTracker(ledger_address) as tracker:
+def test_what_is_no_name_is_refused(store_address: str) -> None:
+    with WatermarkTracker(store_address) as tracker:
         for name in ("", "  ", "a\0b", None, 7):
             with pytest.raises(ConfigError):
                 tracker.start_pipeline_run(name)  # type: ignore[arg-type]
 
 
-def test_two_kinds_of_pipeline_with_one_name_are_refused(ledger_address: str) -> None:
-    with open_ledger(ledger_address, create=True) as ledger:
+def test_two_kinds_of_pipeline_with_one_name_are_refused(store_address: str) -> None:
+    with open_ledger(store_address, create=True) as ledger:
         ledger.plan([draft("orders", pipeline="shop")], owner=ME, run_id="r")
         ledger.plan([draft("same", pipeline="same")], owner=ME, run_id="r")
-    with WatermarkTracker(ledger_address) as tracker:
+    with WatermarkTracker(store_address) as tracker:
         tracker.start_pipeline_run("time")
         tracker.prepare_processing_plan_for_schemas("versions", latest_versions={"a": 1})
         for work in (

@@ -28,15 +28,15 @@ PAUSE = 2 * fighter.LEASE.total_seconds()
 
 
 def test_b7_b8_eight_processes_fight_for_one_flow_and_nothing_is_lost(
-    ledger_address: str, tmp_path: Path, request: pytest.FixtureRequest
+    store_address: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "clock").mkdir()
-    with open_ledger(ledger_address, create=True) as ledger:
+    with open_ledger(store_address, create=True) as ledger:
         ledger.now()
 
     def start(name: int) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "tests.crash.fighter", ledger_address, str(tmp_path), str(name)]
+        command = [sys.executable, "-m", "tests.crash.fighter", store_address, str(tmp_path), str(name)]
         return subprocess.Popen(command, stderr=(tmp_path / f"stderr-{name}").open("wb"))
 
     chance, kills, pauses = random.Random(7), 0, 0
@@ -67,7 +67,7 @@ def test_b7_b8_eight_processes_fight_for_one_flow_and_nothing_is_lost(
             one.kill()
             one.wait()
     upto = fighter.head(tmp_path / "clock")
-    with open_ledger(ledger_address, create=True) as ledger:
+    with open_ledger(store_address, create=True) as ledger:
         deadline = time.monotonic() + 30
         while fighter.number(_position(ledger)) < upto and time.monotonic() < deadline:
             fighter.once(ledger, tmp_path / "out", upto)

@@ -134,24 +134,6 @@ class JsonShelf:
     def close(self) -> None:
         """Connections are shared by the whole process."""
 
-    def set_aside(self, path: str) -> str:
-        """Rename a file of this ledger to `<name>.torn-<time>` beside it, and say its new path."""
-        with told(self.shown):
-            found = self._store.read(path)
-            if found is None:
-                raise LedgerError(f"{self._store.place}/{path} is not there", hint="nothing has to be done")
-            aside = f"{path}.torn-{self._clock.now():%Y%m%dT%H%M%S%f}"
-            self._store.put_if_absent(aside, found[0])
-            if self._store.read(path) != found:
-                self._store.delete([aside], below=FOLDER)
-                raise LedgerError(
-                    f"{self._store.place}/{path} was changed just now, by a runner or by hand",
-                    hint="look at it again",
-                    retryable=True,
-                )
-            self._store.delete([path], below=FOLDER)
-        return aside
-
     def _tidy(self) -> None:
         """Clear away what writers left that were killed inside a save."""
         limit = self._clock.now() - _DEAD
