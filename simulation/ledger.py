@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime, timedelta
+import sys
+from collections.abc import Sequence
+from datetime import datetime
 from functools import partial
+from types import FrameType
 from typing import Any, Protocol
 
 from simulation.places import NAME, PIPELINE
 from simulation.world import Actor, Fault, World
 from tidegauge.errors import LedgerUnreachable
-from tidegauge.ledger import alone, byhand, rules
+from tidegauge.ledger import rules
 from tidegauge.ledger.book import Book, Change
-from tidegauge.model.plan import Draft, Plan, Receipt
-from tidegauge.model.position import Position
-from tidegauge.model.protocols import (
-    Claim,
-    FlowStatus,
-    HistoryEvent,
-    Override,
-    Owner,
-    Watermark,
-)
-from tidegauge.model.state import State
+from tidegauge.ledger.keeper import Keeper, Rule
+from tidegauge.ledger.shown import status_of, watermarks_of
+from tidegauge.model.plan import Draft, Plan
+from tidegauge.model.protocols import FlowStatus, HistoryEvent, Owner, Watermark
 
 
 class Watcher(Protocol):
@@ -53,7 +48,7 @@ class Desk:
         return True
 
 
-class MemoryLedger:
+class MemoryLedger(Keeper):
     """Implements LedgerWriter for one actor."""
 
     def __init__(self, desk: Desk, actor: Actor) -> None:
@@ -65,28 +60,11 @@ class MemoryLedger:
         return self._world.now
 
     def watermarks(self, pipeline: str, flows: Sequence[str] | None = None) -> list[Watermark]:
-        book = self._read("watermarks")
-        return [
-            Watermark(
-                pipeline=book.pipeline,
-                flow=book.flow,
-                input=mark.input,
-                cursor=mark.cursor,
-                position=mark.position,
-                checked=mark.checked,
-                epoch=mark.epoch,
-                seq=mark.seq,
-                pending=mark.pending,
-                source_id=mark.source_id,
-                updated_at=mark.updated_at,
-                fingerprint=mark.fingerprint,
-                stamp=mark.stamp,
-            )
-            for mark in book.marks.values()
-        ]
+        return watermarks_of(self._read("watermarks"))
 
     def status(self, pipeline: str, flows: Sequence[str] | None = None) -> list[FlowStatus]:
-        return [_status(self._read("status"))]
+        book = self._read("status")
+        return [status_of(book, book.run)]
 
     def history(
         self, pipeline: str, *, flow: str | None = None, failed: bool = False, limit: int = 20
@@ -102,8 +80,7 @@ class MemoryLedger:
 
     def plan(self, drafts: Sequence[Draft], *, owner: Owner, run_id: str) -> dict[str, Plan]:
         [draft] = drafts
-        self._desk.plans += 1
-        plan_id = f"plan-{self._desk.plans}"
+        plan_id = self._plan_id(draft)
         kept: list[Plan | None] = []
 
         def rule(book: Book, now: datetime) -> Change | None:
@@ -111,105 +88,9 @@ class MemoryLedger:
             kept.append(plan)
             return change
 
-        self._change("plan", rule)
+        self._change(draft.pipeline, draft.flow, rule)
         plan = kept[-1]
         return {draft.flow: plan} if plan else {}
-
-    def refuse(self, pipeline: str, flow: str, error: dict[str, Any], *, owner: Owner, run_id: str) -> None:
-        self._change(
-            "refuse", lambda book, now: rules.refuse(book, error, owner=owner, run_id=run_id, now=now)
-        )
-
-    def note(self, pipeline: str, flow: str, event: str, *, owner: Owner, reason: str) -> None:
-        self._change("note", lambda book, now: rules.note(book, event, owner=owner, reason=reason, now=now))
-
-    def claim(
-        self, plan: Plan, *, owner: Owner, run_id: str, lease: timedelta, dead: Owner | None = None
-    ) -> Claim:
-        book = self._change(
-            f"claim {plan.plan_id}",
-            lambda book, now: rules.claim(
-                book, plan.plan_id, owner=owner, run_id=run_id, lease=lease, dead=dead, now=now
-            ),
-        )
-        return rules.claim_of(book)
-
-    def renew(self, claim: Claim, lease: timedelta) -> None:
-        self._change("renew", lambda book, now: rules.renew(book, claim, lease, now=now))
-
-    def begin(self, claim: Claim, index: int) -> None:
-        self._change(f"begin batch {index}", lambda book, now: rules.begin(book, claim, index, now=now))
-
-    def advance(self, claim: Claim, index: int, receipt: Receipt) -> None:
-        self._change(
-            f"advance past batch {index}",
-            lambda book, now: rules.advance(book, claim, index, receipt, now=now),
-        )
-
-    def finish(self, claim: Claim, state: State, error: dict[str, Any] | None = None) -> None:
-        self._change(f"finish as {state}", lambda book, now: rules.finish(book, claim, state, error, now=now))
-
-    def complete(
-        self,
-        pipeline: str,
-        flow: str,
-        plan_id: str,
-        *,
-        owner: Owner,
-        run_id: str,
-        rows: Mapping[str, int | None] | None = None,
-        claim: Claim | None = None,
-    ) -> FlowStatus:
-        book = self._change(
-            f"complete {'all' if rows is None else ', '.join(rows)} of {plan_id}",
-            lambda book, now: alone.complete(
-                book, plan_id, owner=owner, run_id=run_id, rows=rows, now=now, held=claim
-            ),
-        )
-        return _status(book)
-
-    def fail(
-        self, pipeline: str, flow: str, plan_id: str, error: dict[str, Any], *, owner: Owner, run_id: str
-    ) -> FlowStatus:
-        book = self._change(
-            f"fail {plan_id}",
-            lambda book, now: alone.fail(book, plan_id, error, owner=owner, run_id=run_id, now=now),
-        )
-        return _status(book)
-
-    def move(self, draft: Draft, *, owner: Owner, run_id: str, rows: int | None = None) -> None:
-        self._desk.plans += 1
-        plan_id = f"plan-{self._desk.plans}"
-        self._change(
-            "move",
-            lambda book, now: alone.move(
-                book, draft, plan_id=plan_id, owner=owner, run_id=run_id, rows=rows, now=now
-            ),
-        )
-
-    def begin_override(
-        self,
-        pipeline: str,
-        flow: str,
-        kind: str,
-        positions: Mapping[str, Position | None],
-        *,
-        owner: Owner,
-        reason: str,
-    ) -> Override:
-        book = self._change(
-            f"begin override: {kind}",
-            lambda book, now: byhand.begin_override(
-                book, kind, positions, owner=owner, reason=reason, now=now
-            ),
-        )
-        assert book.override is not None
-        return book.override
-
-    def end_override(self, pipeline: str, flow: str, *, epoch: int) -> None:
-        self._change(
-            f"end override: epoch {epoch}", lambda book, now: byhand.end_override(book, epoch=epoch, now=now)
-        )
 
     def prune(self, *, before: datetime, pipeline: str | None = None) -> dict[str, int]:
         return {}
@@ -220,8 +101,13 @@ class MemoryLedger:
             raise _unreachable(what, fault)
         return self._desk.book
 
-    def _change(self, what: str, rule: Callable[[Book, datetime], Change | None]) -> Book:
+    def _plan_id(self, draft: Draft) -> str:
+        self._desk.plans += 1
+        return f"plan-{self._desk.plans}"
+
+    def _change(self, pipeline: str, flow: str, rule: Rule, **known: Any) -> Book:
         """The book as this call left it, or found it where there was nothing to change."""
+        what = _said(sys._getframe(1))
         desk, actor = self._desk, self._actor
         fault = actor.turn(what)
         if fault is Fault.REFUSED:
@@ -250,22 +136,18 @@ class MemoryLedger:
             self._world.changed("refused: the book has moved on")
 
 
-def _status(book: Book) -> FlowStatus:
-    active = book.active
-    return FlowStatus(
-        pipeline=book.pipeline,
-        flow=book.flow,
-        state=book.state,
-        plan=active.plan if active else None,
-        fence=book.fence,
-        owner=active.owner if active else None,
-        lease_until=active.lease_until if active else None,
-        last_run=book.run,
-        completed=active.completed if active else frozenset(),
-        planned_at=active.created_at if active else None,
-        override=book.override,
-        undo=book.undo,
-    )
+def _said(caller: FrameType) -> str:
+    """The ledger's call that asks for a change, in words, for the trace."""
+    if caller.f_code.co_name == "_step":
+        assert caller.f_back is not None
+        caller = caller.f_back
+    values = caller.f_locals
+    told = [
+        values[name]
+        for name in ("index", "state", "plan_id", "kind", "epoch", "rows")
+        if values.get(name) is not None
+    ]
+    return " ".join([caller.f_code.co_name, *map(str, told)])
 
 
 def _unreachable(what: str, fault: Fault) -> LedgerUnreachable:

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Self
 
-from tidegauge.ledger.book import Book
 from tidegauge.ledger.entries import event_of
 from tidegauge.ledger.journal import FAILURES
 from tidegauge.ledger.keys import flow_key
 from tidegauge.ledger.leaves import page_of
 from tidegauge.ledger.pages import Page, newest_first
 from tidegauge.ledger.shelf import Shelf
+from tidegauge.ledger.shown import status_of, watermarks_of
 from tidegauge.model.protocols import FlowStatus, HistoryEvent, Watermark
 
 
@@ -40,12 +40,15 @@ class DocumentReader:
 
     def watermarks(self, pipeline: str, flows: Sequence[str] | None = None) -> list[Watermark]:
         return sorted(
-            (mark for page in self._pages(pipeline, flows) for mark in _watermarks(page.book)),
+            (mark for page in self._pages(pipeline, flows) for mark in watermarks_of(page.book)),
             key=lambda mark: (mark.flow, mark.input),
         )
 
     def status(self, pipeline: str, flows: Sequence[str] | None = None) -> list[FlowStatus]:
-        return sorted(map(status_of, self._pages(pipeline, flows)), key=lambda status: status.flow)
+        return sorted(
+            (status_of(page.book, page.last) for page in self._pages(pipeline, flows)),
+            key=lambda status: status.flow,
+        )
 
     def history(
         self, pipeline: str, *, flow: str | None = None, failed: bool = False, limit: int = 20
@@ -84,42 +87,3 @@ class DocumentReader:
 def mark_of(pipeline: str, flow: str) -> str:
     """The end of the names of a flow's plans, so that they are found without reading every flow's past."""
     return f"-{flow_key(pipeline, flow)[:8]}"
-
-
-def _watermarks(book: Book) -> list[Watermark]:
-    return [
-        Watermark(
-            pipeline=book.pipeline,
-            flow=book.flow,
-            input=mark.input,
-            cursor=mark.cursor,
-            position=mark.position,
-            checked=mark.checked,
-            epoch=mark.epoch,
-            seq=mark.seq,
-            pending=mark.pending,
-            source_id=mark.source_id,
-            updated_at=mark.updated_at,
-            fingerprint=mark.fingerprint,
-            stamp=mark.stamp,
-        )
-        for mark in book.marks.values()
-    ]
-
-
-def status_of(page: Page) -> FlowStatus:
-    book, active = page.book, page.book.active
-    return FlowStatus(
-        pipeline=book.pipeline,
-        flow=book.flow,
-        state=book.state,
-        plan=active.plan if active else None,
-        fence=book.fence,
-        owner=active.owner if active else None,
-        lease_until=active.lease_until if active else None,
-        last_run=page.last,
-        completed=active.completed if active else frozenset(),
-        planned_at=active.created_at if active else None,
-        override=book.override,
-        undo=book.undo,
-    )

@@ -1,0 +1,45 @@
+"""A book as those see it who read a ledger."""
+
+from __future__ import annotations
+
+from tidegauge.ledger.book import Book
+from tidegauge.model.protocols import FlowStatus, RunRecord, Watermark
+
+
+def watermarks_of(book: Book) -> list[Watermark]:
+    return [
+        Watermark(
+            pipeline=book.pipeline,
+            flow=book.flow,
+            input=mark.input,
+            cursor=mark.cursor,
+            position=mark.position,
+            checked=mark.checked,
+            epoch=mark.epoch,
+            seq=mark.seq,
+            pending=mark.pending,
+            source_id=mark.source_id,
+            updated_at=mark.updated_at,
+            fingerprint=mark.fingerprint,
+            stamp=mark.stamp,
+        )
+        for mark in book.marks.values()
+    ]
+
+
+def status_of(book: Book, last_run: RunRecord | None) -> FlowStatus:
+    active = book.active
+    return FlowStatus(
+        pipeline=book.pipeline,
+        flow=book.flow,
+        state=book.state,
+        plan=active.plan if active else None,
+        fence=book.fence,
+        owner=active.owner if active else None,
+        lease_until=active.lease_until if active else None,
+        last_run=last_run,
+        completed=active.completed if active else frozenset(),
+        planned_at=active.created_at if active else None,
+        override=book.override,
+        undo=book.undo,
+    )
