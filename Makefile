@@ -17,7 +17,8 @@ demo: setup
 	$(BIN)/tidegauge demo
 
 test: setup servers
-	$(BIN)/pytest
+	$(BIN)/pytest -n 2 --dist loadfile -m "unit or contract"
+	$(BIN)/pytest -m "not unit and not contract"
 
 fast: setup
 	$(BIN)/pytest -m unit
