@@ -389,7 +389,8 @@ def test_b9_a_lease_runs_on_the_stores_clock_and_not_on_the_runners(clocked_addr
     assert answer["until"] is not None
     with open_ledger(clocked_address, create=True) as ledger:
         left = datetime.fromisoformat(answer["until"]) - ledger.now()
-        assert timedelta(seconds=30) < left <= MINUTE
+        # Each process knows the clock of S3 to a second or two.
+        assert timedelta(seconds=30) < left <= MINUTE + timedelta(seconds=2)
 
 
 def test_b9_a_runner_whose_clock_is_ahead_takes_no_live_lease(clocked_address: str) -> None:
