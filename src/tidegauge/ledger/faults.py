@@ -41,7 +41,9 @@ _NO_DATABASE = _Fault(
     "has no such database", "create the database, or correct its name in the address", False
 )
 _NO_RIGHT = _Fault(
-    "does not let this user do that", "grant the user SELECT, INSERT, UPDATE, CREATE, ALTER and INDEX", False
+    "does not let this user do that",
+    "grant the user SELECT, INSERT, UPDATE, DELETE, CREATE, CREATE VIEW, ALTER and INDEX",
+    False,
 )
 _DOWN = _Fault("cannot be reached", "check host and port in its address, and that the server runs")
 _BUSY = _Fault("has no room for another connection", "wait, and run again with less in parallel")

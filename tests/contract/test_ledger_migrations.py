@@ -1,0 +1,145 @@
+"""A ledger of an earlier version goes on where it stood."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from alembic import command
+from alembic.config import Config
+from sqlalchemy import Connection, MetaData, Table, insert
+
+import tidegauge.ledger.migrate
+from tests.drafts import ME, draft, position, receipt
+from tidegauge.ledger.address import parse
+from tidegauge.ledger.connect import WRITE, connect
+from tidegauge.ledger.keys import flow_key, input_key, pipeline_key
+from tidegauge.ledger.migrate import migrate, prepare_place
+from tidegauge.ledger.open import open_ledger
+from tidegauge.model.plan import draft_to_body
+from tidegauge.model.position import encode
+from tidegauge.model.state import State
+
+pytestmark = pytest.mark.contract
+
+AT = datetime(2025, 8, 14, 12, 0, 0, 123456)
+MINUTE = timedelta(minutes=1)
+
+
+def make_first(address: str) -> None:
+    """As the first version left it: a plan of three batches that failed after one, in the third epoch."""
+    parsed = parse(address)
+    prepare_place(parsed)
+    engine = connect(parsed, create=True)
+    config = Config()
+    folder = Path(tidegauge.ledger.migrate.__file__).parent / "migrations"
+    config.set_main_option("script_location", str(folder))
+    with engine.connect().execution_options(**WRITE) as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0001")
+        _fill(connection)
+        connection.commit()
+    engine.dispose()
+
+
+def _fill(connection: Connection) -> None:
+    key, name = flow_key("shop", "orders"), {"pipeline": "shop", "flow": "orders"}
+    body = draft_to_body(draft(start=4))
+    for part in body["inputs"]:
+        del part["stamp"]
+
+    def put(table: str, **values: Any) -> None:
+        connection.execute(insert(Table(table, MetaData(), autoload_with=connection)).values(**values))
+
+    put(
+        "flows",
+        flow_key=key,
+        pipeline_key=pipeline_key("shop"),
+        **name,
+        idle_state="SUCCESS",
+        fence=7,
+        updated_at=AT,
+    )
+    put(
+        "watermarks",
+        flow_key=key,
+        input_key=input_key("orders"),
+        pipeline_key=pipeline_key("shop"),
+        **name,
+        input="orders",
+        cursor_kind="timestamp",
+        position=encode(position(5)),
+        checked=encode(position(5)),
+        epoch=2,
+        seq=9,
+        source_id="db/orders",
+        updated_at=AT,
+    )
+    put(
+        "plans",
+        plan_id="old",
+        flow_key=key,
+        active=1,
+        **name,
+        state="FAILED",
+        epoch=2,
+        first_seq=9,
+        batches=3,
+        done=1,
+        begun=0,
+        body=json.dumps(body),
+        fence=7,
+        attempt=1,
+        created_at=AT,
+        updated_at=AT,
+    )
+    put(
+        "runs",
+        run_id="run",
+        flow_key=key,
+        **name,
+        plan_id="old",
+        attempt=1,
+        state="FAILED",
+        started_at=AT,
+        ended_at=AT,
+        batches=1,
+        rows_read=10,
+        rows_written=10,
+    )
+    put(
+        "history",
+        at=AT,
+        pipeline_key=pipeline_key("shop"),
+        flow_key=key,
+        **name,
+        run_id="run",
+        plan_id="old",
+        event="failed",
+        actor="me@here",
+        error="no disk",
+    )
+
+
+def test_a_plan_that_failed_under_the_first_version_is_ended_under_this_one(sql_ledger_address: str) -> None:
+    make_first(sql_ledger_address)
+    done = migrate(sql_ledger_address)
+    assert (done.before, done.after) == ("0001", "0002")
+    with open_ledger(sql_ledger_address, create=True) as ledger:
+        [status] = ledger.status("shop")
+        assert (status.state, status.fence, status.override, status.undo) == (State.FAILED, 7, None, None)
+        assert status.plan is not None
+        assert (status.plan.epoch, status.plan.first_seq, status.plan.done) == (2, 9, 1)
+        assert [event.error for event in ledger.history("shop")] == ["no disk"]
+        claim = ledger.claim(status.plan, owner=ME, run_id="again", lease=MINUTE)
+        for index in (1, 2):
+            ledger.begin(claim, index)
+            ledger.advance(claim, index, receipt(claim.plan, index))
+        ledger.finish(claim, State.SUCCESS)
+        [mark] = ledger.watermarks("shop")
+        assert (mark.position, mark.epoch, mark.seq) == (position(7), 2, 11)
+        plan = ledger.plan([draft(start=7)], owner=ME, run_id="next")["orders"]
+        assert (plan.epoch, plan.first_seq) == (2, 12)
