@@ -54,7 +54,7 @@ def positions(ledger: LedgerWriter) -> dict[str, object]:
     return {mark.input: mark.position for mark in ledger.watermarks("silver")}
 
 
-def test_some_tables_of_a_plan_can_be_completed_before_the_others(ledger: LedgerWriter) -> None:
+def test_b10_some_tables_of_a_plan_can_be_completed_before_the_others(ledger: LedgerWriter) -> None:
     plan = planned(ledger)
     assert complete(ledger, plan, *TABLES[:70]) is State.PLANNED
     [status] = ledger.status("silver")
