@@ -17,8 +17,8 @@ demo: setup
 	$(BIN)/tidegauge demo
 
 test: setup servers
-	$(BIN)/pytest -n 2 --dist loadfile -m "unit or contract"
-	$(BIN)/pytest -m "not unit and not contract"
+	$(BIN)/pytest -n 2 --dist loadfile -m "unit or contract"; first=$$?; \
+	$(BIN)/pytest -m "not unit and not contract"; exit $$((first | $$?))
 
 fast: setup
 	$(BIN)/pytest -m unit
