@@ -107,7 +107,7 @@ def _insert(
     replace: Sequence[str] | None = None,
 ) -> None:
     """As `insert_rows`, with moments as the driver wants them."""
-    if connection.dialect.name == "sqlite":
+    if rows and connection.dialect.name == "sqlite":
         texts: dict[datetime, Any] = {}
         for name in [column.name for column in table.c if isinstance(column.type, DateTime)]:
             for row in rows:
