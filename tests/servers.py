@@ -230,10 +230,10 @@ def start_postgres(folder: Path | None = None, *, options: Sequence[str] = ()) -
 
 @contextmanager
 def start_s3() -> Iterator[S3]:
-    """moto's S3 server in a process of its own; what it holds ends with it."""
+    """moto's S3 server in a process of its own, writes one after the other; what it holds ends with it."""
     port = free_port()
     with _home(None, None) as home:
-        command = [sys.executable, "-m", "moto.server", "-H", HOST, "-p", str(port)]
+        command = [sys.executable, str(Path(__file__).with_name("s3_server.py")), HOST, str(port)]
         with home.serve(command) as process:
             endpoint = f"http://{HOST}:{port}"
             _await(process, home, lambda: urlopen(endpoint, timeout=5).close())

@@ -10,12 +10,14 @@ from contextlib import contextmanager
 from dataclasses import replace
 from hashlib import md5
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 
 from tests.contract.test_output_parts import s3_lake
 from tests.servers import S3
 from tidegauge.errors import OutputUnsafe
+from tidegauge.objects.local import LocalFiles
 from tidegauge.objects.probe import prove
 from tidegauge.objects.store import open_store
 
@@ -112,3 +114,27 @@ def test_c7_a_store_that_does_not_keep_if_match_is_refused(lie: str, s3: S3) -> 
 def test_a_store_that_keeps_both_is_taken(s3: S3) -> None:
     with liar("no lie") as endpoint:
         prove(open_store(replace(s3_lake(s3), endpoint=endpoint)), endpoint, replacing=True)
+
+
+class Forgetful(LocalFiles):
+    """Every put that lands says that it was refused, as one does that was sent again after a lost answer."""
+
+    def put_if_absent(self, path: str, body: bytes) -> bool:
+        super().put_if_absent(path, body)
+        return False
+
+
+def test_b3_a_lost_answer_does_not_make_a_store_unsafe(tmp_path: Path) -> None:
+    prove(Forgetful(str(tmp_path)), str(tmp_path))
+    assert list(tmp_path.iterdir()) == []
+
+
+class Generous(LocalFiles):
+    def put_if_absent(self, path: str, body: bytes) -> bool:
+        super().put_if_absent(path, body)
+        return True
+
+
+def test_a_store_that_lets_everybody_win_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(OutputUnsafe):
+        prove(Generous(str(tmp_path)), str(tmp_path))

@@ -86,7 +86,8 @@ def test_a_time_comes_back_as_it_was(moment: datetime) -> None:
         back = from_position(to_position(moment))
     except OverflowError:
         return  # an offset past the first or last year
-    assert back == moment
+    # In UTC: an hour that the clocks leave out, or show twice, equals nothing in another zone.
+    assert back == (moment if moment.tzinfo is None else moment.astimezone(UTC))
     assert back is not None
     assert (back.tzinfo is None) == (moment.tzinfo is None)
 
