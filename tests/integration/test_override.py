@@ -216,7 +216,10 @@ def test_an_export_comes_back_exactly(ran: Project, tmp_path: Path) -> None:
     assert wrote.code == 0, wrote.said
     document = json.loads(file.read_text())
     assert document["schema"] == "tidegauge/watermark-export/1"
-    assert document == {**ran.here("watermark", "export").json, "exported_at": document["exported_at"]}
+    for way in ((), ("-",)):
+        found = ran.here("watermark", "export", *way).json
+        assert document == {**found, "exported_at": document["exported_at"]}
+    assert not Path("-").exists()
     same = override(ran, "import", str(file), *WHY).json
     assert (same["flows"], same["done"]) == ([], False)
     kept = {flow: mark(ran, flow)["position"] for flow in ("orders", "copies", "events")}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json as jsonlib
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,10 +20,11 @@ if TYPE_CHECKING:
     from tidegauge.engine.override import Imported
 
 SCHEMA = "tidegauge/watermark-export/1"
+_STANDARD = Path("-")
 
 
 def export(
-    file: Annotated[Path | None, typer.Argument(help="Where to; else stdout.")] = None,
+    file: Annotated[Path | None, typer.Argument(help="Where to; `-` or nothing: stdout.")] = None,
     project: ProjectOption = None,
     select: SelectOption = None,
     table: TableOption = None,
@@ -58,7 +60,7 @@ def export(
             for mark in marks
         ],
     }
-    if file is None:
+    if file is None or file == _STANDARD:
         print_json(document)
         return
     _write(file, document)
@@ -69,7 +71,7 @@ def export(
 
 
 def import_(
-    file: Annotated[Path, typer.Argument(help="A document that `export` wrote.")],
+    file: Annotated[Path, typer.Argument(help="A document that `export` wrote; `-`: from stdin.")],
     reason: ReasonOption = None,
     force: ForceOption = False,
     yes: YesOption = False,
@@ -110,7 +112,8 @@ def _write(file: Path, document: dict[str, Any]) -> None:
 
 def _read(file: Path) -> dict[str, Imported]:
     try:
-        document = jsonlib.loads(file.read_text(encoding="utf-8"))
+        text = sys.stdin.read() if file == _STANDARD else file.read_text(encoding="utf-8")
+        document = jsonlib.loads(text)
     except OSError as error:
         raise ConfigError(f"{file} cannot be read: {error.strerror}", hint="look at the path") from error
     except ValueError as error:
