@@ -437,3 +437,31 @@ def test_b8_a_process_stopped_inside_a_transaction_does_not_hold_the_others_for_
         with pytest.raises(FlowHeld, match="me@here"):
             ledger.claim(plan, owner=OTHER, run_id="run 2", lease=MINUTE)
         assert ledger.status("shop")[0].plan == replace(plan, done=0)
+
+
+def test_b8_a_server_ends_the_transaction_of_a_stopped_process_before_others_give_up(
+    server_address: str,
+) -> None:
+    with open_sql(server_address) as ledger:
+        plan = ledger.plan([draft()], owner=ME, run_id="run")["orders"]
+
+    def stopped() -> str:
+        with open_sql(server_address) as mine:
+            event.listen(mine._engine, "commit", lambda _: os.kill(os.getpid(), signal.SIGSTOP))
+            try:
+                mine.claim(plan, owner=ME, run_id="run", lease=MINUTE)
+            except LedgerError as error:
+                return error.type
+            return "it went through"
+
+    child = processes.start(stopped)
+    os.waitpid(child.pid, os.WUNTRACED)
+    try:
+        with open_sql(server_address) as ledger:
+            assert ledger.claim(plan, owner=OTHER, run_id="run 2", lease=MINUTE).fence == 1
+    finally:
+        os.kill(child.pid, signal.SIGCONT)
+        answer = child.answer()
+    assert answer == "LedgerUnreachable"
+    with open_sql(server_address) as ledger:
+        assert ledger.status("shop")[0].owner == OTHER

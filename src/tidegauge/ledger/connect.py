@@ -14,8 +14,9 @@ from tidegauge.ledger.address import Address
 BUSY_SECONDS = 10
 """How long to wait for another writer before saying that the store is locked."""
 _CONNECT_SECONDS = 10
-_IDLE_SECONDS = 60
-"""A transaction of a process that was stopped in its middle is ended by the server after this."""
+_IDLE_SECONDS = 5
+"""A transaction of a process that was stopped in its middle is ended by the server after this, before those
+who wait for its lock give up."""
 _POOL = 5
 _OVERFLOW = 45
 """A run's threads each take a connection for milliseconds at a time."""
