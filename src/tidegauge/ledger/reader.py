@@ -13,7 +13,8 @@ from tidegauge.ledger.clock import store_now
 from tidegauge.ledger.faults import translated
 from tidegauge.ledger.journal import FAILURES
 from tidegauge.ledger.keys import flow_key, pipeline_key
-from tidegauge.ledger.rows import completed_of, override_of, owner_of, plan_of, run_of, undo_of
+from tidegauge.ledger.rows import completed_of, mark_of, override_of, owner_of, plan_of, run_of, undo_of
+from tidegauge.ledger.shown import watermark_of
 from tidegauge.ledger.tables import flows, history, plans, runs, watermarks
 from tidegauge.model.position import decode
 from tidegauge.model.protocols import FlowStatus, HistoryEvent, Watermark
@@ -48,7 +49,7 @@ class SqlReader:
     def watermarks(self, pipeline: str, flows: Sequence[str] | None = None) -> list[Watermark]:
         query = _only(select(watermarks), watermarks.c.flow_key, watermarks.c.pipeline_key, pipeline, flows)
         with self._reading() as connection:
-            found = [_watermark(row) for row in connection.execute(query)]
+            found = [watermark_of(row.pipeline, row.flow, mark_of(row)) for row in connection.execute(query)]
         return sorted(found, key=lambda mark: (mark.flow, mark.input))
 
     def status(self, pipeline: str, flows: Sequence[str] | None = None) -> list[FlowStatus]:
@@ -142,24 +143,6 @@ def _status(row: Row[Any]) -> FlowStatus:
         planned_at=row.planned_at,
         override=override_of(row.override_body),
         undo=undo_of(row.undo_body),
-    )
-
-
-def _watermark(row: Row[Any]) -> Watermark:
-    return Watermark(
-        pipeline=row.pipeline,
-        flow=row.flow,
-        input=row.input,
-        cursor=row.cursor_kind,
-        position=None if row.position is None else decode(row.position),
-        checked=None if row.checked is None else decode(row.checked),
-        epoch=row.epoch,
-        seq=row.seq,
-        pending=row.pending,
-        source_id=row.source_id,
-        updated_at=row.updated_at,
-        fingerprint=row.fingerprint,
-        stamp=row.stamp,
     )
 
 

@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-from tidegauge.ledger.book import Book
+from tidegauge.ledger.book import Book, Mark
 from tidegauge.model.protocols import FlowStatus, RunRecord, Watermark
 
 
 def watermarks_of(book: Book) -> list[Watermark]:
-    return [
-        Watermark(
-            pipeline=book.pipeline,
-            flow=book.flow,
-            input=mark.input,
-            cursor=mark.cursor,
-            position=mark.position,
-            checked=mark.checked,
-            epoch=mark.epoch,
-            seq=mark.seq,
-            pending=mark.pending,
-            source_id=mark.source_id,
-            updated_at=mark.updated_at,
-            fingerprint=mark.fingerprint,
-            stamp=mark.stamp,
-        )
-        for mark in book.marks.values()
-    ]
+    return [watermark_of(book.pipeline, book.flow, mark) for mark in book.marks.values()]
+
+
+def watermark_of(pipeline: str, flow: str, mark: Mark) -> Watermark:
+    return Watermark(
+        pipeline=pipeline,
+        flow=flow,
+        input=mark.input,
+        cursor=mark.cursor,
+        position=mark.position,
+        checked=mark.checked,
+        epoch=mark.epoch,
+        seq=mark.seq,
+        pending=mark.pending,
+        source_id=mark.source_id,
+        updated_at=mark.updated_at,
+        fingerprint=mark.fingerprint,
+        stamp=mark.stamp,
+    )
 
 
 def status_of(book: Book, last_run: RunRecord | None) -> FlowStatus:
