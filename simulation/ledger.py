@@ -147,6 +147,7 @@ def _said(caller: FrameType) -> str:
         for name in ("index", "state", "plan_id", "kind", "epoch", "rows")
         if values.get(name) is not None
     ]
+    told += [plan.plan_id for plan in [values.get("plan")] if isinstance(plan, Plan)]
     return " ".join([caller.f_code.co_name, *map(str, told)])
 
 
