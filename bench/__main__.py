@@ -8,13 +8,13 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from bench import bookkeeping, extract, planning, report, startup, updates
+from bench import bookkeeping, extract, load, planning, report, startup, updates
 from bench import versions as ranges
 from bench.machine import machine, versions
 from bench.result import FOLDER, Result, document, keep, kept
 from bench.table import table
 
-PARTS = ("startup", "bookkeeping", "planning", "updates", "versions", "extract")
+PARTS = ("startup", "bookkeeping", "planning", "updates", "versions", "extract", "load")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -30,6 +30,7 @@ def main(arguments: Sequence[str]) -> int:
         "updates": updates.measure,
         "versions": ranges.measure,
         "extract": lambda: extract.measure(rows, times=options.times),
+        "load": lambda: load.measure(rows, times=options.times),
     }
     # A trial is shown and not kept, unless a place for it is named.
     folder: Path | None = options.results or (None if options.rows else FOLDER)
@@ -61,8 +62,8 @@ def _typed(options: argparse.Namespace) -> str:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--only", action="append", choices=PARTS, help="just this part; may be repeated")
-    parser.add_argument("--rows", type=int, help="a trial: so many rows to extract, results not kept")
-    parser.add_argument("--times", type=int, default=extract.TIMES, help="how often each extraction runs")
+    parser.add_argument("--rows", type=int, help="a trial: so many rows to move, results not kept")
+    parser.add_argument("--times", type=int, default=extract.TIMES, help="how often each of those runs")
     parser.add_argument("--results", type=Path, help="the folder to keep results in")
     parser.add_argument(
         "--report", action="store_true", help="measure nothing; write docs/performance.md's table"

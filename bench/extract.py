@@ -1,4 +1,4 @@
-"""A MariaDB table into Parquet: all of `tidegauge run`, against plain Spark copying the rows once."""
+"""MariaDB tables into Parquet: all of `tidegauge run`, against plain Spark and against the server itself."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,14 +20,22 @@ from tests.servers import PASSWORD, MariaDB, start_mariadb
 
 from bench import orders
 from bench.machine import processor_seconds
+from bench.memory import Peak
 from bench.result import Result
 
 ROWS = 2_000_000
-GOAL = 1.0
 TIMES = 3
+COLD, BULK, GROWTH = 0.45, 1.3, 1.3
+"""What may be taken of plain Spark's time, of the server's own export, and of a table a tenth the size."""
+_INCREMENT_SECONDS, _TABLES_SECONDS = 0.3, 4.0
+_MEMORY = 1.5e9
 _INCREMENT = 100
 """The table grows by one row in this many."""
-_SERVER = ("--innodb-buffer-pool-size=1G", "--default-time-zone=+00:00")
+_TABLES = 20
+_TABLE_ROWS = 1000
+_LARGE = 5
+"""How many times as many rows the memory is measured with."""
+_SERVER = ("--innodb-buffer-pool-size=1G", "--default-time-zone=+00:00", "--secure-file-priv=")
 _PROJECT = """
 pipeline: bench
 connections:
@@ -34,7 +43,7 @@ connections:
         password: "${{env:BENCH_PASSWORD}}"}}
   lake: {{type: parquet, path: lake}}
 sync:
-  - {{from: app, to: lake, tables: [{table}], cursor: updated_at, settle: 0s}}
+  - {{from: app, to: lake, tables: [{tables}], cursor: updated_at, settle: 0s}}
 """
 
 
@@ -43,7 +52,7 @@ class Took:
     wall: float
     """The whole process."""
     work: float
-    """Without the start of Python and Spark."""
+    """Without the start of Python; without that of Spark only where it is warm."""
     cpu: float
     """What processors spent on the work, in Python, Java and the server: steadier than a clock on a busy
     machine."""
@@ -55,162 +64,252 @@ def measure(rows: int = ROWS, *, times: int = TIMES) -> list[Result]:
         tempfile.TemporaryDirectory(prefix="tidegauge-bench-") as folder,
         start_mariadb(options=_SERVER) as db,
     ):
-        database = db.create_database()
-        orders.fill(db, database, rows)
-        bench = _Bench(db, database, Path(folder))
-        return [
-            *bench.whole(rows, times),
-            *bench.warm(rows, times),
+        Path(folder).chmod(0o755)
+        bench = _Bench(db, Path(folder))
+        orders.fill(db, bench.database, rows)
+        results = [
+            *bench.cold(rows, times),
+            *bench.bulk(rows, times),
             *bench.increment(max(rows // _INCREMENT, 1), times),
+            *bench.growth(rows, times),
+            *bench.tables(times),
         ]
+        orders.fill_more(db, bench.database, rows, _LARGE * rows)
+        return [*results, *bench.memory()]
 
 
 class _Bench:
-    def __init__(self, server: MariaDB, database: str, folder: Path) -> None:
+    def __init__(self, server: MariaDB, folder: Path) -> None:
+        self.database = server.create_database()
         self._server = server
-        self._database = database
         self._folder = folder
         with server.connect() as connection, connection.cursor() as cursor:
             cursor.execute("SELECT VERSION()")
             ((version,),) = cursor.fetchall()
         self._store = f"mariadb {version}"
 
-    def whole(self, rows: int, times: int) -> list[Result]:
+    def cold(self, rows: int, times: int) -> list[Result]:
         """From nothing, with a project of its own for each turn."""
-
-        def ours(turn: int) -> Took:
-            return self._ours(self._project(f"whole-{turn}"), rows)
-
+        a: list[Took] = []
+        b: list[Took] = []
+        for turn in range(times):
+            a.append(self._once(self._project(f"cold-{turn}"), rows))
+            b.append(self._plain(rows))
         name = f"{rows:,} rows × {orders.COLUMNS} columns, MariaDB to Parquet"
-        taken = _in_turns(times, ours, lambda _: self._plain(rows, None))
-        return self._results(
-            name, GOAL, "plain Spark JDBC, one partition, same fetch size and driver options", *taken
-        )
-
-    def warm(self, rows: int, times: int) -> list[Result]:
-        """The same in a session that has done it once: as one table of many meets it."""
-
-        def ours(turn: int) -> Took:
-            return self._ours(self._project(f"warm-{turn}"), rows, warm="-warm")
-
-        def plain(_: int) -> Took:
-            for leftover in ("plain-warm-up", "plain-project-warm-up"):
-                shutil.rmtree(self._folder / leftover, ignore_errors=True)
-            return self._plain(rows, None, warm="-warm")
-
-        name = f"{rows:,} rows × {orders.COLUMNS} columns, MariaDB to Parquet, in a warm session"
-        against = "plain Spark JDBC, one partition, same fetch size and driver options, as warm"
-        # The other views would count the warming up too.
-        return self._results(name, GOAL, against, *_in_turns(times, ours, plain))[:1]
-
-    def increment(self, rows: int, times: int) -> list[Result]:
-        """What comes after the last whole run, turn by turn, into the same lake."""
-        project = self._project(f"whole-{times - 1}")
-        since = ""
-
-        def ours(_: int) -> Took:
-            nonlocal since
-            since = orders.add(self._server, self._database, rows)
-            # Past the rows' own moments, the last of which is a few milliseconds after the first.
-            time.sleep(1 + rows / 1_000_000)
-            return self._ours(project, rows)
-
-        def plain(_: int) -> Took:
-            return self._plain(rows, f"updated_at > '{since}'")
-
-        name = f"{rows:,} new rows, MariaDB to Parquet"
-        against = "plain Spark JDBC with a WHERE that somebody else has to remember"
-        return self._results(name, None, against, *_in_turns(times, ours, plain))
-
-    def _results(
-        self, name: str, goal: float | None, against: str, a: list[Took], b: list[Took]
-    ) -> list[Result]:
-        middle = sorted(a, key=lambda took: took.work)[len(a) // 2].facts
-        facts = {
-            "batches": middle["batches"],
-            "steps": middle["steps"],
-            "times": len(a),
-            "store": self._store,
-        }
-        views: tuple[tuple[str, Callable[[Took], float], float | None], ...] = (
-            ("without Spark's start", lambda took: took.work, goal),
-            ("whole process", lambda took: took.wall, goal),
-            ("processor time", lambda took: took.cpu, None),
-        )
+        against = "plain Spark JDBC, one partition, same fetch size and driver options"
         return [
-            Result(
-                name=f"{name}, {which}",
-                ours=statistics.median(map(seconds, a)),
-                reference=statistics.median(map(seconds, b)),
-                goal=wanted,
-                unit="s",
-                against=against,
-                more={
-                    **facts,
-                    "each_ours": [round(seconds(took), 3) for took in a],
-                    "each_reference": [round(seconds(took), 3) for took in b],
-                },
-            )
-            for which, seconds, wanted in views
+            self._result(f"{name}, whole process", COLD, against, a, b, lambda took: took.wall),
+            self._result(f"{name}, processor time", None, against, a, b, lambda took: took.cpu),
         ]
 
-    def _ours(self, project: Path, rows: int, warm: str = "") -> Took:
-        took = self._child(f"ours{warm}", project, project)
-        if took.facts["rows"] != rows:
+    def bulk(self, rows: int, times: int) -> list[Result]:
+        """The same in a session that has done it once: as one table of many meets it."""
+        with self._steady(self._project("bulk")) as again:
+            a: list[Took] = []
+            b: list[Took] = []
+            for turn in range(times):
+                a.append(again(self._project(f"bulk-{turn}"), rows))
+                b.append(self._export(turn))
+        name = f"{rows:,} rows × {orders.COLUMNS} columns, MariaDB to Parquet, in a warm session"
+        against = "the server's own SELECT … INTO OUTFILE"
+        return [self._result(name, BULK, against, a, b, lambda took: took.work)]
+
+    def increment(self, rows: int, times: int) -> list[Result]:
+        """What comes after a whole run, turn by turn, into the same lake."""
+        project = self._project("increment")
+        with self._steady(project) as again:
+            taken = []
+            for _ in range(times + 1):
+                orders.add(self._server, self.database, rows)
+                self._wait(rows)
+                taken.append(again(project, rows))
+        name = f"{rows:,} new rows, MariaDB to Parquet, in a warm process"
+        return [self._budget(name, _INCREMENT_SECONDS, taken[1:])]
+
+    def growth(self, rows: int, times: int) -> list[Result]:
+        """The same change on a table ten times as large."""
+        small = self._server.create_database()
+        orders.fill(self._server, small, rows // 10)
+        change = max(rows // _INCREMENT, 1)
+        large_project = self._project("large")
+        small_project = self._project("small", database=small)
+        with self._steady(large_project) as large, self._steady(small_project) as tiny:
+            a: list[Took] = []
+            b: list[Took] = []
+            for _ in range(times + 1):
+                for database in (self.database, small):
+                    orders.add(self._server, database, change)
+                self._wait(change)
+                a.append(large(large_project, change))
+                b.append(tiny(small_project, change))
+        name = f"{change:,} new rows on {rows:,}"
+        against = f"the same on {rows // 10:,}"
+        return [self._result(name, GROWTH, against, a[1:], b[1:], lambda took: took.work)]
+
+    def tables(self, times: int) -> list[Result]:
+        database = self._server.create_database()
+        names = [f"{orders.TABLE}_{number:02d}" for number in range(_TABLES)]
+        for name in names:
+            orders.fill(self._server, database, _TABLE_ROWS, table=name)
+        project = self._project("tables", database=database, tables=", ".join(names))
+        with self._steady(project) as again:
+            taken = []
+            for _ in range(times + 1):
+                for name in names:
+                    orders.add(self._server, database, _TABLE_ROWS, table=name)
+                self._wait(_TABLE_ROWS)
+                taken.append(again(project, _TABLES * _TABLE_ROWS))
+        name = f"{_TABLES} tables with {_TABLE_ROWS:,} new rows each, in a warm process"
+        return [self._budget(name, _TABLES_SECONDS, taken[1:])]
+
+    def memory(self) -> list[Result]:
+        took = self._once(self._project("memory"), None)
+        return [
+            Result(
+                name=f"{took.facts['rows']:,} rows × {orders.COLUMNS} columns, memory of all processes",
+                ours=took.facts["peak"] / 1e9,
+                reference=_MEMORY / 1e9,
+                goal=1.0,
+                unit="GB",
+                against=f"the budget of {_MEMORY / 1e9:g} GB",
+                more={
+                    "parts": {name: round(size / 1e9, 3) for name, size in took.facts["parts"].items()},
+                    "seconds": round(took.wall, 1),
+                    "store": self._store,
+                },
+            )
+        ]
+
+    def _result(
+        self,
+        name: str,
+        goal: float | None,
+        against: str,
+        a: Sequence[Took],
+        b: Sequence[Took],
+        seconds: Callable[[Took], float],
+    ) -> Result:
+        middle = sorted(a, key=seconds)[len(a) // 2].facts
+        return Result(
+            name=name,
+            ours=statistics.median(map(seconds, a)),
+            reference=statistics.median(map(seconds, b)),
+            goal=goal,
+            unit="s",
+            against=against,
+            more={
+                "batches": middle["batches"],
+                "steps": middle["steps"],
+                "times": len(a),
+                "store": self._store,
+                "each_ours": [round(seconds(took), 3) for took in a],
+                "each_reference": [round(seconds(took), 3) for took in b],
+                "processors_ours": [round(took.cpu, 3) for took in a],
+                "processors_reference": [round(took.cpu, 3) for took in b],
+            },
+        )
+
+    def _budget(self, name: str, budget: float, taken: Sequence[Took]) -> Result:
+        allowed = [Took(budget, budget, budget, {}) for _ in taken]
+        return self._result(name, 1.0, f"the budget of {budget:g} s", taken, allowed, lambda took: took.work)
+
+    def _once(self, project: Path, rows: int | None) -> Took:
+        took = self._child("once", project)
+        if rows is not None and took.facts["rows"] != rows:
             raise AssertionError(f"ours moved {took.facts['rows']} rows of {rows}")
         return took
 
-    def _plain(self, rows: int, where: str | None, warm: str = "") -> Took:
+    def _plain(self, rows: int) -> Took:
         target = self._folder / "plain"
         shutil.rmtree(target, ignore_errors=True)
-        project = self._project("plain-project")
-        took = self._child(f"plain{warm}", project, target, *([where] if where else []))
+        # As anybody has it, without the archive that we make.
+        took = self._child(
+            "plain", self._project("plain-project"), str(target), TIDEGAUGE_CLASS_ARCHIVE="off"
+        )
         found = _parquet_rows(target)
         if found != rows:
             raise AssertionError(f"plain Spark moved {found} rows of {rows}")
         return took
 
-    def _project(self, name: str) -> Path:
+    def _export(self, turn: int) -> Took:
+        """The server alone, on one core, into a file of its own."""
+        with tempfile.TemporaryDirectory(prefix="tidegauge-bench-") as folder:
+            Path(folder).chmod(0o777)  # the server is another user
+            with self._server.connect(self.database) as connection, connection.cursor() as cursor:
+                began, spent = time.perf_counter(), processor_seconds(self._server.pid)
+                cursor.execute(f"SELECT * FROM {orders.TABLE} INTO OUTFILE '{folder}/{turn}'")
+                seconds = time.perf_counter() - began
+        cpu = processor_seconds(self._server.pid) - spent
+        sys.stderr.write(f"  the server's export: {seconds:.1f} s\n")
+        return Took(seconds, seconds, cpu, {})
+
+    def _project(self, name: str, *, database: str | None = None, tables: str = orders.TABLE) -> Path:
         folder = self._folder / name
         folder.mkdir(exist_ok=True)
         (folder / "tidegauge.yml").write_text(
             _PROJECT.format(
                 port=self._server.port,
-                database=self._database,
+                database=database or self.database,
                 user=self._server.user,
-                table=orders.TABLE,
+                tables=tables,
             )
         )
         return folder
 
-    def _child(self, who: str, project: Path, target: Path, *more: str) -> Took:
-        command = [sys.executable, "-m", "bench.extract_child", who, str(project), str(target), *more]
-        began, served = time.perf_counter(), processor_seconds(self._server.pid)
-        done = subprocess.run(
-            command,
+    def _start(self, *words: str, **environment: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "bench.extract_child", *words],
             cwd=Path(__file__).parents[1],
-            env={**os.environ, "BENCH_PASSWORD": PASSWORD},
+            env={**os.environ, "BENCH_PASSWORD": PASSWORD, **environment},
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            check=True,
         )
+
+    def _child(self, how: str, project: Path, *more: str, **environment: str) -> Took:
+        began, served = time.perf_counter(), processor_seconds(self._server.pid)
+        child = self._start(how, str(project), *more, **environment)
+        with Peak(child.pid) as peak:
+            said, _ = child.communicate()
         wall = time.perf_counter() - began
-        facts = json.loads(done.stdout.splitlines()[-1])
-        cpu = facts["cpu"] + processor_seconds(self._server.pid) - served
-        work = facts["work"]
-        sys.stderr.write(f"  {who}: {work:.1f} s of work, {cpu:.1f} s of processors, {wall:.1f} s in all\n")
+        if child.returncode:
+            raise AssertionError(f"{how} ended with {child.returncode}")
+        facts = {**json.loads(said.splitlines()[-1]), "peak": peak.bytes, "parts": peak.parts}
+        return self._took(how, facts, wall, served)
+
+    @contextmanager
+    def _steady(self, project: Path) -> Iterator[Callable[[Path, int], Took]]:
+        """A process that has done the project once, to do one whenever it is called."""
+        child = self._start("steady", str(project))
+        assert child.stdin is not None
+        assert child.stdout is not None
+        written, said = child.stdin, child.stdout
+        if said.readline() != "{}\n":
+            raise AssertionError("the first run failed")
+
+        def again(other: Path, rows: int) -> Took:
+            began, served = time.perf_counter(), processor_seconds(self._server.pid)
+            written.write(f"{other}\n")
+            written.flush()
+            facts = json.loads(said.readline())
+            if facts["rows"] != rows:
+                raise AssertionError(f"ours moved {facts['rows']} rows of {rows}")
+            return self._took("again", facts, time.perf_counter() - began, served)
+
+        try:
+            yield again
+        finally:
+            written.close()
+            child.wait(60)
+
+    def _took(self, how: str, facts: dict[str, Any], wall: float, served: float) -> Took:
+        work, cpu = facts["work"], facts["cpu"] + processor_seconds(self._server.pid) - served
+        sys.stderr.write(f"  {how}: {work:.2f} s of work, {cpu:.2f} s of processors, {wall:.1f} s in all\n")
         return Took(wall, work, cpu, facts)
 
-
-def _in_turns(
-    times: int, ours: Callable[[int], Took], plain: Callable[[int], Took]
-) -> tuple[list[Took], list[Took]]:
-    a: list[Took] = []
-    b: list[Took] = []
-    for turn in range(times):
-        a.append(ours(turn))
-        b.append(plain(turn))
-    return a, b
+    def _wait(self, rows: int) -> None:
+        """Past the rows' own moments, the last of which is a few milliseconds after the first."""
+        time.sleep(1 + rows / 1_000_000)
 
 
 def _parquet_rows(folder: Path) -> int:

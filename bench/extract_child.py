@@ -1,35 +1,35 @@
-"""One extraction in a process of its own: `python -m bench.extract_child ours|plain PROJECT TARGET [WHERE]`.
+"""Extractions in a process of their own: `python -m bench.extract_child HOW PROJECT [TARGET]`.
 
-With `-warm` behind the first word, the same is done once before, elsewhere, and not measured.
+HOW is `once` (one run from nothing, as the command does it), `steady` (one run that is not measured, then one
+for each line on standard input) or `plain` (Spark's JDBC reader and writer, and nothing of ours).
 
-Prints one JSON document: the seconds until Spark was there, those of the work, those that processors spent on
-the work in Python and in Java, and what the run reported.
+Prints one JSON document for each measured run: the seconds of the work, those that processors spent on it,
+and what the run reported.
 """
 
 from __future__ import annotations
 
 import json
-import shutil
 import sys
 import threading
 import time
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bench.machine import processor_seconds
+from bench.memory import tree
 from bench.orders import TABLE
 from tidegauge.config.find import find_project
 from tidegauge.config.load import load_project
 from tidegauge.engine.jars import Needs
-from tidegauge.engine.run import Order, run
+from tidegauge.engine.order import Order
+from tidegauge.engine.run import run
 from tidegauge.engine.session import open_session
 from tidegauge.model.spec import Database, Project
 from tidegauge.observe.events import StepBegun, StepDone
 from tidegauge.read.address import jdbc_options
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 class Steps:
@@ -38,16 +38,17 @@ class Steps:
     def __init__(self) -> None:
         self.seconds: dict[str, float] = defaultdict(float)
         self._made = time.perf_counter()
-        self._began: dict[str, float] = {}
+        self._began: dict[tuple[str, int], float] = {}
 
     def __call__(self, told: object) -> None:
         match told:
             case StepBegun():
-                self._began[told.step] = time.perf_counter()
+                self._began[told.step, threading.get_ident()] = time.perf_counter()
                 if not self.seconds:
                     self.seconds["survey"] = time.perf_counter() - self._made
             case StepDone():
-                self.seconds[told.step] += time.perf_counter() - self._began[told.step]
+                began = self._began[told.step, threading.get_ident()]
+                self.seconds[told.step] += time.perf_counter() - began
 
 
 def ours(project: Project) -> dict[str, Any]:
@@ -63,42 +64,47 @@ def ours(project: Project) -> dict[str, Any]:
     }
 
 
-def plain(spark: SparkSession, database: Database, target: str, where: str | None) -> dict[str, Any]:
+def plain(project: Project, target: str) -> dict[str, Any]:
     """What one would type: one query, the same driver, options and fetch size, one partition."""
-    query = f"(SELECT * FROM {TABLE} WHERE {where}) AS w" if where else TABLE
-    reader = spark.read.format("jdbc").options(**jdbc_options(database)).option("dbtable", query)
+    database = project.connections["app"]
+    assert isinstance(database, Database)
+    spark = open_session(project.spark, {Needs.JDBC})
+    reader = spark.read.format("jdbc").options(**jdbc_options(database)).option("dbtable", TABLE)
     reader.load().write.parquet(f"file:{target}")
     return {}
 
 
-def _cpu(spark: SparkSession) -> float:
-    # The launcher's script becomes Java, so the process that was started is Java's.
-    java: int = spark.sparkContext._gateway.proc.pid  # type: ignore[union-attr]
-    return time.process_time() + processor_seconds(java)
-
-
-def main(who: str, place: str, target: str, where: str | None = None) -> None:
-    project = load_project(find_project(None, Path(place)))
-    began = time.perf_counter()
-    # The session is opened the same way for both, and before the work: it is not what is compared.
-    spark = open_session(project.spark, {Needs.JDBC})
-    started = time.perf_counter() - began
-    database = project.connections["app"]
-    assert isinstance(database, Database)
-    who, _, warm = who.partition("-")
-
-    def work(project: Project, target: str) -> dict[str, Any]:
-        return ours(project) if who == "ours" else plain(spark, database, target, where)
-
-    if warm:
-        elsewhere = Path(f"{project.root}-warm-up")
-        shutil.copytree(project.root, elsewhere)
-        work(load_project(elsewhere / project.file.name), f"{target}-warm-up")
-    began, spent = time.perf_counter(), _cpu(spark)
-    facts = work(project, target)
-    took = {"start": started, "work": time.perf_counter() - began, "cpu": _cpu(spark) - spent}
+def measured(work: Callable[[], dict[str, Any]]) -> None:
+    began, spent = time.perf_counter(), _cpu()
+    facts = work()
+    took = {"work": time.perf_counter() - began, "cpu": _cpu() - spent}
     sys.stdout.write(json.dumps({**took, **facts}) + "\n")
+    sys.stdout.flush()
+
+
+def _cpu() -> float:
+    """Of this process and all that it has started: Java, and Spark's Python workers."""
+    return sum(processor_seconds(pid) for pid in tree(_OURSELVES))
+
+
+def main(how: str, place: str, target: str = "") -> None:
+    project = load_project(find_project(None, Path(place)))
+    match how:
+        case "once":
+            measured(lambda: ours(project))
+        case "plain":
+            measured(lambda: plain(project, target))
+        case "steady":
+            ours(project)
+            sys.stdout.write("{}\n")
+            sys.stdout.flush()
+            for line in sys.stdin:
+                other = load_project(find_project(None, Path(line.strip() or place)))
+                measured(lambda other=other: ours(other))  # type: ignore[misc]
 
 
 if __name__ == "__main__":
+    import os
+
+    _OURSELVES = os.getpid()
     main(*sys.argv[1:])

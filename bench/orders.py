@@ -9,8 +9,8 @@ COLUMNS = 12
 _MOVED = 10
 """One row in this many was changed long after it was made, so that time order is not quite key order."""
 
-_CREATE = f"""
-CREATE TABLE {TABLE} (
+_CREATE = """
+CREATE TABLE {table} (
     id BIGINT UNSIGNED NOT NULL PRIMARY KEY,
     customer_id INT NOT NULL,
     status TINYINT NOT NULL,
@@ -38,26 +38,37 @@ FROM seq_{first}_to_{last}
 """
 
 
-def fill(server: MariaDB, database: str, rows: int) -> None:
+def fill(server: MariaDB, database: str, rows: int, *, table: str = TABLE) -> None:
     """The table with its index, all of it from last year."""
     with server.connect(database) as connection, connection.cursor() as cursor:
         cursor.execute("SELECT UTC_TIMESTAMP() - INTERVAL 1 YEAR")
         ((start,),) = cursor.fetchall()
-        cursor.execute(_CREATE)
-        cursor.execute(_filling(1, rows, start=f"{start}.123456", unit="SECOND"))
-        cursor.execute(f"CREATE INDEX by_time ON {TABLE} (updated_at, id)")
-        cursor.execute(f"ANALYZE TABLE {TABLE}")
+        cursor.execute(_CREATE.format(table=table))
+        cursor.execute(_filling(table, 1, rows, start=f"{start}.123456", unit="SECOND"))
+        cursor.execute(f"CREATE INDEX by_time ON {table} (updated_at, id)")
+        cursor.execute(f"ANALYZE TABLE {table}")
 
 
-def add(server: MariaDB, database: str, rows: int) -> str:
+def fill_more(server: MariaDB, database: str, rows: int, total: int) -> None:
+    """More of the same, up to so many; in pieces, because a transaction of millions takes much memory."""
+    with server.connect(database) as connection, connection.cursor() as cursor:
+        cursor.execute(f"SELECT MAX(id), UTC_TIMESTAMP() - INTERVAL 1 YEAR FROM {TABLE}")
+        ((last, start),) = cursor.fetchall()
+        while last < total:
+            upto = min(last + rows, total)
+            cursor.execute(_filling(TABLE, last + 1, upto, start=f"{start}.654321", unit="SECOND"))
+            last = upto
+
+
+def add(server: MariaDB, database: str, rows: int, *, table: str = TABLE) -> str:
     """So many rows more, as if somebody changed them just now; answers with the moment before them."""
     with server.connect(database) as connection, connection.cursor() as cursor:
-        cursor.execute(f"SELECT MAX(id), CAST(UTC_TIMESTAMP(6) AS CHAR) FROM {TABLE}")
+        cursor.execute(f"SELECT MAX(id), CAST(UTC_TIMESTAMP(6) AS CHAR) FROM {table}")
         ((last, start),) = cursor.fetchall()
-        cursor.execute(_filling(last + 1, last + rows, start=start, unit="MICROSECOND"))
+        cursor.execute(_filling(table, last + 1, last + rows, start=start, unit="MICROSECOND"))
     return str(start)
 
 
-def _filling(first: int, last: int, *, start: str, unit: str) -> str:
+def _filling(table: str, first: int, last: int, *, start: str, unit: str) -> str:
     span = (last - first) // 3 + 1
-    return _FILL.format(table=TABLE, moved=_MOVED, first=first, last=last, start=start, span=span, unit=unit)
+    return _FILL.format(table=table, moved=_MOVED, first=first, last=last, start=start, span=span, unit=unit)

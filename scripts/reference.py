@@ -34,7 +34,8 @@ def command_line() -> str:
         context = typer.Context(command, info_name=" ".join(names), terminal_width=100, max_content_width=100)
         pages.append(f"## {' '.join(names)}\n\n```\n{command.get_help(context).rstrip()}\n```\n")
         for name in getattr(command, "commands", {}):
-            add(command.commands[name], [*names, name])
+            if not command.commands[name].hidden:
+                add(command.commands[name], [*names, name])
 
     add(top, ["tidegauge"])
     return "\n".join(pages)

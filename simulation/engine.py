@@ -18,10 +18,11 @@ from simulation.shelf import Cabinet
 from simulation.source import MemorySource, Table
 from simulation.world import Actor, World
 from tidegauge.engine.heartbeat import Heartbeat
+from tidegauge.engine.order import Order
 from tidegauge.engine.outside import Outside
 from tidegauge.engine.override import finish
 from tidegauge.engine.report import FlowReport
-from tidegauge.engine.run import Order, Runner
+from tidegauge.engine.run import Runner
 from tidegauge.engine.select import Sources
 from tidegauge.errors import TidegaugeError
 from tidegauge.model.protocols import Source

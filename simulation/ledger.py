@@ -17,7 +17,7 @@ from tidegauge.ledger.book import Book, Change
 from tidegauge.ledger.keeper import Keeper, Rule
 from tidegauge.ledger.shown import status_of, watermarks_of
 from tidegauge.model.plan import Draft, Plan
-from tidegauge.model.protocols import FlowStatus, HistoryEvent, Owner, Watermark
+from tidegauge.model.protocols import FlowStatus, HistoryEvent, Owner, Tally, Watermark
 
 
 class Watcher(Protocol):
@@ -65,6 +65,9 @@ class MemoryLedger(Keeper):
     def status(self, pipeline: str, flows: Sequence[str] | None = None) -> list[FlowStatus]:
         book = self._read("status")
         return [status_of(book, book.run)]
+
+    def tallies(self, pipeline: str, flows: Sequence[str]) -> dict[str, Tally]:
+        return {NAME: self._read("tallies").tally}
 
     def history(
         self, pipeline: str, *, flow: str | None = None, failed: bool = False, limit: int = 20

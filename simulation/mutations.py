@@ -19,7 +19,6 @@ from tidegauge.model.plan import Draft, Plan, Receipt, Tag
 from tidegauge.model.protocols import Claim, LedgerWriter, Output, Override, Owner
 from tidegauge.model.spec import Flow
 from tidegauge.model.state import Event, State
-from tidegauge.model.table import Shape
 from tidegauge.observe.events import Listener
 
 
@@ -52,12 +51,12 @@ _plan = rules.plan
 _claim = rules.claim
 
 
-def _advance_first(claim: Claim, index: int, shape: Shape, tools: walk.Tools) -> int:
+def _advance_first(claim: Claim, index: int, cargo_of: walk.CargoOf, tools: walk.Tools) -> Receipt:
     batch = claim.plan.draft.batches[index]
     tools.ledger.begin(claim, index)
     forged = Receipt(claim.plan.tag(index), batch.windows, batch.rows or 0, 1, 0, claim.run_id)
     tools.ledger.advance(claim, index, forged)
-    return walk._commit(claim, claim.plan.tag(index), batch, shape, tools).rows
+    return walk._commit(claim, claim.plan.tag(index), batch, cargo_of, tools)
 
 
 def _same_epoch(book: Book, *args: Any, **options: Any) -> Change:

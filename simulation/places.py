@@ -10,6 +10,7 @@ from tidegauge.model.spec import (
     Database,
     Engine,
     Flow,
+    Folder,
     Lake,
     Project,
     SparkSettings,
@@ -53,8 +54,7 @@ def _flow(batch_rows: int) -> Flow:
         NAME,
         Database("db", Engine.SQLITE),
         TableName(None, INPUT),
-        Lake("lake", "/lake"),
-        "orders",
+        Folder(Lake("lake", "/lake"), "orders"),
         options,
     )
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from collections.abc import Callable
 
 from simulation.places import SHAPE, at, number
 from simulation.world import Actor, World
 from tidegauge.errors import SourceUnreachable
+from tidegauge.model.cargo import Cargo
 from tidegauge.model.plan import Batch
 from tidegauge.model.position import RowPosition, Value
 from tidegauge.model.spec import TableName, TableOptions
 from tidegauge.model.table import Cut, Outlook, Shape, Survey
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 
 class Table:
@@ -57,16 +55,22 @@ class Table:
         return tuple((key, place) for key, place in self.rows.items() if after < place <= upto)
 
 
-class Frame:
-    """Lazy, as a DataFrame is: rows are read when it is written."""
+_LAYOUT = SHAPE.layout
+
+
+class Frame(Cargo):
+    """Lazy: rows are read when it is written."""
 
     def __init__(self, table: Table, batch: Batch) -> None:
-        self._table = table
-        self._batch = batch
+        super().__init__(_LAYOUT)
+        object.__setattr__(self, "found", lambda: self._found(table, batch))
 
-    def rows(self) -> tuple[tuple[int, int], ...]:
-        [window] = self._batch.windows
-        return self._table.between(number(window.after), number(window.upto))
+    found: Callable[[], tuple[tuple[int, int], ...]]
+
+    @staticmethod
+    def _found(table: Table, batch: Batch) -> tuple[tuple[int, int], ...]:
+        [window] = batch.windows
+        return table.between(number(window.after), number(window.upto))
 
 
 class MemorySource:
@@ -89,11 +93,15 @@ class MemorySource:
         low, high = number(after), self._table.bound
         if high <= low:
             return Survey(None)
+        return Survey(at(high), self.cuts(shape, after, _at(high), step))
+
+    def cuts(self, shape: Shape, after: RowPosition | None, upto: RowPosition, step: int) -> tuple[Cut, ...]:
+        low, high = number(after), number(upto)
         places = sorted(place for place in self._table.rows.values() if low < place <= high)
         cuts = [Cut(_at(places[end - 1]), step) for end in range(step, len(places), step)]
         if places:
-            cuts.append(Cut(_at(high), len(places) - step * len(cuts)))
-        return Survey(at(high), tuple(cuts))
+            cuts.append(Cut(upto, len(places) - step * len(cuts)))
+        return tuple(cuts)
 
     def count(self, shape: Shape, after: RowPosition | None, upto: RowPosition) -> int:
         return len(self._table.between(number(after), number(upto)))
@@ -108,8 +116,8 @@ class MemorySource:
     def close(self) -> None:
         pass
 
-    def read(self, spark: SparkSession, shape: Shape, batch: Batch) -> DataFrame:
-        return cast("DataFrame", Frame(self._table, batch))
+    def cargo(self, shape: Shape, batch: Batch) -> Cargo:
+        return Frame(self._table, batch)
 
 
 def _at(place: int) -> RowPosition:

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.contract.test_source_parts import Place, mysql_place, postgresql_place, sqlite_place
-from tests.servers import S3, MariaDB, Postgres, start_mariadb, start_postgres, start_s3
+from tests.servers import (
+    S3,
+    MariaDB,
+    Postgres,
+    Redshift,
+    start_mariadb,
+    start_postgres,
+    start_redshift,
+    start_s3,
+)
 from tidegauge.engine.jars import Needs
 from tidegauge.engine.session import open_session
 from tidegauge.model.spec import SparkSettings
@@ -34,6 +43,23 @@ def postgres() -> Iterator[Postgres]:
 def s3() -> Iterator[S3]:
     with start_s3() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def redshift(postgres: Postgres, s3: S3) -> Iterator[Redshift]:
+    with start_redshift(postgres, s3) as server:
+        yield server
+
+
+@pytest.fixture
+def fake_snowflake() -> Iterator[None]:
+    """Snowflake's connector reaches fakesnow: a DuckDB inside this process, empty at first."""
+    import fakesnow
+
+    # Statements that it does not know and whose effect is not seen here.
+    idle = [r"ALTER SESSION SET LOCK_TIMEOUT", r"DROP STAGE"]
+    with fakesnow.patch(nop_regexes=idle):
+        yield
 
 
 SQL = ["sqlite", "postgres", "mariadb"]

@@ -58,5 +58,14 @@ def nothing_new(flow: str = "orders", *, upto: int = 9, pending: str | None = No
     return Draft("shop", flow, (part,), ())
 
 
-def receipt(plan: Plan, index: int, *, rows: int = 10) -> Receipt:
-    return Receipt(plan.tag(index), plan.draft.batches[index].windows, rows, 1, 1000, "run")
+def receipt(
+    plan: Plan,
+    index: int,
+    *,
+    rows: int = 10,
+    changed: tuple[int | None, int | None, int | None] = (None, None, None),
+    paths: tuple[str, ...] = (),
+) -> Receipt:
+    """`changed`: rows inserted, updated and deleted."""
+    windows = plan.draft.batches[index].windows
+    return Receipt(plan.tag(index), windows, rows, 1, 1000, "run", *changed, paths)

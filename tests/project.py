@@ -211,15 +211,19 @@ class Project:
     ledger: str = "sqlite:///ledger.db"
     top: str = ""
     """More keys at the top of the file, such as `lease: 3s`."""
+    route: str = "to: lake"
+    connections: str = ""
+    """More of them, a line each: `  warehouse: {type: duckdb, path: warehouse.duckdb}`."""
 
     def write(self, *syncs: str, **changes: str) -> Project:
-        """`syncs` are the bodies of `sync:` entries without from and to."""
+        """`syncs` are the bodies of `sync:` entries without from and route."""
         for name, value in changes.items():
             setattr(self, name, value)
-        entries = "".join(f"  - {{from: app, to: lake, {body}}}\n" for body in syncs)
+        entries = "".join(f"  - {{from: app, {self.route}, {body}}}\n" for body in syncs)
         self.file.write_text(
             f"pipeline: test\nledger: '{self.ledger}'\n{self.top}\n"
-            f"connections:\n  app: {self.database.connection}\n  lake: {self.lake_text}\nsync:\n{entries}",
+            f"connections:\n  app: {self.database.connection}\n  lake: {self.lake_text}\n"
+            f"{self.connections}sync:\n{entries}",
             encoding="utf-8",
         )
         return self

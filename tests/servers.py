@@ -9,6 +9,7 @@ its process id. Durability is switched off: these servers are sources to read fr
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import pwd
 import shutil
@@ -147,6 +148,54 @@ class S3:
         return name
 
 
+@dataclass(frozen=True)
+class Redshift:
+    """The stand-in for Redshift that stands before a PostgreSQL; see `redshift_server`."""
+
+    host: str
+    port: int
+    user: str
+    password: str
+    iam_role: str
+    """The only role that may read the buckets; of keys, those of the S3 server."""
+    pid: int
+    postgres: Postgres
+    s3: S3
+    folder: Path
+
+    def connect(self, database: str) -> Any:
+        """A connection of redshift_connector."""
+        import redshift_connector
+
+        return redshift_connector.connect(
+            host=self.host,
+            port=self.port,
+            user=self.user,
+            password=self.password,
+            database=database,
+            ssl=False,
+        )
+
+    def create_database(self) -> str:
+        from tests.redshift_server import SETUP
+
+        name = self.postgres.create_database()
+        with self.postgres.connect(name) as connection:
+            connection.execute(SETUP)
+            connection.execute(f'ALTER DATABASE "{name}" SET search_path = public, redshift')
+        return name
+
+    def statements(self, database: str) -> list[str]:
+        """Everything that clients asked of a database, in order."""
+        lines = (self.folder / "statements").read_text().splitlines()
+        said = [json.loads(line) for line in lines]
+        return [str(one["sql"]) for one in said if one["database"] == database]
+
+    def lose_next_commit(self, *, taking_effect: bool) -> None:
+        """Whoever next commits rows loses the connection, before or after the server has committed."""
+        (self.folder / "fault").write_text("after" if taking_effect else "before")
+
+
 @contextmanager
 def start_mariadb(folder: Path | None = None, *, options: Sequence[str] = ()) -> Iterator[MariaDB]:
     """A MariaDB whose clock, zone and sql_mode are the distribution's defaults.
@@ -240,6 +289,40 @@ def start_s3() -> Iterator[S3]:
             yield S3(endpoint, "eu-central-1", "test-access-key", "test-secret-key", process.pid)
 
 
+@contextmanager
+def start_redshift(postgres: Postgres, s3: S3) -> Iterator[Redshift]:
+    """A proxy before a PostgreSQL that speaks as Redshift does and reads its COPYs from an S3 server."""
+    port = free_port()
+    role = "arn:aws:iam::123456789012:role/tidegauge-load"
+    with _home(None, None) as home:
+        settings = {
+            "host": HOST,
+            "port": port,
+            "postgres": {
+                "host": postgres.host,
+                "port": postgres.port,
+                "user": postgres.user,
+                "password": postgres.password,
+            },
+            "s3": {
+                "endpoint_url": s3.endpoint,
+                "region_name": s3.region,
+                "aws_access_key_id": s3.access_key,
+                "aws_secret_access_key": s3.secret_key,
+            },
+            "access": {"role": role, "access_key": s3.access_key, "secret_key": s3.secret_key},
+            "statements": str(home.write("statements", "")),
+            "fault": str(home.path / "fault"),
+        }
+        command = [sys.executable, "-m", "tests.redshift_server"]
+        command.append(str(home.write("settings.json", json.dumps(settings))))
+        with home.serve(command, at=Path(__file__).parents[1]) as process:
+            _await(process, home, lambda: socket.create_connection((HOST, port)).close())
+            yield Redshift(
+                HOST, port, postgres.user, postgres.password, role, process.pid, postgres, s3, home.path
+            )
+
+
 def free_port() -> int:
     """A port on which nothing listens, now."""
     with socket.socket() as probe:
@@ -270,11 +353,11 @@ class _Home:
 
     @contextmanager
     def serve(
-        self, command: Sequence[str], *, stop_with: int = signal.SIGKILL
+        self, command: Sequence[str], *, stop_with: int = signal.SIGKILL, at: Path | None = None
     ) -> Iterator[subprocess.Popen[bytes]]:
         process = subprocess.Popen(
             self._as_account(command),
-            cwd=self.path,
+            cwd=at or self.path,
             stdin=subprocess.DEVNULL,
             stdout=self.log,
             stderr=subprocess.STDOUT,

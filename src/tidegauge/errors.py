@@ -19,11 +19,13 @@
     │   ├── OutputUnreachable      bucket missing, keys refused, disk full
     │   ├── OutputNotEmpty         files are there that the ledger knows nothing of
     │   ├── OutputDisagrees        ledger and output tell different stories
-    │   └── OutputUnsafe           the store does not honour conditional puts
+    │   ├── OutputUnsafe           the store does not honour conditional puts
+    │   └── MassDelete             more rows would be deleted than may be unasked
     ├── RuntimeMissing             Java, jars or an optional library
     ├── SparkFailed                a Spark job ended in an error; the last cause, in one sentence
     ├── PositionError              a position that cannot be read, or compared here
     └── Stopped                    a signal asked us to stop; nothing is wrong
+        └── LimitReached           so did `--limit`
 
 Each carries one sentence with the cause, a `hint` that says what to do, the `place` in a file where
 there is one, and whether trying again may help (`retryable`).
@@ -152,6 +154,10 @@ class OutputUnsafe(OutputError):
     pass
 
 
+class MassDelete(OutputError):
+    pass
+
+
 class RuntimeMissing(TidegaugeError):
     pass
 
@@ -166,3 +172,7 @@ class PositionError(TidegaugeError):
 
 class Stopped(TidegaugeError):
     default_retryable = True
+
+
+class LimitReached(Stopped):
+    pass

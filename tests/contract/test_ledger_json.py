@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, cast
@@ -17,6 +18,7 @@ from tests.drafts import ME, OTHER, draft, nothing_new, position, receipt
 from tests.servers import S3
 from tidegauge.errors import LedgerError, LedgerUnreachable, LedgerVersion, OutputUnreachable
 from tidegauge.ledger.documents import DocumentLedger
+from tidegauge.ledger.json_document import parse, render
 from tidegauge.ledger.json_files import JsonShelf
 from tidegauge.ledger.open import open_ledger
 from tidegauge.ledger.shelf import Entry
@@ -31,10 +33,10 @@ MINUTE = timedelta(minutes=1)
 FIELDS = [
     *("table_name", "last_mysql_extraction_time", "last_mysql_data_timestamp", "mysql_rows_extracted"),
     *("mysql_status", "last_redshift_load_time", "redshift_rows_loaded", "redshift_status"),
-    *("backup_strategy", "s3_file_count", "processed_s3_files", "last_error", "created_at", "updated_at"),
-    "metadata",
+    *("backup_strategy", "s3_file_count", "processed_s3_files", "processed_s3_file_count"),
+    *("last_error", "created_at", "updated_at", "metadata"),
 ]
-"""Document 002's, in its order."""
+"""Document 002's, in its order, and the count of all the files whose newest are listed."""
 
 
 @pytest.fixture
@@ -96,6 +98,62 @@ def test_a_table_has_one_file_with_document_002s_fields(ledger: DocumentLedger, 
     assert found["metadata"]["manual_watermark"] is False
     assert found["metadata"]["average_batch_size"] == 500
     assert found["metadata"]["total_processing_time_seconds"] > 0
+
+
+def test_each_stage_has_its_own_fields_and_the_files_that_were_loaded(
+    ledger: DocumentLedger, folder: Path
+) -> None:
+    def stage(name: str, *paths: str, strategy: str | None = None) -> None:
+        one = replace(draft(f"orders/{name}", batches=1), strategy=strategy)
+        plan = ledger.plan([one], owner=ME, run_id="run")[one.flow]
+        claim = ledger.claim(plan, owner=ME, run_id="run", lease=MINUTE)
+        ledger.begin(claim, 0)
+        ledger.advance(claim, 0, receipt(plan, 0, rows=len(paths) or 7, paths=paths))
+        ledger.finish(claim, State.SUCCESS)
+
+    def fields() -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((folder / "watermarks" / "orders.json").read_text())
+        return found
+
+    stage("extract", strategy="inter-table")
+    assert (fields()["processed_s3_files"], fields()["processed_s3_file_count"]) == (None, None)
+    stage("load", "s3a://lake/raw/a.parquet", "/lake/b.parquet")
+    found = fields()
+    assert (found["backup_strategy"], found["mysql_rows_extracted"]) == ("inter-table", 7)
+    assert (found["redshift_rows_loaded"], found["redshift_status"]) == (2, "success")
+    assert found["processed_s3_files"] == ["s3://lake/raw/a.parquet", "/lake/b.parquet"]
+    assert found["processed_s3_file_count"] == 2
+    begun = ledger.begin_override("shop", "orders/load", "reset", {}, owner=ME, reason="why")
+    ledger.end_override("shop", "orders/load", epoch=begun.epoch)
+    found = fields()
+    assert (found["mysql_rows_extracted"], found["mysql_status"]) == (7, "success")
+    assert (found["redshift_rows_loaded"], found["redshift_status"]) == (0, None)
+    assert (found["last_redshift_load_time"], found["processed_s3_files"]) == (None, [])
+
+
+def test_looking_writes_nothing(ledger: DocumentLedger, folder: Path) -> None:
+    ran(ledger)
+    before = (folder / "watermarks" / "orders.json").read_bytes()
+    ledger.status("shop")
+    ledger.tallies("shop", ["orders"])
+    ledger.history("shop")
+    assert (folder / "watermarks" / "orders.json").read_bytes() == before
+
+
+def test_a_file_of_an_earlier_version_is_read(ledger: DocumentLedger, folder: Path) -> None:
+    ran(ledger)
+    file = folder / "watermarks" / "orders.json"
+    document = parse(file.read_bytes(), "x")
+    [leaf] = document.leaves
+    old = {name: value for name, value in leaf.body.items() if name not in NEW}
+    file.write_bytes(render(replace(document, leaves=(replace(leaf, body=old),))))
+    tally = ledger.tallies("shop", ["orders"])["orders"]
+    assert (tally.rows, tally.batches, tally.files, tally.loaded, tally.strategy) == (1000, 2, 2, (), None)
+    ran(ledger, start=2)
+
+
+NEW = ("strategy", "loaded", "loaded_files", "tally_before")
+"""What leaves of versions before 0.3 do not have."""
 
 
 def test_what_is_not_known_is_null(ledger: DocumentLedger, folder: Path) -> None:

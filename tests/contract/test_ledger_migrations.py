@@ -19,6 +19,7 @@ from tidegauge.ledger.connect import WRITE, connect
 from tidegauge.ledger.keys import flow_key, input_key, pipeline_key
 from tidegauge.ledger.migrate import migrate, prepare_place
 from tidegauge.ledger.open import open_ledger
+from tidegauge.ledger.tables import VERSIONS
 from tidegauge.model.plan import draft_to_body
 from tidegauge.model.position import encode
 from tidegauge.model.state import State
@@ -127,7 +128,7 @@ def _fill(connection: Connection) -> None:
 def test_a_plan_that_failed_under_the_first_version_is_ended_under_this_one(sql_ledger_address: str) -> None:
     make_first(sql_ledger_address)
     done = migrate(sql_ledger_address)
-    assert (done.before, done.after) == ("0001", "0002")
+    assert (done.before, done.after) == ("0001", VERSIONS[-1])
     with open_ledger(sql_ledger_address, create=True) as ledger:
         [status] = ledger.status("shop")
         assert (status.state, status.fence, status.override, status.undo) == (State.FAILED, 7, None, None)
@@ -141,5 +142,8 @@ def test_a_plan_that_failed_under_the_first_version_is_ended_under_this_one(sql_
         ledger.finish(claim, State.SUCCESS)
         [mark] = ledger.watermarks("shop")
         assert (mark.position, mark.epoch, mark.seq) == (position(7), 2, 11)
+        tally = ledger.tallies("shop", ["orders"])["orders"]
+        # One batch of ten rows under the first version, two under this one.
+        assert (tally.rows, tally.batches, tally.files, tally.created_at) == (30, 3, None, AT)
         plan = ledger.plan([draft(start=7)], owner=ME, run_id="next")["orders"]
         assert (plan.epoch, plan.first_seq) == (2, 12)

@@ -44,7 +44,7 @@ def ran(ledger: SqlLedger, state: State = State.SUCCESS, *, start: int = 0) -> N
     claim = ledger.claim(plan, owner=ME, run_id=f"job {start} {state}", lease=MINUTE)
     if state is State.SUCCESS:
         ledger.begin(claim, 0)
-        ledger.advance(claim, 0, receipt(plan, 0))
+        ledger.advance(claim, 0, receipt(plan, 0, changed=(6, 3, 0)))
     ledger.finish(
         claim, state, {"type": "Boom", "message": 'it "broke" ☂'} if state is State.FAILED else None
     )
@@ -121,6 +121,8 @@ def test_etl_pipeline_sync_control_has_document_004s_columns(ledger: SqlLedger) 
         "error_message",
     ]
     assert (done["sync_status"], done["rows_processed"], done["error_message"]) == ("SUCCESS", 10, None)
+    assert (done["rows_inserted"], done["rows_updated"]) == (6, 3)
+    assert (idle["rows_inserted"], idle["rows_updated"]) == (0, 0)
     assert (failed["sync_status"], failed["error_message"]) == ("FAILED", 'it "broke" ☂')
     assert (idle["sync_status"], idle["rows_processed"], idle["watermark_to"]) == ("SUCCESS", 0, None)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.test_output_parts import SHAPE, batch, local_lake, s3_lake, tag
+from tests.contract.test_output_parts import LAYOUT, batch, local_lake, s3_lake, staged, tag
 from tidegauge.errors import OutputDisagrees, OutputUnreachable
 from tidegauge.model.plan import Receipt
 from tidegauge.model.protocols import DataFile, Output
@@ -42,7 +42,7 @@ def data(lake: Lake, path: str, body: bytes = b"rows", rows: int = 2) -> DataFil
 
 
 def publish(output: Output, seq: int, *files: DataFile, epoch: int = 0, run_id: str = "run") -> Receipt:
-    return output.publish(tag(seq, epoch=epoch), WINDOW, files, shape=SHAPE, run_id=run_id)
+    return output.publish(tag(seq, epoch=epoch), WINDOW, staged(files), layout=LAYOUT, run_id=run_id)
 
 
 class Fault:
@@ -88,7 +88,7 @@ def test_b2_a_second_publish_changes_nothing_and_tells_of_the_first(
     first = publish(output, 1, data(lake, "data/a/part-0.parquet"), run_id="first")
     again = publish(output, 1, data(lake, "data/b/part-0.parquet"), run_id="second")
     assert first == again == output.receipt(tag(1))
-    assert first == Receipt(tag(1), WINDOW.windows, 2, 1, 4, "first")
+    assert first == Receipt(tag(1), WINDOW.windows, 2, 1, 4, "first", deleted=0)
     assert [one.file.path for one in committed_files(lake, FOLDER)] == ["data/a/part-0.parquet"]
     assert not output.is_empty()
 
@@ -122,10 +122,10 @@ def test_b5_a_tag_has_only_one_meaning(output: ParquetOutput) -> None:
     publish(output, 1)
     other = batch("2025-08-14 16:00:00.000000", after="2025-08-14 15:00:00.000000")
     with pytest.raises(OutputDisagrees, match=r"_tidegauge/0/1\.json"):
-        output.publish(tag(1), other, (), shape=SHAPE, run_id="r")
+        output.publish(tag(1), other, staged(), layout=LAYOUT, run_id="r")
     nulls = batch("2025-08-14 15:30:22.123456", after="2025-08-14 15:00:00.000000", nulls=True)
     with pytest.raises(OutputDisagrees):
-        output.publish(tag(1), nulls, (), shape=SHAPE, run_id="r")
+        output.publish(tag(1), nulls, staged(), layout=LAYOUT, run_id="r")
 
 
 def test_two_flows_cannot_write_one_table(output: ParquetOutput) -> None:
@@ -133,7 +133,7 @@ def test_two_flows_cannot_write_one_table(output: ParquetOutput) -> None:
     with pytest.raises(OutputDisagrees, match=r"belongs to the flow shop\.orders"):
         output.receipt(tag(1, flow="other"))
     with pytest.raises(OutputDisagrees, match="of the pipeline shop"):
-        output.publish(tag(1, pipeline="other"), WINDOW, (), shape=SHAPE, run_id="r")
+        output.publish(tag(1, pipeline="other"), WINDOW, staged(), layout=LAYOUT, run_id="r")
 
 
 def test_a_torn_manifest_is_named_and_never_taken_for_missing(output: ParquetOutput, lake: Lake) -> None:

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tests.servers import S3
+from tidegauge.model.cargo import Cargo
 from tidegauge.model.plan import Batch, Tag
 from tidegauge.model.position import Kind, RowPosition, Value, Window
+from tidegauge.model.protocols import DataFile, Staged
 from tidegauge.model.secret import Secret
 from tidegauge.model.spec import Lake, TableName, TableOptions
 from tidegauge.model.table import Column, OrderedColumn, Shape
+from tidegauge.write.parquet import ParquetOutput
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 SHAPE = Shape(
     table=TableName("shop", "orders"),
@@ -24,6 +32,18 @@ SHAPE = Shape(
     key_proven=True,
     source_id="source",
 )
+
+
+LAYOUT = SHAPE.layout
+
+
+def staged(files: Sequence[DataFile] = ()) -> Staged:
+    return Staged(sum(file.rows for file in files), tuple(files))
+
+
+def write(output: ParquetOutput, frame: DataFrame) -> tuple[DataFile, ...]:
+    """The rows of a frame, as files that nobody sees yet."""
+    return output.write(Cargo(LAYOUT, frame=lambda _: frame), lambda: frame.sparkSession).files
 
 
 def local_lake(folder: Path) -> Lake:

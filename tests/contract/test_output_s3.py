@@ -13,7 +13,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from tests.contract.test_output_parts import SHAPE, batch, s3_lake, tag
+from tests.contract.test_output_parts import LAYOUT, batch, s3_lake, staged, tag
 from tests.servers import S3, free_port, start_s3
 from tidegauge.errors import ConfigError, OutputUnreachable, OutputUnsafe
 from tidegauge.model.secret import Secret
@@ -32,7 +32,7 @@ def fails(lake: Lake) -> list[OutputUnreachable]:
         output.prepare,
         output.is_empty,
         lambda: output.receipt(tag(1)),
-        lambda: output.publish(tag(1), window, (), shape=SHAPE, run_id="r"),
+        lambda: output.publish(tag(1), window, staged(), layout=LAYOUT, run_id="r"),
     ):
         with pytest.raises(OutputUnreachable) as caught:
             ask()
@@ -86,7 +86,7 @@ def test_an_outage_between_two_questions_is_not_taken_for_an_empty_table() -> No
         lake = s3_lake(server)
         output = ParquetOutput(lake, "t")
         output.prepare()
-        output.publish(tag(1), batch("2025-01-01 00:00:00"), (), shape=SHAPE, run_id="r")
+        output.publish(tag(1), batch("2025-01-01 00:00:00"), staged(), layout=LAYOUT, run_id="r")
     for ask in (output.is_empty, lambda: output.receipt(tag(1)), lambda: output.receipt(tag(2))):
         with pytest.raises(OutputUnreachable):
             ask()

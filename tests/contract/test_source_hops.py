@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from tests.contract.test_source_parts import Place, asked, mysql_place
 from tests.servers import MariaDB
-from tidegauge.read import source as module
 from tidegauge.read.open import open_source
 
 pytestmark = pytest.mark.contract
@@ -25,12 +24,8 @@ def place(mariadb: MariaDB) -> Place:
 @given(
     moments=st.lists(st.integers(0, 3), max_size=25),
     step=st.integers(1, 9),
-    hop=st.integers(1, 4),
 )
-def test_a1_hops_of_any_length_end_where_numbering_does(
-    place: Place, monkeypatch: pytest.MonkeyPatch, moments: list[int], step: int, hop: int
-) -> None:
-    monkeypatch.setattr(module, "_HOP", hop)
+def test_a1_hops_of_any_length_end_where_numbering_does(place: Place, moments: list[int], step: int) -> None:
     place.run("DROP TABLE IF EXISTS t")
     place.run("CREATE TABLE t (id int PRIMARY KEY, at datetime NOT NULL, KEY by_time (at))")
     for number, second in enumerate(moments):

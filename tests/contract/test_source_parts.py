@@ -44,7 +44,7 @@ class Place:
                 return TableName(None, name)
             case Engine.MYSQL:
                 return TableName(self.database.database, name)
-            case Engine.POSTGRESQL:
+            case _:
                 return TableName("public", name)
 
     def survey(

@@ -14,7 +14,8 @@ import threading
 from pathlib import Path
 
 from tidegauge.config.load import load_project
-from tidegauge.engine.run import Order, run
+from tidegauge.engine.order import Order
+from tidegauge.engine.run import run
 from tidegauge.observe.events import RunEvent, StepBegun, StepDone
 
 

@@ -5,9 +5,19 @@ from collections.abc import Iterator
 import pytest
 
 from tests.connect import start_connect
+from tests.crash.houses import build
+from tests.crash.nursery import Nursery, start_nursery
+
+__all__ = ["build"]
 
 
 @pytest.fixture(scope="session")
 def connect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with start_connect(tmp_path_factory.mktemp("connect")) as address:
         yield address
+
+
+@pytest.fixture(scope="session")
+def nursery() -> Iterator[Nursery]:
+    with start_nursery() as started:
+        yield started

@@ -1,6 +1,8 @@
 """The real command, which stops itself with SIGSTOP at the n-th time of a step of the protocol.
 
-python -m tests.crash.pausing before|after STEP N tidegauge-words…
+python -m tests.crash.pausing before|after|within STEP N tidegauge-words…
+
+`within` is for publishing into a warehouse: rows and tag are written, and nothing is committed.
 """
 
 from __future__ import annotations
@@ -21,9 +23,12 @@ from unittest.mock import patch
 from tests.project import ROOT, Project, until
 from tidegauge.cli.main import main
 from tidegauge.ledger.store import SqlLedger
+from tidegauge.model.plan import Receipt
 from tidegauge.model.protocols import Claim
 from tidegauge.observe import view
 from tidegauge.observe.events import Listener, RunEvent, StepBegun, StepDone
+from tidegauge.write.warehouse.commits import Commits
+from tidegauge.write.warehouse.engine import Session
 
 
 def start_pausing(project: Project, side: str, step: str, times: int, *words: str) -> subprocess.Popen[str]:
@@ -64,22 +69,34 @@ def _watch_and_stop(side: str, step: str, times: int) -> None:
         with quiet:
             renew(ledger, claim, lease)
 
+    def stop_in_time() -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            with quiet:
+                os.kill(os.getpid(), signal.SIGSTOP)
+                # Any thread may take the signal; this one must not run on until all stand.
+                time.sleep(0.3)
+
+    record = Commits.record
+
+    def record_and_stop(commits: Commits, session: Session, receipt: Receipt, kind: str) -> None:
+        record(commits, session, receipt, kind)
+        stop_in_time()
+
     patch.object(SqlLedger, "renew", renew_in_turn).start()
+    if side == "within":
+        patch.object(Commits, "record", record_and_stop).start()
+        return
 
     @contextmanager
     def stopping(stream: TextIO) -> Iterator[Listener]:
         with watch(stream) as tell:
 
             def both(event: RunEvent) -> None:
-                nonlocal left
                 tell(event)
                 if isinstance(event, StepBegun if side == "before" else StepDone) and event.step == step:
-                    left -= 1
-                    if left == 0:
-                        with quiet:
-                            os.kill(os.getpid(), signal.SIGSTOP)
-                            # Any thread may take the signal; this one must not run on until all stand.
-                            time.sleep(0.3)
+                    stop_in_time()
 
             yield both
 

@@ -95,8 +95,8 @@ def test_run_status_watermarks_and_history_say_what_the_tour_promises(project: P
     assert MOMENT.fullmatch(mark["updated_at"])
 
     one = project.here("watermark", "get", "-t", "orders", "--json").json
-    assert one["position"] == window["upto"]
-    assert "Watermark of orders" in project.here("watermark", "get", "--select", "orders").out
+    assert one["stages"][0]["watermarks"][0]["position"] == window["upto"]
+    assert "Current Watermark for orders" in project.here("watermark", "get", "--select", "orders").out
 
     events = project.here("history", "--json", "--select", "orders").json["events"]
     assert set(events[0]) == {

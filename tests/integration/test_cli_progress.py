@@ -25,7 +25,7 @@ def project(make: Make, tmp_path_factory: pytest.TempPathFactory) -> Project:
     made.database.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY, at TEXT NOT NULL)")
     made.database.insert("orders", [(n, "2025-01-01 00:00:00") for n in range(3000)])
     return made.write(
-        "tables: [orders], cursor: at, settle: 1s, batch_rows: 1000, parallel: 1",
+        "tables: [orders], cursor: at, settle: 1s, batch_rows: 1000, parallel: 1, read: jdbc",
         top="spark: {master: 'local[1]', conf: {spark.driver.memory: 1g}}",
     )
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.contract.test_output_parts import SHAPE, batch, local_lake, s3_lake, tag
+from tests.contract.test_output_parts import LAYOUT, batch, local_lake, s3_lake, staged, tag, write
 from tidegauge.errors import OutputDisagrees, OutputError, OutputUnreachable
 from tidegauge.model.protocols import DataFile
 from tidegauge.model.spec import Lake
@@ -51,9 +51,9 @@ def orders(spark: SparkSession, *rows: tuple[int, str]) -> DataFrame:
 
 
 def commit(output: ParquetOutput, seq: int, frame: DataFrame, *, epoch: int = 0) -> tuple[DataFile, ...]:
-    files = output.write(frame)
+    files = write(output, frame)
     window = batch(f"2025-08-14 15:30:{seq:02}")
-    receipt = output.publish(tag(seq, epoch=epoch), window, files, shape=SHAPE, run_id="r")
+    receipt = output.publish(tag(seq, epoch=epoch), window, staged(files), layout=LAYOUT, run_id="r")
     assert receipt.rows == sum(file.rows for file in files)
     return files
 
@@ -65,7 +65,7 @@ def everything(lake: Lake) -> list[str]:
 def test_rows_arrive_with_their_counts_and_sizes(
     spark: SparkSession, output: ParquetOutput, lake: Lake
 ) -> None:
-    files = output.write(spark.range(1000).repartition(3))
+    files = write(output, spark.range(1000).repartition(3))
     assert [file.rows for file in files] != []
     assert sum(file.rows for file in files) == 1000
     store = open_store(lake)
@@ -80,14 +80,14 @@ def test_rows_arrive_with_their_counts_and_sizes(
 
 
 def test_two_attempts_never_share_a_file(spark: SparkSession, output: ParquetOutput) -> None:
-    one, other = output.write(spark.range(5)), output.write(spark.range(5))
+    one, other = write(output, spark.range(5)), write(output, spark.range(5))
     assert not {file.path for file in one} & {file.path for file in other}
 
 
 def test_a_frame_without_rows_leaves_no_file(spark: SparkSession, output: ParquetOutput, lake: Lake) -> None:
-    assert output.write(spark.range(10).where("id < 0")) == ()
-    assert output.write(spark.createDataFrame([], ROWS)) == ()
-    some = output.write(spark.range(100).repartition(4).where("id = 7"))
+    assert write(output, spark.range(10).where("id < 0")) == ()
+    assert write(output, spark.createDataFrame([], ROWS)) == ()
+    some = write(output, spark.range(100).repartition(4).where("id = 7"))
     assert [file.rows for file in some] == [1]
     assert everything(lake) == [file.path for file in some]
     commit(output, 1, spark.createDataFrame([], ROWS))
@@ -104,7 +104,7 @@ def test_a13_timestamps_are_microseconds_whatever_the_session_says(
     frame = session.sql(
         "select timestamp '9999-12-31 23:59:59.999999' as t, timestamp_ntz '0001-01-01 00:00:00.000001' as n"
     )
-    (file,) = output.write(frame)
+    (file,) = write(output, frame)
     body = open_store(lake).get(f"{FOLDER}/{file.path}")
     table = pq.read_table(pa.BufferReader(body))
     assert table.schema.field("t").type == pa.timestamp("us", "UTC")
@@ -117,7 +117,7 @@ def test_d4_a_table_is_read_through_its_manifests_only(
     spark: SparkSession, output: ParquetOutput, lake: Lake
 ) -> None:
     commit(output, 1, orders(spark, (1, "2025-01-01"), (2, "2025-01-01")))
-    dead = output.write(orders(spark, (3, "2025-01-01"), (1, "2020-01-01")))
+    dead = write(output, orders(spark, (3, "2025-01-01"), (1, "2020-01-01")))
     commit(output, 2, orders(spark, (2, "2025-01-02")))
     rows = {(row["id"], row["at"].isoformat(), row[SEQ]) for row in versions(spark, lake, FOLDER).collect()}
     assert rows == {
@@ -168,7 +168,7 @@ def test_a_failing_frame_leaves_nothing_committed(spark: SparkSession, output: P
     from pyspark.errors import PySparkException
 
     with pytest.raises(PySparkException, match="too much"):
-        output.write(spark.sql("select if(id < 50, id, raise_error('too much')) as id from range(100)"))
+        write(output, spark.sql("select if(id < 50, id, raise_error('too much')) as id from range(100)"))
     assert output.is_empty()
 
 
@@ -187,7 +187,7 @@ def test_d3_a_task_that_is_repeated_does_not_leave_its_rows_twice(
             mark.touch()
             raise RuntimeError("once")
 
-    files = output.write(spark.range(0, 1000, 1, 2).mapInArrow(fail_after_all_rows, "id bigint"))
+    files = write(output, spark.range(0, 1000, 1, 2).mapInArrow(fail_after_all_rows, "id bigint"))
     assert mark.exists()
     assert sum(file.rows for file in files) == 1000
     assert everything(lake) == [file.path for file in files]
@@ -204,7 +204,7 @@ def test_keys_are_not_in_the_plan_that_spark_shows(spark: SparkSession, s3: Any)
 
 def test_a_bucket_that_went_missing_is_one_sentence(spark: SparkSession, s3: Any) -> None:
     with pytest.raises(OutputUnreachable, match="Spark finds no bucket for s3a://no-such-bucket"):
-        ParquetOutput(s3_lake(s3, bucket="no-such-bucket"), "t").write(spark.range(3))
+        write(ParquetOutput(s3_lake(s3, bucket="no-such-bucket"), "t"), spark.range(3))
 
 
 def test_two_lakes_in_one_bucket_with_different_keys_do_not_mix(s3: Any, spark: SparkSession) -> None:
@@ -225,7 +225,7 @@ def test_rows_that_spark_wrote_and_nobody_sees_are_not_committed(
     path_of = hadoop.path_of
     monkeypatch.setattr(hadoop, "path_of", lambda lake, relative: path_of(elsewhere, relative))
     with pytest.raises(OutputDisagrees, match=rf"Spark wrote {rows} rows .* and 0 are there"):
-        ParquetOutput(local_lake(tmp_path / "here"), "t").write(spark.range(7))
+        write(ParquetOutput(local_lake(tmp_path / "here"), "t"), spark.range(7))
 
 
 def test_a_full_disk_is_one_sentence_and_nothing_is_visible(spark: SparkSession, tmp_path: Path) -> None:
@@ -237,7 +237,7 @@ def test_a_full_disk_is_one_sentence_and_nothing_is_visible(spark: SparkSession,
     try:
         output = ParquetOutput(local_lake(folder), "t")
         with pytest.raises(OutputUnreachable, match="no space is left") as full:
-            output.write(spark.range(1_000_000))
+            write(output, spark.range(1_000_000))
         assert full.value.retryable
         assert output.is_empty()
         assert committed_files(local_lake(folder), "t") == ()
@@ -262,7 +262,7 @@ def test_every_file_is_durable_before_write_returns(
         fsync(handle)
 
     monkeypatch.setattr(os, "fsync", seen)
-    files = ParquetOutput(local_lake(tmp_path), "t").write(spark.range(10))
+    files = write(ParquetOutput(local_lake(tmp_path), "t"), spark.range(10))
     expected = [tmp_path / "t" / file.path for file in files]
     for path in expected:
         assert {str(path), str(path.parent), str(path.parent.parent), str(tmp_path / "t")} <= set(synced)

@@ -20,8 +20,14 @@ connections:
   app: {type: sqlite, path: shop.db}
   db: {type: postgresql, host: localhost, database: shop, user: reader}
   lake: {type: parquet, path: lake}
+  app2: {type: sqlite, path: shop.db}
+  bucket: {type: parquet, path: s3a://bucket/raw}
+  duck: {type: duckdb, path: dw.duckdb}
+  dw: {type: redshift, host: localhost, database: dw, user: loader}
+  snow: {type: snowflake, account: a, database: d, user: u}
 """
 SYNC = HEAD + "sync:\n  - {from: app, to: lake, tables: orders, cursor: updated_at, "
+WAREHOUSE = HEAD + "sync:\n  - {from: app, to: duck, tables: orders, cursor: updated_at, "
 
 
 def refused(folder: Path, marked: str) -> ConfigError:
@@ -93,13 +99,55 @@ CASES = {
     "type typo": (connection("{type: ▲postgrsql}"), "unknown type `postgrsql`", "`postgresql`"),
     "type postgres": (connection("{type: ▲postgres}"), "unknown type `postgres`", "`postgresql`"),
     "mariadb": (connection("{type: ▲mariadb}"), "unknown type `mariadb`", "MariaDB is type `mysql`"),
-    "duckdb": (
-        connection("{type: ▲duckdb, path: a}"),
-        "`duckdb` is not supported by this version",
-        "`sqlite`",
+    "duckdb memory": (connection("{type: duckdb, path: ▲':memory:'}"), "in memory", "file"),
+    "duckdb database": (
+        connection("{type: duckdb, ▲database: a, path: a}"),
+        "does not belong here",
+        "`path`",
     ),
-    "redshift": (connection("{type: ▲redshift}"), "`redshift` is not supported by this version", None),
-    "snowflake": (connection("{type: ▲snowflake}"), "`snowflake` is not supported by this version", None),
+    "redshift host": (
+        connection("{type: redshift, database: d, user: u}").replace("app:", "▲app:"),
+        "`host` is missing",
+        "host",
+    ),
+    "redshift role": (
+        connection('{type: redshift, host: h, database: d, user: u, iam_role: ▲"a\' b"}'),
+        "not the ARN of a role",
+        "arn:aws:iam::",
+    ),
+    "redshift half a key": (
+        connection("{type: redshift, host: h, database: d, user: u, ▲access_key: '${env:PATH}'}"),
+        "`access_key` is of no use without `secret_key`",
+        "secret_key",
+    ),
+    "redshift two ways": (
+        connection(
+            "{type: redshift, host: h, database: d, user: u, iam_role: default,"
+            " ▲access_key: '${env:PATH}', secret_key: '${env:PATH}'}"
+        ),
+        "both say how COPY reads the lake",
+        "one of them",
+    ),
+    "redshift ssl": (
+        connection("{type: redshift, host: h, database: d, user: u, options: {ssl: ▲require}}"),
+        "`require` is not known",
+        "`verify-ca`",
+    ),
+    "snowflake account": (
+        connection("{type: snowflake, account: ▲a/b, database: d, user: u}"),
+        "not the identifier of an account",
+        "ORGANISATION-ACCOUNT",
+    ),
+    "snowflake address": (
+        connection("{type: snowflake, account: ▲a.snowflakecomputing.com, database: d, user: u}"),
+        "not the identifier of an account",
+        "without",
+    ),
+    "snowflake host": (
+        connection("{type: snowflake, account: a, ▲host: h, database: d, user: u}"),
+        "`host` does not belong here",
+        "`account`",
+    ),
     "delta": (connection("{type: ▲delta}"), "`delta` is not supported by this version", None),
     "type list": (connection("{type: ▲[a]}"), "`type` must be text", None),
     "connection text": (connection("▲sqlite"), "`app` must be a mapping", None),
@@ -144,7 +192,6 @@ CASES = {
     # syncs
     "sync text": (HEAD + "sync:\n  - ▲orders\n", "must be a mapping", None),
     "sync key": (SYNC + "▲setle: 30s}\n", "unknown key `setle`", "`settle`"),
-    "sync later": (SYNC + "▲drift: evolve}\n", "`drift` is not supported by this version", None),
     "no from": (HEAD + "sync:\n  - ▲{to: lake, tables: a, cursor: c}\n", "`from` is missing", "from"),
     "no to": (HEAD + "sync:\n  - ▲{from: app, tables: a, cursor: c}\n", "`to` is missing", "to"),
     "no tables": (HEAD + "sync:\n  - ▲{from: app, to: lake, cursor: c}\n", "`tables` is missing", None),
@@ -169,16 +216,99 @@ CASES = {
         "`from` names a database",
         "`app`",
     ),
-    "to a database": (
-        HEAD + "sync:\n  - {from: app, to: ▲db, tables: a, cursor: c}\n",
-        "`to` names a connection of type `parquet`",
+    "from a warehouse": (
+        HEAD + "sync:\n  - {from: ▲duck, to: lake, tables: a, cursor: c}\n",
+        "`duck` is of type `duckdb`, which is written to and not read from",
+        "`app`",
+    ),
+    "via a database": (
+        HEAD + "sync:\n  - {from: app, via: ▲db, to: duck, tables: a, cursor: c}\n",
+        "`via` names a connection of type `parquet`",
         "`lake`",
     ),
-    "two stages": (
-        HEAD + "sync:\n  - {from: app, via: lake, ▲to: db, tables: a, cursor: c}\n",
-        "not in this version",
-        "`to: lake`",
+    "via a database alone": (
+        HEAD + "sync:\n  - {from: app, via: ▲db, tables: a, cursor: c}\n",
+        "`via` names a connection of type `parquet`",
+        "`lake`",
     ),
+    "a lake behind a lake": (
+        HEAD + "sync:\n  - {from: app, via: lake, to: ▲bucket, tables: a, cursor: c}\n",
+        "`to` is a lake behind a lake",
+        "`to: bucket`",
+    ),
+    "redshift without via": (
+        HEAD + "sync:\n  - {from: app, to: ▲dw, tables: a, cursor: c}\n",
+        "Redshift is loaded from S3, so `to` needs a `via`",
+        "`via: bucket`",
+    ),
+    "redshift via a folder": (
+        HEAD + "sync:\n  - {from: app, via: ▲lake, to: dw, tables: a, cursor: c}\n",
+        "`via` is the local folder of `lake`",
+        "`via: bucket`",
+    ),
+    "onto itself": (
+        HEAD + "sync:\n  - {from: db, to: db, tables: ▲a, cursor: c}\n",
+        "`a` would be written onto itself",
+        "rename",
+    ),
+    "onto itself under another name": (
+        HEAD + "sync:\n  - {from: app, via: lake, to: app2, tables: [▲'a*'], cursor: c}\n",
+        "`a*` would be written onto itself",
+        "rename",
+    ),
+    "onto itself by its schema": (
+        HEAD + "sync:\n  - {from: db, to: db, tables: [x.a, ▲'public.*'], cursor: c, rename: '{table}'}\n",
+        "`public.*` would be written onto itself",
+        "rename",
+    ),
+    "append lookback": (
+        WAREHOUSE + "mode: append, ▲lookback: 1h}\n",
+        "mode `append` would add them a second time",
+        "mode `merge`",
+    ),
+    "append nulls": (
+        WAREHOUSE + "mode: append, ▲null_cursor: include}\n",
+        "mode `append` would add them each time",
+        "null_cursor `exclude`",
+    ),
+    "append deletes": (
+        WAREHOUSE + "mode: append, ▲deletes: soft}\n",
+        "mode `append` keeps many rows for one",
+        "mode `merge`",
+    ),
+    "append in an override": (
+        WAREHOUSE + "lookback: 1h, override: {a: {▲mode: append}, b: {mode: scd2}}}\n",
+        "`lookback` reads rows again",
+        "mode `merge`",
+    ),
+    "scd2 hard deletes": (
+        WAREHOUSE + "mode: scd2, ▲deletes: hard}\n",
+        "would delete the history",
+        "deletes `soft`",
+    ),
+    "scd2 nulls": (WAREHOUSE + "mode: scd2, ▲null_cursor: include}\n", "`valid_from`", "mode `merge`"),
+    "overwrite deletes": (
+        WAREHOUSE + "mode: overwrite, ▲deletes: hard}\n",
+        "replaces the whole table, and so undoes deletes `hard`",
+        "mode `merge`",
+    ),
+    "distkey elsewhere": (WAREHOUSE + "▲distkey: id}\n", "`distkey` belongs to Redshift", "remove"),
+    "sortkey in a lake": (SYNC + "▲sortkey: [id]}\n", "`sortkey` belongs to Redshift", "remove"),
+    "hybrid elsewhere": (WAREHOUSE + "▲hybrid: true}\n", "`hybrid` belongs to Snowflake", "remove"),
+    "hybrid append": (
+        HEAD + "sync:\n  - {from: app, to: snow, tables: a, cursor: c, mode: append, ▲hybrid: true}\n",
+        "a hybrid table has one row for each key",
+        "mode `merge`",
+    ),
+    "deletes in a lake": (SYNC + "▲deletes: soft}\n", "deletes `soft` needs a warehouse", "`via` and `to`"),
+    "metadata in a lake": (SYNC + "▲metadata_columns: true}\n", "needs a warehouse", "manifests"),
+    "flag": (WAREHOUSE + "metadata_columns: ▲yes}\n", "`yes`", "`true`"),
+    "share": (WAREHOUSE + "deletes_limit: ▲30}\n", "`30` is not a share", "`30%`"),
+    "bare one": (WAREHOUSE + "deletes_limit: ▲1}\n", "`1` is not a share", "`30%`"),
+    "big share": (WAREHOUSE + "deletes_limit: ▲130%}\n", "from 0% to 100%", None),
+    "drift": (WAREHOUSE + "drift: ▲evolv}\n", "`evolv`", "`evolve`"),
+    "read": (WAREHOUSE + "read: ▲odbc}\n", "`odbc`", "`jdbc`"),
+    "deletes": (WAREHOUSE + "deletes: ▲yes}\n", "`yes`", "`soft`"),
     "empty tables": (HEAD + "sync:\n  - {from: app, to: lake, cursor: c, tables: ▲[]}\n", "empty", None),
     "table twice": (HEAD + "sync:\n  - {from: app, to: lake, cursor: c, tables: [a, ▲a]}\n", "twice", None),
     "table a list": (HEAD + "sync:\n  - {from: app, to: lake, cursor: c, tables: [▲[a]]}\n", "text", None),
@@ -188,7 +318,13 @@ CASES = {
     "parallel": (SYNC + "parallel: ▲65}\n", "from 1 to 64", None),
     "null cursor": (SYNC + "null_cursor: ▲includ}\n", "`includ`", "`include`"),
     "zero dates": (SYNC + "zero_dates: ▲nul}\n", "`nul`", "`null`"),
-    "merge": (SYNC + "mode: ▲merge}\n", "`merge` is not supported", "every version of a row"),
+    "merge": (SYNC + "▲mode: merge}\n", "mode `merge` needs a warehouse", "every version of a row"),
+    "merge in an override": (
+        SYNC + "override: {a: {▲mode: merge}}}\n",
+        "mode `merge` needs a warehouse",
+        "every version of a row",
+    ),
+    "partitions": (WAREHOUSE + "mode: ▲replace_partitions}\n", "not supported by this version", "`merge`"),
     "mode typo": (SYNC + "mode: ▲apend}\n", "`apend`", "`append`"),
     "open transactions": (SYNC + "open_transactions: ▲ignore}\n", "`wait`", "ignore_after"),
     "open transactions key": (

@@ -11,8 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tidegauge.config.check import key_names
+from tidegauge.config.connection_keys import CONNECTIONS
+from tidegauge.config.forms import Keys
 from tidegauge.config.load import load_project
-from tidegauge.config.models import CONNECTIONS, Keys, ProjectKeys, SparkKeys, SyncKeys
+from tidegauge.config.models import ProjectKeys, SparkKeys, SyncKeys
 from tidegauge.config.options import MEANINGS
 from tidegauge.errors import ConfigError
 

@@ -12,7 +12,19 @@ from tidegauge.config.load import load_project
 from tidegauge.errors import Place
 from tidegauge.ledger.address import parse
 from tidegauge.model.secret import Secret
-from tidegauge.model.spec import Database, Engine, Lake, NullCursor, Project, SparkSettings
+from tidegauge.model.spec import (
+    Database,
+    Deletes,
+    Drift,
+    Engine,
+    Lake,
+    Mode,
+    NullCursor,
+    Project,
+    Read,
+    SparkSettings,
+    Sync,
+)
 
 pytestmark = pytest.mark.unit
 
@@ -139,7 +151,7 @@ def test_a_sync_is_read_with_its_place(full: Project, tmp_path: Path) -> None:
     sync = full.syncs[0]
     file = str(tmp_path / "tidegauge.yml")
     assert sync.source is full.connections["app"]
-    assert sync.output is full.connections["lake"]
+    assert (sync.via, sync.to) == (None, full.connections["lake"])
     assert sync.tables == ("settlement.*",)
     assert sync.exclude == ("settlement.tmp_*",)
     assert sync.tags == ("daily", "core")
@@ -182,7 +194,8 @@ def test_null_in_an_override_brings_back_the_default(full: Project) -> None:
 
 def test_via_alone_is_to_and_a_sync_may_leave_its_cursor_to_the_overrides(full: Project) -> None:
     sync = full.syncs[1]
-    assert sync.output is full.connections["local"]
+    assert (sync.via, sync.to) == (None, full.connections["local"])
+    assert sync.options.mode is Mode.APPEND
     assert sync.options.cursor == ""
     assert sync.override["orders"].cursor == "id"
 
@@ -200,6 +213,144 @@ def test_a_sync_has_the_defaults_of_the_reference(tmp_path: Path) -> None:
     assert (options.batch_rows, options.parallel) == (2_000_000, 2)
     assert options.null_cursor is NullCursor.FAIL
     assert (options.types, options.zero_dates) == ({}, "fail")
+    assert (options.drift, options.read, options.deletes) == (Drift.EVOLVE, Read.AUTO, Deletes.NONE)
+    assert (options.deletes_limit, options.metadata_columns, options.hybrid) == (0.3, False, False)
+    assert (options.distkey, options.sortkey) == (None, ())
+
+
+WAREHOUSES = """\
+pipeline: settlement
+connections:
+  app: {type: mysql, host: db.internal, database: settlement, user: reader}
+  lake: {type: parquet, path: s3a://company-lake/raw}
+  dw: {type: redshift, host: dw.internal, database: dw, user: loader, password: "${env:DW_PASSWORD}",
+       iam_role: "arn:aws:iam::1:role/load", options: {ssl: disable, connect_timeout: 5s}}
+  keyed: {type: redshift, host: dw.internal, port: 5440, database: dw, user: u, schema: raw,
+          access_key: "${env:S3_KEY}", secret_key: "${env:S3_SECRET}"}
+  duck: {type: duckdb, path: out/dw.duckdb}
+  snow: {type: snowflake, account: ORG-ACC.eu-west-1, user: u, password: "${env:DW_PASSWORD}", database: D,
+         warehouse: W, role: R, options: {host: localhost, port: 1234, protocol: http}}
+  pg: {type: postgresql, database: d, user: u}
+  archive: {type: postgresql, database: d, user: u, schema: archive}
+"""
+
+
+def sync_of(folder: Path, monkeypatch: pytest.MonkeyPatch, entry: str) -> Sync:
+    return _warehouses(folder, monkeypatch, f"  - {entry}\n").syncs[0]
+
+
+def _warehouses(folder: Path, monkeypatch: pytest.MonkeyPatch, entries: str = "") -> Project:
+    for name in ("DW_PASSWORD", "S3_KEY", "S3_SECRET"):
+        monkeypatch.setenv(name, f"value-of-{name}")
+    return load(folder, WAREHOUSES + (f"sync:\n{entries}" if entries else ""))
+
+
+def test_warehouses_are_read_with_their_defaults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = _warehouses(tmp_path, monkeypatch).connections
+    file = str(tmp_path / "tidegauge.yml")
+    assert found["dw"] == Database(
+        "dw",
+        Engine.REDSHIFT,
+        host="dw.internal",
+        port=5439,
+        database="dw",
+        user="loader",
+        password=Secret("value-of-DW_PASSWORD"),
+        schema="public",
+        iam_role="arn:aws:iam::1:role/load",
+        options={"ssl": "disable", "connect_timeout": "5"},
+        place=Place(file, 5, 3),
+    )
+    keyed = found["keyed"]
+    assert isinstance(keyed, Database)
+    assert (keyed.port, keyed.schema, keyed.iam_role) == (5440, "raw", None)
+    assert (keyed.access_key, keyed.secret_key) == (Secret("value-of-S3_KEY"), Secret("value-of-S3_SECRET"))
+    assert found["duck"] == Database(
+        "duck", Engine.DUCKDB, path=tmp_path / "out/dw.duckdb", schema="main", place=Place(file, 9, 3)
+    )
+    assert found["snow"] == Database(
+        "snow",
+        Engine.SNOWFLAKE,
+        account="ORG-ACC.eu-west-1",
+        database="D",
+        user="u",
+        password=Secret("value-of-DW_PASSWORD"),
+        schema="PUBLIC",
+        warehouse="W",
+        role="R",
+        options={"host": "localhost", "port": "1234", "protocol": "http"},
+        place=Place(file, 10, 3),
+    )
+
+
+def test_a_sync_has_one_stage_or_two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    entries = "".join(
+        f"  - {{from: app, {ends}, tables: t, cursor: c}}\n"
+        for ends in (
+            "via: lake, to: dw",
+            "to: pg",
+            "to: duck",
+            "to: lake",
+            "via: lake",
+            "via: lake, to: snow",
+        )
+    )
+    project = _warehouses(tmp_path, monkeypatch, entries)
+    made = [(sync.via and sync.via.name, sync.to.name, sync.options.mode) for sync in project.syncs]
+    assert made == [
+        ("lake", "dw", Mode.MERGE),
+        (None, "pg", Mode.MERGE),
+        (None, "duck", Mode.MERGE),
+        (None, "lake", Mode.APPEND),
+        (None, "lake", Mode.APPEND),
+        ("lake", "snow", Mode.MERGE),
+    ]
+
+
+def test_how_rows_land_is_said_on_the_sync_and_in_overrides(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sync = sync_of(
+        tmp_path,
+        monkeypatch,
+        "{from: app, via: lake, to: dw, tables: ['s.*'], cursor: c, mode: scd2, drift: freeze, read: jdbc,"
+        " deletes: soft, deletes_limit: 12.5%, metadata_columns: true, distkey: id, sortkey: [c, id],"
+        " override: {s.a: {mode: append, deletes: none, deletes_limit: 0.05}, s.b: {mode: null}}}",
+    )
+    options = sync.options
+    assert (options.mode, options.drift, options.read) == (Mode.SCD2, Drift.FREEZE, Read.JDBC)
+    assert (options.deletes, options.deletes_limit, options.metadata_columns) == (Deletes.SOFT, 0.125, True)
+    assert (options.distkey, options.sortkey, options.hybrid) == ("id", ("c", "id"), False)
+    a, b = sync.override["s.a"], sync.override["s.b"]
+    assert (a.mode, a.deletes, a.deletes_limit, a.drift) == (Mode.APPEND, Deletes.NONE, 0.05, Drift.FREEZE)
+    assert (b.mode, b.deletes, b.sortkey) == (Mode.MERGE, Deletes.SOFT, ("c", "id"))
+
+
+@pytest.mark.parametrize(
+    ("written", "share"),
+    [("30%", 0.3), ("100%", 1.0), ("0%", 0.0), ("0", 0.0), ("0.07", 0.07), (".5", 0.5), ("1.0", 1.0)],
+)
+def test_a_limit_is_a_percentage_or_a_share(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: str, share: float
+) -> None:
+    entry = f"{{from: app, to: pg, tables: t, cursor: c, deletes_limit: {written}}}"
+    assert sync_of(tmp_path, monkeypatch, entry).options.deletes_limit == share
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        "{from: pg, to: pg, tables: LOG, cursor: c, rename: '{table}_REPLICATION'}",
+        "{from: pg, to: pg, tables: LOG, cursor: c, override: {LOG: {rename: COPY}}}",
+        "{from: pg, to: pg, tables: sales.*, cursor: c}",
+        "{from: pg, to: archive, tables: LOG, cursor: c}",
+        "{from: pg, to: app, tables: LOG, cursor: c}",
+    ],
+)
+def test_a_replica_may_stand_beside_its_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, entry: str
+) -> None:
+    assert sync_of(tmp_path, monkeypatch, entry).tables
 
 
 @pytest.mark.parametrize(

@@ -27,14 +27,15 @@ HOSTILE = [
     "trustCertificateKeyStoreUrl", "jaasApplicationName", "gsslib", "options", "service", "password", "user",
     "read_default_file", "profilerEventHandler", "loadBalanceStrategy", "ha.loadBalanceStrategy",
 ]  # fmt: skip
-ENGINES = ["mysql", "postgresql"]
+ENGINES = ["mysql", "postgresql", "redshift", "snowflake"]
+NEEDED = {"redshift": "    host: h\n", "snowflake": "    account: a\n"}
 
 
 def project(folder: Path, engine: str, options: str) -> Path:
     file = folder / "tidegauge.yml"
     file.write_text(
         f"pipeline: x\nconnections:\n  db:\n    type: {engine}\n    database: d\n    user: u\n    options:\n"
-        f"      {options}\n"
+        f"      {options}\n{NEEDED.get(engine, '')}"
     )
     return file
 

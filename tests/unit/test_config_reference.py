@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from tidegauge.config.check import key_names
-from tidegauge.config.models import CONNECTIONS, Keys, ProjectKeys, SparkKeys, SyncKeys
+from tidegauge.config.connection_keys import CONNECTIONS
+from tidegauge.config.forms import Keys
+from tidegauge.config.models import ProjectKeys, SparkKeys, SyncKeys
 from tidegauge.config.reference import reference
 
 pytestmark = pytest.mark.unit

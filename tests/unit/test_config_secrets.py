@@ -220,6 +220,18 @@ def test_a_whole_ledger_address_from_outside_hides_its_password(
     assert mask("using password p@ss-canary") == "using password ***"
 
 
+def test_a_bucket_for_the_ledger_may_come_from_outside_and_keys_may_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TG_BUCKET", "company-lake")
+    monkeypatch.setenv("TG_WHOLE", "json:s3a://key:secret@company-lake/ops")
+    ledger = load(tmp_path, 'pipeline: x\nledger: "json:s3a://${env:TG_BUCKET}/ops?region=eu-1"\n').ledger
+    assert ledger == "json:s3a://company-lake/ops?region=eu-1"
+    for address in ("${env:TG_WHOLE}", "json:s3a://key:${env:TG_BUCKET}@bucket/ops"):
+        error = refused(tmp_path, f'pipeline: x\nledger: "{address}"\n')
+        assert "a ledger of files has no password" in error.message
+
+
 def test_a_sqlite_ledger_from_outside_is_no_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TG_STATE", "/var/state-of-tide")
     assert (

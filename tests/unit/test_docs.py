@@ -24,14 +24,17 @@ def test_the_pages_made_from_the_code_are_fresh() -> None:
 
 
 def test_the_readmes_project_file_is_a_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DB_PASSWORD", "not a real one")
+    for name in ("APP_PASSWORD", "DW_PASSWORD"):
+        monkeypatch.setenv(name, "not a real one")
     [text] = re.findall(r"```yaml\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     file = tmp_path / "tidegauge.yml"
     file.write_text(text)
     project = load_project(file)
     assert isinstance(project.connections["app"], Database)
     assert isinstance(project.connections["lake"], Lake)
-    assert project.syncs[0].override["public.claims"].key == ("claim_id", "region")
+    [sync] = project.syncs
+    assert (sync.via, sync.to) == (project.connections["lake"], project.connections["warehouse"])
+    assert sync.override["shop.claims"].key == ("claim_id", "region")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

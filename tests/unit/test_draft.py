@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tidegauge.errors import ConfigError, SourceError
 from tidegauge.model.plan import draft_from_json, draft_to_json
 from tidegauge.model.position import Kind, RowPosition, Value, Window
-from tidegauge.model.spec import Database, Engine, Flow, Lake, NullCursor, TableName, TableOptions
+from tidegauge.model.spec import Database, Engine, Flow, Folder, Lake, NullCursor, TableName, TableOptions
 from tidegauge.model.table import Cut, OrderedColumn, Shape, Survey
 from tidegauge.plan.draft import batch_step, check_identity, draft, identity, start
 
@@ -22,8 +22,7 @@ FLOW = Flow(
     name="t",
     source=Database("app", Engine.SQLITE, path=Path("/x.db")),
     table=TableName(None, "t"),
-    output=Lake("lake", "/lake"),
-    folder="t",
+    output=Folder(Lake("lake", "/lake"), "t"),
     options=TableOptions(cursor="at"),
 )
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.test_output_parts import SHAPE, batch, local_lake, tag
+from tests.contract.test_output_parts import LAYOUT, batch, local_lake, staged, tag
 from tidegauge.errors import OutputUnreachable, OutputUnsafe
 from tidegauge.objects.local import LocalFiles
 from tidegauge.write.parquet import ParquetOutput
@@ -49,7 +49,7 @@ def test_a_disk_that_fills_up_before_the_manifest_leaves_the_batch_uncommitted(
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
         with pytest.raises(OutputUnreachable, match="no space is left"):
-            output.publish(tag(1), batch("2025-01-01 00:00:00"), (), shape=SHAPE, run_id="r")
+            output.publish(tag(1), batch("2025-01-01 00:00:00"), staged(), layout=LAYOUT, run_id="r")
     assert output.receipt(tag(1)) is None
     assert output.is_empty()
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []

@@ -318,6 +318,6 @@ def test_positions_as_json_and_as_text() -> None:
     assert (to_text(None), to_text(VersionPosition(7)), to_text(FilesPosition(8))) == (
         "the beginning",
         "version 7",
-        "file 8",
+        "batch 8",
     )
     assert Window(None, row).to_json() == {"after": None, "upto": to_json(row)}

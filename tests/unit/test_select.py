@@ -1,13 +1,30 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
-from tidegauge.engine.select import expand
-from tidegauge.errors import TableMissing
-from tidegauge.model.spec import Database, Engine, Lake, Sync, TableName, TableOptions
+from tidegauge.engine.select import Sources, choose, expand
+from tidegauge.errors import ConfigError, TableMissing
+from tidegauge.model.protocols import Source
+from tidegauge.model.spec import (
+    Database,
+    Engine,
+    Flow,
+    Folder,
+    Lake,
+    Landing,
+    Project,
+    SparkSettings,
+    Stage,
+    Sync,
+    TableName,
+    TableOptions,
+)
 
 pytestmark = pytest.mark.unit
 
@@ -22,8 +39,13 @@ CATALOGUE = [
 
 
 def sync(*tables: str, **changes: object) -> Sync:
-    made = Sync(POSTGRES, Lake("lake", "/lake"), tables, (), OPTIONS, {})
+    made = Sync(POSTGRES, None, Lake("lake", "/lake"), tables, (), OPTIONS, {})
     return replace(made, **changes)  # type: ignore[arg-type]
+
+
+def folder_of(flow: Flow) -> str:
+    assert isinstance(flow.output, Folder)
+    return flow.output.folder
 
 
 def names(one: Sync) -> list[str]:
@@ -58,7 +80,7 @@ def test_an_override_by_name_beats_one_by_pattern() -> None:
         TableOptions(cursor="b", rename="archive_{schema}_{table}"),
     )
     flows = expand("p", sync("*.orders", override={"*": by_pattern, "sales.orders": by_name}), CATALOGUE)
-    assert {flow.name: (flow.options.cursor, flow.folder) for flow in flows} == {
+    assert {flow.name: (flow.options.cursor, folder_of(flow)) for flow in flows} == {
         "public.orders": ("a", "public.orders"),
         "sales.orders": ("b", "archive_sales_orders"),
     }
@@ -67,13 +89,70 @@ def test_an_override_by_name_beats_one_by_pattern() -> None:
 def test_sqlite_has_no_schema() -> None:
     shop = Database("app", Engine.SQLITE, path=Path("/shop.db"))
     [flow] = expand("p", sync("ord*", source=shop), [TableName(None, "orders")])
-    assert (flow.name, flow.folder, flow.input) == ("orders", "orders", "orders")
+    assert (flow.name, folder_of(flow), flow.input) == ("orders", "orders", "orders")
 
 
 @pytest.mark.parametrize("name", ["../../etc", "/etc/passwd", "a/b", "..", "%2e%2e", "a\0b"])
 def test_e4_a_hostile_name_stays_below_the_lake(name: str) -> None:
     shop = Database("app", Engine.SQLITE, path=Path("/shop.db"))
     [flow] = expand("p", sync(name, source=shop), [TableName(None, name)])
-    assert "/" not in flow.folder
-    assert "\0" not in flow.folder
-    assert Path("/lake", flow.folder).resolve().parent == Path("/lake")
+    assert "/" not in folder_of(flow)
+    assert "\0" not in folder_of(flow)
+    assert Path("/lake", folder_of(flow)).resolve().parent == Path("/lake")
+
+
+WAREHOUSE = Database("wh", Engine.DUCKDB, path=Path("/wh.duckdb"))
+LAKE = Lake("lake", "/lake")
+
+
+class Known(Sources):
+    def of(self, database: Database) -> Source:
+        return cast("Source", SimpleNamespace(tables=lambda: tuple(CATALOGUE)))
+
+
+def project(one: Sync) -> Project:
+    return Project("p", Path("/p/tidegauge.yml"), "", timedelta(seconds=60), SparkSettings(), {}, (one,))
+
+
+def test_a_lake_on_the_way_makes_two_flows_of_a_table() -> None:
+    extract, load = expand("p", sync("sales.orders", via=LAKE, to=WAREHOUSE), CATALOGUE)
+    assert (extract.name, load.name) == ("sales.orders/extract", "sales.orders/load")
+    assert extract.output == load.reads == Folder(LAKE, "sales.orders")
+    assert load.output == Landing(WAREHOUSE, TableName("main", "orders"))
+    assert (extract.stage, load.stage, load.upstream) == (Stage.EXTRACT, Stage.LOAD, extract.name)
+    assert load.input == "sales.orders"
+
+
+def test_without_a_lake_a_table_goes_straight_into_the_warehouse_under_its_new_name() -> None:
+    renamed = TableOptions(cursor="at", rename="{table}_REPLICATION")
+    [flow] = expand("p", sync("sales.orders", to=POSTGRES, options=renamed), CATALOGUE)
+    assert flow.output == Landing(POSTGRES, TableName("sales", "orders_REPLICATION"))
+    assert (flow.name, flow.reads, flow.stage) == ("sales.orders", None, None)
+
+
+def test_a_table_is_never_written_over_itself() -> None:
+    with pytest.raises(ConfigError, match="source and target are the same table"):
+        expand("p", sync("sales.orders", to=POSTGRES), CATALOGUE)
+
+
+@pytest.mark.parametrize(
+    ("words", "stage", "found"),
+    [
+        ((), None, ["sales.orders/extract", "sales.orders/load"]),
+        (("sales.orders",), None, ["sales.orders/extract", "sales.orders/load"]),
+        (("orders",), Stage.LOAD, ["sales.orders/load"]),
+        (("sales.orders/load",), None, ["sales.orders/load"]),
+        (("sales.*/extract",), None, ["sales.orders/extract"]),
+    ],
+)
+def test_a_selection_means_both_stages_unless_it_names_one(
+    words: tuple[str, ...], stage: Stage | None, found: list[str]
+) -> None:
+    two_stages = sync("orders", via=LAKE, to=WAREHOUSE)
+    choice = choose(project(two_stages), words, Known(), stage=stage)
+    assert [flow.name for flow in choice.flows] == found
+
+
+def test_two_tables_that_would_land_in_one_are_refused() -> None:
+    with pytest.raises(ConfigError, match="would be one flow, or write to one place"):
+        choose(project(sync("*.orders", to=WAREHOUSE)), (), Known())

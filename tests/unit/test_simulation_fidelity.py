@@ -15,7 +15,7 @@ from tidegauge.errors import TidegaugeError
 from tidegauge.model import spec
 from tidegauge.model.plan import Batch, Receipt, Tag
 from tidegauge.model.position import Window
-from tidegauge.model.protocols import DataFile, Output
+from tidegauge.model.protocols import DataFile, Output, Staged
 from tidegauge.write.parquet import ParquetOutput
 
 pytestmark = pytest.mark.unit
@@ -57,7 +57,7 @@ def question(dice: random.Random) -> tuple[str, Callable[[Output], object]]:
             window = Window(at(seq - 1), at(seq + dice.choice((0, 0, 1))))
             file = DataFile(f"data/{dice.random()}/part-0.parquet", 1, 1)
             return f"publish {epoch}/{seq} {window}", lambda output: output.publish(
-                tag, Batch((window,)), [file], shape=SHAPE, run_id="run"
+                tag, Batch((window,)), Staged(1, (file,)), layout=SHAPE.layout, run_id="run"
             )
         case 3:
             return f"receipt {epoch}/{seq}", lambda output: output.receipt(tag)

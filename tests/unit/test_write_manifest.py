@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.contract.test_output_parts import SHAPE, batch, tag
+from tests.contract.test_output_parts import LAYOUT, batch, tag
 from tidegauge.errors import OutputDisagrees
 from tidegauge.model.protocols import DataFile
 from tidegauge.objects.local import LocalFiles
@@ -27,7 +27,7 @@ FILES = (DataFile("data/a/part-0.parquet", 3, 100), DataFile("data/a/part-1.parq
 
 def manifest(seq: int = 7) -> Manifest:
     window = batch("2025-08-14 15:30:22.123456", after="2025-08-14 15:00:00.000000")
-    return manifest_of(tag(seq), window, FILES, shape=SHAPE, run_id="run")
+    return manifest_of(tag(seq), window, FILES, layout=LAYOUT, run_id="run")
 
 
 def body(**changes: Any) -> bytes:
@@ -56,7 +56,7 @@ def test_a_manifest_has_what_the_tour_says() -> None:
 def test_a_manifest_comes_back_exactly() -> None:
     there = manifest()
     assert parse(render(there), "x") == there
-    first = manifest_of(tag(1), batch("2025-01-01 00:00:00", nulls=True), (), shape=SHAPE, run_id="r")
+    first = manifest_of(tag(1), batch("2025-01-01 00:00:00", nulls=True), (), layout=LAYOUT, run_id="r")
     assert parse(render(first), "x") == first
 
 

@@ -44,13 +44,17 @@ def _play(folder: Path) -> bool:
     with watch(sys.stderr) as tell:
         ending = tell_story(folder, say=speak, tell=tell)
     show(list(ending.verified))
+    numbers = ("rows", "batches", "inserted", "updated", "deleted", "seconds")
     print_table(
-        ["what happened", "rows", "batches", "seconds"],
-        [[act.title, act.rows, act.batches, f"{act.seconds:.1f}"] for act in ending.acts],
-        numbers=("rows", "batches", "seconds"),
+        ["what happened", *numbers],
+        [
+            [act.title, act.rows, act.batches, act.inserted, act.updated, act.deleted, f"{act.seconds:.1f}"]
+            for act in ending.acts
+        ],
+        numbers=numbers,
     )
     if ending.proven:
-        say("Proven: every row of the source is in the lake, at its latest version, and nothing else is.")
+        say("Proven: the warehouse has every row of the source, at its latest version, and nothing else.")
     else:
-        say("NOT proven: source and target differ, or the killed plan was not taken over.")
+        say("NOT proven: source and target differ, or a killed plan was not taken over.")
     return ending.proven

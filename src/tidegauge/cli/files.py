@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import typer
 
+from tidegauge.cli.confirm import DryRunOption, ReasonOption, YesOption, agreed, check_reason
 from tidegauge.cli.options import DebugOption, JsonOption, ProjectOption, SelectOption, TableOption, selection
 from tidegauge.cli.output import print_json, print_table, say
 from tidegauge.cli.project import open_project
-from tidegauge.errors import ConfigError
 
 app = typer.Typer(
-    help="What lies in the lake, and what dead attempts left there.",
+    help="What lies in the lake, and what dead attempts left there. Also called s3clean.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
+
+_CLEAN = "nothing to clean: committed files stay, and readers leave them behind after a `watermark reset`"
 
 
 @app.command("list")
@@ -52,10 +53,10 @@ def list_(
 
 @app.command("clean")
 def clean(
-    reason: Annotated[str | None, typer.Option(help="Why; the history keeps it.")] = None,
+    reason: ReasonOption = None,
     older_than: Annotated[str, typer.Option(help="Only what its attempt last touched this long ago.")] = "7d",
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would go.")] = False,
+    yes: YesOption = False,
+    dry_run: DryRunOption = False,
     project: ProjectOption = None,
     select: SelectOption = None,
     table: TableOption = None,
@@ -67,8 +68,6 @@ def clean(
     from tidegauge.engine.files import clean as clean_files
 
     loaded, wanted, age = open_project(project), selection(select, table), parse_duration(older_than)
-    if not dry_run and not reason:
-        raise ConfigError("cleaning needs a reason", hint='add --reason "…", or --dry-run to look first')
     found = clean_files(loaded, wanted, older_than=age, reason=None)
     count = sum(len(paths) for paths in found.values())
     if not json:
@@ -76,8 +75,8 @@ def clean(
             for one in left:
                 say(f"{flow}: {one.path} ({one.bytes:,} bytes)")
     if count and not dry_run:
-        if not yes and not _agreed(f"delete {count} leftover file{'' if count == 1 else 's'}?"):
-            raise ConfigError("not confirmed, so nothing was deleted", hint="answer y, or add --yes")
+        check_reason("files clean", reason)
+        reason = agreed(f"delete {count} leftover file{'' if count == 1 else 's'}?", reason, yes=yes)
         found = clean_files(loaded, wanted, older_than=age, reason=reason)
     if json:
         print_json(
@@ -91,10 +90,6 @@ def clean(
             }
         )
     elif dry_run or not count:
-        say(f"{count} would go; nothing was deleted" if count else "nothing to clean")
+        say(f"{count} would go; nothing was deleted" if count else _CLEAN)
     else:
         say(f"deleted {count}")
-
-
-def _agreed(question: str) -> bool:
-    return sys.stdin.isatty() and typer.confirm(question, err=True)

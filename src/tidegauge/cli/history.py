@@ -9,6 +9,7 @@ import typer
 from tidegauge.cli.options import DebugOption, JsonOption, ProjectOption
 from tidegauge.cli.output import print_json, print_table, say
 from tidegauge.cli.project import open_project
+from tidegauge.model.spec import Stage
 
 
 def command(
@@ -26,7 +27,11 @@ def command(
 
     loaded = open_project(project)
     with open_ledger(loaded.ledger, create=False) as ledger:
-        events = ledger.history(loaded.pipeline, flow=flow, failed=failed, limit=limit)
+        # A table that has two stages means both of them.
+        names = [None] if flow is None else [flow, *(f"{flow}/{stage}" for stage in Stage)]
+        found = [ledger.history(loaded.pipeline, flow=name, failed=failed, limit=limit) for name in names]
+    # Stable: of events at one moment, those of one flow stay in the order that the ledger gives.
+    events = sorted((one for part in found for one in part), key=lambda one: one.at, reverse=True)[:limit]
     if json:
         print_json(
             {

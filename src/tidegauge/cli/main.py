@@ -8,6 +8,7 @@ import traceback
 import typer
 
 from tidegauge.cli import (
+    backfill,
     demo,
     doctor,
     files,
@@ -15,8 +16,10 @@ from tidegauge.cli import (
     init,
     ledger,
     plan,
+    retry,
     run,
     status,
+    sync,
     verify,
     watermark,
 )
@@ -35,12 +38,16 @@ app.command("init")(init.command)
 app.command("doctor")(doctor.command)
 app.command("plan")(plan.command)
 app.command("run")(run.command)
+app.command("sync")(sync.command)
+app.command("backfill")(backfill.command)
+app.command("retry")(retry.command)
 app.command("status")(status.command)
 app.command("history")(history.command)
 app.command("verify")(verify.command)
 app.command("demo")(demo.command)
 app.add_typer(watermark.app, name="watermark")
 app.add_typer(files.app, name="files")
+app.add_typer(files.app, name="s3clean", hidden=True)  # as document 002 calls it
 app.add_typer(ledger.app, name="ledger")
 
 

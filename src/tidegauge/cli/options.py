@@ -7,6 +7,9 @@ from typing import Annotated
 
 import typer
 
+from tidegauge.errors import ConfigError
+from tidegauge.model.spec import Stage
+
 ProjectOption = Annotated[
     Path | None,
     typer.Option("--project", help="The project file or its folder; else found by walking up from here."),
@@ -22,7 +25,32 @@ SelectOption = Annotated[
 TableOption = Annotated[
     list[str] | None, typer.Option("--table", "-t", help="A table, as the source names it, or a pattern.")
 ]
+StageOption = Annotated[Stage | None, typer.Option(help="Only this stage of tables that have two.")]
+LimitOption = Annotated[
+    int | None,
+    typer.Option(min=1, metavar="ROWS", help="Stop each flow at the end of a batch, at so many rows."),
+]
+WaitOption = Annotated[str, typer.Option(help="How long to wait for a flow that another runner holds: 60s.")]
+ParallelOption = Annotated[
+    int,
+    typer.Option(min=1, max=64, help="Tables side by side; with intra-table, readers inside one table."),
+]
 
 
 def selection(select: list[str] | None, table: list[str] | None) -> tuple[str, ...]:
     return (*(select or ()), *(table or ()))
+
+
+def one_stage(stage: Stage | None, words: dict[str, bool]) -> Stage | None:
+    """The stage that --stage or document 002's words for it mean; `words` are extract's, then load's."""
+    (first, extract), (second, load) = words.items()
+    named = {
+        **({f"--stage {stage}": stage} if stage else {}),
+        **({first: Stage.EXTRACT} if extract else {}),
+        **({second: Stage.LOAD} if load else {}),
+    }
+    if len(set(named.values())) > 1:
+        raise ConfigError(
+            f"{' and '.join(named)} exclude each other", hint="give one; none means both stages"
+        )
+    return next(iter(named.values()), None)

@@ -22,6 +22,7 @@ _COLOURS = {
     "✓": "32",
     "✗": "1;31",
 }
+_SHORT = 10
 
 
 def print_json(document: dict[str, Any]) -> None:
@@ -38,11 +39,10 @@ def print_table(
     """A table that fits the terminal: where it does not, long cells fold. Numbers stand right."""
     from rich.cells import cell_len
 
-    cells = [[mask(_cell(value)).replace("\n", " ") for value in row] for row in rows]
-    widths = [max(map(cell_len, column)) for column in zip(columns, *cells, strict=True)]
-    terminal = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-    if terminal and sum(widths) + 3 * len(widths) > shutil.get_terminal_size().columns:
-        _print_folded(columns, cells, numbers)
+    cells, widths = _measured(columns, rows)
+    terminal = _on_terminal()
+    if terminal and not _fit(widths):
+        _print_folded(columns, cells, widths, numbers)
         return
 
     def line(values: Sequence[str], *, styled: bool) -> str:
@@ -58,15 +58,39 @@ def print_table(
     sys.stdout.write("\n".join([*head, *body]) + "\n")
 
 
-def _print_folded(columns: Sequence[str], cells: Sequence[Sequence[str]], numbers: Sequence[str]) -> None:
+def fits(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> bool:
+    """Whether a table needs no folding here; a file is as wide as it has to be."""
+    return not _on_terminal() or _fit(_measured(columns, rows)[1])
+
+
+def _measured(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> tuple[list[list[str]], list[int]]:
+    from rich.cells import cell_len
+
+    cells = [[mask(_cell(value)).replace("\n", " ") for value in row] for row in rows]
+    return cells, [max(map(cell_len, column)) for column in zip(columns, *cells, strict=True)]
+
+
+def _on_terminal() -> bool:
+    return sys.stdout.isatty() and "NO_COLOR" not in os.environ
+
+
+def _fit(widths: Sequence[int]) -> bool:
+    return sum(widths) + 3 * len(widths) <= shutil.get_terminal_size().columns
+
+
+def _print_folded(
+    columns: Sequence[str], cells: Sequence[Sequence[str]], widths: Sequence[int], numbers: Sequence[str]
+) -> None:
     from rich import box
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in columns:
-        table.add_column(name, justify="right" if name in numbers else "left", overflow="fold")
+    for name, width in zip(columns, widths, strict=True):
+        # A number in two lines is two numbers; and what is short gains no room by folding.
+        whole = name in numbers or width <= _SHORT
+        table.add_column(name, justify="right" if name in numbers else "left", overflow="fold", no_wrap=whole)
     for row in cells:
         table.add_row(*(Text.from_ansi(f"\x1b[{_COLOURS.get(cell, '0')}m{cell}") for cell in row))
     Console(highlight=False).print(table)

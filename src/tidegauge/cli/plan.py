@@ -2,24 +2,54 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NoReturn
+
 import typer
 
-from tidegauge.cli.options import DebugOption, JsonOption, ProjectOption, SelectOption, TableOption, selection
+from tidegauge.cli.options import (
+    DebugOption,
+    JsonOption,
+    LimitOption,
+    ProjectOption,
+    SelectOption,
+    StageOption,
+    TableOption,
+    selection,
+)
 from tidegauge.cli.output import print_json, print_table, report_error, say
 from tidegauge.cli.project import open_project
+
+if TYPE_CHECKING:
+    from tidegauge.model.spec import Project, Stage
 
 
 def command(
     project: ProjectOption = None,
     select: SelectOption = None,
     table: TableOption = None,
+    stage: StageOption = None,
+    limit: LimitOption = None,
     json: JsonOption = False,
     debug: DebugOption = False,
 ) -> None:
     """Show what a run would read and write, and why; write nothing."""
+    wanted = selection(select, table)
+    show(open_project(project), wanted, stage=stage, limit=limit, json=json, debug=debug)
+
+
+def show(
+    project: Project,
+    wanted: Sequence[str],
+    *,
+    stage: Stage | None,
+    limit: int | None,
+    json: bool,
+    debug: bool,
+) -> NoReturn:
     from tidegauge.engine.preview import preview
 
-    shown = preview(open_project(project), selection(select, table))
+    shown = preview(project, wanted, stage=stage, limit=limit)
     if json:
         print_json({"schema": "tidegauge/plan/1", "flows": [flow.to_json() for flow in shown]})
     else:

@@ -2,99 +2,170 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import sys
-import threading
-from types import FrameType
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidegauge.cli.options import DebugOption, JsonOption, ProjectOption, SelectOption, TableOption, selection
-from tidegauge.cli.output import print_json, print_table, report_error
+from tidegauge.cli.confirm import ReasonOption, YesOption
+from tidegauge.cli.options import (
+    DebugOption,
+    JsonOption,
+    LimitOption,
+    ParallelOption,
+    ProjectOption,
+    SelectOption,
+    StageOption,
+    TableOption,
+    WaitOption,
+    selection,
+)
+from tidegauge.cli.plan import show as show_plan
 from tidegauge.cli.project import open_project
-from tidegauge.errors import Stopped
+from tidegauge.cli.refresh import refresh
+from tidegauge.cli.running import close, running
+from tidegauge.errors import ConfigError
+from tidegauge.model.spec import Stage, Strategy
 
 if TYPE_CHECKING:
-    from tidegauge.engine.report import RunReport
+    from tidegauge.engine.override import Done
+
+StrategyOption = Annotated[
+    Strategy | None,
+    typer.Option(
+        help="What goes side by side. Else tables do, each with as many readers as `parallel` says."
+    ),
+]
+DryRunOption = Annotated[
+    bool, typer.Option("--dry-run", help="Only show what would be read and written, as plan does.")
+]
+FullRefreshOption = Annotated[
+    bool,
+    typer.Option(
+        "--full-refresh", help="Empty the targets first and begin again at the beginning; needs a reason."
+    ),
+]
+VerifyDataOption = Annotated[
+    bool, typer.Option("--verify-data", help="Then prove source and targets equal; exit 1 if they are not.")
+]
+ConfirmDeletesOption = Annotated[
+    bool,
+    typer.Option("--confirm-deletes", help="Also take more from a target at once than deletes_limit allows."),
+]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What the words of `run`, or of `sync`, amount to."""
+
+    command: str
+    selection: tuple[str, ...]
+    stage: Stage | None
+    parallel: int
+    strategy: Strategy | None
+    limit: int | None
+    wait: str
+    dry_run: bool
+    full_refresh: bool
+    verify_data: bool
+    confirm_deletes: bool
+    reason: str | None
+    yes: bool
+    json: bool
+    debug: bool
 
 
 def command(
     project: ProjectOption = None,
     select: SelectOption = None,
     table: TableOption = None,
-    parallel: Annotated[int, typer.Option(min=1, max=64, help="How many flows run side by side.")] = 2,
-    wait: Annotated[
-        str, typer.Option(help="How long to wait for a flow that another runner holds: 60s.")
-    ] = "0s",
+    stage: StageOption = None,
+    parallel: ParallelOption = 2,
+    strategy: StrategyOption = None,
+    limit: LimitOption = None,
+    wait: WaitOption = "0s",
+    dry_run: DryRunOption = False,
+    full_refresh: FullRefreshOption = False,
+    verify_data: VerifyDataOption = False,
+    confirm_deletes: ConfirmDeletesOption = False,
+    reason: ReasonOption = None,
+    yes: YesOption = False,
     json: JsonOption = False,
     debug: DebugOption = False,
 ) -> None:
     """Read what is new in every table and commit it, exactly once."""
+    wanted = Wanted(
+        command="run",
+        selection=selection(select, table),
+        stage=stage,
+        parallel=parallel,
+        strategy=strategy,
+        limit=limit,
+        wait=wait,
+        dry_run=dry_run,
+        full_refresh=full_refresh,
+        verify_data=verify_data,
+        confirm_deletes=confirm_deletes,
+        reason=reason,
+        yes=yes,
+        json=json,
+        debug=debug,
+    )
+    carry_out(project, wanted)
+
+
+def carry_out(path: Path | None, wanted: Wanted) -> None:
+    """Both commands, from what was wanted to the exit code."""
     from tidegauge.config.durations import parse_duration
-    from tidegauge.engine.run import Order, run
-    from tidegauge.observe.view import watch
+    from tidegauge.engine.order import Order
+    from tidegauge.engine.run import run
+    from tidegauge.engine.verify import verify
 
-    loaded = open_project(project)
-    order = Order(selection(select, table), parallel=parallel, wait=parse_duration(wait), debug=debug)
-    stop = Stop()
-    try:
-        with stop, watch(sys.stderr) as tell:
-            report = run(loaded, order, tell=tell, stop=stop.asked)
-    except Stopped as error:
-        report_error(error, json=json, debug=debug)
-        raise typer.Exit(stop.exit_code) from None
-    if json:
-        print_json(report.to_json())
-    else:
-        show(report)
-    for flow in report.flows:
-        if flow.error is not None and (debug or not json):
-            report_error(flow.error, json=False, debug=debug)
-    raise typer.Exit(stop.exit_code or (0 if all(flow.ok for flow in report.flows) else 1))
-
-
-def show(report: RunReport) -> None:
-    """The closing table."""
-    columns = ["flow", "state", "batches", "rows", "seconds", "up to"]
-    rows = []
-    for flow in report.flows:
-        windows = flow.to_json()["windows"]
-        upto = windows[0]["upto"] if windows else None
-        rows.append(
-            [
-                flow.flow,
-                flow.state,
-                flow.batches,
-                flow.rows,
-                f"{flow.seconds:.1f}",
-                upto["cursor"] if isinstance(upto, dict) else upto,
-            ]
+    if wanted.reason and not wanted.full_refresh:
+        raise ConfigError("--reason belongs to --full-refresh", hint="leave it out: a run needs none")
+    json, debug = wanted.json, wanted.debug
+    order = Order(
+        wanted.selection,
+        stage=wanted.stage,
+        parallel=wanted.parallel,
+        strategy=wanted.strategy,
+        limit=wanted.limit,
+        wait=parse_duration(wanted.wait),
+        confirm_deletes=wanted.confirm_deletes,
+        debug=debug,
+    )
+    project = open_project(path)
+    refreshed: Sequence[Done] = ()
+    if wanted.full_refresh:
+        refreshed = refresh(
+            project,
+            wanted.selection,
+            wanted.stage,
+            command=wanted.command,
+            reason=wanted.reason,
+            yes=wanted.yes,
+            dry_run=wanted.dry_run,
+            json=json,
+            debug=debug,
         )
-    print_table(columns, rows, numbers=("batches", "rows", "seconds"))
-
-
-class Stop:
-    """The first signal asks to stop after the batch in hand; the second stops at once."""
-
-    def __init__(self) -> None:
-        self.asked = threading.Event()
-        self.exit_code = 0
-
-    def __enter__(self) -> Stop:
-        self._before = {name: signal.signal(name, self._ask) for name in (signal.SIGINT, signal.SIGTERM)}
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for name, handler in self._before.items():
-            signal.signal(name, handler)
-
-    def _ask(self, number: int, _: FrameType | None) -> None:
-        code = 128 + number
-        if self.asked.is_set():
-            os._exit(code)
-        self.exit_code = code
-        self.asked.set()
-        # Past Python's buffer, which the code that was interrupted may be holding.
-        os.write(2, b"stopping after the batch in hand; once more stops at once\n")
+        # Whose new life could not begin is left alone, and reported at the end.
+        order = replace(order, selection=tuple(one.move.name for one in refreshed if one.error is None))
+    elif wanted.dry_run:
+        show_plan(project, order.selection, stage=order.stage, limit=order.limit, json=json, debug=debug)
+    report, signalled = running(
+        lambda tell, stop: run(project, order, tell=tell, stop=stop), json=json, debug=debug
+    )
+    verified = None
+    if wanted.verify_data and not signalled and report.flows and all(flow.ok for flow in report.flows):
+        verified = verify(project, sorted({flow.flow for flow in report.flows}), debug=debug)
+    close(
+        report,
+        wanted.command,
+        verified=verified,
+        refreshed=refreshed,
+        signalled=signalled,
+        json=json,
+        debug=debug,
+    )

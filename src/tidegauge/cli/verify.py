@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from tidegauge.cli.options import DebugOption, JsonOption, ProjectOption, SelectOption, TableOption, selection
+from tidegauge.cli.options import (
+    DebugOption,
+    JsonOption,
+    ProjectOption,
+    SelectOption,
+    StageOption,
+    TableOption,
+    selection,
+)
 from tidegauge.cli.output import print_json, print_table, report_error, say
 from tidegauge.cli.project import open_project
 
@@ -18,13 +26,17 @@ def command(
     project: ProjectOption = None,
     select: SelectOption = None,
     table: TableOption = None,
+    stage: StageOption = None,
     json: JsonOption = False,
     debug: DebugOption = False,
 ) -> None:
-    """Prove that source and target are the same up to the watermark; exit 1 and a list if not."""
+    """Prove that source and target are the same up to the watermark; exit 1 and a list if not.
+
+    The target of a table with two stages is the warehouse; --stage extract looks at the lake.
+    """
     from tidegauge.engine.verify import verify
 
-    results = verify(open_project(project), selection(select, table), debug=debug)
+    results = verify(open_project(project), selection(select, table), stage=stage, debug=debug)
     if json:
         print_json({"schema": "tidegauge/verify/1", "tables": [one.to_json() for one in results]})
     else:

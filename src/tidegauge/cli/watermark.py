@@ -1,16 +1,15 @@
-"""`tidegauge watermark list|get`: how far everything has got; and the commands that change it."""
+"""`tidegauge watermark list`: how far everything has got; and the commands beside it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from tidegauge.cli import watermark_change, watermark_transfer
+from tidegauge.cli import watermark_change, watermark_get, watermark_transfer
 from tidegauge.cli.options import DebugOption, JsonOption, ProjectOption
 from tidegauge.cli.output import ago, print_json, print_table, say
 from tidegauge.cli.project import open_project
-from tidegauge.errors import ConfigError
 
 if TYPE_CHECKING:
     from tidegauge.model.protocols import Watermark
@@ -44,52 +43,7 @@ def list_(project: ProjectOption = None, json: JsonOption = False, debug: DebugO
         )
 
 
-@app.command("get")
-def get(
-    table: Annotated[str, typer.Option("--table", "-t", "--select", help="The table or flow.")],
-    project: ProjectOption = None,
-    json: JsonOption = False,
-    debug: DebugOption = False,  # noqa: ARG001 - read where errors are shown
-) -> None:
-    """Show one flow's watermark, and where its next run will start."""
-    from tidegauge.engine.standing import iso, standings
-    from tidegauge.ledger.open import open_ledger
-    from tidegauge.model.position import to_json, to_text
-
-    loaded = open_project(project)
-    with open_ledger(loaded.ledger, create=False) as ledger:
-        every = ledger.watermarks(loaded.pipeline)
-    marks = [mark for mark in every if mark.flow == table or mark.flow.endswith(f".{table}")]
-    if not marks:
-        raise ConfigError(
-            f"no watermark for '{table}': it has not run yet, or there is no such flow",
-            hint=f"there are: {', '.join(mark.flow for mark in every[:10])}" if every else "run it first",
-        )
-    [mark] = marks[:1]
-    _, [standing] = standings(loaded, [mark.flow])
-    if json:
-        print_json(
-            {
-                "schema": "tidegauge/watermark-get/1",
-                **_json(mark),
-                "checked": to_json(mark.checked),
-                "sequence": mark.seq,
-                "state": standing.state.value,
-                "last_run": standing.to_json()["last_run"],
-            }
-        )
-        return
-    run = standing.last_run
-    say(f"Watermark of {mark.flow}")
-    say(f"   State:                 {standing.state}")
-    say(f"   Position:              {to_text(mark.position)}")
-    say(f"   Looked as far as:      {to_text(mark.checked)}")
-    say(f"   Batches committed:     {mark.seq:,} (epoch {mark.epoch})")
-    if run is not None:
-        say(f"   Last run:              {run.state}, {run.rows_written:,} rows, {iso(run.started_at)}")
-    say(f"   Next run starts from:  {to_text(mark.position)}")
-
-
+app.command("get")(watermark_get.get)
 app.command("set")(watermark_change.set_)
 app.command("reset")(watermark_change.reset)
 app.command("copy")(watermark_change.copy)

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import Annotated
 
 import typer
 
-from tidegauge.cli.options import DebugOption, JsonOption, ProjectOption, SelectOption, TableOption, selection
+from tidegauge.cli.confirm import DryRunOption, ForceOption, ReasonOption, YesOption
+from tidegauge.cli.options import (
+    DebugOption,
+    JsonOption,
+    ProjectOption,
+    SelectOption,
+    StageOption,
+    TableOption,
+    one_stage,
+    selection,
+)
 from tidegauge.cli.project import open_project
-from tidegauge.cli.watermark_ask import DryRunOption, ForceOption, ReasonOption, YesOption, override
+from tidegauge.cli.watermark_ask import override
 from tidegauge.errors import ConfigError
+from tidegauge.model.spec import Stage
 
-
-class Stage(StrEnum):
-    EXTRACT = "extract"
-    LOAD = "load"
+_FirstStageOption = Annotated[
+    Stage | None,
+    typer.Option(help="Which stage of a table that has two. Not said: extract, and load goes on behind it."),
+]
 
 
 def set_(
@@ -24,8 +34,12 @@ def set_(
     ] = None,
     position: Annotated[
         str | None,
-        typer.Option(help="""A value of the cursor, or {"cursor": …, "key": […]} as --json shows it."""),
+        typer.Option(
+            help="""A value of the cursor, or {"cursor": …, "key": […]} as --json shows it; for the stage
+            load, how many batches of the lake count as loaded."""
+        ),
     ] = None,
+    stage: _FirstStageOption = None,
     reason: ReasonOption = None,
     force: ForceOption = False,
     yes: YesOption = False,
@@ -49,6 +63,7 @@ def set_(
         _named("set", select, table),
         SetTo(timestamp, position),
         command="set",
+        stage=stage,
         reason=reason,
         yes=yes,
         dry_run=dry_run,
@@ -59,7 +74,7 @@ def set_(
 
 
 def reset(
-    stage: Annotated[Stage | None, typer.Option(help="Only this stage of a sync with two.")] = None,
+    stage: StageOption = None,
     mysql_only: Annotated[bool, typer.Option("--mysql-only", help="The same as --stage extract.")] = False,
     redshift_only: Annotated[bool, typer.Option("--redshift-only", help="The same as --stage load.")] = False,
     reason: ReasonOption = None,
@@ -74,16 +89,12 @@ def reset(
     """Begin again at the beginning; readers no longer follow what is in the lake now."""
     from tidegauge.engine.override import Reset
 
-    wanted = {one for one in (stage, mysql_only and Stage.EXTRACT, redshift_only and Stage.LOAD) if one}
-    if Stage.LOAD in wanted:
-        raise ConfigError(
-            "no sync of this project has a stage `load`", hint="leave it out: their one stage is `extract`"
-        )
     override(
         open_project(project),
         _named("reset", select, table),
         Reset(),
         command="reset",
+        stage=one_stage(stage, {"--mysql-only": mysql_only, "--redshift-only": redshift_only}),
         reason=reason,
         yes=yes,
         dry_run=dry_run,
@@ -99,6 +110,7 @@ def copy(
     from_pipeline: Annotated[
         str | None, typer.Option(help="The pipeline of --from, in the same ledger, if it is another.")
     ] = None,
+    stage: _FirstStageOption = None,
     reason: ReasonOption = None,
     force: ForceOption = False,
     yes: YesOption = False,
@@ -115,6 +127,7 @@ def copy(
         (to,),
         CopyOf(from_, from_pipeline),
         command="copy",
+        stage=stage,
         reason=reason,
         yes=yes,
         dry_run=dry_run,
@@ -125,6 +138,7 @@ def copy(
 
 
 def undo(
+    stage: StageOption = None,
     reason: ReasonOption = None,
     yes: YesOption = False,
     dry_run: DryRunOption = False,
@@ -142,6 +156,7 @@ def undo(
         _named("undo", select, table),
         Undo(),
         command="undo",
+        stage=stage,
         reason=reason,
         yes=yes,
         dry_run=dry_run,

@@ -10,11 +10,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tidegauge.cli.options import DebugOption, JsonOption, ProjectOption, SelectOption, TableOption, selection
+from tidegauge.cli.confirm import DryRunOption, ForceOption, ReasonOption, YesOption
+from tidegauge.cli.options import (
+    DebugOption,
+    JsonOption,
+    ProjectOption,
+    SelectOption,
+    StageOption,
+    TableOption,
+    selection,
+)
 from tidegauge.cli.output import print_json, say
 from tidegauge.cli.project import open_project
-from tidegauge.cli.watermark_ask import DryRunOption, ForceOption, ReasonOption, YesOption, override
+from tidegauge.cli.watermark_ask import override
 from tidegauge.errors import ConfigError, PositionError
+from tidegauge.model.spec import Stage
 
 if TYPE_CHECKING:
     from tidegauge.engine.override import Imported
@@ -28,6 +38,7 @@ def export(
     project: ProjectOption = None,
     select: SelectOption = None,
     table: TableOption = None,
+    stage: StageOption = None,
     json: JsonOption = False,
     debug: DebugOption = False,  # noqa: ARG001 - read where errors are shown
 ) -> None:
@@ -38,7 +49,11 @@ def export(
 
     loaded, chosen = open_project(project), selection(select, table)
     with open_ledger(loaded.ledger, create=False) as ledger:
-        marks = [mark for mark in ledger.watermarks(loaded.pipeline) if wanted(mark.flow, chosen)]
+        marks = [
+            mark
+            for mark in ledger.watermarks(loaded.pipeline)
+            if wanted(mark.flow, chosen) and _of_stage(mark.flow, stage)
+        ]
         now = ledger.now()
     if chosen and not marks:
         raise ConfigError(f"no watermark is selected by {', '.join(chosen)}", hint="see `watermark list`")
@@ -72,6 +87,7 @@ def export(
 
 def import_(
     file: Annotated[Path, typer.Argument(help="A document that `export` wrote; `-`: from stdin.")],
+    stage: StageOption = None,
     reason: ReasonOption = None,
     force: ForceOption = False,
     yes: YesOption = False,
@@ -86,8 +102,9 @@ def import_(
     override(
         open_project(project),
         (),
-        Import(_read(file), str(file)),
+        Import({flow: mark for flow, mark in _read(file).items() if _of_stage(flow, stage)}, str(file)),
         command="import",
+        stage=stage,
         reason=reason,
         yes=yes,
         dry_run=dry_run,
@@ -95,6 +112,12 @@ def import_(
         json=json,
         debug=debug,
     )
+
+
+def _of_stage(flow: str, stage: Stage | None) -> bool:
+    """By the flow's name: a document knows no more of it."""
+    other = {Stage.EXTRACT: Stage.LOAD, Stage.LOAD: Stage.EXTRACT}
+    return stage is None or not flow.endswith(f"/{other[stage]}")
 
 
 def _write(file: Path, document: dict[str, Any]) -> None:

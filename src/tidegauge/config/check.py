@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from tidegauge.config.document import Document
-from tidegauge.config.models import Keys
+from tidegauge.config.forms import Keys
 from tidegauge.config.problems import Complaint, Problem, Trail, as_error, nearest, quoted
 from tidegauge.config.secrets import references
 

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from tidegauge.config import values
 from tidegauge.config.check import Check
-from tidegauge.config.models import (
+from tidegauge.config.connection_keys import (
     CONNECTIONS,
     LATER_CONNECTIONS,
-    Keys,
+    DuckdbKeys,
     MysqlKeys,
     ParquetKeys,
     PostgresqlKeys,
+    RedshiftKeys,
+    SnowflakeKeys,
     SqliteKeys,
 )
+from tidegauge.config.forms import Keys
 from tidegauge.config.options import check_options
 from tidegauge.config.problems import Complaint, Trail, quoted, suggest
 from tidegauge.model.spec import Database, Engine, Lake
@@ -27,6 +31,9 @@ _ENGINES: dict[type[Keys], Engine] = {
     SqliteKeys: Engine.SQLITE,
     MysqlKeys: Engine.MYSQL,
     PostgresqlKeys: Engine.POSTGRESQL,
+    DuckdbKeys: Engine.DUCKDB,
+    RedshiftKeys: Engine.REDSHIFT,
+    SnowflakeKeys: Engine.SNOWFLAKE,
 }
 _CONNECTION_NAMES = {"mariadb": ("mysql", "MariaDB is type `mysql`"), "postgres": ("postgresql", None)}
 
@@ -81,29 +88,46 @@ def _database_or_lake(
     if isinstance(keys, ParquetKeys):
         return _lake(check, name, keys, trail)
     assert engine is not None
-    if isinstance(keys, SqliteKeys):
-        path = check.attempt(lambda: _sqlite_path(keys.path, base), (*trail, "path"))
-        return Database(name, engine, path=path, place=place)
-    assert isinstance(keys, MysqlKeys | PostgresqlKeys)
+    if isinstance(keys, SqliteKeys | DuckdbKeys):
+        path = check.attempt(lambda: _file_path(keys.path, base), (*trail, "path"))
+        schema = keys.schema_ if isinstance(keys, DuckdbKeys) else None
+        return Database(name, engine, path=path, schema=schema, place=place)
+    assert isinstance(keys, MysqlKeys | PostgresqlKeys | RedshiftKeys | SnowflakeKeys)
     options = check.attempt(
         lambda: check_options(keys.options, engine=engine, base=base), (*trail, "options")
     )
-    return Database(
+    made = Database(
         name,
         engine,
-        host=keys.host,
-        port=keys.port,
         database=keys.database,
         user=keys.user,
         password=keys.password,
-        schema=keys.schema_ if isinstance(keys, PostgresqlKeys) else None,
         options=options or {},
         place=place,
     )
+    if isinstance(keys, SnowflakeKeys):
+        return replace(
+            made, account=keys.account, schema=keys.schema_, warehouse=keys.warehouse, role=keys.role
+        )
+    made = replace(made, host=keys.host, port=keys.port)
+    if isinstance(keys, MysqlKeys):
+        return made
+    made = replace(made, schema=keys.schema_)
+    if isinstance(keys, PostgresqlKeys):
+        return made
+    _key_pair(check, keys, trail)
+    if keys.iam_role is not None and keys.access_key is not None:
+        check.add(
+            "`iam_role` and `access_key` both say how COPY reads the lake",
+            (*trail, "access_key"),
+            hint="keep one of them",
+            at_key=True,
+        )
+    return replace(made, iam_role=keys.iam_role, access_key=keys.access_key, secret_key=keys.secret_key)
 
 
-def _sqlite_path(written: str, base: Path) -> Path:
-    if written == ":memory:" or written.startswith("file::memory:"):
+def _file_path(written: str, base: Path) -> Path:
+    if written.startswith((":memory:", "file::memory:")):
         raise Complaint("a database in memory is empty for everyone else", hint="name a file")
     return Path(values.local_path(written, base))
 
@@ -127,9 +151,13 @@ def _lake(check: Check, name: str, keys: ParquetKeys, trail: Trail) -> Lake:
                 hint="remove it, or mend `path`",
                 at_key=True,
             )
+    _key_pair(check, keys, trail)
+    return lake
+
+
+def _key_pair(check: Check, keys: ParquetKeys | RedshiftKeys, trail: Trail) -> None:
     for one, other in (("access_key", "secret_key"), ("secret_key", "access_key")):
         if getattr(keys, one) is not None and getattr(keys, other) is None:
             check.add(
                 f"`{one}` is of no use without `{other}`", (*trail, one), hint=f"add `{other}`", at_key=True
             )
-    return lake

@@ -1,72 +1,35 @@
 """The keys of `tidegauge.yml`: names, types, defaults and meanings. The reference is printed from here."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Annotated, Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field
-from pydantic_core import CoreSchema, core_schema
+from pydantic import Field
 
 from tidegauge.config import values
+from tidegauge.config.forms import (
+    Duration,
+    Flag,
+    Form,
+    Keys,
+    Lease,
+    Listed,
+    Mapped,
+    MaybeText,
+    SomeTexts,
+    Tags,
+    Text,
+    Texts,
+    Unless,
+    as_it_is,
+    each,
+    texts_by_name,
+)
 from tidegauge.config.problems import Complaint
-from tidegauge.model.secret import Secret
-from tidegauge.model.spec import NullCursor
-
-
-@dataclass(frozen=True)
-class Form:
-    """How a value is checked, and how the reference describes what is expected."""
-
-    check: Callable[[Any], Any]
-    text: str
-
-    def __get_pydantic_core_schema__(self, _source: Any, _handler: Any) -> CoreSchema:
-        # Unlike PlainValidator this makes no schema of the type itself, which nobody asks for: files are
-        # read and never written, and the time counts at every start.
-        return core_schema.no_info_plain_validator_function(self.check)
-
-
-@dataclass(frozen=True)
-class Unless:
-    """What holds when the key is left out, where the default value itself does not tell."""
-
-    default: str
-
-
-def _as_it_is(value: Any) -> Any:
-    """Checked where the text of the file is at hand."""
-    return value
-
-
-def _mapping(value: Any) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise Complaint("this must be a mapping of keys to values")
-    return value
-
-
-def _list(value: Any) -> list[Any]:
-    if not isinstance(value, list):
-        raise Complaint("this must be a list, one `- ` for each entry")
-    return value
-
-
-def _texts_by_name(value: Any) -> dict[str, str]:
-    return _each(value, values.text)
+from tidegauge.model.spec import Deletes, Drift, Mode, NullCursor, Read
 
 
 def _types(value: Any) -> dict[str, str]:
-    return _each(value, values.arrival)
-
-
-def _each(value: Any, check: Any) -> dict[str, str]:
-    checked = {}
-    for key, item in _mapping(value).items():
-        try:
-            checked[key] = check(item)
-        except Complaint as complaint:
-            raise Complaint(complaint.message, hint=complaint.hint, trail=(key,)) from None
-    return checked
+    return each(value, values.arrival)
 
 
 def _open_transactions(value: Any) -> timedelta | None:
@@ -88,33 +51,11 @@ def _open_transactions(value: Any) -> timedelta | None:
         raise Complaint(complaint.message, hint=complaint.hint, trail=("ignore_after",)) from None
 
 
-Text = Annotated[str, Form(values.text, "text")]
-MaybeText = Annotated[str | None, Form(values.text, "text")]
-Texts = Annotated[tuple[str, ...], Form(values.texts, "text or list")]
-SomeTexts = Annotated[tuple[str, ...], Form(values.some_texts, "text or list")]
-Tags = Annotated[tuple[str, ...], Form(values.tags, "word or list")]
-Hidden = Annotated[Secret | None, Form(values.secret, "`${env:…}` or `${file:…}`")]
-Duration = Annotated[timedelta, Form(values.duration(), "duration")]
-Lease = Annotated[timedelta, Form(values.duration(timedelta(seconds=3)), "duration, at least 3s")]
-Port = Annotated[int, Form(values.whole(1, 65535), "1 to 65535")]
-Host = Annotated[str, Form(values.check_host, "host name or IP address")]
-Endpoint = Annotated[str | None, Form(values.check_endpoint, "`https://HOST[:PORT]`")]
-Mapped = Annotated[dict[str, Any], Form(_mapping, "mapping")]
-Listed = Annotated[list[Any], Form(_list, "list")]
-
-
-class Keys(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
-
-    later: ClassVar[dict[str, str]] = {}
-    """Keys that people may expect here: with what to do instead, or nothing if a later version has them."""
-
-
 class ProjectKeys(Keys):
-    later = {"flows": "", "schedule": "", "alerts": ""}
+    later: ClassVar[dict[str, str]] = {"flows": "", "schedule": "", "alerts": ""}
 
     pipeline: Text = Field(description="The name of this set of flows, under which the ledger keeps it.")
-    ledger: Annotated[Any, Form(_as_it_is, "address")] = Field(
+    ledger: Annotated[Any, Form(as_it_is, "address")] = Field(
         default="sqlite:///.tidegauge/ledger.db",
         description="Where watermarks, plans, runs and history are kept: `sqlite:///PATH`, "
         "`postgresql://USER:PASSWORD@HOST/DATABASE`, `mysql://…`, `delta:PATH` or `json:PATH`, whose PATH "
@@ -134,71 +75,13 @@ class SparkKeys(Keys):
     master: Annotated[Text, Unless("`local[*]`, or the active session's")] = Field(
         default="", description="A cluster, as Spark names it; `sc://…` for Spark Connect."
     )
-    conf: Annotated[dict[str, str], Form(_texts_by_name, "mapping")] = Field(
+    conf: Annotated[dict[str, str], Form(texts_by_name, "mapping")] = Field(
         default={}, repr=False, description="Settings by Spark's own names."
     )
 
 
-class SqliteKeys(Keys):
-    path: Text = Field(description="The database file, relative to the project file.")
-
-
-class _ServerKeys(Keys):
-    host: Host = Field(default="127.0.0.1", description="The server.")
-    database: Text = Field(description="The database to connect to.")
-    user: Text = Field(description="The login.")
-    password: Annotated[Hidden, Unless("none")] = Field(
-        default=None, description="Its password, which never stands in the file itself."
-    )
-    options: Mapped = Field(default={}, description="Options of the connection; see below.")
-
-
-class MysqlKeys(_ServerKeys):
-    later = {"schema": "a schema of MySQL is a database: use `database`"}
-
-    port: Port = Field(default=3306, description="The server's port.")
-
-
-class PostgresqlKeys(_ServerKeys):
-    port: Port = Field(default=5432, description="The server's port.")
-    schema_: Text = Field(
-        default="public", alias="schema", description="Where a table name without a schema lives."
-    )
-
-
-class ParquetKeys(Keys):
-    later = {"options": "S3 settings are keys of the connection itself; Spark's go to `spark: {conf: …}`"}
-
-    path: Text = Field(
-        description="A local folder (relative to the project file), `file:…`, or `s3a://bucket/prefix`."
-    )
-    endpoint: Annotated[Endpoint, Unless("Amazon's own")] = Field(
-        default=None, description="The address of an S3 service other than Amazon's."
-    )
-    region: Annotated[MaybeText, Unless("the usual AWS chain")] = Field(
-        default=None, description="The bucket's region."
-    )
-    access_key: Annotated[Hidden, Unless("the usual AWS chain")] = Field(
-        default=None, description="S3 access key; together with `secret_key`."
-    )
-    secret_key: Annotated[Hidden, Unless("the usual AWS chain")] = Field(
-        default=None, description="S3 secret key; together with `access_key`."
-    )
-
-
-CONNECTIONS: dict[str, type[Keys]] = {
-    "sqlite": SqliteKeys,
-    "mysql": MysqlKeys,
-    "postgresql": PostgresqlKeys,
-    "parquet": ParquetKeys,
-}
-LATER_CONNECTIONS = frozenset({"duckdb", "redshift", "snowflake", "delta"})
-
-
 class TableKeys(Keys):
     """What may differ from table to table: on a sync for all of its tables, under `override` for some."""
-
-    later = {"drift": "", "read": "", "deletes": "", "metadata_columns": ""}
 
     cursor: Annotated[MaybeText, Unless("required here or in every override")] = Field(
         default=None,
@@ -243,31 +126,67 @@ class TableKeys(Keys):
     )
     rename: Annotated[str | None, Form(values.template, "text"), Unless("the source's name")] = Field(
         default=None,
-        description="A table's name in the lake; `{table}` and `{schema}` stand for the source's names.",
+        description="A table's name where it lands; `{table}` and `{schema}` stand for the source's names.",
+    )
+    mode: Annotated[
+        str,
+        Form(
+            values.choice(Mode, later=("replace_partitions",)),
+            "`append`, `merge`, `overwrite`, `scd2`",
+        ),
+        Unless("`merge` into a warehouse, `append` into a lake"),
+    ] = Field(
+        default="merge",
+        description="How rows land in a warehouse: each version of a row is added, the last one for each key "
+        "is kept, the whole table is replaced, or the history of each key is kept with `valid_from`, "
+        "`valid_to` and `is_current`. A lake keeps every version of a row.",
+    )
+    drift: Annotated[str, Form(values.choice(Drift), "`evolve`, `freeze`, `fail`")] = Field(
+        default="evolve",
+        description="When the source's columns change: follow where nothing is lost, keep the target's "
+        "columns as they are, or stop.",
+    )
+    read: Annotated[str, Form(values.choice(Read), "`auto`, `direct`, `jdbc`")] = Field(
+        default="auto",
+        description="How rows are read: the fast way where it gives the same values, only the fast way, or "
+        "only Spark's JDBC.",
+    )
+    deletes: Annotated[str, Form(values.choice(Deletes), "`none`, `soft`, `hard`")] = Field(
+        default="none",
+        description="Rows that the source no longer has: left alone, marked in `_tidegauge_deleted_at`, or "
+        "deleted from the warehouse. They are found by comparing keys.",
+    )
+    deletes_limit: Annotated[float, Form(values.share, "`30%` or `0.3`"), Unless("`30%`")] = Field(
+        default=0.3,
+        description="The share of the target's rows that may vanish at once without being confirmed.",
+    )
+    metadata_columns: Annotated[Flag, Unless("`false`")] = Field(
+        default=False,
+        description="Add `_tidegauge_run_id` and `_tidegauge_loaded_at` to the table in the warehouse.",
+    )
+    distkey: Annotated[MaybeText, Unless("Redshift's choice")] = Field(
+        default=None, description="Redshift only: the column that a table made anew is distributed by."
+    )
+    sortkey: Annotated[SomeTexts, Unless("Redshift's choice")] = Field(
+        default=(), description="Redshift only: the columns that a table made anew is sorted by."
+    )
+    hybrid: Annotated[Flag, Unless("`false`")] = Field(
+        default=False, description="Snowflake only: a table made anew is a hybrid table."
     )
 
 
 class SyncKeys(TableKeys):
     from_: Text = Field(alias="from", description="The connection to read: a database.")
-    to: Annotated[MaybeText, Unless("required")] = Field(
-        default=None, description="The connection to write: a lake of type `parquet`."
+    via: Annotated[MaybeText, Unless("one stage")] = Field(
+        default=None,
+        description="A lake of type `parquet` between the two: stage `extract` fills it, stage `load` fills "
+        "`to` from it. Alone it is the same as `to`.",
     )
-    via: Annotated[MaybeText, Unless("–")] = Field(
-        default=None, description="The same as `to`, as long as there is no warehouse behind the lake."
+    to: Annotated[MaybeText, Unless("required, or `via`")] = Field(
+        default=None, description="The connection to write: a lake, or a database of any type."
     )
     tables: SomeTexts = Field(description="Patterns over the database's own catalogue, such as `shop.*`.")
     exclude: Texts = Field(default=(), description="Patterns of tables to leave out.")
-    mode: Annotated[
-        str,
-        Form(
-            values.choice(
-                ("append",),
-                later=("merge", "scd2", "overwrite", "replace_partitions"),
-                why="write `append`: the lake keeps every version of a row; merging comes with a warehouse",
-            ),
-            "`append`",
-        ),
-    ] = Field(default="append", description="How rows land: the lake keeps every version of a row.")
     tags: Tags = Field(default=(), description="Words to select by: `--select tag:WORD`.")
     override: Mapped = Field(
         default={}, description="By table pattern: any key of the table below, for the tables that match."

@@ -24,13 +24,27 @@ _ENDS_A_VALUE = re.compile(r"[?&#;%]")
 _SAME: Mapping[str, frozenset[str]] = {
     "mysql": frozenset({"connect_timeout", "ssl", *_PATHS}),
     "postgresql": frozenset({"connect_timeout", "ssl", *_PATHS}),
+    "redshift": frozenset({"connect_timeout", "ssl"}),
+    "snowflake": frozenset({"connect_timeout", "host", "port", "protocol"}),
 }
+# Its driver has no mode between none and a checked certificate, and brings the authorities along.
+_SSL: Mapping[str, tuple[str, ...]] = {"redshift": ("disable", "verify-ca", "verify-full")}
 
 MEANINGS = {
     "connect_timeout": "how long to wait for the server to answer: a duration, or whole seconds",
-    "ssl": "one of " + ", ".join(f"`{mode}`" for mode in SSL_MODES),
+    "ssl": "one of "
+    + ", ".join(f"`{mode}`" for mode in SSL_MODES)
+    + "; on Redshift "
+    + ", ".join(f"`{mode}`" for mode in _SSL["redshift"]),
     "ssl_ca": "file with the certificates of the authorities to trust",
+    "host": "a server other than the account's own, such as a private link",
+    "port": "its port",
+    "protocol": "`https`, or `http` for a test server",
 }
+
+
+def engines_with(option: str) -> list[str]:
+    return [engine for engine, allowed in _SAME.items() if option in allowed]
 
 
 def check_option_name(written: str, engine: str) -> str:
@@ -61,7 +75,7 @@ def check_options(written: Any, *, engine: str, base: Path) -> dict[str, str]:
             name = check_option_name(key, engine)
             if name in checked:
                 raise Complaint(f"the option `{name}` is given twice", at_key=True)
-            checked[name] = _value(name, value, base)
+            checked[name] = _value(name, value, engine, base)
         except Complaint as complaint:
             raise Complaint(
                 complaint.message, hint=complaint.hint, trail=trail, at_key=complaint.at_key
@@ -69,11 +83,18 @@ def check_options(written: Any, *, engine: str, base: Path) -> dict[str, str]:
     return checked
 
 
-def _value(name: str, value: Any, base: Path) -> str:
-    if name == "connect_timeout":
-        return _seconds(values.text(value))
-    if name == "ssl":
-        return values.choice(SSL_MODES)(value)
+def _value(name: str, value: Any, engine: str, base: Path) -> str:
+    match name:
+        case "connect_timeout":
+            return _seconds(values.text(value))
+        case "ssl":
+            return values.choice(_SSL.get(engine, SSL_MODES))(value)
+        case "host":
+            return values.check_host(value)
+        case "port":
+            return str(values.whole(1, 65535)(value))
+        case "protocol":
+            return values.choice(("https", "http"))(value)
     path = values.text(value)
     if _ENDS_A_VALUE.search(path):
         raise Complaint("the path holds one of `? & # ; %`", hint="give the file a plainer name")

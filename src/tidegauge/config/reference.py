@@ -9,18 +9,11 @@ from typing import Any
 
 from pydantic.fields import FieldInfo
 
+from tidegauge.config.connection_keys import CONNECTIONS
 from tidegauge.config.durations import show_duration
-from tidegauge.config.models import (
-    CONNECTIONS,
-    Form,
-    Keys,
-    ProjectKeys,
-    SparkKeys,
-    SyncKeys,
-    TableKeys,
-    Unless,
-)
-from tidegauge.config.options import MEANINGS
+from tidegauge.config.forms import Form, Keys, Unless
+from tidegauge.config.models import ProjectKeys, SparkKeys, SyncKeys, TableKeys
+from tidegauge.config.options import MEANINGS, engines_with
 
 _HEAD = """\
 # Configuration: `tidegauge.yml`
@@ -44,12 +37,20 @@ wherever Tidegauge prints or stores text.
 """
 
 
+_CONNECTIONS = """\
+## `connections`
+
+Each has a name of your choice, a `type`, and the keys of that type. Databases of type `sqlite`, `mysql` and
+`postgresql` can be read and written; `duckdb`, `redshift` and `snowflake` can be written.
+"""
+
+
 def reference() -> str:
     parts = [
         _HEAD,
         _section("At the top", ProjectKeys.model_fields.values(), ProjectKeys),
         _section("`spark`", SparkKeys.model_fields.values(), SparkKeys),
-        "## `connections`\n\nEach has a name of your choice, a `type`, and the keys of that type.\n",
+        _CONNECTIONS,
     ]
     for kind, model in CONNECTIONS.items():
         title = f"`type: {kind}`" + (" (MariaDB too)" if kind == "mysql" else "")
@@ -74,15 +75,18 @@ def _section(title: str, fields: Iterable[FieldInfo], model: type[Keys], *, leve
 
 
 def _options() -> str:
-    rows = [f"| `{name}` | {_cell(meaning)} |" for name, meaning in MEANINGS.items()]
+    rows = [
+        f"| `{name}` | {', '.join(f'`{engine}`' for engine in engines_with(name))} | {_cell(meaning)} |"
+        for name, meaning in MEANINGS.items()
+    ]
     return "\n".join(
         [
-            "### `options` of `mysql` and `postgresql`",
+            "### `options` of a database",
             "",
             "Only these. The drivers' own options are refused, because some of them run code or read files.",
             "",
-            "| option | meaning |",
-            "|---|---|",
+            "| option | of | meaning |",
+            "|---|---|---|",
             *rows,
             "",
         ]

@@ -27,6 +27,7 @@ _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 # Not after a letter (`v$session`) or another dollar, and not PostgreSQL's `$tag$`.
 _BARE = re.compile(r"(?<![\w$])\$([A-Za-z_]\w*+)(?!\$)", re.ASCII)
 _ESCAPED_NAME = re.compile(r"\$\$\w+")
+_LOGIN = re.compile(r"://[^/]*@")
 _IN_LOGIN = re.compile(r"://[^/@]*\Z")
 _IN_PASSWORD = re.compile(r"://[^/@]*:[^/@]*\Z")
 
@@ -163,7 +164,7 @@ def _fill(text: str, parts: list[str]) -> str:
 
 
 def _ledger(text: str, parts: list[str]) -> str | Secret:
-    """A login's parts are percent-encoded, so that any password fits; a path to SQLite is no secret."""
+    """A login's parts are percent-encoded, so that any password fits; a path to files is no secret."""
     matches = list(_TOKEN.finditer(text))
     encoded = []
     for match, part in zip(matches, parts, strict=True):
@@ -173,4 +174,5 @@ def _ledger(text: str, parts: list[str]) -> str | Secret:
         if in_login and _IN_PASSWORD.search(before):
             remember(part)
     whole = _fill(text, encoded)
-    return whole if whole.startswith("sqlite:") else Secret(whole)
+    is_path = whole.startswith(("json:", "delta:")) and not _LOGIN.search(whole)
+    return whole if is_path or whole.startswith("sqlite:") else Secret(whole)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from tidegauge.config.check import Check
+from tidegauge.config.combinations import conflicts
 from tidegauge.config.connections import Connections
+from tidegauge.config.ends import Ends, find_ends, refuse_itself
 from tidegauge.config.models import SyncKeys, TableKeys
-from tidegauge.config.problems import Trail, quoted, suggest
-from tidegauge.model.spec import Database, Lake, NullCursor, Sync, TableOptions
+from tidegauge.config.problems import Trail, quoted
+from tidegauge.model.spec import Deletes, Drift, Lake, Mode, NullCursor, Read, Sync, TableOptions
 
 _NEED_CURSOR = "add `cursor: COLUMN` to the sync, or to every override"
 
@@ -34,28 +37,32 @@ def _sync(check: Check, body: Any, trail: Trail, connections: Connections) -> Sy
     }
     if keys is None:
         return None
-    source = _source(check, keys.from_, (*trail, "from"), connections)
-    output = _output(check, keys, trail, connections)
-    options = _table_options(check, _given(keys), trail)
-    merged: dict[str, TableOptions] = {}
+    ends = find_ends(check, keys, trail, connections)
+    given: dict[Trail, dict[str, Any]] = {trail: _given(keys)}
     for pattern, part in tables.items():
         if part is not None:
-            where = (*trail, "override", pattern)
             kept = {
                 key: value
                 for key, value in _given(keys).items()
                 if overrides[pattern].get(key, "") is not None
             }
-            merged[pattern] = _table_options(check, {**kept, **_given(part)}, where)
+            given[*trail, "override", pattern] = {**kept, **_given(part)}
+    made = {where: _table_options(check, values, where, ends) for where, values in given.items()}
+    options = made[trail]
+    merged = {str(where[-1]): found for where, found in made.items() if where != trail}
     if not options.cursor:
         if not tables:
             check.add("the key `cursor` is missing", trail, hint=_NEED_CURSOR, at_key=True)
         _require_cursors(check, merged, trail)
-    if source is None or output is None:
+    if ends is None:
         return None
+    for where, found in made.items():
+        _refuse_conflicts(check, found, ends, frozenset(given[where]), where=where, sync=trail)
+    refuse_itself(check, ends, keys.tables, options, merged, trail)
     return Sync(
-        source=source,
-        output=output,
+        source=ends.source,
+        via=ends.via,
+        to=ends.to,
         tables=keys.tables,
         exclude=keys.exclude,
         options=options,
@@ -70,9 +77,9 @@ def _given(keys: TableKeys) -> dict[str, Any]:
     return {name: getattr(keys, name) for name in TableKeys.model_fields if name in keys.model_fields_set}
 
 
-def _table_options(check: Check, given: dict[str, Any], trail: Trail) -> TableOptions:
+def _table_options(check: Check, given: dict[str, Any], trail: Trail, ends: Ends | None) -> TableOptions:
     keys = TableKeys.model_construct(**given)
-    return TableOptions(
+    options = TableOptions(
         cursor=keys.cursor or "",
         key=keys.key,
         settle=keys.settle,
@@ -85,8 +92,30 @@ def _table_options(check: Check, given: dict[str, Any], trail: Trail) -> TableOp
         types=keys.types,
         zero_dates=keys.zero_dates,
         rename=keys.rename,
+        mode=Mode(keys.mode),
+        drift=Drift(keys.drift),
+        read=Read(keys.read),
+        deletes=Deletes(keys.deletes),
+        deletes_limit=keys.deletes_limit,
+        metadata_columns=keys.metadata_columns,
+        distkey=keys.distkey,
+        sortkey=keys.sortkey,
+        hybrid=keys.hybrid,
         place=check.document.key_place(trail),
     )
+    if "mode" not in given and ends is not None and isinstance(ends.to, Lake):
+        return replace(options, mode=Mode.APPEND)
+    return options
+
+
+def _refuse_conflicts(
+    check: Check, options: TableOptions, ends: Ends, written: frozenset[str], *, where: Trail, sync: Trail
+) -> None:
+    for conflict in conflicts(options, ends, written):
+        # Where it stands in the file: what the override says itself comes before what it has from its sync.
+        places = [(*trail, key) for trail in (where, sync) for key in conflict.keys]
+        found = next((trail for trail in places if trail in check.document.values), where)
+        check.add(conflict.message, found, hint=conflict.hint, at_key=True)
 
 
 def _require_cursors(check: Check, merged: Mapping[str, TableOptions], trail: Trail) -> None:
@@ -96,44 +125,3 @@ def _require_cursors(check: Check, merged: Mapping[str, TableOptions], trail: Tr
             check.add(
                 f"the key `cursor` is missing for {quoted(pattern)}", where, hint=_NEED_CURSOR, at_key=True
             )
-
-
-def _source(check: Check, name: str, trail: Trail, connections: Connections) -> Database | None:
-    found = _named(check, name, trail, connections)
-    if isinstance(found, Lake):
-        databases = [key for key, item in connections.items() if isinstance(item, Database)]
-        check.add(f"{quoted(name)} is a lake; `from` names a database", trail, hint=suggest("", databases))
-        return None
-    return found
-
-
-def _output(check: Check, keys: SyncKeys, trail: Trail, connections: Connections) -> Lake | None:
-    if keys.via is not None and keys.to is not None:
-        check.add(
-            "`via` with `to` loads a warehouse behind the lake; that stage is not in this version",
-            (*trail, "to"),
-            hint=f"write just `to: {check.document.written((*trail, 'via'))}`",
-            at_key=True,
-        )
-        return None
-    name, key = (keys.to, "to") if keys.to is not None else (keys.via, "via")
-    if name is None:
-        check.add("the key `to` is missing", trail, hint="add `to: LAKE`", at_key=True)
-        return None
-    found = _named(check, name, (*trail, key), connections)
-    if isinstance(found, Database):
-        lakes = [other for other, item in connections.items() if isinstance(item, Lake)]
-        check.add(
-            f"{quoted(name)} is a database; `{key}` names a connection of type `parquet`",
-            (*trail, key),
-            hint=suggest("", lakes),
-        )
-        return None
-    return found
-
-
-def _named(check: Check, name: str, trail: Trail, connections: Connections) -> Database | Lake | None:
-    if name not in connections:
-        check.add(f"there is no connection {quoted(name)}", trail, hint=suggest(name, connections))
-        return None
-    return connections[name]

@@ -6,6 +6,7 @@ import ipaddress
 import re
 from collections.abc import Callable, Iterable
 from datetime import timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -21,6 +22,10 @@ _LABEL = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?", re.ASCI
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}", re.ASCII)
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(?=/)", re.ASCII)
 _DECIMAL = re.compile(r"decimal\(\s*(\d{1,3})\s*,\s*(\d{1,3})\s*\)", re.ASCII | re.IGNORECASE)
+_PERCENT = re.compile(r"(\d{1,3}(?:\.\d{1,6})?)\s*%", re.ASCII)
+_SHARE = re.compile(r"0|[01]?\.\d{1,9}", re.ASCII)
+_ROLES = re.compile(r"default|arn:aws[a-z-]*:iam::\d+:role/[\w+=,.@/-]+", re.ASCII)
+_ACCOUNT = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,250}[A-Za-z0-9])?", re.ASCII)
 _TYPES = ("string", "timestamp", "date")
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}|[{}]")
 
@@ -123,6 +128,44 @@ def choice(
         return word
 
     return parse
+
+
+def flag(value: Any) -> bool:
+    return choice(("true", "false"))(value) == "true"
+
+
+def share(value: Any) -> float:
+    """A part of the whole: `30%`, or `0.3`. A bare `1` could be either and is refused."""
+    written = text(value).strip()
+    percent = _PERCENT.fullmatch(written)
+    if not percent and not _SHARE.fullmatch(written):
+        raise Complaint(f"{quoted(written)} is not a share", hint="write it as `30%`, or as `0.3`")
+    # Read as one decimal number, so that `30%` is exactly the 0.3 that the default is.
+    found = float(Decimal(percent[1]).scaleb(-2)) if percent else float(written)
+    if found > 1:
+        raise Complaint(f"this must be a share from 0% to 100%, not {written}")
+    return found
+
+
+def check_iam_role(value: Any) -> str:
+    """One role, or a chain of them; nothing that could end the text early inside a COPY."""
+    roles = text(value)
+    if not all(_ROLES.fullmatch(role) for role in re.split(r",(?=arn:)", roles)):
+        raise Complaint(
+            "`iam_role` is not the ARN of a role", hint="write it as `arn:aws:iam::ACCOUNT:role/NAME`"
+        )
+    return roles
+
+
+def check_account(value: Any) -> str:
+    """Becomes part of a host name, so it may hold nothing that could end one early."""
+    account = text(value)
+    if not _ACCOUNT.fullmatch(account) or account.casefold().endswith(".snowflakecomputing.com"):
+        raise Complaint(
+            "`account` is not the identifier of an account",
+            hint="write it as `ORGANISATION-ACCOUNT`, without `.snowflakecomputing.com`",
+        )
+    return account
 
 
 def check_host(value: Any) -> str:

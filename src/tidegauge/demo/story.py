@@ -1,8 +1,9 @@
-"""The product at work in about a minute: a first run, a second, one killed half-way, and the proof."""
+"""The product at work in about a minute: a first run, a second, two killed half-way, and the proof."""
 
 from __future__ import annotations
 
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -14,30 +15,39 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from tidegauge.config.load import load_project
-from tidegauge.demo.shop import add_orders, make_shop, open_shop
+from tidegauge.demo.shop import add_orders, delete_orders, make_shop, open_shop
+from tidegauge.engine.order import Order
 from tidegauge.engine.report import RunReport
-from tidegauge.engine.run import Order, run
+from tidegauge.engine.run import run
 from tidegauge.engine.verify import Verified, verify
 from tidegauge.errors import TidegaugeError
-from tidegauge.observe.events import Listener, RunEvent
+from tidegauge.ledger.open import open_ledger
+from tidegauge.model.spec import Project
+from tidegauge.observe.events import Listener
 
 ORDERS = 55_000
-_SETTLED = 5
+_SETTLED = 3
 """Seconds after which the newest rows lie below the source's clock by more than `settle`."""
+_BIG = "order_items"
+"""The table in whose middle the runs are killed."""
 _PROJECT = """\
-# The demo's project: every table of a small shop, into Parquet.
+# The demo's project: every table of a small shop, through Parquet files into DuckDB.
 pipeline: shop
 ledger: sqlite:///.tidegauge/ledger.db
 connections:
-  app:  {type: sqlite, path: shop.db}
-  lake: {type: parquet, path: lake}
+  app:       {type: sqlite, path: shop.db}
+  lake:      {type: parquet, path: lake}
+  warehouse: {type: duckdb, path: warehouse.duckdb}
 sync:
   - from: app
-    to: lake
+    via: lake
+    to: warehouse
     tables: ["*"]
     cursor: updated_at
+    mode: merge
+    deletes: hard                    # what the source deleted goes from the warehouse too
     settle: 1s
-    batch_rows: 20000
+    batch_rows: 10000
     override:
       customers: {lookback: 30m}     # they come from the branches, dated a little late
 """
@@ -45,9 +55,14 @@ sync:
 
 @dataclass(frozen=True)
 class Act:
+    """One run, by what it did to the warehouse."""
+
     title: str
     rows: int
     batches: int
+    inserted: int
+    updated: int
+    deleted: int
     seconds: float
 
 
@@ -55,12 +70,12 @@ class Act:
 class Ending:
     acts: tuple[Act, ...]
     verified: tuple[Verified, ...]
-    taken_up: bool
-    """The killed run's own plan was the one that was finished."""
+    taken_over: bool
+    """The killed runs' own plans were the ones that were finished."""
 
     @property
     def proven(self) -> bool:
-        return self.taken_up and bool(self.verified) and all(one.equal for one in self.verified)
+        return self.taken_over and bool(self.verified) and all(one.equal for one in self.verified)
 
 
 def tell_story(folder: Path, *, say: Callable[[str], None], tell: Listener) -> Ending:
@@ -73,46 +88,54 @@ def tell_story(folder: Path, *, say: Callable[[str], None], tell: Listener) -> E
     project = load_project(file)
     acts: list[Act] = []
 
-    def act(title: str) -> RunReport:
+    def act(title: str) -> None:
         began = time.monotonic()
         report = run(project, Order(), tell=tell, stop=threading.Event())
-        for flow in report.flows:
-            if flow.error:
-                raise flow.error
-        rows = sum(flow.rows for flow in report.flows)
-        batches = sum(flow.batches for flow in report.flows)
-        acts.append(Act(title, rows, batches, time.monotonic() - began))
-        say(f"   {rows:,} rows in {batches} batches, {acts[-1].seconds:.1f} s")
-        return report
+        acts.append(_act(title, report, time.monotonic() - began))
+        done = acts[-1]
+        say(f"   {done.rows:,} rows in {done.batches} batches, {done.seconds:.1f} s")
+        say(f"   warehouse: {done.inserted:,} inserted, {done.updated:,} updated, {done.deleted:,} deleted")
 
-    say("\n1. The first run reads everything.")
+    say("\n1. The first run takes everything: SQLite → Parquet → DuckDB.")
     act("first run: everything")
 
-    say("\n2. 1,200 new orders, 300 paid in the same second, and 40 customers dated ten minutes ago.")
+    say("\n2. 1,200 new orders, 300 paid, 25 deleted with their lines; 40 customers dated ten minutes ago.")
     _a_day_in_the_shop(shop_file, chance)
     act("second run: what changed")
 
-    say("\n3. 30,000 orders more. The run that reads them is killed with SIGKILL after its first batches.")
+    say("\n3. 30,000 orders more, all in one second. The run is killed with SIGKILL while it extracts.")
     with open_shop(shop_file) as shop:
         now = datetime.now(UTC)
-        add_orders(shop, first=ORDERS + 2001, count=30_000, began=now, to_a_second=15_000, chance=chance)
+        add_orders(shop, first=ORDERS + 2001, count=30_000, began=now, to_a_second=30_000, chance=chance)
     time.sleep(_SETTLED)
-    committed = _run_and_kill(folder)
-    say(f"   killed: {committed} of 4 batches of order_items were committed")
+    say(f"   killed after {_run_and_kill(folder, f'{_BIG}/extract')}")
+    say("\n4. The next run takes over the frozen plan, and is killed in its turn, while it loads.")
+    say(f"   killed after {_run_and_kill(folder, f'{_BIG}/load')}")
+    say("\n5. The one after it ends what they began: the same windows, no row twice.")
+    act("after the kills: the rest")
 
-    say("\n4. The next run takes over the frozen plan and ends it: the same windows, no row twice.")
-    report = act("after the kill: the rest")
-    taken_up = any(flow.resumed for flow in report.flows)
+    say("\n6. The proof: source and warehouse compared key by key, by a hash of every row.")
+    return Ending(tuple(acts), tuple(verify(project, ())), _taken_over(project))
 
-    say("\n5. The proof: source and target compared key by key, by a hash of every row.")
-    return Ending(tuple(acts), tuple(verify(project, ())), taken_up)
+
+def _act(title: str, report: RunReport, seconds: float) -> Act:
+    for flow in report.flows:
+        if flow.error:
+            raise flow.error
+    loads = [flow for flow in report.flows if flow.flow.endswith("/load")]
+    inserted, updated, deleted = (
+        sum(flow.count(which) or 0 for flow in loads) for which in ("inserted", "updated", "deleted")
+    )
+    rows, batches = sum(flow.rows for flow in loads), sum(flow.batches for flow in loads)
+    return Act(title, rows, batches, inserted, updated, deleted, seconds)
 
 
 def _a_day_in_the_shop(file: Path, chance: random.Random) -> None:
     now = datetime.now(UTC)
     with open_shop(file) as shop:
-        add_orders(shop, first=ORDERS + 1, count=1200, began=now, to_a_second=1000, chance=chance)
+        add_orders(shop, first=ORDERS + 1, count=1200, began=now, to_a_second=1200, chance=chance)
         shop.execute("UPDATE orders SET status = 'paid', updated_at = ? WHERE id <= 300", (_text(now),))
+        delete_orders(shop, first=1001, count=25)
         shop.executemany(
             "INSERT INTO customers (name, city, updated_at) VALUES (?, ?, ?)",
             [(f"Late customer {n}", "Tromsø", _text(now - timedelta(minutes=10))) for n in range(40)],
@@ -124,28 +147,33 @@ def _text(moment: datetime) -> str:
     return moment.strftime("%Y-%m-%d %H:%M:%S")
 
 
-def _run_and_kill(folder: Path) -> int:
-    """Start a run of its own, watch its manifests, and kill it as soon as it has something to lose."""
-
-    def committed() -> int:
-        return sum(1 for _ in (folder / "lake" / "order_items").glob("_tidegauge/*/*.json"))
-
-    before = committed()
+def _run_and_kill(folder: Path, flow: str) -> str:
+    """Start a run of its own, listen to what it says, and kill it in the middle of a flow."""
     command = [sys.executable, "-m", "tidegauge.cli.main", "run", "--project", str(folder), "--parallel", "1"]
-    victim = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # noqa: S603
+    victim = subprocess.Popen(  # noqa: S603
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, encoding="utf-8"
+    )
+    assert victim.stderr
+    said = []
     try:
-        until = time.monotonic() + 120
-        while committed() < before + 2:
-            if victim.poll() is not None or time.monotonic() > until:
-                raise TidegaugeError(
-                    "the run that was to be killed ended by itself", hint="run the demo again"
-                )
-            time.sleep(0.01)
+        for line in victim.stderr:
+            said.append(line.strip())
+            found = re.match(rf"{flow}: batch (\d+)/(\d+)", line)
+            if found and 1 < int(found[1]) < int(found[2]):
+                return f"batch {found[1]} of {found[2]} of {flow}"
     finally:
         victim.send_signal(signal.SIGKILL)
         victim.wait()
-    return committed() - before
+        victim.stderr.close()
+    raise TidegaugeError(
+        f"the run that was to be killed in {flow} ended by itself: {' | '.join(said[-3:])}",
+        hint="run the demo again",
+    )
 
 
-def quiet(_: RunEvent) -> None:
-    """A listener for whoever needs none."""
+def _taken_over(project: Project) -> bool:
+    with open_ledger(project.ledger, create=False) as ledger:
+        return all(
+            any(one.event == "taken_over" for one in ledger.history(project.pipeline, flow=flow, limit=1000))
+            for flow in (f"{_BIG}/extract", f"{_BIG}/load")
+        )

@@ -13,8 +13,9 @@ from tidegauge.engine.select import Sources, expand
 from tidegauge.errors import TidegaugeError
 from tidegauge.ledger.open import open_ledger
 from tidegauge.model.secret import mask
-from tidegauge.model.spec import Database, Lake, Project
+from tidegauge.model.spec import READABLE, Database, Lake, Project
 from tidegauge.write.parquet import ParquetOutput
+from tidegauge.write.warehouse.open import open_warehouse
 
 _SKEW = 5.0
 """Seconds by which a clock may differ from ours before it is worth a word."""
@@ -49,8 +50,10 @@ def examine(project: Project) -> Iterator[Finding]:
             about = f"connection {one.name}"
             if isinstance(one, Lake):
                 yield from _guarded(about, lambda lake=one: _lake(lake))
-            else:
+            elif one.engine in READABLE:
                 yield from _guarded(about, lambda base=one: _database(base, sources))
+            else:
+                yield from _guarded(about, lambda base=one: _warehouse(base))
         for sync in project.syncs:
             try:
                 flows = expand(project.pipeline, sync, sources.of(sync.source).tables())
@@ -58,6 +61,8 @@ def examine(project: Project) -> Iterator[Finding]:
                 yield Finding(f"tables of {sync.source.name}", False, str(error), error.hint)
                 continue
             for flow in flows:
+                if flow.reads is not None:
+                    continue
                 try:
                     shape = sources.of(flow.source).shape(flow.table, flow.options)
                     yield Finding(
@@ -97,6 +102,11 @@ def _database(database: Database, sources: Sources) -> Iterator[str]:
     outlook = source.outlook()
     yield from _clock(outlook.clock)
     yield outlook.blind or "open transactions are visible, so windows wait for them"
+
+
+def _warehouse(database: Database) -> Iterator[str]:
+    open_warehouse(database).connect().close()
+    yield f"{database.engine} answers"
 
 
 def _lake(lake: Lake) -> Iterator[str]:

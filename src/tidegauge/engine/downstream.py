@@ -20,5 +20,4 @@ def downstream(flow: Flow, flows: Sequence[Flow]) -> tuple[Flow, ...]:
 
 
 def _reads(one: Flow, upper: Flow) -> bool:
-    """A database is never written to, so as long as no flow reads from a lake, none does."""
-    return one.source.name == upper.output.name and str(one.table) == upper.folder
+    return one.upstream == upper.name

@@ -10,7 +10,7 @@ from typing import Any
 from tidegauge.engine.owner import this_process
 from tidegauge.engine.select import Sources, choose
 from tidegauge.ledger.open import open_ledger
-from tidegauge.model.spec import Flow, Project
+from tidegauge.model.spec import Flow, Folder, Project
 from tidegauge.write import files
 from tidegauge.write.files import Leftover, Listing
 from tidegauge.write.table import CommittedFile
@@ -46,7 +46,8 @@ def _file(one: CommittedFile) -> dict[str, Any]:
 
 def listings(project: Project, selection: Sequence[str]) -> list[FlowFiles]:
     return [
-        FlowFiles(flow.name, files.survey(flow.output, flow.folder)) for flow in _flows(project, selection)
+        FlowFiles(flow.name, files.survey(place.lake, place.folder))
+        for flow, place in _flows(project, selection)
     ]
 
 
@@ -55,8 +56,8 @@ def clean(
 ) -> dict[str, tuple[Leftover, ...]]:
     """Delete leftovers, and keep the reason in the history; without a reason only say what would go."""
     gone = {
-        flow.name: files.clean(flow.output, flow.folder, older_than=older_than, preview=reason is None)
-        for flow in _flows(project, selection)
+        flow.name: files.clean(place.lake, place.folder, older_than=older_than, preview=reason is None)
+        for flow, place in _flows(project, selection)
     }
     if reason is not None and any(gone.values()):
         with open_ledger(project.ledger, create=True) as ledger:
@@ -66,9 +67,9 @@ def clean(
     return gone
 
 
-def _flows(project: Project, selection: Sequence[str]) -> tuple[Flow, ...]:
+def _flows(project: Project, selection: Sequence[str]) -> list[tuple[Flow, Folder]]:
     with Sources() as sources:
         choice = choose(project, selection, sources)
     for _, error in choice.faults:
         raise error
-    return choice.flows
+    return [(flow, flow.output) for flow in choice.flows if isinstance(flow.output, Folder)]

@@ -8,9 +8,9 @@ from typing import NoReturn
 from tidegauge.engine.select import Sources, home
 from tidegauge.errors import SourceUnreachable
 from tidegauge.model.position import RowPosition, Value
-from tidegauge.model.protocols import Source
-from tidegauge.model.spec import Database, Engine, Project, TableName, TableOptions
-from tidegauge.model.table import Outlook, Shape, Survey
+from tidegauge.model.protocols import LedgerReader, Source
+from tidegauge.model.spec import Database, Engine, Project, Stage, TableName, TableOptions
+from tidegauge.model.table import Cut, Outlook, Shape, Survey
 
 _PATTERN = frozenset("*?[")
 
@@ -46,7 +46,15 @@ class KnownSources(Sources):
         )
 
 
+def sources_for(project: Project, ledger: LedgerReader, stage: Stage | None) -> Sources:
+    """A stage that reads only the lake goes on while the database is down."""
+    if stage is not Stage.LOAD:
+        return Sources()
+    return KnownSources(project, tuple(status.flow for status in ledger.status(project.pipeline)))
+
+
 def _table(database: Database, name: str) -> TableName:
+    name = name.removesuffix(f"/{Stage.EXTRACT}").removesuffix(f"/{Stage.LOAD}")
     if database.engine is Engine.SQLITE:
         return TableName(None, name)
     schema, dot, table = name.partition(".")
@@ -71,6 +79,15 @@ class _Absent:
         step: int,  # noqa: ARG002
         pending: str | None,  # noqa: ARG002
     ) -> Survey:
+        self._gone()
+
+    def cuts(
+        self,
+        shape: Shape,  # noqa: ARG002
+        after: RowPosition | None,  # noqa: ARG002
+        upto: RowPosition,  # noqa: ARG002
+        step: int,  # noqa: ARG002
+    ) -> tuple[Cut, ...]:
         self._gone()
 
     def count(self, shape: Shape, after: RowPosition | None, upto: RowPosition) -> int:  # noqa: ARG002

@@ -14,19 +14,15 @@ from tidegauge.engine.select import Sources
 from tidegauge.engine.session import check_java, open_session
 from tidegauge.model.protocols import Output, Owner, Reader
 from tidegauge.model.spec import Flow, SparkSettings
-from tidegauge.read.jdbc import JdbcReader
-from tidegauge.write.parquet import ParquetOutput
+from tidegauge.read.direct import DirectReader
+from tidegauge.write.open import open_output
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def _output(flow: Flow) -> Output:
-    return ParquetOutput(flow.output, flow.folder)
-
-
-def _reader(flow: Flow) -> Reader:
-    return JdbcReader(flow.source)
+def open_reader(flow: Flow) -> Reader:
+    return DirectReader(flow.source)
 
 
 def _spark(settings: SparkSettings, needs: set[Needs], debug: bool) -> SparkSession:
@@ -43,8 +39,8 @@ class Outside:
     is_gone: Callable[[Owner], bool] = is_gone
     sources: Callable[[], Sources] = Sources
     """One for each thread."""
-    output: Callable[[Flow], Output] = _output
-    reader: Callable[[Flow], Reader] = _reader
+    output: Callable[[Flow], Output] = open_output
+    reader: Callable[[Flow], Reader] = open_reader
     check_java: Callable[[SparkSettings], object] = check_java
     spark: Callable[[SparkSettings, set[Needs], bool], SparkSession] = _spark
     threads: Callable[[int], Executor] = _threads

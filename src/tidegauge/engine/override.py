@@ -18,7 +18,7 @@ from tidegauge.model.position import Position, to_json
 from tidegauge.model.protocols import LedgerReader, LedgerWriter, Output, Override
 from tidegauge.model.spec import Flow, Project
 from tidegauge.observe.events import Listener, RunEvent
-from tidegauge.write.parquet import ParquetOutput
+from tidegauge.write.open import open_output
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,11 @@ class SetTo:
 @dataclass(frozen=True)
 class Reset:
     pass
+
+
+@dataclass(frozen=True)
+class Refresh:
+    """A reset that empties the output too."""
 
 
 @dataclass(frozen=True)
@@ -58,9 +63,16 @@ class Undo:
     pass
 
 
-Wish = SetTo | Reset | CopyOf | Import | Undo
+Wish = SetTo | Reset | Refresh | CopyOf | Import | Undo
 
-KINDS: dict[type, str] = {SetTo: "set", Reset: "reset", CopyOf: "copy", Import: "import", Undo: "undo"}
+KINDS: dict[type, str] = {
+    SetTo: "set",
+    Reset: "reset",
+    Refresh: "refresh",
+    CopyOf: "copy",
+    Import: "import",
+    Undo: "undo",
+}
 
 
 @dataclass(frozen=True)
@@ -141,14 +153,21 @@ def finish(ledger: LedgerWriter, output: Output, flow: Flow, begun: Override, te
     woke up could still be confirmed by it.
     """
     with step(OverrideStep.OPEN, flow.name, tell):
-        output.open_epoch(flow.pipeline, flow.name, begun.epoch, begun.continues, begun.reason)
+        output.open_epoch(
+            flow.pipeline,
+            flow.name,
+            begun.epoch,
+            begun.continues,
+            begun.reason,
+            empty=begun.kind == "refresh",
+        )
     with step(OverrideStep.END, flow.name, tell):
         ledger.end_override(flow.pipeline, flow.name, epoch=begun.epoch)
 
 
 def _one(ledger: LedgerWriter, move: Move, reason: str, tell: Listener) -> int:
     flow = move.flow
-    output = ParquetOutput(flow.output, flow.folder)
+    output = open_output(flow)
     output.prepare()
     for status in ledger.status(flow.pipeline, [flow.name]):
         if status.override is not None:
@@ -167,13 +186,13 @@ def _one(ledger: LedgerWriter, move: Move, reason: str, tell: Listener) -> int:
     return begun.epoch
 
 
-def _check_continues(ledger: LedgerReader, output: ParquetOutput, flow: Flow, kind: str) -> None:
+def _check_continues(ledger: LedgerReader, output: Output, flow: Flow, kind: str) -> None:
     """Refuse before anything is begun what the output could not open: nobody could ever finish it."""
     found: list[tuple[int, int]] = []
     if kind == "undo":
         undos = (status.undo for status in ledger.status(flow.pipeline, [flow.name]))
         found = [undo.continues for undo in undos if undo]
-    elif kind != "reset":
+    elif kind not in ("reset", "refresh"):
         found = [(mark.epoch, mark.seq) for mark in ledger.watermarks(flow.pipeline, [flow.name])]
     gap = next((gap for continues in found if (gap := output.lacks(continues))), None)
     if gap is not None:

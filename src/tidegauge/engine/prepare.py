@@ -2,50 +2,149 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
+from tidegauge.engine.deleting import Deleting
+from tidegauge.engine.drifting import decided
+from tidegauge.engine.loading import prepare_load, recall_load
+from tidegauge.engine.walk import CargoOf
 from tidegauge.errors import OutputDisagrees, OutputNotEmpty
-from tidegauge.model.plan import Draft, Tag
+from tidegauge.model.plan import Draft, Plan, Tag
 from tidegauge.model.position import RowPosition
-from tidegauge.model.protocols import Output, Source, Watermark
-from tidegauge.model.spec import Flow
+from tidegauge.model.protocols import Output, Reader, Source, Watermark
+from tidegauge.model.spec import Deletes, Flow, Landing, Read
 from tidegauge.model.table import Shape
-from tidegauge.plan.draft import batch_step, check_identity, draft, start
+from tidegauge.plan.backfill import limited
+from tidegauge.plan.draft import batch_step, check_history, check_identity, draft, start
+from tidegauge.plan.drift import narrowed
+from tidegauge.read.direct import check as check_direct
+from tidegauge.write.stretches import FEW
 
 
-def prepare(flow: Flow, source: Source, output: Output, watermark: Watermark | None) -> tuple[Shape, Draft]:
-    """What a plan of this flow would be. Reads only."""
-    agree(flow, output, watermark)
+@dataclass(frozen=True)
+class Ends:
+    """The two ends of a hop, and what the ledger knows of them."""
+
+    source: Callable[[], Source]
+    """Not asked by a flow that finds its rows in a lake: the database may be down."""
+    reader: Reader
+    output: Output
+    mark: Watermark | None
+    upstream: Watermark | None
+    """Of the flow whose output it reads."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What a plan of a flow would be, and how its rows are had."""
+
+    draft: Draft
+    cargo_of: CargoOf
+    changes: tuple[str, ...] = ()
+    """What of the output's columns would change."""
+    by_spark: bool = True
+    """Whether a batch of it is work for Spark, as far as that can be foreseen."""
+
+
+def prepare(flow: Flow, ends: Ends, *, limit: int | None = None, confirmed: bool = False) -> Prepared:
+    """Reads only. A `limit` of rows cuts a plan over a table; one over a lake has only whole batches.
+
+    `confirmed`: as many rows may be deleted as the source says.
+    """
+    mark = ends.mark
+    agree(flow, ends.output, mark)
+    by_jdbc = False
+    if flow.reads is not None:
+        made, cargo_of, changes = prepare_load(flow, ends.output, mark, ends.upstream)
+    else:
+        source = ends.source()
+        shape, changes = shaped(flow, source, ends)
+        check_identity(flow, shape, mark.source_id if mark else None)
+        check_history(flow, shape.layout)
+        position = mark.position if mark else None
+        assert position is None or isinstance(position, RowPosition)
+        after = start(flow, shape, position)
+        step = batch_step(flow) if limit is None else min(batch_step(flow), limit)
+        survey = source.survey(shape, after, step, mark.pending if mark else None)
+        made = draft(flow, shape, after, survey)
+        if limit is not None:
+            below = position if after != position else None
+            made = limited(made, limit, step=step, watermark=below)
+        slower = check_direct(shape, flow.source)
+        if slower is not None:
+            made = replace(made, notes=(*made.notes, f"read through JDBC: {slower}"))
+        cargo_of = _of_table(ends.reader, shape)
+        by_jdbc = slower is not None or flow.options.read is Read.JDBC
+    deleting = Deleting(flow, ends.output, confirmed=confirmed)
+    if flow.options.deletes is not Deletes.NONE and isinstance(flow.output, Landing):
+        made = deleting.planned(made, ends.source, mark.position if mark else None)
+    seen = (mark.epoch, mark.seq) if mark else (0, 0)
+    made = replace(made, seen=seen, notes=(*made.notes, *changes))
+    # What was decided in an earlier plan is worth a note in this one, and no news for the history.
+    news = mark is not None and mark.fingerprint != made.inputs[0].fingerprint
+    many = any(batch.rows is None or batch.rows > FEW for batch in made.batches)
+    return Prepared(
+        made, _with_deletes(cargo_of, deleting), changes if news else (), by_spark=by_jdbc or many
+    )
+
+
+def recall(flow: Flow, plan: Plan, ends: Ends, *, confirmed: bool = False) -> Prepared:
+    """The same for a plan that an earlier run has frozen: its windows stay, its rows are read anew."""
+    deleting = Deleting(flow, ends.output, confirmed=confirmed)
+    changes: tuple[str, ...] = ()
+    if flow.reads is not None:
+        cargo_of = recall_load(flow, ends.output, plan)
+    else:
+        shape, changes = shaped(flow, ends.source(), ends)
+        check_identity(flow, shape, plan.draft.inputs[0].source_id)
+        cargo_of = _of_table(ends.reader, shape)
+        if shape.fingerprint == plan.draft.inputs[0].fingerprint:
+            changes = ()
+    return Prepared(plan.draft, _with_deletes(cargo_of, deleting), changes)
+
+
+def shaped(flow: Flow, source: Source, ends: Ends) -> tuple[Shape, tuple[str, ...]]:
+    """The table as it shall be read: what the output holds has a say in it (`drift`)."""
     shape = source.shape(flow.table, flow.options)
-    check_identity(flow, shape, watermark.source_id if watermark else None)
-    position = watermark.position if watermark else None
-    assert position is None or isinstance(position, RowPosition)
-    after = start(flow, shape, position)
-    survey = source.survey(shape, after, batch_step(flow), watermark.pending if watermark else None)
-    seen = (watermark.epoch, watermark.seq) if watermark else (0, 0)
-    return shape, replace(draft(flow, shape, after, survey), seen=seen)
+    if ends.mark is None or ends.mark.fingerprint == shape.fingerprint:
+        return shape, ()
+    held = ends.output.layout()
+    if held is None:
+        return shape, ()
+    decision = decided(flow, ends.output, held, shape.layout)
+    return narrowed(shape, [field.name for field in decision.layout.fields]), decision.notes
+
+
+def _with_deletes(cargo_of: CargoOf, deleting: Deleting) -> CargoOf:
+    return lambda batch: deleting.cargo() if batch.deletes else cargo_of(batch)
+
+
+def _of_table(reader: Reader, shape: Shape) -> CargoOf:
+    return lambda batch: reader.cargo(shape, batch)
 
 
 def agree(flow: Flow, output: Output, watermark: Watermark | None) -> None:
     """Refuse when the output holds what the ledger does not know, or lacks what the ledger is sure of."""
-    where = f"{flow.output.path}/{flow.folder}"
+    where = output.place
     epoch, seq = (watermark.epoch, watermark.seq) if watermark else (0, 0)
     if (epoch, seq) == (0, 0) and not output.is_empty():
         raise OutputNotEmpty(
-            f"{flow.name}: {where} holds batches, and the ledger knows nothing of them",
-            hint="point `ledger:` at the ledger that wrote them; for a fresh start move the folder away, or"
+            f"{flow.name}: {where} holds {'rows' if isinstance(flow.output, Landing) else 'batches'}, and the"
+            " ledger knows nothing of them",
+            hint="point `ledger:` at the ledger that wrote them; for a fresh start move them away, or"
             " leave what it holds behind with `tidegauge watermark reset`",
         )
     if not output.is_open(epoch):
         raise OutputDisagrees(
             f"{flow.name}: the ledger says that epoch {epoch} was opened, and {where} does not have it",
-            hint="bring the files back, or start afresh there with `tidegauge watermark reset`",
+            hint="bring back what is gone, or start afresh there with `tidegauge watermark reset`",
         )
     last = Tag(flow.pipeline, flow.name, epoch, seq)
     if seq and output.receipt(last) is None:
         raise OutputDisagrees(
             f"{flow.name}: the ledger says batch {seq} was committed, and {where} does not have it",
-            hint="bring the files back, or start afresh there with `tidegauge watermark reset`",
+            hint="bring back what is gone, or start afresh there with `tidegauge watermark reset`",
         )
     # Also where nothing was committed: asking refuses a ledger that missed the opening of a later epoch.
     if output.receipt(Tag(flow.pipeline, flow.name, epoch, seq + 1)) is not None:

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
-from tidegauge.engine.prepare import prepare
+from tidegauge.engine.known import sources_for
+from tidegauge.engine.outside import open_reader
+from tidegauge.engine.prepare import Ends, prepare
 from tidegauge.engine.report import error_to_json, windows_to_json
-from tidegauge.engine.select import Sources, choose
+from tidegauge.engine.select import choose
 from tidegauge.errors import TidegaugeError, WrongState
 from tidegauge.ledger.open import open_ledger
 from tidegauge.model.plan import Draft
 from tidegauge.model.position import to_text
 from tidegauge.model.secret import mask
-from tidegauge.model.spec import Flow, Project
+from tidegauge.model.spec import Flow, Project, Stage
 from tidegauge.model.state import State
-from tidegauge.write.parquet import ParquetOutput
+from tidegauge.write.open import open_output
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,8 @@ class Preview:
     draft: Draft | None = None
     done: int = 0
     error: TidegaugeError | None = None
+    follows: str | None = None
+    """What comes before it and brings more."""
 
     @property
     def rows(self) -> int:
@@ -40,12 +45,13 @@ class Preview:
     @property
     def notes(self) -> tuple[str, ...]:
         if self.draft is None:
-            return ()
+            return (self.follows,) if self.follows else ()
         waiting, nulls = self.draft.rows_waiting, self.draft.rows_null
         return (
             *self.draft.notes,
             *([f"{waiting:,} rows are dated past the source's clock and wait"] if waiting else []),
             *([f"{nulls:,} rows have no cursor value"] if nulls else []),
+            *([self.follows] if self.follows else []),
         )
 
     @property
@@ -76,17 +82,19 @@ class Preview:
         }
 
 
-def preview(project: Project, selection: Sequence[str]) -> list[Preview]:
+def preview(
+    project: Project, selection: Sequence[str], *, stage: Stage | None = None, limit: int | None = None
+) -> list[Preview]:
     """One entry for each selected flow; a flow with an open plan shows what is left of that."""
-    with open_ledger(project.ledger, create=False) as ledger, Sources() as sources:
-        choice = choose(project, selection, sources)
+    with open_ledger(project.ledger, create=False) as ledger, sources_for(project, ledger, stage) as sources:
+        choice = choose(project, selection, sources, stage=stage)
         names = [flow.name for flow in choice.flows]
         statuses = {status.flow: status for status in ledger.status(project.pipeline, names)}
-        marks = {mark.flow: mark for mark in ledger.watermarks(project.pipeline, names)}
+        marks = {mark.flow: mark for mark in ledger.watermarks(project.pipeline)}
         shown = [Preview(name, State.FAILED, "—", error=error) for name, error in choice.faults]
         for flow in choice.flows:
             status = statuses.get(flow.name)
-            where = f"{flow.output.path}/{flow.folder}"
+            where = str(flow.output)
             if status is not None and status.override is not None:
                 begun = WrongState(
                     f"{flow.name}: an override ({status.override.kind}) that {status.override.actor} began"
@@ -100,14 +108,29 @@ def preview(project: Project, selection: Sequence[str]) -> list[Preview]:
                 shown.append(Preview(flow.name, status.state, where, status.plan.draft, status.plan.done))
                 continue
             try:
-                _, draft = prepare(flow, sources.of(flow.source), _output(flow), marks.get(flow.name))
+                ends = Ends(
+                    source=partial(sources.of, flow.source),
+                    reader=open_reader(flow),
+                    output=open_output(flow),
+                    mark=marks.get(flow.name),
+                    upstream=marks.get(flow.upstream or ""),
+                )
+                draft = prepare(flow, ends, limit=limit).draft
             except TidegaugeError as error:
                 shown.append(Preview(flow.name, State.FAILED, where, error=error))
                 continue
             state = State.PLANNED if draft.batches else State.SKIPPED
             shown.append(Preview(flow.name, state, where, draft))
-    return shown
+    return _with_followers(shown, choice.flows)
 
 
-def _output(flow: Flow) -> ParquetOutput:
-    return ParquetOutput(flow.output, flow.folder)
+def _with_followers(shown: Sequence[Preview], flows: Sequence[Flow]) -> list[Preview]:
+    """Whoever reads what another flow here writes does so after it: what that brings is not there yet."""
+    upstream = {flow.name: flow.upstream for flow in flows}
+    brings = {one.flow: one.rows for one in shown if one.batches}
+    return [
+        replace(one, follows=f"what {before} brings comes after that: {brings[before]:,} rows")
+        if (before := upstream.get(one.flow)) in brings and before is not None and one.error is None
+        else one
+        for one in shown
+    ]

@@ -5,24 +5,27 @@ from __future__ import annotations
 import contextlib
 import threading
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import wait
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tidegauge.engine.heartbeat import Heartbeat
 from tidegauge.engine.jars import Needs
+from tidegauge.engine.known import sources_for
+from tidegauge.engine.order import Order
 from tidegauge.engine.outside import Outside
 from tidegauge.engine.override import finish
-from tidegauge.engine.prepare import prepare
+from tidegauge.engine.prepare import Ends, Prepared, prepare, recall
 from tidegauge.engine.report import FlowReport, RunReport, error_to_json
-from tidegauge.engine.select import Sources, choose
+from tidegauge.engine.select import Sources, choose, is_on_s3
 from tidegauge.engine.steps import Step, step
 from tidegauge.engine.walk import Tools, walk
 from tidegauge.errors import (
     FlowHeld,
     LeaseLost,
+    LimitReached,
     OutputDisagrees,
     OutputNotEmpty,
     Stopped,
@@ -30,13 +33,11 @@ from tidegauge.errors import (
     WrongState,
 )
 from tidegauge.ledger.open import open_ledger
-from tidegauge.model.plan import Draft, Plan
+from tidegauge.model.plan import Plan, Receipt
 from tidegauge.model.protocols import Claim, FlowStatus, LedgerWriter, Watermark
 from tidegauge.model.spec import Flow, Project
 from tidegauge.model.state import State
-from tidegauge.model.table import Shape
 from tidegauge.observe.events import FlowEnded, FlowPlanned, Listener, Planning, SparkStarting
-from tidegauge.plan.draft import check_identity
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,20 +47,13 @@ _POLL = 0.5
 """Seconds between two tries for a flow that another runner holds, under `--wait`."""
 
 
-@dataclass(frozen=True)
-class Order:
-    """How the user wants a run to go."""
-
-    selection: tuple[str, ...] = ()
-    parallel: int = 2
-    wait: timedelta = timedelta(0)
-    debug: bool = False
-
-
 def run(project: Project, order: Order, *, tell: Listener, stop: threading.Event) -> RunReport:
     """Bring every selected flow up to date. One flow's failure never stops another's."""
-    with open_ledger(project.ledger, create=True) as ledger, Sources() as sources:
-        choice = choose(project, order.selection, sources)
+    with (
+        open_ledger(project.ledger, create=True) as ledger,
+        sources_for(project, ledger, order.stage) as sources,
+    ):
+        choice = choose(project, order.selection, sources, stage=order.stage)
         with Heartbeat(ledger, project.lease) as heartbeat:
             runner = Runner(project, order, ledger, heartbeat, tell, stop)
             reports = runner.everything(choice.flows, sources)
@@ -72,11 +66,14 @@ class _Ready:
     """A flow that has been looked at: what there is to read, and the plan that froze it."""
 
     flow: Flow
-    shape: Shape
-    draft: Draft
+    prepared: Prepared
     plan: Plan | None
     """None: nothing new."""
     seconds: float
+
+
+Preparer = Callable[[Flow, Ends], Prepared]
+"""Finds out what the next plan of a flow is; `prepare` unless somebody wants another one."""
 
 
 class Runner:
@@ -89,6 +86,7 @@ class Runner:
         tell: Listener,
         stop: threading.Event,
         outside: Outside | None = None,
+        preparer: Preparer | None = None,
     ) -> None:
         self.run_id = uuid.uuid4().hex
         self._project = project
@@ -98,36 +96,88 @@ class Runner:
         self._tell = tell
         self._stop = stop
         self._outside = outside or Outside()
+        self._prepare = preparer or partial(prepare, limit=order.limit, confirmed=order.confirm_deletes)
         self._owner = self._outside.owner
         self._needs = {Needs.JDBC}
+        self._readers: dict[str | None, Flow] = {}
+        self._tables = 0
         self._session: SparkSession | None = None
         self._starting = threading.Lock()
 
     def everything(self, flows: Sequence[Flow], sources: Sources) -> list[FlowReport]:
-        self._needs |= {Needs.S3 for flow in flows if flow.output.on_s3}
+        self._needs |= {Needs.S3 for flow in flows if is_on_s3(flow)}
         self._tell(Planning(len(flows)))
         names = [flow.name for flow in flows]
-        flows, statuses, refused = self._end_overrides(flows)
+        flows = [self._order.readers(flow) for flow in flows]
+        self._tables = len({flow.table for flow in flows})
+        # Who reads what another one here writes comes after it; the others begin at once.
+        self._readers = {flow.upstream: flow for flow in flows if flow.upstream in names}
+        heads, left, reports = self._standing([flow for flow in flows if flow.upstream not in names])
+        ready, refused = self._freeze([flow for flow in heads if flow.name not in left], sources)
+        reports += refused
+        jobs = [partial(self._first, one.flow, partial(self._go, one)) for one in ready]
+        jobs += [
+            partial(self._first, flow, partial(self._take_up, flow, left[flow.name]))
+            for flow in heads
+            if flow.name in left
+        ]
+        reports += self._side_by_side(jobs)
+        reports += [
+            self._held_back(report) for report in reports if report.flow in self._readers and not report.ok
+        ]
+        order = {name: place for place, name in enumerate(names)}
+        return sorted(reports, key=lambda report: order[report.flow])
+
+    def left_behind(self, flows: Sequence[Flow]) -> list[FlowReport]:
+        """End the plans that earlier runs left, with their own windows, and make no new ones."""
+        self._needs |= {Needs.S3 for flow in flows if is_on_s3(flow)}
+        flows = [self._order.readers(flow) for flow in flows]
+        free, left, reports = self._standing(flows)
+        jobs = [
+            partial(self._take_up, flow, left[flow.name], only=True) for flow in free if flow.name in left
+        ]
+        return [*reports, *self._side_by_side(jobs)]
+
+    def _side_by_side(self, jobs: Sequence[Callable[[], list[FlowReport]]]) -> list[FlowReport]:
+        with self._outside.threads(self._order.side_by_side) as pool:
+            walks = [pool.submit(job) for job in jobs]
+            # In short naps: a signal may reach any thread, and only an awake main thread acts on it.
+            pending = set(walks)
+            while pending:
+                _, pending = wait(pending, timeout=_NAP)
+            return [report for one in walks for report in one.result()]
+
+    def _first(self, flow: Flow, bring: Callable[[], list[FlowReport]]) -> list[FlowReport]:
+        """Bring one flow up to date, and then whoever reads what it writes."""
+        reports = bring()
+        reader = self._readers.get(flow.name)
+        if reader is None or not reports[-1].ok:
+            return reports
+        with self._outside.sources() as sources:
+            free, left, refused = self._standing([reader])
+            if left:
+                return [*reports, *refused, *self._take_up(reader, left[reader.name])]
+            ready, faults = self._freeze(free, sources)
+            return [*reports, *refused, *faults, *(done for one in ready for done in self._go(one))]
+
+    def _held_back(self, before: FlowReport) -> FlowReport:
+        """What is not begun because the flow that it reads from did not end well."""
+        flow = self._readers[before.flow]
+        if isinstance(before.error, Stopped):
+            stopped = Stopped("stopped as asked, before it began", hint="the next run goes on from here")
+            return FlowReport(flow.name, State.READY, 0.0, error=stopped)
+        reason = f"{before.flow} did not end well; --stage {flow.stage} loads what is in the lake already"
+        return self._ended(FlowReport(flow.name, State.SKIPPED, 0.0, reason=reason))
+
+    def _standing(self, flows: Sequence[Flow]) -> tuple[list[Flow], dict[str, Plan], list[FlowReport]]:
+        """The flows that nothing stands in the way of, and the plans that earlier runs left of them."""
+        free, statuses, refused = self._end_overrides(flows)
         left = {
             status.flow: status.plan
             for status in statuses
             if status.plan is not None and status.override is None
         }
-        ready, reports = self._freeze([flow for flow in flows if flow.name not in left], sources)
-        reports += refused
-        with self._outside.threads(self._order.parallel) as pool:
-            walks = [pool.submit(self._go, one) for one in ready]
-            walks += [
-                pool.submit(self._take_up, flow, left[flow.name]) for flow in flows if flow.name in left
-            ]
-            # In short naps: a signal may reach any thread, and only an awake main thread acts on it.
-            pending = set(walks)
-            while pending:
-                _, pending = wait(pending, timeout=_NAP)
-            for one in walks:
-                reports += one.result()
-        order = {name: place for place, name in enumerate(names)}
-        return sorted(reports, key=lambda report: order[report.flow])
+        return free, left, refused
 
     def _freeze(self, flows: Sequence[Flow], sources: Sources) -> tuple[list[_Ready], list[FlowReport]]:
         """Look at every flow's source, then keep all their windows in one transaction of the ledger.
@@ -143,9 +193,9 @@ class Runner:
                 rest = [*(one.flow for one in looked), *again]
                 reports += [FlowReport(flow.name, State.READY, 0.0, error=stopped) for flow in rest]
                 return ready, reports
-            drafts = [one.draft for one in looked if one.plan is None]
+            drafts = [one.prepared.draft for one in looked if one.plan is None]
             plans: dict[str, Plan] = {}
-            if any(draft.batches for draft in drafts):
+            if any(one.prepared.by_spark and one.prepared.draft.batches for one in looked):
                 # Before anything is kept: a plan that nobody here can walk would only be in the way.
                 self._outside.check_java(self._project.spark)
             if drafts:
@@ -153,7 +203,7 @@ class Runner:
                     plans = self._ledger.plan(drafts, owner=self._owner, run_id=self.run_id)
             for one in looked:
                 plan = one.plan or plans.get(one.flow.name)
-                if plan is None and one.draft.batches:
+                if plan is None and one.prepared.draft.batches:
                     again.append(one.flow)
                 else:
                     ready.append(replace(one, plan=plan))
@@ -182,25 +232,32 @@ class Runner:
         self, flows: Sequence[Flow], sources: Sources, reports: list[FlowReport]
     ) -> tuple[list[_Ready], list[Flow]]:
         """What there is to read of each flow, and whom to look at again; who cannot be read is reported."""
-        names = [flow.name for flow in flows]
-        marks = {mark.flow: mark for mark in self._ledger.watermarks(self._project.pipeline, names)}
+        marks = self._marks(flows)
         looked: list[_Ready] = []
         again: list[Flow] = []
         for place, flow in enumerate(flows):
             if self._stop.is_set():
                 return looked, [*again, *flows[place:]]
             began = self._outside.clock()
+            ends = self._ends(flow, sources, marks)
             try:
-                output = self._outside.output(flow)
-                output.prepare()
-                shape, draft = prepare(flow, sources.of(flow.source), output, marks.get(flow.name))
-                looked.append(_Ready(flow, shape, draft, None, self._since(began)))
+                ends.output.prepare()
+                prepared = self._prepare(flow, ends)
+                strategy = self._order.followed(flow, self._tables)
+                prepared = replace(prepared, draft=replace(prepared.draft, strategy=strategy))
+                looked.append(_Ready(flow, prepared, None, self._since(began)))
             except (OutputDisagrees, OutputNotEmpty) as error:
                 # Unless it is another runner at work, whose batches the ledger did not know a moment ago.
-                plan, moved = self._overtaken(flow, marks.get(flow.name))
+                plan, moved = self._overtaken(flow, ends.mark)
                 if plan is not None:
-                    shape = sources.of(flow.source).shape(flow.table, flow.options)
-                    looked.append(_Ready(flow, shape, plan.draft, plan, self._since(began)))
+                    looked.append(
+                        _Ready(
+                            flow,
+                            recall(flow, plan, ends, confirmed=self._order.confirm_deletes),
+                            plan,
+                            self._since(began),
+                        )
+                    )
                 elif moved:
                     again.append(flow)
                 else:
@@ -208,6 +265,19 @@ class Runner:
             except TidegaugeError as error:
                 reports.append(self._refused(flow, error, began))
         return looked, again
+
+    def _marks(self, flows: Sequence[Flow]) -> dict[str, Watermark]:
+        names = {name for flow in flows for name in (flow.name, flow.upstream) if name}
+        return {mark.flow: mark for mark in self._ledger.watermarks(self._project.pipeline, sorted(names))}
+
+    def _ends(self, flow: Flow, sources: Sources, marks: Mapping[str, Watermark]) -> Ends:
+        return Ends(
+            source=lambda: sources.of(flow.source),
+            reader=self._outside.reader(flow),
+            output=self._outside.output(flow),
+            mark=marks.get(flow.name),
+            upstream=marks.get(flow.upstream or ""),
+        )
 
     def _overtaken(self, flow: Flow, mark: Watermark | None) -> tuple[Plan | None, bool]:
         """The plan that another runner has made since, and whether the watermark moved or is going to."""
@@ -227,39 +297,43 @@ class Runner:
             )
         return self._ended(FlowReport(flow.name, State.FAILED, self._since(began), error=error))
 
-    def _take_up(self, flow: Flow, plan: Plan) -> list[FlowReport]:
+    def _take_up(self, flow: Flow, plan: Plan, *, only: bool = False) -> list[FlowReport]:
         """End what an earlier run froze, with its own windows; then go on with what has come since."""
         began = self._outside.clock()
         with self._outside.sources() as sources:
             try:
-                self._outside.output(flow).prepare()
-                shape = sources.of(flow.source).shape(flow.table, flow.options)
-                check_identity(flow, shape, plan.draft.inputs[0].source_id)
+                ends = self._ends(flow, sources, self._marks([flow]))
+                ends.output.prepare()
+                prepared = recall(flow, plan, ends, confirmed=self._order.confirm_deletes)
             except TidegaugeError as error:
                 report = FlowReport(
                     flow.name, State.FAILED, self._since(began), draft=plan.draft, error=error
                 )
                 return [self._ended(report)]
-            first = self._walk(flow, plan, shape, resumed=True)
-            if not first.ok:
+            first = self._walk(flow, plan, prepared, resumed=True)
+            if first.error is not None or only or self._order.limit is not None:
+                # With a limit: what has come since is for another run, or the two would be more than it.
                 return [first]
             ready, refused = self._freeze([flow], sources)
             return [first, *refused, *(report for one in ready for report in self._go(one))]
 
     def _go(self, ready: _Ready) -> list[FlowReport]:
         if ready.plan is not None:
-            return [self._walk(ready.flow, ready.plan, ready.shape, resumed=False)]
-        self._tell(FlowPlanned(ready.flow.name, 0, 0, resumed=False, notes=ready.draft.notes))
-        return [self._ended(FlowReport(ready.flow.name, State.SKIPPED, ready.seconds, draft=ready.draft))]
+            return [self._walk(ready.flow, ready.plan, ready.prepared, resumed=False)]
+        draft = ready.prepared.draft
+        self._tell(FlowPlanned(ready.flow.name, 0, 0, resumed=False, notes=draft.notes))
+        return [self._ended(FlowReport(ready.flow.name, State.SKIPPED, ready.seconds, draft=draft))]
 
-    def _walk(self, flow: Flow, plan: Plan, shape: Shape, *, resumed: bool) -> FlowReport:
+    def _walk(self, flow: Flow, plan: Plan, prepared: Prepared, *, resumed: bool) -> FlowReport:
         began = self._outside.clock()
         draft = plan.draft
         rows = sum(batch.rows or 0 for batch in draft.batches[plan.done :])
         self._tell(FlowPlanned(flow.name, rows, len(draft.batches) - plan.done, resumed, draft.notes))
 
-        def report(state: State, batches: int, rows: int, error: TidegaugeError | None) -> FlowReport:
-            done = FlowReport(flow.name, state, self._since(began), batches, rows, draft, error, resumed)
+        def report(
+            state: State, receipts: tuple[Receipt, ...] = (), error: TidegaugeError | None = None
+        ) -> FlowReport:
+            done = FlowReport(flow.name, state, self._since(began), receipts, draft, error, resumed)
             return self._ended(done)
 
         try:
@@ -267,33 +341,37 @@ class Runner:
                 claim = self._claim(plan)
         except (FlowHeld, Stopped) as error:
             state = State.RUNNING if isinstance(error, FlowHeld) else State.PLANNED
-            return report(state, 0, 0, error)
+            return report(state, error=error)
         except WrongState:
             # Another runner ended this very plan since we saw it: its rows are there, and not by us.
-            return report(State.SKIPPED, 0, 0, None)
+            return report(State.SKIPPED)
         except TidegaugeError as error:
-            return report(State.FAILED, 0, 0, error)
+            return report(State.FAILED, error=error)
         tools = Tools(
             ledger=self._ledger,
             output=self._outside.output(flow),
-            reader=self._outside.reader(flow),
             spark=self._spark,
             stop=self._stop,
             tell=self._tell,
             lease=self._project.lease,
+            limit=self._order.limit,
         )
         with self._heartbeat.hold(claim):
-            walked = walk(claim, shape, tools)
+            if prepared.changes:
+                said = "; ".join(prepared.changes)
+                self._ledger.note(flow.pipeline, flow.name, "schema_changed", owner=self._owner, reason=said)
+            walked = walk(claim, prepared.cargo_of, tools)
             failure = walked.error
             if not isinstance(failure, LeaseLost):
                 try:
                     with step(Step.FINISH, flow.name, self._tell):
+                        told = failure is not None and not isinstance(failure, LimitReached)
                         self._ledger.finish(
-                            claim, _ending(failure), error_to_json(failure) if failure else None
+                            claim, _ending(failure), error_to_json(failure) if failure and told else None
                         )
                 except TidegaugeError as fault:
                     failure = failure or fault
-        return report(_ending(failure), walked.batches, walked.rows, failure)
+        return report(_ending(failure), walked.receipts, failure)
 
     def _claim(self, plan: Plan) -> Claim:
         """Take the flow; wait for it as long as the user allows, and never for a process that is gone."""

@@ -10,7 +10,19 @@ from fnmatch import fnmatchcase
 
 from tidegauge.errors import ConfigError, TableMissing, TidegaugeError
 from tidegauge.model.protocols import Source
-from tidegauge.model.spec import Database, Engine, Flow, Project, Sync, TableName, TableOptions
+from tidegauge.model.spec import (
+    Database,
+    Engine,
+    Flow,
+    Folder,
+    Lake,
+    Landing,
+    Project,
+    Stage,
+    Sync,
+    TableName,
+    TableOptions,
+)
 from tidegauge.objects.folder import folder_name
 from tidegauge.read.open import open_source
 
@@ -43,13 +55,16 @@ class Choice:
     """Syncs whose tables could not be found out, by a name to report them under."""
 
 
-def choose(project: Project, selection: Sequence[str], sources: Sources) -> Choice:
+def choose(
+    project: Project, selection: Sequence[str], sources: Sources, *, stage: Stage | None = None
+) -> Choice:
     """The flows of the project that are selected; all of them without a selection.
 
-    A database that cannot be reached is a fault of its own: the others' flows still run.
+    `stage` leaves out the other stage of tables that have two. A database that cannot be reached is a fault
+    of its own: the others' flows still run.
     """
     flows: dict[str, Flow] = {}
-    folders: dict[tuple[str, str], Flow] = {}
+    places: dict[tuple[str | None, ...], Flow] = {}
     faults: list[tuple[str, TidegaugeError]] = []
     for sync in project.syncs:
         try:
@@ -60,19 +75,25 @@ def choose(project: Project, selection: Sequence[str], sources: Sources) -> Choi
             faults.append((f"{sync.source.name}: {', '.join(sync.tables)}", error))
             continue
         for flow in found:
-            twin = flows.get(flow.name) or folders.get((flow.output.path, flow.folder))
+            place = _place(flow)
+            twin = flows.get(flow.name) or places.get(place)
             if twin is not None:
                 raise ConfigError(
-                    f"'{flow.name}' and '{twin.name}' would be one flow, or write to one folder",
+                    f"'{flow.name}' and '{twin.name}' would be one flow, or write to one place",
                     hint="narrow `tables`, or tell them apart with `rename`",
                     place=sync.place,
                 )
-            flows[flow.name] = folders[flow.output.path, flow.folder] = flow
-    chosen = [flow for flow in flows.values() if _selected(flow, selection)]
-    if selection and not chosen and not faults:
-        near = difflib.get_close_matches(selection[0], flows, n=3, cutoff=0.4)
+            flows[flow.name] = places[place] = flow
+    chosen = [
+        flow
+        for flow in flows.values()
+        if _selected(flow, selection) and (stage is None or stage in _stages(flow))
+    ]
+    if (selection or stage) and not chosen and not faults:
+        words = (*selection, *([f"--stage {stage}"] if stage else []))
+        near = difflib.get_close_matches(words[0], flows, n=3, cutoff=0.4)
         raise ConfigError(
-            f"nothing is selected by {', '.join(selection)}",
+            f"nothing is selected by {', '.join(words)}",
             hint=f"did you mean {', '.join(near)}?"
             if near
             else f"there are: {', '.join(sorted(flows)[:10])}",
@@ -101,10 +122,10 @@ def expand(pipeline: str, sync: Sync, catalogue: Sequence[TableName]) -> list[Fl
         for table in picked
         if not any(_matches(table, pattern, sync.source) for pattern in sync.exclude)
     ]
-    return [_flow(pipeline, sync, table) for table in kept]
+    return [flow for table in kept for flow in _flows(pipeline, sync, table)]
 
 
-def _flow(pipeline: str, sync: Sync, table: TableName) -> Flow:
+def _flows(pipeline: str, sync: Sync, table: TableName) -> list[Flow]:
     options = _options(sync, table)
     name = str(table)
     if not options.cursor:
@@ -113,11 +134,45 @@ def _flow(pipeline: str, sync: Sync, table: TableName) -> Flow:
             hint="name one on the sync or in its override; or exclude the table",
             place=sync.place,
         )
-    if options.rename:
-        landed = options.rename.replace("{table}", table.table).replace("{schema}", table.schema or "")
-    else:
-        landed = name
-    return Flow(pipeline, name, sync.source, table, sync.output, folder_name(landed), options, sync.tags)
+    lake = sync.via or sync.to
+    folder = Folder(lake, folder_name(_landed(options, table) or name)) if isinstance(lake, Lake) else None
+    if not isinstance(sync.to, Database):
+        assert folder is not None
+        return [Flow(pipeline, name, sync.source, table, folder, options, sync.tags)]
+    landing = Landing(sync.to, landing_name(sync.to, _landed(options, table) or table.table))
+    if folder is None:
+        if sync.to == sync.source and landing.table == table:
+            raise ConfigError(
+                f"{name}: source and target are the same table",
+                hint="give the target another name with `rename`, or name another connection in `to`",
+                place=sync.place,
+            )
+        return [Flow(pipeline, name, sync.source, table, landing, options, sync.tags)]
+    extract, load = (f"{name}/{stage}" for stage in Stage)
+    return [
+        Flow(pipeline, extract, sync.source, table, folder, options, sync.tags, Stage.EXTRACT),
+        Flow(pipeline, load, sync.source, table, landing, options, sync.tags, Stage.LOAD, folder, extract),
+    ]
+
+
+def _landed(options: TableOptions, table: TableName) -> str | None:
+    """The name that `rename` gives the table, where it gives one."""
+    if not options.rename:
+        return None
+    return options.rename.replace("{table}", table.table).replace("{schema}", table.schema or "")
+
+
+def landing_name(database: Database, name: str) -> TableName:
+    return TableName(home(database), name)
+
+
+def _place(flow: Flow) -> tuple[str | None, ...]:
+    """Two flows must not share one. To some engines a name in other letters is the same name."""
+    match flow.output:
+        case Landing(warehouse, table):
+            return (warehouse.name, table.schema, table.table.casefold())
+        case Folder(lake, folder):
+            return (lake.path, folder)
 
 
 def _options(sync: Sync, table: TableName) -> TableOptions:
@@ -144,8 +199,16 @@ def home(database: Database) -> str | None:
             return None
         case Engine.MYSQL:
             return database.database
-        case Engine.POSTGRESQL:
+        case Engine.POSTGRESQL | Engine.REDSHIFT:
             return database.schema or "public"
+        case Engine.DUCKDB:
+            return database.schema or "main"
+        case Engine.SNOWFLAKE:
+            return database.schema or "PUBLIC"
+
+
+def is_on_s3(flow: Flow) -> bool:
+    return isinstance(flow.output, Folder) and flow.output.lake.on_s3
 
 
 def _selected(flow: Flow, selection: Iterable[str]) -> bool:
@@ -154,5 +217,19 @@ def _selected(flow: Flow, selection: Iterable[str]) -> bool:
         word.removeprefix("tag:") in flow.tags
         if word.startswith("tag:")
         else _matches(flow.table, word, flow.source)
+        or flow.name == word
+        or (flow.stage is not None and word.endswith(f"/{flow.stage}") and _by_stage(flow, word))
         for word in wanted
     )
+
+
+def _stages(flow: Flow) -> tuple[Stage, ...]:
+    """What a flow does, in the words of two; a single one does all of it, but a lake is not loaded."""
+    if flow.stage is not None:
+        return (flow.stage,)
+    return tuple(Stage) if isinstance(flow.output, Landing) else (Stage.EXTRACT,)
+
+
+def _by_stage(flow: Flow, word: str) -> bool:
+    """`settlement.*/load`: one stage of some tables."""
+    return _matches(flow.table, word.rpartition("/")[0], flow.source)

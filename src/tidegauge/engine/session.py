@@ -9,6 +9,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tidegauge.engine.archive import java_options
 from tidegauge.engine.jars import Needs, jars
 from tidegauge.engine.java import find_java
 from tidegauge.engine.spark_errors import last_cause
@@ -71,10 +72,9 @@ def open_session(settings: SparkSettings, needs: Collection[Needs], *, debug: bo
 
 def check_java(settings: SparkSettings) -> None:
     """Raises RuntimeMissing if a session would have to be started here and could not be."""
-    from pyspark import SparkContext
-
     remote = (settings.master or "").startswith("sc://")
-    if not remote and SparkContext._active_spark_context is None:
+    spark = sys.modules.get("pyspark")
+    if not remote and (spark is None or spark.SparkContext._active_spark_context is None):
         find_java()
 
 
@@ -88,11 +88,17 @@ def _launch(settings: SparkSettings, needs: Collection[Needs], *, debug: bool) -
     from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
 
-    os.environ["JAVA_HOME"] = str(find_java().home)
+    java = find_java()
+    os.environ["JAVA_HOME"] = str(java.home)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    # For the small Java that only writes the command line of the real one.
+    os.environ.setdefault("SPARK_LAUNCHER_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
     conf = SparkConf(loadDefaults=False)
     for name, value in _conf(settings, needs).items():
         conf.set(name, value)
+    name = "spark.driver.extraJavaOptions"
+    if "SharedArchiveFile" not in settings.conf.get(name, ""):
+        conf.set(name, f"{conf.get(name, '')} {java_options(java)}".strip())
     # Java's own chatter goes to a file: a person sees our sentence, `--debug` shows the rest.
     chatter: Any = None if debug else tempfile.TemporaryFile()  # noqa: SIM115 - the JVM outlives this call
     try:

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 
 from tidegauge.errors import OutputUnreachable, SourceUnreachable, SparkFailed, TidegaugeError, TypeNotHeld
 from tidegauge.model.secret import mask
-from tidegauge.model.table import Shape
 
 _CAUSE = re.compile(r"Caused by: ([\w.$]+)(?:: ([^\n]*))?")
 _LEADING_CLASS = re.compile(r"^(?:[a-z][\w$]*\.)+[\w$]+: ")
@@ -18,14 +17,14 @@ _OURS = re.compile(r"tidegauge: ([^\n]*?)(?:\s*SQLSTATE: \w+)?\s*$", re.MULTILIN
 
 
 @contextmanager
-def translated(shape: Shape) -> Iterator[None]:
-    """Turn what a Spark job of this table raises into an error of ours."""
+def translated(flow: str) -> Iterator[None]:
+    """Turn what a Spark job of this flow raises into an error of ours."""
     try:
         yield
     except TidegaugeError:
         raise
     except Exception as error:
-        raise from_spark(error, str(shape.table)) from error
+        raise from_spark(error, flow) from error
 
 
 def from_spark(error: BaseException, table: str) -> TidegaugeError:

@@ -11,7 +11,7 @@ from typing import Any
 from tidegauge.ledger.open import open_ledger
 from tidegauge.model.position import Kind, Position, RowPosition, to_json, to_text
 from tidegauge.model.protocols import FlowStatus, RunRecord, Watermark
-from tidegauge.model.spec import Project
+from tidegauge.model.spec import Project, Stage
 from tidegauge.model.state import State
 
 
@@ -48,19 +48,7 @@ class Standing:
             "state": self.state.value,
             "watermarks": {name: to_json(position) for name, position in self.watermarks.items()},
             "lag_seconds": self.lag_seconds,
-            "last_run": {
-                "run_id": run.run_id,
-                "state": run.state.value,
-                "attempt": run.attempt,
-                "started_at": iso(run.started_at),
-                "ended_at": iso(run.ended_at) if run.ended_at else None,
-                "batches": run.batches,
-                "rows_read": run.rows_read,
-                "rows_written": run.rows_written,
-                "error": run.error,
-            }
-            if run
-            else None,
+            "last_run": run_to_json(run) if run else None,
             "lease": {"owner": self.holder, "until": iso(self.lease_until)}
             if self.holder and self.lease_until
             else None,
@@ -78,13 +66,34 @@ def standings(project: Project, selection: Sequence[str]) -> tuple[datetime, lis
     return now, [_standing(status, marks.get(status.flow, []), now) for status in statuses]
 
 
+def run_to_json(run: RunRecord) -> dict[str, Any]:
+    return {
+        "run_id": run.run_id,
+        "state": run.state.value,
+        "attempt": run.attempt,
+        "started_at": iso(run.started_at),
+        "ended_at": iso(run.ended_at) if run.ended_at else None,
+        "batches": run.batches,
+        "rows_read": run.rows_read,
+        "rows_written": run.rows_written,
+        "rows_inserted": run.rows_inserted,
+        "rows_updated": run.rows_updated,
+        "rows_deleted": run.rows_deleted,
+        "error": run.error,
+    }
+
+
 def iso(moment: datetime) -> str:
     return moment.isoformat(timespec="microseconds") + "Z"
 
 
 def wanted(flow: str, selection: Sequence[str]) -> bool:
+    """By the flow's name, or by its table's, which means both its stages."""
+    table = flow.removesuffix(f"/{Stage.EXTRACT}").removesuffix(f"/{Stage.LOAD}")
     return not selection or any(
-        flow == word or fnmatchcase(flow, word) or flow.endswith(f".{word}") for word in selection
+        name == word or fnmatchcase(name, word) or name.endswith(f".{word}")
+        for word in selection
+        for name in (flow, table)
     )
 
 

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from tidegauge.model.plan import Plan
 from tidegauge.model.position import Position
-from tidegauge.model.protocols import HistoryEvent, Override, Owner, RunRecord, Undo
+from tidegauge.model.protocols import HistoryEvent, Override, Owner, RunRecord, Tally, Undo
 from tidegauge.model.state import State
 
 
@@ -66,6 +66,9 @@ class Book:
     """The active plan's present or last attempt."""
     override: Override | None = None
     undo: Undo | None = None
+    tally: Tally = field(default_factory=Tally)
+    tally_before: Tally | None = None
+    """What the last override replaced, for its undo."""
 
     @property
     def state(self) -> State:

@@ -10,6 +10,7 @@ from tidegauge.errors import WrongState
 from tidegauge.ledger.book import Active, Book, Change, Ended, Mark
 from tidegauge.ledger.journal import clean
 from tidegauge.ledger.rules import SUPERSEDED, closed, event_of, lost, refuse_override
+from tidegauge.ledger.tallies import overridden, spent
 from tidegauge.model.position import Position
 from tidegauge.model.protocols import Identity, Override, Owner, RunRecord, Undo
 from tidegauge.model.secret import mask
@@ -36,7 +37,7 @@ def begin_override(
             )
         positions, continues = book.undo.positions, book.undo.continues
         identities = book.undo.identities
-    elif kind == "reset":
+    elif kind in ("reset", "refresh"):
         continues = None
         positions = dict.fromkeys(book.marks) | dict(positions)
         # The next plan may find another table under the name: that is what a reset is for.
@@ -62,7 +63,14 @@ def begin_override(
         state = State.FAILED if active.state is State.RUNNING else active.state
         active = replace(active, state=state, owner=None, lease_until=None, updated_at=now)
     run = runs[0] if runs else book.run
-    changed = replace(book, fence=book.fence + 1, active=active, run=run, override=override)
+    changed = replace(
+        book,
+        fence=book.fence + 1,
+        active=active,
+        run=run,
+        override=override,
+        tally=spent(book.tally, runs),
+    )
     said = event_of(book, "override", now, owner.actor, reason=f"{kind}: {reason}")
     return Change(changed, (said,), runs)
 
@@ -109,7 +117,7 @@ def end_override(book: Book, *, epoch: int, now: datetime) -> Change | None:
         )
         events.append(said)
     undo = None
-    if override.kind != "undo":
+    if override.kind not in ("undo", "refresh"):  # what a refresh emptied does not come back
         known = {name: (mark.source_id, mark.fingerprint) for name, mark in book.marks.items()}
         undo = Undo(override.kind, before, (book.epoch, book.seq), now, known)
     changed = replace(
@@ -122,6 +130,8 @@ def end_override(book: Book, *, epoch: int, now: datetime) -> Change | None:
         run=None,
         override=None,
         undo=undo,
+        tally=overridden(book.tally, book.tally_before, override.kind),
+        tally_before=None if undo is None else book.tally,
     )
     return Change(changed, tuple(events), (), ended)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Self
 
@@ -13,7 +14,7 @@ from tidegauge.ledger.leaves import page_of
 from tidegauge.ledger.pages import Page, newest_first
 from tidegauge.ledger.shelf import Shelf
 from tidegauge.ledger.shown import status_of, watermarks_of
-from tidegauge.model.protocols import FlowStatus, HistoryEvent, Watermark
+from tidegauge.model.protocols import FlowStatus, HistoryEvent, Tally, Watermark
 
 
 class DocumentReader:
@@ -49,6 +50,12 @@ class DocumentReader:
             (status_of(page.book, page.last) for page in self._pages(pipeline, flows)),
             key=lambda status: status.flow,
         )
+
+    def tallies(self, pipeline: str, flows: Sequence[str]) -> dict[str, Tally]:
+        return {
+            page.book.flow: replace(page.book.tally, created_at=page.created_at, updated_at=page.updated_at)
+            for page in self._pages(pipeline, flows)
+        }
 
     def history(
         self, pipeline: str, *, flow: str | None = None, failed: bool = False, limit: int = 20

@@ -65,7 +65,6 @@ class DocumentLedger(DocumentReader, Keeper):
         plan: Plan | None = None,  # noqa: ARG002 - it is in the document
         marks: bool = True,  # noqa: ARG002 - so are they
         heard: bool = True,
-        files: int = 0,
     ) -> Book:
         for _ in self._tries():
             loaded, told = self._shelf.load(pipeline, [flow]), self._shelf.now()
@@ -74,7 +73,7 @@ class DocumentLedger(DocumentReader, Keeper):
             change = rule(page.book, now)
             if change is None:
                 return page.book
-            after = turned(page, change, now, known=heard, files=files)
+            after = turned(page, change, now, known=heard)
             if self._saved(loaded, leaf_of(after)):
                 if after.waiting >= _MANY or any(run.ended_at for run in change.runs) or change.ended:
                     self._move(pipeline, [flow])

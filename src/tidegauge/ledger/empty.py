@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tidegauge.ledger.reader import SqlReader
-from tidegauge.model.protocols import FlowStatus, HistoryEvent, Watermark
+from tidegauge.model.protocols import FlowStatus, HistoryEvent, Tally, Watermark
 
 
 class EmptyLedger(SqlReader):
@@ -16,6 +16,9 @@ class EmptyLedger(SqlReader):
 
     def status(self, pipeline: str, flows: Sequence[str] | None = None) -> list[FlowStatus]:  # noqa: ARG002
         return []
+
+    def tallies(self, pipeline: str, flows: Sequence[str]) -> dict[str, Tally]:  # noqa: ARG002
+        return {}
 
     def history(
         self,

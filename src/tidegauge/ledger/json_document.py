@@ -15,6 +15,7 @@ from typing import Any
 
 from tidegauge.errors import LedgerError, LedgerVersion
 from tidegauge.ledger.shelf import Leaf
+from tidegauge.ledger.summary import table_fields
 
 FORMAT = 1
 _OURS = "tidegauge"
@@ -125,49 +126,14 @@ def _text(value: Any) -> str:
 
 
 def _fields(leaves: Sequence[Leaf]) -> dict[str, Any]:
-    """Document 002's structure, of whichever of the file's tables changed last. What is not known is null."""
+    """Document 002's structure, of whichever of the file's tables changed last."""
     last = max(leaves, key=lambda leaf: str(leaf.row["updated_at"]))
     table = table_of(last.flow)
-    rows = {leaf.flow: leaf.row for leaf in leaves if leaf.pipeline == last.pipeline}
-    extract = rows.get(f"{table}/extract") or rows.get(table) or {}
-    load = rows.get(f"{table}/load") or {}
-    both = [row for row in (extract, load) if row]
-    batches = extract.get("total_batches")
-    errors = [row["error"] for row in both if row["error"]]
-    return {
-        "table_name": table,
-        "last_mysql_extraction_time": _moment(extract.get("advanced_at")),
-        "last_mysql_data_timestamp": _data_moment(extract),
-        "mysql_rows_extracted": extract.get("total_rows"),
-        "mysql_status": _status(extract),
-        "last_redshift_load_time": _moment(load.get("advanced_at")),
-        "redshift_rows_loaded": load.get("total_rows"),
-        "redshift_status": _status(load),
-        "backup_strategy": None,
-        "s3_file_count": extract.get("total_files"),
-        "processed_s3_files": None,
-        "last_error": errors[0] if errors else None,
-        "created_at": _moment(min(row["created_at"] for row in both)),
-        "updated_at": _moment(max(row["updated_at"] for row in both)),
-        "metadata": {
-            "manual_watermark": any(row["manual"] for row in both),
-            "total_processing_time_seconds": round(sum(row["total_seconds"] for row in both), 6),
-            "average_batch_size": extract["total_rows"] // batches if batches else None,
-        },
-    }
-
-
-def _moment(text: str | None) -> str | None:
-    return f"{text}Z" if text else None
-
-
-def _data_moment(row: Mapping[str, Any]) -> str | None:
-    """The database's own digits; no zone is put to them that the column does not have."""
-    if row.get("cursor") != "timestamp" or row["position"] is None:
-        return None
-    return str(row["position"]).replace(" ", "T")
-
-
-def _status(row: Mapping[str, Any]) -> str | None:
-    state = row.get("run_state") if row else None
-    return state.lower() if state else None
+    found = {leaf.flow: leaf for leaf in leaves if leaf.pipeline == last.pipeline}
+    extract, load = found.get(f"{table}/extract") or found.get(table), found.get(f"{table}/load")
+    return table_fields(
+        table,
+        extract.row if extract else None,
+        load.row if load else None,
+        load.body.get("loaded", ()) if load else (),
+    )

@@ -34,7 +34,6 @@ class Keeper(ABC):
         plan: Plan | None = None,
         marks: bool = True,
         heard: bool = True,
-        files: int = 0,
     ) -> Book:
         """Load one book, let the rule decide, save all of its change or nothing; again if it has moved.
 
@@ -85,7 +84,6 @@ class Keeper(ABC):
             draft.flow,
             lambda book, now: rules.advance(book, claim, index, receipt, now=now),
             plan=claim.plan,
-            files=receipt.files,
         )
 
     def finish(self, claim: Claim, state: State, error: dict[str, Any] | None = None) -> None:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from tidegauge.ledger.book import Active, Book, Mark
 from tidegauge.ledger.entries import moment_of, moment_text, run_body, run_of
 from tidegauge.ledger.intents import override_from_body, override_to_body, undo_from_body, undo_to_body
-from tidegauge.ledger.journal import sentence
-from tidegauge.ledger.pages import Page, Totals
+from tidegauge.ledger.pages import Page
 from tidegauge.ledger.shelf import Leaf
+from tidegauge.ledger.summary import shown, stage_row
+from tidegauge.ledger.tallies import tally_body, tally_of
 from tidegauge.model.plan import Draft, Plan, draft_from_body, draft_to_body
-from tidegauge.model.position import FilesPosition, Position, RowPosition, VersionPosition, from_body, to_body
-from tidegauge.model.protocols import Owner
+from tidegauge.model.position import from_body, to_body
+from tidegauge.model.protocols import Owner, Tally
 from tidegauge.model.state import State
 
 
@@ -27,9 +29,8 @@ def leaf_of(page: Page) -> Leaf:
         "save": uuid.uuid4().hex,
         "created_at": moment_text(page.created_at),
         "updated_at": moment_text(page.updated_at),
-        "advanced_at": _text(page.advanced_at),
-        "manual": page.manual,
-        "totals": vars(page.totals),
+        **_tally_body(book.tally),
+        "tally_before": tally_body(book.tally_before) if book.tally_before else None,
         "book": {
             "idle": book.idle.value,
             "fence": book.fence,
@@ -54,46 +55,56 @@ def _row(page: Page) -> dict[str, Any]:
     book, run, active = page.book, page.last, page.book.active
     name = active.plan.draft.inputs[0].input if active else next(iter(book.marks), None)
     mark = book.marks.get(name) if name is not None else None
-    text, number = _shown(mark.position if mark else None)
     window = active.plan.draft.inputs[0].window if active else None
-    upto, upto_number = _shown(window.upto if window else None)
+    upto, upto_number = shown(window.upto if window else None)
     return {
-        "state": book.state.value,
+        **stage_row(
+            state=book.state,
+            run=run,
+            cursor=mark.cursor if mark else None,
+            position=mark.position if mark else None,
+            tally=book.tally,
+            created_at=page.created_at,
+            updated_at=page.updated_at,
+        ),
         "run_id": run.run_id if run else None,
-        "run_state": run.state.value if run else None,
         "started_at": _text(run.started_at if run else None),
         "ended_at": _text(run.ended_at if run else None),
         "rows": run.rows_written if run else None,
         "batches": run.batches if run else None,
-        "error": sentence(run.error) if run and run.error else None,
-        "cursor": mark.cursor if mark else None,
-        "position": text,
-        "version": number,
         "upto": upto if upto is not None else upto_number,
         "epoch": book.epoch,
         "seq": book.seq,
         "fence": book.fence,
-        "manual": page.manual,
-        "advanced_at": _text(page.advanced_at),
-        "total_rows": page.totals.rows,
-        "total_batches": page.totals.batches,
-        "total_files": page.totals.files,
-        "total_seconds": page.totals.seconds,
-        "created_at": moment_text(page.created_at),
-        "updated_at": moment_text(page.updated_at),
     }
 
 
-def _shown(position: Position | None) -> tuple[str | None, int | None]:
-    match position:
-        case None:
-            return None, None
-        case RowPosition(cursor, _):
-            return cursor.text, None
-        case VersionPosition(version):
-            return None, version
-        case FilesPosition(sequence):
-            return None, sequence
+def _tally_body(tally: Tally) -> dict[str, Any]:
+    """In the places where versions before 0.3 kept what they had of it."""
+    return {
+        "advanced_at": _text(tally.advanced_at),
+        "manual": tally.manual,
+        "totals": {
+            "rows": tally.rows,
+            "batches": tally.batches,
+            "files": tally.files,
+            "seconds": tally.seconds,
+        },
+        "strategy": tally.strategy,
+        "loaded": list(tally.loaded),
+        "loaded_files": tally.loaded_files,
+    }
+
+
+def _tally_of(body: Mapping[str, Any]) -> Tally:
+    return Tally(
+        **body["totals"],
+        advanced_at=_moment(body["advanced_at"]),
+        manual=body["manual"],
+        strategy=body.get("strategy"),
+        loaded=tuple(body.get("loaded", ())),
+        loaded_files=body.get("loaded_files", 0),
+    )
 
 
 def _mark_body(mark: Mark) -> dict[str, Any]:
@@ -137,14 +148,15 @@ def _active_body(active: Active) -> dict[str, Any]:
 def page_of(leaf: Leaf) -> Page:
     body = leaf.body
     return Page(
-        book=_book_of(leaf.pipeline, leaf.flow, body["book"]),
+        book=replace(
+            _book_of(leaf.pipeline, leaf.flow, body["book"]),
+            tally=_tally_of(body),
+            tally_before=tally_of(before) if (before := body.get("tally_before")) else None,
+        ),
         created_at=moment_of(body["created_at"]),
         updated_at=moment_of(body["updated_at"]),
         known=body["known"],
         last=run_of(body["last_run"]) if body["last_run"] else None,
-        advanced_at=_moment(body["advanced_at"]),
-        manual=body["manual"],
-        totals=Totals(**body["totals"]),
         numbers=body["numbers"],
         outbox=body["outbox"],
         pinned=body["pinned"],

@@ -21,6 +21,7 @@ from tidegauge.ledger.rows import (
     owner_of,
     plan_of,
     run_of,
+    tallies_of,
     undo_of,
 )
 from tidegauge.ledger.tables import flows, plans, runs, watermarks
@@ -142,6 +143,7 @@ def _book(row: Row[Any], known: Plan | None, marks: Mapping[str, Mark]) -> Book:
             created_at=row.plan_created_at,
             updated_at=row.plan_updated_at,
         )
+    tally, tally_before = tallies_of(row)
     return Book(
         pipeline=row.pipeline,
         flow=row.flow,
@@ -154,4 +156,6 @@ def _book(row: Row[Any], known: Plan | None, marks: Mapping[str, Mark]) -> Book:
         run=run_of(row, "run_") if row.run_id is not None else None,
         override=override_of(row.override_body),
         undo=undo_of(row.undo_body),
+        tally=tally,
+        tally_before=tally_before,
     )

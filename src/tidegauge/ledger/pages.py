@@ -12,18 +12,6 @@ from tidegauge.ledger.keys import flow_key
 from tidegauge.ledger.shelf import LOGS, Entry
 from tidegauge.model.protocols import RunRecord
 
-_BY_HAND = {"set": True, "copy": True, "import": True, "reset": False, "undo": False, "advanced": False}
-
-
-@dataclass(frozen=True)
-class Totals:
-    """Since the flow is known."""
-
-    rows: int = 0
-    batches: int = 0
-    files: int = 0
-    seconds: float = 0.0
-
 
 @dataclass(frozen=True)
 class Page:
@@ -34,9 +22,6 @@ class Page:
     """False while there is nothing but a note by a person: the ledger has not heard of the flow itself."""
     last: RunRecord | None = None
     """The newest run, ended or not."""
-    advanced_at: datetime | None = None
-    manual: bool = False
-    totals: Totals = Totals()
     numbers: Mapping[str, int] = field(default_factory=dict)
     """The last entry of each log."""
     outbox: Mapping[str, Sequence[Entry]] = field(default_factory=dict)
@@ -54,7 +39,7 @@ def new_page(pipeline: str, flow: str, now: datetime) -> Page:
     return Page(Book(pipeline, flow), now, now, numbers=dict.fromkeys(LOGS, first))
 
 
-def turned(page: Page, change: Change, now: datetime, *, known: bool, files: int = 0) -> Page:
+def turned(page: Page, change: Change, now: datetime, *, known: bool) -> Page:
     """The page after a change, with the change's events, runs and plans in its outbox."""
     bodies = {
         "history": [event_body(event) for event in change.events],
@@ -73,16 +58,12 @@ def turned(page: Page, change: Change, now: datetime, *, known: bool, files: int
             outbox[log] = [*outbox.get(log, ()), *entries]
             if log != "history":
                 pinned[log] = [*pinned.get(log, ()), *(str(entry["id"]) for entry in entries)]
-    words = [event.event for event in change.events]
     return replace(
         page,
         book=change.book,
         updated_at=now,
         known=page.known or known,
         last=change.runs[-1] if change.runs else page.last,
-        advanced_at=now if "advanced" in words else page.advanced_at,
-        manual=next((_BY_HAND[word] for word in reversed(words) if word in _BY_HAND), page.manual),
-        totals=_counted(page, change.runs, files),
         numbers=numbers,
         outbox=outbox,
         pinned=pinned,
@@ -103,26 +84,6 @@ def _unpinned(page: Page, change: Change) -> dict[str, Sequence[str]]:
     plan = page.last.plan_id if page.last else None
     goes_on = all(run.plan_id is not None and run.plan_id == plan for run in change.runs)
     return dict(page.pinned) if goes_on else {}
-
-
-def _counted(page: Page, runs: Sequence[RunRecord], files: int) -> Totals:
-    totals = replace(page.totals, files=page.totals.files + files)
-    for run in runs:
-        old = page.last
-        same = old is not None and (old.plan_id, old.attempt, old.run_id) == (
-            run.plan_id,
-            run.attempt,
-            run.run_id,
-        )
-        rows, batches = (old.rows_written, old.batches) if same and old is not None else (0, 0)
-        seconds = (run.ended_at - run.started_at).total_seconds() if run.ended_at else 0.0
-        totals = replace(
-            totals,
-            rows=totals.rows + run.rows_written - rows,
-            batches=totals.batches + run.batches - batches,
-            seconds=round(totals.seconds + seconds, 6),
-        )
-    return totals
 
 
 def newest_first(entries: Iterable[Entry]) -> list[Entry]:

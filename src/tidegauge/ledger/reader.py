@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Self
 
@@ -13,14 +14,25 @@ from tidegauge.ledger.clock import store_now
 from tidegauge.ledger.faults import translated
 from tidegauge.ledger.journal import FAILURES
 from tidegauge.ledger.keys import flow_key, pipeline_key
-from tidegauge.ledger.rows import completed_of, mark_of, override_of, owner_of, plan_of, run_of, undo_of
+from tidegauge.ledger.rows import (
+    completed_of,
+    mark_of,
+    override_of,
+    owner_of,
+    plan_of,
+    run_of,
+    tallies_of,
+    undo_of,
+)
 from tidegauge.ledger.shown import watermark_of
 from tidegauge.ledger.tables import flows, history, plans, runs, watermarks
 from tidegauge.model.position import decode
-from tidegauge.model.protocols import FlowStatus, HistoryEvent, Watermark
+from tidegauge.model.protocols import FlowStatus, HistoryEvent, Tally, Watermark
 from tidegauge.model.state import State
 
 _last = runs.alias("last")
+_heads = flows
+"""The same table, where a parameter has its name."""
 _OWNER = (plans.c.owner_actor, plans.c.owner_host, plans.c.owner_pid, plans.c.owner_started)
 
 
@@ -54,8 +66,18 @@ class SqlReader:
 
     def status(self, pipeline: str, flows: Sequence[str] | None = None) -> list[FlowStatus]:
         with self._reading() as connection:
-            found = [_status(row) for row in connection.execute(_status_query(pipeline, flows))]
-        return sorted(found, key=lambda status: status.flow)
+            rows = connection.execute(_status_query(pipeline, flows)).all()
+        # Not inside: a plan of thousands of batches takes its time, and a server ends idle transactions.
+        return sorted(map(_status, rows), key=lambda status: status.flow)
+
+    def tallies(self, pipeline: str, flows: Sequence[str]) -> dict[str, Tally]:
+        query = select(_heads).where(_heads.c.flow_key.in_([flow_key(pipeline, flow) for flow in flows]))
+        with self._reading() as connection:
+            found = connection.execute(query).all()
+        return {
+            row.flow: replace(tallies_of(row)[0], created_at=row.created_at, updated_at=row.updated_at)
+            for row in found
+        }
 
     def history(
         self, pipeline: str, *, flow: str | None = None, failed: bool = False, limit: int = 20

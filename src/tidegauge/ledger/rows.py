@@ -12,9 +12,10 @@ from tidegauge.ledger.book import Active, Book, Mark
 from tidegauge.ledger.intents import override_from_body, override_to_body, undo_from_body, undo_to_body
 from tidegauge.ledger.journal import error_text, position_text
 from tidegauge.ledger.keys import flow_key, input_key, pipeline_key
+from tidegauge.ledger.tallies import tally_body, tally_of
 from tidegauge.model.plan import Plan, draft_from_json, draft_to_json
 from tidegauge.model.position import Kind, Position, RowPosition, VersionPosition, decode
-from tidegauge.model.protocols import Override, Owner, RunRecord, Undo
+from tidegauge.model.protocols import Override, Owner, RunRecord, Tally, Undo
 from tidegauge.model.state import State
 
 _EPOCH = datetime(1970, 1, 1)
@@ -36,8 +37,17 @@ def head_values(book: Book, at: Any) -> dict[str, Any]:
         "seq": book.seq,
         "override_body": None if book.override is None else json.dumps(override_to_body(book.override)),
         "undo_body": None if book.undo is None else json.dumps(undo_to_body(book.undo)),
+        "tally_body": _tally_text(book),
+        "created_at": at,
         "updated_at": at,
     }
+
+
+def _tally_text(book: Book) -> str | None:
+    if book.tally == Tally() and book.tally_before is None:
+        return None
+    before = None if book.tally_before is None else tally_body(book.tally_before)
+    return json.dumps({"now": tally_body(book.tally), "before": before})
 
 
 def plan_values(book: Book, active: Active) -> dict[str, Any]:
@@ -156,6 +166,14 @@ def override_of(text: str | None) -> Override | None:
 
 def undo_of(text: str | None) -> Undo | None:
     return None if text is None else undo_from_body(json.loads(text))
+
+
+def tallies_of(row: Row[Any]) -> tuple[Tally, Tally | None]:
+    """The tally, and what the last override replaced; from a row with the columns of `flows`."""
+    if row.tally_body is None:
+        return Tally(), None
+    body = json.loads(row.tally_body)
+    return tally_of(body["now"]), tally_of(body["before"]) if body["before"] else None
 
 
 def plan_of(row: Row[Any]) -> Plan:

@@ -14,6 +14,7 @@ from typing import Any
 from tidegauge.errors import FlowHeld, LeaseLost, WrongState
 from tidegauge.ledger.book import Active, Book, Change, Ended, Mark
 from tidegauge.ledger.journal import clean, masked, sentence
+from tidegauge.ledger.tallies import counted, spent
 from tidegauge.model.plan import Draft, Plan, Receipt
 from tidegauge.model.position import Position
 from tidegauge.model.protocols import Claim, HistoryEvent, Owner, RunRecord
@@ -172,13 +173,15 @@ def claim(
     run = _run(book, run_id, after, now, active=held)
     runs: tuple[RunRecord, ...] = (run,)
     reason = None
+    tally = replace(book.tally, strategy=active.plan.draft.strategy or book.tally.strategy)
     if taken:
         # The run that was taken over never says itself that it has ended.
         runs = (*closed(book, State.FAILED, now, lost(f"taken over by {_named(owner)}")), run)
         lease_until = active.lease_until or now
         why = "is gone" if now < lease_until else f"let its lease run out at {lease_until}"
         reason = f"{_named(active.owner)} {why}"
-    changed = replace(book, fence=book.fence + 1, active=held, run=run)
+        tally = spent(tally, runs)
+    changed = replace(book, fence=book.fence + 1, active=held, run=run, tally=tally)
     word = "taken_over" if taken else "claimed"
     said = event_of(book, word, now, owner.actor, run_id=run_id, plan_id=plan_id, reason=reason)
     return Change(changed, (said,), runs)
@@ -237,7 +240,7 @@ def advance(
         marks[part.input] = replace(
             old,
             position=upto,
-            checked=upto,
+            checked=old.checked if batch.again else upto,
             epoch=kept.epoch,
             # Counts whole batches: whoever looks in between must not take it for all that was planned.
             seq=seq if whole else old.seq,
@@ -260,11 +263,14 @@ def advance(
                 seconds=(now - run.started_at).total_seconds(),
             )
         )
-    counted = replace(
+    after = replace(
         run,
         batches=run.batches + whole,
         rows_read=run.rows_read + receipt.rows,
         rows_written=run.rows_written + receipt.rows,
+        rows_inserted=_sum(run.rows_inserted, receipt.inserted),
+        rows_updated=_sum(run.rows_updated, receipt.updated),
+        rows_deleted=_sum(run.rows_deleted, receipt.deleted),
     )
     moved = replace(
         active,
@@ -272,8 +278,15 @@ def advance(
         completed=frozenset() if whole else active.completed | {part.input for part in moving},
         updated_at=now,
     )
-    changed = replace(book, seq=seq if whole else book.seq, marks=marks, active=moved, run=counted)
-    return Change(changed, tuple(events), (counted,))
+    changed = replace(
+        book,
+        seq=seq if whole else book.seq,
+        marks=marks,
+        active=moved,
+        run=after,
+        tally=counted(book.tally, batch, receipt, whole=whole, now=now),
+    )
+    return Change(changed, tuple(events), (after,))
 
 
 def finish(book: Book, held: Claim, state: State, error: dict[str, Any] | None, *, now: datetime) -> Change:
@@ -312,6 +325,7 @@ def finish(book: Book, held: Claim, state: State, error: dict[str, Any] | None, 
         reason=reason,
         error=error,
     )
+    book = replace(book, tally=spent(book.tally, runs))
     if event in (Event.FINISH, Event.SKIP):
         done = replace(book, idle=after, active=None, run=None)
         return Change(done, (said,), runs, (Ended(freed, after.value),))
@@ -397,8 +411,16 @@ def _run(
         rows_read=0,
         rows_written=0,
         error=masked(error),
+        # Nothing has changed before the first batch; a batch that cannot tell makes it unknown.
+        rows_inserted=0,
+        rows_updated=0,
+        rows_deleted=0,
         window=active.plan.draft.inputs[0].window if active else None,
     )
+
+
+def _sum(known: int | None, more: int | None) -> int | None:
+    return None if known is None or more is None else known + more
 
 
 def closed(book: Book, state: State, now: datetime, error: dict[str, Any] | None) -> tuple[RunRecord, ...]:

@@ -22,7 +22,7 @@ from tidegauge.ledger.rows import (
 from tidegauge.ledger.tables import flows, history, plans, runs, watermarks
 from tidegauge.model.protocols import RunRecord
 
-_HEAD = ("idle_state", "fence", "epoch", "seq", "override_body", "undo_body")
+_HEAD = ("idle_state", "fence", "epoch", "seq", "override_body", "undo_body", "tally_body")
 _MARK_KEY = ("flow_key", "input_key", "pipeline_key", "pipeline", "flow", "input")
 
 _PLAN = update(plans).where(plans.c.plan_id == bindparam("of_plan"))
@@ -53,7 +53,8 @@ def _save_heads(connection: Connection, changes: Sequence[tuple[Book, Change]], 
 
 
 def _head(book: Book) -> tuple[object, ...]:
-    return book.idle, book.fence, book.epoch, book.seq, book.override, book.undo
+    parts = (book.idle, book.fence, book.epoch, book.seq, book.override, book.undo)
+    return *parts, book.tally, book.tally_before
 
 
 def _save_plans(connection: Connection, changes: Sequence[tuple[Book, Change]]) -> None:

@@ -34,7 +34,8 @@ class Leaf:
     flow: str
     body: Mapping[str, Any]
     """Plain JSON values: all that the protocol knows, and the log entries that are not in the logs yet.
-    A shelf never looks inside."""
+    A shelf never looks inside, but for `loaded`, the newest files that the flow has taken from a lake, which
+    are too many to stand in the row as well."""
     row: Mapping[str, Any]
     """The same for people, as ROW lists it. A shelf shows it under the names of its own documents and never
     reads it back for the protocol."""
@@ -58,10 +59,12 @@ ROW = {
     "fence": "number",
     "manual": "whether a person set the position: True or False",
     "advanced_at": "when the watermark last moved; None",
-    "total_rows": "written since the flow is known",
-    "total_batches": "committed since the flow is known",
-    "total_files": "written since the flow is known",
-    "total_seconds": "of all ended runs",
+    "total_rows": "written since the last reset",
+    "total_batches": "committed since then",
+    "total_files": "written since then; None where that is not known",
+    "total_seconds": "of the runs that ended since then",
+    "strategy": "of the newest run: sequential, inter-table, intra-table; None",
+    "loaded_files": "number of a lake's files that it has taken since the last reset",
     "created_at": "when the flow was first heard of",
     "updated_at": "when the leaf last changed",
 }

@@ -80,7 +80,6 @@ class SqlLedger(SqlReader, Keeper):
         plan: Plan | None = None,
         marks: bool = True,
         heard: bool = True,
-        files: int = 0,  # noqa: ARG002 - counted where documents are
     ) -> Book:
         def work(connection: Connection) -> Book:
             make = heard and plan is None

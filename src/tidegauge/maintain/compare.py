@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-_SHOWN = 20
+SHOWN = 20
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def compare(source: DataFrame, target: DataFrame, *, key: Sequence[str], leave_o
         bad = counts.missing + counts.extra + counts.different
         text = F.concat_ws(", ", *(F.col(name).cast("string") for name in on)).alias("key")
         shown = (
-            judged.where("verdict IS NOT NULL").select("verdict", text).limit(_SHOWN).collect() if bad else []
+            judged.where("verdict IS NOT NULL").select("verdict", text).limit(SHOWN).collect() if bad else []
         )
     finally:
         judged.unpersist()

@@ -26,6 +26,8 @@ class Batch:
     """Reads the rows whose cursor is NULL, and nothing else."""
     again: bool = False
     """Reads below the watermark (`lookback`), so the watermark stays until the plan's last batch moves it."""
+    deletes: bool = False
+    """Reads no rows: takes from the output the keys that the source no longer has."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,8 @@ class Draft:
     seen: tuple[int, int] | None = None
     """Epoch and sequence number of the watermark that the draft goes on from. The ledger keeps the draft only
     while that is still where the flow stands; None leaves the question to the caller."""
+    strategy: str | None = None
+    """What went side by side, in document 002's words; None where nobody said."""
 
     @property
     def rows(self) -> int:
@@ -104,6 +108,12 @@ class Receipt:
     files: int
     bytes: int
     run_id: str
+    inserted: int | None = None
+    """None, here and below, where the output cannot know it."""
+    updated: int | None = None
+    deleted: int | None = None
+    paths: tuple[str, ...] = ()
+    """The files of a lake that the batch took its rows from, oldest first; none where it read a database."""
 
 
 def window_to_dict(window: Window) -> dict[str, Any]:
@@ -140,12 +150,14 @@ def draft_to_body(draft: Draft) -> dict[str, Any]:
                 "rows": batch.rows,
                 "nulls": batch.nulls,
                 "again": batch.again,
+                **({"deletes": True} if batch.deletes else {}),
             }
             for batch in draft.batches
         ],
         "rows_null": draft.rows_null,
         "rows_waiting": draft.rows_waiting,
         "notes": list(draft.notes),
+        "strategy": draft.strategy,
     }
 
 
@@ -172,6 +184,7 @@ def draft_from_body(pipeline: str, flow: str, body: dict[str, Any]) -> Draft:
         rows_null=body["rows_null"],
         rows_waiting=body["rows_waiting"],
         notes=tuple(body["notes"]),
+        strategy=body.get("strategy"),
     )
 
 
@@ -183,4 +196,5 @@ def _batch(body: dict[str, Any]) -> Batch:
         rows=body["rows"],
         nulls=body["nulls"],
         again=body["again"],
+        deletes=body.get("deletes", False),
     )

@@ -217,7 +217,7 @@ def to_text(position: Position | None) -> str:
         case VersionPosition(version):
             return f"version {version}"
         case FilesPosition(sequence):
-            return f"file {sequence}"
+            return f"batch {sequence}"
 
 
 def step_down(value: Value, scale: int) -> Value:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Protocol
 
+from tidegauge.model.cargo import Cargo
 from tidegauge.model.plan import Batch, Draft, Plan, Receipt, Tag
 from tidegauge.model.position import Position, RowPosition, Value, Window
 from tidegauge.model.spec import TableName, TableOptions
 from tidegauge.model.state import State
-from tidegauge.model.table import Outlook, Shape, Survey
+from tidegauge.model.table import Cut, Field, Layout, Outlook, Shape, Survey
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 
 class Source(Protocol):
@@ -38,6 +39,9 @@ class Source(Protocol):
         repeated or NULL keys.
         """
 
+    def cuts(self, shape: Shape, after: RowPosition | None, upto: RowPosition, step: int) -> tuple[Cut, ...]:
+        """Cut a window that is known to be safe, as `survey` does; empty when it has no rows."""
+
     def count(self, shape: Shape, after: RowPosition | None, upto: RowPosition) -> int:
         """How many rows lie in `(after, upto]` now."""
 
@@ -56,10 +60,10 @@ class Source(Protocol):
 class Reader(Protocol):
     """A database's data side."""
 
-    def read(self, spark: SparkSession, shape: Shape, batch: Batch) -> DataFrame:
+    def cargo(self, shape: Shape, batch: Batch) -> Cargo:
         """The rows of a batch, exactly those of its window, with the columns of the shape.
 
-        Lazy: nothing is read until the frame is written. A value that cannot be held exactly fails the job.
+        Lazy: nothing is read until an output takes them. A value that cannot be held exactly fails the write.
         """
 
 
@@ -71,30 +75,57 @@ class DataFile:
     bytes: int
 
 
+@dataclass(frozen=True)
+class Staged:
+    """Rows that are written and durable, and that nobody sees yet."""
+
+    rows: int
+    files: tuple[DataFile, ...] = ()
+    """In a lake."""
+    table: str = ""
+    """In a warehouse: the staging table of this attempt."""
+
+
 class Output(Protocol):
-    """One table's place in the lake. A batch is there when its manifest is there, and only then."""
+    """One table's place in a lake or a warehouse. A batch is there when its tag is there, and only then."""
+
+    @property
+    def place(self) -> str:
+        """As messages name it."""
 
     def prepare(self) -> None:
-        """Prove that the place can be reached and honours put-if-absent; costs nothing the second time.
+        """Prove that the place can be reached and keeps the promises below; costs nothing the second time.
 
         Raises OutputUnreachable or OutputUnsafe.
         """
 
     def is_empty(self) -> bool:
-        """No manifest of any epoch. Leftover data files do not count."""
+        """No batch of any epoch, and no rows of anybody else's. Leftovers of dead attempts do not count."""
 
     def is_open(self, epoch: int) -> bool:
         """Whether batches of this epoch may be committed; epoch 0 is open from the start."""
 
     def open_epoch(
-        self, pipeline: str, flow: str, epoch: int, continues: tuple[int, int] | None, reason: str
+        self,
+        pipeline: str,
+        flow: str,
+        epoch: int,
+        continues: tuple[int, int] | None,
+        reason: str,
+        *,
+        empty: bool = False,
     ) -> None:
         """Begin the table's next life. Can be repeated: the same again changes nothing.
 
-        From the moment it is open, readers see its own batches and, through `continues` (epoch, last batch),
-        those of an earlier life; what that one commits later is never seen. Raises OutputDisagrees when the
-        epoch was opened with another meaning, or what it continues is not there.
+        `empty`: with no row in it. Else a warehouse keeps its rows, and a lake shows just what it continues.
+
+        From the moment it is open, what an earlier life commits is never seen: a lake's readers follow
+        `continues` (epoch, last batch) and no further, a warehouse refuses it. Raises OutputDisagrees when
+        the epoch was opened with another meaning, or what it continues is not there.
         """
+
+    def lacks(self, continues: tuple[int, int]) -> str | None:
+        """What a new epoch that continues this one (up to a batch) would miss; None: it is all there."""
 
     def receipt(self, tag: Tag) -> Receipt | None:
         """The committed batch with this tag. Raises OutputUnreachable when that cannot be known.
@@ -103,17 +134,25 @@ class Output(Protocol):
         promises that at some moment during this call the batch was part of what readers see.
         """
 
-    def write(self, frame: DataFrame) -> tuple[DataFile, ...]:
-        """Write the rows to files of their own that nobody sees, durable when this returns."""
+    def layout(self) -> tuple[Field, ...] | None:
+        """The columns it holds now; None while there are none."""
 
-    def publish(
-        self, tag: Tag, batch: Batch, files: Sequence[DataFile], *, shape: Shape, run_id: str
-    ) -> Receipt:
-        """Make the files visible under the tag, all or nothing, unless the tag is there already.
+    def write(self, cargo: Cargo, spark: Callable[[], SparkSession]) -> Staged:
+        """Write the rows where nobody sees them, durable when this returns.
+
+        Makes the target, or room in it for new columns and wider types, where that is needed: nothing that is
+        there already is lost by it. Spark is started when it is first asked for, and not by every output.
+        """
+
+    def publish(self, tag: Tag, batch: Batch, staged: Staged, *, layout: Layout, run_id: str) -> Receipt:
+        """Make what was written visible under the tag, all or nothing, unless the tag is there already.
 
         Returns the receipt of whoever committed the tag first; a second publish changes nothing.
         An error proves nothing: ask `receipt`. Raises OutputDisagrees when a later epoch is open.
         """
+
+    def discard(self, staged: Staged) -> None:
+        """Remove what was written and will not be published, as far as that can be done; never raises."""
 
 
 @dataclass(frozen=True)
@@ -172,7 +211,7 @@ class Override:
     """A change by hand that was begun: no one advances any more, and whoever comes next ends it."""
 
     kind: str
-    """`set`, `reset`, `copy`, `import` or `undo`."""
+    """`set`, `reset`, `refresh` (a reset that empties the output), `copy`, `import` or `undo`."""
     positions: Mapping[str, Position | None]
     """By input; inputs that are not named stay where they are."""
     epoch: int
@@ -242,6 +281,32 @@ class RunRecord:
 
 
 @dataclass(frozen=True)
+class Tally:
+    """What a flow has done since it was last reset. For people: nothing is decided by it."""
+
+    rows: int = 0
+    """Written, as are `batches` and `files`."""
+    batches: int = 0
+    files: int | None = 0
+    """None where the ledger is older than this count."""
+    seconds: float = 0.0
+    """Of the runs that have ended."""
+    advanced_at: datetime | None = None
+    """When the watermark last moved by itself."""
+    manual: bool = False
+    """Whether a person set the position, and no batch has moved it since."""
+    strategy: str | None = None
+    """Of the newest run, as its plan says."""
+    loaded: tuple[str, ...] = ()
+    """The newest thousand of the lake's files that it has taken, oldest first."""
+    loaded_files: int = 0
+    """All of them."""
+    created_at: datetime | None = None
+    """When the ledger first heard of the flow; None where it is older than that."""
+    updated_at: datetime | None = None
+
+
+@dataclass(frozen=True)
 class HistoryEvent:
     at: datetime
     pipeline: str
@@ -267,6 +332,9 @@ class LedgerReader(Protocol):
 
     def status(self, pipeline: str, flows: Sequence[str] | None = None) -> list[FlowStatus]:
         """Every flow the ledger has heard of, in name order."""
+
+    def tallies(self, pipeline: str, flows: Sequence[str]) -> dict[str, Tally]:
+        """By flow; one that the ledger has never heard of has no entry."""
 
     def history(
         self, pipeline: str, *, flow: str | None = None, failed: bool = False, limit: int = 20

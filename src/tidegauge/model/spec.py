@@ -16,6 +16,13 @@ class Engine(StrEnum):
     SQLITE = "sqlite"
     MYSQL = "mysql"
     POSTGRESQL = "postgresql"
+    DUCKDB = "duckdb"
+    REDSHIFT = "redshift"
+    SNOWFLAKE = "snowflake"
+
+
+READABLE = frozenset({Engine.SQLITE, Engine.MYSQL, Engine.POSTGRESQL})
+"""Databases that can be read from; every one can be written to."""
 
 
 @dataclass(frozen=True)
@@ -34,14 +41,22 @@ class Database:
     name: str
     engine: Engine
     path: Path | None = None
-    """SQLite only; absolute."""
+    """SQLite and DuckDB only; absolute."""
     host: str = "127.0.0.1"
     port: int | None = None
     database: str | None = None
     user: str | None = None
     password: Secret | None = None
     schema: str | None = None
-    """Where an unqualified table name lives; PostgreSQL only, `public` unless said."""
+    """Where a table name without one lives, and where tables land: `public` unless said; `main` in DuckDB."""
+    account: str | None = None
+    """Snowflake only, as are `warehouse` and `role`."""
+    warehouse: str | None = None
+    role: str | None = None
+    iam_role: str | None = None
+    """Redshift only: the role that COPY reads the lake with; else the keys, or those of the lake."""
+    access_key: Secret | None = None
+    secret_key: Secret | None = None
     options: Mapping[str, str] = field(default_factory=dict)
     """Already checked against the allow-list of the engine."""
     place: Place | None = None
@@ -71,6 +86,35 @@ class NullCursor(StrEnum):
     EXCLUDE = "exclude"
 
 
+class Mode(StrEnum):
+    """How rows land in a warehouse. A lake keeps every version of a row, whatever the mode."""
+
+    APPEND = "append"
+    MERGE = "merge"
+    OVERWRITE = "overwrite"
+    SCD2 = "scd2"
+
+
+class Drift(StrEnum):
+    """What to do when the source's columns change."""
+
+    EVOLVE = "evolve"
+    FREEZE = "freeze"
+    FAIL = "fail"
+
+
+class Read(StrEnum):
+    AUTO = "auto"
+    DIRECT = "direct"
+    JDBC = "jdbc"
+
+
+class Deletes(StrEnum):
+    NONE = "none"
+    SOFT = "soft"
+    HARD = "hard"
+
+
 @dataclass(frozen=True)
 class TableOptions:
     cursor: str
@@ -92,6 +136,18 @@ class TableOptions:
     """`fail`, or `null`: what a MySQL zero date becomes."""
     rename: str | None = None
     """`{table}` and `{schema}` stand for the source's names."""
+    mode: Mode = Mode.MERGE
+    drift: Drift = Drift.EVOLVE
+    read: Read = Read.AUTO
+    deletes: Deletes = Deletes.NONE
+    deletes_limit: float = 0.3
+    """The share of the target's rows that may vanish at once without being confirmed."""
+    metadata_columns: bool = False
+    distkey: str | None = None
+    """Redshift only, as is `sortkey`: how a target that does not exist yet is laid out."""
+    sortkey: tuple[str, ...] = ()
+    hybrid: bool = False
+    """Snowflake only: make the target a hybrid table."""
     place: Place | None = None
 
 
@@ -100,7 +156,9 @@ class Sync:
     """One entry of `sync:`: patterns over a database's catalogue, and what holds for every table found."""
 
     source: Database
-    output: Lake
+    via: Lake | None
+    """Two stages, database → lake → `to`; None: one stage."""
+    to: Lake | Database
     tables: tuple[str, ...]
     exclude: tuple[str, ...]
     options: TableOptions
@@ -111,18 +169,59 @@ class Sync:
 
 
 @dataclass(frozen=True)
+class Folder:
+    """A table's place in a lake."""
+
+    lake: Lake
+    folder: str
+    """Below the lake's path, safe on every file system."""
+
+    def __str__(self) -> str:
+        return f"{self.lake.path}/{self.folder}"
+
+
+@dataclass(frozen=True)
+class Landing:
+    """A table's place in a warehouse."""
+
+    warehouse: Database
+    table: TableName
+
+    def __str__(self) -> str:
+        return f"{self.warehouse.name}: {self.table}"
+
+
+class Stage(StrEnum):
+    EXTRACT = "extract"
+    LOAD = "load"
+
+
+class Strategy(StrEnum):
+    """What goes side by side, in document 002's words."""
+
+    SEQUENTIAL = "sequential"
+    INTER_TABLE = "inter-table"
+    INTRA_TABLE = "intra-table"
+
+
+@dataclass(frozen=True)
 class Flow:
-    """One hop of one table: this database table into this lake folder."""
+    """One hop of one table."""
 
     pipeline: str
     name: str
     source: Database
     table: TableName
-    output: Lake
-    folder: str
-    """Below the lake's path, safe on every file system."""
+    """Of the database where the rows come from, also for a flow that finds them in a lake."""
+    output: Folder | Landing
     options: TableOptions
     tags: tuple[str, ...] = ()
+    stage: Stage | None = None
+    """None where a table has only one flow."""
+    reads: Folder | None = None
+    """The output of another flow, which it reads instead of the database itself."""
+    upstream: str | None = None
+    """The name of that flow."""
 
     @property
     def input(self) -> str:

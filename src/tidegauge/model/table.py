@@ -29,6 +29,36 @@ class Column:
 
 
 @dataclass(frozen=True)
+class Field:
+    """A column as files hold it and targets declare it."""
+
+    name: str
+    type: str
+    """In Spark's SQL: `decimal(12,2)`, `timestamp_ntz`, `string`."""
+    source_type: str
+    """As the database names it, with length and precision."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What rows look like on their way: all that an output has to know of the table they come from."""
+
+    table: TableName
+    fields: tuple[Field, ...]
+    key: tuple[str, ...]
+    """Empty only in what versions before 0.3 wrote."""
+    cursor: str
+    """Its kind: `timestamp` or `value`."""
+    cursor_column: str | None
+    """None where the cursor is an expression."""
+
+    @property
+    def fingerprint(self) -> str:
+        facts = [[field.name, field.type, field.source_type] for field in self.fields] + [list(self.key)]
+        return hashlib.sha256(json.dumps(facts, ensure_ascii=False).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
 class OrderedColumn:
     """A cursor or key column: the SQL that orders it, the SQL that gives its text, and its kind."""
 
@@ -61,6 +91,17 @@ class Shape:
     along: str = ""
     """SQL behind the table's name that makes the database go along an index in the order of cursor and key,
     which finds batch ends quickly; empty where there is none, or where the database finds it by itself."""
+
+    @property
+    def layout(self) -> Layout:
+        names = {column.name for column in self.columns}
+        return Layout(
+            table=self.table,
+            fields=tuple(Field(column.name, column.arrives, column.native) for column in self.columns),
+            key=tuple(part.name for part in self.key),
+            cursor=self.cursor_kind,
+            cursor_column=self.cursor.name if self.cursor.name in names else None,
+        )
 
     @property
     def fingerprint(self) -> str:

@@ -7,6 +7,7 @@ import re
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidegauge.errors import OutputError, OutputUnreachable, OutputUnsafe
@@ -60,6 +61,11 @@ class S3Objects:
             except NotSupportedError as error:
                 raise unsafe(self.place) from error
         return True
+
+    def upload(self, path: str, source: Path) -> None:
+        """Put a local file, in parts where it is large; until the last one is there, nobody sees it."""
+        with self._told(path):
+            self._store.put(self._key(path), source)
 
     def read(self, path: str) -> tuple[bytes, str] | None:
         found = self._get(path)

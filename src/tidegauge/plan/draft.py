@@ -11,8 +11,8 @@ from itertools import islice
 from tidegauge.errors import ConfigError, PositionError, SourceError
 from tidegauge.model.plan import Batch, Draft, InputPlan
 from tidegauge.model.position import Kind, RowPosition, Value, Window, step_down
-from tidegauge.model.spec import Flow, NullCursor
-from tidegauge.model.table import Cut, Shape, Survey
+from tidegauge.model.spec import Flow, Landing, Mode, NullCursor
+from tidegauge.model.table import Cut, Layout, Shape, Survey
 
 _MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)([ T])(\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z?)")
 _NANOSECONDS = 9
@@ -20,7 +20,7 @@ _NANOSECONDS = 9
 
 def start(flow: Flow, shape: Shape, watermark: RowPosition | None) -> RowPosition | None:
     """Where the next window begins: at `initial` the first time, `lookback` below the watermark later."""
-    if watermark is None:
+    if watermark is None or is_whole(flow):
         return None if flow.options.initial is None else _initial(flow, shape, flow.options.initial)
     if not flow.options.lookback:
         return watermark
@@ -31,6 +31,11 @@ def start(flow: Flow, shape: Shape, watermark: RowPosition | None) -> RowPositio
             place=flow.options.place,
         )
     return RowPosition(_earlier(watermark.cursor, flow.options.lookback))
+
+
+def is_whole(flow: Flow) -> bool:
+    """Whether the table is read whole each time, because what is read takes the place of what is there."""
+    return isinstance(flow.output, Landing) and flow.options.mode is Mode.OVERWRITE
 
 
 def batch_step(flow: Flow) -> int:
@@ -44,7 +49,9 @@ def draft(flow: Flow, shape: Shape, after: RowPosition | None, survey: Survey) -
     rows = sum(cut.rows for cut in survey.cuts)
     batches: list[Batch] = []
     if upto is not None and rows:
-        batches = _batches(after, survey.cuts, flow.options.parallel)
+        # What overwrites is one batch: the next one would take the place of it.
+        stretches = len(survey.cuts) if is_whole(flow) else flow.options.parallel
+        batches = _batches(after, survey.cuts, stretches)
         if flow.options.lookback:
             batches = [*(replace(batch, again=True) for batch in batches[:-1]), batches[-1]]
     end = upto or after
@@ -92,6 +99,16 @@ def check_identity(flow: Flow, shape: Shape, known: str | None) -> None:
         hint="point the connection back at the old database; if the table was made anew, begin again with"
         f" `tidegauge watermark reset -t {flow.name}`",
     )
+
+
+def check_history(flow: Flow, layout: Layout) -> None:
+    """A history of rows needs to know when each became true."""
+    if isinstance(flow.output, Landing) and flow.options.mode is Mode.SCD2 and layout.cursor_column is None:
+        raise ConfigError(
+            f"{flow.name}: mode scd2 needs a column as its cursor; {flow.options.cursor} is none",
+            hint="name the column that says when a row changed",
+            place=flow.options.place,
+        )
 
 
 def _batches(after: RowPosition | None, cuts: tuple[Cut, ...], parallel: int) -> list[Batch]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Mapping
-from typing import assert_never
 from urllib.parse import quote as percent
 
 from tidegauge.errors import ConfigError
@@ -37,7 +36,11 @@ def jdbc_options(database: Database) -> dict[str, str]:
         case Engine.POSTGRESQL:
             return _postgresql(database)
         case _:
-            assert_never(database.engine)
+            raise ConfigError(
+                f"{database.name}: a {database.engine} can be written to, and not read from",
+                hint="read from a sqlite, mysql or postgresql connection",
+                place=database.place,
+            )
 
 
 def _sqlite(database: Database) -> dict[str, str]:

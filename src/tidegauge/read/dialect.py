@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from difflib import get_close_matches
@@ -88,6 +88,12 @@ class Dialect(Protocol):
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
         """Run one SELECT of ours."""
+
+    def stream(self, sql: str, size: int) -> Iterator[Sequence[tuple[Any, ...]]]:
+        """The rows of one SELECT, a block at a time, as the server hands them out; no block is empty.
+
+        Nothing else is asked of the session meanwhile; whoever stops half-way closes it.
+        """
 
     def quote(self, name: str) -> str:
         """An identifier in the database's own quotes. Refuses what no quotes can hold."""

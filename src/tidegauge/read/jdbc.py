@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
+from tidegauge.model.cargo import Cargo
 from tidegauge.model.plan import Batch
 from tidegauge.model.position import RowPosition
 from tidegauge.model.spec import Database, Engine
@@ -40,6 +41,9 @@ class JdbcReader:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._options = jdbc_options(database)
+
+    def cargo(self, shape: Shape, batch: Batch) -> Cargo:
+        return Cargo(shape.layout, batch.rows, frame=lambda spark: self.read(spark, shape, batch))
 
     def read(self, spark: SparkSession, shape: Shape, batch: Batch) -> DataFrame:
         return self._load(spark, shape, self.selects(shape, batch))

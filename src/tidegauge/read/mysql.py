@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ssl
 import time
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pymysql
 from pymysql.constants import CR, ER, FIELD_TYPE, FLAG
-from pymysql.cursors import Cursor
+from pymysql.cursors import Cursor, SSCursor
 
 from tidegauge.errors import (
     ColumnMissing,
@@ -106,6 +107,19 @@ class MysqlDialect:
                 return list(cursor.fetchall())
         except pymysql.Error as error:
             raise self._translated(error) from error
+
+    def stream(self, sql: str, size: int) -> Iterator[Sequence[tuple[Any, ...]]]:
+        cursor: Any = self._connection.cursor(SSCursor)
+        try:
+            cursor.execute(sql)
+            while block := cursor.fetchmany(size):
+                yield block
+        except pymysql.Error as error:
+            raise self._translated(error) from error
+        finally:
+            # Whoever stops half-way does not want the driver to read the rest to its end first.
+            if cursor._result is not None:
+                cursor._result.unbuffered_active = False
 
     def quote(self, name: str) -> str:
         return quote(name)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import assert_never
-
+from tidegauge.errors import ConfigError
 from tidegauge.model.protocols import Source
 from tidegauge.model.spec import Database, Engine
 from tidegauge.read.dialect import Dialect
@@ -12,10 +11,11 @@ from tidegauge.read.source import DatabaseSource
 
 def open_source(database: Database) -> Source:
     """Connect now. Raises SourceUnreachable, which says whether trying again may help."""
-    return DatabaseSource(_dialect(database))
+    return DatabaseSource(open_dialect(database))
 
 
-def _dialect(database: Database) -> Dialect:
+def open_dialect(database: Database) -> Dialect:
+    """A session of its own, for those who need one beside the control side."""
     match database.engine:
         case Engine.SQLITE:
             from tidegauge.read.sqlite import SqliteDialect
@@ -30,4 +30,8 @@ def _dialect(database: Database) -> Dialect:
 
             return PostgresqlDialect(database)
         case _:
-            assert_never(database.engine)
+            raise ConfigError(
+                f"{database.name}: a {database.engine} can be written to, and not read from",
+                hint="read from a sqlite, mysql or postgresql connection",
+                place=database.place,
+            )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import psycopg
@@ -88,6 +89,15 @@ class PostgresqlDialect:
         try:
             cursor = self._connection.execute(sql.encode())
             return cursor.fetchall() if cursor.description else []
+        except psycopg.Error as error:
+            raise self._translated(error) from error
+
+    def stream(self, sql: str, size: int) -> Iterator[Sequence[tuple[Any, ...]]]:
+        try:
+            with self._connection.transaction(), self._connection.cursor("tidegauge") as cursor:
+                cursor.execute(sql.encode(), binary=True)
+                while block := cursor.fetchmany(size):
+                    yield block
         except psycopg.Error as error:
             raise self._translated(error) from error
 

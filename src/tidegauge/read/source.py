@@ -16,8 +16,6 @@ from tidegauge.read.dialect import Catalogue, Dialect, Moment, missing, unused_t
 from tidegauge.read.notation import Notation
 from tidegauge.read.types import Native, arrive
 
-_HOP = 200_000
-"""Entries of an index that one statement goes over; the server holds as many in memory at once."""
 _LOOKS = 3
 """How often a value cursor looks again for what was open at its first look, before a later plan has to."""
 _NAME = re.compile(r"[^\W\d]\w*")
@@ -73,6 +71,10 @@ class DatabaseSource:
                     f"{shape.table}: {error}, so it cannot be paged by {shape.cursor.name}",
                     hint="mend the rows that hold such values, or choose another cursor",
                 ) from error
+
+    def cuts(self, shape: Shape, after: RowPosition | None, upto: RowPosition, step: int) -> tuple[Cut, ...]:
+        with self._lock:
+            return _Survey(self._dialect, shape, after, step).window(upto)
 
     def count(self, shape: Shape, after: RowPosition | None, upto: RowPosition) -> int:
         with self._lock:
@@ -195,9 +197,7 @@ class _Survey:
         nulls, late_rows = self._counts(waiting)
         cuts: tuple[Cut, ...] = ()
         if upto is not None:
-            where = sql.between(shape, self._after, upto, dialect.literal)
-            self._check_key(where)
-            cuts = self._cuts(where, upto)
+            cuts = self.window(upto)
             if not cuts and shape.cursor_kind == "value":
                 upto = None
         return Survey(
@@ -208,6 +208,11 @@ class _Survey:
             pending=remembered.to_text() if remembered else None,
             notes=tuple(self._notes),
         )
+
+    def window(self, upto: RowPosition) -> tuple[Cut, ...]:
+        where = self._within(self._after, upto)
+        self._check_key(where)
+        return self._cuts(where, upto)
 
     def _timestamp(self, moment: Moment, notation: Notation | None) -> RowPosition | None:
         cursor = self._shape.cursor
@@ -298,25 +303,19 @@ class _Survey:
 
         Between two of them rows may move away, which changes how many a stretch has but not where it ends.
         """
-        shape, dialect = self._shape, self._dialect
-        ends, at, hopped = [self._after], self._after, 0
-        while True:
-            far = min(_HOP, self._step - hopped)
-            found = dialect.rows(sql.hop(shape, self._table, self._within(at, upto), far))
-            if not found:
-                break
+        shape, dialect, at = self._shape, self._dialect, self._after
+        cuts: list[Cut] = []
+        while found := dialect.rows(sql.hop(shape, self._table, self._within(at, upto), self._step)):
             cursor, *key = found[0]
             values = tuple(Value(part.kind, text) for part, text in zip(shape.key, key, strict=True))
-            at, hopped = RowPosition(Value(shape.cursor.kind, cursor), values), hopped + far
-            if hopped == self._step:
-                ends.append(at)
-                hopped = 0
-        if hopped:
-            ends.append(at)
-        if len(ends) == 1:
-            return ()
-        ((rest,),) = dialect.rows(sql.count(shape, self._table, self._within(ends[-2], upto)))
-        return (*(Cut(end, self._step) for end in ends[1:-1] if end), Cut(upto, int(rest)))
+            at = RowPosition(Value(shape.cursor.kind, cursor), values)
+            cuts.append(Cut(at, self._step))
+        ((rest,),) = dialect.rows(sql.count(shape, self._table, self._within(at, upto)))
+        if int(rest):
+            cuts.append(Cut(upto, int(rest)))
+        elif cuts:
+            cuts[-1] = Cut(upto, self._step)
+        return tuple(cuts)
 
     def _within(self, lower: RowPosition | None, upper: RowPosition) -> str:
         return sql.between(self._shape, lower, upper, self._dialect.literal)

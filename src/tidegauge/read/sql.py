@@ -66,26 +66,27 @@ def stretches(shape: Shape, batch: Batch, literal: Literal) -> list[str]:
 def cuts(shape: Shape, table: str, where: str, step: int) -> str:
     """Every `step`-th row of the window and the last: number, and the texts of cursor and key."""
     parts = (shape.cursor, *shape.key)
-    order = ", ".join(part.order for part in parts)
+    # Names of ours and of the user's never meet in one SELECT that sorts: his column may be called n, or o0.
+    names = ", ".join(f"o{i}" for i in range(len(parts)))
     raw = ", ".join(f"{part.order} AS o{i}" for i, part in enumerate(parts))
     texts = ", ".join(part.text.replace("{}", f"o{i}") for i, part in enumerate(parts))
     return (
-        f"SELECT {MARK} n, {texts} FROM (SELECT ROW_NUMBER() OVER (ORDER BY {order}) AS n,"
-        f" COUNT(*) OVER () AS total, {raw} FROM {table} WHERE {where}) AS w"
+        f"SELECT {MARK} n, {texts} FROM (SELECT ROW_NUMBER() OVER (ORDER BY {names}) AS n,"
+        f" COUNT(*) OVER () AS total, {names} FROM (SELECT {raw} FROM {table} WHERE {where}) AS r) AS w"
         f" WHERE n % {step} = 0 OR n = total ORDER BY n"
     )
 
 
 def hop(shape: Shape, table: str, where: str, step: int) -> str:
-    """The texts of cursor and key of the last of the next `step` rows; no row where there are none."""
+    """The texts of cursor and key of the `step`-th row; no row where there are fewer."""
     parts = (shape.cursor, *shape.key)
-    order = ", ".join(part.order for part in parts)
+    # By our names, which ORDER BY takes before those of columns: the user's may be called o0.
+    order = ", ".join(f"o{i}" for i in range(len(parts)))
     raw = ", ".join(f"{part.order} AS o{i}" for i, part in enumerate(parts))
     texts = ", ".join(part.text.replace("{}", f"o{i}") for i, part in enumerate(parts))
-    down = ", ".join(f"o{i} DESC" for i in range(len(parts)))
     return (
         f"SELECT {MARK} {texts} FROM (SELECT {raw} FROM {table}{shape.along} WHERE {where}"
-        f" ORDER BY {order} LIMIT {step}) AS w ORDER BY {down} LIMIT 1"
+        f" ORDER BY {order} LIMIT 1 OFFSET {step - 1}) AS w"
     )
 
 
@@ -98,7 +99,7 @@ def highest(shape: Shape, table: str, where: str) -> str:
     text = shape.cursor.text.replace("{}", "o0")
     return (
         f"SELECT {MARK} {text} FROM (SELECT {shape.cursor.order} AS o0 FROM {table} WHERE {where}"
-        f" ORDER BY {shape.cursor.order} DESC LIMIT 1) AS w"
+        " ORDER BY o0 DESC LIMIT 1) AS w"
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from functools import reduce
 from typing import Any
@@ -53,14 +54,16 @@ class SqliteDialect:
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
         try:
             return self._connection.execute(sql).fetchall()
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-                raise SourceUnreachable(
-                    f"{self._path} is locked by another process", hint="run again when its writer is done"
-                ) from error
-            raise SourceError(f"{self._path}: {error}") from error
         except (sqlite3.Error, UnicodeError) as error:
-            raise SourceError(f"{self._path}: {error}") from error
+            raise self._translated(error) from error
+
+    def stream(self, sql: str, size: int) -> Iterator[Sequence[tuple[Any, ...]]]:
+        try:
+            cursor = self._connection.execute(sql)
+            while block := cursor.fetchmany(size):
+                yield block
+        except (sqlite3.Error, UnicodeError) as error:
+            raise self._translated(error) from error
 
     def quote(self, name: str) -> str:
         return quote(name)
@@ -194,6 +197,14 @@ class SqliteDialect:
 
     def close(self) -> None:
         self._connection.close()
+
+    def _translated(self, error: sqlite3.Error | UnicodeError) -> SourceError:
+        code = error.sqlite_errorcode if isinstance(error, sqlite3.OperationalError) else None
+        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            return SourceUnreachable(
+                f"{self._path} is locked by another process", hint="run again when its writer is done"
+            )
+        return SourceError(f"{self._path}: {error}")
 
 
 def _affinity(declared: str) -> str:

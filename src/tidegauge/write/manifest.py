@@ -17,7 +17,7 @@ from tidegauge.errors import OutputDisagrees, OutputUnreachable, TidegaugeError
 from tidegauge.model.plan import Batch, Receipt, Tag, window_from_dict, window_to_dict
 from tidegauge.model.position import Window
 from tidegauge.model.protocols import DataFile
-from tidegauge.model.table import Shape
+from tidegauge.model.table import Field, Layout
 from tidegauge.objects.store import Store
 
 FORMAT = 1
@@ -32,16 +32,6 @@ _There = TypeVar("_There")
 
 
 @dataclass(frozen=True)
-class Field:
-    """A column as the files hold it."""
-
-    name: str
-    type: str
-    """In Spark's SQL."""
-    source_type: str
-
-
-@dataclass(frozen=True)
 class Manifest:
     tag: Tag
     files: tuple[DataFile, ...]
@@ -52,6 +42,9 @@ class Manifest:
     cursor: str
     schema: tuple[Field, ...]
     run_id: str
+    key: tuple[str, ...] = ()
+    """Empty in manifests from before there was a second stage."""
+    cursor_column: str | None = None
 
     @property
     def rows(self) -> int:
@@ -60,7 +53,8 @@ class Manifest:
     @property
     def receipt(self) -> Receipt:
         size = sum(file.bytes for file in self.files)
-        return Receipt(self.tag, self.windows, self.rows, len(self.files), size, self.run_id)
+        # What is in a lake stays; which of the rows are new to it, it does not know.
+        return Receipt(self.tag, self.windows, self.rows, len(self.files), size, self.run_id, deleted=0)
 
 
 @dataclass(frozen=True, order=True)
@@ -71,16 +65,20 @@ class Numbered:
     seq: int
 
 
-def manifest_of(tag: Tag, batch: Batch, files: Sequence[DataFile], *, shape: Shape, run_id: str) -> Manifest:
+def manifest_of(
+    tag: Tag, batch: Batch, files: Sequence[DataFile], *, layout: Layout, run_id: str
+) -> Manifest:
     return Manifest(
         tag=tag,
         files=tuple(files),
         windows=batch.windows,
         nulls=batch.nulls,
-        inputs=(str(shape.table),) * len(batch.windows),
-        cursor=shape.cursor_kind,
-        schema=tuple(Field(column.name, column.arrives, column.native) for column in shape.columns),
+        inputs=(str(layout.table),) * len(batch.windows),
+        cursor=layout.cursor,
+        schema=layout.fields,
         run_id=run_id,
+        key=layout.key,
+        cursor_column=layout.cursor_column,
     )
 
 
@@ -142,6 +140,8 @@ def render(manifest: Manifest) -> bytes:
             for name, window in zip(manifest.inputs, manifest.windows, strict=True)
         ],
         "schema": [{"name": f.name, "type": f.type, "source_type": f.source_type} for f in manifest.schema],
+        "key": list(manifest.key),
+        "cursor_column": manifest.cursor_column,
         "run_id": manifest.run_id,
         "tidegauge": FORMAT,
         "pipeline": tag.pipeline,
@@ -179,6 +179,8 @@ def _parse(body: dict[str, Any]) -> Manifest:
             for field in body["schema"]
         ),
         run_id=text(body["run_id"]),
+        key=tuple(text(name) for name in body.get("key", ())),
+        cursor_column=body.get("cursor_column") and text(body["cursor_column"]),
     )
     if manifest.rows != integer(body["rows"]):
         raise ValueError(f"its files have {manifest.rows} rows, and it says {body['rows']}")

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tidegauge.errors import OutputDisagrees
+from tidegauge.model.cargo import Cargo
 from tidegauge.model.plan import Batch, Receipt, Tag
-from tidegauge.model.protocols import DataFile
+from tidegauge.model.protocols import DataFile, Staged
 from tidegauge.model.spec import Lake
-from tidegauge.model.table import Shape
+from tidegauge.model.table import Field, Layout
 from tidegauge.objects.folder import check_folder
 from tidegauge.objects.probe import prove
 from tidegauge.objects.store import Entry, Store, open_store
 from tidegauge.write import hadoop
-from tidegauge.write.epochs import Opening, contents, lacking, load_opening, open_epoch
+from tidegauge.write.epochs import Opening, contents, followed, lacking, load_opening, open_epoch
 from tidegauge.write.manifest import (
     DATA,
     Manifest,
@@ -28,9 +30,11 @@ from tidegauge.write.manifest import (
     put_once,
     render,
 )
+from tidegauge.write.stretches import write_stretches
+from tidegauge.write.table import load_all
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 _PART = re.compile(r"part-[^/]*\.parquet")
 _FOOTER = 64 * 1024
@@ -76,12 +80,19 @@ class ParquetOutput:
         return epoch == 0 or load_opening(self._store, self._folder, epoch) is not None
 
     def open_epoch(
-        self, pipeline: str, flow: str, epoch: int, continues: tuple[int, int] | None, reason: str
+        self,
+        pipeline: str,
+        flow: str,
+        epoch: int,
+        continues: tuple[int, int] | None,
+        reason: str,
+        *,
+        empty: bool = False,
     ) -> None:
+        assert not (empty and continues), "an epoch that continues another is not empty"
         open_epoch(self._store, self._folder, Opening(pipeline, flow, epoch, continues, reason))
 
     def lacks(self, continues: tuple[int, int]) -> str | None:
-        """What a new epoch that continues this one (up to a batch) would miss; None: it is all there."""
         return lacking(contents(self._store, self._folder), continues)
 
     def receipt(self, tag: Tag) -> Receipt | None:
@@ -89,8 +100,26 @@ class ParquetOutput:
         self._check_life(tag)  # after the manifest was read: see the class
         return found.receipt if found else None
 
-    def write(self, frame: DataFrame) -> tuple[DataFile, ...]:
+    def layout(self) -> tuple[Field, ...] | None:
+        found = contents(self._store, self._folder)
+        batches = followed(self._store, self._folder, found)
+        if not batches:
+            return None
+        [last] = load_all(self._store, self._folder, batches[-1:])
+        return last.schema
+
+    def write(self, cargo: Cargo, spark: Callable[[], SparkSession]) -> Staged:
         attempt = f"{self._folder}/{DATA}/{uuid.uuid4().hex}"
+        if cargo.stretches:
+            start = len(self._folder) + 1
+            written = write_stretches(self._lake, attempt, cargo, spark)
+            files = tuple(replace(file, path=file.path[start:]) for file in written if file.rows)
+        else:
+            assert cargo.frame is not None
+            files = self._spark_files(cargo.frame(spark()), attempt)
+        return Staged(sum(file.rows for file in files), files)
+
+    def _spark_files(self, frame: DataFrame, attempt: str) -> tuple[DataFile, ...]:
         counted = self._run(frame, attempt)
         entries = list(self._store.list(attempt))
         parts = [entry for entry in entries if _PART.fullmatch(entry.path.removeprefix(f"{attempt}/"))]
@@ -117,14 +146,15 @@ class ParquetOutput:
             )
         )
 
-    def publish(
-        self, tag: Tag, batch: Batch, files: Sequence[DataFile], *, shape: Shape, run_id: str
-    ) -> Receipt:
-        ours = manifest_of(tag, batch, files, shape=shape, run_id=run_id)
+    def publish(self, tag: Tag, batch: Batch, staged: Staged, *, layout: Layout, run_id: str) -> Receipt:
+        ours = manifest_of(tag, batch, staged.files, layout=layout, run_id=run_id)
         self._check_life(tag)
         path = path_of(self._folder, tag.epoch, tag.seq)
         theirs = put_once(self._store, path, render(ours), lambda: self._committed(tag))
         return (self._same(ours, theirs) if theirs else ours).receipt
+
+    def discard(self, staged: Staged) -> None:
+        """Nothing to do: `files clean` takes what no manifest names, once it is old enough to be nobody's."""
 
     def _check_life(self, tag: Tag) -> None:
         later = load_opening(self._store, self._folder, tag.epoch + 1)

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 from tidegauge.errors import OutputDisagrees, OutputError
 from tidegauge.model.protocols import DataFile
 from tidegauge.model.spec import Lake
+from tidegauge.model.table import Field
 from tidegauge.objects.folder import check_folder
 from tidegauge.objects.store import Store, open_store
 from tidegauge.write import hadoop
-from tidegauge.write.epochs import contents, followed
-from tidegauge.write.manifest import DATA, Field, Manifest, Numbered, load, path_of
+from tidegauge.write.epochs import contents, followed, load_opening
+from tidegauge.write.manifest import DATA, Manifest, Numbered, load, path_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -41,6 +42,25 @@ def committed(
     store = store or open_store(lake)
     found = contents(store, check_folder(folder))
     return load_all(store, folder, followed(store, folder, found, epoch=epoch))
+
+
+def chain(store: Store, folder: str, epoch: int, seq: int) -> tuple[tuple[int, int], ...]:
+    """The batches that make up the table up to batch `seq` of an epoch: (epoch, last batch), in order.
+
+    Costs one look for each override by hand there ever was, however many batches there are.
+    """
+    found = [(epoch, seq)]
+    while found[0][0]:
+        opening = load_opening(store, folder, found[0][0])
+        if opening is None:
+            raise OutputDisagrees(
+                f"{store.place}/{folder}: epoch {found[0][0]} was never opened here",
+                hint="the ledger is of another lake, or a file was removed: put it back from a backup",
+            )
+        if opening.continues is None:
+            break
+        found.insert(0, opening.continues)
+    return tuple(found)
 
 
 def load_all(store: Store, folder: str, found: Sequence[Numbered]) -> tuple[Manifest, ...]:
@@ -81,7 +101,7 @@ def versions(spark: SparkSession, lake: Lake, folder: str, *, epoch: int | None 
         raise OutputError(
             f"{open_store(lake).place}/{folder} has no committed batch", hint="run the flow first"
         )
-    places = _places(manifests)
+    places = placed(manifests)
     runs = [(schema, list(group)) for schema, group in groupby(places, key=lambda one: one[1].schema)]
     first, *rest = (_read(spark, lake, folder, schema, group) for schema, group in runs)
     for frame in rest:
@@ -144,12 +164,13 @@ def _read(
     return joined.select(*(F.col(quoted(field.name)) for field in schema), F.col(SEQ))
 
 
-def _places(manifests: Sequence[Manifest]) -> list[tuple[int, Manifest]]:
-    placed: list[tuple[int, Manifest]] = []
+def placed(manifests: Sequence[Manifest]) -> list[tuple[int, Manifest]]:
+    """Each with its place: those of an epoch that continues another go on counting where that one ends."""
+    found: list[tuple[int, Manifest]] = []
     for _, group in groupby(manifests, key=lambda one: one.tag.epoch):
-        before = placed[-1][0] if placed else 0
-        placed += [(before + one.tag.seq, one) for one in group]
-    return placed
+        before = found[-1][0] if found else 0
+        found += [(before + one.tag.seq, one) for one in group]
+    return found
 
 
 def _attempt(path: str) -> str:

@@ -1,0 +1,123 @@
+"""`tidegauge backfill`: read a window again, apart from the live watermark."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+
+from tidegauge.cli.confirm import DryRunOption, ReasonOption, YesOption, agreed, check_reason
+from tidegauge.cli.options import (
+    DebugOption,
+    JsonOption,
+    LimitOption,
+    ProjectOption,
+    SelectOption,
+    TableOption,
+    selection,
+)
+from tidegauge.cli.output import print_json, print_table, say
+from tidegauge.cli.project import open_project
+from tidegauge.cli.running import close, running
+from tidegauge.errors import ConfigError
+
+if TYPE_CHECKING:
+    from tidegauge.engine.backfill import Backfill
+
+
+def command(
+    from_: Annotated[
+        str | None,
+        typer.Option("--from", help="The first cursor value that is read again; else from the beginning."),
+    ] = None,
+    to: Annotated[
+        str | None, typer.Option("--to", help="The last one, itself included; else up to the watermark.")
+    ] = None,
+    column: Annotated[
+        str | None, typer.Option(help="A column that came later: fill it for the rows already there.")
+    ] = None,
+    limit: LimitOption = None,
+    reason: ReasonOption = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Also where rows are appended and may come twice.")
+    ] = False,
+    yes: YesOption = False,
+    dry_run: DryRunOption = False,
+    project: ProjectOption = None,
+    select: SelectOption = None,
+    table: TableOption = None,
+    json: JsonOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Read a window again, or all for a new column; the live watermark stays where it is."""
+    from tidegauge.engine.backfill import Wish, preview, run_backfill
+
+    chosen = selection(select, table)
+    if not chosen:
+        raise ConfigError("`backfill` needs to know which tables", hint="name one with -t; all: --select '*'")
+    if from_ is None and to is None and column is None:
+        raise ConfigError(
+            "`backfill` needs a window or a column",
+            hint="--from '2025-01-01' --to '2025-01-31', or --column discount",
+        )
+    if not dry_run:
+        check_reason("backfill", reason)
+    loaded, wish = open_project(project), Wish(from_, to, column, limit)
+    found = preview(loaded, chosen, wish)
+    if not json:
+        _show(found)
+    if dry_run or not any(one.rows or one.unfinished for one in found):
+        _end(found, json=json, says="nothing was changed" if dry_run else "nothing to read again")
+    risky = next((one for one in found if one.dangers), None)
+    if risky is not None and not force:
+        raise ConfigError(risky.dangers[0], hint="if that is what you want, add --force; nothing was changed")
+    count = sum(one.rows for one in found)
+    why = agreed(f"read {count:,} row{'' if count == 1 else 's'} again?", reason, yes=yes)
+    report, signalled = running(
+        lambda tell, stop: run_backfill(loaded, found, wish, reason=why, tell=tell, stop=stop, debug=debug),
+        json=json,
+        debug=debug,
+    )
+    close(
+        report,
+        "backfill",
+        signalled=signalled,
+        json=json,
+        debug=debug,
+        more={"done": True, "backfills": [one.to_json() for one in found]},
+    )
+
+
+def _show(found: Sequence[Backfill]) -> None:
+    from tidegauge.model.position import to_text
+
+    print_table(
+        ["flow", "after", "up to", "rows read again", "then"],
+        [
+            [one.name, to_text(one.after), to_text(one.upto), one.rows, ", ".join(one.then) or None]
+            for one in found
+        ],
+        numbers=("rows read again",),
+    )
+    for one in found:
+        first = [f"{one.unfinished} is ended first"] if one.unfinished else []
+        for line in (*first, *one.notes, *(f"take care: {danger}" for danger in one.dangers)):
+            say(f"   {one.name}: {line}")
+
+
+def _end(found: Sequence[Backfill], *, json: bool, says: str) -> NoReturn:
+    if json:
+        print_json(
+            {
+                "schema": "tidegauge/backfill/1",
+                "run_id": None,
+                "state": "PLANNED" if any(one.rows for one in found) else "SKIPPED",
+                "flows": [],
+                "done": False,
+                "backfills": [one.to_json() for one in found],
+            }
+        )
+    else:
+        say(says)
+    raise typer.Exit(0)

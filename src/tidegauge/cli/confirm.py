@@ -1,0 +1,41 @@
+"""What every command that changes something by hand asks for: a reason, and a yes."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from tidegauge.errors import ConfigError
+
+ReasonOption = Annotated[
+    str | None, typer.Option(help="Why; the history keeps it. Asked for on a terminal, if left out.")
+]
+YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only show what would happen.")]
+ForceOption = Annotated[
+    bool, typer.Option("--force", help="Also into the future, or behind where the watermark is.")
+]
+
+
+def check_reason(command: str, reason: str | None) -> None:
+    """Before anything is looked at: a script that gave none is told so at once."""
+    if not _given(reason) and not sys.stdin.isatty():
+        raise ConfigError(f"`{command}` needs a reason", hint='add --reason "…", or --dry-run to look first')
+
+
+def agreed(question: str, reason: str | None, *, yes: bool) -> str:
+    """The reason, once a person has agreed. Raises ConfigError if he has not."""
+    if not _given(reason):
+        reason = typer.prompt("why? (the history keeps it)", default="", show_default=False, err=True)
+    if not _given(reason):
+        raise ConfigError("no reason was given, so nothing was changed", hint='answer, or add --reason "…"')
+    if not yes and not (sys.stdin.isatty() and typer.confirm(question, err=True)):
+        raise ConfigError("not confirmed, so nothing was changed", hint="answer y, or add --yes in a script")
+    assert reason is not None
+    return reason
+
+
+def _given(reason: str | None) -> bool:
+    return bool(reason and reason.strip())

@@ -1,0 +1,65 @@
+"""`--full-refresh`: show what would be emptied and read again, ask, and begin the new lives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from tidegauge.cli.confirm import agreed, check_reason
+from tidegauge.cli.moves import count_flows, show_moves
+from tidegauge.cli.output import print_json, report_error, say
+
+if TYPE_CHECKING:
+    from tidegauge.engine.override import Done, Move
+    from tidegauge.model.spec import Project, Stage
+
+
+def refresh(
+    project: Project,
+    selection: Sequence[str],
+    stage: Stage | None,
+    *,
+    command: str,
+    reason: str | None,
+    yes: bool,
+    dry_run: bool,
+    json: bool,
+    debug: bool,
+) -> list[Done]:
+    """What was done of it, flow by flow; ends the command where there is nothing to go on with."""
+    from tidegauge.engine import refresh as engine
+
+    if not dry_run:
+        check_reason(f"{command} --full-refresh", reason)
+    moves = engine.preview(project, selection, stage=stage)
+    if not json:
+        show_moves(moves)
+    if dry_run:
+        if json:
+            print_json(_document(command, "PLANNED", moves))
+        else:
+            say("nothing was changed")
+        raise typer.Exit(0)
+    reason = agreed(f"begin {count_flows(moves)} again at the beginning?", reason, yes=yes)
+    done = engine.refresh(project, moves, reason=reason)
+    if any(one.error is None for one in done):
+        return done
+    if json:
+        print_json(_document(command, "FAILED", done))
+    for one in done:
+        if one.error is not None and (debug or not json):
+            report_error(one.error, json=False, debug=debug)
+    raise typer.Exit(1)
+
+
+def _document(command: str, state: str, found: Sequence[Move] | Sequence[Done]) -> dict[str, Any]:
+    """As a run's, of which nothing was begun."""
+    return {
+        "schema": f"tidegauge/{command}/1",
+        "run_id": None,
+        "state": state,
+        "flows": [],
+        "refreshed": [one.to_json() for one in found],
+    }

@@ -1,0 +1,41 @@
+"""`tidegauge retry`: end the plans that failed, and plan nothing new."""
+
+from __future__ import annotations
+
+from tidegauge.cli.options import (
+    DebugOption,
+    JsonOption,
+    ParallelOption,
+    ProjectOption,
+    SelectOption,
+    StageOption,
+    TableOption,
+    WaitOption,
+    selection,
+)
+from tidegauge.cli.project import open_project
+from tidegauge.cli.running import close, running
+
+
+def command(
+    project: ProjectOption = None,
+    select: SelectOption = None,
+    table: TableOption = None,
+    stage: StageOption = None,
+    parallel: ParallelOption = 2,
+    wait: WaitOption = "0s",
+    json: JsonOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Try the plans again that failed or were left, with the same windows; plan nothing new."""
+    from tidegauge.config.durations import parse_duration
+    from tidegauge.engine.order import Order
+    from tidegauge.engine.retry import retry
+
+    chosen = selection(select, table)
+    order = Order(chosen, stage=stage, parallel=parallel, wait=parse_duration(wait), debug=debug)
+    loaded = open_project(project)
+    report, signalled = running(
+        lambda tell, stop: retry(loaded, order, tell=tell, stop=stop), json=json, debug=debug
+    )
+    close(report, "retry", signalled=signalled, json=json, debug=debug)

@@ -1,0 +1,142 @@
+"""`tidegauge watermark get`: one table's watermarks, as document 002 prints them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tidegauge.cli.options import DebugOption, JsonOption, ProjectOption
+from tidegauge.cli.output import print_json, say
+from tidegauge.errors import ConfigError
+from tidegauge.model.spec import Engine, Folder, Lake, Landing
+
+if TYPE_CHECKING:
+    from tidegauge.engine.table_standing import StageStanding, TableStanding
+
+_ENGINES = {
+    Engine.SQLITE: "SQLite",
+    Engine.MYSQL: "MySQL",
+    Engine.POSTGRESQL: "PostgreSQL",
+    Engine.DUCKDB: "DuckDB",
+    Engine.REDSHIFT: "Redshift",
+    Engine.SNOWFLAKE: "Snowflake",
+}
+
+
+def get(
+    table: Annotated[
+        str | None, typer.Option("--table", "-t", help="The table, as the source names it: both its stages.")
+    ] = None,
+    select: Annotated[str | None, typer.Option("--select", help="A flow, such as TABLE/load.")] = None,
+    project: ProjectOption = None,
+    json: JsonOption = False,
+    debug: DebugOption = False,  # noqa: ARG001 - read where errors are shown
+) -> None:
+    """Show one table's watermarks, stage by stage, and where its next run will start."""
+    from tidegauge.cli.project import open_project
+    from tidegauge.engine.table_standing import table_standing
+
+    if (table is None) == (select is None):
+        raise ConfigError(
+            "`watermark get` needs either --table or --select", hint="-t settlement.orders, for both stages"
+        )
+    standing = table_standing(open_project(project), table or select or "")
+    if json:
+        print_json({"schema": "tidegauge/watermark/1", **standing.to_json()})
+    elif not standing.known:
+        say(f"No watermark found, will start from default: {standing.starts_from}")
+    else:
+        say("\n".join(_lines(standing)))
+
+
+def _lines(standing: TableStanding) -> list[str]:
+    fields = standing.fields
+    lines = [f"📅 Current Watermark for {standing.table}:", ""]
+    first, load = standing.first, standing.load
+    if first is not None:
+        lines += [f"   🔄 {_hop(first)}:", *_first_stage(first, fields), ""]
+    if load is not None:
+        lines += [
+            f"   📊 {_hop(load)}:",
+            _status(load, fields["redshift_status"]),
+            f"      Rows Loaded: {_number(fields['redshift_rows_loaded'])}",
+            f"      Last Load Time: {_moment(fields['last_redshift_load_time'])}",
+            *_error(load),
+            "",
+        ]
+    if first is not None:
+        what = "Backup" if _into_a_lake(first) else "Sync"
+        lines += [f"   🔜 Next Incremental {what}:", f"      Will start from: {standing.starts_from}"]
+    else:
+        lines += ["   🔜 Next Load:", f"      Will start after: {standing.starts_from}"]
+    return lines
+
+
+def _first_stage(stage: StageStanding, fields: dict[str, Any]) -> list[str]:
+    lake = _into_a_lake(stage)
+    lines = [
+        _status(stage, fields["mysql_status"]),
+        f"      Rows {'Extracted' if lake else 'Synced'}: {_number(fields['mysql_rows_extracted'])}",
+    ]
+    if lake:
+        kind = "S3 Files" if _is_s3(stage) else "Files"
+        lines.append(f"      {kind} Created: {_number(fields['s3_file_count'])}")
+    row = stage.row or {}
+    if row.get("cursor") in (None, "timestamp"):
+        lines.append(f"      Last Data Timestamp: {fields['last_mysql_data_timestamp'] or 'none yet'}")
+    else:
+        value = row["position"] if row["position"] is not None else row["version"]
+        lines.append(f"      Last Data Value: {'none yet' if value is None else value}")
+    word = "Extraction" if lake else "Sync"
+    return [
+        *lines,
+        f"      Last {word} Time: {_moment(fields['last_mysql_extraction_time'])}",
+        *_error(stage),
+    ]
+
+
+def _hop(stage: StageStanding) -> str:
+    """`MySQL → S3 Backup Stage`, with the names of what is really there."""
+    flow = stage.flow
+    if flow is None:
+        return stage.name
+    match flow.output:
+        case Folder(lake, _):
+            return f"{_ENGINES[flow.source.engine]} → {_lake(lake)} Backup Stage"
+        case Landing(warehouse, _):
+            target = _ENGINES[warehouse.engine]
+            if flow.reads is None:
+                return f"{_ENGINES[flow.source.engine]} → {target} Sync Stage"
+            return f"{_lake(flow.reads.lake)} → {target} Loading Stage"
+
+
+def _lake(lake: Lake) -> str:
+    return "S3" if lake.on_s3 else "files"
+
+
+def _into_a_lake(stage: StageStanding) -> bool:
+    return stage.flow is None or isinstance(stage.flow.output, Folder)
+
+
+def _is_s3(stage: StageStanding) -> bool:
+    return stage.flow is not None and isinstance(stage.flow.output, Folder) and stage.flow.output.lake.on_s3
+
+
+def _status(stage: StageStanding, word: str | None) -> str:
+    shown = word or ("not run yet" if stage.status is None else stage.status.state.value.lower())
+    return f"      Status: {shown}"
+
+
+def _error(stage: StageStanding) -> list[str]:
+    error = (stage.row or {}).get("error")
+    return [f"      Last Error: {error}"] if error else []
+
+
+def _number(count: int | None) -> str:
+    return "unknown" if count is None else f"{count:,}"
+
+
+def _moment(text: str | None) -> str:
+    """To the second, as the document shows it; `--json` has all digits."""
+    return f"{text[:19]}Z" if text else "none yet"

@@ -1,0 +1,107 @@
+"""Keys of a table that are right one by one and wrong together: they would lose rows, or double them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+
+from tidegauge.config.ends import Ends
+from tidegauge.model.spec import Database, Deletes, Engine, Mode, NullCursor, TableOptions
+
+
+@dataclass(frozen=True)
+class Conflict:
+    keys: tuple[str, ...]
+    """Those that do not go together; the one to complain of first."""
+    message: str
+    hint: str
+
+
+def conflicts(options: TableOptions, ends: Ends, written: frozenset[str]) -> Iterator[Conflict]:
+    """`written`: the keys that the user gave, here or on the sync."""
+    if isinstance(ends.to, Database):
+        yield from _in_a_warehouse(options)
+    else:
+        yield from _in_a_lake(options, written)
+    engine = ends.to.engine if isinstance(ends.to, Database) else None
+    if engine is not Engine.REDSHIFT:
+        for key in ("distkey", "sortkey"):
+            if getattr(options, key):
+                yield Conflict((key,), f"`{key}` belongs to Redshift, and `to` is not", "remove it")
+    if engine is not Engine.SNOWFLAKE and options.hybrid:
+        yield Conflict(("hybrid",), "`hybrid` belongs to Snowflake, and `to` is not", "remove it")
+
+
+def _in_a_lake(options: TableOptions, written: frozenset[str]) -> Iterator[Conflict]:
+    if "mode" in written and options.mode is not Mode.APPEND:
+        yield Conflict(
+            ("mode",),
+            f"mode `{options.mode}` needs a warehouse, and `to` is a lake",
+            "write `append` or leave it out: the lake keeps every version of a row",
+        )
+    if options.deletes is not Deletes.NONE:
+        yield Conflict(
+            ("deletes",),
+            f"deletes `{options.deletes}` needs a warehouse: the files of a lake are never changed",
+            "remove it, or load a database behind the lake with `via` and `to`",
+        )
+    if options.metadata_columns:
+        yield Conflict(
+            ("metadata_columns",),
+            "`metadata_columns` needs a warehouse: files hold the source's columns only",
+            "remove it; the lake's manifests name the run of every file",
+        )
+
+
+def _in_a_warehouse(options: TableOptions) -> Iterator[Conflict]:
+    match options.mode:
+        case Mode.APPEND:
+            yield from _appended(options)
+        case Mode.OVERWRITE:
+            if options.deletes is not Deletes.NONE:
+                yield Conflict(
+                    ("deletes", "mode"),
+                    f"mode `overwrite` replaces the whole table, and so undoes deletes `{options.deletes}`",
+                    "use mode `merge` with `deletes`, or remove `deletes`",
+                )
+        case Mode.SCD2:
+            if options.deletes is Deletes.HARD:
+                yield Conflict(
+                    ("deletes", "mode"),
+                    "deletes `hard` would delete the history that mode `scd2` keeps",
+                    "use deletes `soft`",
+                )
+            if options.null_cursor is NullCursor.INCLUDE:
+                yield Conflict(
+                    ("null_cursor", "mode"),
+                    "mode `scd2` takes `valid_from` from the cursor, which null_cursor `include` lacks",
+                    "use null_cursor `exclude` or `fail`, or mode `merge`",
+                )
+
+
+def _appended(options: TableOptions) -> Iterator[Conflict]:
+    if options.lookback > timedelta(0):
+        yield Conflict(
+            ("lookback", "mode"),
+            "`lookback` reads rows again, and mode `append` would add them a second time",
+            "use mode `merge`, or remove `lookback`",
+        )
+    if options.null_cursor is NullCursor.INCLUDE:
+        yield Conflict(
+            ("null_cursor", "mode"),
+            "null_cursor `include` reads the same rows each time, and mode `append` would add them each time",
+            "use mode `merge`, or null_cursor `exclude`",
+        )
+    if options.deletes is not Deletes.NONE:
+        yield Conflict(
+            ("deletes", "mode"),
+            f"deletes `{options.deletes}` goes by the key, and mode `append` keeps many rows for one",
+            "use mode `merge`, or remove `deletes`",
+        )
+    if options.hybrid:
+        yield Conflict(
+            ("hybrid", "mode"),
+            "a hybrid table has one row for each key, and mode `append` would add more",
+            "use mode `merge`, or remove `hybrid`",
+        )

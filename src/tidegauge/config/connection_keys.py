@@ -1,0 +1,120 @@
+"""The keys of `connections:`, by type."""
+
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from tidegauge.config import values
+from tidegauge.config.forms import Endpoint, Form, Hidden, Host, Keys, Mapped, MaybeText, Port, Text, Unless
+
+
+class SqliteKeys(Keys):
+    path: Text = Field(description="The database file, relative to the project file.")
+
+
+class _ServerKeys(Keys):
+    host: Host = Field(default="127.0.0.1", description="The server.")
+    database: Text = Field(description="The database to connect to.")
+    user: Text = Field(description="The login.")
+    password: Annotated[Hidden, Unless("none")] = Field(
+        default=None, description="Its password, which never stands in the file itself."
+    )
+    options: Mapped = Field(default={}, description="Options of the connection; see below.")
+
+
+class MysqlKeys(_ServerKeys):
+    later: ClassVar[dict[str, str]] = {"schema": "a schema of MySQL is a database: use `database`"}
+
+    port: Port = Field(default=3306, description="The server's port.")
+
+
+class PostgresqlKeys(_ServerKeys):
+    port: Port = Field(default=5432, description="The server's port.")
+    schema_: Text = Field(
+        default="public",
+        alias="schema",
+        description="Where a table name without a schema lives, and where tables land.",
+    )
+
+
+class DuckdbKeys(Keys):
+    later: ClassVar[dict[str, str]] = {"database": "a DuckDB database is a file: use `path`"}
+
+    path: Text = Field(
+        description="The database file, relative to the project file; made if it is not there."
+    )
+    schema_: Text = Field(default="main", alias="schema", description="Where tables land.")
+
+
+class RedshiftKeys(_ServerKeys):
+    host: Host = Field(description="The cluster's or work group's endpoint.")
+    port: Port = Field(default=5439, description="The server's port.")
+    schema_: Text = Field(default="public", alias="schema", description="Where tables land.")
+    iam_role: Annotated[
+        str | None,
+        Form(values.check_iam_role, "ARN, several with commas, or `default`"),
+        Unless("the keys below"),
+    ] = Field(default=None, description="The role with which COPY reads the lake.")
+    access_key: Annotated[Hidden, Unless("the lake's own")] = Field(
+        default=None, description="Instead of a role: the key with which COPY reads the lake."
+    )
+    secret_key: Annotated[Hidden, Unless("the lake's own")] = Field(
+        default=None, description="Together with `access_key`."
+    )
+
+
+class SnowflakeKeys(Keys):
+    later: ClassVar[dict[str, str]] = {
+        "host": "the host follows from `account`; another one goes to `options: {host: …}`"
+    }
+
+    account: Annotated[str, Form(values.check_account, "account identifier")] = Field(
+        description="The account's identifier, such as `ORGANISATION-ACCOUNT`, not its address."
+    )
+    database: Text = Field(description="The database to connect to.")
+    user: Text = Field(description="The login.")
+    password: Annotated[Hidden, Unless("none")] = Field(
+        default=None, description="Its password, which never stands in the file itself."
+    )
+    schema_: Text = Field(default="PUBLIC", alias="schema", description="Where tables land.")
+    warehouse: Annotated[MaybeText, Unless("the login's own")] = Field(
+        default=None, description="The virtual warehouse that does the work."
+    )
+    role: Annotated[MaybeText, Unless("the login's own")] = Field(
+        default=None, description="The role to work in."
+    )
+    options: Mapped = Field(default={}, description="Options of the connection; see below.")
+
+
+class ParquetKeys(Keys):
+    later: ClassVar[dict[str, str]] = {
+        "options": "S3 settings are keys of the connection itself; Spark's go to `spark: {conf: …}`"
+    }
+
+    path: Text = Field(
+        description="A local folder (relative to the project file), `file:…`, or `s3a://bucket/prefix`."
+    )
+    endpoint: Annotated[Endpoint, Unless("Amazon's own")] = Field(
+        default=None, description="The address of an S3 service other than Amazon's."
+    )
+    region: Annotated[MaybeText, Unless("the usual AWS chain")] = Field(
+        default=None, description="The bucket's region."
+    )
+    access_key: Annotated[Hidden, Unless("the usual AWS chain")] = Field(
+        default=None, description="S3 access key; together with `secret_key`."
+    )
+    secret_key: Annotated[Hidden, Unless("the usual AWS chain")] = Field(
+        default=None, description="S3 secret key; together with `access_key`."
+    )
+
+
+CONNECTIONS: dict[str, type[Keys]] = {
+    "sqlite": SqliteKeys,
+    "mysql": MysqlKeys,
+    "postgresql": PostgresqlKeys,
+    "duckdb": DuckdbKeys,
+    "redshift": RedshiftKeys,
+    "snowflake": SnowflakeKeys,
+    "parquet": ParquetKeys,
+}
+LATER_CONNECTIONS = frozenset({"delta"})

@@ -1,0 +1,128 @@
+"""Where a sync reads and where it writes: its `from`, `via` and `to`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tidegauge.config.check import Check
+from tidegauge.config.connections import Connections
+from tidegauge.config.models import SyncKeys
+from tidegauge.config.problems import Trail, quoted, suggest
+from tidegauge.model.spec import READABLE, Database, Engine, Lake, TableOptions
+
+
+@dataclass(frozen=True)
+class Ends:
+    source: Database
+    via: Lake | None
+    to: Lake | Database
+
+
+def find_ends(check: Check, keys: SyncKeys, trail: Trail, connections: Connections) -> Ends | None:
+    """None where one of them has problems."""
+    source = _source(check, keys.from_, (*trail, "from"), connections)
+    if keys.to is None and keys.via is None:
+        check.add("the key `to` is missing", trail, hint="add `to: CONNECTION`", at_key=True)
+        return None
+    via = _named(check, keys.via, (*trail, "via"), connections) if keys.via is not None else None
+    to = _named(check, keys.to, (*trail, "to"), connections) if keys.to is not None else via
+    if isinstance(via, Database):
+        check.add(
+            f"{quoted(via.name)} is a database; `via` names a connection of type `parquet`",
+            (*trail, "via"),
+            hint=suggest("", [name for name, item in connections.items() if isinstance(item, Lake)]),
+        )
+        return None
+    if keys.to is None:
+        return Ends(source, None, via) if source is not None and via is not None else None
+    if to is None or (keys.via is not None and via is None):
+        return None
+    if via is not None and isinstance(to, Lake):
+        check.add(
+            "`to` is a lake behind a lake: `via` with `to` loads a warehouse from the lake",
+            (*trail, "to"),
+            hint=f"write just `to: {check.document.written((*trail, 'to'))}`, or name a database in `to`",
+        )
+        return None
+    if isinstance(to, Database) and to.engine is Engine.REDSHIFT and (via is None or not via.on_s3):
+        _refuse_redshift(check, via, trail, connections)
+        return None
+    return Ends(source, via, to) if source is not None else None
+
+
+def refuse_itself(
+    check: Check,
+    ends: Ends,
+    tables: tuple[str, ...],
+    options: TableOptions,
+    override: Mapping[str, TableOptions],
+    trail: Trail,
+) -> None:
+    """A table that would be written onto itself, as far as that can be seen without the catalogue."""
+    if not isinstance(ends.to, Database) or not _same(ends.source, ends.to):
+        return
+    home = _home(ends.to)
+    for index, pattern in enumerate(tables):
+        schema = pattern.rpartition(".")[0] or _home(ends.source)
+        elsewhere = schema not in (None, home) and home is not None and not set("*?[") & set(schema)
+        if override.get(pattern, options).rename in (None, "{table}") and not elsewhere:
+            several = isinstance(check.document.written((*trail, "tables")), list)
+            check.add(
+                f"{quoted(pattern)} would be written onto itself: `from` and `to` are the same database",
+                (*trail, "tables", index) if several else (*trail, "tables"),
+                hint='give it another name with `rename: "{table}_COPY"`, or name another connection in `to`',
+            )
+
+
+def _home(database: Database) -> str | None:
+    return database.database if database.engine is Engine.MYSQL else database.schema
+
+
+def _same(source: Database, target: Database) -> bool:
+    """One connection under two names is still one database."""
+    if source.name == target.name:
+        return True
+    if source.engine is not target.engine:
+        return False
+    if source.path is not None:
+        return source.path == target.path
+    return (source.host, source.port, source.database) == (target.host, target.port, target.database)
+
+
+def _refuse_redshift(check: Check, via: Lake | None, trail: Trail, connections: Connections) -> None:
+    lakes = [name for name, item in connections.items() if isinstance(item, Lake) and item.on_s3]
+    named = f"`via: {lakes[0]}`" if lakes else "`via: LAKE`, a connection of type `parquet` on `s3a://`"
+    if via is None:
+        check.add("Redshift is loaded from S3, so `to` needs a `via`", (*trail, "to"), hint=f"add {named}")
+    else:
+        check.add(
+            f"Redshift is loaded from S3, and `via` is the local folder of {quoted(via.name)}",
+            (*trail, "via"),
+            hint=f"write {named}",
+        )
+
+
+def _source(check: Check, name: str, trail: Trail, connections: Connections) -> Database | None:
+    found = _named(check, name, trail, connections)
+    readable = [
+        key for key, item in connections.items() if isinstance(item, Database) and item.engine in READABLE
+    ]
+    if isinstance(found, Lake):
+        check.add(f"{quoted(name)} is a lake; `from` names a database", trail, hint=suggest("", readable))
+        return None
+    if found is not None and found.engine not in READABLE:
+        check.add(
+            f"{quoted(name)} is of type `{found.engine}`, which is written to and not read from",
+            trail,
+            hint=suggest("", readable) if readable else "`from` names `sqlite`, `mysql` or `postgresql`",
+        )
+        return None
+    return found
+
+
+def _named(check: Check, name: str, trail: Trail, connections: Connections) -> Database | Lake | None:
+    if name not in connections:
+        check.add(f"there is no connection {quoted(name)}", trail, hint=suggest(name, connections))
+        return None
+    return connections[name]

@@ -1,0 +1,87 @@
+"""The forms that values of the project file have, which every group of keys is put together from."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Annotated, Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict
+from pydantic_core import CoreSchema, core_schema
+
+from tidegauge.config import values
+from tidegauge.config.problems import Complaint
+from tidegauge.model.secret import Secret
+
+
+@dataclass(frozen=True)
+class Form:
+    """How a value is checked, and how the reference describes what is expected."""
+
+    check: Callable[[Any], Any]
+    text: str
+
+    def __get_pydantic_core_schema__(self, _source: Any, _handler: Any) -> CoreSchema:
+        # Unlike PlainValidator this makes no schema of the type itself, which nobody asks for: files are
+        # read and never written, and the time counts at every start.
+        return core_schema.no_info_plain_validator_function(self.check)
+
+
+@dataclass(frozen=True)
+class Unless:
+    """What holds when the key is left out, where the default value itself does not tell."""
+
+    default: str
+
+
+def as_it_is(value: Any) -> Any:
+    """Checked where the text of the file is at hand."""
+    return value
+
+
+def mapping(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise Complaint("this must be a mapping of keys to values")
+    return value
+
+
+def listed(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise Complaint("this must be a list, one `- ` for each entry")
+    return value
+
+
+def texts_by_name(value: Any) -> dict[str, str]:
+    return each(value, values.text)
+
+
+def each(value: Any, check: Any) -> dict[str, str]:
+    checked = {}
+    for key, item in mapping(value).items():
+        try:
+            checked[key] = check(item)
+        except Complaint as complaint:
+            raise Complaint(complaint.message, hint=complaint.hint, trail=(key,)) from None
+    return checked
+
+
+Text = Annotated[str, Form(values.text, "text")]
+MaybeText = Annotated[str | None, Form(values.text, "text")]
+Texts = Annotated[tuple[str, ...], Form(values.texts, "text or list")]
+SomeTexts = Annotated[tuple[str, ...], Form(values.some_texts, "text or list")]
+Tags = Annotated[tuple[str, ...], Form(values.tags, "word or list")]
+Hidden = Annotated[Secret | None, Form(values.secret, "`${env:…}` or `${file:…}`")]
+Duration = Annotated[timedelta, Form(values.duration(), "duration")]
+Lease = Annotated[timedelta, Form(values.duration(timedelta(seconds=3)), "duration, at least 3s")]
+Flag = Annotated[bool, Form(values.flag, "`true`, `false`")]
+Port = Annotated[int, Form(values.whole(1, 65535), "1 to 65535")]
+Host = Annotated[str, Form(values.check_host, "host name or IP address")]
+Endpoint = Annotated[str | None, Form(values.check_endpoint, "`https://HOST[:PORT]`")]
+Mapped = Annotated[dict[str, Any], Form(mapping, "mapping")]
+Listed = Annotated[list[Any], Form(listed, "list")]
+
+
+class Keys(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+
+    later: ClassVar[dict[str, str]] = {}
+    """Keys that people may expect here: with what to do instead, or nothing if a later version has them."""

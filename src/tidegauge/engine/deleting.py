@@ -1,0 +1,79 @@
+"""Rows that the source has no more: found by comparing keys, and taken away in a batch of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from tidegauge.engine.select import Sources
+from tidegauge.errors import SourceUnreachable
+from tidegauge.maintain.reconcile import Vanished, check_limit, vanished
+from tidegauge.model.arrow import schema_of
+from tidegauge.model.cargo import Cargo
+from tidegauge.model.plan import Batch, Draft
+from tidegauge.model.position import Position, Window
+from tidegauge.model.protocols import Output, Source
+from tidegauge.model.spec import Deletes, Engine, Flow, Landing
+from tidegauge.model.table import Shape
+from tidegauge.read.keys import key_layout, keys
+from tidegauge.write.warehouse.output import WarehouseOutput
+
+
+class Deleting:
+    """What becomes of deleted rows in one flow."""
+
+    def __init__(self, flow: Flow, output: Output, *, confirmed: bool) -> None:
+        self._flow = flow
+        self._output = output
+        self._confirmed = confirmed
+
+    def planned(self, made: Draft, source: Callable[[], Source], position: Position | None) -> Draft:
+        """The draft with one more batch, if there is anything to take away. Reads only.
+
+        A source that cannot be asked is no reason to keep back what a lake has: deleted rows wait for it.
+        """
+        if self._flow.options.deletes is Deletes.NONE or self._output.layout() is None:
+            return made
+        end = made.batches[-1].windows[0].upto if made.batches else position
+        if end is None:
+            return made
+        try:
+            found = self._found(source().shape(self._flow.table, self._flow.options))
+        except SourceUnreachable:
+            note = "the source cannot be asked which rows were deleted; the next run looks again"
+            return replace(made, notes=(*made.notes, note))
+        if not found.count:
+            return made
+        word = "marked as deleted" if self._flow.options.deletes is Deletes.SOFT else "deleted"
+        note = f"{found.count:,} of {found.target_rows:,} rows are gone from the source, and are {word}"
+        # After a plan that leaves the watermark where it is, its end is not where the watermark belongs.
+        again = bool(made.batches) and made.batches[-1].again
+        last = Batch((Window(end, end),), rows=0, again=again, deletes=True)
+        return replace(made, batches=(*made.batches, last), notes=(*made.notes, note))
+
+    def cargo(self) -> Cargo:
+        """The keys to take away, found anew: what was deleted since goes too, what came back stays."""
+        with Sources() as sources:  # of the thread that walks, which need not be the one that planned
+            shape = sources.of(self._flow.source).shape(self._flow.table, self._flow.options)
+        found = self._found(shape)
+        return Cargo(key_layout(shape), found.count, stretches=(found,), deletes=True)
+
+    def _found(self, shape: Shape) -> Vanished:
+        assert isinstance(self._output, WarehouseOutput)
+        assert isinstance(self._flow.output, Landing)
+        layout = key_layout(shape)
+        schema = schema_of(layout)
+        found = vanished(
+            keys(self._flow.source, shape),
+            self._output.rows(layout),
+            schema,
+            loose=self._flow.output.warehouse.engine is Engine.MYSQL,
+        )
+        check_limit(
+            self._flow.name,
+            found.count,
+            found.target_rows,
+            limit=self._flow.options.deletes_limit,
+            confirmed=self._confirmed,
+        )
+        return found

@@ -1,0 +1,26 @@
+"""What an output makes of columns that have changed: the policy, and what the output says of itself."""
+
+from __future__ import annotations
+
+from tidegauge.model.protocols import Output
+from tidegauge.model.spec import Flow
+from tidegauge.model.table import Field, Layout
+from tidegauge.plan.drift import Decision, decide
+from tidegauge.write.warehouse.output import WarehouseOutput
+
+
+def decided(
+    flow: Flow, output: Output, held: tuple[Field, ...], layout: Layout, *, known: bool = False
+) -> Decision:
+    """See `plan.drift.decide`. A lake's types are Spark's own; a warehouse knows best what its hold."""
+    if isinstance(output, WarehouseOutput):
+        return decide(
+            flow.options.drift,
+            held,
+            layout,
+            place=output.place,
+            known=known,
+            named=output.named,
+            fit=output.fit,
+        )
+    return decide(flow.options.drift, held, layout, place=output.place, known=known, lands=str)

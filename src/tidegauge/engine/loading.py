@@ -1,0 +1,127 @@
+"""A flow that finds its rows in a lake: what another one has committed there and it has not loaded yet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+
+from tidegauge.engine.drifting import decided
+from tidegauge.engine.walk import CargoOf
+from tidegauge.errors import OutputDisagrees
+from tidegauge.model.cargo import Cargo, LakeFile
+from tidegauge.model.plan import Batch, Draft, Plan
+from tidegauge.model.position import FilesPosition, Position
+from tidegauge.model.protocols import Output, Watermark
+from tidegauge.model.spec import Flow, Folder, Mode
+from tidegauge.model.table import Layout
+from tidegauge.objects.store import open_store
+from tidegauge.plan import files
+from tidegauge.plan.draft import check_history
+from tidegauge.plan.files import Chain, Piece
+from tidegauge.read.lake import FileStretch
+from tidegauge.write.manifest import Manifest, Numbered
+from tidegauge.write.table import chain, load_all
+
+
+def prepare_load(
+    flow: Flow, output: Output, mark: Watermark | None, upstream: Watermark | None
+) -> tuple[Draft, CargoOf, tuple[str, ...]]:
+    """Only what the ledger has counted of the other flow: a batch beyond that may turn out to be none."""
+    assert flow.reads is not None
+    store, place = open_store(flow.reads.lake), str(flow.reads)
+    epoch, seq = (upstream.epoch, upstream.seq) if upstream else (0, 0)
+    row = chain(store, flow.reads.folder, epoch, seq)
+    known = mark.source_id if mark else None
+    after, note = files.begins(flow, _number(mark.position if mark else None), known, place, row)
+    manifests = _manifests(flow.reads, row, after, files.length(row))
+    for one in manifests:
+        check_history(flow, _layout(flow, one))
+    pieces = [
+        Piece(after + number, one.rows, _layout(flow, one).fingerprint)
+        for number, one in enumerate(manifests, start=1)
+    ]
+    # A plan of no batches moves nothing, so it must not change along which chain the watermark is counted.
+    source_id = files.identity(place, row) if pieces or known is None or note is None else known
+    made = files.draft_files(flow, after, pieces, source_id=source_id)
+    changes: dict[str, None] = {}
+    held = output.layout() if manifests else None
+    if held is not None:
+        for layout in dict.fromkeys(_layout(flow, one) for one in manifests):
+            same = mark is not None and mark.fingerprint == layout.fingerprint
+            changes |= dict.fromkeys(decided(flow, output, held, layout, known=same).notes)
+    if note is not None:
+        changes = {note: None, **changes}
+    return made, _cargo_of(flow, output, row), tuple(changes)
+
+
+def recall_load(flow: Flow, output: Output, plan: Plan) -> CargoOf:
+    """Along the chain that the plan was counted along, wherever the lake's readers have gone since."""
+    return _cargo_of(flow, output, files.chain_of(plan.draft.inputs[0].source_id))
+
+
+def has_caught_up(flow: Flow, mark: Watermark, upstream: Watermark) -> bool:
+    """Whether all that the other flow has committed is loaded."""
+    assert flow.reads is not None
+    row = chain(open_store(flow.reads.lake), flow.reads.folder, upstream.epoch, upstream.seq)
+    loaded = _number(mark.position)
+    after, _ = files.begins(flow, loaded, mark.source_id, str(flow.reads), row)
+    return after == loaded == files.length(row)
+
+
+def rows_between(flow: Flow, upstream: Watermark | None, after: int, upto: int) -> int:
+    """Rows in the committed batches `(after, upto]` of the lake table, as far as there are so many."""
+    assert flow.reads is not None
+    epoch, seq = (upstream.epoch, upstream.seq) if upstream else (0, 0)
+    row = chain(open_store(flow.reads.lake), flow.reads.folder, epoch, seq)
+    return sum(one.rows for one in _manifests(flow.reads, row, after, min(upto, files.length(row))))
+
+
+def _cargo_of(flow: Flow, output: Output, row: Chain) -> CargoOf:
+    folder = flow.reads
+    assert folder is not None
+
+    def cargo_of(batch: Batch) -> Cargo:
+        (window,) = batch.windows
+        after = 0 if flow.options.mode is Mode.OVERWRITE else _number(window.after)
+        manifests = _manifests(folder, row, after, _number(window.upto))
+        layout = _layout(flow, manifests[-1])
+        held = output.layout()
+        if held is not None:
+            layout = decided(flow, output, held, layout, known=True).layout
+        found = tuple(
+            LakeFile(folder.lake, f"{folder.folder}/{file.path}", file.rows, file.bytes)
+            for manifest in manifests
+            for file in manifest.files
+        )
+        alike = len(list(groupby(manifests, key=lambda one: one.schema))) == 1
+        as_they_are = alike and layout.fields == manifests[-1].schema
+        return Cargo(
+            layout,
+            sum(file.rows for file in found),
+            # Whoever reads the files by himself would not see where their columns differ.
+            files=found if as_they_are else (),
+            stretches=tuple(FileStretch(file, layout) for file in found),
+            paths=tuple(f"{folder.lake.path}/{file.path}" for file in found),
+        )
+
+    return cargo_of
+
+
+def _manifests(folder: Folder, row: Chain, after: int, upto: int) -> Sequence[Manifest]:
+    wanted = [Numbered(*files.number(row, place)) for place in range(after + 1, upto + 1)]
+    return load_all(open_store(folder.lake), folder.folder, wanted)
+
+
+def _layout(flow: Flow, manifest: Manifest) -> Layout:
+    key = manifest.key or flow.options.key
+    if not key:
+        raise OutputDisagrees(
+            f"{flow.name}: what {flow.upstream} wrote does not say the key of its rows",
+            hint="an older version wrote it: name the columns with `key:`",
+        )
+    return Layout(flow.table, manifest.schema, key, manifest.cursor, manifest.cursor_column)
+
+
+def _number(position: Position | None) -> int:
+    assert position is None or isinstance(position, FilesPosition)
+    return position.sequence if position else 0

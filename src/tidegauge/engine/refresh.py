@@ -1,0 +1,45 @@
+"""Begin tables again at the beginning, with nothing left of what was there: the first half of a full refresh.
+
+The second half is an ordinary run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidegauge.engine import foresee
+from tidegauge.engine.override import Done, Move, Refresh, carry_out
+from tidegauge.errors import WrongState
+from tidegauge.model.spec import Project, Stage
+from tidegauge.observe.events import Listener
+
+
+def preview(project: Project, selection: Sequence[str], *, stage: Stage | None = None) -> list[Move]:
+    """What would be read again, and what would be emptied; both stages of a table unless one is named."""
+    return foresee.preview(project, selection, Refresh(), stage=stage)
+
+
+def refresh(
+    project: Project, moves: Sequence[Move], *, reason: str, tell: Listener | None = None
+) -> list[Done]:
+    """Do what was shown, the stage nearest to the source first.
+
+    In the other order a runner that comes between the two would load the old life of the lake into the target
+    just emptied. Whose first stage cannot begin anew keeps its target as it is.
+    """
+    done: list[Done] = []
+    failed: set[str] = set()
+    for move in sorted(moves, key=lambda move: move.flow.reads is not None):
+        if move.flow.upstream in failed:
+            error = WrongState(
+                f"{move.name}: left as it is, because {move.flow.upstream} could not begin again",
+                hint="mend that first, then repeat the full refresh",
+                retryable=True,
+            )
+            done.append(Done(move, None, error))
+            continue
+        [one] = carry_out(project, [move], reason=reason, tell=tell)
+        done.append(one)
+        if one.error is not None:
+            failed.add(move.name)
+    return done

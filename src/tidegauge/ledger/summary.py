@@ -1,0 +1,122 @@
+"""Document 002's fields of a table, from what its stages have done. What is not known is null."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from tidegauge.ledger.entries import moment_text
+from tidegauge.ledger.journal import sentence
+from tidegauge.model.position import FilesPosition, Position, RowPosition, VersionPosition
+from tidegauge.model.protocols import RunRecord, Tally
+from tidegauge.model.state import State
+
+_S3A, _S3 = "s3a://", "s3://"
+
+
+def stage_row(
+    *,
+    state: State,
+    run: RunRecord | None,
+    cursor: str | None,
+    position: Position | None,
+    tally: Tally,
+    created_at: datetime | None,
+    updated_at: datetime | None,
+) -> dict[str, Any]:
+    """What `table_fields` wants to know of a stage, in plain JSON values, as shelf.ROW explains them."""
+    text, number = shown(position)
+    return {
+        "state": state.value,
+        "run_state": run.state.value if run else None,
+        "error": sentence(run.error) if run and run.error else None,
+        "cursor": cursor,
+        "position": text,
+        "version": number,
+        "manual": tally.manual,
+        "advanced_at": _text(tally.advanced_at),
+        "total_rows": tally.rows,
+        "total_batches": tally.batches,
+        "total_files": tally.files,
+        "total_seconds": tally.seconds,
+        "strategy": tally.strategy,
+        "loaded_files": tally.loaded_files,
+        "created_at": _text(created_at),
+        "updated_at": _text(updated_at),
+    }
+
+
+def table_fields(
+    table: str,
+    extract: Mapping[str, Any] | None,
+    load: Mapping[str, Any] | None,
+    loaded: Sequence[str],
+) -> dict[str, Any]:
+    """`extract` and `load` are rows of stages, at least one; `loaded` are the files that load has taken."""
+    read, put = extract or {}, load or {}
+    both = [row for row in (read, put) if row]
+    errors = [row["error"] for row in both if row["error"]]
+    batches = read.get("total_batches")
+    return {
+        "table_name": table,
+        "last_mysql_extraction_time": _moment(read.get("advanced_at")),
+        "last_mysql_data_timestamp": _data_moment(read),
+        "mysql_rows_extracted": read.get("total_rows"),
+        "mysql_status": _status(read),
+        "last_redshift_load_time": _moment(put.get("advanced_at")),
+        "redshift_rows_loaded": put.get("total_rows"),
+        "redshift_status": _status(put),
+        "backup_strategy": read.get("strategy"),
+        "s3_file_count": read.get("total_files"),
+        "processed_s3_files": [_address(path) for path in loaded] if put else None,
+        "processed_s3_file_count": put.get("loaded_files") if put else None,
+        "last_error": errors[0] if errors else None,
+        "created_at": _moment(min((row["created_at"] for row in both if row["created_at"]), default=None)),
+        "updated_at": _moment(max((row["updated_at"] for row in both if row["updated_at"]), default=None)),
+        "metadata": {
+            "manual_watermark": any(row["manual"] for row in both),
+            "total_processing_time_seconds": round(sum(row["total_seconds"] for row in both), 6),
+            "average_batch_size": read["total_rows"] // batches if batches else None,
+        },
+    }
+
+
+def shown(position: Position | None) -> tuple[str | None, int | None]:
+    """The cursor's text, or the number of a version or a file."""
+    match position:
+        case None:
+            return None, None
+        case RowPosition(cursor, _):
+            return cursor.text, None
+        case VersionPosition(version):
+            return None, version
+        case FilesPosition(sequence):
+            return None, sequence
+
+
+def _status(row: Mapping[str, Any]) -> str | None:
+    state = row.get("run_state")
+    if state == "SUCCESS" and row["state"] == "READY" and row["advanced_at"] is None:
+        return None  # what that run did was reset
+    return state.lower() if state else None
+
+
+def _data_moment(row: Mapping[str, Any]) -> str | None:
+    """The database's own digits; no zone is put to them that the column does not have."""
+    if row.get("cursor") != "timestamp" or row["position"] is None:
+        return None
+    return str(row["position"]).replace(" ", "T")
+
+
+def _address(path: str) -> str:
+    """As everybody but Hadoop writes it."""
+    return _S3 + path.removeprefix(_S3A) if path.startswith(_S3A) else path
+
+
+def _moment(text: str | None) -> str | None:
+    return f"{text}Z" if text else None
+
+
+def _text(moment: datetime | None) -> str | None:
+    return None if moment is None else moment_text(moment)

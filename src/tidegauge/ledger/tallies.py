@@ -1,0 +1,73 @@
+"""How a flow's tally grows, and how it is kept. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from tidegauge.model.plan import Batch, Receipt
+from tidegauge.model.protocols import RunRecord, Tally
+
+MOST = 1000
+"""Files that are remembered by name. The lake's manifests know all of them."""
+
+
+def counted(tally: Tally, batch: Batch, receipt: Receipt, *, whole: bool, now: datetime) -> Tally:
+    """After a batch, or a part of it that was done before the rest."""
+    new = () if batch.again else _new(tally, receipt.paths)
+    return replace(
+        tally,
+        rows=tally.rows + receipt.rows,
+        batches=tally.batches + whole,
+        files=None if tally.files is None else tally.files + receipt.files,
+        advanced_at=now,
+        manual=tally.manual and batch.again,
+        loaded=(*tally.loaded, *new)[-MOST:] if new else tally.loaded,
+        loaded_files=tally.loaded_files + len(new),
+    )
+
+
+def _new(tally: Tally, paths: tuple[str, ...]) -> tuple[str, ...]:
+    """Without those that were taken before: a table that is replaced as a whole takes all files each time."""
+    newest = tally.loaded[-1] if tally.loaded else None
+    return paths[paths.index(newest) + 1 :] if newest in paths else paths
+
+
+def spent(tally: Tally, runs: Sequence[RunRecord]) -> Tally:
+    """After runs have ended."""
+    seconds = sum((run.ended_at - run.started_at).total_seconds() for run in runs if run.ended_at)
+    return replace(tally, seconds=round(tally.seconds + seconds, 6)) if seconds else tally
+
+
+def overridden(tally: Tally, before: Tally | None, kind: str) -> Tally:
+    """After a change by hand. `before` is what the one that is undone had replaced."""
+    match kind:
+        case "reset" | "refresh":
+            return Tally()
+        case "undo":
+            return before or replace(tally, manual=False)
+        case _:
+            return replace(tally, manual=True)
+
+
+def tally_body(tally: Tally) -> dict[str, Any]:
+    """Plain JSON values; `created_at` and `updated_at` are the store's own."""
+    return {
+        "rows": tally.rows,
+        "batches": tally.batches,
+        "files": tally.files,
+        "seconds": tally.seconds,
+        "advanced_at": None if tally.advanced_at is None else tally.advanced_at.isoformat(),
+        "manual": tally.manual,
+        "strategy": tally.strategy,
+        "loaded": list(tally.loaded),
+        "loaded_files": tally.loaded_files,
+    }
+
+
+def tally_of(body: Mapping[str, Any]) -> Tally:
+    advanced = body["advanced_at"]
+    moved = None if advanced is None else datetime.fromisoformat(advanced)
+    return Tally(**{**body, "advanced_at": moved, "loaded": tuple(body["loaded"])})

@@ -1,0 +1,116 @@
+"""Compare two streams of rows key by key, without Spark: counts, then a hash of each row.
+
+What `maintain.compare` does with frames, for a target that hands out its rows itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from tidegauge.errors import OutputDisagrees
+from tidegauge.maintain.compare import SHOWN, Difference
+from tidegauge.maintain.sets import fill, restored, scratch
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def compare_rows(
+    source: Iterable[pa.RecordBatch],
+    target: Iterable[pa.RecordBatch],
+    schema: pa.Schema,
+    *,
+    key: Sequence[str],
+    leave_out: Iterable[pa.RecordBatch] = (),
+    versions: bool = False,
+) -> Difference:
+    """Full comparison of the columns that both have, in any order of rows.
+
+    `schema` is the source's. The target's types may be wider: values are compared. Keys in `leave_out` count
+    on neither side. A key that the target has twice is `different`, unless it keeps all `versions` of a row:
+    then only keys are compared. Raises OutputDisagrees for two columns that have nothing in common.
+    """
+    import pyarrow as pa
+
+    target, found = _peeked(target)
+    shared = pa.schema(
+        [_common(field, found) for field in schema if found is None or field.name in found.names]
+    )
+    keys = pa.schema([shared.field(name) for name in key])
+    ordered = pa.schema([*keys, *(field for field in shared if field.name not in key and not versions)])
+    names = [f"k{i}" for i in range(len(keys))]
+    using = ", ".join(names)
+    values = [f"c{i} AS {name}" for i, name in enumerate(names)]
+    rest = [_form(f"c{i}", field.type) for i, field in enumerate(ordered) if i >= len(keys)]
+    row = f"hash({', '.join(rest) or '0'}) AS h"
+    with scratch() as sets:
+        fill(sets, "source", source, ordered, values=[*values, row])
+        fill(sets, "target", target, ordered, values=[*values, row])
+        # Last: a row that left the window while it was read is past it now.
+        fill(sets, "waiting", leave_out, keys, values=values)
+        sets.execute(
+            f"""
+            CREATE TABLE judged AS
+            SELECT {using}, t.n AS t,
+                   CASE WHEN t.n IS NULL THEN 'missing' WHEN source.h IS NULL THEN 'extra'
+                        WHEN (t.n > 1 AND NOT {versions}) OR source.h <> t.h THEN 'different' END AS verdict,
+                   source.h IS NOT NULL AS here
+            FROM source FULL JOIN (
+                SELECT {using}, any_value(h) AS h, count(*) AS n FROM target GROUP BY {using}
+            ) AS t USING ({using})
+            ANTI JOIN waiting USING ({using})
+            """
+        )
+        [(here, there, missing, extra, different)] = sets.execute(
+            "SELECT count(*) FILTER (here), coalesce(sum(t), 0)::BIGINT,"
+            " count(*) FILTER (verdict = 'missing'), count(*) FILTER (verdict = 'extra'),"
+            " count(*) FILTER (verdict = 'different') FROM judged"
+        ).fetchall()
+        shown = f"FROM judged WHERE verdict IS NOT NULL ORDER BY verdict, {using} LIMIT {SHOWN}"
+        verdicts = [word for (word,) in sets.execute(f"SELECT verdict {shown}").fetchall()]
+        examples = restored(sets.sql(f"SELECT {using} {shown}").to_arrow_table(), keys).to_pylist()
+    texts = [", ".join(_text(value) for value in example.values()) for example in examples]
+    found = tuple(zip(verdicts, texts, strict=True))
+    return Difference(here, there, missing, extra, different, found)
+
+
+def _peeked(batches: Iterable[pa.RecordBatch]) -> tuple[Iterable[pa.RecordBatch], pa.Schema | None]:
+    rest = iter(batches)
+    for first in rest:
+        return chain([first], rest), first.schema
+    return (), None
+
+
+def _common(field: pa.Field, found: pa.Schema | None) -> pa.Field:
+    """The column with a type that holds every value of both sides."""
+    import pyarrow as pa
+
+    if found is None:
+        return field
+    other = found.field(field.name)
+    if other.type == field.type:
+        return field
+    try:
+        pair = [pa.schema([pa.field("x", side.type)]) for side in (field, other)]
+        return pa.field(field.name, pa.unify_schemas(pair, promote_options="permissive").field(0).type)
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise OutputDisagrees(
+            f"column {field.name} is {field.type} at the source and {other.type} in the target:"
+            " they cannot be compared",
+            hint="the target was changed by another hand; `tidegauge plan` shows what differs",
+        ) from error
+
+
+def _form(name: str, kind: pa.DataType) -> str:
+    """A value as it is hashed: numbers that are equal hash alike, and so do any two NaN."""
+    import pyarrow as pa
+
+    if not pa.types.is_floating(kind):
+        return name
+    return f"CASE WHEN isnan({name}) THEN 'nan'::DOUBLE WHEN {name} = 0 THEN 0.0 ELSE {name} END"
+
+
+def _text(value: Any) -> str:
+    return value.hex() if isinstance(value, bytes) else str(value)

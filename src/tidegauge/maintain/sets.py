@@ -1,0 +1,101 @@
+"""A scratch database on disk, in which two sides of a table are compared by key, whatever their size.
+
+Texts are compared byte by byte: no order and no collation has a say.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tidegauge.errors import OutputDisagrees
+
+if TYPE_CHECKING:
+    import duckdb
+    import pyarrow as pa
+
+MEMORY = "160MB"
+"""What the scratch database may hold at once; the rest lies on disk."""
+
+
+@contextmanager
+def scratch() -> Iterator[duckdb.DuckDBPyConnection]:
+    import duckdb
+
+    with tempfile.TemporaryDirectory(prefix="tidegauge-") as folder:
+        settings: dict[str, str | bool | int | float | list[str]] = {
+            "memory_limit": MEMORY,
+            "temp_directory": str(Path(folder) / "spill"),
+            "threads": 2,
+            "preserve_insertion_order": False,
+            "autoinstall_known_extensions": False,
+            "autoload_known_extensions": False,
+        }
+        connection = duckdb.connect(":memory:", config=settings)
+        try:
+            yield connection
+        finally:
+            connection.close()
+
+
+def fill(
+    connection: duckdb.DuckDBPyConnection,
+    table: str,
+    batches: Iterable[pa.RecordBatch],
+    schema: pa.Schema,
+    *,
+    values: Sequence[str],
+    make: bool = True,
+) -> int:
+    """Put SQL `values` over the columns c0, c1, … of every batch into a table; how many rows there were."""
+    import pyarrow as pa
+
+    plain = pa.schema([pa.field(f"c{i}", _stored(field.type)) for i, field in enumerate(schema)])
+    selected = f"SELECT {', '.join(values)} FROM part"
+    empty = plain.empty_table()
+    connection.register("part", empty)
+    if make:
+        connection.execute(f"CREATE TABLE {table} AS {selected}")
+    rows = 0
+    for batch in batches:
+        connection.register("part", pa.Table.from_arrays(_plain(batch, schema), schema=plain))
+        connection.execute(f"INSERT INTO {table} {selected}")
+        rows += batch.num_rows
+    connection.unregister("part")
+    return rows
+
+
+def restored(found: pa.Table, schema: pa.Schema) -> pa.Table:
+    """What came out of the scratch database, as it went in."""
+    import pyarrow as pa
+
+    columns = [
+        column.cast(_stored(field.type)).cast(field.type)
+        for column, field in zip(found.columns, schema, strict=True)
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _plain(batch: pa.RecordBatch, schema: pa.Schema) -> list[pa.Array]:
+    import pyarrow as pa
+
+    arrays = []
+    for field in schema:
+        try:
+            arrays.append(batch.column(field.name).cast(field.type).cast(_stored(field.type)))
+        except (KeyError, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise OutputDisagrees(
+                f"column {field.name} cannot be compared as {field.type}: {error}",
+                hint="the target was changed by another hand; `tidegauge plan` shows what differs",
+            ) from error
+    return arrays
+
+
+def _stored(kind: pa.DataType) -> pa.DataType:
+    """Moments as whole microseconds: no zone of the scratch database has a say."""
+    import pyarrow as pa
+
+    return pa.int64() if pa.types.is_timestamp(kind) else kind

@@ -1,0 +1,41 @@
+"""Spark's type names as Arrow types."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from tidegauge.model.table import Layout
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
+
+
+def schema_of(layout: Layout) -> pa.Schema:
+    import pyarrow as pa
+
+    return pa.schema([pa.field(field.name, type_of(field.type)) for field in layout.fields])
+
+
+def type_of(name: str) -> pa.DataType:
+    """Timestamps are whole microseconds; an instant is in UTC."""
+    import pyarrow as pa
+
+    if match := _DECIMAL.fullmatch(name):
+        return pa.decimal128(int(match[1]), int(match[2]))
+    return {
+        "boolean": pa.bool_(),
+        "tinyint": pa.int8(),
+        "smallint": pa.int16(),
+        "int": pa.int32(),
+        "bigint": pa.int64(),
+        "float": pa.float32(),
+        "double": pa.float64(),
+        "string": pa.string(),
+        "binary": pa.binary(),
+        "date": pa.date32(),
+        "timestamp": pa.timestamp("us", tz="UTC"),
+        "timestamp_ntz": pa.timestamp("us"),
+    }[name]

@@ -1,0 +1,323 @@
+"""What becomes of a table whose columns have changed. Pure: what the output holds is handed in.
+
+Types are Spark's. A type holds another if every value of the other is exactly one of its own, with the same
+meaning: `bigint` holds `int`, `string` holds nothing but `string`. That a column may be NULL now is no
+change: outputs let every column be NULL but the key's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import partial
+from typing import Protocol
+
+from tidegauge.errors import OutputDisagrees
+from tidegauge.model.spec import Drift
+from tidegauge.model.table import Field, Layout, Shape
+
+EVENT = "schema_changed"
+"""In the history, with `Decision.summary` as the reason."""
+
+_DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
+_DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
+"""Of the largest value: a decimal needs as many before its point; one fewer always fit into the integer."""
+
+
+class Kind(StrEnum):
+    ADDED = "added"
+    DROPPED = "dropped"
+    WIDENED = "widened"
+    NARROWED = "narrowed"
+    RETYPED = "retyped"
+    TIGHT = "tight"
+    """It cannot be widened, and holds most values."""
+    KEY = "key"
+
+
+@dataclass(frozen=True)
+class Change:
+    kind: Kind
+    column: str
+    """For a changed key: its new columns."""
+    held: str | None
+    """The type that the output holds, or the key it knows."""
+    now: str | None
+    outcome: str = ""
+    """What is done about it."""
+
+    @property
+    def fact(self) -> str:
+        match self.kind:
+            case Kind.ADDED:
+                return f"column {self.column} ({self.now}) is new"
+            case Kind.DROPPED:
+                return f"column {self.column} ({self.held}) is gone from the source"
+            case Kind.WIDENED:
+                return f"column {self.column} was {self.held} and is the wider {self.now} now"
+            case Kind.NARROWED:
+                return f"column {self.column} is {self.now} now, and {self.held} in the output"
+            case Kind.RETYPED:
+                return f"column {self.column} was {self.held} and is {self.now} now"
+            case Kind.TIGHT:
+                return f"column {self.column} is {self.now} now, and {self.held} in the output for good"
+            case Kind.KEY:
+                return f"the key was ({self.held}) and is ({self.now}) now"
+
+    @property
+    def sentence(self) -> str:
+        return f"{self.fact}: {self.outcome}"
+
+
+@dataclass(frozen=True)
+class Decision:
+    layout: Layout
+    """Of the rows to write."""
+    changes: tuple[Change, ...] = ()
+    notes: tuple[str, ...] = ()
+    """For `plan`: a sentence for each change, and what else a person should know."""
+    left_out: tuple[str, ...] = ()
+    """Columns of the source that a frozen output does not get."""
+
+    @property
+    def summary(self) -> str:
+        return "; ".join(change.sentence for change in self.changes)
+
+
+class Fit(Protocol):
+    """What the output says of one of its columns and a field that comes: one of the words below."""
+
+    def __call__(self, held: Field, field: Field, *, key: bool) -> str:
+        """`holds` every value, is to `widen` first, is too `narrow` for some, `refused`."""
+
+
+_BY_FIT = {"holds": None, "widen": Kind.WIDENED, "narrow": Kind.TIGHT, "refused": Kind.RETYPED}
+
+
+def same(text: str) -> str:
+    return text
+
+
+def decide(
+    policy: Drift,
+    held: tuple[Field, ...] | None,
+    layout: Layout,
+    *,
+    place: str = "the output",
+    key: tuple[str, ...] | None = None,
+    own: Collection[str] = (),
+    known: bool = False,
+    named: Callable[[str], str] = same,
+    lands: Callable[[str], str] | None = None,
+    fit: Fit | None = None,
+) -> Decision:
+    """Compare what the output holds with what comes, by the names of columns; their order means nothing.
+
+    `place` is the output in messages. `key` is the key that the output knows, None where it knows none. `own`
+    are columns that are the output's and not the source's (`valid_from`). `known` says that the table looked
+    the same in the last plan: what was decided then is no news. `named` and `lands` give the name and the
+    type that the output makes of a column's; without `lands`, a type that is wider there is taken for its way
+    of holding the narrower one, and not for a change. An output with types of its own says by `fit` which
+    hold what.
+
+    Raises OutputDisagrees, with columns and both types, where the policy stops the flow, or the output cannot
+    hold a type.
+    """
+    if held is None:
+        return Decision(layout)
+    judge = partial(_by_fit, fit) if fit else partial(_by_type, lands)
+    found = _differences(held, layout, key=key, own=own, named=named, judge=judge)
+    if known:
+        # A column that the output lacks all the same is no old story, unless it is frozen.
+        old = {Kind.DROPPED, Kind.NARROWED, Kind.TIGHT} | ({Kind.ADDED} if policy is Drift.FREEZE else set())
+        found = [change for change in found if change.kind not in old or change.column in layout.key]
+    changes = [
+        replace(change, outcome=_outcome(policy, change.kind, key_column=change.column in layout.key))
+        for change in found
+    ]
+    refused = [change for change in changes if not change.outcome]
+    if refused:
+        raise _refusal(policy, layout, place, changes, refused)
+    frozen = policy is Drift.FREEZE
+    notes = [change.sentence for change in changes if not (frozen and change.kind is Kind.ADDED)]
+    notes += [
+        f"{gone} may have been renamed to {come}: taken for one column that is gone and one that is new"
+        for gone, come in _renames(held, layout, changes, named)
+    ]
+    left: tuple[str, ...] = ()
+    if frozen:
+        there = {named(field.name) for field in held}
+        left = tuple(field.name for field in layout.fields if named(field.name) not in there)
+        if left:
+            layout = narrowed_layout(layout, {field.name for field in layout.fields} - set(left))
+            word = "column is" if len(left) == 1 else "columns are"
+            notes.append(f"{len(left)} new {word} left out, as `drift: freeze` says: {', '.join(left)}")
+    return Decision(layout, tuple(changes), tuple(notes), left)
+
+
+def holds(wide: str, narrow: str) -> bool:
+    """Whether every value of `narrow` is exactly a value of `wide` too, and means the same."""
+    if wide == narrow:
+        return True
+    if wide in _DIGITS and narrow in _DIGITS:
+        return _DIGITS[wide] > _DIGITS[narrow]
+    if (wide, narrow) == ("double", "float"):
+        return True
+    big, small = _decimal(wide), _decimal(narrow)
+    if big is not None and small is not None:
+        return big[1] >= small[1] and big[0] - big[1] >= small[0] - small[1]
+    if big is not None and narrow in _DIGITS:
+        return big[0] - big[1] >= _DIGITS[narrow]
+    if small is not None and wide in _DIGITS:
+        return small[1] == 0 and small[0] < _DIGITS[wide]
+    return False
+
+
+def narrowed(shape: Shape, names: Collection[str]) -> Shape:
+    """The shape with only these columns; cursor and key order the table as before."""
+    return replace(shape, columns=tuple(column for column in shape.columns if column.name in names))
+
+
+def narrowed_layout(layout: Layout, names: Collection[str]) -> Layout:
+    return replace(
+        layout,
+        fields=tuple(field for field in layout.fields if field.name in names),
+        cursor_column=layout.cursor_column if layout.cursor_column in names else None,
+    )
+
+
+def _differences(
+    held: tuple[Field, ...],
+    layout: Layout,
+    *,
+    key: tuple[str, ...] | None,
+    own: Collection[str],
+    named: Callable[[str], str],
+    judge: Callable[[Field, Field, bool], Kind | None],
+) -> list[Change]:
+    there = {named(field.name): field for field in held}
+    come = {named(field.name) for field in layout.fields}
+    found: list[Change] = []
+    if key is not None and set(map(named, key)) != set(map(named, layout.key)):
+        new = ", ".join(layout.key)
+        found.append(Change(Kind.KEY, new, ", ".join(key), new))
+    for field in layout.fields:
+        old = there.get(named(field.name))
+        if old is None:
+            found.append(Change(Kind.ADDED, field.name, None, field.type))
+        elif kind := judge(old, field, field.name in layout.key):
+            alike = _plain(old.type) == _plain(field.type)
+            before, now = (old.source_type, field.source_type) if alike else (old.type, field.type)
+            found.append(Change(kind, field.name, before or old.source_type, now))
+    return found + [
+        Change(Kind.DROPPED, field.name, field.type, None)
+        for field in held
+        if named(field.name) not in come and field.name not in own
+    ]
+
+
+def _by_fit(fit: Fit, held: Field, field: Field, key: bool) -> Kind | None:
+    return _BY_FIT[fit(held, field, key=key)]
+
+
+def _by_type(lands: Callable[[str], str] | None, old: Field, field: Field, _: bool) -> Kind | None:
+    held, now = _plain(old.type), _plain(field.type)
+    landed = _plain(lands(now)) if lands else now
+    if held in (now, landed):
+        return None
+    if holds(held, landed) or holds(held, now):
+        return Kind.NARROWED if lands else None
+    return Kind.WIDENED if holds(now, held) or holds(landed, held) else Kind.RETYPED
+
+
+def _outcome(policy: Drift, kind: Kind, *, key_column: bool) -> str:
+    """Empty: the flow stops."""
+    if policy is Drift.FAIL or kind in (Kind.RETYPED, Kind.KEY):
+        return ""
+    match kind:
+        case Kind.ADDED if key_column:
+            return ""  # rows that are there have no value for it, and a key is never NULL
+        case Kind.ADDED if policy is Drift.FREEZE:
+            return "it is left out"
+        case Kind.ADDED:
+            return "it is added, and NULL in the rows already there"
+        case Kind.WIDENED if policy is Drift.FREEZE:
+            return ""
+        case Kind.WIDENED:
+            return "the output's column is widened"
+        case Kind.TIGHT:
+            return "a value that it cannot hold stops the batch"
+        case Kind.DROPPED:
+            return "the output keeps it, NULL in the rows that come from now on"
+        case _:
+            return "the output's column stays as wide as it is"
+
+
+def _refusal(
+    policy: Drift, layout: Layout, place: str, changes: list[Change], refused: list[Change]
+) -> OutputDisagrees:
+    table = str(layout.table)
+    anew = f"write it anew with `tidegauge sync -t {table} --full-refresh`"
+    if policy is Drift.FAIL:
+        return OutputDisagrees(
+            f"{table}: its columns have changed, and `drift: fail` stops at that: {_listed(changes)}",
+            hint=f"make the same change in {place}, or say `drift: evolve`, which loses nothing; or {anew}",
+        )
+    facts = _listed(refused)
+    if any(change.kind is Kind.KEY or change.column in layout.key for change in refused):
+        return OutputDisagrees(
+            f"{table}: {facts}; {place} tells rows apart by the old key",
+            hint=f"put the old key back (`key: […]`), or {anew}",
+        )
+    if all(change.kind is Kind.WIDENED for change in refused):
+        return OutputDisagrees(
+            f"{table}: {facts}; {place} is frozen, and what it has cannot hold every value",
+            hint="say `drift: evolve` to widen it, or widen it in the target yourself",
+        )
+    return OutputDisagrees(
+        f"{table}: {facts}; what {place} has cannot hold the values",
+        hint=f"say how the column shall arrive (`types:`), change it in the target yourself, or {anew}",
+    )
+
+
+def _listed(changes: Iterable[Change]) -> str:
+    return "; ".join(change.fact for change in changes)
+
+
+def _renames(
+    held: tuple[Field, ...], layout: Layout, changes: list[Change], named: Callable[[str], str]
+) -> list[tuple[str, str]]:
+    """A column that is gone and one that came, of one type and behind the same neighbour."""
+    gone = {change.column for change in changes if change.kind is Kind.DROPPED}
+    come = {change.column for change in changes if change.kind is Kind.ADDED}
+    if not gone or not come:
+        return []
+    before = _neighbours([(named(field.name), field.type, field.name in gone) for field in held])
+    after = _neighbours([(named(field.name), field.type, field.name in come) for field in layout.fields])
+    shown = {named(field.name): field.name for field in (*held, *layout.fields)}
+    return [(shown[before[spot]], shown[after[spot]]) for spot in before if spot in after]
+
+
+def _neighbours(columns: Iterable[tuple[str, str, bool]]) -> dict[tuple[str | None, int, str], str]:
+    """Where each marked column stands: behind which unmarked one, as which of several, with which type."""
+    spots: dict[tuple[str | None, int, str], str] = {}
+    behind: str | None = None
+    nth = 0
+    for name, kind, marked in columns:
+        if marked:
+            spots[behind, nth, _plain(kind)] = name
+            nth += 1
+        else:
+            behind, nth = name, 0
+    return spots
+
+
+def _decimal(name: str) -> tuple[int, int] | None:
+    match = _DECIMAL.fullmatch(name)
+    return (int(match[1]), int(match[2])) if match else None
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace(" ", "")

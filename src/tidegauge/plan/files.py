@@ -1,0 +1,139 @@
+"""Plan a load: which committed batches of a lake table have not reached the warehouse yet. Pure.
+
+The lake's batches stand in one row, numbered from 1: the *chain*. An override by hand of the extract flow may
+put other batches behind a part of that row, and a reset a whole new row. So a load remembers, beside how many
+batches it has loaded, the chain that it counted along; where the two chains part, it begins again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from tidegauge.errors import OutputDisagrees
+from tidegauge.model.plan import Batch, Draft, InputPlan
+from tidegauge.model.position import FilesPosition, Window
+from tidegauge.model.spec import Flow, Mode
+
+Chain = tuple[tuple[int, int], ...]
+"""Epoch and last batch, in order."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One committed batch of the lake, as a load sees it."""
+
+    place: int
+    rows: int
+    fingerprint: str
+    """Of its columns: a load batch never mixes two."""
+
+
+def length(chain: Chain) -> int:
+    return sum(upto for _, upto in chain)
+
+
+def number(chain: Chain, place: int) -> tuple[int, int]:
+    """Epoch and sequence number of the batch at a place."""
+    for epoch, upto in chain:
+        if place <= upto:
+            return epoch, place
+        place -= upto
+    raise ValueError(f"{place} lies behind the chain")
+
+
+def identity(place: str, chain: Chain) -> str:
+    """Which lake table, and along which chain its batches are counted: what plan and watermark remember."""
+    return f"{place}#{','.join(f'{epoch}:{upto}' for epoch, upto in chain)}"
+
+
+def chain_of(identity: str) -> Chain:
+    parts = (part.partition(":") for part in identity.rpartition("#")[2].split(","))
+    return tuple((int(epoch), int(upto)) for epoch, _, upto in parts)
+
+
+def shared(one: Chain, other: Chain) -> int:
+    """How many batches two chains have in common, from the beginning."""
+    count = 0
+    for (epoch, upto), (its_epoch, its_upto) in zip(one, other, strict=False):
+        if epoch != its_epoch:
+            break
+        count += min(upto, its_upto)
+        if upto != its_upto:
+            break
+    return count
+
+
+def begins(flow: Flow, loaded: int, known: str | None, place: str, chain: Chain) -> tuple[int, str | None]:
+    """After which batch the next load begins, and what a person should know of it.
+
+    `known` is the identity that the watermark remembers. Raises OutputDisagrees where rows would come twice,
+    or where more was loaded than there is.
+    """
+    common = loaded
+    if known is not None and loaded:
+        if known.rpartition("#")[0] != place:
+            raise OutputDisagrees(
+                f"{flow.name}: this is not the lake its watermark was taken from"
+                f" (then {known.rpartition('#')[0]}, now {place})",
+                hint="point `via` back at the old lake; to load everything from the new one use"
+                f" `tidegauge watermark reset -t {flow.table} --stage load`",
+            )
+        before = chain_of(known)
+        # What was counted along the old chain beyond its own end was set by hand: it means this chain.
+        if shared(before, chain) < min(loaded, length(before)):
+            common = shared(before, chain)
+    if common > length(chain):
+        raise OutputDisagrees(
+            f"{flow.name}: the ledger says {loaded} batches were loaded, and the lake has {length(chain)}",
+            hint="bring the files back, or load afresh with"
+            f" `tidegauge watermark reset -t {flow.table} --stage load`",
+        )
+    if common == loaded:
+        return loaded, None
+    if flow.options.mode is Mode.APPEND:
+        raise OutputDisagrees(
+            f"{flow.name}: {flow.upstream} was set back behind batch {common}, and {loaded - common} batches"
+            " after it are in the target: appending would double their rows",
+            hint=f"`tidegauge sync -t {flow.table} --full-refresh` empties the target and begins again",
+        )
+    return common, f"{flow.upstream} was set back: its batches after number {common} are loaded again"
+
+
+def draft_files(flow: Flow, after: int, pieces: Sequence[Piece], *, source_id: str) -> Draft:
+    """The plan of one load; `pieces` are the batches past `after`, in order. Without any: nothing new."""
+    batches = _batches(flow, after, pieces)
+    end = pieces[-1].place if pieces else after
+    part = InputPlan(
+        input=flow.input,
+        cursor="files",
+        window=Window(_at(after), _at(end)),
+        source_id=source_id,
+        fingerprint=pieces[-1].fingerprint if pieces else "",
+    )
+    return Draft(flow.pipeline, flow.name, (part,), tuple(batches))
+
+
+def _batches(flow: Flow, after: int, pieces: Sequence[Piece]) -> list[Batch]:
+    """Neighbours with the same columns go together, as long as they are not more rows than a batch has."""
+    whole = flow.options.mode is Mode.OVERWRITE
+    made: list[Batch] = []
+    for _, group in groupby(pieces, key=lambda piece: "" if whole else piece.fingerprint):
+        rows = 0
+        for piece in group:
+            start = after
+            if rows and (whole or rows + piece.rows <= flow.options.batch_rows):
+                last = made.pop()
+                assert isinstance(last.windows[0].after, FilesPosition | None)
+                start = last.windows[0].after.sequence if last.windows[0].after else 0
+            else:
+                rows = 0
+            rows += piece.rows
+            made.append(Batch((Window(_at(start), _at(piece.place)),), rows=rows))
+            after = piece.place
+    return made
+
+
+def _at(place: int) -> FilesPosition | None:
+    return FilesPosition(place) if place else None

@@ -1,0 +1,286 @@
+"""The tags of a warehouse: one row for each committed batch, and one for each life of a table.
+
+`tidegauge_commits` stands in the target's schema. A life's own row, its *head*, has `seq` 0 and counts its
+batches in `last_seq`. Whoever commits batch n first moves that count from n-1 to n, in the transaction that
+also writes the rows and the batch's row: one statement that every engine makes others wait for, or fail at,
+and that needs no key which the engine would have to enforce. It moves only while the life is not `closed`,
+and a later life closes all earlier heads in the transaction that makes its own; so of a late writer and a new
+life one comes first, and the other sees it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from tidegauge.errors import OutputDisagrees, OutputError, OutputUnreachable
+from tidegauge.model.plan import Batch, Receipt, Tag, window_from_dict, window_to_dict
+from tidegauge.model.spec import TableName
+from tidegauge.write.warehouse.engine import Column, Session, Warehouse
+
+NAME = "tidegauge_commits"
+BATCH, NULLS, DELETES = "batch", "nulls", "deletes"
+_HEAD = "head"
+_TRIES = 5
+
+
+@dataclass(frozen=True)
+class Counts:
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+
+
+@dataclass(frozen=True)
+class Head:
+    epoch: int
+    last_seq: int
+    closed: bool
+    continues: tuple[int, int] | None
+    reason: str
+
+    def __str__(self) -> str:
+        shown = "nothing" if self.continues is None else "epoch {} up to batch {}".format(*self.continues)
+        return f"epoch {self.epoch}, continuing {shown} ({self.reason})"
+
+
+def kind_of(batch: Batch, *, deletes: bool = False) -> str:
+    return DELETES if deletes else NULLS if batch.nulls else BATCH
+
+
+class Commits:
+    """The rows of one flow. Every method works inside the session's transaction unless it says otherwise."""
+
+    def __init__(self, warehouse: Warehouse, target: TableName, pipeline: str, flow: str) -> None:
+        self._warehouse = warehouse
+        self.table = TableName(target.schema, NAME)
+        self._target = json.dumps([target.schema, target.table], ensure_ascii=False)
+        self._pipeline, self._flow = pipeline, flow
+        name = json.dumps([pipeline, flow], ensure_ascii=False).encode("utf-8", "surrogatepass")
+        self._key = hashlib.sha256(name).hexdigest()
+
+    def is_there(self, session: Session) -> bool:
+        return self._warehouse.columns(session, self.table) is not None
+
+    def make(self, session: Session) -> None:
+        """The table, and the head of epoch 0 unless a life began already. Commits; safe against others."""
+        for attempt in range(_TRIES):
+            try:
+                if not self.is_there(session):
+                    session.rollback()
+                    session.run(self._ddl())
+                    session.commit()
+                self._check_owner(session)
+                if not self.heads(session):
+                    session.rollback()
+                    self._warehouse.lock(session, self.table)
+                    if not self.heads(session):
+                        self._insert_head(session, Head(0, 0, closed=False, continues=None, reason=""))
+                session.commit()
+                return
+            except OutputError as error:
+                # Two sessions that make one table, or one row, get in each other's way on some engines.
+                session.rollback()
+                if isinstance(error, OutputDisagrees | OutputUnreachable) or attempt == _TRIES - 1:
+                    raise
+
+    def heads(self, session: Session) -> tuple[Head, ...]:
+        """Of every life, in order."""
+        columns = self._names("epoch", "last_seq", "closed", "continues_epoch", "continues_upto", "reason")
+        found = session.rows(
+            f"SELECT {columns} FROM {self._name} WHERE {self._is('flow_key')} AND {self._is('seq')}"
+            f" ORDER BY {self._names('epoch')}",
+            (self._key, 0),
+        )
+        return tuple(
+            Head(
+                int(epoch),
+                int(last),
+                bool(closed),
+                None if of is None else (int(of), int(upto)),
+                reason or "",
+            )
+            for epoch, last, closed, of, upto, reason in found
+        )
+
+    def advance(self, session: Session, tag: Tag) -> bool:
+        """Move the head from the batch before to this one; False: it does not stand there, or is closed."""
+        hit = session.run(
+            f"UPDATE {self._name} SET {self._is('last_seq')} WHERE {self._is('flow_key')} AND"
+            f" {self._is('epoch')} AND {self._is('seq')} AND {self._is('closed')} AND {self._is('last_seq')}",
+            (tag.seq, self._key, tag.epoch, 0, 0, tag.seq - 1),
+        )
+        if hit > 1:
+            raise OutputDisagrees(
+                f"{self.table} has {hit} heads for epoch {tag.epoch} of the flow {tag.flow}",
+                hint="rows were copied into it by hand: remove all but one; nothing was changed",
+            )
+        return hit == 1
+
+    def record(self, session: Session, receipt: Receipt, kind: str) -> None:
+        windows = json.dumps([window_to_dict(one) for one in receipt.windows], ensure_ascii=False)
+        self._insert(
+            session,
+            epoch=receipt.tag.epoch,
+            seq=receipt.tag.seq,
+            kind=kind,
+            windows=windows,
+            rows=receipt.rows,
+            inserted=receipt.inserted,
+            updated=receipt.updated,
+            deleted=receipt.deleted,
+            run_id=receipt.run_id,
+        )
+
+    def find(self, session: Session, tag: Tag) -> tuple[Receipt, str] | None:
+        """The committed batch and its kind."""
+        columns = self._names("windows", "rows", "inserted", "updated", "deleted", "run_id", "kind")
+        found = session.rows(
+            f"SELECT {columns} FROM {self._name} WHERE {self._is('flow_key')} AND {self._is('epoch')} AND"
+            f" {self._is('seq')}",
+            (self._key, tag.epoch, tag.seq),
+        )
+        if not found:
+            return None
+        windows, rows, inserted, updated, deleted, run_id, kind = found[0]
+        try:
+            parsed = tuple(window_from_dict(one) for one in json.loads(windows))
+        except (ValueError, KeyError, TypeError) as error:
+            raise OutputDisagrees(
+                f"the row of batch {tag.seq}, epoch {tag.epoch}, of the flow {tag.flow} in {self.table} is"
+                f" not ours: {error}",
+                hint="put it back from a backup; nothing was changed",
+            ) from error
+        receipt = Receipt(
+            tag, parsed, int(rows), 0, 0, run_id, inserted=inserted, updated=updated, deleted=deleted
+        )
+        return receipt, kind
+
+    def any_batch(self, session: Session) -> bool:
+        return bool(
+            session.rows(
+                f"SELECT 1 FROM {self._name} WHERE {self._is('flow_key')}"
+                f" AND {self._names('seq')} > 0 LIMIT 1",
+                (self._key,),
+            )
+        )
+
+    def lacking(self, session: Session, continues: tuple[int, int]) -> str | None:
+        epoch, upto = continues
+        head = next((head for head in self.heads(session) if head.epoch == epoch), None)
+        if head is None:
+            return f"epoch {epoch}" if epoch or upto else None
+        found = session.rows(
+            f"SELECT {self._names('seq')} FROM {self._name} WHERE {self._is('flow_key')}"
+            f" AND {self._is('epoch')} AND {self._names('seq')} BETWEEN 1 AND {self._warehouse.mark}",
+            (self._key, epoch, upto),
+        )
+        there = {int(seq) for (seq,) in found}
+        return next((f"batch {seq} of epoch {epoch}" for seq in range(1, upto + 1) if seq not in there), None)
+
+    def open(self, session: Session, head: Head) -> bool:
+        """Close every earlier life and begin this one; False: it was begun already, with the same meaning.
+
+        Raises OutputDisagrees where it was begun with another, a later one is there, or what it continues
+        is not.
+        """
+        self._warehouse.lock(session, self.table)
+        # First of all, so that a writer of an earlier life is either through or waits for us.
+        session.run(
+            f"UPDATE {self._name} SET {self._is('closed')} WHERE {self._is('flow_key')} AND {self._is('seq')}"
+            f" AND {self._names('epoch')} < {self._warehouse.mark}",
+            (1, self._key, 0, head.epoch),
+        )
+        heads = self.heads(session)
+        theirs = next((one for one in heads if one.epoch == head.epoch), None)
+        if theirs is not None:
+            if (theirs.continues, theirs.reason) == (head.continues, head.reason):
+                return False
+            raise OutputDisagrees(
+                f"{self.table} holds {theirs}, and the ledger wants {head}",
+                hint="another ledger writes here, or this one is an older copy; nothing was changed",
+            )
+        if heads and heads[-1].epoch > head.epoch:
+            raise OutputDisagrees(
+                f"{self.table} holds {heads[-1]} already, which is later than {head}",
+                hint="this ledger is an older copy; nothing was changed",
+            )
+        gap = self.lacking(session, head.continues) if head.continues else None
+        if gap:
+            raise OutputDisagrees(
+                f"{head} cannot be opened: {gap} is not in {self.table}",
+                hint="bring the rows back, or reset the watermark, which continues nothing",
+            )
+        self._insert_head(session, head)
+        return True
+
+    def _check_owner(self, session: Session) -> None:
+        found = session.rows(
+            f"SELECT {self._names('pipeline', 'flow')} FROM {self._name} WHERE {self._is('target')} AND"
+            f" {self._is('seq')} AND {self._names('flow_key')} <> {self._warehouse.mark} LIMIT 1",
+            (self._target, 0, self._key),
+        )
+        if found:
+            pipeline, flow = found[0]
+            raise OutputDisagrees(
+                f"{self._target} belongs to the flow {flow} of the pipeline {pipeline}",
+                hint="two flows cannot write one table: give this one another name with `rename:`",
+            )
+
+    def _insert_head(self, session: Session, head: Head) -> None:
+        of, upto = head.continues or (None, None)
+        self._insert(
+            session,
+            epoch=head.epoch,
+            seq=0,
+            kind=_HEAD,
+            last_seq=head.last_seq,
+            closed=int(head.closed),
+            continues_epoch=of,
+            continues_upto=upto,
+            reason=head.reason,
+        )
+
+    def _insert(self, session: Session, **row: Any) -> None:
+        row = {
+            "flow_key": self._key,
+            "pipeline": self._pipeline,
+            "flow": self._flow,
+            "target": self._target,
+            **{name: value for name, value in row.items() if value is not None},
+        }
+        marks = ", ".join([*[self._warehouse.mark] * len(row), self._warehouse.now])
+        session.run(
+            f"INSERT INTO {self._name} ({self._names(*row, 'committed_at')}) VALUES ({marks})",
+            tuple(row.values()),
+        )
+
+    def _ddl(self) -> str:
+        house = self._warehouse
+        columns = [
+            Column("flow_key", house.short, required=True),
+            Column("epoch", house.whole, required=True),
+            Column("seq", house.whole, required=True),
+            *(Column(name, house.text) for name in ("pipeline", "flow", "target", "kind")),
+            *(
+                Column(name, house.whole)
+                for name in ("last_seq", "closed", "continues_epoch", "continues_upto")
+            ),
+            *(Column(name, house.text) for name in ("reason", "windows")),
+            *(Column(name, house.whole) for name in ("rows", "inserted", "updated", "deleted")),
+            Column("run_id", house.text),
+            Column("committed_at", house.moment),
+        ]
+        return house.create(self.table, columns, key=("flow_key", "epoch", "seq"))
+
+    @property
+    def _name(self) -> str:
+        return self._warehouse.table(self.table)
+
+    def _names(self, *columns: str) -> str:
+        return ", ".join(map(self._warehouse.name, columns))
+
+    def _is(self, column: str) -> str:
+        return f"{self._warehouse.name(column)} = {self._warehouse.mark}"

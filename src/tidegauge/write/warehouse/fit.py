@@ -1,0 +1,91 @@
+"""Whether a column that is there can hold what a source column brings."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tidegauge.model.table import Field
+
+_DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
+_LENGTH = re.compile(r"\((\d+)\)")
+_DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
+_BITS = {"tinyint": 7, "smallint": 15, "int": 31, "bigint": 63}
+_FLOATS = ("float", "double")
+
+
+class Verdict(StrEnum):
+    HOLDS = "holds"
+    """Every value of the field."""
+    WIDEN = "widen"
+    """After the column was given the type in `Fit.type`."""
+    NARROW = "narrow"
+    """Most values, and the type cannot be changed: values that `misfit` finds stop the batch."""
+    REFUSED = "refused"
+    """Another kind of thing."""
+
+
+@dataclass(frozen=True)
+class Fit:
+    verdict: Verdict
+    type: str = ""
+
+
+def by_type(held: Field, field: Field, wanted: str) -> Fit:
+    """By Spark's types, and where a column limits the length of text, by that of the source's column."""
+    limit = length(held)
+    if limit is not None and field.type == "string":
+        brought = length(field)
+        return Fit(Verdict.HOLDS) if brought and brought <= limit else Fit(Verdict.WIDEN, wanted)
+    if holds(held.type, field.type):
+        return Fit(Verdict.HOLDS)
+    if same_kind(held.type, field.type):
+        return Fit(Verdict.WIDEN, wanted) if holds(field.type, held.type) else Fit(Verdict.NARROW)
+    return Fit(Verdict.REFUSED)
+
+
+def holds(held: str, brought: str) -> bool:
+    """Whether every value of one Spark type is also exactly one of another."""
+    if held == brought:
+        return True
+    if brought in _BITS and held in _BITS:
+        return _BITS[brought] <= _BITS[held]
+    if (brought, held) == ("float", "double"):
+        return True
+    if (theirs := _decimal(brought)) and (ours := _decimal(held)) and held not in _BITS:
+        return theirs[1] <= ours[1] and theirs[0] - theirs[1] <= ours[0] - ours[1]
+    return False
+
+
+def same_kind(held: str, brought: str) -> bool:
+    """Whether some values of one are values of the other."""
+    if _decimal(held) and _decimal(brought):
+        return True
+    return held in _FLOATS and brought in _FLOATS
+
+
+def length(held: Field) -> int | None:
+    """Of `varchar(20)`; None where there is no limit."""
+    match = _LENGTH.search(held.source_type)
+    return int(match[1]) if match and held.type == "string" else None
+
+
+def misfit(held: Field, value: str) -> str:
+    if held.type in _BITS:
+        top = 2 ** _BITS[held.type]
+        return f"({value} < -{top} OR {value} > {top - 1} OR {value} <> ROUND({value}, 0))"
+    if digits := _decimal(held.type):
+        precision, scale = digits
+        return f"(ABS({value}) >= 1{'0' * (precision - scale)} OR {value} <> ROUND({value}, {scale}))"
+    if limit := length(held):
+        return f"CHAR_LENGTH({value}) > {limit}"
+    if held.type == "float":
+        return f"CAST(CAST({value} AS REAL) AS DOUBLE PRECISION) <> {value}"
+    return "1 = 0"
+
+
+def _decimal(name: str) -> tuple[int, int] | None:
+    if match := _DECIMAL.fullmatch(name):
+        return int(match[1]), int(match[2])
+    return (_DIGITS[name], 0) if name in _DIGITS else None

@@ -1,0 +1,91 @@
+"""A connection to MySQL that answers `LOAD DATA LOCAL` from a stream of ours, and never from a file.
+
+In that exchange the server says which file it wants, and a driver opens it: a hostile server, or one that was
+taken over, may ask for any file that this process can read, in answer to any statement (hazard E2). Here no
+file is ever opened: the server has to say the word that stands in our statement, made up at random for this
+once.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from pymysql import err
+from pymysql.connections import Connection, MySQLResult
+from pymysql.constants import CR
+
+if TYPE_CHECKING:
+    from pymysql.cursors import Cursor
+
+    _Connection = Connection[Cursor]
+else:
+    _Connection = Connection  # Only the stubs know it as generic.
+
+_PACKET = 1 << 20
+
+
+class Unasked(err.OperationalError):
+    """The server asked for something else than the stream."""
+
+
+class StreamConnection(_Connection):
+    """As PyMySQL's own, made with `local_infile=True` so that the server may ask at all."""
+
+    _stream: tuple[str, Iterator[memoryview]] | None = None
+    _warnings = 0
+
+    def load(self, before: str, after: str, stream: Iterator[memoryview]) -> tuple[int, int]:
+        """Run `<before> '<word>' <after>`; rows that the server counted, and its warnings."""
+        word = f"tidegauge-{secrets.token_hex(16)}"
+        self._stream = word, stream
+        try:
+            rows = self.query(f"{before} '{word}' {after}")
+            return int(rows), self._warnings
+        finally:
+            self._stream = None
+
+    def take_stream(self, asked: bytes) -> Iterator[memoryview]:
+        word, stream = self._stream or ("", iter(()))
+        self._stream = None
+        if not word or asked != word.encode():
+            raise Unasked(
+                CR.CR_MALFORMED_PACKET, f"the server asks for a file, {asked[:80]!r}, and gets none"
+            )
+        return stream
+
+    def _read_query_result(self, unbuffered: bool = False) -> Any:
+        result: Any = _StreamResult(self)
+        me: Any = self
+        me._result = None
+        if unbuffered:
+            result.init_unbuffered_query()
+        else:
+            result.read()
+        me._result = result
+        self._warnings = int(result.warning_count)
+        if result.server_status is not None:
+            me.server_status = result.server_status
+        return result.affected_rows
+
+
+class _StreamResult(MySQLResult):
+    def _read_load_local_packet(self, first_packet: Any) -> None:
+        connection: Any = self.connection
+        try:
+            for block in connection.take_stream(first_packet.get_all_data()[1:]):
+                for start in range(0, len(block), _PACKET):
+                    connection.write_packet(bytes(block[start : start + _PACKET]))
+        except BaseException:
+            # There is no word for "stop": an end of the stream would be taken for the end of the rows.
+            connection._force_close()
+            raise
+        connection.write_packet(b"")
+        answer = connection._read_packet()
+        if not answer.is_ok_packet():
+            raise err.OperationalError(
+                CR.CR_COMMANDS_OUT_OF_SYNC, "the server did not say how the load ended"
+            )
+        me: Any = self
+        me._read_ok_packet(answer)

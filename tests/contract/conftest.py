@@ -1,0 +1,3 @@
+"""Fixtures of single suites."""
+
+from tests.warehouses import warehouse as warehouse

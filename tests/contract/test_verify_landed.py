@@ -1,0 +1,105 @@
+"""A source and a warehouse, proven equal or told apart, without Spark."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.contract.test_source_parts import Place, sqlite_place
+from tests.warehouses import Yard, flow_of, loader, no_spark
+from tidegauge.engine.outside import open_reader
+from tidegauge.engine.verify_landed import verify_landed
+from tidegauge.maintain.compare import Difference
+from tidegauge.model.plan import Batch
+from tidegauge.model.position import Kind, RowPosition, Value, Window
+from tidegauge.model.spec import Flow, Mode, NullCursor
+from tidegauge.read.open import open_source
+
+pytestmark = pytest.mark.contract
+
+MARK = RowPosition(Value(Kind.INT, "50"))
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Place:
+    place = sqlite_place(tmp_path)
+    place.run("CREATE TABLE t (id integer PRIMARY KEY, name text, f real, at integer)")
+    for number in range(60):
+        place.run(f"INSERT INTO t VALUES ({number}, 'name {number}', {number} / 7.0, {number})")
+    return place
+
+
+def flow_between(place: Place, yard: Yard, **options: Any) -> Flow:
+    return replace(flow_of(yard, **options), source=place.database, table=place.table("t"))
+
+
+def load(flow: Flow, yard: Yard, upto: RowPosition = MARK, after: RowPosition | None = None) -> None:
+    control = open_source(flow.source)
+    shape = control.shape(flow.table, flow.options)
+    control.close()
+    cargo = open_reader(flow).cargo(shape, Batch((Window(after, upto),)))
+    loading = loader(yard)
+    loading.flow = flow
+    loading.load(replace(cargo, frame=None, rows=None))
+
+
+def verify(flow: Flow, yard: Yard) -> Difference:
+    control = open_source(flow.source)
+    try:
+        return verify_landed(flow, control, yard.output(flow), MARK, no_spark)
+    finally:
+        control.close()
+
+
+def test_what_was_loaded_is_equal_up_to_the_watermark(source: Place, warehouse: Yard) -> None:
+    flow = flow_between(source, warehouse)
+    load(flow, warehouse)
+    assert verify(flow, warehouse) == Difference(51, 51, 0, 0, 0, ())
+    # Changed since, so it is the next run's.
+    source.run("UPDATE t SET name = 'later', at = 99 WHERE id = 3")
+    assert verify(flow, warehouse) == Difference(50, 50, 0, 0, 0, ())
+
+
+def test_every_difference_is_found_and_named(source: Place, warehouse: Yard) -> None:
+    flow = flow_between(source, warehouse)
+    load(flow, warehouse)
+    source.run("UPDATE t SET name = 'changed without its cursor' WHERE id = 7")
+    source.run("DELETE FROM t WHERE id = 8")
+    source.run("INSERT INTO t VALUES (100, 'late', 0.5, 9)")
+    found = verify(flow, warehouse)
+    assert found.examples == (("different", "7"), ("extra", "8"), ("missing", "100"))
+
+
+def test_a_target_without_a_single_row_lacks_them_all(source: Place, warehouse: Yard) -> None:
+    assert verify(flow_between(source, warehouse), warehouse).missing == 51
+
+
+def test_a_frozen_target_is_judged_by_the_columns_it_has(source: Place, warehouse: Yard) -> None:
+    flow = flow_between(source, warehouse)
+    load(flow, warehouse)
+    source.run("ALTER TABLE t ADD COLUMN more text")
+    source.run("UPDATE t SET more = 'x'")
+    assert verify(flow, warehouse).equal
+
+
+def test_rows_before_the_beginning_were_never_promised(source: Place, warehouse: Yard) -> None:
+    flow = flow_between(source, warehouse, initial="20")
+    load(flow, warehouse, after=RowPosition(Value(Kind.INT, "19")))
+    assert verify(flow, warehouse) == Difference(31, 31, 0, 0, 0, ())
+
+
+def test_rows_without_a_cursor_count_where_they_are_included(source: Place, warehouse: Yard) -> None:
+    source.run("INSERT INTO t VALUES (200, 'none', 0.5, NULL)")
+    flow = flow_between(source, warehouse, null_cursor=NullCursor.INCLUDE)
+    load(flow, warehouse)
+    assert verify(flow, warehouse).examples == (("missing", "200"),)
+
+
+def test_a_log_of_versions_is_judged_by_its_keys(source: Place, warehouse: Yard) -> None:
+    flow = flow_between(source, warehouse, mode=Mode.APPEND)
+    load(flow, warehouse)
+    source.run("UPDATE t SET name = 'changed' WHERE id = 7")
+    assert verify(flow, warehouse).equal

@@ -1,0 +1,84 @@
+"""A TCP proxy on loopback that cuts a connection at a word, before or after the server has heard it."""
+
+from __future__ import annotations
+
+import select
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+HOST = "127.0.0.1"
+
+
+class Proxy:
+    def __init__(self, port: int) -> None:
+        self._server = port
+        self._listener = socket.create_server((HOST, 0))
+        self.port: int = self._listener.getsockname()[1]
+        self.cuts = 0
+        self._word: bytes | None = None
+        self._heard = True
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def cut_at(self, word: bytes, *, heard: bool) -> None:
+        """Once, at the next message that holds the word. `heard`: only the server's answer is lost."""
+        self._word, self._heard = word, heard
+
+    def close(self) -> None:
+        self._listener.close()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                server = socket.create_connection((HOST, self._server))
+                lost = threading.Event()
+                threading.Thread(target=self._forth, args=(client, server, lost), daemon=True).start()
+                threading.Thread(target=self._back, args=(client, server, lost), daemon=True).start()
+
+    def _forth(self, client: socket.socket, server: socket.socket, lost: threading.Event) -> None:
+        with suppress(OSError):
+            while data := client.recv(1 << 16):
+                if self._word is not None and self._word in data:
+                    self._word = None
+                    self.cuts += 1
+                    lost.set()
+                    if self._heard:
+                        server.sendall(data)
+                        server.recv(1 << 16)  # It has answered, so it is done.
+                    break
+                server.sendall(data)
+        _end(client, server)
+
+    def _back(self, client: socket.socket, server: socket.socket, lost: threading.Event) -> None:
+        with suppress(OSError, ValueError):
+            while data := _peek(server, lost):
+                client.sendall(data)
+        if not lost.is_set():
+            _end(client, server)
+
+
+def _peek(server: socket.socket, lost: threading.Event) -> bytes:
+    """What the server says, unless it is no longer ours to hear."""
+    while not lost.is_set():
+        ready, _, _ = select.select([server], [], [], 0.02)
+        if ready and not lost.is_set():
+            return server.recv(1 << 16)
+    return b""
+
+
+def _end(*sockets: socket.socket) -> None:
+    for one in sockets:
+        with suppress(OSError):
+            one.shutdown(socket.SHUT_RDWR)
+        one.close()
+
+
+@contextmanager
+def cutting(port: int) -> Iterator[Proxy]:
+    proxy = Proxy(port)
+    try:
+        yield proxy
+    finally:
+        proxy.close()

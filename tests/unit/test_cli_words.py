@@ -1,0 +1,81 @@
+"""What the words of the command line mean, before anything is opened."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.project import here, refused
+from tidegauge.cli.options import one_stage
+from tidegauge.engine.report import FlowReport, RunReport
+from tidegauge.engine.standing import wanted
+from tidegauge.errors import ConfigError, LimitReached, SourceError, Stopped
+from tidegauge.model.spec import Stage
+from tidegauge.model.state import State
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.mark.parametrize(
+    ("stage", "backup", "redshift", "meant"),
+    [
+        (None, False, False, None),
+        (Stage.LOAD, False, False, Stage.LOAD),
+        (None, True, False, Stage.EXTRACT),
+        (None, False, True, Stage.LOAD),
+        (Stage.LOAD, False, True, Stage.LOAD),
+    ],
+)
+def test_document_002s_words_name_a_stage(
+    stage: Stage | None, backup: bool, redshift: bool, meant: Stage | None
+) -> None:
+    assert one_stage(stage, {"--backup-only": backup, "--redshift-only": redshift}) is meant
+
+
+@pytest.mark.parametrize(
+    ("stage", "backup", "redshift"),
+    [(None, True, True), (Stage.LOAD, True, False), (Stage.EXTRACT, False, True), (Stage.LOAD, True, True)],
+)
+def test_words_that_contradict_each_other_are_refused(
+    stage: Stage | None, backup: bool, redshift: bool
+) -> None:
+    with pytest.raises(ConfigError, match="exclude each other"):
+        one_stage(stage, {"--backup-only": backup, "--redshift-only": redshift})
+
+
+@pytest.mark.parametrize(
+    ("flow", "word", "meant"),
+    [
+        ("shop.orders/load", "shop.orders", True),
+        ("shop.orders/load", "orders", True),
+        ("shop.orders/load", "orders/load", True),
+        ("shop.orders/load", "shop.*", True),
+        ("shop.orders/load", "shop.orders/extract", False),
+        ("shop.orders/load", "order", False),
+        ("shop.orders", "orders", True),
+    ],
+)
+def test_a_table_means_both_its_stages(flow: str, word: str, meant: bool) -> None:
+    assert wanted(flow, [word]) is meant
+
+
+def test_a_limit_that_was_reached_is_no_failure() -> None:
+    stopped = FlowReport("a", State.PLANNED, 0.1, error=LimitReached("stopped at the limit of 4 rows"))
+    report = RunReport("r", (stopped,))
+    assert (report.state, stopped.ok, stopped.to_json()["error"]) == (State.PLANNED, True, None)
+    assert stopped.to_json()["notes"] == ["stopped at the limit of 4 rows"]
+    signalled = FlowReport("a", State.PLANNED, 0.1, error=Stopped("stopped as asked"))
+    assert RunReport("r", (signalled,)).state is State.PLANNED
+    assert signalled.to_json()["error"] is not None
+    failed = FlowReport("b", State.FAILED, 0.1, error=SourceError("gone"))
+    assert RunReport("r", (stopped, failed)).state is State.FAILED
+
+
+def test_s3clean_is_a_second_name_that_help_does_not_list() -> None:
+    assert here("s3clean", "list", "--help").out == here("files", "list", "--help").out.replace(
+        "tidegauge files", "tidegauge s3clean"
+    )
+    assert " s3clean  " not in here("--help").out
+
+
+def test_a_script_without_a_reason_is_told_so_before_anything_is_looked_at() -> None:
+    refused(here("backfill", "-t", "x", "--to", "2025-01-01"), "reason", code=2)
