@@ -18,7 +18,7 @@ demo: setup
 
 test: setup servers
 	$(BIN)/pytest -n 2 --dist loadfile -m "unit or contract"; first=$$?; \
-	$(BIN)/pytest -m "not unit and not contract"; exit $$((first | $$?))
+	$(BIN)/pytest -n 2 --dist loadfile -m "not unit and not contract"; exit $$((first | $$?))
 
 fast: setup
 	$(BIN)/pytest -m unit
