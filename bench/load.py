@@ -31,7 +31,7 @@ from tidegauge.model.spec import (
     TableOptions,
 )
 from tidegauge.model.table import Field, Layout
-from tidegauge.read.lake import FileStretch
+from tidegauge.objects.stretch import FileStretch
 from tidegauge.write.warehouse.output import WarehouseOutput
 
 if TYPE_CHECKING:

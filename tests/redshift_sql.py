@@ -1,6 +1,7 @@
 """What Redshift refuses of the SQL that PostgreSQL 15 would take, and its own words as PostgreSQL says them.
 
-Refusals follow Redshift's documentation. What sqlglot's Redshift dialect cannot parse is refused too.
+Refusals follow Redshift's documentation where that was found, and what is commonly known elsewhere. What
+sqlglot's Redshift dialect cannot parse is refused too.
 """
 
 from __future__ import annotations

@@ -106,7 +106,7 @@ class Paused(WarehouseOutput):
         commits = self._commits
 
         class Waiting(Commits):
-            def advance(inner, *asked: object) -> bool:  # type: ignore[override]  # noqa: N805
+            def advance(inner, *asked: object) -> bool:  # noqa: N805
                 self.here.set()
                 assert self.go_on.wait(60)
                 return commits.advance(*asked)  # type: ignore[arg-type]

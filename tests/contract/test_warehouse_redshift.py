@@ -5,6 +5,9 @@ from __future__ import annotations
 import io
 import json
 import logging
+import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -414,3 +417,78 @@ def test_what_the_manifest_says_can_be_read_by_anyone(
         one.bytes for one in cargo.files
     ]
     assert all(entry["url"].startswith("s3://") for entry in body["entries"])
+
+
+DOOMED = """
+import json, os, signal, sys
+from tests.warehouses import ORDERS, Heap, Loader, Yard, flow_of
+from tidegauge.model.cargo import Cargo, LakeFile
+from tidegauge.model.secret import Secret
+from tidegauge.model.spec import Database, Engine, Lake
+from tidegauge.write.warehouse.commits import Commits
+from tidegauge.write.warehouse.redshift_session import RedshiftSession
+
+told = json.loads(sys.stdin.read())
+password, keys = Secret(told["password"]), [Secret(key) for key in told["keys"]]
+database = Database("dw", Engine.REDSHIFT, password=password, options={"ssl": "disable"}, **told["database"])
+lake = Lake("lake", *told["lake"], *keys)
+files = tuple(LakeFile(lake, *file) for file in told["files"])
+cargo = Cargo(ORDERS, rows=1, files=files, stretches=(Heap(ORDERS, ()),))
+yard = Yard("redshift", database, told["database"]["schema"], None)
+record, commit = Commits.record, RedshiftSession.commit
+
+def die(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def recorded(self, session, *rest):
+    record(self, session, *rest)
+    if told["when"] == "rows written":
+        die()
+    def ends():
+        if told["when"] == "committed":
+            commit(session)
+        die()
+    session.commit = ends
+
+Commits.record = recorded
+loading = Loader(yard, flow_of(yard), seq=1)
+loading.load(cargo)
+"""
+
+
+@pytest.mark.parametrize("when", ["rows written", "commit", "committed"])
+def test_b13_d7_a_killed_loader_leaves_all_or_nothing(yard: Yard, when: str) -> None:
+    orders = loader(yard)
+    orders.rows(ORDERS, [ROW])
+    cargo = landed(yard, ORDERS, [(2, "b", None, 2)])
+    lake, database = cargo.files[0].lake, yard.database
+    assert database.password
+    assert lake.access_key
+    assert lake.secret_key
+    told = {
+        "when": when,
+        "password": database.password.reveal(),
+        "keys": [lake.access_key.reveal(), lake.secret_key.reveal()],
+        "lake": [lake.path, lake.endpoint, lake.region],
+        "files": [[file.path, file.rows, file.bytes] for file in cargo.files],
+        "database": {
+            name: getattr(database, name)
+            for name in ("host", "port", "database", "user", "schema", "iam_role")
+        },
+    }
+    top = Path(__file__).parents[2]
+    done = subprocess.run(
+        [sys.executable, "-c", DOOMED],
+        input=json.dumps(told),
+        text=True,
+        cwd=top,
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    receipt = yard.output(orders.flow).receipt(tag_of(orders.flow, 2))
+    assert (receipt is not None) == (when == "committed")
+    assert len(yard.contents("orders", ["id"])) == (2 if when == "committed" else 1)
+    # Whoever comes next ends it, once.
+    assert counts(orders.load(cargo)) == (1, 1, 0, 0)
+    assert yard.contents("orders", ["id"]) == [(1,), (2,)]

@@ -20,6 +20,7 @@ from tidegauge.model.cargo import Cargo
 from tidegauge.model.plan import Receipt
 from tidegauge.model.secret import Secret
 from tidegauge.model.spec import Lake
+from tidegauge.write.crossing import opened, sealed
 from tidegauge.write.warehouse import tasks
 
 if TYPE_CHECKING:
@@ -143,7 +144,7 @@ def test_a_value_that_has_no_place_is_told_once(yard: Yard, spark: SparkSession)
 
 def test_a_secret_goes_along_with_a_task_and_nowhere_else() -> None:
     lake = Lake("lake", "s3a://bucket/raw", access_key=Secret("the key"))
-    (found,) = pickle.loads(tasks._sealed((lake,)))
+    (found,) = opened(sealed((lake,)))
     assert found == lake
     with pytest.raises(TypeError, match="not pickled"):
         pickle.dumps(lake)
@@ -151,10 +152,10 @@ def test_a_secret_goes_along_with_a_task_and_nowhere_else() -> None:
 
 def test_a_server_that_is_gone_is_worth_another_try() -> None:
     sink = _Lost(failures=2)
-    sealed = tasks._sealed((Range(1, 10, "a"),))
-    assert tasks._patient(sink, 0, 0, sealed) == 10
+    body = sealed((Range(1, 10, "a"),))
+    assert tasks._patient(sink, 0, 0, body) == 10
     with pytest.raises(OutputUnreachable):
-        tasks._patient(_Lost(failures=3), 0, 0, sealed)
+        tasks._patient(_Lost(failures=3), 0, 0, body)
 
 
 @dataclass

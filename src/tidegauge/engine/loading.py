@@ -15,10 +15,10 @@ from tidegauge.model.protocols import Output, Watermark
 from tidegauge.model.spec import Flow, Folder, Mode
 from tidegauge.model.table import Layout
 from tidegauge.objects.store import open_store
+from tidegauge.objects.stretch import FileStretch
 from tidegauge.plan import files
 from tidegauge.plan.draft import check_history
 from tidegauge.plan.files import Chain, Piece
-from tidegauge.read.lake import FileStretch
 from tidegauge.write.manifest import Manifest, Numbered
 from tidegauge.write.table import chain, load_all
 

@@ -25,8 +25,8 @@ def open_reader(flow: Flow) -> Reader:
     return DirectReader(flow.source)
 
 
-def _spark(settings: SparkSettings, needs: set[Needs], debug: bool) -> SparkSession:
-    return open_session(settings, needs, debug=debug)
+def _spark(settings: SparkSettings, needs: set[Needs], light: bool, debug: bool) -> SparkSession:
+    return open_session(settings, needs, light=light, debug=debug)
 
 
 def _threads(parallel: int) -> Executor:
@@ -42,7 +42,7 @@ class Outside:
     output: Callable[[Flow], Output] = open_output
     reader: Callable[[Flow], Reader] = open_reader
     check_java: Callable[[SparkSettings], object] = check_java
-    spark: Callable[[SparkSettings, set[Needs], bool], SparkSession] = _spark
+    spark: Callable[[SparkSettings, set[Needs], bool, bool], SparkSession] = _spark
     threads: Callable[[int], Executor] = _threads
     clock: Callable[[], float] = time.monotonic
     """In seconds; only ever for how long something took, or may take."""

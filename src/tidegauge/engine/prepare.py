@@ -45,6 +45,8 @@ class Prepared:
     """What of the output's columns would change."""
     by_spark: bool = True
     """Whether a batch of it is work for Spark, as far as that can be foreseen."""
+    by_jdbc: bool = False
+    """Whether its rows go through Java."""
 
 
 def prepare(flow: Flow, ends: Ends, *, limit: int | None = None, confirmed: bool = False) -> Prepared:
@@ -75,7 +77,7 @@ def prepare(flow: Flow, ends: Ends, *, limit: int | None = None, confirmed: bool
         if slower is not None:
             made = replace(made, notes=(*made.notes, f"read through JDBC: {slower}"))
         cargo_of = _of_table(ends.reader, shape)
-        by_jdbc = slower is not None or flow.options.read is Read.JDBC
+        by_jdbc = _by_jdbc(flow, slower)
     deleting = Deleting(flow, ends.output, confirmed=confirmed)
     if flow.options.deletes is not Deletes.NONE and isinstance(flow.output, Landing):
         made = deleting.planned(made, ends.source, mark.position if mark else None)
@@ -85,7 +87,7 @@ def prepare(flow: Flow, ends: Ends, *, limit: int | None = None, confirmed: bool
     news = mark is not None and mark.fingerprint != made.inputs[0].fingerprint
     many = any(batch.rows is None or batch.rows > FEW for batch in made.batches)
     return Prepared(
-        made, _with_deletes(cargo_of, deleting), changes if news else (), by_spark=by_jdbc or many
+        made, _with_deletes(cargo_of, deleting), changes if news else (), by_jdbc or many, by_jdbc
     )
 
 
@@ -93,15 +95,17 @@ def recall(flow: Flow, plan: Plan, ends: Ends, *, confirmed: bool = False) -> Pr
     """The same for a plan that an earlier run has frozen: its windows stay, its rows are read anew."""
     deleting = Deleting(flow, ends.output, confirmed=confirmed)
     changes: tuple[str, ...] = ()
+    by_jdbc = False
     if flow.reads is not None:
         cargo_of = recall_load(flow, ends.output, plan)
     else:
         shape, changes = shaped(flow, ends.source(), ends)
         check_identity(flow, shape, plan.draft.inputs[0].source_id)
         cargo_of = _of_table(ends.reader, shape)
+        by_jdbc = _by_jdbc(flow, check_direct(shape, flow.source))
         if shape.fingerprint == plan.draft.inputs[0].fingerprint:
             changes = ()
-    return Prepared(plan.draft, _with_deletes(cargo_of, deleting), changes)
+    return Prepared(plan.draft, _with_deletes(cargo_of, deleting), changes, by_jdbc=by_jdbc)
 
 
 def shaped(flow: Flow, source: Source, ends: Ends) -> tuple[Shape, tuple[str, ...]]:
@@ -114,6 +118,10 @@ def shaped(flow: Flow, source: Source, ends: Ends) -> tuple[Shape, tuple[str, ..
         return shape, ()
     decision = decided(flow, ends.output, held, shape.layout)
     return narrowed(shape, [field.name for field in decision.layout.fields]), decision.notes
+
+
+def _by_jdbc(flow: Flow, slower: str | None) -> bool:
+    return slower is not None or flow.options.read is Read.JDBC
 
 
 def _with_deletes(cargo_of: CargoOf, deleting: Deleting) -> CargoOf:

@@ -38,6 +38,7 @@ from tidegauge.model.protocols import Claim, FlowStatus, LedgerWriter, Watermark
 from tidegauge.model.spec import Flow, Project
 from tidegauge.model.state import State
 from tidegauge.observe.events import FlowEnded, FlowPlanned, Listener, Planning, SparkStarting
+from tidegauge.write.warehouse.keep import kept_open
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -99,11 +100,14 @@ class Runner:
         self._prepare = preparer or partial(prepare, limit=order.limit, confirmed=order.confirm_deletes)
         self._owner = self._outside.owner
         self._needs = {Needs.JDBC}
+        self._by_jdbc = False
+        """Whether rows of any flow go through Java."""
         self._readers: dict[str | None, Flow] = {}
         self._tables = 0
         self._session: SparkSession | None = None
         self._starting = threading.Lock()
 
+    @kept_open()
     def everything(self, flows: Sequence[Flow], sources: Sources) -> list[FlowReport]:
         self._needs |= {Needs.S3 for flow in flows if is_on_s3(flow)}
         self._tell(Planning(len(flows)))
@@ -128,6 +132,7 @@ class Runner:
         order = {name: place for place, name in enumerate(names)}
         return sorted(reports, key=lambda report: order[report.flow])
 
+    @kept_open()
     def left_behind(self, flows: Sequence[Flow]) -> list[FlowReport]:
         """End the plans that earlier runs left, with their own windows, and make no new ones."""
         self._needs |= {Needs.S3 for flow in flows if is_on_s3(flow)}
@@ -243,6 +248,7 @@ class Runner:
             try:
                 ends.output.prepare()
                 prepared = self._prepare(flow, ends)
+                self._by_jdbc |= prepared.by_jdbc
                 strategy = self._order.followed(flow, self._tables)
                 prepared = replace(prepared, draft=replace(prepared.draft, strategy=strategy))
                 looked.append(_Ready(flow, prepared, None, self._since(began)))
@@ -305,6 +311,7 @@ class Runner:
                 ends = self._ends(flow, sources, self._marks([flow]))
                 ends.output.prepare()
                 prepared = recall(flow, plan, ends, confirmed=self._order.confirm_deletes)
+                self._by_jdbc |= prepared.by_jdbc
             except TidegaugeError as error:
                 report = FlowReport(
                     flow.name, State.FAILED, self._since(began), draft=plan.draft, error=error
@@ -398,7 +405,9 @@ class Runner:
         with self._starting:
             if self._session is None:
                 self._tell(SparkStarting())
-                self._session = self._outside.spark(self._project.spark, self._needs, self._order.debug)
+                self._session = self._outside.spark(
+                    self._project.spark, self._needs, not self._by_jdbc, self._order.debug
+                )
             return self._session
 
     def _since(self, began: float) -> float:

@@ -9,25 +9,21 @@ Only `range`, `mapInArrow` and `collect` are used, which Spark Connect has too.
 
 from __future__ import annotations
 
-import io
-import json
 import os
-import pickle
 import tempfile
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from tidegauge import errors
-from tidegauge.errors import OutputDisagrees, OutputUnreachable, TidegaugeError, TypeNotHeld
+from tidegauge.errors import OutputDisagrees, OutputUnreachable
 from tidegauge.model.arrow import schema_of
 from tidegauge.model.cargo import Cargo, Stretch
 from tidegauge.model.protocols import DataFile
-from tidegauge.model.secret import Secret, mask
 from tidegauge.model.spec import Lake
 from tidegauge.objects.store import open_store
+from tidegauge.write.crossing import attempted, opened, raise_any, sealed
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,7 +36,6 @@ _GROUP_BYTES = 64 * 2**20
 """What is held in memory until it is written as a row group, whichever is reached first."""
 _THREADS = 4
 _ANSWER = "stretch bigint, path string, rows bigint, bytes bigint, error string"
-_OURS = "tidegauge: "
 
 
 def write_stretches(
@@ -67,17 +62,15 @@ def write_stretches(
 def _by_tasks(lake: Lake, attempt: str, cargo: Cargo, spark: SparkSession) -> list[DataFile]:
     count = len(cargo.stretches)
     layout = Cargo(cargo.layout)
-    sealed = [_sealed((lake, layout, stretch)) for stretch in cargo.stretches]
+    bodies = [sealed((lake, layout, stretch)) for stretch in cargo.stretches]
 
     def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                yield _answered(attempt, number, sealed[number])
+                yield _answered(attempt, number, bodies[number])
 
     answers = spark.range(0, count, 1, count).mapInArrow(work, _ANSWER).collect()
-    failures = [json.loads(answer["error"]) for answer in answers if answer["error"] is not None]
-    if failures:
-        raise _raised(next((told for told in failures if not told["retryable"]), failures[0]))
+    raise_any(answer["error"] for answer in answers)
     found = {
         int(one["stretch"]): DataFile(one["path"], int(one["rows"]), int(one["bytes"])) for one in answers
     }
@@ -89,21 +82,16 @@ def _by_tasks(lake: Lake, attempt: str, cargo: Cargo, spark: SparkSession) -> li
     return [found[number] for number in range(count)]
 
 
-def _answered(attempt: str, number: int, sealed: bytes) -> pa.RecordBatch:
-    """A task's answer as a row. An error of ours crosses with its class, and is not tried again and again."""
+def _answered(attempt: str, number: int, body: bytes) -> pa.RecordBatch:
+    """A task's answer as a row."""
     import pyarrow as pa
 
-    file, failure = DataFile("", 0, 0), None
-    try:
-        lake, layout, stretch = pickle.loads(sealed)  # noqa: S301 - our own, a moment ago
-        file = _write(lake, attempt, number, layout, stretch)
-    except TidegaugeError as error:
-        failure = _told(error)
-    except Exception as error:
-        if _OURS not in str(error):
-            raise
-        sentence = mask(str(error)).partition(_OURS)[2].splitlines()[0]
-        failure = _told(TypeNotHeld(sentence, hint="mend the row, or say with `types:` how it shall arrive"))
+    def work() -> DataFile:
+        lake, layout, stretch = opened(body)
+        return _write(lake, attempt, number, layout, stretch)
+
+    done, failure = attempted(work)
+    file = done or DataFile("", 0, 0)
     return pa.RecordBatch.from_pydict(
         {
             "stretch": [number],
@@ -219,28 +207,3 @@ def _unwritten(lake: Lake, attempt: str, error: OSError) -> OutputUnreachable:
         f"{lake.path}/{attempt} cannot be written to: {error.strerror or error}",
         hint="make room, or check who may write there; nothing half-written is visible",
     )
-
-
-class _Sealer(pickle.Pickler):
-    """Lets a secret go along, for a task that has to show it to a server; elsewhere none is pickled."""
-
-    def reducer_override(self, value: Any) -> Any:
-        return (Secret, (value.reveal(),)) if isinstance(value, Secret) else NotImplemented
-
-
-def _sealed(value: object) -> bytes:
-    body = io.BytesIO()
-    _Sealer(body, protocol=pickle.HIGHEST_PROTOCOL).dump(value)
-    return body.getvalue()
-
-
-def _told(error: TidegaugeError) -> str:
-    facts = {"type": error.type, "message": error.message, "hint": error.hint, "retryable": error.retryable}
-    return json.dumps(facts)
-
-
-def _raised(told: dict[str, Any]) -> TidegaugeError:
-    kind = getattr(errors, told["type"], TidegaugeError)
-    assert issubclass(kind, TidegaugeError)
-    raised: TidegaugeError = kind(told["message"], hint=told["hint"], retryable=told["retryable"])
-    return raised

@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-import os
 import re
-import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tidegauge.errors import OutputError, OutputUnreachable, RuntimeMissing, TidegaugeError
+from tidegauge.errors import OutputError, OutputUnreachable, RuntimeMissing
 from tidegauge.model.arrow import schema_of
 from tidegauge.model.cargo import Cargo, LakeFile
-from tidegauge.model.secret import mask
 from tidegauge.model.spec import Database, TableName
 from tidegauge.model.table import Field
-from tidegauge.write.warehouse import keep, lake
-from tidegauge.write.warehouse.engine import Column, Locked, Refused, Session, Stage, Warehouse
+from tidegauge.write.warehouse import lake
+from tidegauge.write.warehouse.duckdb_session import DuckDBSession, door, first_line
+from tidegauge.write.warehouse.engine import Column, Session, Stage, Warehouse
 from tidegauge.write.warehouse.scratch import landed
-from tidegauge.write.warehouse.turns import Turn
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from duckdb import DuckDBPyConnection
     from pyspark.sql import SparkSession
 
 _TYPES = {
@@ -47,8 +42,6 @@ _DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)", re.IGNORECASE)
 _HELD = re.compile(r"Could not set lock|Conflicting lock|being used by another process")
 _PATTERN = re.compile(r"[*?\[]")
 _NAP = 0.2
-_door = threading.Lock()
-"""Held while a file is opened or closed: DuckDB refuses to open one that another thread is just closing."""
 
 
 class DuckDB(Warehouse):
@@ -82,7 +75,7 @@ class DuckDB(Warehouse):
         while True:
             try:
                 self._path.parent.mkdir(parents=True, exist_ok=True)
-                with _door:
+                with door:
                     connection = duckdb.connect(str(self._path))
                 connection.execute("SET TimeZone = 'UTC'")
                 return DuckDBSession(connection, self._path)
@@ -92,7 +85,7 @@ class DuckDB(Warehouse):
                     time.sleep(_NAP)
                     continue
                 raise OutputUnreachable(
-                    f"{self._path} cannot be opened: {_first_line(error)}",
+                    f"{self._path} cannot be opened: {first_line(error)}",
                     hint="a DuckDB file is open in one process at a time: run again when the other is done"
                     if held
                     else "check the path in `connections:`, and that the file is a DuckDB database of yours",
@@ -249,114 +242,6 @@ class DuckDB(Warehouse):
         )
 
 
-class DuckDBSession:
-    """`engine.Session`. Writing transactions of one process take turns: DuckDB lets one of two that change
-    the same row fail, and ours are worth the wait."""
-
-    def __init__(self, connection: DuckDBPyConnection, path: Path) -> None:
-        self._connection = connection
-        self._path = path
-        self._turn = Turn(path)
-        self._began = False
-
-    def run(self, sql: str, values: Sequence[object] = ()) -> int:
-        self._begin(writing=True)
-        self._execute(sql, values)
-        described = self._connection.description
-        if described and described[0][0] == "Count":
-            row = self._connection.fetchone()
-            return int(row[0]) if row else 0
-        return 0
-
-    def rows(self, sql: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
-        self._begin(writing=False)
-        self._execute(sql, values)
-        return self._connection.fetchall()
-
-    def commit(self) -> None:
-        try:
-            if self._began:
-                self._execute("COMMIT")
-        finally:
-            self._ended()
-
-    def rollback(self) -> None:
-        try:
-            if self._began:
-                self._execute("ROLLBACK")
-        except TidegaugeError:
-            pass  # a failed COMMIT has ended it already
-        finally:
-            self._ended()
-
-    def close(self) -> None:
-        self.rollback()
-        keep.close(os.path.realpath(self._path), self._shut)
-
-    def _shut(self) -> None:
-        with _door:
-            self._connection.close()
-
-    def alone(self, sql: str) -> None:
-        """A statement that gets in nobody's way, as a transaction of its own and out of turn."""
-        self.rollback()
-        self._execute(sql)
-
-    def take_in(self, table: str, batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> int:
-        """Bring Arrow batches into a table of ours, by position, out of turn; how many rows they had."""
-        import pyarrow as pa
-
-        failure: list[BaseException] = []
-
-        def watched() -> Iterator[pa.RecordBatch]:
-            try:
-                yield from batches
-            except BaseException as error:  # else DuckDB would show it as its own
-                failure.append(error)
-                raise
-
-        name = f"tidegauge_{uuid.uuid4().hex}"
-        reader = pa.RecordBatchReader.from_batches(schema, watched())
-        self._connection.register(name, reader)
-        try:
-            self._execute(f'INSERT INTO {table} SELECT * FROM "{name}"')
-            row = self._connection.fetchone()
-            return int(row[0]) if row else 0
-        except TidegaugeError as error:
-            raise (failure[0] if failure else error) from error
-        finally:
-            self._connection.unregister(name)
-
-    def _begin(self, *, writing: bool) -> None:
-        if writing:
-            self._turn.take()
-        if not self._began:
-            self._execute("BEGIN")
-            self._began = True
-
-    def _ended(self) -> None:
-        self._began = False
-        self._turn.give_back()
-
-    def _execute(self, sql: str, values: Sequence[object] = ()) -> None:
-        import duckdb
-
-        try:
-            self._connection.execute(sql, list(values) if values else None)
-        except duckdb.TransactionException as error:
-            told = _first_line(error)
-            raise (Refused if "constraint" in told else Locked)(told) from error
-        except (duckdb.IntegrityError, duckdb.DataError) as error:
-            raise Refused(_first_line(error)) from error
-        except (duckdb.IOException, duckdb.ConnectionException, duckdb.InternalException) as error:
-            raise OutputUnreachable(
-                f"{self._path}: {_first_line(error)}",
-                hint="check the disk and its free space; the next run goes on where this one stopped",
-            ) from error
-        except (duckdb.Error, RuntimeError) as error:
-            raise OutputError(f"{self._path}: {_first_line(error)}") from error
-
-
 def _numbered(cargo: Cargo) -> Iterator[pa.RecordBatch]:
     """The rows of each stretch with its number behind them; names stand for themselves nowhere."""
     import pyarrow as pa
@@ -392,7 +277,3 @@ def _spark(kind: str) -> str:
     if match := _DECIMAL.fullmatch(kind):
         return f"decimal({match[1]},{match[2]})"
     return _SPARK.get(kind, "")
-
-
-def _first_line(error: Exception) -> str:
-    return mask(str(error).strip().partition("\n")[0])

@@ -166,6 +166,13 @@ class Redshift(Warehouse):
             f" WHEN {left} IS NULL OR {right} IS NULL THEN TRUE ELSE {left} <> {right} END"
         )
 
+    def changed(self, left: str, right: str, kind: str) -> str:
+        if kind != "string":
+            return self.differs(left, right)
+        # To Redshift 'b' and 'b ' are equal.
+        lengths = " <> ".join(f"COALESCE(OCTET_LENGTH({side}), -1)" for side in (left, right))
+        return f"({self.differs(left, right)} OR {lengths})"
+
     def create(
         self,
         table: TableName,

@@ -6,36 +6,18 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidegauge.errors import OutputError
-from tidegauge.model.arrow import schema_of
 from tidegauge.model.cargo import Cargo, LakeFile
 from tidegauge.model.spec import Lake
-from tidegauge.model.table import Layout
+from tidegauge.objects.stretch import FileStretch
 from tidegauge.write import hadoop
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
-
-
-@dataclass(frozen=True)
-class FileStretch:
-    """`model.cargo.Stretch` over one local file."""
-
-    path: str
-    layout: Layout
-
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        import pyarrow.parquet as pq
-
-        schema = schema_of(self.layout)
-        with pq.ParquetFile(self.path) as file:
-            for batch in file.iter_batches(columns=schema.names):
-                yield batch.select(schema.names).cast(schema)
 
 
 @contextmanager
@@ -75,7 +57,7 @@ def _written(cargo: Cargo, frame: DataFrame, lake: Lake) -> Cargo:
         raise told from error
     files = tuple(_file(lake, path) for path in sorted((Path(lake.path) / "rows").glob("part-*.parquet")))
     kept = tuple(file for file in files if file.rows)
-    stretches = tuple(FileStretch(f"{lake.path}/{file.path}", cargo.layout) for file in kept)
+    stretches = tuple(FileStretch(file, cargo.layout) for file in kept)
     return replace(cargo, files=kept, stretches=stretches, frame=None)
 
 

@@ -10,19 +10,14 @@ Only `range`, `mapInArrow` and `collect` are used, which Spark Connect has too.
 
 from __future__ import annotations
 
-import io
-import json
-import pickle
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tidegauge import errors
-from tidegauge.errors import OutputError, OutputUnreachable, TidegaugeError
+from tidegauge.errors import OutputError, OutputUnreachable
 from tidegauge.model.cargo import Cargo, Stretch
-from tidegauge.model.secret import Secret, mask
-from tidegauge.write.warehouse.engine import Locked, Refused
+from tidegauge.write.crossing import attempted, opened, raise_any, sealed
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,17 +30,6 @@ _TASKS = 32
 _TRIES = 3
 _PAUSE = 0.5
 _ANSWER = "task bigint, rows bigint, error string"
-_OURS = "tidegauge: "
-_MEND = "mend the row at the source, or say how the column shall arrive with `types:`"
-_CLASSES: dict[str, type[TidegaugeError]] = {
-    **{
-        name: kind
-        for name, kind in vars(errors).items()
-        if isinstance(kind, type) and issubclass(kind, TidegaugeError)
-    },
-    "Locked": Locked,
-    "Refused": Refused,
-}
 
 Parts = Iterable[tuple[int, Iterable["pa.RecordBatch"]]]
 """Batches by the ordinal of their stretch."""
@@ -95,7 +79,7 @@ def bring(cargo: Cargo, sink: Sink, spark: Callable[[], SparkSession]) -> int:
 def _bring_stretches(stretches: Sequence[Stretch], sink: Sink, spark: SparkSession) -> int:
     size = -(-len(stretches) // _TASKS)
     groups = [
-        (first, _sealed(tuple(stretches[first : first + size]))) for first in range(0, len(stretches), size)
+        (first, sealed(tuple(stretches[first : first + size]))) for first in range(0, len(stretches), size)
     ]
 
     def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -134,9 +118,9 @@ def _bring_frame(cargo: Cargo, frame: DataFrame, sink: Sink) -> int:
     return _counted(frame.mapInArrow(work, _ANSWER).collect(), None)
 
 
-def _patient(sink: Sink, task: int, first: int, sealed: bytes) -> int:
+def _patient(sink: Sink, task: int, first: int, body: bytes) -> int:
     """A lost connection is worth another one; whatever it had committed is found by its mark."""
-    stretches: tuple[Stretch, ...] = pickle.loads(sealed)  # noqa: S301 - our own, a moment ago
+    stretches: tuple[Stretch, ...] = opened(body)
     for left in reversed(range(_TRIES)):
         try:
             return sink.take(task, parts_of(stretches, first))
@@ -148,54 +132,18 @@ def _patient(sink: Sink, task: int, first: int, sealed: bytes) -> int:
 
 
 def _answered(task: int, work: Callable[[], int]) -> pa.RecordBatch:
-    """What comes of it, as a row: an error of ours crosses with its class, and is not tried four times."""
+    """What comes of it, as a row."""
     import pyarrow as pa
 
-    rows, failure = 0, None
-    try:
-        rows = work()
-    except TidegaugeError as error:
-        told = {
-            "type": error.type,
-            "message": error.message,
-            "hint": error.hint,
-            "retryable": error.retryable,
-        }
-        failure = json.dumps(told)
-    except Exception as error:
-        text = mask(str(error))
-        if _OURS not in text:
-            raise
-        sentence = text.partition(_OURS)[2].splitlines()[0]
-        failure = json.dumps({"type": "TypeNotHeld", "message": sentence, "hint": _MEND, "retryable": False})
+    rows, failure = attempted(work)
     return pa.RecordBatch.from_pydict(
-        {"task": [task], "rows": [rows], "error": [failure]},
+        {"task": [task], "rows": [rows or 0], "error": [failure]},
         schema=pa.schema([("task", pa.int64()), ("rows", pa.int64()), ("error", pa.string())]),
     )
 
 
 def _counted(answers: Sequence[Any], expected: int | None) -> int:
-    failures = [json.loads(answer["error"]) for answer in answers if answer["error"] is not None]
-    if failures:
-        raise _raised(next((told for told in failures if not told["retryable"]), failures[0]))
+    raise_any(answer["error"] for answer in answers)
     if expected is not None and {answer["task"] for answer in answers} != set(range(expected)):
         raise OutputError(f"{expected} tasks were started and {len(answers)} answered", retryable=True)
     return sum(int(answer["rows"]) for answer in answers)
-
-
-def _raised(told: dict[str, Any]) -> TidegaugeError:
-    kind = _CLASSES.get(told["type"], OutputError)
-    return kind(told["message"], hint=told["hint"], retryable=told["retryable"])
-
-
-class _Sealer(pickle.Pickler):
-    """Lets a secret go along, for a task that has to show it to a server; elsewhere none is pickled."""
-
-    def reducer_override(self, value: Any) -> Any:
-        return (Secret, (value.reveal(),)) if isinstance(value, Secret) else NotImplemented
-
-
-def _sealed(value: object) -> bytes:
-    body = io.BytesIO()
-    _Sealer(body, protocol=pickle.HIGHEST_PROTOCOL).dump(value)
-    return body.getvalue()
