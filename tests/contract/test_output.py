@@ -177,6 +177,7 @@ def test_cleaning_takes_only_what_no_manifest_of_any_epoch_names(output: Parquet
     new = data(lake, "data/b/part-0.parquet")
     data(lake, "data/dead/part-0.parquet")
     data(lake, "data/a/part-1.parquet")
+    data(lake, "_tidegauge/copy/0123.manifest")  # of a COPY that was killed
     publish(output, 1, old)
     output.open_epoch("shop", "shop.orders", 1, None, "a fresh start")
     publish(output, 1, new, epoch=1)
@@ -184,7 +185,11 @@ def test_cleaning_takes_only_what_no_manifest_of_any_epoch_names(output: Parquet
     ahead = timedelta(seconds=-5)
     would = clean(lake, FOLDER, older_than=ahead, preview=True)
     assert clean(lake, FOLDER, older_than=ahead) == would
-    assert [one.path for one in would] == ["data/a/part-1.parquet", "data/dead/part-0.parquet"]
+    assert [one.path for one in would] == [
+        "_tidegauge/copy/0123.manifest",
+        "data/a/part-1.parquet",
+        "data/dead/part-0.parquet",
+    ]
     left = {entry.path.removeprefix(f"{FOLDER}/") for entry in open_store(lake).list(FOLDER)}
     manifests = {f"_tidegauge/{name}.json" for name in ("0/1", "1/1", "1/open")}
     assert left == {old.path, new.path, *manifests}

@@ -11,7 +11,7 @@ from tidegauge.objects.folder import check_folder
 from tidegauge.objects.local import TEMPORARY
 from tidegauge.objects.store import Store, open_store
 from tidegauge.write.epochs import contents, followed
-from tidegauge.write.manifest import DATA, MANIFESTS, Manifest
+from tidegauge.write.manifest import COPIES, DATA, MANIFESTS, Manifest
 from tidegauge.write.table import CommittedFile, load_all
 
 SAFE_AGE = timedelta(days=7)
@@ -27,7 +27,7 @@ class Leftover:
     touched: datetime
     """When its attempt last wrote anything; what the age is counted from."""
     temporary: bool
-    """A manifest that was never finished, rather than data."""
+    """A manifest that was never finished, or one of a COPY that was killed, rather than data."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def survey(lake: Lake, folder: str, *, store: Store | None = None) -> Listing:
     leftovers += [
         Leftover(entry.path[start:], entry.bytes, entry.modified, entry.modified, True)
         for entry in store.list(f"{top}/{MANIFESTS}")
-        if entry.path.endswith(TEMPORARY)
+        if entry.path.endswith(TEMPORARY) or entry.path.startswith(f"{top}/{COPIES}/")
     ]
     # Only what the first listing could have seen: a file committed since is not missing.
     gone = [one for one in named if one.file.path not in there and _gone(store, f"{top}/{one.file.path}")]

@@ -23,6 +23,8 @@ from tidegauge.objects.store import Store
 FORMAT = 1
 MANIFESTS = "_tidegauge"
 DATA = "data"
+COPIES = f"{MANIFESTS}/copy"
+"""Where a warehouse's own manifests lie, each for as long as one COPY takes."""
 
 _PATIENCE = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
 _NAME = re.compile(r"(0|[1-9]\d*)/(?:(0|[1-9]\d*)|open)\.json")

@@ -19,7 +19,7 @@ from tidegauge.errors import OutputDisagrees, OutputError, OutputUnreachable, Ti
 from tidegauge.model.cargo import Cargo, LakeFile
 from tidegauge.model.secret import Secret, mask
 from tidegauge.objects.store import open_store
-from tidegauge.write.manifest import DATA, MANIFESTS
+from tidegauge.write.manifest import COPIES, DATA
 from tidegauge.write.warehouse import lake
 from tidegauge.write.warehouse.engine import Column, Refused, Stage
 from tidegauge.write.warehouse.redshift_session import RedshiftSession
@@ -213,7 +213,7 @@ def _manifest(files: Sequence[LakeFile]) -> Iterator[str]:
     folder = (
         first.path.partition(f"/{DATA}/")[0] if f"/{DATA}/" in first.path else first.path.rpartition("/")[0]
     )
-    below = f"{folder}/{MANIFESTS}/copy"
+    below = f"{folder}/{COPIES}"
     path = f"{below}/{uuid.uuid4().hex}.manifest"
     entries = [
         {"url": _url(file.lake.path, file.path), "mandatory": True, "meta": {"content_length": file.bytes}}
