@@ -159,8 +159,7 @@ class Careless(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def careless(*, ignores_all: bool) -> Iterator[str]:
-    handler = type("Handler", (Careless,), {"objects": {}, "ignores_all": ignores_all})
+def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
@@ -174,8 +173,57 @@ def careless(*, ignores_all: bool) -> Iterator[str]:
 
 @pytest.mark.parametrize("ignores_all", [True, False], ids=["always", "in a race"])
 def test_c7_a_store_that_lets_two_writers_win_is_refused(ignores_all: bool, s3: S3) -> None:
-    with careless(ignores_all=ignores_all) as endpoint:
+    handler = type("Handler", (Careless,), {"objects": {}, "ignores_all": ignores_all})
+    with serving(handler) as endpoint:
         output = ParquetOutput(replace(s3_lake(s3), endpoint=endpoint), "t")
         for _ in range(2):  # a refusal is not remembered as proof
             with pytest.raises(OutputUnsafe, match="conditional puts"):
                 output.prepare()
+
+
+class Busy(Careless):
+    """Takes only every third request, and tells the others to come again."""
+
+    refused: list[str]
+    guard: threading.Lock
+
+    def do_PUT(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        if self.is_busy():
+            return None
+        with self.guard:
+            if self.path in self.objects and self.headers["If-None-Match"]:
+                return self.answer(412)
+            self.objects[self.path] = body
+        return self.answer(200)
+
+    def do_GET(self) -> None:
+        return None if self.is_busy() else super().do_GET()
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        return (
+            None
+            if self.is_busy()
+            else self.answer(200, b"<DeleteResult><Deleted><Key>x</Key></Deleted></DeleteResult>")
+        )
+
+    def is_busy(self) -> bool:
+        with self.guard:
+            self.refused.append(self.path)
+            busy = len(self.refused) % 3 != 0
+        if busy:
+            status, code = (503, b"SlowDown") if len(self.refused) % 2 else (500, b"InternalError")
+            self.answer(status, b"<Error><Code>" + code + b"</Code></Error>")
+        return busy
+
+
+def test_throttling_and_faults_of_the_server_are_waited_out(s3: S3) -> None:
+    handler = type("Handler", (Busy,), {"objects": {}, "refused": [], "guard": threading.Lock()})
+    with serving(handler) as endpoint:
+        lake = replace(s3_lake(s3), endpoint=endpoint)
+        output = ParquetOutput(lake, "t")
+        output.prepare()
+        published = output.publish(tag(1), batch("2025-01-01 00:00:00"), staged(), layout=LAYOUT, run_id="r")
+        assert output.receipt(tag(1)) == published
+    assert len(handler.refused) > 10  # type: ignore[attr-defined]

@@ -129,7 +129,7 @@ class House(Project):
 def _change(key: int, version: int, *, is_new: bool) -> str:
     word = f"version {version} of {key}"
     if is_new:
-        return f"INSERT INTO t VALUES ({key}, {version}, '{word}')"
+        return f"INSERT INTO t (id, version, word) VALUES ({key}, {version}, '{word}')"
     return f"UPDATE t SET version = {version}, word = '{word}' WHERE id = {key}"
 
 
