@@ -105,7 +105,8 @@ class House(Project):
         """The staging tables that are there now."""
         where = "sqlite_master" if self.target.engine == "sqlite" else "information_schema.tables"
         name = "name" if self.target.engine == "sqlite" else "table_name"
-        found = self.target.rows(f"SELECT {name} FROM {where} WHERE {name} LIKE 'tidegauge_stage%'")
+        here = " AND table_schema = DATABASE()" if self.target.engine == "mysql" else ""
+        found = self.target.rows(f"SELECT {name} FROM {where} WHERE {name} LIKE 'tidegauge_stage%'{here}")
         return sorted(name for (name,) in found)
 
     def marks(self) -> dict[str, tuple[int, int]]:

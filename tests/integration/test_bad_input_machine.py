@@ -139,7 +139,7 @@ def fake_java(folder: Path, version: str) -> Path:
 def test_a_java_that_is_missing_or_too_old_is_told_before_spark_trips_over_it(
     make: Make, tmp_path: Path, version: str | None, words: list[str]
 ) -> None:
-    project = fill(make())
+    project = fill(make()).write(f"{SYNC}, read: jdbc")
     home = fake_java(tmp_path, version) if version else tmp_path / "nowhere"
     refused(project.shell("run", env={"JAVA_HOME": str(home)}), *words)
     assert "✗ java" in project.shell("doctor", env={"JAVA_HOME": str(home)}).out

@@ -14,6 +14,7 @@ import pytest
 from tests.integration.conftest import Make
 from tests.project import Project, Ran
 from tests.servers import S3, MariaDB, Postgres, free_port
+from tidegauge.read.connectorx_stretch import ConnectorxStretch
 from tidegauge.read.jdbc import JdbcReader
 
 pytestmark = pytest.mark.integration
@@ -59,10 +60,12 @@ def as_canary(text: str) -> str:
     return text.replace("user: tidegauge", "user: canary")
 
 
+@pytest.mark.parametrize("read", ["jdbc", "direct"])
 @pytest.mark.parametrize("engine", ["mysql", "postgresql"])
 def test_e3_no_secret_is_in_anything_that_is_printed_or_kept(
     make: Make,
     engine: str,
+    read: str,
     accounts: None,
     mariadb: MariaDB,
     postgres: Postgres,
@@ -85,7 +88,7 @@ def test_e3_no_secret_is_in_anything_that_is_printed_or_kept(
     database.insert("t", [(n, "2025-01-01 00:00:00", "2025-01-01 00:00:00") for n in range(3)])
 
     def write(**changes: str) -> Project:
-        project.write(SYNC, **{"ledger": address, "lake_text": place, **changes})
+        project.write(f"{SYNC}, read: {read}", **{"ledger": address, "lake_text": place, **changes})
         project.file.write_text(as_canary(project.file.read_text()))
         return project
 
@@ -99,21 +102,23 @@ def test_e3_no_secret_is_in_anything_that_is_printed_or_kept(
     silent(good, *looks)
 
     failures: list[Ran] = []
-    # A value that only the read finds out cannot be held; then a table that is gone when Spark reads it.
+    # A value that only the read finds out cannot be held; then a table that is gone when it is read.
     database.execute(f"INSERT INTO t VALUES (9, {_unreadable(engine)}, '2025-01-02 00:00:00')")
     _rewind(project)
     failures.append(project.here("run", "--json", "--debug"))
     assert failures[-1].flow(project.name("t"))["error"]["type"] == "TypeNotHeld", failures[-1].said
-    read = JdbcReader.read
+    place_of_read, name = (JdbcReader, "read") if read == "jdbc" else (ConnectorxStretch, "batches")
+    reads = getattr(place_of_read, name)
 
     def too_late(*words: Any) -> Any:
         database.execute("ALTER TABLE t RENAME TO gone")
-        return read(*words)
+        return reads(*words)
 
     with monkeypatch.context() as patched:
-        patched.setattr(JdbcReader, "read", too_late)
+        patched.setattr(place_of_read, name, too_late)
         failures.append(project.here("run", "--debug"))
-    assert "Caused by" in failures[-1].err or "\tat " in failures[-1].err, failures[-1].said
+    told = failures[-1].err
+    assert "Caused by" in told or "\tat " in told or read == "direct", failures[-1].said
     database.execute("ALTER TABLE gone RENAME TO t")
     # The servers say no, or nothing.
     for name in ("TG_CANARY_SOURCE", "TG_CANARY"):
@@ -161,7 +166,7 @@ def test_e3_a_surprise_inside_shows_no_secret_either(
     password = os.environ["TG_MYSQL"]
     project.database.execute("CREATE TABLE t (id INT PRIMARY KEY, at DATETIME NOT NULL)")
     project.database.insert("t", [(1, "2025-01-01 00:00:00")])
-    project.write(SYNC)
+    project.write(f"{SYNC}, read: jdbc")
 
     def surprise(*_: object, **__: object) -> None:
         raise ZeroDivisionError(f"jdbc:mysql://host?password={password}")

@@ -17,11 +17,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidegauge.errors import OutputDisagrees, OutputUnreachable
+from tidegauge.errors import OutputDisagrees
 from tidegauge.model.arrow import schema_of
 from tidegauge.model.cargo import Cargo, Stretch
 from tidegauge.model.protocols import DataFile
 from tidegauge.model.spec import Lake
+from tidegauge.objects.local import told
 from tidegauge.objects.store import open_store
 from tidegauge.write.crossing import attempted, opened, raise_any, sealed
 
@@ -136,7 +137,7 @@ def _write(lake: Lake, attempt: str, number: int, cargo: Cargo, stretch: Stretch
         if not rows:
             target.unlink()
     except OSError as error:
-        raise _unwritten(lake, attempt, error) from error
+        raise told(error, Path(lake.path, attempt)) from error
     return DataFile(path, rows, size)
 
 
@@ -200,10 +201,3 @@ def _sync(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def _unwritten(lake: Lake, attempt: str, error: OSError) -> OutputUnreachable:
-    return OutputUnreachable(
-        f"{lake.path}/{attempt} cannot be written to: {error.strerror or error}",
-        hint="make room, or check who may write there; nothing half-written is visible",
-    )
