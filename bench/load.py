@@ -32,6 +32,7 @@ from tidegauge.model.spec import (
 )
 from tidegauge.model.table import Field, Layout
 from tidegauge.objects.stretch import FileStretch
+from tidegauge.write.warehouse.keep import kept_open
 from tidegauge.write.warehouse.output import WarehouseOutput
 
 if TYPE_CHECKING:
@@ -173,7 +174,8 @@ def _duckdb(folder: Path, rows: int, times: int) -> Result:
         place = folder / f"ours-{turn}"
         database = Database("warehouse", Engine.DUCKDB, path=place / "dw.duckdb", schema="main")
         output = WarehouseOutput(_flow(database, "main"))
-        took = _loaded(output, 1, _cargo(folder, "whole"), _no_spark, rows, (rows, 0))
+        with kept_open():  # as the engine does for a run
+            took = _loaded(output, 1, _cargo(folder, "whole"), _no_spark, rows, (rows, 0))
         shutil.rmtree(place)
         return took
 
