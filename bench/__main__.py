@@ -8,13 +8,13 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from bench import bookkeeping, extract, load, planning, report, startup, updates
+from bench import bookkeeping, extract, layers, load, planning, report, startup, updates
 from bench import versions as ranges
 from bench.machine import machine, versions
 from bench.result import FOLDER, Result, document, keep, kept
 from bench.table import table
 
-PARTS = ("startup", "bookkeeping", "planning", "updates", "versions", "extract", "load")
+PARTS = ("startup", "bookkeeping", "planning", "updates", "versions", "extract", "load", "layers")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -31,6 +31,7 @@ def main(arguments: Sequence[str]) -> int:
         "versions": ranges.measure,
         "extract": lambda: extract.measure(rows, times=options.times),
         "load": lambda: load.measure(rows, times=options.times),
+        "layers": lambda: layers.measure(options.rows or layers.ROWS, times=options.times),
     }
     # A trial is shown and not kept, unless a place for it is named.
     folder: Path | None = options.results or (None if options.rows else FOLDER)

@@ -66,9 +66,12 @@ SQL = ["sqlite", "postgres", "mariadb"]
 DOCUMENTS = ["json", "json-s3", "delta", "delta-s3"]
 
 
-@pytest.fixture(params=[*SQL, *DOCUMENTS])
+@pytest.fixture(params=[*SQL, "json", "delta-s3"])
 def ledger_address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Where a ledger can be made, on each store in turn; nothing is there yet."""
+    """Where a ledger can be made, on each kind of store in turn; nothing is there yet.
+
+    The same documents in the other place, a folder or S3: `document_ledger_address` and `store_address`.
+    """
     return _ledger_address(request, tmp_path)
 
 

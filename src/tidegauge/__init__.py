@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tidegauge.declare import changes, delta, flow, snapshot
     from tidegauge.tracker import WatermarkTracker
 
 __version__ = "0.1.0"
-__all__ = ["WatermarkTracker", "__version__"]
+__all__ = ["WatermarkTracker", "__version__", "changes", "delta", "flow", "snapshot"]
 
 
 def __getattr__(name: str) -> Any:
@@ -17,4 +18,8 @@ def __getattr__(name: str) -> Any:
         from tidegauge.tracker import WatermarkTracker
 
         return WatermarkTracker
+    if name in {"changes", "delta", "flow", "snapshot"}:
+        from tidegauge import declare
+
+        return getattr(declare, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

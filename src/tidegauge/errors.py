@@ -8,7 +8,9 @@
     │   ├── ColumnMissing          a cursor, key or typed column that the table does not have
     │   ├── CursorUnsuitable       a cursor that cannot be ordered safely (float, NULLs, mixed text)
     │   ├── KeyUnsuitable          no key, a key that repeats, a key with NULLs
-    │   └── TypeNotHeld            a column or value that Parquet cannot hold exactly
+    │   ├── TypeNotHeld            a column or value that Parquet cannot hold exactly
+    │   ├── VersionsMissing        versions of a Delta table that were not read yet cannot be read any more
+    │   └── TableReplaced          another table stands where the one was that we have read from
     ├── LedgerError                the store of watermarks
     │   ├── LedgerUnreachable      server down, file read-only or locked
     │   ├── LedgerVersion          made by newer code, or not migrated yet
@@ -21,6 +23,7 @@
     │   ├── OutputDisagrees        ledger and output tell different stories
     │   ├── OutputUnsafe           the store does not honour conditional puts
     │   └── MassDelete             more rows would be deleted than may be unasked
+    ├── TransformFailed            the user's SQL or Python, or what came out of it
     ├── RuntimeMissing             Java, jars or an optional library
     ├── SparkFailed                a Spark job ended in an error; the last cause, in one sentence
     ├── PositionError              a position that cannot be read, or compared here
@@ -110,6 +113,14 @@ class TypeNotHeld(SourceError):
     pass
 
 
+class VersionsMissing(SourceError):
+    pass
+
+
+class TableReplaced(SourceError):
+    pass
+
+
 class LedgerError(TidegaugeError):
     pass
 
@@ -155,6 +166,10 @@ class OutputUnsafe(OutputError):
 
 
 class MassDelete(OutputError):
+    pass
+
+
+class TransformFailed(TidegaugeError):
     pass
 
 

@@ -39,6 +39,7 @@ IMPORTED = (
     "tests.project",
     "tidegauge.cli.run",
     "tidegauge.config.load",
+    "tidegauge.engine.layering",
     "tidegauge.engine.run",
     "tidegauge.ledger.store",
     "tidegauge.objects.s3",
@@ -95,8 +96,15 @@ class Nursery:
         answer = self._answer()
         return Ended(answer["code"], answer["out"])
 
-    def run(self, project: Path, kill: Kill | None = None, **order: object) -> Ended:
-        self.start("run", project=str(project), kill=kill and vars(kill), order=order)
+    def run(
+        self,
+        project: Path,
+        kill: Kill | None = None,
+        spark: dict[str, Any] | None = None,
+        **order: object,
+    ) -> Ended:
+        """`spark`: whose Spark it uses (`attached.address_of`), if it needs one."""
+        self.start("run", project=str(project), kill=kill and vars(kill), order=order, spark=spark)
         return self.end()
 
     def command(self, *words: object) -> Ended:
@@ -128,7 +136,10 @@ def start_nursery() -> Iterator[Nursery]:
         process.communicate()
 
 
-def run(project: str, kill: dict[str, Any] | None, order: dict[str, Any]) -> tuple[int, str]:
+def run(
+    project: str, kill: dict[str, Any] | None, order: dict[str, Any], spark: dict[str, Any] | None = None
+) -> tuple[int, str]:
+    from tests.crash.attached import attach
     from tidegauge.config.load import load_project
     from tidegauge.engine import run as engine
     from tidegauge.engine.order import Order
@@ -160,6 +171,8 @@ def run(project: str, kill: dict[str, Any] | None, order: dict[str, Any]) -> tup
             die()
 
     Commits.record = record_and_die  # type: ignore[method-assign]
+    if spark is not None:
+        attach(**spark)
 
     report = engine.run(load_project(Path(project)), Order(**order), tell=tell, stop=threading.Event())
     return 0 if all(flow.ok for flow in report.flows) else 1, json.dumps(report.to_json())

@@ -148,7 +148,12 @@ CASES = {
         "`host` does not belong here",
         "`account`",
     ),
-    "delta": (connection("{type: ▲delta}"), "`delta` is not supported by this version", None),
+    "delta without a path": (connection("{type: delta}").replace("app:", "▲app:"), "`path` is missing", None),
+    "delta endpoint": (
+        connection("{type: delta, path: lake, ▲endpoint: http://localhost:1}"),
+        "`endpoint` belongs to an `s3a://` path",
+        None,
+    ),
     "type list": (connection("{type: ▲[a]}"), "`type` must be text", None),
     "connection text": (connection("▲sqlite"), "`app` must be a mapping", None),
     "connection key": (
@@ -235,6 +240,18 @@ CASES = {
         HEAD + "sync:\n  - {from: app, via: lake, to: ▲bucket, tables: a, cursor: c}\n",
         "`to` is a lake behind a lake",
         "`to: bucket`",
+    ),
+    "to delta": (
+        HEAD
+        + "  tables: {type: delta, path: t}\nsync:\n  - {from: app, to: ▲tables, tables: a, cursor: c}\n",
+        "`tables` is of type `delta`, which no sync writes to",
+        "`flows:`",
+    ),
+    "via delta": (
+        HEAD
+        + "  tables: {type: delta, path: t}\nsync:\n  - {from: app, via: ▲tables, tables: a, cursor: c}\n",
+        "`tables` is of type `delta`, which no sync writes to",
+        "`parquet`",
     ),
     "redshift without via": (
         HEAD + "sync:\n  - {from: app, to: ▲dw, tables: a, cursor: c}\n",

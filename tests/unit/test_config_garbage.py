@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tidegauge.config.check import key_names
 from tidegauge.config.connection_keys import CONNECTIONS
+from tidegauge.config.flow_keys import FlowKeys, InputKeys, OutputKeys
 from tidegauge.config.forms import Keys
 from tidegauge.config.load import load_project
 from tidegauge.config.models import ProjectKeys, SparkKeys, SyncKeys
@@ -20,7 +21,8 @@ from tidegauge.errors import ConfigError
 
 pytestmark = pytest.mark.unit
 
-MODELS: list[type[Keys]] = [ProjectKeys, SparkKeys, SyncKeys, *CONNECTIONS.values()]
+MODELS: list[type[Keys]] = [ProjectKeys, SparkKeys, SyncKeys, FlowKeys, InputKeys, OutputKeys]
+MODELS += CONNECTIONS.values()
 KEYS = st.sampled_from(
     [
         *(name for model in MODELS for name in key_names(model)),
@@ -62,6 +64,17 @@ WORDS = st.sampled_from(
         "{table}",
         ":memory:",
         "1h30m",
+        "version",
+        "true",
+        "raw",
+        "bronze.a",
+        "`a.b`.c",
+        "x.sql",
+        "m:f",
+        "scd2",
+        "replace_partitions",
+        "64MB",
+        "2025-01-01",
     ]
 ) | st.text(max_size=8)
 TREES = st.recursive(
@@ -89,7 +102,7 @@ def test_a_random_tree_raises_nothing_but_config_errors(tmp_path: Path, tree: ob
 
 
 CONNECTION_TREES = st.fixed_dictionaries(
-    {"type": st.sampled_from(["sqlite", "mysql", "postgresql", "parquet"]) | WORDS},
+    {"type": st.sampled_from(["sqlite", "mysql", "postgresql", "parquet", "delta"]) | WORDS},
     optional={
         "path": TREES, "host": TREES, "port": TREES, "database": WORDS, "user": WORDS, "password": TREES,
         "schema": TREES, "options": TREES, "endpoint": TREES, "region": TREES, "access_key": TREES,
@@ -116,6 +129,41 @@ SYNC_TREES = st.fixed_dictionaries(
     )
 )
 def test_an_almost_right_tree_raises_nothing_but_config_errors(tmp_path: Path, tree: object) -> None:
+    check_only_config_errors(
+        tmp_path, yaml.safe_dump(tree, allow_unicode=True).encode("utf-8", "surrogatepass")
+    )
+
+
+INPUT_TREES = WORDS | st.fixed_dictionaries(
+    {"table": st.sampled_from(["bronze.a", "silver.a", "silver.b"]) | TREES},
+    optional={
+        "path": TREES, "cursor": WORDS, "snapshot": st.booleans() | TREES, "feed": WORDS, "initial": TREES,
+        "on_missing": WORDS, "max_versions": TREES, "max_bytes": TREES,
+    },
+)  # fmt: skip
+FLOW_TREES = st.fixed_dictionaries(
+    {
+        "inputs": st.dictionaries(st.sampled_from(["a", "A", "b"]) | WORDS, INPUT_TREES, max_size=3),
+        "output": st.fixed_dictionaries(
+            {"table": st.sampled_from(["silver.a", "silver.b", "Silver.A"]) | TREES},
+            optional={
+                "path": TREES, "mode": WORDS, "key": TREES, "sequence_by": TREES, "partition_by": TREES,
+                "track": TREES, "surrogate_key": TREES, "on_delete": WORDS,
+            },
+        ),
+    },
+    optional={"transform": WORDS, "evaluate": WORDS, "drift": WORDS, "tags": TREES},
+)  # fmt: skip
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.fixed_dictionaries(
+        {"pipeline": st.just("x"), "flows": st.dictionaries(st.sampled_from("xyz"), FLOW_TREES, max_size=3)},
+        optional={"modules": st.lists(WORDS, max_size=2)},
+    )
+)
+def test_almost_right_flows_raise_nothing_but_config_errors(tmp_path: Path, tree: object) -> None:
     check_only_config_errors(
         tmp_path, yaml.safe_dump(tree, allow_unicode=True).encode("utf-8", "surrogatepass")
     )

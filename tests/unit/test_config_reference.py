@@ -8,6 +8,7 @@ import pytest
 
 from tidegauge.config.check import key_names
 from tidegauge.config.connection_keys import CONNECTIONS
+from tidegauge.config.flow_keys import FlowKeys, InputKeys, OutputKeys
 from tidegauge.config.forms import Keys
 from tidegauge.config.models import ProjectKeys, SparkKeys, SyncKeys
 from tidegauge.config.reference import reference
@@ -30,7 +31,8 @@ def test_the_module_prints_the_reference() -> None:
 
 
 def test_every_key_has_a_meaning() -> None:
-    models: list[type[Keys]] = [ProjectKeys, SparkKeys, SyncKeys, *CONNECTIONS.values()]
+    models: list[type[Keys]] = [ProjectKeys, SparkKeys, SyncKeys, FlowKeys, InputKeys, OutputKeys]
+    models += CONNECTIONS.values()
     for model in models:
         for name, field in model.model_fields.items():
             assert field.description, f"{model.__name__}.{name}"

@@ -26,10 +26,14 @@ def test_the_pages_made_from_the_code_are_fresh() -> None:
 def test_the_readmes_project_file_is_a_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("APP_PASSWORD", "DW_PASSWORD"):
         monkeypatch.setenv(name, "not a real one")
-    [text] = re.findall(r"```yaml\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    text, flows = re.findall(r"```yaml\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     file = tmp_path / "tidegauge.yml"
-    file.write_text(text)
+    (tmp_path / "silver").mkdir()
+    (tmp_path / "silver" / "orders.sql").write_text("SELECT * FROM orders")
+    file.write_text(text + flows)
     project = load_project(file)
+    [layer] = project.layers
+    assert [part.name for part in layer.moving] == ["orders"]
     assert isinstance(project.connections["app"], Database)
     assert isinstance(project.connections["lake"], Lake)
     [sync] = project.syncs

@@ -31,10 +31,15 @@ def agreed(question: str, reason: str | None, *, yes: bool) -> str:
         reason = typer.prompt("why? (the history keeps it)", default="", show_default=False, err=True)
     if not _given(reason):
         raise ConfigError("no reason was given, so nothing was changed", hint='answer, or add --reason "…"')
-    if not yes and not (sys.stdin.isatty() and typer.confirm(question, err=True)):
-        raise ConfigError("not confirmed, so nothing was changed", hint="answer y, or add --yes in a script")
+    confirmed(question, yes=yes)
     assert reason is not None
     return reason
+
+
+def confirmed(question: str, *, yes: bool) -> None:
+    """For what needs no reason. Raises ConfigError if a person has not agreed."""
+    if not yes and not (sys.stdin.isatty() and typer.confirm(question, err=True)):
+        raise ConfigError("not confirmed, so nothing was changed", hint="answer y, or add --yes in a script")
 
 
 def _given(reason: str | None) -> bool:

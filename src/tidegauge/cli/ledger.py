@@ -1,14 +1,19 @@
-"""`tidegauge ledger migrate | prune`: the store of watermarks itself."""
+"""`tidegauge ledger migrate | prune | rebuild`: the store of watermarks itself."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidegauge.cli.options import DebugOption, JsonOption, ProjectOption
-from tidegauge.cli.output import print_json, say
+from tidegauge.cli.confirm import DryRunOption, ReasonOption, YesOption, agreed, check_reason
+from tidegauge.cli.options import DebugOption, JsonOption, ProjectOption, SelectOption, TableOption, selection
+from tidegauge.cli.output import print_json, print_table, report_error, say
 from tidegauge.cli.project import open_project
+
+if TYPE_CHECKING:
+    from tidegauge.engine.rebuild import Found
 
 app = typer.Typer(help="The store of watermarks itself.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -46,3 +51,61 @@ def prune(
         return
     counts = ", ".join(f"{count:,} of {name}" for name, count in removed.items())
     say(f"removed what is older than {older_than}: {counts}")
+
+
+@app.command("rebuild")
+def rebuild(
+    reason: ReasonOption = None,
+    yes: YesOption = False,
+    dry_run: DryRunOption = False,
+    project: ProjectOption = None,
+    select: SelectOption = None,
+    table: TableOption = None,
+    json: JsonOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Bring watermarks back from the outputs, for a ledger that is lost or an older copy."""
+    from tidegauge.engine.rebuild import carry_out, preview
+
+    if not dry_run:
+        check_reason("ledger rebuild", reason)
+    opened = open_project(project)
+    found = preview(opened, selection(select, table), debug=debug)
+    behind = [one for one in found if one.is_behind]
+    if not json:
+        _show_found(found)
+    if behind and not dry_run:
+        what = behind[0].flow if len(behind) == 1 else f"{len(behind)} flows"
+        reason = agreed(f"bring the watermark of {what} to where the output is?", reason, yes=yes)
+        found = carry_out(opened, found, reason=reason)
+    if json:
+        flows = [one.to_json() for one in found]
+        print_json({"schema": "tidegauge/ledger-rebuild/1", "done": not dry_run, "flows": flows})
+    for one in found:
+        if one.error is not None:
+            report_error(one.error, json=False, debug=debug)
+        elif one.done and not json:
+            say(f"{one.flow}: done; its next run goes on after batch {one.seq} of epoch {one.epoch}")
+    if dry_run and not json:
+        say("nothing was changed")
+    raise typer.Exit(1 if any(one.error for one in found) else 0)
+
+
+def _show_found(found: Sequence[Found]) -> None:
+    from tidegauge.model.position import to_text
+
+    rows: list[list[object]] = []
+    for one in found:
+        for name, mark in one.marks.items():
+            has = to_text(one.has[name]) if name in one.has else None
+            rows.append([one.flow, name, to_text(mark.position), one.epoch, one.seq, has, one.state])
+        if not one.marks:
+            rows.append([one.flow, None, None, None, None, None, one.state])
+    if not rows:
+        say("this project has no flows")
+        return
+    columns = ["flow", "input", "position", "epoch", "batch", "ledger has", ""]
+    print_table(columns, rows, numbers=("epoch", "batch"))
+    for one in found:
+        for note in one.notes:
+            say(f"   {one.flow}: {note}")

@@ -11,15 +11,19 @@ from tidegauge.cli import (
     backfill,
     demo,
     doctor,
+    explain,
     files,
+    health,
     history,
     init,
     ledger,
+    optimize,
     plan,
     retry,
     run,
     status,
     sync,
+    vacuum,
     verify,
     watermark,
 )
@@ -37,6 +41,7 @@ app = typer.Typer(
 app.command("init")(init.command)
 app.command("doctor")(doctor.command)
 app.command("plan")(plan.command)
+app.command("explain")(explain.command)
 app.command("run")(run.command)
 app.command("sync")(sync.command)
 app.command("backfill")(backfill.command)
@@ -44,6 +49,9 @@ app.command("retry")(retry.command)
 app.command("status")(status.command)
 app.command("history")(history.command)
 app.command("verify")(verify.command)
+app.command("health")(health.command)
+app.command("optimize")(optimize.command)
+app.command("vacuum")(vacuum.command)
 app.command("demo")(demo.command)
 app.add_typer(watermark.app, name="watermark")
 app.add_typer(files.app, name="files")

@@ -1,10 +1,15 @@
-"""`tidegauge status`: one line for each flow, from the ledger alone."""
+"""`tidegauge status`: one line for each flow, from the ledger; Delta inputs say how long they last."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from tidegauge.cli.options import DebugOption, JsonOption, ProjectOption, SelectOption, TableOption, selection
 from tidegauge.cli.output import ago, duration, print_json, print_table, say
 from tidegauge.cli.project import open_project
+
+if TYPE_CHECKING:
+    from tidegauge.model.spec import Project
 
 
 def command(
@@ -17,9 +22,12 @@ def command(
     """Show each flow's state, watermark, lag and last run."""
     from tidegauge.engine.standing import standings
 
-    now, shown = standings(open_project(project), selection(select, table))
+    found = open_project(project)
+    now, shown = standings(found, selection(select, table))
+    warnings = _warnings(found)
     if json:
-        print_json({"schema": "tidegauge/status/1", "flows": [one.to_json() for one in shown]})
+        flows = [{**one.to_json(), "warnings": warnings.get(one.flow, [])} for one in shown]
+        print_json({"schema": "tidegauge/status/1", "flows": flows})
         return
     if not shown:
         say("no flow has run yet; `tidegauge run` does")
@@ -40,3 +48,17 @@ def command(
         ],
         numbers=("rows", "lag"),
     )
+    for one in shown:
+        for warning in warnings.get(one.flow, []):
+            say(f"{one.flow}: {warning}")
+
+
+def _warnings(project: Project) -> dict[str, list[str]]:
+    """Whose unread versions are about to vanish; only flows between Delta tables are asked."""
+    if not project.layers:
+        return {}
+    from tidegauge.engine.retention import warnings
+    from tidegauge.ledger.open import open_ledger
+
+    with open_ledger(project.ledger, create=False) as ledger:
+        return warnings(project, ledger)

@@ -9,10 +9,12 @@ import typer
 from tidegauge.cli.options import DebugOption, JsonOption, ProjectOption
 from tidegauge.cli.output import print_json, say
 from tidegauge.errors import ConfigError
+from tidegauge.model.position import to_text
 from tidegauge.model.spec import Engine, Folder, Lake, Landing
 
 if TYPE_CHECKING:
     from tidegauge.engine.table_standing import StageStanding, TableStanding
+    from tidegauge.model.protocols import Watermark
 
 _ENGINES = {
     Engine.SQLITE: "SQLite",
@@ -51,6 +53,9 @@ def get(
 
 
 def _lines(standing: TableStanding) -> list[str]:
+    marks = [mark for stage in standing.stages for mark in stage.marks]
+    if any(mark.cursor == "version" for mark in marks):
+        return _versions(standing, marks)
     fields = standing.fields
     lines = [f"📅 Current Watermark for {standing.table}:", ""]
     first, load = standing.first, standing.load
@@ -71,6 +76,16 @@ def _lines(standing: TableStanding) -> list[str]:
     else:
         lines += ["   🔜 Next Load:", f"      Will start after: {standing.starts_from}"]
     return lines
+
+
+def _versions(standing: TableStanding, marks: list[Watermark]) -> list[str]:
+    """A flow between Delta tables: one line for each input."""
+    [stage] = standing.stages
+    lines = [f"📅 Current Watermark for {standing.table}:", "", _status(stage, None)]
+    for mark in marks:
+        pinned = " (pinned)" if mark.cursor == "snapshot" else ""
+        lines.append(f"      {mark.input}: {to_text(mark.position)}{pinned}")
+    return [*lines, *_error(stage)]
 
 
 def _first_stage(stage: StageStanding, fields: dict[str, Any]) -> list[str]:

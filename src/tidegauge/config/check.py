@@ -25,9 +25,13 @@ _CAREFUL: Trail = ("ledger",)
 class Check:
     """Gathers problems instead of stopping at the first; `finish` raises them as one error."""
 
-    def __init__(self, document: Document) -> None:
+    def __init__(self, document: Document, problems: list[Problem] | None = None) -> None:
         self.document = document
-        self.problems: list[Problem] = []
+        self.problems: list[Problem] = [] if problems is None else problems
+
+    def beside(self, document: Document) -> Check:
+        """For another document of the same project: what is wrong there is gathered with the rest."""
+        return Check(document, self.problems)
 
     def finish(self) -> None:
         if self.problems:
@@ -59,6 +63,10 @@ class Check:
         except Complaint as complaint:
             self._complain(complaint, trail)
             return None
+
+    def first_written(self, *trails: Trail) -> Trail:
+        """The first that stands in the document; the last where none does."""
+        return next((trail for trail in trails if trail in self.document.values), trails[-1])
 
     def add(self, message: str, trail: Trail, *, hint: str | None = None, at_key: bool = False) -> None:
         if at_key:

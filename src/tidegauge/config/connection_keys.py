@@ -108,6 +108,13 @@ class ParquetKeys(Keys):
     )
 
 
+class DeltaKeys(ParquetKeys):
+    path: Text = Field(
+        description="Where Delta tables lie: a local folder (relative to the project file), `file:…`, or "
+        "`s3a://bucket/prefix`. A table of a flow whose path lies below it is reached with the settings here."
+    )
+
+
 CONNECTIONS: dict[str, type[Keys]] = {
     "sqlite": SqliteKeys,
     "mysql": MysqlKeys,
@@ -116,5 +123,5 @@ CONNECTIONS: dict[str, type[Keys]] = {
     "redshift": RedshiftKeys,
     "snowflake": SnowflakeKeys,
     "parquet": ParquetKeys,
+    "delta": DeltaKeys,
 }
-LATER_CONNECTIONS = frozenset({"delta"})

@@ -10,7 +10,7 @@ from tidegauge.config import values
 from tidegauge.config.check import Check
 from tidegauge.config.connection_keys import (
     CONNECTIONS,
-    LATER_CONNECTIONS,
+    DeltaKeys,
     DuckdbKeys,
     MysqlKeys,
     ParquetKeys,
@@ -65,12 +65,6 @@ def _connection_model(check: Check, body: dict[str, Any], trail: Trail) -> type[
         check.add("the key `type` is missing", trail, hint=suggest("", CONNECTIONS), at_key=True)
     elif not isinstance(kind, str):
         check.add("this must be text", (*trail, "type"))
-    elif kind in LATER_CONNECTIONS:
-        check.add(
-            f"the type `{kind}` is not supported by this version",
-            (*trail, "type"),
-            hint="this version has: " + ", ".join(f"`{word}`" for word in CONNECTIONS),
-        )
     elif kind not in CONNECTIONS:
         right, why = _CONNECTION_NAMES.get(kind.lower(), (None, None))
         hint = why or (f"did you mean `{right}`?" if right else suggest(kind, CONNECTIONS))
@@ -141,6 +135,7 @@ def _lake(check: Check, name: str, keys: ParquetKeys, trail: Trail) -> Lake:
         region=keys.region,
         access_key=keys.access_key,
         secret_key=keys.secret_key,
+        delta=isinstance(keys, DeltaKeys),
         place=check.document.key_place(trail),
     )
     if path and not lake.on_s3:

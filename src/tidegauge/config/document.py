@@ -84,7 +84,7 @@ def read_document(file: Path) -> Document:
     """Raises ConfigError, with the place, for everything that is no single mapping of plain YAML."""
     file = file.absolute()
     text = _read(file)
-    node = _Composer(_shown(file), text).compose()
+    node = _Composer(shown(file), text).compose()
     document = Document(file=file, root={}, values={}, keys={})
     document.root.update(_Expander(document).mapping(node, ()))
     return document
@@ -110,11 +110,12 @@ def _read(file: Path) -> str:
         raise ConfigError(
             f"the file is not UTF-8: byte 0x{data[error.start]:02x}",
             hint="save it as UTF-8",
-            place=Place(_shown(file), before.count(b"\n") + 1, column),
+            place=Place(shown(file), before.count(b"\n") + 1, column),
         ) from None
 
 
-def _shown(file: Path) -> str:
+def shown(file: Path) -> str:
+    """As errors name it: from the working folder, if it lies below."""
     try:
         relative = os.path.relpath(file)
     except (OSError, ValueError):

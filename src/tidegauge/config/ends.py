@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeGuard
 
 from tidegauge.config.check import Check
 from tidegauge.config.connections import Connections
@@ -25,13 +26,13 @@ def find_ends(check: Check, keys: SyncKeys, trail: Trail, connections: Connectio
     if keys.to is None and keys.via is None:
         check.add("the key `to` is missing", trail, hint="add `to: CONNECTION`", at_key=True)
         return None
-    via = _named(check, keys.via, (*trail, "via"), connections) if keys.via is not None else None
-    to = _named(check, keys.to, (*trail, "to"), connections) if keys.to is not None else via
+    via = _target(check, keys.via, (*trail, "via"), connections) if keys.via is not None else None
+    to = _target(check, keys.to, (*trail, "to"), connections) if keys.to is not None else via
     if isinstance(via, Database):
         check.add(
             f"{quoted(via.name)} is a database; `via` names a connection of type `parquet`",
             (*trail, "via"),
-            hint=suggest("", [name for name, item in connections.items() if isinstance(item, Lake)]),
+            hint=suggest("", [name for name, item in connections.items() if _is_lake(item)]),
         )
         return None
     if keys.to is None:
@@ -91,7 +92,7 @@ def _same(source: Database, target: Database) -> bool:
 
 
 def _refuse_redshift(check: Check, via: Lake | None, trail: Trail, connections: Connections) -> None:
-    lakes = [name for name, item in connections.items() if isinstance(item, Lake) and item.on_s3]
+    lakes = [name for name, item in connections.items() if _is_lake(item) and item.on_s3]
     named = f"`via: {lakes[0]}`" if lakes else "`via: LAKE`, a connection of type `parquet` on `s3a://`"
     if via is None:
         check.add("Redshift is loaded from S3, so `to` needs a `via`", (*trail, "to"), hint=f"add {named}")
@@ -116,6 +117,22 @@ def _source(check: Check, name: str, trail: Trail, connections: Connections) -> 
             f"{quoted(name)} is of type `{found.engine}`, which is written to and not read from",
             trail,
             hint=suggest("", readable) if readable else "`from` names `sqlite`, `mysql` or `postgresql`",
+        )
+        return None
+    return found
+
+
+def _is_lake(item: Database | Lake | None) -> TypeGuard[Lake]:
+    return isinstance(item, Lake) and not item.delta
+
+
+def _target(check: Check, name: str, trail: Trail, connections: Connections) -> Database | Lake | None:
+    found = _named(check, name, trail, connections)
+    if isinstance(found, Lake) and found.delta:
+        check.add(
+            f"{quoted(name)} is of type `delta`, which no sync writes to",
+            trail,
+            hint="name a connection of type `parquet`, or a database; `flows:` are what writes Delta tables",
         )
         return None
     return found

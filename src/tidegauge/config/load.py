@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
+from tidegauge.config import values
 from tidegauge.config.check import Check
-from tidegauge.config.connections import make_connections
+from tidegauge.config.connections import Connections, make_connections
+from tidegauge.config.declared import make_declared
 from tidegauge.config.document import read_document
+from tidegauge.config.flows import Around, make_flows
 from tidegauge.config.ledger import DEFAULT, check_address
+from tidegauge.config.lineage import connect
 from tidegauge.config.models import ProjectKeys, SparkKeys
+from tidegauge.config.problems import Complaint
 from tidegauge.config.secrets import interpolate
 from tidegauge.config.syncs import make_syncs
-from tidegauge.model.spec import Project, SparkSettings
+from tidegauge.model.layer import Layer
+from tidegauge.model.spec import Lake, Project, SparkSettings
 
 
 def load_project(file: Path) -> Project:
     """Read and check the whole file. Raises ConfigError that lists what is wrong, each with its place.
 
-    Nothing is connected to; the only files read are the project's own and those its references name.
+    Nothing is connected to; the only files read are the project's own, those its references name and the SQL
+    of its flows, and the only code run is that of the modules it names.
     """
     document = read_document(file)
     check = Check(document)
@@ -35,6 +44,8 @@ def load_project(file: Path) -> Project:
         ),
         ("ledger",),
     )
+    layers = _layers(check, tree, keys, connections)
+    layers_connected = connect(layers, check.problems, spark.conf if spark else {})
     check.finish()
     assert keys is not None
     assert ledger is not None
@@ -46,4 +57,17 @@ def load_project(file: Path) -> Project:
         spark=SparkSettings(master=spark.master or None, conf=spark.conf) if spark else SparkSettings(),
         connections={name: found for name, found in connections.items() if found is not None},
         syncs=tuple(syncs),
+        layers=layers_connected,
     )
+
+
+def _layers(
+    check: Check, tree: dict[str, Any], keys: ProjectKeys | None, connections: Connections
+) -> list[Layer]:
+    pipeline = keys.pipeline if keys is not None else ""
+    lakes = [item for item in connections.values() if isinstance(item, Lake) and item.delta]
+    written = make_flows(check, tree.get("flows"), Around(pipeline, lakes))
+    modules: tuple[str, ...] = ()
+    with suppress(Complaint):  # noted with the other keys
+        modules = values.texts(tree.get("modules") or [])
+    return [*written, *make_declared(check, modules, pipeline=pipeline, lakes=lakes)]

@@ -52,7 +52,7 @@ def _open_transactions(value: Any) -> timedelta | None:
 
 
 class ProjectKeys(Keys):
-    later: ClassVar[dict[str, str]] = {"flows": "", "schedule": "", "alerts": ""}
+    later: ClassVar[dict[str, str]] = {"schedule": "", "alerts": ""}
 
     pipeline: Text = Field(description="The name of this set of flows, under which the ledger keeps it.")
     ledger: Annotated[Any, Form(as_it_is, "address")] = Field(
@@ -69,6 +69,12 @@ class ProjectKeys(Keys):
     spark: Mapped = Field(default={}, description="Settings of the Spark session; see below.")
     connections: Mapped = Field(default={}, description="Databases and lakes by name; see below.")
     sync: Listed = Field(default=[], description="What is moved from where to where; see below.")
+    flows: Mapped = Field(default={}, description="Flows between Delta tables by name; see below.")
+    modules: Annotated[Texts, Unless("none")] = Field(
+        default=(),
+        description="Where flows are declared in Python: modules, imported from the project's folder "
+        "(`pipelines.silver`), or `.py` files. They are imported whenever the project is read.",
+    )
 
 
 class SparkKeys(Keys):

@@ -40,7 +40,11 @@ class Complaint(ValueError):
 
 def as_error(problems: Sequence[Problem]) -> ConfigError:
     """One error for all of them: the first in the file leads, the next few follow with their places."""
-    ordered = sorted(dict.fromkeys(problems), key=lambda problem: (problem.place.line, problem.place.column))
+    files = list(dict.fromkeys(problem.place.file for problem in problems))
+    ordered = sorted(
+        dict.fromkeys(problems),
+        key=lambda problem: (files.index(problem.place.file), problem.place.line, problem.place.column),
+    )
     first, *others = ordered
     lines = [first.message]
     lines += [

@@ -11,6 +11,7 @@ from pydantic.fields import FieldInfo
 
 from tidegauge.config.connection_keys import CONNECTIONS
 from tidegauge.config.durations import show_duration
+from tidegauge.config.flow_keys import FlowKeys, InputKeys, OutputKeys
 from tidegauge.config.forms import Form, Keys, Unless
 from tidegauge.config.models import ProjectKeys, SparkKeys, SyncKeys, TableKeys
 from tidegauge.config.options import MEANINGS, engines_with
@@ -41,7 +42,47 @@ _CONNECTIONS = """\
 ## `connections`
 
 Each has a name of your choice, a `type`, and the keys of that type. Databases of type `sqlite`, `mysql` and
-`postgresql` can be read and written; `duckdb`, `redshift` and `snowflake` can be written.
+`postgresql` can be read and written; `duckdb`, `redshift` and `snowflake` can be written. A sync fills lakes
+of type `parquet`; one of type `delta` is where the tables of `flows` lie.
+"""
+
+_FLOWS = """\
+## `flows`
+
+A flow follows the changes of one or several Delta tables, and keeps another one equal to its transform over
+them. Each has a name of your choice, of letters, digits, `_`, `-` and `.`:
+
+```yaml
+flows:
+  silver_clusters:
+    inputs:
+      clusters: bronze.clusters                                 # changes, version by version
+      workspaces: {table: silver.workspaces, snapshot: true}    # pinned when the plan is made
+    transform: silver/clusters.sql
+    output: {table: silver.clusters, mode: scd2, key: cluster_id, sequence_by: change_time}
+```
+
+The same in Python, in a file that `modules: [silver.py]` names:
+
+```python
+import tidegauge as tg
+
+@tg.flow(
+    clusters=tg.changes("bronze.clusters"),
+    workspaces=tg.snapshot("silver.workspaces"),
+    output=tg.delta("silver.clusters", mode="scd2", key="cluster_id", sequence_by="change_time"),
+)
+def silver_clusters(clusters, workspaces):
+    return clusters.join(workspaces, "workspace_id", "left")
+```
+
+`tg.flow` takes `evaluate`, `drift`, `tags` and `name` besides, `tg.changes` the keys of an input, and
+`tg.delta` those of the output. The function is given each input as a DataFrame by its name, and stays one
+that you can call in a test of your own. Both ways are checked alike, and errors name the file and the line.
+
+A table is named as Spark's catalogue has it (`table`), or by its folder (`path`). A path on S3 is reached
+with the settings of the connection of type `delta` that it lies below, of several the nearest; without one,
+with what the environment gives. A flow that reads what another one writes, also as a snapshot, runs after it.
 """
 
 
@@ -61,6 +102,13 @@ def reference() -> str:
     parts.append(
         _section("`sync`: keys that an `override` may have too", TableKeys.model_fields.values(), TableKeys)
     )
+    parts.append(_FLOWS)
+    for title, keys in (
+        ("a flow", FlowKeys),
+        ("each of its `inputs`", InputKeys),
+        ("its `output`", OutputKeys),
+    ):
+        parts.append(_section(f"`flows`: {title}", keys.model_fields.values(), keys, level=3))
     return "\n".join(parts)
 
 

@@ -279,4 +279,5 @@ def lake_path(written: str, base: Path) -> str:
 def _kind(value: Any) -> str:
     if value is None:
         return "null"
-    return "a mapping" if isinstance(value, dict) else "a list" if isinstance(value, list) else "text"
+    kinds: dict[type[Any], str] = {dict: "a mapping", list: "a list", str: "text"}
+    return kinds.get(type(value)) or f"a Python {type(value).__name__}"

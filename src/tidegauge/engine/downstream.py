@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeVar
 
+from tidegauge.model.layer import Hop, Layer
 from tidegauge.model.spec import Flow
 
+_H = TypeVar("_H", bound=Flow | Layer)
 
-def downstream(flow: Flow, flows: Sequence[Flow]) -> tuple[Flow, ...]:
+
+def downstream(flow: _H, flows: Sequence[_H]) -> tuple[_H, ...]:
     """The flows that read what this one writes, and those that read theirs, nearest first."""
-    found: list[Flow] = []
+    found: list[_H] = []
     ahead = [flow]
     while ahead:
         upper = ahead.pop(0)
@@ -19,5 +23,5 @@ def downstream(flow: Flow, flows: Sequence[Flow]) -> tuple[Flow, ...]:
     return tuple(found)
 
 
-def _reads(one: Flow, upper: Flow) -> bool:
-    return one.upstream == upper.name
+def _reads(one: Hop, upper: Hop) -> bool:
+    return upper.name in one.upstreams

@@ -6,12 +6,14 @@ from collections.abc import Mapping, Sequence
 
 from tidegauge.engine.known import KnownSources
 from tidegauge.engine.look import Look
+from tidegauge.engine.look_layer import LayerLook
 from tidegauge.engine.look_load import LoadLook
 from tidegauge.engine.look_table import TableLook
 from tidegauge.engine.override import CopyOf, Import, Move, SetTo, Undo, Wish
 from tidegauge.engine.select import Sources, choose
 from tidegauge.errors import ConfigError
 from tidegauge.ledger.open import open_ledger
+from tidegauge.model.layer import Hop, Layer
 from tidegauge.model.protocols import FlowStatus, LedgerReader, Watermark
 from tidegauge.model.spec import Flow, Project, Stage
 
@@ -28,7 +30,8 @@ def preview(
     """
     with open_ledger(project.ledger, create=False) as ledger:
         statuses = {status.flow: status for status in ledger.status(project.pipeline)}
-        marks = {mark.flow: mark for mark in ledger.watermarks(project.pipeline)}
+        found = ledger.watermarks(project.pipeline)
+        marks = {mark.flow: mark for mark in found}
         with KnownSources(project, tuple(statuses)) as sources:
             chosen = _chosen(project, selection, sources, stage)
             every = _chosen(project, (), sources)
@@ -44,7 +47,14 @@ def preview(
                         f"{', '.join(selection)} means {len(chosen)} flows, and a copy goes to one",
                         hint="name one flow in full",
                     )
-            moves = [_look(ledger, sources, flow, statuses, marks).move(wish, every) for flow in chosen]
+            moves = [
+                LayerLook(
+                    flow, statuses.get(flow.name), [mark for mark in found if mark.flow == flow.name]
+                ).move(wish, every)
+                if isinstance(flow, Layer)
+                else _look(ledger, sources, flow, statuses, marks).move(wish, every)
+                for flow in chosen
+            ]
     # A document is about all its flows; those that stand there already need no new life.
     return [move for move in moves if not isinstance(wish, Import) or move.before != move.after]
 
@@ -62,16 +72,16 @@ def _look(
     return TableLook(ledger, sources, flow, status, mark)
 
 
-def _nearest(flows: Sequence[Flow]) -> tuple[Flow, ...]:
+def _nearest(flows: Sequence[Hop]) -> tuple[Hop, ...]:
     """Of each table the flow nearest to its source; a flow that is asked for by itself is meant."""
     names = {flow.name for flow in flows}
-    return tuple(flow for flow in flows if flow.upstream not in names)
+    return tuple(flow for flow in flows if isinstance(flow, Layer) or flow.upstream not in names)
 
 
-def _undoable(flows: Sequence[Flow], statuses: Mapping[str, FlowStatus]) -> tuple[Flow, ...]:
+def _undoable(flows: Sequence[Hop], statuses: Mapping[str, FlowStatus]) -> tuple[Hop, ...]:
     """Those with something to undo; all of them where there is none, so that each says so itself."""
 
-    def has(flow: Flow) -> bool:
+    def has(flow: Hop) -> bool:
         status = statuses.get(flow.name)
         return status is not None and (status.undo is not None or status.override is not None)
 
@@ -80,15 +90,15 @@ def _undoable(flows: Sequence[Flow], statuses: Mapping[str, FlowStatus]) -> tupl
 
 def _chosen(
     project: Project, selection: Sequence[str], sources: Sources, stage: Stage | None = None
-) -> tuple[Flow, ...]:
+) -> tuple[Hop, ...]:
     choice = choose(project, selection, sources, stage=stage)
     for _, error in choice.faults:
-        if not choice.flows:
+        if not choice.hops:
             raise error
-    return choice.flows
+    return choice.hops
 
 
-def _imported(wish: Import, flows: Sequence[Flow]) -> tuple[Flow, ...]:
+def _imported(wish: Import, flows: Sequence[Hop]) -> tuple[Hop, ...]:
     there = {flow.name for flow in flows}
     for name in wish.marks:
         if name not in there:

@@ -8,28 +8,29 @@ from dataclasses import replace
 from tidegauge.engine.downstream import downstream
 from tidegauge.engine.override import KINDS, Move, Refresh, Reset, Undo, Wish
 from tidegauge.errors import ConfigError
+from tidegauge.model.layer import Hop, Layer, LayerMode
 from tidegauge.model.position import Position
 from tidegauge.model.protocols import FlowStatus, Watermark
-from tidegauge.model.spec import Flow, Landing, Mode
+from tidegauge.model.spec import Folder, Landing, Mode
 from tidegauge.model.state import State
 
 
 class Look:
     """One flow as the ledger shows it, and what a change by hand would do to it."""
 
-    def __init__(self, flow: Flow, status: FlowStatus | None, mark: Watermark | None) -> None:
+    def __init__(self, flow: Hop, status: FlowStatus | None, mark: Watermark | None) -> None:
         self._flow = flow
         self._status = status
         self._unended = status.override if status else None
         self._mark = mark
 
-    def move(self, wish: Wish, every: Sequence[Flow]) -> Move:
+    def move(self, wish: Wish, every: Sequence[Hop]) -> Move:
         flow, status = self._flow, self._status
         readers = downstream(flow, every)
-        if isinstance(wish, Reset) and isinstance(flow.output, Landing) and flow.options.mode is Mode.APPEND:
+        if isinstance(wish, Reset) and appends(flow):
             raise ConfigError(
                 f"{flow.name} appends: after a reset its rows would come a second time",
-                hint=f"`tidegauge sync -t {flow.table} --full-refresh` empties the target first",
+                hint=f"`tidegauge run --select {flow.name} --full-refresh` empties the target first",
             )
         before = self.before()
         after, dangers = self.after(wish, before)
@@ -55,7 +56,7 @@ class Look:
                 doubled = [
                     f"{reader.name} appends what is read again to {reader.output} a second time"
                     for reader in readers
-                    if reader.options.mode is Mode.APPEND
+                    if appends(reader)
                 ]
                 counted = replace(counted, dangers=(*counted.dangers, *doubled))
         return counted
@@ -64,8 +65,12 @@ class Look:
         """Where the flow stands, or will once an override that was begun has ended."""
         found = self._mark.position if self._mark else None
         if self._unended is not None:
-            found = self._unended.positions.get(self._flow.input, found)
+            found = self._unended.positions.get(self._input, found)
         return found
+
+    @property
+    def _input(self) -> str:
+        return self._flow.moving[0].name if isinstance(self._flow, Layer) else self._flow.input
 
     def after(self, wish: Wish, before: Position | None) -> tuple[Position | None, list[str]]:
         match wish:
@@ -81,7 +86,7 @@ class Look:
                 if undo is None or self._unended is not None:
                     # From before the one begun.
                     return self._mark.position if self._mark else None, []
-                return undo.positions.get(self._flow.input), []
+                return undo.positions.get(self._input), []
             case _:
                 return self.named(wish, before)
 
@@ -103,9 +108,16 @@ class Look:
             notes.append(
                 f"an override ({self._unended.kind}) that {self._unended.actor} began is ended first"
             )
-        if isinstance(wish, Refresh) and isinstance(self._flow.output, Landing):
+        if isinstance(wish, Refresh) and not isinstance(self._flow.output, Folder):
             notes.append(f"every row of {self._flow.output} is deleted")
         return notes
+
+
+def appends(flow: Hop) -> bool:
+    """Whether rows that come again are there twice."""
+    if isinstance(flow, Layer):
+        return flow.output.mode is LayerMode.APPEND
+    return isinstance(flow.output, Landing) and flow.options.mode is Mode.APPEND
 
 
 def _holder(status: FlowStatus | None) -> str | None:

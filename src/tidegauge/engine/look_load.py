@@ -16,6 +16,8 @@ from tidegauge.model.spec import Flow, Mode
 class LoadLook(Look):
     """A flow that reads a lake: its positions are counts of committed batches."""
 
+    _flow: Flow
+
     def __init__(
         self, flow: Flow, status: FlowStatus | None, mark: Watermark | None, upstream: Watermark | None
     ) -> None:

@@ -20,6 +20,8 @@ from tidegauge.plan.draft import identity, start
 class TableLook(Look):
     """A flow that reads a database table, as ledger and source show it."""
 
+    _flow: Flow
+
     def __init__(
         self,
         ledger: LedgerReader,

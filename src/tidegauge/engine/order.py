@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from tidegauge.model.spec import Flow, Stage, Strategy
+from tidegauge.model.layer import Hop, Layer
+from tidegauge.model.spec import Stage, Strategy
 
 
 @dataclass(frozen=True)
@@ -28,17 +29,18 @@ class Order:
     def side_by_side(self) -> int:
         return self.parallel if self.strategy in (None, Strategy.INTER_TABLE) else 1
 
-    def readers(self, flow: Flow) -> Flow:
+    def readers(self, flow: Hop) -> Hop:
         """The flow with as many readers as the strategy gives a table."""
-        if self.strategy is None:
+        if self.strategy is None or isinstance(flow, Layer):
             return flow
         count = self.parallel if self.strategy is Strategy.INTRA_TABLE else 1
         return replace(flow, options=replace(flow.options, parallel=count))
 
-    def followed(self, flow: Flow, flows: int) -> Strategy:
+    def followed(self, flow: Hop, flows: int) -> Strategy:
         """The strategy by which a flow was really run."""
         if self.strategy is not None:
             return self.strategy
         if flows > 1 and self.parallel > 1:
             return Strategy.INTER_TABLE
-        return Strategy.INTRA_TABLE if flow.options.parallel > 1 else Strategy.SEQUENTIAL
+        readers = 1 if isinstance(flow, Layer) else flow.options.parallel
+        return Strategy.INTRA_TABLE if readers > 1 else Strategy.SEQUENTIAL

@@ -6,19 +6,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from tidegauge.engine.owner import this_process
+from tidegauge.engine.places import places_of
 from tidegauge.engine.report import error_to_json
 from tidegauge.engine.steps import OverrideStep, step
 from tidegauge.errors import OutputDisagrees, TidegaugeError
 from tidegauge.ledger.open import open_ledger
+from tidegauge.model.layer import Hop, Layer
 from tidegauge.model.position import Position, to_json
 from tidegauge.model.protocols import LedgerReader, LedgerWriter, Output, Override
-from tidegauge.model.spec import Flow, Project
+from tidegauge.model.spec import Project
 from tidegauge.observe.events import Listener, RunEvent
-from tidegauge.write.open import open_output
 
 
 @dataclass(frozen=True)
@@ -79,10 +80,11 @@ KINDS: dict[type, str] = {
 class Move:
     """What an override would do to one flow."""
 
-    flow: Flow
+    flow: Hop
     kind: str
     before: Position | None
     after: Position | None
+    """Of the first input, where there are several; `positions` has them all."""
     skipped: int | None = 0
     """Rows that would never be read; None: unknown."""
     again: int | None = 0
@@ -99,17 +101,28 @@ class Move:
     dangers: tuple[str, ...] = ()
     """Why it needs force."""
     notes: tuple[str, ...] = ()
+    others: Mapping[str, Position | None] = field(default_factory=dict)
+    """Where the other inputs go."""
 
     @property
     def name(self) -> str:
         return self.flow.name
 
+    @property
+    def input(self) -> str:
+        return self.flow.moving[0].name if isinstance(self.flow, Layer) else self.flow.input
+
+    @property
+    def positions(self) -> dict[str, Position | None]:
+        return {self.input: self.after, **self.others}
+
     def to_json(self) -> dict[str, Any]:
         return {
             "flow": self.name,
-            "input": self.flow.input,
+            "input": self.input,
             "from": to_json(self.before),
             "to": to_json(self.after),
+            **({"others": {name: to_json(one) for name, one in self.others.items()}} if self.others else {}),
             "rows_skipped": self.skipped,
             "rows_read_again": self.again,
             "rows_unknown": self.unknown,
@@ -137,16 +150,18 @@ def carry_out(
 ) -> list[Done]:
     """Do what was shown. A flow that cannot be changed is reported, and the others are changed."""
     done: list[Done] = []
+    places = places_of(project, [move.flow for move in moves])
     with open_ledger(project.ledger, create=True) as ledger:
         for move in moves:
             try:
-                done.append(Done(move, _one(ledger, move, reason, tell or _nobody)))
+                output = places.output(move.flow)
+                done.append(Done(move, _one(ledger, output, move, reason, tell or _nobody)))
             except TidegaugeError as error:
                 done.append(Done(move, None, error))
     return done
 
 
-def finish(ledger: LedgerWriter, output: Output, flow: Flow, begun: Override, tell: Listener) -> None:
+def finish(ledger: LedgerWriter, output: Output, flow: Hop, begun: Override, tell: Listener) -> None:
     """The two steps that an override begun still needs. Anyone may do them, and do them again.
 
     The output comes first: once the ledger has moved, the old life must be closed already, or a runner that
@@ -165,9 +180,8 @@ def finish(ledger: LedgerWriter, output: Output, flow: Flow, begun: Override, te
         ledger.end_override(flow.pipeline, flow.name, epoch=begun.epoch)
 
 
-def _one(ledger: LedgerWriter, move: Move, reason: str, tell: Listener) -> int:
+def _one(ledger: LedgerWriter, output: Output, move: Move, reason: str, tell: Listener) -> int:
     flow = move.flow
-    output = open_output(flow)
     output.prepare()
     for status in ledger.status(flow.pipeline, [flow.name]):
         if status.override is not None:
@@ -178,7 +192,7 @@ def _one(ledger: LedgerWriter, move: Move, reason: str, tell: Listener) -> int:
             flow.pipeline,
             flow.name,
             move.kind,
-            {flow.input: move.after},
+            move.positions,
             owner=this_process(),
             reason=reason,
         )
@@ -186,7 +200,7 @@ def _one(ledger: LedgerWriter, move: Move, reason: str, tell: Listener) -> int:
     return begun.epoch
 
 
-def _check_continues(ledger: LedgerReader, output: Output, flow: Flow, kind: str) -> None:
+def _check_continues(ledger: LedgerReader, output: Output, flow: Hop, kind: str) -> None:
     """Refuse before anything is begun what the output could not open: nobody could ever finish it."""
     found: list[tuple[int, int]] = []
     if kind == "undo":

@@ -10,10 +10,11 @@ from tidegauge.engine.drifting import decided
 from tidegauge.engine.loading import prepare_load, recall_load
 from tidegauge.engine.walk import CargoOf
 from tidegauge.errors import OutputDisagrees, OutputNotEmpty
+from tidegauge.model.layer import Hop
 from tidegauge.model.plan import Draft, Plan, Tag
 from tidegauge.model.position import RowPosition
 from tidegauge.model.protocols import Output, Reader, Source, Watermark
-from tidegauge.model.spec import Deletes, Flow, Landing, Read
+from tidegauge.model.spec import Deletes, Flow, Folder, Landing, Read
 from tidegauge.model.table import Shape
 from tidegauge.plan.backfill import limited
 from tidegauge.plan.draft import batch_step, check_history, check_identity, draft, start
@@ -47,6 +48,17 @@ class Prepared:
     """Whether a batch of it is work for Spark, as far as that can be foreseen."""
     by_jdbc: bool = False
     """Whether its rows go through Java."""
+
+
+@dataclass(frozen=True)
+class Approach:
+    """How a runner comes at one flow, of whatever kind it is."""
+
+    output: Output
+    mark: Watermark | None
+    """Of one of its inputs: epoch and batch are the same for all."""
+    prepare: Callable[[], Prepared]
+    recall: Callable[[Plan], Prepared]
 
 
 def prepare(flow: Flow, ends: Ends, *, limit: int | None = None, confirmed: bool = False) -> Prepared:
@@ -132,16 +144,17 @@ def _of_table(reader: Reader, shape: Shape) -> CargoOf:
     return lambda batch: reader.cargo(shape, batch)
 
 
-def agree(flow: Flow, output: Output, watermark: Watermark | None) -> None:
+def agree(flow: Hop, output: Output, watermark: Watermark | None) -> None:
     """Refuse when the output holds what the ledger does not know, or lacks what the ledger is sure of."""
     where = output.place
     epoch, seq = (watermark.epoch, watermark.seq) if watermark else (0, 0)
     if (epoch, seq) == (0, 0) and not output.is_empty():
         raise OutputNotEmpty(
-            f"{flow.name}: {where} holds {'rows' if isinstance(flow.output, Landing) else 'batches'}, and the"
+            f"{flow.name}: {where} holds {'batches' if isinstance(flow.output, Folder) else 'rows'}, and the"
             " ledger knows nothing of them",
-            hint="point `ledger:` at the ledger that wrote them; for a fresh start move them away, or"
-            " leave what it holds behind with `tidegauge watermark reset`",
+            hint="point `ledger:` at the ledger that wrote them, or bring its watermarks back with `tidegauge"
+            " ledger rebuild`; for a fresh start move them away, or leave what it holds behind with"
+            " `tidegauge watermark reset`",
         )
     if not output.is_open(epoch):
         raise OutputDisagrees(

@@ -9,17 +9,18 @@ from typing import Any
 
 from tidegauge.engine.known import sources_for
 from tidegauge.engine.outside import open_reader
+from tidegauge.engine.places import places_of
 from tidegauge.engine.prepare import Ends, prepare
 from tidegauge.engine.report import error_to_json, windows_to_json
 from tidegauge.engine.select import choose
-from tidegauge.errors import TidegaugeError, WrongState
+from tidegauge.errors import TableMissing, TidegaugeError, WrongState
 from tidegauge.ledger.open import open_ledger
+from tidegauge.model.layer import Hop, Layer
 from tidegauge.model.plan import Draft
 from tidegauge.model.position import to_text
 from tidegauge.model.secret import mask
-from tidegauge.model.spec import Flow, Project, Stage
+from tidegauge.model.spec import Project, Stage
 from tidegauge.model.state import State
-from tidegauge.write.open import open_output
 
 
 @dataclass(frozen=True)
@@ -88,13 +89,15 @@ def preview(
     """One entry for each selected flow; a flow with an open plan shows what is left of that."""
     with open_ledger(project.ledger, create=False) as ledger, sources_for(project, ledger, stage) as sources:
         choice = choose(project, selection, sources, stage=stage)
-        names = [flow.name for flow in choice.flows]
+        names = [flow.name for flow in choice.hops]
         statuses = {status.flow: status for status in ledger.status(project.pipeline, names)}
-        marks = {mark.flow: mark for mark in ledger.watermarks(project.pipeline)}
+        found = ledger.watermarks(project.pipeline)
+        marks = {mark.flow: mark for mark in found}
+        places = places_of(project, choice.hops)
         shown = [Preview(name, State.FAILED, "—", error=error) for name, error in choice.faults]
-        for flow in choice.flows:
+        for flow in choice.hops:
             status = statuses.get(flow.name)
-            where = str(flow.output)
+            where = str(flow.output.table if isinstance(flow, Layer) else flow.output)
             if status is not None and status.override is not None:
                 begun = WrongState(
                     f"{flow.name}: an override ({status.override.kind}) that {status.override.actor} began"
@@ -108,29 +111,40 @@ def preview(
                 shown.append(Preview(flow.name, status.state, where, status.plan.draft, status.plan.done))
                 continue
             try:
-                ends = Ends(
-                    source=partial(sources.of, flow.source),
-                    reader=open_reader(flow),
-                    output=open_output(flow),
-                    mark=marks.get(flow.name),
-                    upstream=marks.get(flow.upstream or ""),
-                )
-                draft = prepare(flow, ends, limit=limit).draft
+                if isinstance(flow, Layer):
+                    from tidegauge.engine.layering import Layering
+
+                    mine = [mark for mark in found if mark.flow == flow.name]
+                    draft = Layering(flow, places.output(flow), mine, places).prepare().draft
+                else:
+                    ends = Ends(
+                        source=partial(sources.of, flow.source),
+                        reader=open_reader(flow),
+                        output=places.output(flow),
+                        mark=marks.get(flow.name),
+                        upstream=marks.get(flow.upstream or ""),
+                    )
+                    draft = prepare(flow, ends, limit=limit).draft
             except TidegaugeError as error:
                 shown.append(Preview(flow.name, State.FAILED, where, error=error))
                 continue
             state = State.PLANNED if draft.batches else State.SKIPPED
             shown.append(Preview(flow.name, state, where, draft))
-    return _with_followers(shown, choice.flows)
+    return _with_followers(shown, choice.hops)
 
 
-def _with_followers(shown: Sequence[Preview], flows: Sequence[Flow]) -> list[Preview]:
+def _with_followers(shown: Sequence[Preview], flows: Sequence[Hop]) -> list[Preview]:
     """Whoever reads what another flow here writes does so after it: what that brings is not there yet."""
-    upstream = {flow.name: flow.upstream for flow in flows}
-    brings = {one.flow: one.rows for one in shown if one.batches}
-    return [
-        replace(one, follows=f"what {before} brings comes after that: {brings[before]:,} rows")
-        if (before := upstream.get(one.flow)) in brings and before is not None and one.error is None
-        else one
-        for one in shown
-    ]
+    above = {flow.name: flow.upstreams for flow in flows}
+    brings = {one.flow: f": {one.rows:,} rows" if one.rows else "" for one in shown if one.batches}
+    followed = []
+    for one in shown:
+        before = next((name for name in above.get(one.flow, ()) if name in brings), None)
+        if before is None or not (one.error is None or isinstance(one.error, TableMissing)):
+            followed.append(one)
+            continue
+        # What it reads may not even be there yet.
+        state = State.PLANNED if one.error else one.state
+        said = f"what {before} brings comes after that{brings[before]}"
+        followed.append(replace(one, state=state, error=None, follows=said))
+    return followed

@@ -29,10 +29,11 @@ def refresh(
     """
     done: list[Done] = []
     failed: set[str] = set()
-    for move in sorted(moves, key=lambda move: move.flow.reads is not None):
-        if move.flow.upstream in failed:
+    for move in _nearest_first(moves):
+        before = next((name for name in move.flow.upstreams if name in failed), None)
+        if before is not None:
             error = WrongState(
-                f"{move.name}: left as it is, because {move.flow.upstream} could not begin again",
+                f"{move.name}: left as it is, because {before} could not begin again",
                 hint="mend that first, then repeat the full refresh",
                 retryable=True,
             )
@@ -43,3 +44,15 @@ def refresh(
         if one.error is not None:
             failed.add(move.name)
     return done
+
+
+def _nearest_first(moves: Sequence[Move]) -> list[Move]:
+    """Whoever reads what another one here writes comes after it."""
+    found: list[Move] = []
+    left = list(moves)
+    while left:
+        names = {move.name for move in left}
+        ready = [move for move in left if not names & set(move.flow.upstreams)]
+        found += ready
+        left = [move for move in left if move not in ready]
+    return found

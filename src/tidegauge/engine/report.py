@@ -53,6 +53,10 @@ class FlowReport:
     def rows(self) -> int:
         return sum(receipt.rows for receipt in self.receipts)
 
+    @property
+    def read(self) -> int:
+        return sum(one.rows if one.read is None else one.read for one in self.receipts)
+
     def count(self, which: str) -> int | None:
         """Rows `inserted`, `updated` or `deleted`; None where an output could not tell."""
         counts = [getattr(receipt, which) for receipt in self.receipts]
@@ -74,7 +78,7 @@ class FlowReport:
             "flow": self.flow,
             "state": self.state.value,
             "batches": self.batches,
-            "rows_read": self.rows,
+            "rows_read": self.read,
             "rows_written": self.rows,
             "rows_inserted": self.count("inserted"),
             "rows_updated": self.count("updated"),

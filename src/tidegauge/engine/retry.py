@@ -31,7 +31,7 @@ def retry(project: Project, order: Order, *, tell: Listener, stop: threading.Eve
         held = _held(ledger, project.pipeline)
         with Heartbeat(ledger, project.lease) as heartbeat:
             runner = Runner(project, order, ledger, heartbeat, tell, stop)
-            reports = runner.left_behind([flow for flow in choice.flows if flow.name not in held])
+            reports = runner.left_behind([flow for flow in choice.hops if flow.name not in held])
         failed = [FlowReport(name, State.FAILED, 0.0, error=error) for name, error in choice.faults]
         return RunReport(runner.run_id, (*failed, *reports))
 

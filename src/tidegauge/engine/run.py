@@ -6,7 +6,7 @@ import contextlib
 import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import wait
+from concurrent.futures import FIRST_COMPLETED, wait
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -17,9 +17,10 @@ from tidegauge.engine.known import sources_for
 from tidegauge.engine.order import Order
 from tidegauge.engine.outside import Outside
 from tidegauge.engine.override import finish
-from tidegauge.engine.prepare import Ends, Prepared, prepare, recall
+from tidegauge.engine.places import Places
+from tidegauge.engine.prepare import Approach, Ends, Prepared, prepare, recall
 from tidegauge.engine.report import FlowReport, RunReport, error_to_json
-from tidegauge.engine.select import Sources, choose, is_on_s3
+from tidegauge.engine.select import Sources, choose, needs_of
 from tidegauge.engine.steps import Step, step
 from tidegauge.engine.walk import Tools, walk
 from tidegauge.errors import (
@@ -33,8 +34,9 @@ from tidegauge.errors import (
     WrongState,
 )
 from tidegauge.ledger.open import open_ledger
+from tidegauge.model.layer import Hop, Layer
 from tidegauge.model.plan import Plan, Receipt
-from tidegauge.model.protocols import Claim, FlowStatus, LedgerWriter, Watermark
+from tidegauge.model.protocols import Claim, FlowStatus, LedgerWriter, Output, Watermark
 from tidegauge.model.spec import Flow, Project
 from tidegauge.model.state import State
 from tidegauge.observe.events import FlowEnded, FlowPlanned, Listener, Planning, SparkStarting
@@ -57,7 +59,7 @@ def run(project: Project, order: Order, *, tell: Listener, stop: threading.Event
         choice = choose(project, order.selection, sources, stage=order.stage)
         with Heartbeat(ledger, project.lease) as heartbeat:
             runner = Runner(project, order, ledger, heartbeat, tell, stop)
-            reports = runner.everything(choice.flows, sources)
+            reports = runner.everything(choice.hops, sources)
         failed = [FlowReport(name, State.FAILED, 0.0, error=error) for name, error in choice.faults]
         return RunReport(runner.run_id, (*failed, *reports))
 
@@ -66,7 +68,7 @@ def run(project: Project, order: Order, *, tell: Listener, stop: threading.Event
 class _Ready:
     """A flow that has been looked at: what there is to read, and the plan that froze it."""
 
-    flow: Flow
+    flow: Hop
     prepared: Prepared
     plan: Plan | None
     """None: nothing new."""
@@ -102,79 +104,104 @@ class Runner:
         self._needs = {Needs.JDBC}
         self._by_jdbc = False
         """Whether rows of any flow go through Java."""
-        self._readers: dict[str | None, Flow] = {}
         self._tables = 0
         self._session: SparkSession | None = None
         self._starting = threading.Lock()
+        self._places = Places(self._spark)
 
     @kept_open()
-    def everything(self, flows: Sequence[Flow], sources: Sources) -> list[FlowReport]:
-        self._needs |= {Needs.S3 for flow in flows if is_on_s3(flow)}
+    def everything(self, flows: Sequence[Hop], sources: Sources) -> list[FlowReport]:
+        self._needs |= needs_of(flows)
         self._tell(Planning(len(flows)))
         names = [flow.name for flow in flows]
         flows = [self._order.readers(flow) for flow in flows]
-        self._tables = len({flow.table for flow in flows})
+        self._tables = len({getattr(flow, "table", flow.name) for flow in flows})
         # Who reads what another one here writes comes after it; the others begin at once.
-        self._readers = {flow.upstream: flow for flow in flows if flow.upstream in names}
-        heads, left, reports = self._standing([flow for flow in flows if flow.upstream not in names])
+        later = [flow for flow in flows if any(name in names for name in flow.upstreams)]
+        heads, left, reports = self._standing([flow for flow in flows if flow not in later])
         ready, refused = self._freeze([flow for flow in heads if flow.name not in left], sources)
         reports += refused
-        jobs = [partial(self._first, one.flow, partial(self._go, one)) for one in ready]
-        jobs += [
-            partial(self._first, flow, partial(self._take_up, flow, left[flow.name]))
-            for flow in heads
-            if flow.name in left
-        ]
-        reports += self._side_by_side(jobs)
-        reports += [
-            self._held_back(report) for report in reports if report.flow in self._readers and not report.ok
-        ]
+        jobs = {one.flow.name: partial(self._go, one) for one in ready}
+        jobs |= {
+            flow.name: partial(self._take_up, flow, left[flow.name]) for flow in heads if flow.name in left
+        }
+        reports += self._side_by_side(jobs, later, reports)
         order = {name: place for place, name in enumerate(names)}
         return sorted(reports, key=lambda report: order[report.flow])
 
     @kept_open()
-    def left_behind(self, flows: Sequence[Flow]) -> list[FlowReport]:
+    def left_behind(self, flows: Sequence[Hop]) -> list[FlowReport]:
         """End the plans that earlier runs left, with their own windows, and make no new ones."""
-        self._needs |= {Needs.S3 for flow in flows if is_on_s3(flow)}
+        self._needs |= needs_of(flows)
         flows = [self._order.readers(flow) for flow in flows]
         free, left, reports = self._standing(flows)
-        jobs = [
-            partial(self._take_up, flow, left[flow.name], only=True) for flow in free if flow.name in left
-        ]
+        jobs = {
+            flow.name: partial(self._take_up, flow, left[flow.name], only=True)
+            for flow in free
+            if flow.name in left
+        }
         return [*reports, *self._side_by_side(jobs)]
 
-    def _side_by_side(self, jobs: Sequence[Callable[[], list[FlowReport]]]) -> list[FlowReport]:
+    def _side_by_side(
+        self,
+        jobs: Mapping[str, Callable[[], list[FlowReport]]],
+        later: Sequence[Hop] = (),
+        before: Sequence[FlowReport] = (),
+    ) -> list[FlowReport]:
+        """Do the jobs, and begin each of the `later` ones once all that it reads from has ended well.
+
+        `before` are the reports of flows that never got as far as a job.
+        """
+        reports: list[FlowReport] = []
+        ended = {report.flow: report for report in before}
+        expected = {*jobs, *ended, *(flow.name for flow in later)}
+        held: set[str] = set()
         with self._outside.threads(self._order.side_by_side) as pool:
-            walks = [pool.submit(job) for job in jobs]
-            # In short naps: a signal may reach any thread, and only an awake main thread acts on it.
-            pending = set(walks)
-            while pending:
-                _, pending = wait(pending, timeout=_NAP)
-            return [report for one in walks for report in one.result()]
+            walks = {pool.submit(job): name for name, job in jobs.items()}
+            while walks or later:
+                for flow in (waiting := later):
+                    above = [name for name in flow.upstreams if name in expected]
+                    if any(name not in ended for name in above):
+                        continue
+                    waiting = [one for one in waiting if one is not flow]
+                    bad = next((name for name in above if name in held or not ended[name].ok), None)
+                    if bad is None:
+                        walks[pool.submit(partial(self._follow, flow))] = flow.name
+                    else:
+                        held.add(flow.name)
+                        ended[flow.name] = self._held_back(flow, ended[bad])
+                        reports.append(ended[flow.name])
+                if len(waiting) < len(later):
+                    later = waiting
+                    continue
+                # In short naps: a signal may reach any thread, and only an awake main thread acts on it.
+                done, _ = wait(walks, timeout=_NAP, return_when=FIRST_COMPLETED)
+                for walked in done:
+                    found = walked.result()
+                    ended[walks.pop(walked)] = found[-1]
+                    reports += found
+        return reports
 
-    def _first(self, flow: Flow, bring: Callable[[], list[FlowReport]]) -> list[FlowReport]:
-        """Bring one flow up to date, and then whoever reads what it writes."""
-        reports = bring()
-        reader = self._readers.get(flow.name)
-        if reader is None or not reports[-1].ok:
-            return reports
+    def _follow(self, flow: Hop) -> list[FlowReport]:
+        """Bring one flow up to date, after those that it reads from."""
         with self._outside.sources() as sources:
-            free, left, refused = self._standing([reader])
+            free, left, refused = self._standing([flow])
             if left:
-                return [*reports, *refused, *self._take_up(reader, left[reader.name])]
+                return [*refused, *self._take_up(flow, left[flow.name])]
             ready, faults = self._freeze(free, sources)
-            return [*reports, *refused, *faults, *(done for one in ready for done in self._go(one))]
+            return [*refused, *faults, *(done for one in ready for done in self._go(one))]
 
-    def _held_back(self, before: FlowReport) -> FlowReport:
-        """What is not begun because the flow that it reads from did not end well."""
-        flow = self._readers[before.flow]
+    def _held_back(self, flow: Hop, before: FlowReport) -> FlowReport:
+        """What is not begun because a flow that it reads from did not end well."""
         if isinstance(before.error, Stopped):
             stopped = Stopped("stopped as asked, before it began", hint="the next run goes on from here")
             return FlowReport(flow.name, State.READY, 0.0, error=stopped)
-        reason = f"{before.flow} did not end well; --stage {flow.stage} loads what is in the lake already"
+        reason = f"{before.flow} did not end well"
+        if not isinstance(flow, Layer):
+            reason += f"; --stage {flow.stage} loads what is in the lake already"
         return self._ended(FlowReport(flow.name, State.SKIPPED, 0.0, reason=reason))
 
-    def _standing(self, flows: Sequence[Flow]) -> tuple[list[Flow], dict[str, Plan], list[FlowReport]]:
+    def _standing(self, flows: Sequence[Hop]) -> tuple[list[Hop], dict[str, Plan], list[FlowReport]]:
         """The flows that nothing stands in the way of, and the plans that earlier runs left of them."""
         free, statuses, refused = self._end_overrides(flows)
         left = {
@@ -184,7 +211,7 @@ class Runner:
         }
         return free, left, refused
 
-    def _freeze(self, flows: Sequence[Flow], sources: Sources) -> tuple[list[_Ready], list[FlowReport]]:
+    def _freeze(self, flows: Sequence[Hop], sources: Sources) -> tuple[list[_Ready], list[FlowReport]]:
         """Look at every flow's source, then keep all their windows in one transaction of the ledger.
 
         Who finds that another runner came between looks again: what it saw is not what is new any more.
@@ -216,54 +243,47 @@ class Runner:
             reports += refused
         return ready, reports
 
-    def _end_overrides(self, flows: Sequence[Flow]) -> tuple[list[Flow], list[FlowStatus], list[FlowReport]]:
+    def _end_overrides(self, flows: Sequence[Hop]) -> tuple[list[Hop], list[FlowStatus], list[FlowReport]]:
         """End what somebody began to change by hand, and did not live to end; whose flows cannot be freed is
         reported. The statuses are from before that."""
         statuses = self._ledger.status(self._project.pipeline, [flow.name for flow in flows]) if flows else []
         begun = {status.flow: status.override for status in statuses if status.override is not None}
-        free: list[Flow] = []
+        free: list[Hop] = []
         refused: list[FlowReport] = []
         for flow in flows:
             began = self._outside.clock()
             try:
                 if flow.name in begun:
-                    finish(self._ledger, self._outside.output(flow), flow, begun[flow.name], self._tell)
+                    finish(self._ledger, self._output(flow), flow, begun[flow.name], self._tell)
                 free.append(flow)
             except TidegaugeError as error:
                 refused.append(self._refused(flow, error, began))
         return free, statuses, refused
 
     def _look(
-        self, flows: Sequence[Flow], sources: Sources, reports: list[FlowReport]
-    ) -> tuple[list[_Ready], list[Flow]]:
+        self, flows: Sequence[Hop], sources: Sources, reports: list[FlowReport]
+    ) -> tuple[list[_Ready], list[Hop]]:
         """What there is to read of each flow, and whom to look at again; who cannot be read is reported."""
         marks = self._marks(flows)
         looked: list[_Ready] = []
-        again: list[Flow] = []
+        again: list[Hop] = []
         for place, flow in enumerate(flows):
             if self._stop.is_set():
                 return looked, [*again, *flows[place:]]
             began = self._outside.clock()
-            ends = self._ends(flow, sources, marks)
+            approach = self._approach(flow, sources, marks)
             try:
-                ends.output.prepare()
-                prepared = self._prepare(flow, ends)
+                approach.output.prepare()
+                prepared = approach.prepare()
                 self._by_jdbc |= prepared.by_jdbc
                 strategy = self._order.followed(flow, self._tables)
                 prepared = replace(prepared, draft=replace(prepared.draft, strategy=strategy))
                 looked.append(_Ready(flow, prepared, None, self._since(began)))
             except (OutputDisagrees, OutputNotEmpty) as error:
                 # Unless it is another runner at work, whose batches the ledger did not know a moment ago.
-                plan, moved = self._overtaken(flow, ends.mark)
+                plan, moved = self._overtaken(flow, approach.mark)
                 if plan is not None:
-                    looked.append(
-                        _Ready(
-                            flow,
-                            recall(flow, plan, ends, confirmed=self._order.confirm_deletes),
-                            plan,
-                            self._since(began),
-                        )
-                    )
+                    looked.append(_Ready(flow, approach.recall(plan), plan, self._since(began)))
                 elif moved:
                     again.append(flow)
                 else:
@@ -272,20 +292,40 @@ class Runner:
                 reports.append(self._refused(flow, error, began))
         return looked, again
 
-    def _marks(self, flows: Sequence[Flow]) -> dict[str, Watermark]:
-        names = {name for flow in flows for name in (flow.name, flow.upstream) if name}
-        return {mark.flow: mark for mark in self._ledger.watermarks(self._project.pipeline, sorted(names))}
+    def _marks(self, flows: Sequence[Hop]) -> dict[str, list[Watermark]]:
+        names = {name for flow in flows for name in (flow.name, *flow.upstreams)}
+        marks: dict[str, list[Watermark]] = {}
+        for mark in self._ledger.watermarks(self._project.pipeline, sorted(names)):
+            marks.setdefault(mark.flow, []).append(mark)
+        return marks
 
-    def _ends(self, flow: Flow, sources: Sources, marks: Mapping[str, Watermark]) -> Ends:
-        return Ends(
+    def _approach(self, flow: Hop, sources: Sources, marks: Mapping[str, list[Watermark]]) -> Approach:
+        mine, output = marks.get(flow.name, []), self._output(flow)
+        mark = mine[0] if mine else None
+        if isinstance(flow, Layer):
+            # Not before it is needed: a run of tables alone shall not wait for a parser of SQL.
+            from tidegauge.engine.layering import Layering
+
+            layering = Layering(flow, output, mine, self._places)
+            return Approach(output, mark, layering.prepare, layering.recall)
+        ends = Ends(
             source=lambda: sources.of(flow.source),
             reader=self._outside.reader(flow),
-            output=self._outside.output(flow),
-            mark=marks.get(flow.name),
-            upstream=marks.get(flow.upstream or ""),
+            output=output,
+            mark=mark,
+            upstream=next(iter(marks.get(flow.upstream or "", [])), None),
+        )
+        return Approach(
+            output,
+            mark,
+            partial(self._prepare, flow, ends),
+            partial(recall, flow, ends=ends, confirmed=self._order.confirm_deletes),
         )
 
-    def _overtaken(self, flow: Flow, mark: Watermark | None) -> tuple[Plan | None, bool]:
+    def _output(self, flow: Hop, plan: Plan | None = None) -> Output:
+        return self._places.output(flow, plan) if isinstance(flow, Layer) else self._outside.output(flow)
+
+    def _overtaken(self, flow: Hop, mark: Watermark | None) -> tuple[Plan | None, bool]:
         """The plan that another runner has made since, and whether the watermark moved or is going to."""
         statuses = self._ledger.status(flow.pipeline, [flow.name])
         if any(status.override is not None for status in statuses):
@@ -295,7 +335,7 @@ class Runner:
         stands = [(now.epoch, now.seq) for now in self._ledger.watermarks(flow.pipeline, [flow.name])]
         return next(iter(plans), None), any(now != stood for now in stands)
 
-    def _refused(self, flow: Flow, error: TidegaugeError, began: float) -> FlowReport:
+    def _refused(self, flow: Hop, error: TidegaugeError, began: float) -> FlowReport:
         # WrongState: another runner's plan stands, and that we cannot plan is ours alone to report.
         with contextlib.suppress(WrongState):
             self._ledger.refuse(
@@ -303,14 +343,14 @@ class Runner:
             )
         return self._ended(FlowReport(flow.name, State.FAILED, self._since(began), error=error))
 
-    def _take_up(self, flow: Flow, plan: Plan, *, only: bool = False) -> list[FlowReport]:
+    def _take_up(self, flow: Hop, plan: Plan, *, only: bool = False) -> list[FlowReport]:
         """End what an earlier run froze, with its own windows; then go on with what has come since."""
         began = self._outside.clock()
         with self._outside.sources() as sources:
             try:
-                ends = self._ends(flow, sources, self._marks([flow]))
-                ends.output.prepare()
-                prepared = recall(flow, plan, ends, confirmed=self._order.confirm_deletes)
+                approach = self._approach(flow, sources, self._marks([flow]))
+                approach.output.prepare()
+                prepared = approach.recall(plan)
                 self._by_jdbc |= prepared.by_jdbc
             except TidegaugeError as error:
                 report = FlowReport(
@@ -331,7 +371,7 @@ class Runner:
         self._tell(FlowPlanned(ready.flow.name, 0, 0, resumed=False, notes=draft.notes))
         return [self._ended(FlowReport(ready.flow.name, State.SKIPPED, ready.seconds, draft=draft))]
 
-    def _walk(self, flow: Flow, plan: Plan, prepared: Prepared, *, resumed: bool) -> FlowReport:
+    def _walk(self, flow: Hop, plan: Plan, prepared: Prepared, *, resumed: bool) -> FlowReport:
         began = self._outside.clock()
         draft = plan.draft
         rows = sum(batch.rows or 0 for batch in draft.batches[plan.done :])
@@ -356,8 +396,8 @@ class Runner:
             return report(State.FAILED, error=error)
         tools = Tools(
             ledger=self._ledger,
-            output=self._outside.output(flow),
-            spark=self._spark,
+            output=self._output(flow, plan),
+            spark=partial(self._places.session, flow) if isinstance(flow, Layer) else self._spark,
             stop=self._stop,
             tell=self._tell,
             lease=self._project.lease,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
+from tidegauge.engine.jars import Needs
 from tidegauge.errors import ConfigError, TableMissing, TidegaugeError
+from tidegauge.model.layer import Hop, Layer
 from tidegauge.model.protocols import Source
 from tidegauge.model.spec import (
     Database,
@@ -51,8 +53,13 @@ class Sources:
 @dataclass(frozen=True)
 class Choice:
     flows: tuple[Flow, ...]
+    layers: tuple[Layer, ...]
     faults: tuple[tuple[str, TidegaugeError], ...]
     """Syncs whose tables could not be found out, by a name to report them under."""
+
+    @property
+    def hops(self) -> tuple[Hop, ...]:
+        return (*self.flows, *self.layers)
 
 
 def choose(
@@ -84,21 +91,61 @@ def choose(
                     place=sync.place,
                 )
             flows[flow.name] = places[place] = flow
+    for layer in project.layers:
+        if layer.name in flows:
+            raise ConfigError(
+                f"'{layer.name}' is a flow of `sync:` and one of `flows:`",
+                hint="give one of them another name",
+                place=layer.place,
+            )
     chosen = [
         flow
         for flow in flows.values()
         if _selected(flow, selection) and (stage is None or stage in _stages(flow))
     ]
-    if (selection or stage) and not chosen and not faults:
+    layers = layers_of(project.layers, selection) if stage is None else ()
+    if (selection or stage) and not chosen and not layers and not faults:
         words = (*selection, *([f"--stage {stage}"] if stage else []))
-        near = difflib.get_close_matches(words[0], flows, n=3, cutoff=0.4)
+        names = [*flows, *(layer.name for layer in project.layers)]
+        near = difflib.get_close_matches(words[0], names, n=3, cutoff=0.4)
         raise ConfigError(
             f"nothing is selected by {', '.join(words)}",
             hint=f"did you mean {', '.join(near)}?"
             if near
-            else f"there are: {', '.join(sorted(flows)[:10])}",
+            else f"there are: {', '.join(sorted(names)[:10])}",
         )
-    return Choice(tuple(sorted(chosen, key=lambda flow: flow.name)), tuple(faults))
+    return Choice(tuple(sorted(chosen, key=lambda flow: flow.name)), layers, tuple(faults))
+
+
+def layers_of(layers: Sequence[Layer], selection: Sequence[str]) -> tuple[Layer, ...]:
+    """By name, pattern, `tag:WORD` or the table they write; `+NAME` with all that it reads from, `NAME+` with
+    all that reads from it."""
+    wanted: set[str] = set() if selection else {layer.name for layer in layers}
+    for word in selection:
+        found = {layer.name for layer in layers if _names(layer, word.strip("+"))}
+        wanted |= found
+        if word.startswith("+"):
+            wanted |= _reached(found, {layer.name: set(layer.upstreams) for layer in layers})
+        if word.endswith("+"):
+            below = {
+                layer.name: {other.name for other in layers if layer.name in other.upstreams}
+                for layer in layers
+            }
+            wanted |= _reached(found, below)
+    return tuple(sorted((layer for layer in layers if layer.name in wanted), key=lambda layer: layer.name))
+
+
+def _names(layer: Layer, word: str) -> bool:
+    if word.startswith("tag:"):
+        return word.removeprefix("tag:") in layer.tags
+    return any(name == word or fnmatchcase(name, word) for name in (layer.name, str(layer.output.table)))
+
+
+def _reached(names: set[str], steps: Mapping[str, set[str]]) -> set[str]:
+    found = set(names)
+    while more := {step for name in found for step in steps.get(name, set())} - found:
+        found |= more
+    return found
 
 
 def expand(pipeline: str, sync: Sync, catalogue: Sequence[TableName]) -> list[Flow]:
@@ -209,6 +256,18 @@ def home(database: Database) -> str | None:
 
 def is_on_s3(flow: Flow) -> bool:
     return isinstance(flow.output, Folder) and flow.output.lake.on_s3
+
+
+def needs_of(hops: Iterable[Hop]) -> set[Needs]:
+    """What Spark needs for these flows, besides the drivers."""
+    needs: set[Needs] = set()
+    for hop in hops:
+        if isinstance(hop, Layer):
+            tables = [hop.output.table, *(part.table for part in hop.inputs)]
+            needs |= {Needs.DELTA} | {Needs.S3 for table in tables if table.on_s3}
+        elif is_on_s3(hop):
+            needs.add(Needs.S3)
+    return needs
 
 
 def _selected(flow: Flow, selection: Iterable[str]) -> bool:

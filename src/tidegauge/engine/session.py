@@ -86,6 +86,14 @@ def check_java(settings: SparkSettings) -> None:
         find_java()
 
 
+def sibling(session: SparkSession) -> SparkSession:
+    """Another session of the same Spark, with our settings and none of what was set on this one."""
+    made = _of_our_own(session)
+    for name, value in _PER_SESSION.items():
+        made.conf.set(name, value)
+    return made
+
+
 def _of_our_own(active: SparkSession) -> SparkSession:
     """A sibling with settings of its own; a Connect session already is one, and has no siblings."""
     return active if type(active).__module__.startswith("pyspark.sql.connect") else active.newSession()

@@ -125,7 +125,8 @@ def table_standing(project: Project, word: str) -> TableStanding:
         names = [status.flow for status in ledger.status(project.pipeline)]
         known = [name for name in names if wanted(name, [word])]
         flows = _of_known(project, known) if known else _of_new(project, word)
-        found = sorted({*known, *(name for name in flows if wanted(name, [word]))} or flows)
+        layers = [layer.name for layer in project.layers if wanted(layer.name, [word])]
+        found = sorted({*known, *layers, *(name for name in flows if wanted(name, [word]))} or flows)
         tables = sorted({table_of(name) for name in found})
         if len(tables) > 1:
             raise ConfigError(
@@ -151,7 +152,7 @@ def _of_known(project: Project, names: Sequence[str]) -> dict[str, Flow]:
 def _of_new(project: Project, word: str) -> dict[str, Flow]:
     with Sources() as sources:
         choice = choose(project, [word], sources)
-    if not choice.flows:
+    if not choice.hops:
         raise choice.faults[0][1]
     return {flow.name: flow for flow in choice.flows}
 

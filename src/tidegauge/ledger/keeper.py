@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any
 
-from tidegauge.ledger import alone, byhand, rules
+from tidegauge.ledger import alone, byhand, rebuilding, rules
 from tidegauge.ledger.book import Book, Change
 from tidegauge.model.plan import Draft, Plan, Receipt
 from tidegauge.model.position import Position
-from tidegauge.model.protocols import Claim, FlowStatus, Override, Owner
+from tidegauge.model.protocols import Claim, FlowStatus, Override, Owner, Recalled
 from tidegauge.model.state import State
 
 Rule = Callable[[Book, datetime], Change | None]
@@ -151,6 +151,28 @@ class Keeper(ABC):
 
     def end_override(self, pipeline: str, flow: str, *, epoch: int) -> None:
         self._change(pipeline, flow, lambda book, now: byhand.end_override(book, epoch=epoch, now=now))
+
+    def rebuild(
+        self,
+        pipeline: str,
+        flow: str,
+        marks: Mapping[str, Recalled],
+        epoch: int,
+        seq: int,
+        *,
+        owner: Owner,
+        reason: str,
+    ) -> bool:
+        changed = False
+
+        def rule(book: Book, now: datetime) -> Change | None:
+            nonlocal changed
+            change = rebuilding.rebuild(book, marks, epoch, seq, owner=owner, reason=reason, now=now)
+            changed = change is not None
+            return change
+
+        self._change(pipeline, flow, rule)
+        return changed
 
     def _plan_id(self, draft: Draft) -> str:  # noqa: ARG002 - a store may want to find the flow by it
         return uuid.uuid4().hex

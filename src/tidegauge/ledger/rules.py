@@ -266,7 +266,7 @@ def advance(
     after = replace(
         run,
         batches=run.batches + whole,
-        rows_read=run.rows_read + receipt.rows,
+        rows_read=run.rows_read + (receipt.rows if receipt.read is None else receipt.read),
         rows_written=run.rows_written + receipt.rows,
         rows_inserted=_sum(run.rows_inserted, receipt.inserted),
         rows_updated=_sum(run.rows_updated, receipt.updated),

@@ -41,6 +41,30 @@ class LakeFile:
 
 
 @dataclass(frozen=True)
+class Change:
+    """What a batch does to a Delta table, as lazy frames of one session.
+
+    The columns of `rows` are those of the target, and besides:
+
+    `append`, `overwrite`: none. `replace_partitions`: none; they are all rows of the partitions `touched`.
+    `merge`: `_change_type`, which is `delete` for a key that goes (its other columns may be NULL) and
+    anything else for a row as it shall be; a key comes once, or the batch fails.
+    `scd2`: `_change_type` likewise, `_commit_version` (bigint) and `_commit_timestamp` (timestamp): each row
+    is one event, in any order. Of a delete from the feed the sequence column is NULL: it closes at its
+    commit's time.
+    """
+
+    rows: DataFrame
+    touched: DataFrame | None = None
+    """`replace_partitions`: the partition columns of every partition to be written anew, each once."""
+    refused: DataFrame | None = None
+    """`append`: deleted rows. One of them fails the batch."""
+    notes: tuple[str, ...] = ()
+    kept: tuple[DataFrame, ...] = ()
+    """Frames that are held in memory until the batch has ended: whoever commits it lets them go."""
+
+
+@dataclass(frozen=True)
 class Cargo:
     """At least one of `stretches` and `frame` is there; `files` only where the rows lie in a lake already."""
 
@@ -57,3 +81,6 @@ class Cargo:
     """Where in the lake the rows come from, in full; also where the files cannot be read just as they are."""
     frame: Callable[[SparkSession], DataFrame] | None = None
     """Lazy: nothing is read until the frame is written."""
+    change: Callable[[SparkSession, Callable[[], DataFrame] | None], Change] | None = None
+    """For a Delta table, instead of all the others: given a session of the flow's own, and the target as it
+    is now (None while there is none), what the batch does to it. Lazy too."""

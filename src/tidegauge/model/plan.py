@@ -4,12 +4,30 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 from tidegauge.model.position import Position, Window, from_body, to_body
 
 # Made once: json.dumps would make one for every call.
 _to_text = json.JSONEncoder(ensure_ascii=False).encode
+
+
+class Way(StrEnum):
+    """How the window of a Delta input is read."""
+
+    FEED = "feed"
+    """Its change data feed, version by version."""
+    FILES = "files"
+    """The files that its versions added, where they did nothing else."""
+    SNAPSHOT = "snapshot"
+    """The whole table as it is at the window's end; what the output has besides goes."""
+    DIFF = "diff"
+    """What differs between the table at the window's two ends."""
+    PINNED = "pinned"
+    """No change of it counts: the whole table at the window's end, to be joined with."""
+    NOTHING = "nothing"
+    """Nothing has changed in the window; it may be empty."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +46,8 @@ class Batch:
     """Reads below the watermark (`lookback`), so the watermark stays until the plan's last batch moves it."""
     deletes: bool = False
     """Reads no rows: takes from the output the keys that the source no longer has."""
+    ways: tuple[Way, ...] = ()
+    """Of Delta inputs, how each one's window is read; in the order of the windows."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +134,8 @@ class Receipt:
     deleted: int | None = None
     paths: tuple[str, ...] = ()
     """The files of a lake that the batch took its rows from, oldest first; none where it read a database."""
+    read: int | None = None
+    """Changed rows that went into it; None: as many as were written."""
 
 
 def window_to_dict(window: Window) -> dict[str, Any]:
@@ -140,6 +162,7 @@ def draft_to_body(draft: Draft) -> dict[str, Any]:
                 "source_id": part.source_id,
                 "fingerprint": part.fingerprint,
                 "stamp": part.stamp,
+                **({"pending": part.pending} if part.pending else {}),
             }
             for part in draft.inputs
         ],
@@ -151,6 +174,7 @@ def draft_to_body(draft: Draft) -> dict[str, Any]:
                 "nulls": batch.nulls,
                 "again": batch.again,
                 **({"deletes": True} if batch.deletes else {}),
+                **({"ways": list(batch.ways)} if batch.ways else {}),
             }
             for batch in draft.batches
         ],
@@ -176,6 +200,7 @@ def draft_from_body(pipeline: str, flow: str, body: dict[str, Any]) -> Draft:
                 window_from_dict(part["window"]) if part["window"] else None,
                 part["source_id"],
                 part["fingerprint"],
+                pending=part.get("pending"),
                 stamp=part.get("stamp"),
             )
             for part in body["inputs"]
@@ -197,4 +222,5 @@ def _batch(body: dict[str, Any]) -> Batch:
         nulls=body["nulls"],
         again=body["again"],
         deletes=body.get("deletes", False),
+        ways=tuple(Way(way) for way in body.get("ways", ())),
     )

@@ -15,7 +15,7 @@ from tidegauge.model.state import State
 from tidegauge.model.table import Cut, Field, Layout, Outlook, Shape, Survey
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 
 class Source(Protocol):
@@ -65,6 +65,40 @@ class Reader(Protocol):
 
         Lazy: nothing is read until an output takes them. A value that cannot be held exactly fails the write.
         """
+
+
+class Moved(Protocol):
+    """One input of a Delta flow in one batch, on one session. Frames are lazy, and have the columns that the
+    table has at the window's end: none of the feed's, unless the input is `raw`."""
+
+    @property
+    def moves(self) -> bool:
+        """Whether anything of it changed in this batch; False for a pinned one."""
+
+    @property
+    def afresh(self) -> bool:
+        """Read as a whole (`Way.SNAPSHOT`): what was there before is not known, and `gone` is empty."""
+
+    @property
+    def version(self) -> int:
+        """Of the table at the window's end."""
+
+    @property
+    def moment(self) -> datetime:
+        """When that version was committed, as its log says; with a zone."""
+
+    def now(self) -> DataFrame:
+        """The whole table at the window's end."""
+
+    def came(self) -> DataFrame:
+        """Rows that are there at the end and were not before, each as often as that is so: the net effect."""
+
+    def gone(self) -> DataFrame:
+        """Rows that were there before and are not at the end, likewise."""
+
+    def events(self) -> DataFrame:
+        """Each version's own net effect: the rows with `_change_type` (`insert`, `update_preimage`,
+        `update_postimage` or `delete`), `_commit_version` and `_commit_timestamp`."""
 
 
 @dataclass(frozen=True)
@@ -234,6 +268,19 @@ class Undo:
     continues: tuple[int, int]
     at: datetime
     identities: Mapping[str, Identity] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Recalled:
+    """Where an input stands by what the output keeps of its last batch. None: the output does not say."""
+
+    cursor: str
+    """The cursor's kind; empty where the output does not say."""
+    position: Position | None
+    source_id: str | None = None
+    fingerprint: str | None = None
+    stamp: str | None = None
+    pending: str | None = None
 
 
 @dataclass(frozen=True)
@@ -442,6 +489,23 @@ class LedgerWriter(LedgerReader, Protocol):
 
     def end_override(self, pipeline: str, flow: str, *, epoch: int) -> None:
         """Supersede the plan, move the watermarks, and begin the epoch. Does nothing the second time."""
+
+    def rebuild(
+        self,
+        pipeline: str,
+        flow: str,
+        marks: Mapping[str, Recalled],
+        epoch: int,
+        seq: int,
+        *,
+        owner: Owner,
+        reason: str,
+    ) -> bool:
+        """Stand where the output does: in this epoch, after this batch, every input named where it is there.
+
+        False: it stands there already. Raises WrongState where the ledger is ahead of the output or an
+        override was begun, and FlowHeld while a plan is active: only a run can say what became of that.
+        """
 
     def prune(self, *, before: datetime, pipeline: str | None = None) -> dict[str, int]:
         """Remove history, runs and ended plans older than a moment; how many of each.

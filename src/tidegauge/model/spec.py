@@ -7,9 +7,13 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tidegauge.errors import Place
 from tidegauge.model.secret import Secret
+
+if TYPE_CHECKING:
+    from tidegauge.model.layer import Layer
 
 
 class Engine(StrEnum):
@@ -64,7 +68,7 @@ class Database:
 
 @dataclass(frozen=True)
 class Lake:
-    """Parquet on a local folder or an S3 bucket."""
+    """Parquet or Delta tables on a local folder or an S3 bucket."""
 
     name: str
     path: str
@@ -73,6 +77,8 @@ class Lake:
     region: str | None = None
     access_key: Secret | None = None
     secret_key: Secret | None = None
+    delta: bool = False
+    """Delta tables lie below it, which flows name by their paths; no sync writes there."""
     place: Place | None = None
 
     @property
@@ -227,6 +233,10 @@ class Flow:
     def input(self) -> str:
         return str(self.table)
 
+    @property
+    def upstreams(self) -> tuple[str, ...]:
+        return (self.upstream,) if self.upstream else ()
+
 
 @dataclass(frozen=True)
 class SparkSettings:
@@ -245,6 +255,8 @@ class Project:
     spark: SparkSettings
     connections: Mapping[str, Database | Lake]
     syncs: tuple[Sync, ...]
+    layers: tuple[Layer, ...] = ()
+    """The flows between Delta tables, in the order they are written; those in Python after those here."""
 
     @property
     def root(self) -> Path:

@@ -146,6 +146,12 @@ def _missing(what: str) -> TableMissing:
     )
 
 
+def split_name(name: str) -> tuple[str, str]:
+    """The schema, as `locate` takes it and empty where none is named, and the table without backticks."""
+    *above, table = _parts(name)
+    return ".".join(map(_shown, above)), table
+
+
 def _parts(name: str) -> list[str]:
     """A name's parts, each of which may stand in backticks."""
     parts: list[str] = []

@@ -158,6 +158,15 @@ class Commits:
         )
         return receipt, kind
 
+    def windows(self, session: Session, epoch: int) -> dict[int, str]:
+        """Of every batch of a life by its number, as they were kept."""
+        found = session.rows(
+            f"SELECT {self._names('seq', 'windows')} FROM {self._name} WHERE {self._is('flow_key')} AND"
+            f" {self._is('epoch')} AND {self._names('seq')} > 0 ORDER BY {self._names('seq')}",
+            (self._key, epoch),
+        )
+        return {int(seq): windows for seq, windows in found}
+
     def any_batch(self, session: Session) -> bool:
         return bool(
             session.rows(

@@ -1,0 +1,38 @@
+"""`tidegauge optimize`: compaction, Z-order, statistics, and a vacuum that respects every reader."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tidegauge.cli.options import DebugOption, JsonOption, ProjectOption, SelectOption
+from tidegauge.cli.project import open_project
+from tidegauge.cli.tending import TablesOption, Tell, close
+
+
+def command(
+    zorder: Annotated[
+        str | None, typer.Option(metavar="COLUMNS", help="Sort by these columns, with commas between.")
+    ] = None,
+    vacuum: Annotated[
+        bool, typer.Option("--vacuum/--no-vacuum", help="Remove afterwards what no reader needs.")
+    ] = True,
+    project: ProjectOption = None,
+    select: SelectOption = None,
+    table: TablesOption = None,
+    json: JsonOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Make few large files of many small ones in Delta outputs, then vacuum what no reader needs."""
+    from tidegauge.engine.optimize import optimize
+    from tidegauge.engine.tend import Tending
+
+    columns = tuple(name.strip() for name in (zorder or "").split(",") if name.strip())
+    tending = Tending(open_project(project), tuple(select or ()), tuple(table or ()), debug=debug)
+    found = tending.each(
+        lambda one: optimize(tending, one, zorder=columns, clean=vacuum), Tell("optimizing", quiet=json)
+    )
+    tending.note(found, "optimized", f"Z-order by {', '.join(columns)}" if columns else "compaction")
+    shown = ["table", "files written", "for", *(["kept for", "removed"] if vacuum else []), ""]
+    close(found, shown, command="optimize", done=True, json=json, debug=debug)

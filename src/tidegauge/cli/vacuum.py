@@ -1,0 +1,51 @@
+"""`tidegauge vacuum`: remove old files of Delta tables, and never what a flow still has to read."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tidegauge.cli.confirm import DryRunOption, YesOption, confirmed
+from tidegauge.cli.options import DebugOption, JsonOption, ProjectOption, SelectOption
+from tidegauge.cli.project import open_project
+from tidegauge.cli.tending import TablesOption, Tell, close
+
+
+def command(
+    retain: Annotated[
+        str | None,
+        typer.Option(metavar="AGE", help="Keep files this long: 168h, 30d. Else as long as each table says."),
+    ] = None,
+    yes: YesOption = False,
+    dry_run: DryRunOption = False,
+    project: ProjectOption = None,
+    select: SelectOption = None,
+    table: TablesOption = None,
+    json: JsonOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Remove files of Delta outputs that no version still kept needs, nor any flow that reads them.
+
+    A table of which a flow has not read every version yet is refused, with the flow's name and its watermark.
+    """
+    from tidegauge.config.durations import parse_duration
+    from tidegauge.engine.tend import Tended, Tending
+    from tidegauge.engine.vacuum import check, vacuum
+
+    opened, kept = open_project(project), None if retain is None else parse_duration(retain)
+    tending = Tending(opened, tuple(select or ()), tuple(table or ()), debug=debug)
+    checked = tending.each(lambda one: Tended(one, retain=check(tending, one, kept)))
+    free = [one for one in checked if one.error is None and not one.absent]
+    if free and not dry_run:
+        what = free[0].target.name if len(free) == 1 else f"{len(free)} tables"
+        confirmed(f"remove old files of {what}? Older versions can then not be read any more", yes=yes)
+    done = tending.each(
+        lambda one: vacuum(tending, one, kept, dry_run=dry_run),
+        Tell("looking what would go" if dry_run else "vacuuming", quiet=json),
+        [one.target for one in free],
+    )
+    found = [*(one for one in checked if one not in free), *done]
+    tending.note(found, "vacuumed", f"files older than {retain or 'the retention of the table'}")
+    columns = ["table", "kept for", "would go" if dry_run else "removed", ""]
+    close(found, columns, command="vacuum", done=not dry_run, json=json, debug=debug)

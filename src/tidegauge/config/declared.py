@@ -1,0 +1,140 @@
+"""Flows declared in Python, as if they stood in the project file: the same checks, other places."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from typing import Any
+
+from tidegauge.config.check import Check
+from tidegauge.config.document import Document
+from tidegauge.config.flows import Around, make_flows
+from tidegauge.config.modules import Failed, as_shown, import_flows
+from tidegauge.config.problems import Problem, quoted
+from tidegauge.declare import Declared, Input, Output
+from tidegauge.errors import Place
+from tidegauge.model.layer import Function, Layer
+from tidegauge.model.spec import Lake
+
+
+def make_declared(
+    check: Check, modules: Sequence[str], *, pipeline: str, lakes: Sequence[Lake]
+) -> list[Layer]:
+    """The flows of these modules, after those that the project file has itself."""
+    root = check.document.file.parent
+    taken = _in_the_file(check)
+    python = Document(check.document.file, {}, {(): check.document.place(())}, {})
+    bodies: dict[str, Any] = {}
+    functions: dict[str, Function] = {}
+    for declared in _declared(check, modules):
+        place, first = as_shown(declared.place), taken.get(declared.name)
+        if first is not None:
+            check.problems.append(
+                Problem(
+                    f"there are two flows {quoted(declared.name)}, the first one at {first}",
+                    place,
+                    "give one of them another name",
+                )
+            )
+            continue
+        taken[declared.name] = place
+        python.values["flows", declared.name] = place
+        bodies[declared.name] = _body(python, declared)
+        functions[declared.name] = Function(
+            name=f"{declared.module}:{getattr(declared.function, '__qualname__', declared.name)}",
+            root=root,
+            call=declared.function,
+        )
+        _check_parameters(check.problems, declared, place)
+    return make_flows(check.beside(python), bodies, Around(pipeline, lakes, functions))
+
+
+def _in_the_file(check: Check) -> dict[str, Place]:
+    flows = check.document.root.get("flows")
+    return (
+        {name: check.document.key_place(("flows", name)) for name in flows} if isinstance(flows, dict) else {}
+    )
+
+
+def _declared(check: Check, modules: Sequence[str]) -> list[Declared]:
+    found: dict[int, Declared] = {}
+    several = isinstance(check.document.written(("modules",)), list)
+    for index, written in enumerate(modules):
+        place = check.document.place(("modules", index) if several else ("modules",))
+        try:
+            # By identity: one module may be named twice, as a module and as a file.
+            found |= {id(one): one for one in import_flows(check.document.file.parent, written, place)}
+        except Failed as failed:
+            check.problems.append(failed.problem)
+    return list(found.values())
+
+
+def _body(document: Document, declared: Declared) -> dict[str, Any]:
+    """The flow as the project file would have it."""
+    trail = ("flows", declared.name)
+    inputs: dict[str, Any] = {}
+    for name, part in declared.inputs.items():
+        inputs[name] = _written(part.keys) if isinstance(part, Input) else part
+        document.values[*trail, "inputs", name] = _place(part, declared)
+    document.values[*trail, "output"] = _place(declared.output, declared)
+    return {**_written(declared.keys), "inputs": inputs, "output": _written(declared.output.keys)}
+
+
+def _place(part: Input | Output | str, declared: Declared) -> Place:
+    """A table's own line, if it stands in the same file; else the flow's."""
+    if isinstance(part, str) or part.place.file != declared.place.file:
+        return as_shown(declared.place)
+    return as_shown(part.place)
+
+
+def _written(keys: Any) -> dict[str, Any]:
+    return {key: _text(value) for key, value in keys.items()}
+
+
+def _text(value: Any) -> Any:
+    """As YAML's text would be; what is nothing of the kind is left for the checks to complain of."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, str):
+        return str(value)
+    return [_text(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _check_parameters(problems: list[Problem], declared: Declared, place: Place) -> None:
+    """Each input goes to the function by its name."""
+    try:
+        signature = inspect.signature(declared.function)
+    except (TypeError, ValueError):
+        return
+    by_name = {
+        name: parameter
+        for name, parameter in signature.parameters.items()
+        if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+    }
+    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in signature.parameters.values())
+    for name in declared.inputs:
+        if name not in by_name and not takes_any:
+            problems.append(
+                Problem(
+                    f"{quoted(name)} is an input of the flow {quoted(declared.name)}, and its function does"
+                    " not take it",
+                    place,
+                    f"its parameters are named like the inputs: {', '.join(declared.inputs)}",
+                )
+            )
+    for name, parameter in signature.parameters.items():
+        needed = parameter.default is parameter.empty and parameter.kind not in (
+            parameter.VAR_KEYWORD,
+            parameter.VAR_POSITIONAL,
+        )
+        if needed and (name not in declared.inputs or name not in by_name):
+            problems.append(
+                Problem(
+                    f"the function of the flow {quoted(declared.name)} wants {quoted(name)}, which is no"
+                    " input",
+                    place,
+                    "add the input, or give the parameter a default value",
+                )
+            )

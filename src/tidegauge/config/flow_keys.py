@@ -1,0 +1,123 @@
+"""The keys of `flows:`: of a flow, of each of its inputs, and of its output."""
+
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from tidegauge.config import flow_values, values
+from tidegauge.config.forms import Flag, Form, Keys, Mapped, MaybeText, Tags, Unless
+from tidegauge.model.layer import Evaluate, LayerMode, OnDelete, OnMissing
+from tidegauge.model.spec import Drift
+
+MaybeTable = Annotated[str | None, Form(flow_values.table_name, "name in Spark's catalogue")]
+MaybeColumns = Annotated[tuple[str, ...], Form(flow_values.columns, "column or list"), Unless("none")]
+
+
+class FlowKeys(Keys):
+    later: ClassVar[dict[str, str]] = {"expect": "", "schedule": ""}
+
+    inputs: Mapped = Field(
+        description="The Delta tables it reads, each under the name that the transform knows it by; see "
+        "below. `NAME: TABLE` is short for `NAME: {table: TABLE}`."
+    )
+    transform: Annotated[MaybeText, Unless("the rows of the only input, as they are")] = Field(
+        default=None,
+        description="A `.sql` file, in which the inputs are views by their names, or `MODULE:FUNCTION`, "
+        "imported from the project's folder when the flow runs. It is written as if it saw whole tables.",
+    )
+    output: Mapped = Field(description="The Delta table it writes; see below.")
+    evaluate: Annotated[str, Form(values.choice(Evaluate), "`auto`, `rows`, `keys`, `whole`")] = Field(
+        default="auto",
+        description="What is computed anew after a change: the changed rows, the keys that they touch, or "
+        "everything. `auto` reads the SQL; a function is `rows` with one moving input, `keys` with several.",
+    )
+    drift: Annotated[str, Form(values.choice(Drift), "`evolve`, `freeze`, `fail`")] = Field(
+        default="evolve",
+        description="When the columns that come out change: follow where nothing is lost, keep the target's "
+        "columns as they are, or stop.",
+    )
+    tags: Tags = Field(default=(), description="Words to select by: `--select tag:WORD`.")
+
+
+class InputKeys(Keys):
+    table: Annotated[MaybeTable, Unless("required, or `path`")] = Field(
+        default=None, description="The table, such as `bronze.clusters`."
+    )
+    path: Annotated[MaybeText, Unless("required, or `table`")] = Field(
+        default=None,
+        description="The table's folder, relative to the project file, `file:…` or `s3a://bucket/prefix`.",
+    )
+    cursor: Annotated[str, Form(flow_values.cursor, "`version`")] = Field(
+        default="version", description="Its changes are followed version by version."
+    )
+    snapshot: Annotated[Flag, Unless("`false`")] = Field(
+        default=False,
+        description="Only to be joined with: pinned to a version when the plan is made. Its own changes "
+        "touch nothing.",
+    )
+    feed: Annotated[str | None, Form(values.choice(("raw",)), "`raw`"), Unless("whole tables")] = Field(
+        default=None,
+        description="The transform sees the changes themselves, with `_change_type`, `_commit_version` and "
+        "`_commit_timestamp`, and what comes of them is its own business.",
+    )
+    initial: Annotated[
+        str | None,
+        Form(flow_values.initial, "`snapshot`, `earliest`, version or timestamp"),
+        Unless("`snapshot`; for `append` and `scd2` `earliest`, where the feed reaches back to version 0"),
+    ] = Field(
+        default=None,
+        description="Where the first run begins. A timestamp without an offset is in UTC.",
+    )
+    on_missing: Annotated[str, Form(values.choice(OnMissing), "`fail`, `rebaseline`, `diff`")] = Field(
+        default="fail",
+        description="When versions that were not read yet cannot be read any more: stop, take the whole "
+        "table as it is, or compare it with what it was.",
+    )
+    max_versions: Annotated[int | None, Form(values.whole(1), "whole number"), Unless("all there are")] = (
+        Field(default=None, description="Versions in one batch, for catching up in steps.")
+    )
+    max_bytes: Annotated[
+        int | None, Form(flow_values.size, "size, such as `64MB` or `1GiB`"), Unless("all there are")
+    ] = Field(default=None, description="Bytes of changes in one batch; one version is the least.")
+
+
+class OutputKeys(Keys):
+    table: Annotated[MaybeTable, Unless("required, or `path`")] = Field(
+        default=None, description="The table, such as `silver.clusters`; made if it is not there."
+    )
+    path: Annotated[MaybeText, Unless("required, or `table`")] = Field(
+        default=None,
+        description="The table's folder, relative to the project file, `file:…` or `s3a://bucket/prefix`.",
+    )
+    mode: Annotated[
+        str,
+        Form(values.choice(LayerMode), "`append`, `merge`, `scd2`, `replace_partitions`, `overwrite`"),
+    ] = Field(
+        default="merge",
+        description="Every change is added as a row, the table equals the transform over the whole inputs, "
+        "the history of each key is kept with `valid_from`, `valid_to` and `is_current`, the partitions that "
+        "a change touches are computed anew, or the whole table is.",
+    )
+    key: MaybeColumns = Field(
+        default=(),
+        description="The columns that tell its rows apart. `merge` and `scd2` need them.",
+    )
+    sequence_by: Annotated[MaybeText, Unless("the order of the commits")] = Field(
+        default=None,
+        description="The column that orders the changes of one key, so that an older one never overwrites a "
+        "newer one. `scd2` needs it, and takes `valid_from` from it.",
+    )
+    partition_by: MaybeColumns = Field(
+        default=(),
+        description="The columns that a table made anew is partitioned by. `replace_partitions` needs them.",
+    )
+    track: Annotated[tuple[str, ...], Form(flow_values.columns, "column or list"), Unless("all of them")] = (
+        Field(default=(), description="`scd2` only: the columns whose change makes a new row.")
+    )
+    surrogate_key: Annotated[MaybeText, Unless("none")] = Field(
+        default=None,
+        description="`scd2` only: a column to add, which holds a hash of the key and `valid_from`.",
+    )
+    on_delete: Annotated[str, Form(values.choice(OnDelete), "`fail`, `ignore`")] = Field(
+        default="fail", description="`append` only: when a row is deleted at the source."
+    )

@@ -1,0 +1,100 @@
+"""Single values of a flow: tables, columns, sizes and beginnings."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from datetime import UTC, datetime
+from typing import Any
+
+from tidegauge.config.problems import Complaint, quoted
+from tidegauge.config.values import some_texts, text, whole
+
+VERSION = "version"
+
+_PART = re.compile(r"`((?:[^`]|``)+)`|(\w+)")
+_SIZE = re.compile(r"(\d{1,18})\s*([kmgt]?i?b)?", re.ASCII | re.IGNORECASE)
+_POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+
+
+def name_parts(name: str) -> tuple[str, ...] | None:
+    """The parts of a catalogue name as Spark takes it, their backticks taken off; None if it is none."""
+    parts, at = [], 0
+    while match := _PART.match(name, at):
+        parts.append(match[1].replace("``", "`") if match[1] else match[2])
+        at = match.end()
+        if at == len(name):
+            return tuple(parts)
+        if name[at] != ".":
+            return None
+        at += 1
+    return None
+
+
+def is_dotted(name: str) -> bool:
+    """A module or a function as Python names it."""
+    return all(part.isidentifier() and not keyword.iskeyword(part) for part in name.split("."))
+
+
+def table_name(value: Any) -> str:
+    name = text(value)
+    parts = name_parts(name)
+    if "/" in name and (parts is None or parts[0].lower() == "delta"):
+        raise Complaint(f"{quoted(name)} is a path, not a name of the catalogue", hint="use `path`")
+    if parts is None:
+        raise Complaint(
+            f"{quoted(name)} is not a table's name as Spark takes it",
+            hint="write `SCHEMA.TABLE`; a part with anything but letters, digits and `_` stands in backticks",
+        )
+    return name
+
+
+def columns(value: Any) -> tuple[str, ...]:
+    """Names of columns, which Spark does not tell apart by their case."""
+    found = some_texts(value)
+    folded = [name.casefold() for name in found]
+    doubled = next((index for index, name in enumerate(folded) if name in folded[:index]), None)
+    if doubled is not None:
+        raise Complaint(f"{quoted(found[doubled])} stands in the list twice", trail=(doubled,))
+    return found
+
+
+def cursor(value: Any) -> str:
+    word = text(value)
+    if word != VERSION:
+        raise Complaint(
+            f"{quoted(word)} cannot be the cursor of a Delta table, which is followed by its versions",
+            hint="write `version`, or leave it out",
+        )
+    return word
+
+
+def initial(value: Any) -> str:
+    """`snapshot`, `earliest`, a version's digits, or a moment in ISO's form, in UTC and with its offset."""
+    word = text(value).strip()
+    if word in {"snapshot", "earliest"}:
+        return word
+    if word.isascii() and word.isdigit():
+        return str(whole(0)(word))
+    try:
+        moment = datetime.fromisoformat(word)
+        moment = moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):
+        raise Complaint(
+            f"{quoted(word)} is not a place to begin at",
+            hint="write `snapshot`, `earliest`, a version, or a moment such as `2025-01-01T00:00:00Z`",
+        ) from None
+    return moment.isoformat()
+
+
+def size(value: Any) -> int:
+    """Bytes: `64MB`, `1GiB`, or a plain number of them."""
+    written = text(value).strip()
+    match = _SIZE.fullmatch(written)
+    if not match:
+        raise Complaint(f"{quoted(written)} is not a size", hint="write it as `64MB`, `1GiB`, or in bytes")
+    unit = (match[2] or "").lower()
+    found: int = int(match[1]) * (1024 if "i" in unit else 1000) ** _POWERS[unit.rstrip("b").rstrip("i")]
+    if not 0 < found < 2**63:
+        raise Complaint(f"this must be a size of at least one byte, not {written}")
+    return found

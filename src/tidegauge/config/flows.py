@@ -1,0 +1,223 @@
+"""The entries of `flows:` → flows between Delta tables. Those written in Python come the same way."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tidegauge.config import values
+from tidegauge.config.check import Check
+from tidegauge.config.flow_combinations import Conflict, in_a_flow, in_an_input, in_an_output
+from tidegauge.config.flow_keys import FlowKeys, InputKeys, OutputKeys
+from tidegauge.config.flow_values import is_dotted
+from tidegauge.config.problems import Complaint, Trail, quoted
+from tidegauge.model.layer import (
+    Evaluate,
+    Function,
+    Layer,
+    LayerInput,
+    LayerMode,
+    LayerOutput,
+    OnDelete,
+    OnMissing,
+    Sql,
+    TableRef,
+)
+from tidegauge.model.spec import Drift, Lake
+
+MAX_SQL = 1024 * 1024
+
+_NAME = re.compile(r"\w[\w.-]*")
+_VIEW = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_OURS = "__tidegauge"
+
+
+@dataclass(frozen=True)
+class Around:
+    """What a flow has from the rest of the project."""
+
+    pipeline: str
+    lakes: Sequence[Lake] = ()
+    functions: Mapping[str, Function] = field(default_factory=dict)
+    """By the flow's name: transforms that are no text."""
+
+
+def make_flows(check: Check, written: Any, around: Around) -> list[Layer]:
+    if not isinstance(written, dict):
+        return []
+    found = [_flow(check, name, body, ("flows", name), around) for name, body in written.items()]
+    return [layer for layer in found if layer is not None]
+
+
+def _flow(check: Check, name: str, body: Any, trail: Trail, around: Around) -> Layer | None:
+    if not isinstance(body, dict):
+        check.add("this must be a mapping with `inputs` and an `output`", trail)
+        return None
+    before = len(check.problems)
+    if not _NAME.fullmatch(name):
+        check.add(
+            f"{quoted(name)} cannot be the name of a flow",
+            trail,
+            hint="use letters, digits, `_`, `-` and `.`",
+            at_key=True,
+        )
+    keys = check.keys(FlowKeys, body, trail)
+    inputs = _inputs(check, body.get("inputs"), (*trail, "inputs"), around)
+    output = _output(check, body.get("output"), (*trail, "output"), around)
+    transform = around.functions.get(name)
+    written = None if keys is None else keys.transform
+    made = check.attempt(lambda: _transform(written, check.document.file.parent), (*trail, "transform"))
+    if keys is None or output is None or len(check.problems) > before:
+        return None
+    layer = Layer(
+        pipeline=around.pipeline,
+        name=name,
+        inputs=inputs,
+        output=output,
+        transform=transform or made,
+        evaluate=Evaluate(keys.evaluate),
+        drift=Drift(keys.drift),
+        tags=keys.tags,
+        place=check.document.key_place(trail),
+    )
+    _refuse(check, in_a_flow(layer), trail)
+    return layer if len(check.problems) == before else None
+
+
+def _inputs(check: Check, written: Any, trail: Trail, around: Around) -> tuple[LayerInput, ...]:
+    if not isinstance(written, dict):
+        return ()
+    if not written:
+        check.add("this must not be empty", trail, hint="name at least one table")
+    seen: dict[str, str] = {}
+    for name in written:
+        twin = seen.setdefault(name.casefold(), name)
+        if not _VIEW.fullmatch(name) or name.casefold().startswith(_OURS):
+            check.add(
+                f"{quoted(name)} cannot be the name of an input",
+                (*trail, name),
+                hint="it names a view: use letters, digits and `_`, none first that is a digit"
+                if not name.casefold().startswith(_OURS)
+                else f"names that begin with `{_OURS}` are taken",
+                at_key=True,
+            )
+        elif twin != name:
+            check.add(
+                f"the inputs {quoted(twin)} and {quoted(name)} are one name to Spark",
+                (*trail, name),
+                hint="names of inputs differ by more than their case",
+                at_key=True,
+            )
+    made = [_input(check, name, body, (*trail, name), around) for name, body in written.items()]
+    return tuple(part for part in made if part is not None)
+
+
+def _input(check: Check, name: str, body: Any, trail: Trail, around: Around) -> LayerInput | None:
+    if not isinstance(body, str | dict):
+        check.add("this must be a table's name, or a mapping with `table` or `path`", trail)
+        return None
+    place = check.document.key_place(trail)
+    if isinstance(body, str):
+        short = check.keys(InputKeys, {"table": body}, trail)
+        return None if short is None else LayerInput(name, TableRef(name=short.table), place=place)
+    keys = check.keys(InputKeys, body, trail)
+    if keys is None:
+        return None
+    _refuse(check, in_an_input(keys), trail)
+    return LayerInput(
+        name=name,
+        table=_table(check, keys, trail, around),
+        snapshot=keys.snapshot,
+        raw=keys.feed is not None,
+        initial=keys.initial,
+        on_missing=OnMissing(keys.on_missing),
+        max_versions=keys.max_versions,
+        max_bytes=keys.max_bytes,
+        place=place,
+    )
+
+
+def _output(check: Check, body: Any, trail: Trail, around: Around) -> LayerOutput | None:
+    if not isinstance(body, dict):
+        return None
+    keys = check.keys(OutputKeys, body, trail)
+    if keys is None:
+        return None
+    _refuse(check, in_an_output(keys), trail)
+    return LayerOutput(
+        table=_table(check, keys, trail, around),
+        mode=LayerMode(keys.mode),
+        key=keys.key,
+        sequence_by=keys.sequence_by,
+        partition_by=keys.partition_by,
+        track=keys.track,
+        surrogate_key=keys.surrogate_key,
+        on_delete=OnDelete(keys.on_delete),
+        place=check.document.key_place(trail),
+    )
+
+
+def _table(check: Check, keys: InputKeys | OutputKeys, trail: Trail, around: Around) -> TableRef:
+    written = keys.path
+    if written is None:
+        return TableRef(name=keys.table)
+    path = check.attempt(lambda: values.lake_path(written, check.document.file.parent), (*trail, "path"))
+    if path is None or path.startswith("s3a://"):
+        return TableRef(path=path, storage=_storage(path, around.lakes) if path else None)
+    return TableRef(path=os.path.normpath(path))
+
+
+def _storage(path: str, lakes: Sequence[Lake]) -> Lake | None:
+    """The connection that the path lies below; of several the nearest."""
+    above = [lake for lake in lakes if f"{path}/".startswith(f"{lake.path}/")]
+    return max(above, key=lambda lake: len(lake.path), default=None)
+
+
+def _refuse(check: Check, conflicts: Iterator[Conflict], trail: Trail) -> None:
+    for conflict in conflicts:
+        where = check.first_written(*((*trail, *below) for below in conflict.trails))
+        check.add(conflict.message, where, hint=conflict.hint, at_key=True)
+
+
+def _transform(written: str | None, base: Path) -> Sql | Function | None:
+    if written is None:
+        return None
+    if written.lower().endswith(".sql"):
+        return _sql(Path(values.local_path(written, base)))
+    module, _, function = written.partition(":")
+    if is_dotted(module) and is_dotted(function):
+        return Function(name=written, root=base)
+    hint = "write a path that ends in `.sql`, or `MODULE:FUNCTION`"
+    if module.endswith(".py") and is_dotted(function):
+        hint = f"write `{module.removesuffix('.py').replace('/', '.')}:{function}`"
+    elif re.match(r"\s*(select|with|from)\s", written, re.IGNORECASE):
+        hint = "put the SQL into a file of its own, and its path here"
+    raise Complaint(f"{quoted(written)} is neither a `.sql` file nor a function", hint=hint)
+
+
+def _sql(file: Path) -> Sql:
+    try:
+        with file.open("rb") as stream:
+            data = stream.read(MAX_SQL + 1)
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise Complaint(
+            f"the SQL file {file} is not UTF-8: byte 0x{data[error.start]:02x} in line {line}",
+            hint="save it as UTF-8",
+        ) from None
+    except (OSError, ValueError) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        raise Complaint(
+            f"the SQL file {file} cannot be read: {reason}",
+            hint="check the path, which is relative to the project file, and its permissions",
+        ) from None
+    if len(data) > MAX_SQL:
+        raise Complaint(f"the SQL file {file} is larger than {MAX_SQL >> 20} MiB")
+    if not text.strip():
+        raise Complaint(f"the SQL file {file} is empty", hint="write a SELECT over the inputs' names")
+    return Sql(text=text, file=file)

@@ -1,0 +1,197 @@
+"""Imports the user's modules that declare flows."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib
+import importlib.util
+import os
+import re
+import sys
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+from tidegauge.config.document import shown
+from tidegauge.config.flow_values import is_dotted
+from tidegauge.config.problems import Complaint, Problem, quoted
+from tidegauge.config.values import local_path
+from tidegauge.declare import Declared, declared_in, forget
+from tidegauge.errors import ConfigError, Place
+from tidegauge.model.secret import mask
+
+_PREFIX = "tidegauge_flows_"
+_LIBRARIES = ("site-packages", "dist-packages")
+# What each project of this process has brought in, by its folder: two may both have a `silver`.
+_brought: dict[Path, set[str]] = {}
+
+
+def import_flows(root: Path, written: str, place: Place) -> tuple[Declared, ...]:
+    """What the module or file declares. Raises Failed for everything that can go wrong in it."""
+    root = Path(os.path.normpath(root))
+    try:
+        module = _module(root, written, place)
+    except Failed:
+        raise
+    except Complaint as complaint:
+        raise Failed(complaint.message, place, complaint.hint) from None
+    except ConfigError as error:
+        # A declaration that said itself what is wrong with it.
+        raise Failed(error.message, as_shown(error.place) if error.place else place, error.hint) from None
+    except SyntaxError as error:
+        where = Place(shown(Path(error.filename or written)), error.lineno or 1, error.offset or 1)
+        raise Failed(f"{quoted(written)} is not valid Python: {error.msg}", where) from None
+    except (Exception, SystemExit) as error:
+        reason = "".join(traceback.format_exception_only(error)).strip().splitlines()[-1]
+        raise Failed(
+            f"importing {quoted(written)} failed: {mask(reason)}",
+            _own_line(root, error) or place,
+            f"mend it, or install what it needs; `python -c 'import {written}'` in {root} shows more"
+            if is_dotted(written)
+            else "mend it, or install what it needs",
+        ) from None
+    found = declared_in(module.__name__)
+    if not found:
+        raise Failed(
+            f"{quoted(written)} declares no flow",
+            place,
+            "decorate a function there with `@tg.flow(…)`, or name the module that has one",
+        )
+    return found
+
+
+class Failed(Exception):
+    """A module that gives no flows."""
+
+    def __init__(self, message: str, place: Place, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.problem = Problem(message, place, hint)
+
+
+def _module(root: Path, written: str, place: Place) -> ModuleType:
+    file: Path | None = None
+    name: str | None = written
+    if written.endswith(".py"):
+        file = Path(os.path.normpath(local_path(written, root)))
+        if not file.is_file():
+            raise Failed(f"there is no file {file}", place, "it is named relative to the project file")
+        name = _dotted(root, file)
+    elif not is_dotted(written):
+        raise Failed(
+            f"{quoted(written)} is neither a module nor a `.py` file",
+            place,
+            "write it as `pipelines.silver`, or as `pipelines/silver.py`",
+        )
+    with _from(root):
+        if name is None:
+            assert file is not None
+            return _by_file(file)
+        return _by_name(root, name, file, place)
+
+
+def _by_name(root: Path, name: str, file: Path | None, place: Place) -> ModuleType:
+    if name not in sys.modules:
+        forget(name)
+    try:
+        module = importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name and f"{name}.".startswith(f"{error.name}."):
+            raise Failed(
+                f"there is no module {quoted(name)} in {root}",
+                place,
+                "modules are named from the project's folder on: `pipelines.silver` is pipelines/silver.py",
+            ) from None
+        raise
+    found = getattr(module, "__file__", None)
+    wanted = file or next((path for path in _files(root, name) if path.is_file()), None)
+    if wanted is not None and (found is None or not wanted.samefile(found)):
+        raise Failed(
+            f"{wanted} is hidden by another module {quoted(name)}, {found or 'a part of Python'}",
+            place,
+            "give the file another name",
+        )
+    return module
+
+
+def _by_file(file: Path) -> ModuleType:
+    """For a file that no name leads to from the project's folder."""
+    digest = hashlib.sha256(os.fsencode(file)).hexdigest()[:8]
+    name = f"{_PREFIX}{re.sub(r'[^A-Za-z0-9]', '_', file.stem)}_{digest}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+@contextlib.contextmanager
+def _from(root: Path) -> Iterator[None]:
+    """Imports from the project's folder first, and from no other project's.
+
+    The folder stays on the path, at its end, for what functions import when they run. What a module prints
+    goes to stderr: stdout is for the command's own answer.
+    """
+    for other in [other for other in _brought if other != root]:
+        for name in _brought.pop(other):
+            sys.modules.pop(name, None)
+            forget(name)
+        with contextlib.suppress(ValueError):
+            sys.path.remove(str(other))
+    before = set(sys.modules)
+    importlib.invalidate_caches()
+    sys.path.insert(0, str(root))
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+    finally:
+        sys.path.remove(str(root))
+        if str(root) not in sys.path:
+            sys.path.append(str(root))
+        new = {name: sys.modules[name] for name in set(sys.modules) - before}
+        _brought.setdefault(root, set()).update(name for name, module in new.items() if _own(root, module))
+
+
+def _dotted(root: Path, file: Path) -> str | None:
+    """The name that leads to the file from the project's folder, if there is one."""
+    if not file.is_relative_to(root):
+        return None
+    parts = file.relative_to(root).with_suffix("").parts
+    name = ".".join(parts[:-1] if parts[-1] == "__init__" and len(parts) > 1 else parts)
+    return name if is_dotted(name) else None
+
+
+def _files(root: Path, name: str) -> tuple[Path, Path]:
+    stem = root.joinpath(*name.split("."))
+    return stem.with_name(f"{stem.name}.py"), stem / "__init__.py"
+
+
+def _own_line(root: Path, error: BaseException) -> Place | None:
+    """The last line of the user's own that led to the error."""
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if _is_own(root, frame.filename):
+            return Place(shown(Path(frame.filename)), frame.lineno or 1, (frame.colno or 0) + 1)
+    return None
+
+
+def _own(root: Path, module: ModuleType) -> bool:
+    files = [getattr(module, "__file__", None), *getattr(module, "__path__", ())]
+    return module.__name__.startswith(_PREFIX) or any(_is_own(root, file) for file in files)
+
+
+def _is_own(root: Path, file: str | None) -> bool:
+    return (
+        file is not None and Path(file).is_relative_to(root) and not set(_LIBRARIES) & set(Path(file).parts)
+    )
+
+
+def as_shown(place: Place) -> Place:
+    return Place(shown(Path(place.file)), place.line, place.column)

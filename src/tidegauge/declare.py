@@ -1,0 +1,207 @@
+"""Flows in Python: `@tg.flow(…)` over a function that makes one table of its inputs.
+
+Declaring only takes note, and gives the function back as it was, so that it can be called in tests. What
+is declared belongs to the module whose import ran the declaration; a project names such modules under
+`modules:`, and everything is checked when the project is read.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from types import CodeType, FrameType
+from typing import Any, TypeVar
+
+from tidegauge.errors import ConfigError, Place
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Input:
+    """A table that a flow reads; made by `changes` and `snapshot`."""
+
+    keys: Mapping[str, Any]
+    """As the project file has them under `inputs:`, those that were given."""
+    place: Place
+
+
+@dataclass(frozen=True)
+class Output:
+    """The table that a flow writes; made by `delta`."""
+
+    keys: Mapping[str, Any]
+    place: Place
+
+
+@dataclass(frozen=True)
+class Declared:
+    name: str
+    inputs: Mapping[str, Input | str]
+    output: Output
+    keys: Mapping[str, Any]
+    """`evaluate`, `drift`, `tags` and `expect`, those that were given."""
+    place: Place
+    module: str
+    function: Callable[..., Any] = field(repr=False)
+
+
+@dataclass
+class _Shelf:
+    """What one execution of a module has declared."""
+
+    code: CodeType | None
+    flows: list[Declared] = field(default_factory=list)
+
+
+_shelves: dict[str, _Shelf] = {}
+
+
+def changes(
+    table: str | None = None,
+    *,
+    path: str | None = None,
+    initial: str | int | date | None = None,
+    on_missing: str | None = None,
+    max_versions: int | None = None,
+    max_bytes: int | str | None = None,
+    feed: str | None = None,
+) -> Input:
+    """A Delta table whose changes are followed, version by version."""
+    keys = {
+        "table": table,
+        "path": path,
+        "initial": initial.isoformat() if isinstance(initial, date) else initial,
+        "on_missing": on_missing,
+        "max_versions": max_versions,
+        "max_bytes": max_bytes,
+        "feed": feed,
+    }
+    return Input(_given(keys), _place(sys._getframe(1)))
+
+
+def snapshot(table: str | None = None, *, path: str | None = None) -> Input:
+    """A Delta table to be joined with: pinned when a plan is made, its own changes touch nothing."""
+    return Input(_given({"table": table, "path": path, "snapshot": True}), _place(sys._getframe(1)))
+
+
+def delta(
+    table: str | None = None,
+    *,
+    path: str | None = None,
+    mode: str | None = None,
+    key: str | Sequence[str] | None = None,
+    sequence_by: str | None = None,
+    partition_by: str | Sequence[str] | None = None,
+    track: str | Sequence[str] | None = None,
+    surrogate_key: str | None = None,
+    on_delete: str | None = None,
+) -> Output:
+    """The Delta table that a flow writes."""
+    keys = {
+        "table": table,
+        "path": path,
+        "mode": mode,
+        "key": key,
+        "sequence_by": sequence_by,
+        "partition_by": partition_by,
+        "track": track,
+        "surrogate_key": surrogate_key,
+        "on_delete": on_delete,
+    }
+    return Output(_given(keys), _place(sys._getframe(1)))
+
+
+def flow(
+    *,
+    output: Output,
+    evaluate: str | None = None,
+    drift: str | None = None,
+    tags: str | Sequence[str] | None = None,
+    name: str | None = None,
+    expect: Mapping[str, Any] | None = None,
+    **inputs: Input | str,
+) -> Callable[[_F], _F]:
+    """Declare a flow: the function takes each input as a DataFrame by its name, and returns one.
+
+    An input may be just a table's name, which is the same as `changes` of it. The flow is called like the
+    function, unless `name` says otherwise. Raises ConfigError, with the place, for what is no declaration.
+    """
+    frame = sys._getframe(1)
+    place = _place(frame)
+    if not isinstance(output, Output):
+        raise ConfigError(
+            f"`output` is a {type(output).__name__}, and not a table to write",
+            hint='write `output=tg.delta("SCHEMA.TABLE", …)`',
+            place=place,
+        )
+    for key, value in inputs.items():
+        if not isinstance(value, Input | str):
+            raise ConfigError(
+                f"the input `{key}` is a {type(value).__name__}, and not a table to read",
+                hint=f'write `{key}=tg.changes("SCHEMA.TABLE")`, or the same with `tg.snapshot`',
+                place=place,
+            )
+    keys = _given({"evaluate": evaluate, "drift": drift, "tags": tags, "expect": expect})
+    module, code = _running(frame)
+
+    def declare(function: _F) -> _F:
+        if not callable(function):
+            raise ConfigError("only a function can be a flow", place=place)
+        _shelf(module, code).flows.append(
+            Declared(
+                name=name or str(getattr(function, "__name__", type(function).__name__)),
+                inputs=dict(inputs),
+                output=output,
+                keys=keys,
+                place=place,
+                module=module,
+                function=function,
+            )
+        )
+        return function
+
+    return declare
+
+
+def declared_in(module: str) -> tuple[Declared, ...]:
+    """What the last execution of this module has declared, in order."""
+    shelf = _shelves.get(module)
+    return tuple(shelf.flows) if shelf else ()
+
+
+def forget(module: str) -> None:
+    """Before it is executed anew, when it may not declare anything any more."""
+    _shelves.pop(module, None)
+
+
+def _shelf(module: str, code: CodeType | None) -> _Shelf:
+    shelf = _shelves.get(module)
+    if shelf is None or shelf.code is not code:
+        # Executed anew, after a reload: what it said before no longer holds.
+        shelf = _shelves[module] = _Shelf(code)
+    return shelf
+
+
+def _running(frame: FrameType) -> tuple[str, CodeType | None]:
+    """The module that is being executed: also where it has a function of another one declare for it."""
+    name = str(frame.f_globals.get("__name__"))
+    at: FrameType | None = frame
+    while at is not None:
+        if at.f_code.co_name == "<module>":
+            return str(at.f_globals.get("__name__")), at.f_code
+        at = at.f_back
+    return name, None
+
+
+def _given(keys: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in keys.items() if value is not None}
+
+
+def _place(frame: FrameType) -> Place:
+    code = frame.f_code
+    line, _, column, _ = next(itertools.islice(code.co_positions(), frame.f_lasti // 2, None))
+    return Place(code.co_filename, line or frame.f_lineno or 1, (column or 0) + 1)

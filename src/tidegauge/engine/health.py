@@ -1,0 +1,128 @@
+"""What is wrong, and what will be soon: by the ledger, the outputs, and the logs of Delta inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from tidegauge.engine.known import KnownSources
+from tidegauge.engine.places import Places
+from tidegauge.engine.prepare import agree
+from tidegauge.engine.retention import Notice, current_session, has_session, notices
+from tidegauge.engine.select import Choice, choose
+from tidegauge.engine.standing import iso
+from tidegauge.errors import TidegaugeError
+from tidegauge.ledger.open import open_ledger
+from tidegauge.model.layer import Hop, Layer
+from tidegauge.model.protocols import FlowStatus, HistoryEvent, Watermark
+from tidegauge.model.spec import Project
+from tidegauge.model.state import State
+from tidegauge.write.open import open_output
+
+_PARALLEL = 8
+_EVENTS = 2000
+_ENDED_WELL, _ENDED_BADLY = ("finished", "skipped"), ("failed", "refused")
+
+
+@dataclass(frozen=True)
+class Health:
+    flow: str
+    state: State
+    last_success: datetime | None
+    failures: int
+    """In a row, up to now."""
+    problems: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "flow": self.flow,
+            "state": self.state.value,
+            "last_success": iso(self.last_success) if self.last_success else None,
+            "failures": self.failures,
+            "problems": list(self.problems),
+            "warnings": list(self.warnings),
+        }
+
+
+def examine(project: Project, selection: Sequence[str]) -> tuple[datetime, list[Health]]:
+    """The store's clock, and every flow that is selected. Changes nothing, and starts no Spark."""
+    with open_ledger(project.ledger, create=False) as ledger:
+        now = ledger.now()
+        statuses = {status.flow: status for status in ledger.status(project.pipeline)}
+        marks: dict[str, Watermark] = {}
+        for mark in ledger.watermarks(project.pipeline):
+            marks.setdefault(mark.flow, mark)
+        events: dict[str, list[HistoryEvent]] = {}
+        for event in ledger.history(project.pipeline, limit=_EVENTS):
+            events.setdefault(event.flow, []).append(event)
+        with KnownSources(project, tuple(statuses)) as sources:
+            choice = choose(project, selection, sources)
+        retained = notices(project, ledger, choice.layers)
+    places = Places(current_session)
+
+    def one(hop: Hop) -> Health:
+        status = statuses.get(hop.name)
+        return _one(
+            hop.name,
+            status,
+            events.get(hop.name, []),
+            retained.get(hop.name, []),
+            None if status and status.plan else _disagreement(hop, marks.get(hop.name), places),
+            now,
+        )
+
+    if not choice.hops:
+        return now, _faults(choice)
+    with ThreadPoolExecutor(min(_PARALLEL, len(choice.hops))) as pool:
+        return now, [*_faults(choice), *pool.map(one, choice.hops)]
+
+
+def _one(
+    flow: str,
+    status: FlowStatus | None,
+    events: Sequence[HistoryEvent],
+    retained: Sequence[Notice],
+    disagreement: str | None,
+    now: datetime,
+) -> Health:
+    state = status.state if status else State.READY
+    problems = [notice.text for notice in retained if notice.over]
+    warnings = [notice.text for notice in retained if not notice.over]
+    run = status.last_run if status else None
+    if run is not None and run.state is State.FAILED and state is not State.RUNNING:
+        problems.insert(0, str((run.error or {}).get("message") or "its last run failed"))
+    if disagreement is not None and disagreement not in problems:
+        problems.append(disagreement)
+    if status is not None and status.override is not None:
+        warnings.append(f"an override ({status.override.kind}) was begun and not ended: the next run ends it")
+    if state is State.RUNNING and status is not None and status.lease_until and status.lease_until < now:
+        warnings.append("its runner let the lease run out; the next run takes over")
+    if status is None:
+        warnings.append("it has not run yet")
+    failures = 0
+    for event in events:
+        if event.event in _ENDED_WELL:
+            break
+        failures += event.event in _ENDED_BADLY
+    success = next((event.at for event in events if event.event in _ENDED_WELL), None)
+    return Health(flow, state, success, failures, tuple(problems), tuple(warnings))
+
+
+def _disagreement(hop: Hop, mark: Watermark | None, places: Places) -> str | None:
+    """Why ledger and output do not tell the same story; None where they do, or nobody could ask."""
+    if isinstance(hop, Layer) and hop.output.table.path is None and not has_session():
+        return None
+    try:
+        output = places.output(hop) if isinstance(hop, Layer) else open_output(hop)
+        agree(hop, output, mark)
+    except TidegaugeError as error:
+        return error.message
+    return None
+
+
+def _faults(choice: Choice) -> list[Health]:
+    return [Health(name, State.FAILED, None, 0, (error.message,), ()) for name, error in choice.faults]

@@ -1,0 +1,102 @@
+"""Where the tables of Delta flows are, and the Spark session that each flow works in."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from tidegauge.engine.jars import Needs
+from tidegauge.engine.select import needs_of
+from tidegauge.engine.session import open_session, sibling
+from tidegauge.errors import TableMissing
+from tidegauge.model.layer import Hop, Layer, TableRef
+from tidegauge.model.plan import Plan
+from tidegauge.model.protocols import Output
+from tidegauge.model.spec import Project
+from tidegauge.objects.settings import settings_of
+from tidegauge.read.delta_catalogue import locate, split_name
+from tidegauge.write.hadoop import options_of
+from tidegauge.write.open import open_output
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def places_of(project: Project, hops: Sequence[Hop], *, debug: bool = False) -> Places:
+    """For a command that is not a run; Spark is started only if a name has to be looked up."""
+    needs = {Needs.JDBC} | needs_of(hops)
+    return Places(functools.cache(partial(open_session, project.spark, needs, debug=debug)))
+
+
+class Places:
+    """Paths are known as they are; a name is looked up in Spark's catalogue, a whole schema at a time."""
+
+    def __init__(self, spark: Callable[[], SparkSession]) -> None:
+        self._spark = spark
+        self._schemas: dict[str, dict[str, str]] = {}
+        self._lock = threading.Lock()
+
+    def find(self, table: TableRef) -> str | None:
+        """The location; None while the catalogue has no such table."""
+        if table.path is not None:
+            return table.path
+        assert table.name is not None
+        schema, name = split_name(table.name)
+        with self._lock:
+            if name.lower() not in self._schemas.get(schema.lower(), {}):
+                self._schemas[schema.lower()] = self._listed(schema)
+            return self._schemas[schema.lower()].get(name.lower())
+
+    def location(self, table: TableRef) -> str:
+        """Raises TableMissing."""
+        found = self.find(table)
+        if found is None:
+            raise TableMissing(
+                f"Spark's catalogue has no Delta table {table}",
+                hint="check the name. A catalogue in memory ends with its process: name a lasting one under"
+                " `spark: conf:` (spark.sql.catalogImplementation, spark.sql.catalog.…), or the table's"
+                " `path:`",
+            )
+        return found
+
+    def output(self, hop: Hop, plan: Plan | None = None) -> Output:
+        """`plan`: the one whose batches are written next."""
+        if not isinstance(hop, Layer):
+            return open_output(hop)
+        from tidegauge.write.delta.output import DeltaOutput
+
+        made = DeltaOutput(hop, locate=lambda: self.find(hop.output.table))
+        if plan is not None:
+            made.follow(plan)
+        return made
+
+    def session(self, layer: Layer) -> SparkSession:
+        """A session of the flow's own, so that no setting and no view of one is seen by another."""
+        session = sibling(self._spark())
+        for table in (layer.output.table, *(part.table for part in layer.inputs)):
+            if table.path is not None and table.on_s3:
+                lake = table.at(table.path)
+                bucket = settings_of(lake).bucket
+                for name, value in options_of(lake).items():
+                    session.conf.set(name.replace("fs.s3a.", f"fs.s3a.bucket.{bucket}.", 1), value)
+        context = getattr(session, "sparkContext", None)
+        if context is not None:
+            # Flows side by side share the cores evenly, instead of one after the other.
+            context.setLocalProperty("spark.scheduler.pool", layer.name)
+        return session
+
+    def _listed(self, schema: str) -> dict[str, str]:
+        spark = self._spark()
+        schema = schema or spark.catalog.currentDatabase()
+        try:
+            found = locate(spark, schemas=[schema])
+        except TableMissing:
+            return {}
+        return {name[len(schema) + 1 :].lower(): _plain(where) for name, where in found.items()}
+
+
+def _plain(location: str) -> str:
+    return "/" + location.removeprefix("file:").lstrip("/") if location.startswith("file:") else location

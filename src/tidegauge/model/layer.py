@@ -1,0 +1,147 @@
+"""A flow between Delta tables, as the user asked for it: inputs, transform, one output."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from tidegauge.errors import Place
+from tidegauge.model.spec import Drift, Flow, Lake
+
+VALID_FROM, VALID_TO, IS_CURRENT = "valid_from", "valid_to", "is_current"
+"""What `scd2` adds to a table."""
+CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP = "_change_type", "_commit_version", "_commit_timestamp"
+"""The columns of a change feed."""
+DELETE = "delete"
+"""The `_change_type` that is always obeyed."""
+
+
+class LayerMode(StrEnum):
+    APPEND = "append"
+    MERGE = "merge"
+    SCD2 = "scd2"
+    REPLACE_PARTITIONS = "replace_partitions"
+    OVERWRITE = "overwrite"
+
+
+class Evaluate(StrEnum):
+    """How the target is kept equal to the transform over whole tables."""
+
+    AUTO = "auto"
+    ROWS = "rows"
+    KEYS = "keys"
+    WHOLE = "whole"
+
+
+class OnMissing(StrEnum):
+    """When versions that were not read yet are gone from the source."""
+
+    FAIL = "fail"
+    REBASELINE = "rebaseline"
+    DIFF = "diff"
+
+
+class OnDelete(StrEnum):
+    FAIL = "fail"
+    IGNORE = "ignore"
+
+
+@dataclass(frozen=True)
+class TableRef:
+    """A Delta table by its name in Spark's catalogue, or by its path."""
+
+    name: str | None = None
+    path: str | None = None
+    """Absolute and local, or `s3a://bucket/prefix`; no trailing slash."""
+    storage: Lake | None = None
+    """Endpoint, region and keys of the connection that the path lies below; None: the usual chain."""
+
+    def __str__(self) -> str:
+        return self.name or str(self.path)
+
+    @property
+    def on_s3(self) -> bool:
+        return (self.path or "").startswith("s3a://")
+
+    def at(self, location: str) -> Lake:
+        """How the table's files are reached, wherever it turned out to be."""
+        return replace(self.storage or Lake("", location), path=location)
+
+
+@dataclass(frozen=True)
+class LayerInput:
+    name: str
+    """Of the view that the transform reads, and in the ledger."""
+    table: TableRef
+    snapshot: bool = False
+    """Pinned when the plan is made; its own changes touch nothing."""
+    raw: bool = False
+    """`feed: raw`: the rows of the feed with its columns, and the law is the user's."""
+    initial: str | None = None
+    """`snapshot`, `earliest`, a version or a timestamp; None: by the mode of the output."""
+    on_missing: OnMissing = OnMissing.FAIL
+    max_versions: int | None = None
+    """In one batch."""
+    max_bytes: int | None = None
+    place: Place | None = None
+
+
+@dataclass(frozen=True)
+class LayerOutput:
+    table: TableRef
+    mode: LayerMode = LayerMode.MERGE
+    key: tuple[str, ...] = ()
+    sequence_by: str | None = None
+    partition_by: tuple[str, ...] = ()
+    track: tuple[str, ...] = ()
+    """`scd2`: the columns whose change makes a new row; none: all of them."""
+    surrogate_key: str | None = None
+    """`scd2`: a column that holds a hash of key and `valid_from`."""
+    on_delete: OnDelete = OnDelete.FAIL
+    """`append`: what a delete at the source does."""
+    place: Place | None = None
+
+
+@dataclass(frozen=True)
+class Sql:
+    text: str
+    file: Path | None = None
+
+
+@dataclass(frozen=True)
+class Function:
+    name: str
+    """`module:function`, or the qualified name of one that was registered."""
+    root: Path | None = None
+    """The project's folder, from which `module` is imported."""
+    call: Callable[..., Any] | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One hop between Delta tables."""
+
+    pipeline: str
+    name: str
+    inputs: tuple[LayerInput, ...]
+    output: LayerOutput
+    transform: Sql | Function | None = None
+    """None: the rows of the only input, as they are."""
+    evaluate: Evaluate = Evaluate.AUTO
+    drift: Drift = Drift.EVOLVE
+    tags: tuple[str, ...] = ()
+    upstreams: tuple[str, ...] = ()
+    """The flows of this project whose outputs it reads."""
+    place: Place | None = None
+
+    @property
+    def moving(self) -> tuple[LayerInput, ...]:
+        """The inputs whose changes are followed."""
+        return tuple(part for part in self.inputs if not part.snapshot)
+
+
+Hop = Flow | Layer
+"""Whatever a run brings up to date."""

@@ -1,0 +1,83 @@
+"""Whether what a frozen plan wants to read of its Delta tables is still there. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tidegauge.errors import TableReplaced, VersionsMissing
+from tidegauge.model.layer import Layer
+from tidegauge.model.plan import Draft, Way
+from tidegauge.model.position import Position, VersionPosition, Window
+from tidegauge.model.versions import LATEST, History
+from tidegauge.plan.missing import reason
+
+_BY_VERSION = (Way.FEED, Way.FILES)
+
+
+def since(draft: Draft, done: int = 0) -> dict[str, int | None]:
+    """By input, from which version on `check` wants the history, for the batches that are not done."""
+    wanted: dict[str, int | None] = {}
+    for index, part in enumerate(draft.inputs):
+        starts = [
+            _number(batch.windows[index].after)
+            for batch in draft.batches[done:]
+            if batch.ways[index] in _BY_VERSION
+        ]
+        first = min(starts, default=LATEST)
+        wanted[part.input] = first if first >= 0 else None
+    return wanted
+
+
+def check(layer: Layer, draft: Draft, found: Mapping[str, History], done: int = 0) -> None:
+    """A plan is not changed once it is made, so what has vanished since stops it.
+
+    Raises TableReplaced and VersionsMissing, before anything is read.
+    """
+    for index, part in enumerate(draft.inputs):
+        history = found[part.input]
+        steps = {(batch.windows[index], batch.ways[index]) for batch in draft.batches[done:]}
+        if history.table_id != part.source_id:
+            raise TableReplaced(
+                f"{layer.name}: the table of its input '{part.input}' was made anew since its plan was made"
+                f" (table id then {part.source_id}, now {history.table_id})",
+                hint=_hint(layer),
+            )
+        for window, way in sorted(steps, key=lambda step: _number(step[0].upto)):
+            if lost := _lost(history, window, way):
+                raise VersionsMissing(
+                    f"{layer.name}: its plan is to read '{part.input}' up to version"
+                    f" {_number(window.upto)}, and {lost}",
+                    hint=_hint(layer),
+                )
+
+
+def _lost(history: History, window: Window, way: Way) -> str | None:
+    after, upto = _number(window.after), _number(window.upto)
+    if upto > history.latest:
+        return f"its table is at version {history.latest}: an older copy of it was put back"
+    if way in _BY_VERSION:
+        if after + 1 < history.earliest:
+            return (
+                f"version {after + 1} cannot be read any more: the log begins at version {history.earliest}"
+            )
+        for version in history.versions:
+            if after < version.number <= upto and (why := reason(version, history)):
+                return f"version {version.number} cannot be read any more: {why}"
+    # Of what has just been read by its changes, the whole is wanted too, and it is there as they are.
+    ends = {Way.SNAPSHOT: [upto], Way.PINNED: [upto], Way.DIFF: [after, upto]}.get(way, [])
+    for end in ends:
+        if end < history.latest and not history.readable(end):
+            return f"the table as it was at version {end} cannot be read any more"
+    return None
+
+
+def _hint(layer: Layer) -> str:
+    return (
+        f"give the plan up and begin again with `tidegauge watermark reset --select {layer.name} --reason …`;"
+        " nothing was touched"
+    )
+
+
+def _number(position: Position | None) -> int:
+    assert isinstance(position, VersionPosition | None)
+    return position.version if position else -1

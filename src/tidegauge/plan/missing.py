@@ -1,0 +1,87 @@
+"""What is done instead where versions that were not read yet cannot be read any more. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidegauge.errors import VersionsMissing
+from tidegauge.model.layer import Layer, LayerInput, OnMissing
+from tidegauge.model.plan import Way
+from tidegauge.model.versions import FEED, History, Version
+from tidegauge.plan.pieces import Piece
+
+
+def instead(
+    layer: Layer, part: LayerInput, history: History, begin: int | None, unread: Sequence[Version]
+) -> tuple[Piece, str] | None:
+    """The one piece that takes the place of all of them, as the user has chosen, and what a person should
+    know of it; None: they can be read.
+
+    Raises VersionsMissing, with the choices, for who has not chosen and where the choice is not to be had.
+    """
+    bad = next(((one, why) for one in unread if (why := reason(one, history))), None)
+    if bad is None:
+        return None
+    version, why = bad
+    said = f"{part.name}: version {version.number} of {part.table} cannot be read any more ({why})"
+    match part.on_missing:
+        case OnMissing.REBASELINE:
+            return Piece(begin, history.latest, Way.SNAPSHOT), f"{said}: the whole table is read again"
+        case OnMissing.DIFF:
+            if begin is not None and history.readable(begin):
+                compared = f"versions {begin} and {history.latest} are compared"
+                return Piece(begin, history.latest, Way.DIFF), f"{said}: {compared}"
+    raise VersionsMissing(
+        f"{layer.name}: version {version.number} of {part.table}, not read yet, cannot be read any more:"
+        f" {why}{_no_difference(part, begin)}",
+        hint=_hint(layer, part, begin),
+    )
+
+
+def unreadable(layer: Layer, part: LayerInput, history: History, version: int) -> VersionsMissing:
+    return VersionsMissing(
+        f"{layer.name}: {part.table} cannot be read any more as it was at version {version}: its log begins"
+        f" at version {history.earliest}, or files of that version are gone",
+        hint=f"begin the input '{part.name}' with a later version, or with `initial: snapshot`",
+    )
+
+
+def reason(version: Version, history: History) -> str | None:
+    """Why a version cannot be read by its changes; None: it can."""
+    if version.absent:
+        if version.number < history.earliest:
+            return f"the log begins at version {history.earliest}"
+        return "its commit is gone from the log"
+    if version.missing:
+        count = len(version.missing)
+        files = "1 of its files is gone" if count == 1 else f"{count} of its files are gone"
+        return f"{files}, {version.missing[0]}" if count == 1 else f"{files}, such as {version.missing[0]}"
+    if version.changes and not version.feed and not version.only_adds:
+        return "the change data feed was off, and it did more than add files"
+    return None
+
+
+def _no_difference(part: LayerInput, begin: int | None) -> str:
+    if part.on_missing is not OnMissing.DIFF:
+        return ""
+    if begin is None:
+        return "; and with nothing read before there is nothing to compare with (on_missing: diff)"
+    return f"; nor can version {begin}, to compare it with what is there now (on_missing: diff)"
+
+
+def _hint(layer: Layer, part: LayerInput, begin: int | None) -> str:
+    if begin is None:
+        return (
+            f"begin the input '{part.name}' with `initial: snapshot`; for what comes later, keep its feed on"
+            f" ({FEED} = true)"
+        )
+    difference = (
+        ""
+        if part.on_missing is OnMissing.DIFF
+        else f", `on_missing: diff` to compare version {begin} with what is there now"
+    )
+    return (
+        f"choose for the input '{part.name}': `on_missing: rebaseline` to read the whole table again"
+        f"{difference}; or begin again with `tidegauge watermark reset --select {layer.name}`. Nothing was"
+        " touched"
+    )

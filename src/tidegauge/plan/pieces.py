@@ -1,0 +1,87 @@
+"""Cut the versions of a Delta table into pieces that can each be read in one way. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tidegauge.model.layer import Function, Layer, LayerInput, LayerMode
+from tidegauge.model.plan import Way
+from tidegauge.model.position import VersionPosition, Window
+from tidegauge.model.versions import Version
+
+_CALLS = 20
+"""Versions in one batch of `scd2` where a Python function is called once for each of them."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Versions of one input in one batch."""
+
+    after: int | None
+    """Below 0, or None: the beginning."""
+    upto: int
+    way: Way
+
+    @property
+    def window(self) -> Window:
+        after = None if self.after is None or self.after < 0 else VersionPosition(self.after)
+        return Window(after, VersionPosition(self.upto))
+
+
+def cut(layer: Layer, part: LayerInput, versions: Sequence[Version], after: int | None) -> Iterator[Piece]:
+    """Pieces of what is not read yet, in order; every version of it can be read.
+
+    A new piece begins where the way of reading or the schema changes, and where the batch would be too large.
+    What changed nothing is passed over where it does not fit: nothing is lost by a gap between two pieces.
+    """
+    most = part.max_versions or len(versions)
+    if layer.output.mode is LayerMode.SCD2 and isinstance(layer.transform, Function):
+        most = min(most, _CALLS)
+    piece: list[Version] = []
+    """What was taken since the last cut: its first and its last change something, or it is empty."""
+    idle: list[Version] = []
+    """What changed nothing since."""
+    for version in versions:
+        if not version.changes:
+            idle.append(version)
+            continue
+        if piece and not _fits(piece, idle, version, most, part.max_bytes):
+            yield _made(piece, after)
+            after, piece = piece[-1].number, []
+        if piece:
+            piece += idle
+        elif not all(_alike(one, version) for one in idle):
+            after = version.number - 1
+        piece.append(version)
+        idle = []
+    if piece:
+        for one in idle:
+            if not _alike(one, piece[-1]):
+                break
+            piece.append(one)
+        yield _made(piece, after)
+
+
+def way_of(version: Version) -> Way:
+    return Way.FEED if version.feed else Way.FILES
+
+
+def _fits(
+    piece: list[Version], idle: list[Version], version: Version, most: int, largest: int | None
+) -> bool:
+    if not all(_alike(one, piece[-1]) for one in (*idle, version)):
+        return False
+    if sum(one.changes for one in piece) >= most:
+        return False
+    return largest is None or sum(one.bytes for one in (*piece, version)) <= largest
+
+
+def _alike(one: Version, other: Version) -> bool:
+    """Delta refuses a feed that was off in between, even for a version without a change."""
+    return one.feed == other.feed and one.digest == other.digest
+
+
+def _made(piece: list[Version], after: int | None) -> Piece:
+    changing = next(version for version in piece if version.changes)
+    return Piece(after, piece[-1].number, way_of(changing))

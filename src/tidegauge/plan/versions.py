@@ -1,0 +1,265 @@
+"""Plan a flow between Delta tables: which versions of its inputs are new, cut into frozen batches. Pure.
+
+Every version of a window was looked at before (`model.versions.History`), so what cannot be read is found
+here, and nothing is touched until the user has chosen.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from tidegauge.errors import ConfigError, SourceError, TableReplaced
+from tidegauge.model.layer import Layer, LayerInput, LayerMode
+from tidegauge.model.plan import Batch, Draft, InputPlan, Way
+from tidegauge.model.position import VersionPosition, Window
+from tidegauge.model.protocols import Watermark
+from tidegauge.model.retention import time_left
+from tidegauge.model.versions import LATEST, History, Version
+from tidegauge.plan.missing import instead, unreadable
+from tidegauge.plan.pieces import Piece, cut
+
+SNAPSHOT, EARLIEST = "snapshot", "earliest"
+
+
+@dataclass(frozen=True)
+class _Course:
+    """What is to be read of one input, piece by piece; none: nothing of it has changed."""
+
+    begin: int | None
+    pieces: tuple[Piece, ...]
+    notes: tuple[str, ...] = ()
+
+    def step(self, index: int, latest: int) -> Piece:
+        """In a batch; of an input that has run out, the point where it stands."""
+        if index < len(self.pieces):
+            return self.pieces[index]
+        after = self.begin if not self.pieces and not index else self.end(latest)
+        return Piece(after, self.end(latest), Way.NOTHING)
+
+    def end(self, latest: int) -> int:
+        return self.pieces[-1].upto if self.pieces else latest
+
+
+def begins(mark: Watermark | None) -> int | None:
+    """The version up to which an input was read, or looked at and found unchanged; None: not yet."""
+    known = (mark.position, mark.checked) if mark else ()
+    return max((place.version for place in known if isinstance(place, VersionPosition)), default=None)
+
+
+def asks(layer: Layer, part: LayerInput, mark: Watermark | None) -> int | None:
+    """From which version on `draft_layer` wants the history of an input, so that no more of a log is read.
+
+    A beginning that is a moment has to be given as the version that was there then.
+    """
+    begin = begins(mark)
+    if part.snapshot:
+        return LATEST
+    if begin is not None:
+        return begin
+    initial = _initial(layer, part)
+    if isinstance(initial, int):
+        return initial
+    return LATEST if initial == SNAPSHOT else None
+
+
+def draft_layer(
+    layer: Layer, found: Mapping[str, History], marks: Mapping[str, Watermark], *, seen: tuple[int, int]
+) -> Draft:
+    """The plan of one flow. No batches: nothing new.
+
+    The j-th batch takes the j-th piece of each moving input, and pinned ones as they are now. Raises
+    VersionsMissing and TableReplaced before anything is planned.
+    """
+    courses = {
+        part.name: _course(layer, part, found[part.name], marks.get(part.name)) for part in layer.moving
+    }
+    count = max((len(course.pieces) for course in courses.values()), default=0)
+    notes = [note for course in courses.values() for note in course.notes]
+    inputs, steps = [], []
+    for part in layer.inputs:
+        history, mark = found[part.name], marks.get(part.name)
+        course = courses.get(part.name)
+        if course is None:
+            steps.append([Piece(None, history.latest, Way.PINNED)] * count)
+            window = Window(None, VersionPosition(history.latest))
+            if mark is not None and mark.source_id not in (None, history.table_id):
+                notes.append(f"{part.name}: {part.table} was made anew; it is pinned as it is now")
+        else:
+            steps.append([course.step(index, history.latest) for index in range(count)])
+            window = Piece(course.begin, course.end(history.latest), Way.NOTHING).window
+        inputs.append(_planned(part, history, window))
+    batches = [
+        Batch(tuple(one.window for one in pieces), ways=tuple(one.way for one in pieces))
+        for pieces in zip(*steps, strict=True)
+    ]
+    return Draft(layer.pipeline, layer.name, tuple(inputs), tuple(batches), notes=tuple(notes), seen=seen)
+
+
+def retention_note(history: History, after: int | None, now: datetime) -> str | None:
+    """A warning before the first version that was not read yet may vanish; None while it has time."""
+    unread = [one for one in history.versions if after is None or one.number > after]
+    first = next((one for one in unread if one.at is not None), None)
+    if first is None or first.at is None or not any(one.changes for one in unread):
+        return None
+    with contextlib.suppress(SourceError):  # a retention that Delta itself would not understand
+        return time_left(first.number, first.at, history.properties, now).note
+    return None
+
+
+def _course(layer: Layer, part: LayerInput, history: History, mark: Watermark | None) -> _Course:
+    begin = begins(mark)
+    if begin is None:
+        return _first(layer, part, history)
+    assert mark is not None
+    _check_same(layer, part, history, begin, mark.source_id)
+    note = retention_note(history, begin, history.read_at)
+    pieces, notes = _pieces(layer, part, history, begin)
+    return _Course(begin, pieces, (*notes, f"{part.name}: {note}") if note else notes)
+
+
+def _first(layer: Layer, part: LayerInput, history: History) -> _Course:
+    initial = _initial(layer, part)
+    whole = Piece(None, history.latest, Way.SNAPSHOT)
+    if isinstance(initial, int):
+        return _from_version(layer, part, history, initial)
+    if initial == SNAPSHOT:
+        why = "by `initial`" if part.initial else f"as `{layer.output.mode.value}` does by itself"
+        return _Course(None, (whole,), (_said(part, f"as it is at version {history.latest}, {why}"),))
+    if part.initial is None:
+        short = _too_short(part, history)
+        if short:
+            begin = f"as it is at version {history.latest}, because {short}"
+            return _Course(None, (whole,), (_said(part, begin),))
+    elif any(version.table_id != history.table_id for version in history.versions if version.table_id):
+        raise TableReplaced(
+            f"{layer.name}: {part.table} was replaced by another table at a version after 0, so its history"
+            " does not begin with its earliest version",
+            hint=f"begin the input '{part.name}' with `initial: snapshot`",
+        )
+    pieces, notes = _pieces(layer, part, history, None)
+    if notes:
+        return _Course(None, pieces, notes)
+    if not pieces:  # nothing has ever been in it: what is made of it is made empty
+        pieces = (whole,)
+    why = "by `initial`" if part.initial else "because its changes reach back to there"
+    return _Course(None, pieces, (_said(part, f"with version 0, {why}"),))
+
+
+def _from_version(layer: Layer, part: LayerInput, history: History, version: int) -> _Course:
+    if version > history.latest:
+        raise SourceError(
+            f"{layer.name}: {part.table} has no version {version} yet; its latest is {history.latest}",
+            hint=f"correct `initial` of the input '{part.name}'",
+            place=part.place,
+        )
+    if version < history.latest and not history.readable(version):
+        raise unreadable(layer, part, history, version)
+    _check_same(layer, part, history, version, None)
+    start = Piece(None, version, Way.SNAPSHOT)
+    rest, notes = _pieces(layer, part, history, version)
+    if rest and rest[0].way is Way.SNAPSHOT:
+        start, rest = Piece(None, history.latest, Way.SNAPSHOT), ()
+    begin = f"as it was at version {version}, by `initial`"
+    return _Course(None, (start, *rest), notes or (_said(part, begin),))
+
+
+def _pieces(
+    layer: Layer, part: LayerInput, history: History, begin: int | None
+) -> tuple[tuple[Piece, ...], tuple[str, ...]]:
+    """And what a person should know of them. None: nothing has changed."""
+    unread = _past(history, begin)
+    if begin is None and history.earliest > 0:
+        unread = (Version(0, None, True, False, 0, False, None, None, absent=True), *unread)
+    if not any(version.changes for version in unread):
+        return (), ()
+    if layer.output.mode is LayerMode.OVERWRITE and not part.raw:
+        # Written whole from what the table is now: its changes only say that there is something to do.
+        return (Piece(begin, history.latest, Way.SNAPSHOT),), ()
+    chosen = instead(layer, part, history, begin, unread)
+    if chosen is not None:
+        piece, note = chosen
+        return (piece,), (note,)
+    return tuple(cut(layer, part, unread, begin)), ()
+
+
+def _too_short(part: LayerInput, history: History) -> str | None:
+    """Why its changes do not reach back to version 0."""
+    if history.earliest > 0:
+        return f"its log begins at version {history.earliest}"
+    for version in history.versions:
+        if version.table_id not in (None, history.table_id):
+            return f"another table was there at version {version.number}"
+        if version.absent or version.missing:
+            return f"version {version.number} cannot be read any more"
+        if version.changes and not version.feed and not version.only_adds:
+            return f"its change data feed was off at version {version.number}"
+    return None if history.after is None else f"its log was not read for '{part.name}'"
+
+
+def _check_same(layer: Layer, part: LayerInput, history: History, begin: int, known: str | None) -> None:
+    """Refuse to go on from a version of another table, or of one that was set back."""
+    hint = (
+        f"to begin again from the table that is there now: `tidegauge watermark reset --select {layer.name}"
+        " --reason …`"
+    )
+    if known is not None and known != history.table_id:
+        raise TableReplaced(
+            f"{layer.name}: {part.table} is not the table that was read up to version {begin}: it was made"
+            f" anew (table id then {known}, now {history.table_id})",
+            hint=hint,
+        )
+    if history.latest < begin:
+        raise TableReplaced(
+            f"{layer.name}: {part.table} is at version {history.latest}, and was read up to version {begin}:"
+            " an older copy of it was put back",
+            hint=hint,
+        )
+    for version in _past(history, begin):
+        if version.table_id not in (None, history.table_id):
+            raise TableReplaced(
+                f"{layer.name}: {part.table} was made anew after version {version.number}",
+                hint=hint,
+            )
+
+
+def _past(history: History, begin: int | None) -> tuple[Version, ...]:
+    if begin is None:
+        return history.versions
+    return tuple(version for version in history.versions if version.number > begin)
+
+
+def _initial(layer: Layer, part: LayerInput) -> str | int:
+    if part.initial is None:
+        keeps_all = layer.output.mode in (LayerMode.APPEND, LayerMode.SCD2)
+        return EARLIEST if keeps_all else SNAPSHOT
+    if part.initial.isascii() and part.initial.isdigit():
+        return int(part.initial)
+    if part.initial in (SNAPSHOT, EARLIEST):
+        return part.initial
+    raise ConfigError(
+        f"{layer.name}: '{part.initial}' does not say at which version the input '{part.name}' begins",
+        hint="write `snapshot`, `earliest`, a version or a timestamp",
+        place=part.place,
+    )
+
+
+def _said(part: LayerInput, begin: str) -> str:
+    return f"{part.name}: begins with {part.table} {begin}"
+
+
+def _planned(part: LayerInput, history: History, window: Window) -> InputPlan:
+    upto = window.upto
+    assert isinstance(upto, VersionPosition)
+    at = next((one.at for one in history.versions if one.number == upto.version), None)
+    at = history.at if upto.version == history.latest else at
+    return InputPlan(
+        input=part.name,
+        cursor=SNAPSHOT if part.snapshot else "version",
+        window=window,
+        source_id=history.table_id,
+        fingerprint=history.digest,
+        stamp=at.astimezone(UTC).isoformat() if at else None,
+    )

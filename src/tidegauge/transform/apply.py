@@ -1,0 +1,87 @@
+"""A flow's transform, applied to frames: whole tables, changed rows, or whatever stands for its inputs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from tidegauge.errors import TransformFailed
+from tidegauge.model.layer import COMMIT_TIMESTAMP, COMMIT_VERSION, Function, Layer, LayerMode, Sql
+from tidegauge.transform.faults import from_sql, named, unheard
+from tidegauge.transform.function import call
+from tidegauge.transform.logical import chance, readable
+from tidegauge.transform.views import ABOVE, Views
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class Transform:
+    """Raises TransformFailed for what the user has to mend, always with the place or the column."""
+
+    def __init__(self, layer: Layer, session: SparkSession) -> None:
+        self.layer = layer
+        self.views = Views(session)
+        self._raw = any(part.raw for part in layer.inputs)
+
+    def over(self, frames: Mapping[str, DataFrame]) -> DataFrame:
+        """Its result where each input is the frame of its name."""
+        match self.layer.transform:
+            case Sql(text=text):
+                return self._tidy(self.query(text, frames))
+            case Function() as function:
+                shown = {name: self.views.table(frame, name) for name, frame in frames.items()}
+                return self._tidy(call(function, shown))
+            case _:
+                (frame,) = frames.values()
+                return self._tidy(frame)
+
+    def query(self, text: str, frames: Mapping[str, DataFrame]) -> DataFrame:
+        """The result of SQL: the user's, or one that was made of it."""
+        from pyspark.errors import PySparkException
+
+        try:
+            with unheard():
+                frame = self.views.sql(text, frames)
+                _ = frame.columns  # Spark Connect finds only now what is wrong with it.
+        except PySparkException as error:
+            raise from_sql(error, self.layer, above=ABOVE) from error
+        return frame
+
+    def _tidy(self, frame: DataFrame) -> DataFrame:
+        self.check(frame)
+        return frame if self._raw else frame.drop(COMMIT_VERSION, COMMIT_TIMESTAMP)
+
+    def check(self, frame: DataFrame) -> None:
+        """Raises TransformFailed for a result that the output cannot use."""
+        name = named(self.layer)
+        many = Counter(column.casefold() for column in frame.columns)
+        for column in frame.columns:
+            if many[column.casefold()] > 1:
+                raise TransformFailed(
+                    f"{name} gives the column {column} more than once",
+                    hint="give each column a name of its own, or join by USING",
+                )
+        for option, column in self._needed():
+            if column.casefold() not in many:
+                what = {"key": "key column", "partition_by": "partition column"}.get(option, "column")
+                verb = "has no" if self.layer.transform is None else "drops the"
+                raise TransformFailed(
+                    f"{name} {verb} {what} {column}, which output.{option} names",
+                    hint=f"it gives {', '.join(frame.columns)}",
+                    place=self.layer.output.place,
+                )
+        if self.layer.transform is not None and readable(frame) and (found := chance(frame)) is not None:
+            raise TransformFailed(
+                f"{name} is not deterministic ({found})",
+                hint="a batch that is tried again has to give the same rows: hash the key instead",
+            )
+
+    def _needed(self) -> Iterator[tuple[str, str]]:
+        output = self.layer.output
+        if output.mode in (LayerMode.MERGE, LayerMode.SCD2):
+            yield from (("key", column) for column in output.key)
+        yield from (("sequence_by", column) for column in (output.sequence_by,) if column is not None)
+        yield from (("partition_by", column) for column in output.partition_by)
+        yield from (("track", column) for column in output.track)

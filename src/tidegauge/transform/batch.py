@@ -1,0 +1,189 @@
+"""One batch of a flow: its inputs as they moved, and the transform over them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from tidegauge.errors import TransformFailed
+from tidegauge.model.layer import Evaluate, Function, Layer, LayerInput, LayerMode
+from tidegauge.model.protocols import Moved
+from tidegauge.transform.apply import Transform
+from tidegauge.transform.faults import named
+from tidegauge.transform.logical import readable, same, shape
+from tidegauge.transform.proof import prove
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_CAME = "__tidegauge_came"
+
+
+class Parts:
+    """The inputs of a batch. What is used several times is computed once, if it can be kept."""
+
+    def __init__(
+        self,
+        layer: Layer,
+        inputs: Mapping[str, Moved],
+        session: SparkSession,
+        keep: list[DataFrame] | None,
+    ) -> None:
+        self.layer = layer
+        self.inputs = inputs
+        self.transform = Transform(layer, session)
+        self.notes: list[str] = []
+        self._keep = keep
+        self._made: dict[tuple[str, str], DataFrame] = {}
+
+    @property
+    def by(self) -> tuple[str, ...]:
+        """The columns by which the output is kept equal."""
+        output = self.layer.output
+        return output.partition_by if output.mode is LayerMode.REPLACE_PARTITIONS else output.key
+
+    @property
+    def afresh(self) -> bool:
+        return any(self.inputs[part.name].afresh for part in self.layer.moving)
+
+    @property
+    def raw(self) -> bool:
+        return any(part.raw for part in self.layer.inputs)
+
+    @property
+    def only(self) -> LayerInput:
+        """The input that moves, where one does."""
+        if len(self.layer.moving) != 1:
+            raise TransformFailed(
+                f"{self.layer.name} cannot be evaluated by rows: {len(self.layer.moving)} of its inputs move",
+                hint="evaluate: keys, or evaluate: whole",
+                place=self.layer.place,
+            )
+        return self.layer.moving[0]
+
+    def now(self, name: str) -> DataFrame:
+        return self._once(name, "now", kept=False)
+
+    def came(self, name: str) -> DataFrame:
+        return self._changed(name)[0]
+
+    def gone(self, name: str) -> DataFrame:
+        return self._changed(name)[1]
+
+    def events(self, name: str) -> DataFrame:
+        return self._once(name, "events", kept=True)
+
+    def every(self, name: str) -> DataFrame:
+        """Rows as they are and as they were before."""
+        if not self.inputs[name].moves:
+            return self.now(name)
+        made = self._made.get((name, "every"))
+        if made is None:
+            made = self._made[name, "every"] = self.now(name).unionByName(self.gone(name))
+        return made
+
+    def frames(self, instead: Mapping[str, DataFrame] | None = None) -> dict[str, DataFrame]:
+        """Every input as it is now, but for those that another frame stands for; `raw` ones by their feed."""
+        given = instead or {}
+        return {
+            part.name: given[part.name]
+            if part.name in given
+            else self.came(part.name)
+            if part.raw
+            else self.now(part.name)
+            for part in self.layer.inputs
+        }
+
+    def whole(self) -> DataFrame:
+        made = self._made.get(("", "whole"))
+        if made is None:
+            made = self._made["", "whole"] = self.transform.over(self.frames())
+        return made
+
+    def over(self, frame: DataFrame) -> DataFrame:
+        """The transform where the only moving input is this frame."""
+        return self.transform.over(self.frames({self.only.name: frame}))
+
+    def keep(self, frame: DataFrame) -> DataFrame:
+        """A frame that is computed once, however often it is used."""
+        if self._keep is not None:
+            # Not in Spark's cache, which all sessions share: Delta refuses a MERGE whose source another flow
+            # puts there meanwhile.
+            frame = frame.localCheckpoint(eager=False)
+            self._keep.append(frame)
+        return frame
+
+    def _changed(self, name: str) -> tuple[DataFrame, DataFrame]:
+        """What came and what went. Both are held as one frame, so that the feed is read once for the two."""
+        from pyspark.sql import functions as F  # noqa: N812
+
+        moved = self.inputs[name]
+        raw = any(part.raw for part in self.layer.inputs if part.name == name)
+        if self._keep is None or moved.afresh or not moved.moves or raw:
+            return self._once(name, "came", kept=False), self._once(name, "gone", kept=False)
+        both = self._made.get((name, "both"))
+        if both is None:
+            came = moved.came().withColumn(_CAME, F.lit(True))
+            both = self.keep(came.unionByName(moved.gone().withColumn(_CAME, F.lit(False))))
+            self._made[name, "both"] = both
+            self._made[name, "came"] = both.where(_CAME).drop(_CAME)
+            self._made[name, "gone"] = both.where(f"NOT {_CAME}").drop(_CAME)
+        return self._made[name, "came"], self._made[name, "gone"]
+
+    def _once(self, name: str, what: str, *, kept: bool) -> DataFrame:
+        made = self._made.get((name, what))
+        if made is None:
+            frame: DataFrame = getattr(self.inputs[name], what)()
+            made = self._made[name, what] = self.keep(frame) if kept else frame
+        return made
+
+
+def settled(parts: Parts, choice: Evaluate) -> Evaluate:
+    """The choice, once it has been held against what a Python function is seen to do.
+
+    Under `auto` a function that cannot be evaluated as chosen is computed as a whole; where the user asked
+    for `rows`, it fails. Raises TransformFailed too for one that gives something else the second time.
+    """
+    layer = parts.layer
+    if not isinstance(layer.transform, Function):
+        return choice
+    whole = parts.whole()
+    if not readable(whole):
+        return choice
+    name = named(layer)
+    if not same(whole, parts.transform.over(parts.frames())):
+        raise TransformFailed(
+            f"{name} is not deterministic: called again with the same inputs, it gave something else",
+            hint="keep clocks, random numbers and what is counted of them out of the function",
+        )
+    if choice is Evaluate.WHOLE or parts.raw or parts.afresh or layer.output.mode is LayerMode.OVERWRITE:
+        return choice
+    proof = prove(
+        whole,
+        inputs=parts.transform.views.inputs,
+        moving=[part.name for part in layer.moving],
+        by=parts.by,
+    )
+    looks = any(
+        shape(parts.transform.over(parts.frames({part.name: parts.came(part.name)}))) != shape(whole)
+        for part in layer.moving
+        if parts.inputs[part.name].moves
+    )
+    against = {Evaluate.ROWS: proof.rows, Evaluate.KEYS: proof.keys}
+    if looks:
+        against = dict.fromkeys(against, "it looks at its inputs while it is called")
+    why = against[choice]
+    if why is None:
+        return choice
+    must = layer.output.mode is LayerMode.APPEND
+    if must or (layer.evaluate is Evaluate.ROWS):
+        raise TransformFailed(
+            f"{name} cannot be evaluated by rows: {why}",
+            hint="use mode: merge or replace_partitions" if must else "evaluate: keys, or evaluate: whole",
+            place=layer.place,
+        )
+    if layer.evaluate is choice:
+        return choice  # Asked for in so many words, and nothing is proven either way.
+    other = Evaluate.KEYS if choice is Evaluate.ROWS and against[Evaluate.KEYS] is None else Evaluate.WHOLE
+    parts.notes.append(f"{name} is evaluated by {other}: {why}")
+    return other

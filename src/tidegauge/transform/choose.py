@@ -1,0 +1,80 @@
+"""How a flow's transform is evaluated, and why. No Spark."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidegauge.errors import TransformFailed
+from tidegauge.model.layer import Evaluate, Function, Layer, LayerMode, Sql
+from tidegauge.transform.parse import readable
+from tidegauge.transform.sql import Columns, Reading, read_sql
+
+_BEST_FIRST = (Evaluate.ROWS, Evaluate.KEYS, Evaluate.WHOLE)
+
+
+@dataclass(frozen=True)
+class Choice:
+    evaluate: Evaluate
+    """Never `auto`."""
+    why: str
+
+
+def chosen(layer: Layer, *, columns: Columns | None = None) -> Choice:
+    """Raises TransformFailed for SQL that cannot be read, or does not allow the `evaluate` or mode asked for.
+
+    `columns`: of the inputs, where they are known; without them more is computed whole.
+    """
+    mode, asked = layer.output.mode, layer.evaluate
+    whole = mode is LayerMode.OVERWRITE or (asked is Evaluate.WHOLE and mode is not LayerMode.APPEND)
+    if whole and isinstance(layer.transform, Sql) and not readable(layer.transform.text):
+        return Choice(Evaluate.WHOLE, "the SQL is left to Spark to read")
+    raw = next((part for part in layer.inputs if part.raw), None)
+    best = _best(layer, columns)
+    if raw is not None:
+        best = Reading(
+            Evaluate.ROWS, f"the feed of {raw.name} is read raw, so the law is the transform's own"
+        )
+    if mode is LayerMode.OVERWRITE:
+        return Choice(Evaluate.WHOLE, "the mode is overwrite")
+    if mode is LayerMode.APPEND:
+        if best.evaluate is not Evaluate.ROWS or asked not in (Evaluate.AUTO, Evaluate.ROWS):
+            cause = best.why if best.evaluate is not Evaluate.ROWS else f"`evaluate: {asked}`"
+            raise TransformFailed(
+                f"append takes a row-wise transform of one incremental input, and this is none: {cause}",
+                hint="use `mode: merge` with a key, or `snapshot: true` for the other inputs",
+                place=layer.place,
+            )
+        return Choice(best.evaluate, best.why)
+    if asked is Evaluate.AUTO:
+        return Choice(best.evaluate, best.why)
+    if _BEST_FIRST.index(asked) < _BEST_FIRST.index(best.evaluate):
+        raise TransformFailed(
+            f"`evaluate: {asked}` would break the law of the flow: {best.why}",
+            hint=f"leave `evaluate` out: auto chooses {best.evaluate} here",
+            place=layer.place,
+        )
+    return Choice(asked, f"the flow asks for it; auto would be {best.evaluate}: {best.why}")
+
+
+def _best(layer: Layer, columns: Columns | None) -> Reading:
+    moving = [part.name for part in layer.moving]
+    transform = layer.transform
+    if transform is None:
+        return Reading(Evaluate.ROWS, "rows as they are")
+    if isinstance(transform, Function):
+        if layer.evaluate is not Evaluate.AUTO:
+            return Reading(layer.evaluate, "the flow says so of a Python function")
+        if len(moving) > 1:
+            return Reading(Evaluate.KEYS, f"a Python function of {len(moving)} incremental inputs")
+        return Reading(Evaluate.ROWS, "a Python function of one incremental input")
+    output = layer.output
+    partitions = output.mode is LayerMode.REPLACE_PARTITIONS
+    by = output.partition_by if partitions else output.key
+    return read_sql(
+        transform.text,
+        inputs=[part.name for part in layer.inputs],
+        moving=moving,
+        by=by,
+        place=transform.file,
+        columns=columns,
+    )

@@ -1,0 +1,67 @@
+"""Putting rewritten SQL together."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from sqlglot import exp
+
+from tidegauge.transform.clause import quoted
+from tidegauge.transform.names import all_name, delta_name
+from tidegauge.transform.scope import Kind
+
+Want = str | int
+"""An output column by its name or its place."""
+
+
+def label(want: Want) -> str:
+    return want if isinstance(want, str) else f"c{want}"
+
+
+def selected(keys: Sequence[exp.Expr], want: Sequence[Want]) -> exp.Select:
+    pairs = zip(keys, want, strict=True)
+    return exp.Select(
+        expressions=[exp.Alias(this=key.copy(), alias=quoted(label(each))) for key, each in pairs]
+    )
+
+
+def attach(query: exp.Select, kind: Kind, relation: exp.Expr, on: Sequence[exp.Expr]) -> None:
+    """The first relation as FROM, others as joins."""
+    if kind is Kind.FIRST:
+        query.set("from_", exp.From(this=relation))
+        return
+    join = exp.Join(this=relation)
+    if kind in (Kind.LEFT, Kind.RIGHT, Kind.FULL):
+        join.set("side", kind.value.upper())
+    if on:
+        join.set("on", exp.and_(*[each.copy() for each in on], copy=False))
+    elif kind is Kind.INNER:
+        join.set("kind", "CROSS")
+    else:
+        join.set("on", exp.true())
+    query.append("joins", join)
+
+
+def united(found: Sequence[exp.Select]) -> exp.Query:
+    """Each row once."""
+    query: exp.Query = found[0].distinct(copy=False)
+    for each in found[1:]:
+        query = exp.Union(this=query, expression=each.distinct(copy=False), distinct=True)
+    return query
+
+
+def renamed(node: exp.Expr, moving: Collection[str], changed: str | None, alias: str) -> exp.Expr:
+    """A copy under an alias that reads the views of changes, or of all rows, instead of moving inputs."""
+    known = {name.lower(): name for name in moving}
+    holder = exp.Paren(this=node.copy())
+    for table in list(holder.find_all(exp.Table)):
+        name = known.get(table.name.lower()) if isinstance(table.this, exp.Identifier) else None
+        if name is None:
+            continue
+        changes = changed is not None and name.lower() == changed.lower()
+        shown = table.args.get("alias") or exp.TableAlias(this=quoted(table.name))
+        view = quoted(delta_name(name) if changes else all_name(name))
+        table.replace(exp.Table(this=view, alias=shown.copy()))
+    found: exp.Expr = holder.this
+    found.set("alias", exp.TableAlias(this=quoted(alias)))
+    return found.pop()

@@ -1,0 +1,120 @@
+"""The first parts of a FROM as one: a single part, or those that RIGHT and FULL joins tie together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from sqlglot import exp
+
+from tidegauge.transform.clause import Unclear, alternatives, own
+from tidegauge.transform.scope import Kind, Part, Scope
+
+_Column = tuple[str, str]
+
+
+class Core:
+    """Raises Unclear unless every row of the core has one value of what each key is made of in all its parts.
+
+    Then a key's rows are made of the parts' rows with that key, and of no others.
+    """
+
+    def __init__(self, scope: Scope, parts: Sequence[Part], keys: Sequence[exp.Expr]) -> None:
+        self.parts = list(parts)
+        self.aliases = {part.alias for part in parts}
+        self.name = parts[0].alias
+        self.alone = len(parts) == 1
+        self._scope = scope
+        self._keys = keys
+        if self.alone:
+            return
+        if any(part.kind is Kind.EXISTS for part in parts):
+            raise Unclear("LEFT SEMI or ANTI beside a FULL or RIGHT join")
+        self._equal = [pair for part in self.parts for each in part.on for pair in _equated(scope, each)]
+        for part in parts:
+            self.keys_of(part)
+
+    def keys_of(self, part: Part) -> list[exp.Expr]:
+        """The keys that a row of one part can come under."""
+        return [self._key_of(part, key) for key in self._keys]
+
+    def _key_of(self, part: Part, key: exp.Expr) -> exp.Expr:
+        holder = exp.Paren(this=key.copy())
+        for node in list(own(holder)):
+            if isinstance(node, exp.Coalesce | exp.Column) and not node.find_ancestor(exp.Coalesce):
+                terms = alternatives(node)
+                if any(
+                    isinstance(one, exp.Literal) and not isinstance(other, exp.Literal)
+                    for one, other in pairwise(terms)
+                ):
+                    raise Unclear(f"{node.sql('spark')} prefers a constant to a column")
+                fixed = [each.copy() for each in terms if isinstance(each, exp.Literal)]
+                found = part.column(
+                    self._shared([each for each in terms if not isinstance(each, exp.Literal)])[part.alias]
+                )
+                node.replace(exp.Coalesce(this=found, expressions=fixed) if fixed else found)
+        result: exp.Expr = holder.this
+        return result.pop()
+
+    def _shared(self, nodes: Sequence[exp.Expr]) -> dict[str, str]:
+        """The column of each part that is equal to all of these, in every row that has that part."""
+        shown = ", ".join(node.sql("spark") for node in nodes)
+        terms = {_column(self._scope, node) for node in nodes} if nodes else {None}
+        together = {term for term in terms if term is not None}
+        if None in terms or not {alias for alias, _ in together} <= self.aliases:
+            raise Unclear(f"{shown} is no column that the parts of a FULL or RIGHT join share")
+        reached = {min(together)}
+        while grown := {one for pair in self._equal if reached & set(pair) for one in pair} - reached:
+            reached |= grown
+        found = dict(reached)
+        if not together <= reached or len(found) < len(reached) or set(found) != self.aliases:
+            raise Unclear(f"a FULL or RIGHT join on other columns than {shown}")
+        self._refuse_unlinked(found, shown)
+        types = {(self._scope.part(alias).names or {}).get(column) for alias, column in found.items()}
+        if None in types or len(types) > 1:
+            raise Unclear(f"a FULL or RIGHT join on {shown}, whose types differ or are not known")
+        if not all(there & {alias for alias, _ in together} for there in self._patterns()):
+            raise Unclear(f"{shown} is NULL where an outer join finds no match")
+        return found
+
+    def _refuse_unlinked(self, found: dict[str, str], shown: str) -> None:
+        before = {self.parts[0].alias}
+        for part in self.parts[1:]:
+            mine = (part.alias, found[part.alias])
+            ties = [pair for each in part.on for pair in _equated(self._scope, each) if mine in pair]
+            if not any(one[0] in before and found[one[0]] == one[1] for pair in ties for one in pair):
+                raise Unclear(f"the join of {part.alias} does not compare {shown}")
+            before.add(part.alias)
+
+    def _patterns(self) -> set[frozenset[str]]:
+        """Which parts of a row can be there together, with NULLs for the rest."""
+        found = {frozenset({self.parts[0].alias})}
+        for part in self.parts[1:]:
+            alone = frozenset({part.alias})
+            met = {there | alone for there in found}
+            if part.kind in (Kind.LEFT, Kind.FULL):
+                met |= found
+            if part.kind in (Kind.RIGHT, Kind.FULL):
+                met.add(alone)
+            found = met
+        return found
+
+
+def _column(scope: Scope, node: exp.Expr) -> _Column | None:
+    node = node.unnest()
+    if not isinstance(node, exp.Column) or len(node.parts) != 2 or scope.doubtful(node):
+        return None
+    return next(iter(scope.refs(node))), node.name.lower()
+
+
+def _equated(scope: Scope, condition: exp.Expr) -> list[tuple[_Column, _Column]]:
+    """The columns that are equal where this holds; `coalesce(a.k, b.k) = c.k` ties all three."""
+    if not isinstance(condition, exp.EQ | exp.NullSafeEQ):
+        return []
+    sides = [
+        [_column(scope, each) for each in alternatives(side)]
+        for side in (condition.this, condition.expression)
+    ]
+    if any(None in side for side in sides):
+        return []
+    return [(one, other) for one in sides[0] for other in sides[1] if one and other]

@@ -1,0 +1,169 @@
+"""What has to be written so that a table becomes equal to a frame."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from tidegauge.errors import OutputError
+from tidegauge.model.layer import CHANGE_TYPE, DELETE
+from tidegauge.transform.views import quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import DataType, StructField
+
+UPSERT = "upsert"
+_HERE, _THERE, _TIMES = "__tidegauge_here", "__tidegauge_there", "__tidegauge_times"
+
+
+def by_key(whole: DataFrame, target: DataFrame, key: Sequence[str]) -> DataFrame:
+    """The rows of `whole` that `target` does not have just so, and of `target` the keys that `whole` has not;
+    with `_change_type`. A key that `whole` has twice comes out twice."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F  # noqa: N812
+
+    fields = [field for field in whole.schema.fields if field.name.casefold() != CHANGE_TYPE]
+    keys = {name.casefold() for name in key}
+    there = {
+        field.name.casefold(): (f"__tidegauge_t{at}", field) for at, field in enumerate(target.schema.fields)
+    }
+    if lost := [name for name in key if name.casefold() not in there]:
+        raise OutputError(
+            f"the target has no column {lost[0]}, which output.key names",
+            hint="bring the column back, or reset the flow with --full-refresh",
+        )
+    before = target.select(
+        *(F.col(quoted(field.name)).alias(name) for name, field in there.values()), F.lit(True).alias(_THERE)
+    )
+    times = F.count(F.lit(1)).over(Window.partitionBy(*(F.col(quoted(name)) for name in key)))
+    after = whole.withColumns({_HERE: F.lit(True), _TIMES: times})
+    same_key = [
+        _text_or_self(field, there[field.name.casefold()][1], F.col(quoted(field.name)))
+        == _text_or_self(there[field.name.casefold()][1], field, F.col(there[field.name.casefold()][0]))
+        for field in fields
+        if field.name.casefold() in keys
+    ]
+    differs = F.col(_THERE).isNull() | (F.col(_TIMES) > 1)
+    chosen: list[Column] = []
+    for field in fields:
+        column = F.col(quoted(field.name))
+        if field.name.casefold() in keys:
+            name, old = there[field.name.casefold()]
+            held = F.col(name) if _alike(old, field) else F.col(name).cast(field.dataType)
+            chosen.append(F.coalesce(column, held).alias(field.name))
+        else:
+            differs |= _differs(column, field, there.get(field.name.casefold()))
+            chosen.append(column.alias(field.name))
+    here, goes = F.col(_HERE).isNotNull(), F.lit(False)
+    if CHANGE_TYPE in whole.columns:
+        goes = F.col(CHANGE_TYPE).eqNullSafe(DELETE)
+    known = reduce(
+        lambda one, other: one & other, (F.col(there[name.casefold()][0]).isNotNull() for name in key)
+    )
+    return (
+        after.join(before, reduce(lambda one, other: one & other, same_key), "full")
+        .where(F.when(here & goes, F.col(_THERE).isNotNull()).when(here, differs).otherwise(known))
+        .select(*chosen, F.when(here & ~goes, UPSERT).otherwise(DELETE).alias(CHANGE_TYPE))
+    )
+
+
+def by_partition(whole: DataFrame, target: DataFrame, by: Sequence[str]) -> DataFrame:
+    """The values of `by` under which the two do not hold the same rows, each once."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    columns = [F.col(quoted(name)) for name in by]
+    there = {field.name.casefold(): field for field in target.schema.fields}
+    fields = whole.schema.fields
+    like = len(there) == len(fields) and all(
+        (old := there.get(field.name.casefold())) is not None and _alike(old, field) for field in fields
+    )
+    if not like:
+        return whole.select(*columns).unionAll(target.select(*columns)).distinct()
+
+    def counted(frame: DataFrame, times: int) -> DataFrame:
+        values = (
+            comparable(F.col(quoted(field.name)), field.dataType).alias(f"c{at}")
+            for at, field in enumerate(fields)
+        )
+        held = (F.col(quoted(name)).alias(f"b{at}") for at, name in enumerate(by))
+        return frame.select(*held, *values, F.lit(times).alias("n"))
+
+    both = counted(whole, 1).unionAll(counted(target, -1))
+    left = both.groupBy(*(name for name in both.columns if name != "n")).agg(F.sum("n").alias("n"))
+    return (
+        left.where("n <> 0").select(*(F.col(f"b{at}").alias(name) for at, name in enumerate(by))).distinct()
+    )
+
+
+def comparable(column: Column, type_: DataType) -> Column:
+    """A value that Spark can compare and group by, for types where it cannot."""
+    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import types as T  # noqa: N812
+
+    match type_:
+        case T.VariantType():
+            return F.struct(F.to_json(column).alias("json"), F.schema_of_variant(column).alias("types"))
+        case T.ArrayType(elementType=element) if _is_odd(element):
+            return F.transform(column, lambda one: comparable(one, element))
+        case T.MapType(keyType=key, valueType=value):
+            entries = F.transform(
+                F.map_entries(column),
+                lambda one: F.struct(
+                    comparable(one["key"], key).alias("key"), comparable(one["value"], value).alias("value")
+                ),
+            )
+            return F.sort_array(entries)
+        case T.StructType() if _is_odd(type_):
+            parts = (
+                comparable(column.getField(field.name), field.dataType).alias(f"f{at}")
+                for at, field in enumerate(type_.fields)
+            )
+            return F.when(column.isNotNull(), F.struct(*parts))
+        case T.StringType() if type_.collation != "UTF8_BINARY":
+            return F.collate(column, "UTF8_BINARY")
+        case _:
+            return column
+
+
+def _differs(column: Column, field: StructField, there: tuple[str, StructField] | None) -> Column:
+    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import types as T  # noqa: N812
+
+    if there is None:
+        return column.isNotNull()
+    name, old = there
+    if _alike(field, old):
+        return ~comparable(column, field.dataType).eqNullSafe(comparable(F.col(name), old.dataType))
+    plain = all(isinstance(one.dataType, T.NumericType) for one in (field, old))
+    return ~column.eqNullSafe(F.col(name)) if plain else F.lit(True)
+
+
+def _text_or_self(field: StructField, other: StructField, column: Column) -> Column:
+    """Two keys of different types are compared as numbers, or else as text."""
+    from pyspark.sql import types as T  # noqa: N812
+
+    plain = _alike(field, other) or all(isinstance(one.dataType, T.NumericType) for one in (field, other))
+    return column if plain else column.cast("string")
+
+
+def _alike(one: StructField, other: StructField) -> bool:
+    """Of one type, whatever they say of NULLs inside."""
+    return one.dataType.simpleString() == other.dataType.simpleString()
+
+
+def _is_odd(type_: DataType) -> bool:
+    from pyspark.sql import types as T  # noqa: N812
+
+    match type_:
+        case T.MapType() | T.VariantType():
+            return True
+        case T.StringType():
+            return type_.collation != "UTF8_BINARY"
+        case T.ArrayType():
+            return _is_odd(type_.elementType)
+        case T.StructType():
+            return any(_is_odd(field.dataType) for field in type_.fields)
+        case _:
+            return False

@@ -1,0 +1,136 @@
+"""What went wrong in the user's SQL or Python, in one sentence, with the place where they wrote it."""
+
+from __future__ import annotations
+
+import logging
+import re
+import sysconfig
+import threading
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tidegauge.errors import Place, TransformFailed
+from tidegauge.model.layer import Function, Layer, Sql
+from tidegauge.model.secret import mask
+
+_CLASS = re.compile(r"^\[[A-Z0-9_.]+\]\s*")
+_END = re.compile(r"\s*(?:SQLSTATE: \w+|;\s*line \d+ pos \d+|== |\n).*$", re.DOTALL)
+_WHERE = re.compile(r"line (\d+),? pos (\d+)")
+_SENTENCE = re.compile(r"^(.+?[.?!])(?:\s|$)")
+_MEANT = re.compile(r"Did you mean one of the following\? \[([^\]]*)\]")
+
+_NOT_THEIRS = tuple(
+    str(Path(folder).resolve())
+    for folder in (
+        *(sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")),
+        str(Path(__file__).parents[1]),
+    )
+)
+_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+_quiet = threading.local()
+
+
+def named(layer: Layer) -> str:
+    """The transform as messages name it."""
+    match layer.transform:
+        case Function(name=name):
+            return name
+        case Sql(file=file) if file is not None:
+            return str(file)
+        case Sql():
+            return f"the SQL of {layer.name}"
+        case _:
+            return f"the input of {layer.name}"
+
+
+def sentence(error: BaseException) -> str:
+    """The first sentence of what Spark, or Python, says."""
+    text = _CLASS.sub("", mask(str(error)).strip())
+    text = _END.sub("", text).strip()
+    first = _SENTENCE.match(text)
+    return (first.group(1) if first else text).rstrip(".") or type(error).__name__
+
+
+def from_sql(error: BaseException, layer: Layer, *, above: int) -> TransformFailed:
+    """An error of Spark's analysis. `above`: how many lines of ours stand before the user's own."""
+    text = mask(str(error))
+    meant = _MEANT.search(text)
+    transform, where = layer.transform, _WHERE.search(text)
+    file = str(transform.file) if isinstance(transform, Sql) and transform.file is not None else None
+    place, at = None, ""
+    if where is not None and (line := int(where.group(1)) - above) > 0:
+        if file is not None:
+            place = Place(file, line, int(where.group(2)) + 1)
+        else:
+            at = f", line {line}"
+    what = "" if place is not None else f"{named(layer)}{at}: "
+    hint = f"one of these may be meant: {meant.group(1)}" if meant else "mend the SQL, then run again"
+    return TransformFailed(f"{what}{sentence(error)}", hint=hint, place=place, detail=text)
+
+
+def from_function(error: BaseException, name: str, *, file: str | None, root: Path | None) -> TransformFailed:
+    """An exception out of the user's function, with the innermost line of their own code."""
+    said = sentence(error)
+    if not _from_spark(error):
+        said = f"{type(error).__name__}: {said}" if str(error) else type(error).__name__
+    at = _their_line(error, file=file, root=root)
+    meant = _MEANT.search(str(error))
+    return TransformFailed(
+        f"{name} failed{f' at {at}' if at else ''}: {said}",
+        hint=f"one of these may be meant: {meant.group(1)}" if meant else "mend the function, then run again",
+        # A job that the function started may fail for reasons that pass; what it says of columns does not.
+        retryable=_from_spark(error) and not _is_analysis(error),
+        detail=mask("".join(traceback.format_exception(error))),
+    )
+
+
+@contextmanager
+def unheard() -> Iterator[None]:
+    """PySpark also logs what it raises, with Java's whole stack: not in this thread, for now."""
+    from pyspark.logger import PySparkLogger
+
+    for name in _LOGGERS:
+        logger = PySparkLogger.getLogger(name)
+        if _is_heard not in logger.filters:
+            logger.addFilter(_is_heard)
+    before = getattr(_quiet, "on", False)
+    _quiet.on = True
+    try:
+        yield
+    finally:
+        _quiet.on = before
+
+
+def _is_heard(_: logging.LogRecord) -> bool:
+    return not getattr(_quiet, "on", False)
+
+
+def _from_spark(error: BaseException) -> bool:
+    return type(error).__module__.startswith("pyspark.")
+
+
+def _is_analysis(error: BaseException) -> bool:
+    return any(kind.__name__ == "AnalysisException" for kind in type(error).__mro__)
+
+
+def _their_line(error: BaseException, *, file: str | None, root: Path | None) -> str | None:
+    found = None
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        path = frame.f_code.co_filename
+        if path == file or not _is_ours(path):
+            found = (path, line)
+    if isinstance(error, SyntaxError) and error.filename is not None and error.lineno is not None:
+        found = (error.filename, error.lineno)
+    if found is None:
+        return None
+    path, line = found
+    if root is not None and Path(path).is_relative_to(root):
+        path = str(Path(path).relative_to(root))
+    return f"{path}:{line}"
+
+
+def _is_ours(path: str) -> bool:
+    """Of a library, of Python, or of Tidegauge: not the user's."""
+    return path.startswith("<frozen") or str(Path(path).resolve()).startswith(_NOT_THEIRS)

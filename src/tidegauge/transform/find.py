@@ -1,0 +1,85 @@
+"""Rewrites a query so that it gives the keys which a change of one input can touch, and never too few.
+
+A SELECT joins its parts one after another. Let S be the parts that the key is made of and, with them, the
+parts that their own join conditions read; none of S may be left out by an outer join. Take a row of S whose
+results differ between before and after. Either a row of S itself has changed; or there is a first join at
+which the results for it differ, although everything so far was the same before and after: then a changed row
+of that part meets it. So for each part that changes: S, that part's changed rows joined INNER, and between
+them only the parts that its condition reads, each with the rows it had before or has after. That a part found
+no match, neither before nor after, is seen in both together too, so outer joins on the way stay as they are.
+
+Conditions over S alone may stay; others are dropped, which finds more. A FULL or RIGHT join is understood
+where all its parts are joined on the key: then a key is touched by changed rows with just that key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from tidegauge.transform.clause import Missing, Unclear, only, quoted
+from tidegauge.transform.compose import Want, label
+from tidegauge.transform.joined import Joined
+from tidegauge.transform.linear import moving_tables
+from tidegauge.transform.parse import RECURSIVE
+from tidegauge.transform.scope import Columns, outputs
+
+
+@dataclass(frozen=True)
+class Finder:
+    moving: Collection[str]
+    columns: Columns
+
+    def found(
+        self, query: exp.Expr, want: Sequence[Want], changed: str | None, *, top: bool = True
+    ) -> list[exp.Select]:
+        """SELECTs whose union has the wanted columns of every row that a change of `changed` touches; for
+        None, of every row there was or is. Raises Unclear, or Missing."""
+        if query.meta.get(RECURSIVE):
+            raise Unclear("a CTE that is recursive, or names its columns")
+        if isinstance(query, exp.Subquery):
+            only(query, "this", "alias", "order")
+            return self.found(query.this, want, changed, top=top)
+        if isinstance(query, exp.Union):
+            return self._of_union(query, want, changed, top)
+        if not isinstance(query, exp.Select):
+            raise Unclear(query.key.upper())
+        if changed is not None and not moving_tables(query, [changed]):
+            return []
+        joined = Joined(self, query, want)
+        if top and query.args.get("distinct"):
+            _refuse_uncovered("DISTINCT", outputs(query, self.columns), want)
+        return joined.found(changed)
+
+    def _of_union(
+        self, query: exp.Union, want: Sequence[Want], changed: str | None, top: bool
+    ) -> list[exp.Select]:
+        only(query, "this", "expression", "order", "distinct", "by_name")
+        names = outputs(query, self.columns)
+        if query.args.get("distinct") and top:
+            _refuse_uncovered("UNION", names, want)
+        asked = list(want) if query.args.get("by_name") else [_place(each, names) for each in want]
+        sides = (query.this, query.expression)
+        found = [each for side in sides for each in self.found(side, asked, changed, top=False)]
+        for each in found:
+            for name, item in zip(want, each.expressions, strict=True):
+                item.set("alias", quoted(label(name)))
+        return found
+
+
+def _place(want: Want, names: Sequence[str | None] | None) -> Want:
+    if isinstance(want, int):
+        return want
+    if names is None:
+        raise Unclear("a UNION of SELECT *, whose columns are not known")
+    if want.lower() not in names:
+        raise Missing(want, names)
+    return list(names).index(want.lower())
+
+
+def _refuse_uncovered(word: str, names: Sequence[str | None] | None, want: Sequence[Want]) -> None:
+    asked = {each.lower() for each in want if isinstance(each, str)}
+    if names is None or not set(names) <= asked:
+        raise Unclear(f"{word} over more columns than the key")

@@ -1,0 +1,135 @@
+"""What a batch tells of the past: one event for each change that a version made."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from tidegauge.errors import TransformFailed
+from tidegauge.model.layer import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, DELETE, Sql
+from tidegauge.transform.batch import Parts
+from tidegauge.transform.carry import carried
+from tidegauge.transform.difference import UPSERT
+from tidegauge.transform.keys import only
+from tidegauge.transform.views import quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+AFTER, BEFORE = ("insert", "update_postimage"), (DELETE, "update_preimage")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def images(events: DataFrame, kinds: tuple[str, ...]) -> DataFrame:
+    """The rows of events of these kinds."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return events.where(F.col(CHANGE_TYPE).isin(*kinds)).drop(CHANGE_TYPE)
+
+
+def at_end(parts: Parts, rows: DataFrame) -> DataFrame:
+    """Rows with `_change_type` as events of the window's end.
+
+    Of several inputs no version says by itself which batch was later; their sum does.
+    """
+    moved = [parts.inputs[part.name] for part in parts.layer.moving]
+    moment = max(one.moment for one in moved)
+    return _stamped(rows, sum(one.version for one in moved), (moment - _EPOCH) // timedelta(microseconds=1))
+
+
+def by_version(parts: Parts) -> DataFrame:
+    """Of the only moving input, what came out of each version, and the keys that no longer did."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    name = parts.only.name
+    events = parts.events(name)
+    after, before = _carried(parts, images(events, AFTER)), _carried(parts, images(events, BEFORE))
+    if after is None or before is None:
+        return _each_version(parts, events)
+    on = (*parts.by, COMMIT_VERSION)
+    ended = only(
+        before.select(*(F.col(quoted(one)) for one in (*on, COMMIT_TIMESTAMP))).distinct(),
+        after,
+        on,
+        how="left_anti",
+    )
+    return kinds(after).unionByName(ends(ended, after))
+
+
+def kinds(rows: DataFrame) -> DataFrame:
+    """With `_change_type`: what the transform says is a delete is one."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    if CHANGE_TYPE not in rows.columns:
+        return rows.withColumn(CHANGE_TYPE, F.lit(UPSERT))
+    goes = F.col(CHANGE_TYPE).eqNullSafe(DELETE)
+    others = (F.col(quoted(name)) for name in rows.columns if name != CHANGE_TYPE)
+    return rows.select(*others, F.when(goes, DELETE).otherwise(UPSERT).alias(CHANGE_TYPE))
+
+
+def ends(keys: DataFrame, like: DataFrame) -> DataFrame:
+    """Deletes of these keys, with the columns of `like`, which are NULL where the keys have none."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    there = {name.casefold() for name in keys.columns}
+    columns: list[Column] = [
+        F.col(quoted(field.name)).cast(field.dataType).alias(field.name)
+        if field.name.casefold() in there
+        else F.lit(None).cast(field.dataType).alias(field.name)
+        for field in like.schema.fields
+        if field.name != CHANGE_TYPE
+    ]
+    return keys.select(*columns, F.lit(DELETE).alias(CHANGE_TYPE))
+
+
+def _carried(parts: Parts, rows: DataFrame) -> DataFrame | None:
+    """The transform over rows of many versions, with the version of each; None where that cannot be done."""
+    transform = parts.layer.transform
+    if transform is None:
+        parts.transform.check(rows)
+        return rows
+    if not isinstance(transform, Sql):
+        return None
+    name = parts.only.name
+    text = carried(transform.text, moving=name, columns=[COMMIT_VERSION, COMMIT_TIMESTAMP])
+    if text is None:
+        return None
+    try:
+        frame = parts.transform.query(text, parts.frames({name: rows}))
+    except TransformFailed:
+        parts.whole()  # Raises, if it is the user's own text that is wrong.
+        return None
+    if not {COMMIT_VERSION, COMMIT_TIMESTAMP} <= set(frame.columns):
+        return None
+    parts.transform.check(frame)
+    return frame
+
+
+def _each_version(parts: Parts, events: DataFrame) -> DataFrame:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    moment = F.unix_micros(F.col(COMMIT_TIMESTAMP)).alias("at")
+    versions = [
+        (int(row[0]), int(row[1]))
+        for row in events.select(COMMIT_VERSION, moment).distinct().orderBy(COMMIT_VERSION).collect()
+    ]
+    steps: list[DataFrame] = []
+    for version, at in versions or [(-1, 0)]:
+        one = events.where(F.col(COMMIT_VERSION) == version).drop(COMMIT_VERSION, COMMIT_TIMESTAMP)
+        after, before = parts.over(images(one, AFTER)), parts.over(images(one, BEFORE))
+        keys = [F.col(quoted(name)) for name in parts.by]
+        ended = only(before.select(*keys).distinct(), after, parts.by, how="left_anti")
+        steps.append(_stamped(kinds(after).unionByName(ends(ended, after)), version, at))
+    return reduce(lambda one, other: one.unionByName(other), steps)
+
+
+def _stamped(rows: DataFrame, version: int, micros: int) -> DataFrame:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return rows.withColumns(
+        {
+            COMMIT_VERSION: F.lit(version).cast("bigint"),
+            COMMIT_TIMESTAMP: F.timestamp_micros(F.lit(micros).cast("bigint")),
+        }
+    )

@@ -1,0 +1,262 @@
+"""One SELECT taken apart, and put together again around the changed rows of one of its parts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from tidegauge.transform.clause import Unclear, conjuncts, only, own, quoted
+from tidegauge.transform.compose import Want, attach, label, renamed, selected, united
+from tidegauge.transform.core import Core
+from tidegauge.transform.linear import moving_tables, refuse_beyond_rows, refuse_hidden_total, row_wise
+from tidegauge.transform.scope import Kind, Part, Scope
+from tidegauge.transform.spark_functions import aggregate, unknown
+
+if TYPE_CHECKING:
+    from tidegauge.transform.find import Finder
+
+_SELECT = ("expressions", "from_", "joins", "where", "group", "having", "distinct", "order", "hint", "sort")
+
+
+class Joined:
+    """Raises Unclear if changes cannot be followed to the wanted columns. `find` has the proof."""
+
+    def __init__(self, finder: Finder, select: exp.Select, want: Sequence[Want]) -> None:
+        self.finder = finder
+        refuse_beyond_rows(select, finder.moving)
+        only(select, *_SELECT, "cluster", "distribute")
+        if distinct := select.args.get("distinct"):
+            only(distinct)
+        self.scope = Scope(select, finder.columns)
+        self.want = list(want)
+        self.keys = [self.scope.wanted(each) for each in want]
+        self._refuse_grouping(select)
+        self._refuse_self_join()
+        self._refuse_doubt()
+        self.core, self.later = self._ordered()
+        self.filters = self._spread(select)
+        self.start = self._tables(self.keys)
+        self.spine = self._closure(self.start)
+        if not self.core.alone and self.spine != {self.core.name}:
+            raise Unclear("the key reaches beyond a FULL or RIGHT join")
+        self.optional = self._optional()
+
+    def _refuse_grouping(self, select: exp.Select) -> None:
+        group = select.args.get("group")
+        if group is None:
+            if select.args.get("having"):
+                raise Unclear("HAVING without GROUP BY")
+            return refuse_hidden_total(select)
+        if group.find(exp.Cube, exp.Rollup, exp.GroupingSets):
+            raise Unclear("GROUPING SETS, CUBE or ROLLUP")
+        only(group, "expressions", "all")
+        grouped = {self.scope.settled(each).sql("spark").lower() for each in group.expressions}
+        for asked, key in zip(self.want, self.keys, strict=True):
+            # Spark takes nothing else beside aggregates but what the grouping determines.
+            if name := aggregate(key):
+                raise Unclear(f"{label(asked)} is computed by {name}, so the key does not cover the grouping")
+            if (name := unknown(key)) and key.sql("spark").lower() not in grouped:
+                raise Unclear(f"{label(asked)} is computed by {name}, which may be an aggregate")
+        return None
+
+    def _refuse_self_join(self) -> None:
+        seen: set[str] = set()
+        for part in self.scope.parts:
+            names = set(moving_tables(part.node, self.finder.moving))
+            if again := sorted(seen & names):
+                raise Unclear(f"self-join of {again[0]}")
+            seen |= names
+
+    def _refuse_doubt(self) -> None:
+        outer = not all(part.kind in (Kind.FIRST, Kind.INNER, Kind.EXISTS) for part in self.scope.parts)
+        rest = [each for part in self.scope.parts for each in part.on]
+        for each, is_key in [*((key, True) for key in self.keys), *((on, False) for on in rest)]:
+            if self.scope.doubtful(each) and (
+                (is_key and outer) or not all(self._exact(part) for part in self.scope.parts)
+            ):
+                raise Unclear(f"{each.sql('spark')} does not say whose column it reads")
+
+    def _ordered(self) -> tuple[Core, list[Part]]:
+        """`a RIGHT JOIN b` is `b LEFT JOIN a`; other such joins, and FULL ones, make a core."""
+        parts = list(self.scope.parts)
+        outer = [place for place, part in enumerate(parts) if part.kind in (Kind.RIGHT, Kind.FULL)]
+        if (
+            outer and self.scope.crossed
+        ):  # a comma binds looser than JOIN, and is not told from CROSS JOIN here
+            raise Unclear("a RIGHT or FULL join beside a comma or CROSS JOIN")
+        if outer == [1] and parts[1].kind is Kind.RIGHT:
+            left, right = parts[:2]
+            parts[:2] = [
+                Part(right.alias, right.node, Kind.FIRST, right.seen, names=right.names),
+                Part(left.alias, left.node, Kind.LEFT, right.seen, right.on, left.names),
+            ]
+            outer = []
+        width = outer[-1] + 1 if outer else 1
+        return Core(self.scope, parts[:width], self.keys), parts[width:]
+
+    def _spread(self, select: exp.Select) -> list[exp.Expr]:
+        """The conditions of WHERE over the core. Others go to the join where they can first be asked, unless
+        an outer join is in their way; then they are dropped."""
+        found = []
+        where = select.args.get("where")
+        for condition in [self.scope.settled(each) for each in conjuncts(where.this)] if where else ():
+            tables = self._tables([condition])
+            if self.scope.doubtful(condition):
+                continue
+            if tables <= {self.core.name}:
+                found.append(condition)
+            elif self._always_there(tables) and (self.core.alone or self.core.name not in tables):
+                [part for part in self.later if part.alias in tables][-1].on.append(condition)
+        return found
+
+    def _optional(self) -> Part | None:
+        """The only part of the key that an outer join can leave out: the key with NULL for its columns is
+        then touched, too, by every change of that part. Of two such parts not all combinations are found."""
+        found = [part for part in self.later if part.alias in self.spine and part.kind is not Kind.INNER]
+        for part in found:
+            if len(found) > 1 or part.kind is not Kind.LEFT or not self._exact(part):
+                raise Unclear(f"the key takes a column of {part.alias}, which an outer join can leave out")
+        return found[0] if found else None
+
+    def part(self, alias: str) -> Part:
+        return next(part for part in [*self.core.parts, *self.later] if part.alias == alias)
+
+    def _tables(self, nodes: Sequence[exp.Expr], part: Part | None = None) -> set[str]:
+        """Those that expressions read, and a part's own condition can read. The core counts as one."""
+        found = {alias for node in nodes for alias in self.scope.refs(node)}
+        if part is not None:
+            found &= part.seen
+        return {self.core.name if alias in self.core.aliases else alias for alias in found}
+
+    def _always_there(self, tables: set[str]) -> bool:
+        return all(alias == self.core.name or self.part(alias).kind is Kind.INNER for alias in tables)
+
+    def _stands_still(self, alias: str) -> bool:
+        parts = self.core.parts if alias == self.core.name else [self.part(alias)]
+        return not any(moving_tables(part.node, self.finder.moving) for part in parts)
+
+    def _usable(self, part: Part) -> list[exp.Expr]:
+        """Of the conditions of a part of the key, those that may be asked: of no part that can be left out;
+        and of no pinned one if the key is this part's alone, since another may have been pinned before."""
+        if part.kind is not Kind.INNER:
+            return part.on
+        found = []
+        for condition in part.on:
+            others = self._tables([condition], part) - {part.alias}
+            pinned = self.start == {part.alias} and any(self._stands_still(other) for other in others)
+            if self._always_there(others) and not pinned and not self._hidden(condition):
+                found.append(condition)
+        return found
+
+    def _closure(self, start: set[str], *, spine: bool = True) -> set[str]:
+        found, left = set(start), list(start)
+        while left:
+            alias = left.pop()
+            if alias == self.core.name:
+                continue
+            part = self.part(alias)
+            for other in self._tables(self._usable(part) if spine else part.on, part) - found:
+                found.add(other)
+                left.append(other)
+        return found
+
+    def found(self, changed: str | None) -> list[exp.Select]:
+        """For None: every row there was or is."""
+        if changed is None:
+            return [self._query(None, None)]
+        target = next(part for part in [*self.core.parts, *self.later] if moving_tables(part.node, [changed]))
+        if target.alias in self.core.aliases and not self.core.alone:
+            keys = self.core.keys_of(target)
+            query = selected(keys, self.want)
+            attach(query, Kind.FIRST, self._relation(target, changed, keys), ())
+            return [query]
+        query = self._query(target, changed)
+        return [query, self._without(target, query)] if target is self.optional else [query]
+
+    def _without(self, part: Part, query: exp.Select) -> exp.Select:
+        """The same with NULL for the part's columns in the key."""
+        query = query.copy()
+        for item in query.expressions:
+            for column in [each for each in own(item) if isinstance(each, exp.Column)]:
+                if self.scope.refs(column) == {part.alias}:
+                    column.replace(exp.null())
+        return query
+
+    def _query(self, target: Part | None, changed: str | None) -> exp.Select:
+        needed = set(self.spine)
+        if target is not None and target.alias not in needed:
+            needed |= self._closure({target.alias}, spine=False)
+        order = [part for part in self.later if part.alias in needed]
+        if not order or (order[0].kind is not Kind.INNER and order[0] is not target):
+            needed.add(self.core.name)
+        first = None if self.core.name in needed else order[0]
+        conditions = {part.alias: self._conditions(part, target, needed, first) for part in order}
+        used = [*self.keys, *(each for found in conditions.values() for each in found)]
+        query, where = selected(self.keys, self.want), []
+        if first is None:
+            where = [each for each in self.filters if not self._hidden(each)]
+            used += [*where, *(each for part in self.core.parts for each in part.on)]
+            for part in self.core.parts:
+                delta = changed if part is target else None
+                attach(
+                    query, part.kind, self._relation(part, delta, used, exact=not self.core.alone), part.on
+                )
+        for part in order:
+            kind = Kind.INNER if part is target or part.kind is Kind.INNER else Kind.LEFT
+            delta = changed if part is target else None
+            relation = self._relation(part, delta, used, exact=kind is Kind.LEFT)
+            if part is first:
+                where = conditions[part.alias]
+            attach(query, Kind.FIRST if part is first else kind, relation, conditions[part.alias])
+        return query.where(*[each.copy() for each in where], copy=False) if where else query
+
+    def _conditions(
+        self, part: Part, target: Part | None, needed: set[str], first: Part | None
+    ) -> list[exp.Expr]:
+        """What a part is joined on. An outer join on the way must be just as it was."""
+        if part.alias in self.spine:
+            found = self._usable(part)
+        else:
+            found = [each for each in part.on if not self._hidden(each)]
+            if len(found) < len(part.on) and part is not target and part.kind is not Kind.INNER:
+                raise Unclear(f"the join of {part.alias} reads what a subquery computes")
+        kept = [each for each in found if self._tables([each], part) <= needed]
+        linked = [each for each in part.on if len(self._tables([each], part)) > 1]
+        if linked and part is not first and target is not None and not any(each in kept for each in linked):
+            raise Unclear(f"the join of {part.alias} cannot be followed back to the key")
+        return kept
+
+    def _exact(self, part: Part) -> bool:
+        """Whether all its rows, before and after, are what it makes of all rows of its input."""
+        if isinstance(part.node, exp.Table) or not moving_tables(part.node, self.finder.moving):
+            return True
+        try:
+            row_wise(part.node.this, self.finder.moving)
+        except Unclear:
+            return False
+        return True
+
+    def _hidden(self, condition: exp.Expr) -> bool:
+        """Whether it asks for a column of a subquery that cannot be found for changed rows, such as a sum."""
+        for alias in self.scope.refs(condition):
+            part = self.part(alias)
+            if not self._exact(part):
+                try:
+                    self.finder.found(part.node.this, self.scope.read_of(alias, [condition]), None, top=False)
+                except Unclear:
+                    return True
+        return False
+
+    def _relation(
+        self, part: Part, changed: str | None, used: Sequence[exp.Expr], *, exact: bool = False
+    ) -> exp.Expr:
+        """The part under its alias: its changed rows, or all it has had, as far as `used` reads them."""
+        if self._exact(part):
+            return renamed(part.node, self.finder.moving, changed, part.alias)
+        if exact:
+            raise Unclear(f"the subquery {part.alias} in an outer join that others build on")
+        names = self.scope.read_of(part.alias, used)
+        found = self.finder.found(part.node.this, names or [0], changed, top=False)
+        return exp.Subquery(this=united(found), alias=exp.TableAlias(this=quoted(part.alias)))

@@ -1,0 +1,146 @@
+"""Whether a query is row-wise: what it makes of some rows and of others is what it makes of both together."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from sqlglot import exp
+
+from tidegauge.transform.clause import Unclear, only, own
+from tidegauge.transform.parse import RECURSIVE
+from tidegauge.transform.spark_functions import aggregate, bare_column, unknown, window
+
+_SELECT = (
+    "expressions",
+    "from_",
+    "joins",
+    "where",
+    "order",
+    "laterals",
+    "hint",
+    "sort",
+    "cluster",
+    "distribute",
+)
+
+
+def row_wise(query: exp.Expr, moving: Collection[str]) -> None:
+    """Raises Unclear unless it reads exactly one table of `moving`, once, and row by row.
+
+    Everything else it reads stands still, so any query of that may be joined or asked for.
+    """
+    if query.meta.get(RECURSIVE):
+        raise Unclear("a CTE that is recursive, or names its columns")
+    if (twice := _read_twice(query, moving)) is not None:
+        raise Unclear(twice)
+    _walk(query, moving)
+
+
+def _read_twice(query: exp.Expr, moving: Collection[str]) -> str | None:
+    found = moving_tables(query, moving)
+    if len(set(found)) > 1:
+        return f"reads {len(set(found))} moving inputs"
+    return f"reads {found[0]} {len(found)} times" if len(found) > 1 else None
+
+
+def moving_tables(node: exp.Expr, moving: Collection[str]) -> list[str]:
+    """The moving inputs that it reads, as often as it does."""
+    names = {name.lower(): name for name in moving}
+    return [
+        names[table.name.lower()]
+        for table in node.find_all(exp.Table)
+        if isinstance(table.this, exp.Identifier) and table.name.lower() in names
+    ]
+
+
+def _subquery_over(node: exp.Expr, moving: Collection[str]) -> str | None:
+    """A moving input that a subquery inside an expression reads."""
+    for each in own(node):
+        if isinstance(each, exp.Query) and (found := moving_tables(each, moving)):
+            return found[0]
+    return None
+
+
+def _expressions_of(select: exp.Select) -> list[exp.Expr]:
+    """Everything a SELECT computes, without its FROM."""
+    found = list(select.expressions)
+    for name in ("where", "having", "group", "order", "qualify", "sort", "cluster", "distribute"):
+        if part := select.args.get(name):
+            found.append(part)
+    for join in select.args.get("joins") or ():
+        found += [part for part in (join.args.get("on"),) if part]
+    return found + list(select.args.get("laterals") or ())
+
+
+def refuse_beyond_rows(select: exp.Select, moving: Collection[str]) -> None:
+    """Raises Unclear for a window function, or a subquery in an expression over what moves."""
+    for each in _expressions_of(select):
+        if isinstance(each, exp.QueryTransform):
+            raise Unclear("TRANSFORM by a script")
+        if why := window(each):
+            raise Unclear(why)
+        if name := _subquery_over(each, moving):
+            raise Unclear(f"a subquery over {name} in an expression")
+
+
+def refuse_hidden_total(select: exp.Select) -> None:
+    """Raises Unclear if it may be one row over everything: aggregates without GROUP BY, known or not."""
+    for each in select.expressions:
+        if name := aggregate(each):
+            raise Unclear(f"{name} without GROUP BY")
+    doubtful = next((name for each in select.expressions if (name := unknown(each))), None)
+    if doubtful and not any(bare_column(each) for each in select.expressions):
+        raise Unclear(f"{doubtful} may be an aggregate")
+
+
+def _walk(query: exp.Expr, moving: Collection[str]) -> None:
+    if isinstance(query, exp.Subquery):
+        only(query, "this", "alias", "order")
+        return _walk(query.this, moving)
+    if not isinstance(query, exp.Select):
+        raise Unclear(_set_operation(query))
+    for name, why in (("group", "GROUP BY"), ("having", "HAVING"), ("distinct", "DISTINCT")):
+        if query.args.get(name):
+            raise Unclear(why)
+    only(query, *_SELECT)
+    refuse_beyond_rows(query, moving)
+    refuse_hidden_total(query)
+    if not query.args.get("from_"):
+        raise Unclear("a SELECT without FROM")
+    preserved = True
+    found = _moves(query.args["from_"].this, moving)
+    for join in query.args.get("joins") or ():
+        only(join, "this", "side", "kind", "on", "using", "method")
+        if isinstance(join.this, exp.Lateral):
+            raise Unclear("LATERAL JOIN")
+        if _moves(join.this, moving):
+            found = True
+            preserved = (join.side == "RIGHT" or not join.side) and join.kind in (
+                "",
+                "INNER",
+                "CROSS",
+                "OUTER",
+            )
+        elif found and join.side in ("RIGHT", "FULL"):
+            preserved = False
+    if not preserved:
+        raise Unclear("an outer join that does not keep every row of the moving input")
+    return None
+
+
+def _moves(node: exp.Expr, moving: Collection[str]) -> bool:
+    if not moving_tables(node, moving):
+        return False
+    if isinstance(node, exp.Subquery) and isinstance(node.this, exp.Query):
+        _walk(node, moving)
+    elif isinstance(node, exp.Table):
+        only(node, "this", "alias")
+    else:
+        raise Unclear("a parenthesis in FROM")
+    return True
+
+
+def _set_operation(query: exp.Expr) -> str:
+    if isinstance(query, exp.Union):
+        return "UNION" if query.args.get("distinct") else "UNION ALL"
+    return query.key.upper()

@@ -1,0 +1,100 @@
+"""The plan that Spark has of a frame, as far as the user has written it. Over Spark Connect there is none."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from tidegauge.transform.views import PREFIX
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_MANY_FIELDS = 100_000
+_IDS = re.compile(r"#\d+L?|" + PREFIX + r"\d+")
+
+
+def readable(frame: DataFrame) -> bool:
+    """Whether there is a plan to read; over Spark Connect there is none."""
+    return hasattr(frame, "_jdf")
+
+
+def analyzed(frame: DataFrame) -> Any:
+    """Java's own object: every node of it says what it is, and what is below."""
+    return frame._jdf.queryExecution().analyzed()
+
+
+def chance(frame: DataFrame) -> str | None:
+    """A function in the plan that gives something else each time, such as `rand`; None: there is none."""
+    plan = analyzed(frame)
+    return None if plan.deterministic() else next(_chances(plan), None)
+
+
+def shape(frame: DataFrame) -> str:
+    """The plan as text, down to the inputs' views, without what differs from call to call for no reason."""
+    lines: list[str] = []
+    depth = None
+    for line in str(analyzed(frame).treeString(False, False, _MANY_FIELDS, False, False)).splitlines():
+        indent = len(line) - len(line.lstrip(" :+-"))
+        if depth is not None and indent > depth:
+            continue
+        lines.append(_IDS.sub("", line))
+        depth = indent if line.lstrip(" :+-").startswith(f"SubqueryAlias {PREFIX}") else None
+    return "\n".join(lines)
+
+
+def same(one: DataFrame, other: DataFrame) -> bool:
+    """Whether two frames of the same call over the same inputs compute the same."""
+    # A frame that the function makes of rows of its own is another one each time: then the text decides.
+    return one.sameSemantics(other) or shape(one) == shape(other)
+
+
+def origins(frame: DataFrame, *, inputs: Mapping[str, str], moving: str) -> dict[str, str]:
+    """By the folded name of a column that comes out: the column of the moving input that it is, unchanged."""
+    plan = analyzed(frame)
+    there: dict[int, str] = {}
+    for view in _views(plan, inputs):
+        if inputs[view.alias()] == moving:
+            there |= {id_of(one): one.name() for one in each(view.output())}
+    return {one.name().casefold(): there[id_of(one)] for one in each(plan.output()) if id_of(one) in there}
+
+
+def each(sequence: Any) -> Iterator[Any]:
+    for at in range(sequence.size()):
+        yield sequence.apply(at)
+
+
+def id_of(attribute: Any) -> int:
+    return int(attribute.exprId().id())
+
+
+def ids_of(attributes: Any) -> frozenset[int]:
+    return frozenset(id_of(one) for one in each(attributes))
+
+
+def _views(plan: Any, inputs: Mapping[str, str]) -> Iterator[Any]:
+    if plan.nodeName() == "SubqueryAlias" and plan.alias() in inputs:
+        yield plan
+        return
+    for child in each(plan.children()):
+        yield from _views(child, inputs)
+
+
+def _chances(plan: Any) -> Iterator[str]:
+    if plan.nodeName() == "SubqueryAlias" and plan.alias().startswith(PREFIX):
+        return
+    for expression in each(plan.expressions()):
+        yield from _chances_in(expression)
+    for below in (*each(plan.children()), *each(plan.subqueries())):
+        yield from _chances(below)
+
+
+def _chances_in(expression: Any) -> Iterator[str]:
+    below = [one for one in each(expression.children()) if not one.deterministic()]
+    for one in below:
+        yield from _chances_in(one)
+    if not below and not expression.deterministic():
+        # A function of the user's own has a name of its own.
+        mine = expression.nodeName() == "PythonUDF"
+        yield f"{expression.name() if mine else expression.prettyName()}()"

@@ -1,0 +1,176 @@
+"""From the text of a transform to one query over its inputs, with CTEs written out where they are read."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import ParseError, TokenError
+from sqlglot.tokenizer_core import TokenType
+
+from tidegauge.errors import Place, TransformFailed
+from tidegauge.transform.spark_functions import CHANCE, CLOCK
+
+DIALECT = "spark"
+RECURSIVE = "tidegauge_recursive"
+"""In a query's meta: one of its CTEs reads itself, and none was written out."""
+
+
+def parsed(text: str, *, inputs: Sequence[str], place: Path | None = None) -> exp.Query:
+    """Raises TransformFailed for everything but one deterministic query that reads inputs alone."""
+    query = _statement(text, place)
+    _refuse_chance(text, query, place)
+    query = written_out(query)
+    known = {name.lower() for name in inputs}
+    named = [table for table in query.find_all(exp.Table) if isinstance(table.this, exp.Identifier)]
+    own = {cte.alias.lower() for cte in query.find_all(exp.CTE)}
+    for table in named:
+        plain = not table.db and not table.catalog
+        if not plain or (table.name.lower() not in known and table.name.lower() not in own):
+            shown = ".".join(part.name for part in table.parts)
+            _fail(
+                f"the SQL reads {shown}, which is no input of this flow",
+                f"name it under `inputs`; those there are: {', '.join(inputs)}",
+                text,
+                table.parts[0].meta.get("start"),
+                place,
+            )
+    if not named:
+        _fail("the SQL reads no input", f"the inputs are views: {', '.join(inputs)}", text, None, place)
+    return query
+
+
+def parse(text: str) -> exp.Query:
+    """A text that was read before, as it is: CTEs stay."""
+    return _statement(text, None)
+
+
+def readable(text: str) -> bool:
+    """Whether it can be parsed here. Spark may take what this parser does not know."""
+    try:
+        sqlglot.parse(text, dialect=DIALECT)
+    except (ParseError, TokenError):
+        return False
+    return True
+
+
+def clock(text: str) -> str | None:
+    """A function in it that gives another value on another day."""
+    tokens = sqlglot.tokenize(text, dialect=DIALECT)
+    for token, following in zip(tokens, [*tokens[1:], None], strict=True):
+        if token.text.lower() in CLOCK and (
+            (following is not None and following.token_type is TokenType.L_PAREN)
+            or (token.token_type is not TokenType.IDENTIFIER and token.text.lower().startswith("current_"))
+        ):
+            return token.text.upper()
+    return None
+
+
+def reads(node: exp.Expr, name: str) -> int:
+    """How often a table of this name stands in it."""
+    return sum(
+        isinstance(table.this, exp.Identifier) and table.name.lower() == name.lower()
+        for table in node.find_all(exp.Table)
+    )
+
+
+def _statement(text: str, place: Path | None) -> exp.Query:
+    try:
+        statements = [each for each in sqlglot.parse(text, dialect=DIALECT) if each is not None]
+    except (ParseError, TokenError) as error:
+        first = error.errors[0] if isinstance(error, ParseError) and error.errors else {}
+        cause = (
+            str(first.get("description") or str(error).splitlines()[0])
+            .split(" but got <Token")[0]
+            .rstrip(".")
+        )
+        start = None
+        if first.get("line"):
+            before = "\n".join(text.split("\n")[: first["line"] - 1])
+            start = len(before) + bool(before) + first["col"] - len(first.get("highlight") or "")
+        near = f" near {first['highlight']}" if first.get("highlight") else ""
+        _fail(
+            f"the SQL cannot be read: {cause}{near}",
+            "if Spark does take it, say `evaluate: whole`: then it is left to Spark",
+            text,
+            start,
+            place,
+            error,
+        )
+    statements = [each for each in statements if not isinstance(each, exp.Semicolon)]
+    if len(statements) > 1:
+        _fail("the SQL has several statements", "a transform is one SELECT", text, None, place)
+    if not statements:
+        _fail("the SQL is empty", "a transform is one SELECT", text, None, place)
+    found = statements[0]
+    if not isinstance(found, exp.Query):
+        _fail(
+            f"the SQL is {_article(found.key)} and no query", "a transform is one SELECT", text, None, place
+        )
+    return found
+
+
+def _refuse_chance(text: str, query: exp.Query, place: Path | None) -> None:
+    own = {cte.alias.lower() for cte in query.find_all(exp.CTE)}
+    tokens = sqlglot.tokenize(text, dialect=DIALECT)
+    for token, following in itertools.pairwise(tokens):
+        name = token.text.lower()
+        if following.token_type is TokenType.L_PAREN and name in CHANCE and name not in own:
+            _fail(
+                f"the SQL is not deterministic: {token.text}() gives another value each time",
+                "a batch that is tried again has to come out the same; use a hash of the row, such as "
+                "xxhash64(…), instead",
+                text,
+                token.start,
+                place,
+            )
+
+
+def written_out(query: exp.Query) -> exp.Query:
+    if any(part.args.get("recursive") for part in query.find_all(exp.With)) or any(
+        cte.args["alias"].args.get("columns") for cte in query.find_all(exp.CTE)
+    ):
+        query.meta[RECURSIVE] = True
+        return query
+    holder = exp.Subquery(this=query)
+    _write_out(holder, {})
+    found = holder.this
+    assert isinstance(found, exp.Query)
+    return found.pop()
+
+
+def _write_out(node: exp.Expr, ctes: Mapping[str, exp.Query]) -> None:
+    if isinstance(node, exp.Query) and (part := node.args.get("with_")):
+        part.pop()
+        for cte in part.expressions:
+            holder = exp.Subquery(this=cte.this)
+            _write_out(holder, ctes)
+            ctes = {**ctes, cte.alias.lower(): holder.this}
+    for child in list(node.iter_expressions()):
+        _write_out(child, ctes)
+    if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier) and not node.db:
+        found = ctes.get(node.name.lower())
+        if found is not None:
+            alias = node.args.get("alias") or exp.TableAlias(this=node.this.copy())
+            kept = {name: part for name, part in node.args.items() if part and name not in ("this", "alias")}
+            node.replace(exp.Subquery(this=found.copy(), alias=alias.copy(), **kept))
+
+
+def _article(key: str) -> str:
+    return f"{'an' if key[:1] in 'aeiou' else 'a'} {key.upper()}"
+
+
+def _fail(
+    cause: str, hint: str, text: str, start: int | None, place: Path | None, error: Exception | None = None
+) -> NoReturn:
+    line = text.count("\n", 0, start) + 1 if start is not None else 1
+    column = start - (text.rfind("\n", 0, start) + 1) + 1 if start is not None else 1
+    if place is None and start is not None:
+        cause = f"{cause} (line {line}, column {column})"
+    raise TransformFailed(
+        cause, hint=hint, place=Place(str(place), line, column) if place else None
+    ) from error

@@ -1,0 +1,247 @@
+"""What Spark's own plan of a Python transform proves about it.
+
+A function is code, and only what it returns can be read: the plan of its frame, up to its inputs' views.
+Every question here is answered "no" where the plan holds something that is not known to be harmless.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from tidegauge.transform.logical import analyzed, each, id_of, ids_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_THROUGH = {
+    "SubqueryAlias",
+    "View",
+    "ResolvedHint",
+    "Sort",
+    "Repartition",
+    "RepartitionByExpression",
+    "RebalancePartitions",
+    "CTERelationDef",
+}
+"""They give the rows of their only child."""
+_BY_ROWS = {"MapInPandas", "MapInArrow", "PythonMapInArrow"}
+
+
+@dataclass(frozen=True)
+class Proof:
+    rows: str | None
+    """Why the transform is not known to go row by row; None: it does."""
+    keys: str | None
+    """Why it is not known that a change touches no other keys than those that it comes out with."""
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What is known of a part of the plan."""
+
+    moving: frozenset[str] = frozenset()
+    """Inputs below that change."""
+    hidden: frozenset[int] = frozenset()
+    """Columns whose value over a change alone need not be the one over the whole."""
+    equal: frozenset[frozenset[int]] = frozenset()
+    """Pairs of columns that a FULL join has made equal, where both are there."""
+    rows: str | None = None
+    keys: str | None = None
+
+
+def prove(
+    frame: DataFrame, *, inputs: Mapping[str, str], moving: Collection[str], by: Sequence[str]
+) -> Proof:
+    """`inputs`: which input each view stands for; `by`: the columns that keys consist of."""
+    reader = _Reader(inputs, moving)
+    plan = analyzed(frame)
+    part = reader.part(plan)
+    wanted = {name.casefold() for name in by}
+    hidden = [
+        one.name()
+        for one in each(plan.output())
+        if one.name().casefold() in wanted and id_of(one) in part.hidden
+    ]
+    keys = part.keys or (f"{hidden[0]} comes from an aggregate or an outer join" if hidden else None)
+    return Proof(part.rows, keys)
+
+
+class _Reader:
+    def __init__(self, inputs: Mapping[str, str], moving: Collection[str]) -> None:
+        self._inputs, self._moving = inputs, moving
+        self._shared: dict[int, tuple[Any, _Part]] = {}
+
+    def part(self, plan: Any) -> _Part:
+        name = plan.nodeName()
+        if name == "SubqueryAlias" and plan.alias() in self._inputs:
+            input_ = self._inputs[plan.alias()]
+            return _Part(frozenset({input_}) if input_ in self._moving else frozenset())
+        if name == "WithCTE":
+            for one in each(plan.cteDefs()):
+                self._shared[one.id()] = (one, self.part(one))
+            return self.part(plan.plan())
+        if name == "CTERelationRef":
+            one, part = self._shared[plan.cteId()]
+            return replace(part, hidden=_moved(part, one, plan), equal=frozenset())
+        below = [self.part(child) for child in each(plan.children())]
+        part = self._over(name, plan, below)
+        if any(self.part(query).moving for query in each(plan.subqueries())):
+            return _with(part, "it has a subquery", both=True)
+        return part if part.moving else _Part()
+
+    def _over(self, name: str, plan: Any, below: list[_Part]) -> _Part:
+        if not any(part.moving for part in below):
+            return _Part()
+        if name == "Join":
+            return _join(plan, *below)
+        if name == "Union":
+            return _union(plan, below)
+        if len(below) == 1:
+            (part,) = below
+            if name in _THROUGH:
+                return part
+            if name == "Project":
+                return replace(part, hidden=_hidden(plan.projectList(), part), equal=frozenset())
+            if name == "Filter":
+                return _chosen_by(plan.condition(), part, "filters")
+            if name == "Generate":
+                return _chosen_by(plan.generator(), part, "explodes")
+            if name in _BY_ROWS:
+                why = "it maps what a join or an aggregate gives"
+                return replace(
+                    _with(part, why) if part.hidden else part, hidden=frozenset(), equal=frozenset()
+                )
+            if name == "Aggregate":
+                return _aggregate(plan, part)
+            if name == "Distinct" or (name == "Deduplicate" and ids_of(plan.keys()) == ids_of(plan.output())):
+                return _with(part, "it removes duplicates", rows=True)
+        merged = frozenset().union(*(part.moving for part in below))
+        return _with(_Part(merged), f"it has a {_plain(name)}", both=True)
+
+
+def _chosen_by(expression: Any, part: _Part, does: str) -> _Part:
+    """Whether a row comes out hangs on a value: it has to be the same over a change alone."""
+    if _seen(expression, part):
+        return part
+    return _with(part, f"it {does} by a column that a join or an aggregate gives")
+
+
+def _join(plan: Any, left: _Part, right: _Part) -> _Part:
+    kind = plan.joinType().toString()
+    part = _Part(
+        left.moving | right.moving,
+        left.hidden | right.hidden,
+        rows=left.rows or right.rows,
+        keys=left.keys or right.keys,
+    )
+    if again := left.moving & right.moving:
+        return _with(part, f"it joins {min(again)} with itself", both=True)
+    if left.moving and right.moving:
+        part = _with(part, "it joins several inputs that change", rows=True)
+    conditions = list(each(plan.condition().toList()))
+    if not all(_seen(condition, part) for condition in conditions):
+        part = _with(part, "it joins by a column that a join or an aggregate gives")
+    gaps: frozenset[int] = frozenset()
+    for side, plan_, open_to in (
+        (left, plan.left(), ("RightOuter", "FullOuter")),
+        (right, plan.right(), ("LeftOuter", "FullOuter")),
+    ):
+        if side.moving and kind in open_to:
+            part = _with(part, "an outer join fills up what changes", rows=True)
+            gaps |= ids_of(plan_.output())
+    part = replace(part, hidden=part.hidden | gaps)
+    match kind:
+        case "Inner" | "Cross" | "LeftOuter" | "RightOuter":
+            return part
+        case "FullOuter":
+            return replace(part, equal=frozenset(_equated(conditions)))
+        case "LeftSemi":
+            return _with(part, "it has a semi join with what changes", rows=True) if right.moving else part
+        case "LeftAnti":
+            return _with(part, "it has an anti join with what changes", both=True) if right.moving else part
+        case _:
+            return _with(part, f"it has a {kind} join", both=True)
+
+
+def _union(plan: Any, below: list[_Part]) -> _Part:
+    part = _Part(
+        frozenset().union(*(one.moving for one in below)),
+        rows=next((one.rows for one in below if one.rows), None),
+        keys=next((one.keys for one in below if one.keys), None),
+    )
+    out = [id_of(one) for one in each(plan.output())]
+    hidden: set[int] = set()
+    for one, child in zip(below, each(plan.children()), strict=True):
+        hidden |= {out[at] for at, column in enumerate(each(child.output())) if id_of(column) in one.hidden}
+    return replace(part, hidden=frozenset(hidden))
+
+
+def _aggregate(plan: Any, part: _Part) -> _Part:
+    grouped = all(_seen(one, part) for one in each(plan.groupingExpressions()))
+    found = _with(part, "it has an aggregate", rows=True)
+    if not grouped:
+        found = _with(found, "it groups by a column that a join or an aggregate gives")
+    hidden = {
+        id_of(one)
+        for one in each(plan.aggregateExpressions())
+        if not _seen(one, part) or _holds(one, "AggregateExpression")
+    }
+    return replace(found, hidden=frozenset(hidden), equal=frozenset())
+
+
+def _with(part: _Part, why: str, *, rows: bool = False, both: bool = False) -> _Part:
+    """One more reason: against `keys`, against `rows`, or against both. The first one stays."""
+    return replace(
+        part,
+        rows=part.rows or (why if rows or both else None),
+        keys=part.keys or (why if not rows else None),
+    )
+
+
+def _hidden(expressions: Any, part: _Part) -> frozenset[int]:
+    return frozenset(
+        id_of(one) for one in each(expressions) if not _seen(one, part) and not _is_joined(one, part)
+    )
+
+
+def _is_joined(expression: Any, part: _Part) -> bool:
+    """Whether it is the key that a FULL join is by: from whichever side has it."""
+    if expression.nodeName() != "Alias" or expression.child().nodeName() != "Coalesce":
+        return False
+    columns = list(each(expression.child().children()))
+    if len(columns) != 2 or any(one.nodeName() != "AttributeReference" for one in columns):
+        return False
+    return frozenset(id_of(one) for one in columns) in part.equal
+
+
+def _equated(conditions: Iterable[Any]) -> Iterator[frozenset[int]]:
+    for one in conditions:
+        match one.nodeName():
+            case "And":
+                yield from _equated([one.left(), one.right()])
+            case "EqualTo" | "EqualNullSafe":
+                sides = (one.left(), one.right())
+                if all(side.nodeName() == "AttributeReference" for side in sides):
+                    yield frozenset(id_of(side) for side in sides)
+
+
+def _seen(expression: Any, part: _Part) -> bool:
+    """Whether its value over a change alone is the one over the whole."""
+    return not part.hidden or not (ids_of(expression.references().toSeq()) & part.hidden)
+
+
+def _holds(expression: Any, name: str) -> bool:
+    return expression.nodeName() == name or any(_holds(one, name) for one in each(expression.children()))
+
+
+def _moved(part: _Part, one: Any, other: Any) -> frozenset[int]:
+    pairs = zip(each(one.output()), each(other.output()), strict=True)
+    return frozenset(id_of(new) for old, new in pairs if id_of(old) in part.hidden)
+
+
+def _plain(name: str) -> str:
+    """GlobalLimit: global limit."""
+    return re.sub(r"(?<!^)(?=[A-Z])", " ", name).lower()

@@ -1,0 +1,300 @@
+"""The FROM of one SELECT: its parts in order, how each is joined, and whose a column is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from sqlglot import exp
+
+from tidegauge.transform.clause import Missing, Unclear, alternatives, conjuncts, only, own, quoted
+
+Columns = Mapping[str, Sequence[str] | Mapping[str, str]]
+"""Of each input that is known: its columns' names, or names with their types in Spark's words, which finds
+more: FULL joins on columns of equal type are then evaluated by key."""
+
+
+class Kind(StrEnum):
+    FIRST = "first"
+    INNER = "inner"
+    LEFT = "left"
+    RIGHT = "right"
+    FULL = "full"
+    EXISTS = "exists"
+    """LEFT SEMI and LEFT ANTI."""
+
+
+@dataclass
+class Part:
+    """A table or subquery of a FROM."""
+
+    alias: str
+    node: exp.Table | exp.Subquery
+    kind: Kind
+    seen: frozenset[str]
+    """The parts that its condition can read."""
+    on: list[exp.Expr] = field(default_factory=list)
+    """Each must hold."""
+    names: Mapping[str, str | None] | None = None
+    """Its columns in order, in lower case, with types where they are known; None: not known."""
+
+    def column(self, name: str) -> exp.Column:
+        return exp.column(quoted(name), quoted(self.alias))
+
+
+class Scope:
+    """Raises Unclear for a FROM that is not understood."""
+
+    def __init__(self, select: exp.Select, columns: Columns) -> None:
+        self.select = select
+        self.columns = columns
+        self.parts: list[Part] = []
+        self.merged: dict[str, exp.Expr] = {}
+        """Columns of USING: what an unqualified name means."""
+        self.crossed = False
+        if (start := select.args.get("from_")) is None:
+            raise Unclear("a SELECT without FROM")
+        self._add(start.this, Kind.FIRST)
+        for join in select.args.get("joins") or ():
+            self._join(join)
+
+    def _add(self, node: exp.Expr, kind: Kind) -> Part:
+        names: Mapping[str, str | None] | None
+        if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier):
+            only(node, "this", "alias")
+            names = _listed(self.columns, node.name)
+        elif isinstance(node, exp.Subquery) and isinstance(node.this, exp.Query):
+            only(node, "this", "alias", "order")
+            names = _described(node.this, self.columns)
+        else:
+            raise Unclear(f"{node.sql('spark').split('(')[0].strip() or 'a parenthesis'} in FROM")
+        if (alias := node.args.get("alias")) and alias.args.get("columns"):
+            raise Unclear("column names after an alias in FROM")
+        name = node.alias_or_name.lower() or f"__tidegauge_part_{len(self.parts)}"
+        if any(part.alias == name for part in self.parts):
+            raise Unclear(f"{name} stands twice in FROM")
+        seen = frozenset({name, *(part.alias for part in self.parts)})
+        self.parts.append(Part(name, node, kind, seen, names=names))
+        return self.parts[-1]
+
+    def _join(self, join: exp.Join) -> None:
+        only(join, "this", "side", "kind", "on", "using")
+        side, kind = join.side, join.kind
+        if kind in ("SEMI", "ANTI") and side in ("", "LEFT"):
+            known = Kind.EXISTS
+        elif side in ("LEFT", "RIGHT", "FULL") and kind in ("", "OUTER"):
+            known = Kind(side.lower())
+        elif not side and kind in ("", "INNER", "CROSS"):
+            known = Kind.INNER
+        else:
+            raise Unclear(f"{side} {kind} JOIN".strip())
+        self.crossed = self.crossed or kind == "CROSS"
+        before = list(self.parts)
+        part = self._add(join.this, known)
+        if on := join.args.get("on"):
+            part.on = [self.settled(each) for each in conjuncts(on)]
+        for column in join.args.get("using") or ():
+            self._use(column.name.lower(), before, part)
+
+    def _use(self, name: str, before: Sequence[Part], part: Part) -> None:
+        left = self.merged.get(name)
+        if left is None:
+            owners = [each for each in before if each.names is None or name in each.names]
+            owners = [each for each in owners if each.kind is not Kind.EXISTS]
+            if len(owners) != 1:
+                raise Unclear(f"USING ({name}) does not say whose column that is")
+            left = owners[0].column(name)
+        right = part.column(name)
+        part.on.append(exp.EQ(this=left.copy(), expression=right.copy()))
+        if part.kind is Kind.FULL:
+            first, *rest = [each.copy() for each in (*alternatives(left), right)]
+            self.merged[name] = exp.Coalesce(this=first, expressions=rest)
+        else:
+            self.merged[name] = right if part.kind is Kind.RIGHT else left
+
+    def settled(self, node: exp.Expr) -> exp.Expr:
+        """A copy in which every column that can be only one part's is qualified."""
+        holder = exp.Paren(this=node.copy())
+        for column in [each for each in own(holder) if isinstance(each, exp.Column)]:
+            if isinstance(column.this, exp.Star) or self._qualifier(column) is not None:
+                continue
+            parts = column.parts
+            name = parts[0].name.lower()
+            if len(parts) == 1 and name in self.merged:
+                column.replace(self.merged[name].copy())
+            elif len(owners := self._owners(name)) == 1:
+                first, *fields = [part.copy() for part in parts]
+                found: exp.Expr = exp.Column(this=first, table=quoted(owners[0].alias))
+                for step in fields:
+                    found = exp.Dot(this=found, expression=step)
+                column.replace(found)
+        found = holder.this
+        return found.pop()
+
+    def refs(self, node: exp.Expr) -> frozenset[str]:
+        """The parts that a settled expression reads; all of them where that cannot be told."""
+        if self.doubtful(node):
+            return frozenset(part.alias for part in self.parts if part.kind is not Kind.EXISTS)
+        columns = [each for each in own(node) if isinstance(each, exp.Column)]
+        return frozenset(str(self._qualifier(each)) for each in columns)
+
+    def doubtful(self, node: exp.Expr) -> bool:
+        """Whether it holds a column that may be several parts', or a subquery."""
+        return any(
+            isinstance(each, exp.Query) or (isinstance(each, exp.Column) and self._qualifier(each) is None)
+            for each in own(node)
+        )
+
+    def part(self, alias: str) -> Part:
+        return next(part for part in self.parts if part.alias == alias)
+
+    def read_of(self, alias: str, nodes: Sequence[exp.Expr]) -> list[str]:
+        """The columns of a part that settled expressions read, each once."""
+        found = {
+            column.parts[1].name.lower(): None
+            for node in nodes
+            for column in own(node)
+            if isinstance(column, exp.Column) and self._qualifier(column) == alias
+        }
+        return list(found)
+
+    def _qualifier(self, column: exp.Column) -> str | None:
+        if len(column.parts) < 2:
+            return None
+        name = column.parts[0].name.lower()
+        return name if any(part.alias == name for part in self.parts) else None
+
+    def _owners(self, name: str) -> list[Part]:
+        seen = [each for each in self.parts if each.kind is not Kind.EXISTS or each is self.parts[-1]]
+        return [each for each in seen if each.names is None or name in each.names]
+
+    def wanted(self, want: str | int) -> exp.Expr:
+        """What stands in the SELECT under a name, or at a place, settled. Raises Missing if nothing does."""
+        items = self.select.expressions
+        if isinstance(want, int):
+            if not any(each.is_star for each in items):
+                return self._without_aliases(items[want])
+            names = outputs(self.select, self.columns)
+            if names is None or (name := names[want]) is None:
+                raise Unclear("a UNION of SELECT *, whose columns are not known")
+            want = name
+        for each in items:
+            if not each.is_star and output_name(each) == want.lower():
+                return self._without_aliases(each)
+        if any(_makes_columns(each) for each in items) or self.select.args.get("laterals"):
+            raise Unclear(f"{want} may be a column that a generator makes")
+        return self.settled(self._from_star(want))
+
+    def _from_star(self, want: str) -> exp.Expr:
+        name = want.lower()
+        for each in self.select.expressions:
+            if not each.is_star:
+                continue
+            star = each.this if isinstance(each, exp.Column) else each
+            only(star, "except_")
+            if name in {dropped.name.lower() for dropped in star.args.get("except_") or ()}:
+                continue
+            if not isinstance(each, exp.Column):
+                if name in self.merged or self._owners(name):
+                    return exp.column(quoted(want))
+                continue
+            alias = each.table.lower()
+            if each.db or not any(part.alias == alias for part in self.parts):
+                raise Unclear(f"{each.sql('spark')} of a struct")
+            names = self.part(alias).names
+            if names is None or name in names:
+                return self.part(alias).column(want)
+        raise Missing(want, outputs(self.select, self.columns))
+
+    def _without_aliases(self, item: exp.Expr) -> exp.Expr:
+        """Spark lets an expression read an alias of the same SELECT where no part has such a column."""
+        others = [
+            each for each in self.select.expressions if isinstance(each, exp.Alias) and each is not item
+        ]
+        aliases = {each.alias.lower() for each in others}
+        for column in own(item):
+            if isinstance(column, exp.Column) and self._qualifier(column) is None:
+                name = column.parts[0].name.lower()
+                if name in aliases and not self._is_column(name):
+                    raise Unclear(f"{name} may be an alias of the same SELECT")
+        return self.settled(item.unalias())
+
+    def _is_column(self, name: str) -> bool:
+        return name in self.merged or any(name in (part.names or ()) for part in self.parts)
+
+
+def output_name(item: exp.Expr) -> str | None:
+    """In lower case; None for an expression to which only Spark gives a name."""
+    if isinstance(item, exp.Alias):
+        return item.alias.lower()
+    return item.name.lower() if isinstance(item, exp.Column | exp.Dot) else None
+
+
+def outputs(query: exp.Expr, columns: Columns) -> list[str | None] | None:
+    """The names of a query's columns in lower case, None for one without; None if they cannot be told."""
+    query = query.unnest()
+    if isinstance(query, exp.SetOperation):
+        return None if query.args.get("by_name") else outputs(query.this, columns)
+    if not isinstance(query, exp.Select) or any(_makes_columns(each) for each in query.expressions):
+        return None
+    found: list[str | None] = []
+    for each in query.expressions:
+        if each.is_star:
+            names = _starred(query, each, columns)
+            if names is None:
+                return None
+            found += names
+        else:
+            found.append(output_name(each))
+    return found
+
+
+def _starred(select: exp.Select, item: exp.Expr, columns: Columns) -> list[str] | None:
+    try:
+        scope = Scope(select, columns)
+    except Unclear:
+        return None
+    star = item.this if isinstance(item, exp.Column) else item
+    dropped = {column.name.lower() for column in star.args.get("except_") or ()}
+    parts = [part for part in scope.parts if part.kind is not Kind.EXISTS]
+    if isinstance(item, exp.Column):
+        parts = [part for part in parts if part.alias == item.table.lower() and not item.db]
+    unknown = not parts or any(part.names is None for part in parts) or select.args.get("laterals")
+    if unknown or (scope.merged and len(parts) > 1):
+        return None
+    return [name for part in parts for name in part.names or () if name not in dropped]
+
+
+def _listed(columns: Columns, table: str) -> dict[str, str | None] | None:
+    for name, found in columns.items():
+        if name.lower() == table.lower():
+            if isinstance(found, Mapping):
+                return {column.lower(): kind.lower() for column, kind in found.items()}
+            return {column.lower(): None for column in found}
+    return None
+
+
+def _described(query: exp.Expr, columns: Columns) -> dict[str, str | None] | None:
+    """A query's columns with the types of those that are only passed on; None if they cannot be told."""
+    names = outputs(query, columns)
+    if names is None or not all(names):
+        return None
+    found: dict[str, str | None] = {str(name): None for name in names}
+    select = query.unnest()
+    if isinstance(select, exp.Select):
+        with suppress(Unclear, Missing):
+            scope = Scope(select, columns)
+            for name in found:
+                column = scope.wanted(name)
+                if isinstance(column, exp.Column) and len(tables := scope.refs(column)) == 1:
+                    found[name] = (scope.part(*tables).names or {}).get(column.name.lower())
+    return found
+
+
+def _makes_columns(item: exp.Expr) -> bool:
+    """Whether it is a generator whose columns have names that the SELECT does not show."""
+    if isinstance(item, exp.Anonymous):
+        return item.name.lower() in ("inline_outer", "json_tuple")
+    return isinstance(item, exp.Aliases | exp.Explode | exp.Inline | exp.QueryTransform | exp.Stack)

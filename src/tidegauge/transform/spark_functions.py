@@ -1,0 +1,106 @@
+"""What Spark's functions do to the rows they are given, as far as the law of a flow needs it."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from tidegauge.transform.clause import own
+
+CHANCE = frozenset(
+    [
+        "input_file_block_length",
+        "input_file_block_start",
+        "input_file_name",
+        "java_method",
+        "monotonically_increasing_id",
+        "rand",
+        "randn",
+        "random",
+        "randstr",
+        "reflect",
+        "shuffle",
+        "spark_partition_id",
+        "try_reflect",
+        "uniform",
+        "uuid",
+    ]
+)
+"""Another value each time they are asked."""
+CLOCK = frozenset(
+    [
+        "curdate",
+        "current_date",
+        "current_time",
+        "current_timestamp",
+        "localtimestamp",
+        "now",
+        "unix_timestamp",
+    ]
+)
+_AGGREGATES = frozenset(
+    [
+        "count_min_sketch",
+        "every",
+        "histogram_numeric",
+        "kll_merge_agg_bigint",
+        "mean",
+        "measure",
+        "some",
+        "std",
+        "try_avg",
+        "try_sum",
+    ]
+)
+"""Those that sqlglot does not know for one, besides all with `_agg` in their names."""
+_WINDOWS = frozenset(["session_window", "window", "window_time"])
+"""They put one row under several keys, or make a column that the SELECT then reads by the function's name."""
+
+
+def aggregate(node: exp.Expr) -> str | None:
+    """The name of an aggregate in it that is not a window function's."""
+    for each in own(node):
+        if isinstance(each, exp.AggFunc | exp.Any | exp.All) and not isinstance(each.parent, exp.Window):
+            return each.sql_name() if isinstance(each, exp.Func) else each.key.upper()
+        if isinstance(each, exp.Anonymous) and (
+            each.name.lower() in _AGGREGATES or "_agg" in each.name.lower()
+        ):
+            return each.name.upper()
+    return None
+
+
+def window(node: exp.Expr) -> str | None:
+    for each in own(node):
+        if isinstance(each, exp.Window):
+            return f"window function {_named(each.this)}"
+        if isinstance(each, exp.Anonymous) and each.name.lower() in _WINDOWS:
+            return f"time windows by {each.name}"
+    return None
+
+
+def unknown(node: exp.Expr) -> str | None:
+    """A function that may be anything, an aggregate too."""
+    return next((each.name for each in own(node) if isinstance(each, exp.Anonymous)), None)
+
+
+def bare_column(node: exp.Expr) -> bool:
+    """Whether a column, or all of them, stands in it outside of any function that could be an aggregate:
+    Spark then refuses a query that has aggregates and no GROUP BY."""
+    return any(
+        isinstance(each, exp.Column | exp.Star) and not _inside_aggregate(each, node) for each in own(node)
+    )
+
+
+def _inside_aggregate(node: exp.Expr, top: exp.Expr) -> bool:
+    while node is not top and node.parent is not None:
+        node = node.parent
+        if isinstance(node, exp.AggFunc | exp.Anonymous | exp.Any | exp.All):
+            return True
+    return False
+
+
+def _named(node: exp.Expr) -> str:
+    while isinstance(node, exp.IgnoreNulls | exp.RespectNulls | exp.Filter | exp.WithinGroup):
+        node = node.this
+    if isinstance(node, exp.Anonymous):
+        return node.name.upper()
+    return node.sql_name() if isinstance(node, exp.Func) else node.key.upper()

@@ -1,0 +1,102 @@
+"""What a transform's SQL says, from its text alone. No Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlglot import exp
+
+from tidegauge.errors import Place, TransformFailed
+from tidegauge.model.layer import Evaluate
+from tidegauge.transform.clause import Missing, Unclear
+from tidegauge.transform.find import Finder
+from tidegauge.transform.linear import moving_tables, row_wise
+from tidegauge.transform.parse import clock, parsed
+from tidegauge.transform.scope import Columns, Scope, output_name, outputs
+
+__all__ = ["Columns", "Reading", "read_sql"]
+
+
+@dataclass(frozen=True)
+class Reading:
+    evaluate: Evaluate
+    """`rows`, `keys` or `whole`: what the SQL allows at best, for the columns asked for."""
+    why: str
+    """One clause: `window function ROW_NUMBER`, `self-join of orders`."""
+
+
+def read_sql(
+    text: str,
+    *,
+    inputs: Sequence[str],
+    moving: Sequence[str],
+    by: Sequence[str],
+    place: Path | None = None,
+    columns: Columns | None = None,
+) -> Reading:
+    """`by`: the output columns that must be found, which are the key or the partition columns.
+
+    Raises TransformFailed, with the place in the text, for what does not parse, is no query or several
+    statements, reads no input or a table that is none, is not deterministic, or drops a column of `by`.
+    """
+    query = parsed(text, inputs=inputs, place=place)
+    _refuse_dropped(query, by, columns or {}, place)
+    found = _best(query, moving, by, columns or {})
+    if moment := clock(text):
+        return Reading(found.evaluate, f"{found.why}; {moment} is what it is when a row is computed")
+    return found
+
+
+def _best(query: exp.Query, moving: Sequence[str], by: Sequence[str], columns: Columns) -> Reading:
+    names = list(dict.fromkeys(moving_tables(query, moving)))
+    if not names:
+        return Reading(Evaluate.ROWS, "reads nothing that moves")
+    try:
+        row_wise(query, moving)
+        return Reading(Evaluate.ROWS, f"row by row over {names[0]}")
+    except Unclear as unclear:
+        first = str(unclear)
+    if not by:
+        return Reading(Evaluate.WHOLE, first)
+    try:
+        for name in names:
+            Finder(moving, columns).found(query, list(by), name)
+    except (Unclear, Missing) as unclear:
+        return Reading(Evaluate.WHOLE, str(unclear))
+    grouped = any(each.args.get("group") for each in query.find_all(exp.Select))
+    covers = "the key covers the grouping" if grouped else "the key tells what a change touches"
+    if isinstance(query, exp.Union):
+        first = "UNION" if query.args.get("distinct") else "UNION ALL"
+    elif len(names) > 1:
+        first = f"joins {len(names)} inputs"
+    return Reading(Evaluate.KEYS, f"{first}; {covers}")
+
+
+def _refuse_dropped(query: exp.Query, by: Sequence[str], columns: Columns, place: Path | None) -> None:
+    first: exp.Expr = query
+    while isinstance(first, exp.SetOperation | exp.Subquery):
+        first = first.this
+    if not isinstance(first, exp.Select):
+        return
+    scope = None
+    with suppress(Unclear):  # what comes out can be told from the SELECT alone, unless it has a star
+        scope = Scope(first, columns)
+    for column in by:
+        try:
+            if scope is not None:
+                scope.wanted(column)
+            elif not any(each.is_star or output_name(each) == column.lower() for each in first.expressions):
+                raise Missing(column, outputs(first, columns))
+        except Missing as missing:
+            there = ", ".join(missing.there) or "not named"
+            raise TransformFailed(
+                f"the SQL drops the key column {column}",
+                hint=f"what comes out is {there}: add {column} to the SELECT, or name other columns under "
+                "`key` or `partition_by`",
+                place=Place(str(place), 1, 1) if place else None,
+            ) from None
+        except Unclear:
+            continue

@@ -1,0 +1,1 @@
+"""Delta tables as outputs: rows and tag in one commit of the table's own log."""

@@ -1,0 +1,162 @@
+"""Tags in the log of a Delta table, found without Spark."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.delta_log_table import LogTable
+from tests.delta_output import batch_of, tag_of
+from tidegauge.errors import OutputDisagrees, OutputUnreachable
+from tidegauge.model.plan import Tag
+from tidegauge.model.spec import Lake
+from tidegauge.write.delta.log import Log, application, epoch_of, prefix_of
+
+pytestmark = pytest.mark.contract
+
+PREFIX = prefix_of("shop", "silver/orders")
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> LogTable:
+    return LogTable(Lake("", str(tmp_path / "made later" / "o'rders ä")))
+
+
+def test_names_of_applications_stay_apart_whatever_flows_are_called() -> None:
+    names = [("a/b", "c"), ("a", "b/c"), ("a%2Fb", "c"), ("a", "c"), ("a", "c/1")]
+    assert len({prefix_of(*name) for name in names}) == len(names)
+    assert application(Tag("a/b", "50%", 3, 1)) == "tidegauge/a%2Fb/50%25/3"
+    assert epoch_of(application(Tag("a", "1/2", 7, 1))) == 7
+
+
+def test_b2_a_tag_is_found_among_the_commits_of_others(table: LogTable) -> None:
+    assert (table.output.receipt(tag_of(1)), table.output.is_empty(), table.output.layout()) == (
+        None,
+        True,
+        None,
+    )
+    table.commit(1, rows=2)
+    table.commit()
+    table.commit(2)
+    for _ in range(3):
+        table.commit()
+    for output in (table.output, table.fresh()):
+        found = [output.receipt(tag_of(seq)) for seq in (1, 2, 3)]
+        assert [one.windows if one else None for one in found] == [
+            batch_of(1).windows,
+            batch_of(2).windows,
+            None,
+        ]
+        assert found[1] is not None
+        assert found[1].run_id == "run 2"
+        assert not output.is_empty()
+    fields = table.output.layout()
+    assert fields is not None
+    assert [(one.name, one.type) for one in fields] == [("id", "bigint")]
+
+
+def test_a_table_of_somebody_else_is_not_empty_and_has_no_tag(table: LogTable) -> None:
+    for _ in range(3):
+        table.commit()
+    assert not table.output.is_empty()
+    assert table.output.receipt(tag_of(1)) is None
+    assert table.output.is_open(0)
+
+
+def test_b3_a_tag_outlives_the_commit_that_brought_it(table: LogTable) -> None:
+    from deltalake import DeltaTable
+
+    for seq in (1, 2, 3):
+        table.commit(seq)
+    table.commit()
+    DeltaTable(table.lake.path).create_checkpoint()
+    table.commit()
+    for version, file in enumerate(table.logged()[:4]):
+        assert int(file.stem) == version
+        file.unlink()
+    output = table.fresh()
+    found = output.receipt(tag_of(3))
+    assert found is not None
+    assert found.windows == ()  # nobody knows any more; whoever compares them refuses
+    assert output.receipt(tag_of(4)) is None
+    assert output.lacks((0, 3)) is None
+    assert output.lacks((0, 4)) == "batch 4 of epoch 0"
+    assert not output.is_empty()
+    fields = output.layout()
+    assert fields is not None
+    assert fields[0].name == "id"
+
+
+def test_a_log_of_many_commits_is_read_from_its_last_checkpoint_on(table: LogTable) -> None:
+    from deltalake import DeltaTable
+
+    table.commit(1)
+    for _ in range(30):  # no checkpoint yet: the newest is found by listing
+        table.commit()
+    assert table.fresh().receipt(tag_of(1)) is not None
+    DeltaTable(table.lake.path).create_checkpoint()
+    table.commit()
+    asked: list[str] = []
+    log = Log(_Counting(table, asked))
+    look = log.look()
+    assert look is not None
+    assert look.version == 31
+    assert look.transactions(PREFIX) == {f"{PREFIX}0": 1}
+    assert len(asked) <= 5, asked
+
+
+class _Counting:
+    """The store of a table, with a list of what was asked of it."""
+
+    def __init__(self, table: LogTable, asked: list[str]) -> None:
+        from tidegauge.objects.store import open_store
+
+        self._store, self._asked = open_store(table.lake), asked
+
+    def __getattr__(self, name: str) -> Any:
+        def ask(*args: Any, **kwargs: Any) -> Any:
+            self._asked.append(f"{name} {args}")
+            return getattr(self._store, name)(*args, **kwargs)
+
+        return ask
+
+
+def test_b5_an_older_ledger_is_refused_where_its_batch_was_passed_over(table: LogTable) -> None:
+    table.commit(1)
+    table.commit(3)
+    with pytest.raises(OutputDisagrees, match="batch 2 of epoch 0"):
+        table.output.receipt(tag_of(2))
+
+
+def test_c2_a_table_made_anew_is_seen_by_who_has_looked_before(table: LogTable) -> None:
+    for seq in (1, 2, 3):
+        table.commit(seq)
+    assert table.output.receipt(tag_of(3)) is not None
+    shutil.rmtree(table.lake.path)
+    assert table.output.receipt(tag_of(3)) is None
+    table.commit()
+    assert table.output.receipt(tag_of(3)) is None
+    assert table.output.lacks((0, 3)) == "batch 1 of epoch 0"
+
+
+def test_a_torn_commit_is_named(table: LogTable) -> None:
+    table.commit(1)
+    table.commit()
+    table.logged()[1].write_text('{"commitInfo": {')
+    with pytest.raises(OutputDisagrees, match="its version 1 is torn"):
+        table.output.receipt(tag_of(1))
+
+
+def test_a_folder_that_cannot_be_written_is_said_before_anything_is_read(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    output = LogTable(Lake("", str(tmp_path / "file" / "table"))).output
+    with pytest.raises(OutputUnreachable, match="file"):
+        output.prepare()
+    if os.geteuid():
+        tmp_path.chmod(0o500)
+        with pytest.raises(OutputUnreachable, match="may not be written"):
+            LogTable(Lake("", str(tmp_path / "table"))).output.prepare()

@@ -1,0 +1,137 @@
+"""`tidegauge health`: what is wrong, and what will be soon, without a job and without Spark."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.contract.test_rebuild import shop
+from tests.drafts import ME
+from tidegauge.engine.health import Health, examine
+from tidegauge.engine.retention import warnings
+from tidegauge.ledger.open import open_ledger
+from tidegauge.model.layer import Layer, LayerInput, LayerOutput, TableRef
+from tidegauge.model.position import VersionPosition
+from tidegauge.model.protocols import Recalled
+from tidegauge.model.spec import Project, SparkSettings
+
+pytestmark = pytest.mark.contract
+
+DAY = timedelta(days=1)
+
+
+def delta_table(folder: Path, *ages: timedelta, properties: dict[str, str] | None = None) -> Path:
+    """One that appends a file in each version, committed so long ago."""
+    log = folder / "_delta_log"
+    log.mkdir(parents=True)
+    schema = {"type": "struct", "fields": [{"name": "id", "type": "long", "nullable": True, "metadata": {}}]}
+    for number, age in enumerate(ages):
+        at = int((datetime.now(UTC) - age).timestamp() * 1000)
+        file = f"part-{number}.parquet"
+        (folder / file).write_bytes(b"rows")
+        add = {"path": file, "size": 4, "modificationTime": at, "dataChange": True, "partitionValues": {}}
+        actions: list[dict[str, Any]] = [{"commitInfo": {"timestamp": at}}, {"add": add}]
+        if not number:
+            configuration = {"delta.enableChangeDataFeed": "true", **(properties or {})}
+            metadata = {"id": "t1", "schemaString": json.dumps(schema), "configuration": configuration}
+            actions.append(
+                {"metaData": {**metadata, "format": {"provider": "parquet"}, "partitionColumns": []}}
+            )
+            actions.append({"protocol": {"minReaderVersion": 1, "minWriterVersion": 4}})
+        (log / f"{number:020}.json").write_text("\n".join(map(json.dumps, actions)) + "\n")
+    return folder
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    """Flows a, b, c and d; each has read the table of its name in capitals up to version 1."""
+
+    def layer(name: str) -> Layer:
+        part = LayerInput("rows", TableRef(path=str(tmp_path / name.upper())))
+        return Layer("shop", name, (part,), LayerOutput(TableRef(path=str(tmp_path / f"{name}-out"))))
+
+    made = Project(
+        pipeline="shop",
+        file=tmp_path / "tidegauge.yml",
+        ledger=f"sqlite:///{tmp_path / 'ledger.db'}",
+        lease=timedelta(minutes=1),
+        spark=SparkSettings(),
+        connections={},
+        syncs=(),
+        layers=tuple(map(layer, "abcd")),
+    )
+    mark = Recalled("version", VersionPosition(1), "t1")
+    with open_ledger(made.ledger, create=True) as ledger:
+        for one in made.layers:
+            ledger.rebuild("shop", one.name, {"rows": mark}, 1, 0, owner=ME, reason="a test")
+    return made
+
+
+def warned(project: Project) -> dict[str, list[str]]:
+    with open_ledger(project.ledger, create=False) as ledger:
+        return warnings(project, ledger)
+
+
+def test_c1_flows_near_the_end_of_what_their_inputs_keep_are_named(tmp_path: Path, project: Project) -> None:
+    delta_table(tmp_path / "A", 50 * DAY, 40 * DAY)
+    delta_table(tmp_path / "B", 50 * DAY, 40 * DAY, 3 * DAY, DAY)
+    delta_table(tmp_path / "C", 50 * DAY, 40 * DAY, 5 * DAY, DAY)
+    longer = {"delta.deletedFileRetentionDuration": "interval 100 days"}
+    delta_table(tmp_path / "D", 50 * DAY, 40 * DAY, 5 * DAY, properties=longer)
+    found = warned(project)
+    assert list(found) == ["c"], "all was read, or there is time"
+    assert "version 2, not read yet, is 5 days old" in found["c"][0]
+
+    (tmp_path / "C" / "part-2.parquet").unlink()
+    shutil.rmtree(tmp_path / "D")
+    found = warned(project)
+    assert "version 2" in found["c"][0]
+    assert "is gone" in found["c"][0]
+    assert "there is no Delta table" in found["d"][0]
+
+
+def test_c1_what_is_over_is_a_problem_and_what_is_near_a_warning(tmp_path: Path, project: Project) -> None:
+    delta_table(tmp_path / "A", 50 * DAY, 40 * DAY, 31 * DAY)
+    delta_table(tmp_path / "B", 50 * DAY, 40 * DAY, 5 * DAY)
+    _, found = examine(project, ["a", "b"])
+    shown: dict[str, Health] = {one.flow: one for one in found}
+    assert any("may vanish any time" in text for text in shown["a"].problems)
+    assert not any("vanish" in text for text in shown["a"].warnings)
+    assert any("it may vanish in" in text for text in shown["b"].warnings)
+    assert not any("vanish" in text for text in shown["b"].problems)
+
+
+def test_health_is_good_until_ledger_and_output_disagree_or_a_run_fails(tmp_path: Path) -> None:
+    project = shop(tmp_path)
+    new = project.here("health", "--json")
+    assert (new.code, new.json["healthy"]) == (0, True), new.said
+    assert new.flow("orders/load")["warnings"] == ["it has not run yet"]
+    assert project.here("run").code == 0
+    good = project.here("health", "--json")
+    assert (good.code, good.json["schema"], good.json["healthy"]) == (0, "tidegauge/health/1", True)
+    assert good.flow("orders/load") == {
+        "flow": "orders/load",
+        "state": "SUCCESS",
+        "last_success": good.flow("orders/load")["last_success"],
+        "failures": 0,
+        "problems": [],
+        "warnings": [],
+    }
+
+    project.database.execute("ALTER TABLE orders RENAME COLUMN at TO moved")
+    for _ in range(2):
+        assert project.here("run").code == 1
+    bad = project.here("health", "--json")
+    assert (bad.code, bad.json["healthy"]) == (1, False)
+    extract = bad.flow("orders/extract")
+    assert (extract["failures"], len(extract["problems"])) == (2, 1)
+
+    (tmp_path / "ledger.db").unlink()
+    lost = project.here("health", "--select", "orders/load")
+    assert lost.code == 1, lost.said
+    assert "ledger knows nothing of them" in " ".join(lost.out.split())

@@ -1,0 +1,223 @@
+"""Each mode of a Delta output, on real tables: one commit with its tag, and the counts it says."""
+
+from __future__ import annotations
+
+import json
+from datetime import date
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.delta_output import Writer, batch_of, layer_of, tag_of, values
+from tidegauge.errors import KeyUnsuitable, OutputDisagrees, OutputError, TransformFailed
+from tidegauge.model.layer import LayerMode, TableRef
+from tidegauge.model.plan import Receipt
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+def _commits(path: Path) -> list[dict[str, Any]]:
+    files = sorted((path / "_delta_log").glob("*.json"))
+    return [json.loads(file.read_text().splitlines()[0])["commitInfo"] for file in files]
+
+
+def _counts(receipt: Receipt) -> tuple[int | None, ...]:
+    return receipt.rows, receipt.inserted, receipt.updated, receipt.deleted, receipt.read
+
+
+def test_append_commits_rows_and_tag_at_once_and_only_once(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "o'rders %41"
+    writer = Writer(spark, layer_of(path, LayerMode.APPEND))
+    first = writer.put(1, "SELECT id, 'a' AS v FROM range(20)")
+    assert _counts(first) == (20, 20, 0, 0, None)
+    assert (first.windows, first.run_id) == (batch_of(1).windows, "run 1")
+    assert writer.put(1, "SELECT id, 'b' AS v FROM range(99)") == first
+    assert writer.put(2, "SELECT 20 AS id, CAST(NULL AS string) AS v").rows == 1  # an int fits a bigint
+    with pytest.raises(OutputError, match=r"only grows.*\b7\b") as refused:
+        writer.put(3, "SELECT 21L AS id, 'c' AS v", refused="SELECT 7 AS id")
+    assert "on_delete" in str(refused.value.hint)
+    assert writer.put(3, "SELECT 21L AS id, 'c' AS v", refused="SELECT 7 AS id WHERE false").rows == 1
+    assert writer.rows("count(*), count(v), max(id)") == [(22, 21, 21)]
+    assert [one.get("operation") for one in _commits(path)] == ["CREATE TABLE", "WRITE", "WRITE", "WRITE"]
+    said = json.loads(_commits(path)[2]["userMetadata"])
+    assert (said["tidegauge"], said["flow"], said["seq"], said["run_id"]) == (1, "silver/orders", 2, "run 2")
+    assert said["windows"] == [
+        {
+            "input": "orders",
+            "cursor": "version",
+            "after": {"version": 1},
+            "upto": {"version": 2},
+            "way": "feed",
+        }
+    ]
+    properties = {
+        row["key"]: row["value"] for row in spark.sql(f"SHOW TBLPROPERTIES delta.`{path}`").collect()
+    }
+    assert properties["delta.enableChangeDataFeed"] == "true"
+
+
+def test_merge_applies_inserts_updates_and_deletes(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "silver"
+    writer = Writer(spark, layer_of(path, LayerMode.MERGE, key=("K", "day")))
+    columns = "k, day, v, _change_type"
+    day = "DATE'2024-05-0"
+
+    def rows(*found: tuple[str, int, str | None, str]) -> str:
+        told = ", ".join(
+            f"('{k}', {day}{d}', {'NULL' if v is None else repr(v)}, '{kind}')" for k, d, v, kind in found
+        )
+        return f"SELECT * FROM VALUES {told} AS t({columns})"
+
+    first = writer.put(
+        1,
+        rows(
+            ("it\\'s", 1, "x", "insert"),
+            ("b", 1, None, "insert"),
+            ("b", 2, "y", "i"),
+            ("no", 1, None, "delete"),
+        ),
+    )
+    assert _counts(first) == (3, 3, 0, 0, 4)
+    assert _commits(path)[-1]["operation"] == "WRITE"  # nothing to merge with
+    change = rows(
+        ("it\\'s", 1, "X", "update_postimage"),
+        ("b", 1, None, "update_postimage"),  # as it is: not written again
+        ("b", 2, None, "delete"),
+        ("c", 1, "new", "insert"),
+        ("gone", 9, None, "delete"),
+    )
+    second = writer.put(2, change)
+    assert _counts(second) == (3, 1, 1, 1, 5)
+    assert writer.put(2, change) == second
+    assert writer.rows("k, v") == [("b", None), ("c", "new"), ("it's", "X")]
+    info = _commits(path)[-1]
+    assert info["operation"] == "MERGE"
+    assert int(info["operationMetrics"]["numTargetDeletionVectorsAdded"]) > 0
+    nothing = writer.put(3, f"{change} WHERE false")
+    assert _counts(nothing) == (0, 0, 0, 0, 0)
+    assert writer.output.receipt(tag_of(3)) == nothing
+    assert writer.put(4, rows(("c", 1, None, "delete"))).deleted == 1
+    assert writer.rows("k") == [("b",), ("it's",)]
+    feed = spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", 4)
+    assert [row["_change_type"] for row in feed.load(str(path)).collect()] == ["delete"]
+
+
+def test_d1_d2_keys_that_repeat_or_are_null_fail_the_batch_and_are_named(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    writer = Writer(spark, layer_of(tmp_path / "t", LayerMode.MERGE, key=("a", "b")))
+    columns = "a, b, v, _change_type"
+    for _ in range(2):
+        with pytest.raises(KeyUnsuitable, match=r'NULL in its key: \{"a":1,"b":null\}'):
+            writer.put(1, values([(1, 1, "x", "insert"), (1, None, "y", "insert")], columns))
+    with pytest.raises(KeyUnsuitable, match=r'more than once.*\{"a":2,"b":2\}'):
+        writer.put(1, values([(1, 1, "x", "insert"), (2, 2, "y", "insert"), (2, 2, "y", "delete")], columns))
+    assert writer.output.receipt(tag_of(1)) is None
+    assert writer.rows() == []
+
+
+def test_d8_an_older_event_never_overwrites_a_newer_one(spark: SparkSession, tmp_path: Path) -> None:
+    writer = Writer(spark, layer_of(tmp_path / "t", LayerMode.MERGE, key=("id",), sequence_by="at"))
+    columns = "id, at, v, _change_type"
+    writer.put(1, values([(i, 10, "ten", "insert") for i in range(5)], columns))
+    done = writer.put(
+        2,
+        values(
+            [
+                (0, 9, "old", "update_postimage"),
+                (1, 10, "same", "update_postimage"),  # of equal ones the later batch wins
+                (2, 11, "new", "update_postimage"),
+                (3, 9, None, "delete"),
+                (4, None, None, "delete"),
+            ],
+            columns,
+        ),
+    )
+    assert writer.rows("id, v") == [(0, "ten"), (1, "same"), (2, "new"), (3, "ten")]
+    assert _counts(done) == (3, 0, 2, 1, 5)
+
+
+def test_replace_partitions_writes_what_is_touched_and_nothing_else(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    path = tmp_path / "gold"
+    kinds = {
+        "s": ("string", "'it\\'s \\\\ 5%'", "it's \\ 5%"),
+        "d": ("date", "DATE'2024-02-29'", date(2024, 2, 29)),
+        "t": ("timestamp", "TIMESTAMP'2024-03-10 02:30:00.123456 UTC'", None),
+        "n": ("decimal(12,3)", "CAST(-1.5 AS decimal(12,3))", Decimal("-1.500")),
+        "b": ("boolean", "false", False),
+        "l": ("bigint", "-9223372036854775808L", -(2**63)),
+    }
+    writer = Writer(spark, layer_of(path, LayerMode.REPLACE_PARTITIONS, partition_by=tuple(kinds)))
+    one = ", ".join(f"{told} AS {name}" for name, (_, told, _) in kinds.items())
+    none = ", ".join(f"CAST(NULL AS {kind}) AS {name}" for name, (kind, _, _) in kinds.items())
+    some = f"{one.rpartition(',')[0]}, CAST(NULL AS bigint) AS l"
+    both = f"SELECT {one} UNION ALL SELECT {none} UNION ALL SELECT {some}"
+    first = writer.put(1, f"SELECT id, p.* FROM range(3) CROSS JOIN ({both}) p", touched=both)
+    assert (first.rows, writer.rows("count(*)")) == (9, [(9,)])
+    # One partition anew, one emptied, one left alone.
+    second = writer.put(2, f"SELECT 7L AS id, {one}", touched=f"SELECT {one} UNION ALL SELECT {none}")
+    assert (second.rows, second.deleted) == (1, 6)
+    assert writer.rows("id, s IS NULL, l IS NULL") == [
+        (0, False, True),
+        (1, False, True),
+        (2, False, True),
+        (7, False, False),
+    ]
+    found = spark.sql(f"SELECT s, d, n, b, l FROM delta.`{path}` WHERE id = 7").collect()
+    assert tuple(found[0]) == tuple(value for name, (_, _, value) in kinds.items() if name != "t")
+    third = writer.put(3, f"SELECT 7L AS id, {one} WHERE false", touched=f"SELECT {one} WHERE false")
+    assert (third.rows, writer.rows("count(*)")) == (0, [(4,)])
+    fourth = writer.put(4, f"SELECT 7L AS id, {one} WHERE false", touched=f"SELECT {one}")
+    assert (fourth.rows, writer.rows("count(*)")) == (0, [(3,)])
+    empty = one.replace(kinds["s"][1], "''")
+    with pytest.raises(TransformFailed, match=r"partition column s .* empty text"):
+        writer.put(5, f"SELECT 7L AS id, {empty}", touched=f"SELECT {empty}")
+    other = one.replace("false", "true")
+    with pytest.raises(TransformFailed, match="none of the partitions"):
+        writer.put(5, f"SELECT 7L AS id, {other}", touched=f"SELECT {one}")
+    assert writer.rows("count(*)") == [(3,)]
+
+
+def test_overwrite_leaves_only_what_comes(spark: SparkSession, tmp_path: Path) -> None:
+    writer = Writer(spark, layer_of(tmp_path / "t", LayerMode.OVERWRITE))
+    writer.put(1, "SELECT id FROM range(9)")
+    done = writer.put(2, "SELECT id FROM range(2)")
+    assert writer.put(2, "SELECT id FROM range(5)") == done
+    assert _counts(done) == (2, 2, None, None, None)
+    assert writer.rows() == [(0,), (1,)]
+    assert writer.put(3, "SELECT id FROM range(2) WHERE id > 5").rows == 0
+    assert writer.rows() == []
+
+
+def test_a_table_of_the_catalogue_with_its_schema_and_strange_columns(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    name = "layer_modes.`silver_1`"
+    spark.sql(f"CREATE SCHEMA layer_modes LOCATION '{tmp_path}'")
+
+    def locate() -> str | None:
+        if not spark.catalog.tableExists(name):
+            return None
+        return str(spark.sql(f"DESCRIBE DETAIL {name}").collect()[0]["location"])
+
+    writer = Writer(spark, layer_of(TableRef(name=name), LayerMode.MERGE, key=("i d",)), locate)
+    try:
+        writer.output.open_epoch("shop", "silver/orders", 1, None, "again")
+        assert writer.output.is_open(1)
+        rows = "SELECT id AS `i d`, map('a', id) AS `m,x`, 'insert' AS _change_type FROM range(3)"
+        assert writer.put(1, rows, epoch=1).rows == 3
+        more = rows.replace("'a', id", "'a', 1L").replace("range(3)", "range(4)")
+        more = more.replace(", 'insert'", ", named_struct('a', id) AS `s t`, 'update_postimage'")
+        assert _counts(writer.put(2, more, epoch=1)) == (4, 1, 3, 0, 4)
+        assert writer.rows("`i d`, `m,x`['a'], `s t`.a") == [(i, 1, i) for i in range(4)]
+        with pytest.raises(OutputDisagrees, match="later life"):
+            writer.put(1, rows, epoch=0)
+    finally:
+        spark.sql("DROP SCHEMA IF EXISTS layer_modes CASCADE")

@@ -1,0 +1,163 @@
+"""A vacuum that takes nothing from a reader, and a compaction that ends in one; on real Delta tables."""
+
+from __future__ import annotations
+
+import shutil
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.drafts import ME, draft
+from tidegauge.engine.optimize import optimize
+from tidegauge.engine.retention import notices
+from tidegauge.engine.tend import Tended, Tending
+from tidegauge.engine.vacuum import check
+from tidegauge.engine.vacuum import vacuum as run_vacuum
+from tidegauge.errors import WrongState
+from tidegauge.ledger.open import open_ledger
+from tidegauge.model.layer import Layer, LayerInput, LayerMode, LayerOutput, TableRef
+from tidegauge.model.plan import Batch, Draft, InputPlan, Way
+from tidegauge.model.position import VersionPosition, Window
+from tidegauge.model.protocols import Recalled
+from tidegauge.model.spec import Project, SparkSettings
+from tidegauge.read.delta_log import look
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+NOTHING_KEPT = timedelta(0)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    """bronze → silver → gold, of which only silver's table is made here."""
+
+    def ref(name: str) -> TableRef:
+        return TableRef(path=str(tmp_path / name))
+
+    def layer(name: str, reads: str, **more: object) -> Layer:
+        part = LayerInput(reads, ref(reads), **more)  # type: ignore[arg-type]
+        return Layer("shop", name, (part,), LayerOutput(ref(name), key=("id",)))
+
+    return Project(
+        pipeline="shop",
+        file=tmp_path / "tidegauge.yml",
+        ledger=f"sqlite:///{tmp_path / 'ledger.db'}",
+        lease=timedelta(minutes=1),
+        spark=SparkSettings(),
+        connections={},
+        syncs=(),
+        layers=(layer("silver", "bronze"), layer("gold", "silver")),
+    )
+
+
+@pytest.fixture(scope="module")
+def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Versions 0 to 4: made, 1, 2 and 3 added in a file each, 2 changed; and a table of our own in it."""
+    path = tmp_path_factory.mktemp("made") / "silver"
+    spark.sql(
+        f"CREATE TABLE delta.`{path}` (id BIGINT, name STRING) USING delta"
+        " TBLPROPERTIES (delta.enableChangeDataFeed = true, delta.enableDeletionVectors = false)"
+    )
+    for number in (1, 2, 3):
+        spark.sql(f"INSERT INTO delta.`{path}` VALUES ({number}, 'n')")
+    spark.sql(f"UPDATE delta.`{path}` SET name = 'changed' WHERE id = 2")
+    events = path / "_tidegauge_events"
+    spark.range(3).coalesce(1).write.format("delta").save(str(events))
+    spark.range(2).coalesce(1).write.format("delta").mode("overwrite").save(str(events))
+    return path
+
+
+@pytest.fixture
+def silver(made: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(made, tmp_path / "silver"))
+
+
+def stand(project: Project, flow: str, reads: str, version: int, seq: int) -> None:
+    mark = Recalled("version", VersionPosition(version))
+    with open_ledger(project.ledger, create=True) as ledger:
+        ledger.rebuild("shop", flow, {reads: mark}, 0, seq, owner=ME, reason="a test")
+
+
+def vacuum(project: Project, retain: timedelta | None, *, dry_run: bool = False) -> Tended:
+    tending = Tending(project, ["silver"])
+    return run_vacuum(tending, tending.targets[0], retain, dry_run=dry_run)
+
+
+def files(path: Path) -> set[str]:
+    return {str(one.relative_to(path)) for one in path.rglob("*.parquet") if "_delta_log" not in one.parts}
+
+
+def test_c1_a_vacuum_is_refused_while_a_flow_still_has_to_read_what_it_would_take(
+    spark: SparkSession, project: Project, silver: Path
+) -> None:
+    stand(project, "gold", "silver", 3, seq=1)
+    before = files(silver)
+    with pytest.raises(WrongState) as refused:
+        vacuum(project, NOTHING_KEPT)
+    assert "gold still reads it (input silver, its watermark is version 3)" in refused.value.message
+    assert "from 4 on" in refused.value.message
+    assert "run gold first" in str(refused.value.hint)
+    assert files(silver) == before
+
+    tending = Tending(project, ["silver"])
+    assert check(tending, tending.targets[0], None) == timedelta(days=7), "what is young enough stays anyway"
+
+    stand(project, "gold", "silver", look(str(silver)).version, seq=2)
+    assert vacuum(project, NOTHING_KEPT, dry_run=True).removed == 2
+    done = vacuum(project, NOTHING_KEPT)
+    assert (done.removed, done.done) == (2, True)
+    gone = before - files(silver)
+    assert len(gone) == 2
+    assert any(path.startswith("_change_data/") for path in gone)
+    assert not any("_tidegauge_events" in path for path in gone), "ours is left alone, old files and all"
+    assert spark.read.format("delta").load(str(silver / "_tidegauge_events")).count() == 2
+    assert spark.read.format("delta").load(str(silver)).count() == 3
+
+
+def test_c1_what_a_plan_froze_and_what_a_flow_begins_with_is_kept_too(project: Project, silver: Path) -> None:
+    tending = Tending(project, ["silver"])
+    one = tending.targets[0]
+    assert check(tending, one, NOTHING_KEPT) == NOTHING_KEPT, "a first load takes the table as it is then"
+    stand(project, "gold", "silver", 9, seq=1)
+    table_id = look(str(silver)).table_id
+    part = InputPlan("silver", "version", Window(VersionPosition(2), VersionPosition(4)), table_id, "f")
+    batch = Batch((Window(VersionPosition(2), VersionPosition(4)),), ways=(Way.PINNED,))
+    frozen = Batch((Window(VersionPosition(2), VersionPosition(2)),), ways=(Way.NOTHING,))
+    with open_ledger(project.ledger, create=True) as ledger:
+        ledger.plan([Draft("shop", "gold", (part,), (batch, frozen))], owner=ME, run_id="run")
+    with pytest.raises(WrongState, match="its plan, PLANNED, froze version 2"):
+        check(Tending(project, ["silver"]), one, NOTHING_KEPT)
+
+    silver_layer, gold = project.layers
+    history = Layer("shop", "history", gold.inputs, LayerOutput(gold.output.table, LayerMode.SCD2))
+    other = Project(**{**vars(project), "layers": (silver_layer, history)})
+    with pytest.raises(WrongState, match="it has not run yet, and begins at earliest"):
+        check(Tending(other, ["silver"]), one, NOTHING_KEPT)
+
+
+@pytest.mark.usefixtures("silver")
+def test_files_that_a_running_batch_has_not_committed_yet_are_not_vacuumed(project: Project) -> None:
+    with open_ledger(project.ledger, create=True) as ledger:
+        made = ledger.plan([draft("silver", inputs=("bronze",))], owner=ME, run_id="run")["silver"]
+        ledger.claim(made, owner=ME, run_id="run", lease=timedelta(minutes=1))
+    tending = Tending(project, ["silver"])
+    with pytest.raises(WrongState, match="silver is running"):
+        check(tending, tending.targets[0], NOTHING_KEPT)
+    assert check(tending, tending.targets[0], None) == timedelta(days=7)
+
+
+def test_optimize_makes_one_file_of_many_and_costs_readers_nothing(
+    spark: SparkSession, project: Project, silver: Path
+) -> None:
+    stand(project, "gold", "silver", 2, seq=1)
+    tending = Tending(project, ["silver"])
+    done = optimize(tending, tending.targets[0], zorder=["id"])
+    assert (done.added, done.replaced, done.removed, done.error) == (1, 3, 0, None)
+    assert spark.read.format("delta").load(str(silver)).count() == 3
+    with open_ledger(project.ledger, create=True) as ledger:
+        assert notices(project, ledger) == {}, "nothing that gold has not read is in danger"

@@ -1,0 +1,252 @@
+"""Every mistake in a flow of the project file: the line, the column, the cause and what to do.
+
+`▲` in a text marks where the error must point, and is taken out before the file is written.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.unit.test_config_flows import flow, load
+from tidegauge.errors import ConfigError, Place
+
+pytestmark = pytest.mark.unit
+
+OUT = "output: {table: u, key: k}"
+IN = "inputs: {a: t}"
+SCD2 = IN + ", output: {table: u, mode: scd2, "
+
+
+def refused(folder: Path, marked: str) -> ConfigError:
+    before = marked[: marked.index("▲")]
+    with pytest.raises(ConfigError) as caught:
+        load(folder, marked.replace("▲", "", 1))
+    error = caught.value
+    place = Place(str(folder / "tidegauge.yml"), before.count("\n") + 1, len(before) - before.rfind("\n"))
+    assert error.place == place, str(error)
+    return error
+
+
+CASES = {
+    "flows text": ("pipeline: x\nflows: ▲silver\n", "`flows` must be a mapping", None),
+    "flow text": ("pipeline: x\nflows: {a: ▲b}\n", "`a` must be a mapping with `inputs`", None),
+    "flow name": (f"pipeline: x\nflows: {{▲a/b: {{{IN}, {OUT}}}}}\n", "`a/b` cannot be the name", "letters"),
+    "flow key": (flow(f"{IN}, {OUT}, ▲trasform: x.sql"), "unknown key `trasform`", "`transform`"),
+    "expect": (flow(f"{IN}, {OUT}, ▲expect: {{a: not_null}}"), "`expect` is not supported by this", "remove"),
+    "no inputs": (flow(OUT).replace("f:", "▲f:"), "`inputs` is missing", None),
+    "inputs null": (flow(f"inputs: ▲null, {OUT}"), "`inputs` needs a value", None),
+    "inputs empty": (flow(f"inputs: ▲{{}}, {OUT}"), "`inputs` must not be empty", "at least one"),
+    "inputs list": (flow(f"inputs: ▲[a], {OUT}"), "`inputs` must be a mapping", None),
+    "input null": (flow(f"inputs: {{a: ▲null}}, {OUT}"), "`a` must be a table's name", None),
+    "input key": (flow(f"inputs: {{a: {{table: t, ▲curser: version}}}}, {OUT}"), "`curser`", "`cursor`"),
+    "input name": (flow(f"inputs: {{▲a-b: t}}, {OUT}"), "`a-b` cannot be the name of an input", "letters"),
+    "input digit": (flow(f"inputs: {{▲1a: t}}, {OUT}"), "`1a` cannot be the name", "letters"),
+    "input ours": (flow(f"inputs: {{▲__Tidegauge_x: t}}, {OUT}"), "cannot be the name", "are taken"),
+    "input case": (
+        flow(f"inputs: {{a: t, ▲A: u}}, transform: m:f, {OUT}"),
+        "`a` and `A` are one name to Spark",
+        "case",
+    ),
+    "two places": (
+        flow(f"inputs: {{a: {{table: t, ▲path: p}}}}, {OUT}"),
+        "`table` and `path` both name the input",
+        "keep one",
+    ),
+    "no place": (flow(f"inputs: {{▲a: {{cursor: version}}}}, {OUT}"), "the input names no table", "`path`"),
+    "cursor": (flow(f"inputs: {{a: {{table: t, cursor: ▲updated_at}}}}, {OUT}"), "`updated_at`", "`version`"),
+    "feed": (flow(f"inputs: {{a: {{table: t, feed: ▲net}}}}, {OUT}"), "`net`", "`raw`"),
+    "initial": (flow(f"inputs: {{a: {{table: t, initial: ▲soon}}}}, {OUT}"), "`soon` is not a", "earliest"),
+    "initial below 0": (flow(f"inputs: {{a: {{table: t, initial: ▲-1}}}}, {OUT}"), "`-1`", "a version"),
+    "on_missing": (flow(f"inputs: {{a: {{table: t, on_missing: ▲dif}}}}, {OUT}"), "`dif`", "`diff`"),
+    "max_versions": (flow(f"inputs: {{a: {{table: t, max_versions: ▲0}}}}, {OUT}"), "1 or more", None),
+    "max_bytes": (
+        flow(f"inputs: {{a: {{table: t, max_bytes: ▲big}}}}, {OUT}"),
+        "`big` is not a size",
+        "64MB",
+    ),
+    "max_bytes 0": (flow(f"inputs: {{a: {{table: t, max_bytes: ▲0MB}}}}, {OUT}"), "at least one byte", None),
+    "table a path": (flow(f"inputs: {{a: ▲lake/a}}, {OUT}"), "`lake/a` is a path", "`path`"),
+    "table on s3": (flow(f"inputs: {{a: {{table: ▲s3a://b/c}}}}, {OUT}"), "is a path", "`path`"),
+    "delta.path": (flow(f"inputs: {{a: ▲'delta.`/lake/a`'}}, {OUT}"), "is a path", "`path`"),
+    "table odd": (flow(f"inputs: {{a: ▲my-db.t}}, {OUT}"), "`my-db.t` is not a table's name", "backticks"),
+    "table dots": (flow(f"inputs: {{a: ▲db..t}}, {OUT}"), "`db..t` is not a table's name", None),
+    "path s3": (flow(f"inputs: {{a: {{path: ▲s3://b/p}}}}, {OUT}"), "begin with `s3a://`", None),
+    "all snapshots": (
+        flow(f"▲inputs: {{a: {{table: t, snapshot: true}}}}, {OUT}"),
+        "no input of the flow is followed",
+        "no snapshot",
+    ),
+    "no transform": (
+        flow(f"inputs: {{a: t, b: s}}, {OUT}").replace("f:", "▲f:"),
+        "needs a `transform`",
+        None,
+    ),
+    "no sql": (
+        flow(f"{IN}, transform: ▲nope.sql, {OUT}"),
+        "nope.sql cannot be read: No such file",
+        "relative",
+    ),
+    "sql a folder": (flow(f"{IN}, transform: ▲folder.sql, {OUT}"), "cannot be read: Is a directory", None),
+    "sql latin": (flow(f"{IN}, transform: ▲latin.sql, {OUT}"), "not UTF-8: byte 0xfc in line 2", "UTF-8"),
+    "sql empty": (flow(f"{IN}, transform: ▲empty.sql, {OUT}"), "is empty", "SELECT"),
+    "sql on s3": (flow(f"{IN}, transform: ▲s3a://b/a.sql, {OUT}"), "`s3a:` are not supported", "local"),
+    "sql inline": (
+        flow(f"{IN}, transform: ▲'select * from a', {OUT}"),
+        "neither a `.sql` file",
+        "of its own",
+    ),
+    "function file": (flow(f"{IN}, transform: ▲'p/a.py:f', {OUT}"), "neither a `.sql` file", "`p.a:f`"),
+    "function form": (flow(f"{IN}, transform: ▲'a:', {OUT}"), "nor a function", "MODULE:FUNCTION"),
+    "no output": (flow(IN).replace("f:", "▲f:"), "`output` is missing", None),
+    "output text": (flow(f"{IN}, output: ▲silver.a"), "`output` must be a mapping", None),
+    "output nowhere": (flow(f"{IN}, ▲output: {{key: k}}"), "the output names no table", "`table`"),
+    "output twice": (flow(f"{IN}, output: {{table: u, ▲path: p, key: k}}"), "both name the output", None),
+    "mode": (flow(f"{IN}, output: {{table: u, mode: ▲upsert}}"), "`upsert`", "`merge`"),
+    "merge key": (flow(f"{IN}, ▲output: {{table: u}}"), "mode `merge` needs a `key`", "columns"),
+    "scd2 key": (
+        flow(f"{IN}, output: {{table: u, ▲mode: scd2, sequence_by: s}}"),
+        "`scd2` needs a `key`",
+        None,
+    ),
+    "scd2 sequence": (flow(f"{IN}, output: {{table: u, ▲mode: scd2, key: k}}"), "needs `sequence_by`", None),
+    "partitions": (
+        flow(f"{IN}, output: {{table: u, ▲mode: replace_partitions}}"),
+        "needs `partition_by`",
+        None,
+    ),
+    "append key": (
+        flow(f"{IN}, output: {{table: u, mode: append, ▲key: k}}"),
+        "no meaning in mode",
+        "`merge`",
+    ),
+    "append sequence": (
+        flow(f"{IN}, output: {{table: u, mode: append, ▲sequence_by: k}}"),
+        "mode `append` goes by none",
+        None,
+    ),
+    "on_delete": (
+        flow(f"{IN}, output: {{table: u, key: k, ▲on_delete: fail}}"),
+        "belongs to mode `append`",
+        None,
+    ),
+    "track": (flow(f"{IN}, output: {{table: u, key: k, ▲track: a}}"), "belongs to mode `scd2`", "remove"),
+    "surrogate": (flow(f"{IN}, output: {{table: u, key: k, ▲surrogate_key: a}}"), "mode `scd2`", "remove"),
+    "key twice": (flow(f"{IN}, output: {{table: u, key: [a, ▲A]}}"), "`A` stands in the list twice", None),
+    "key empty": (flow(f"{IN}, output: {{table: u, key: ▲[]}}"), "empty list", None),
+    "sequence in key": (
+        flow(f"{IN}, output: {{table: u, key: a, ▲sequence_by: A}}"),
+        "is part of `key`",
+        None,
+    ),
+    "scd2's own": (
+        flow(SCD2 + "key: k, ▲sequence_by: Valid_From}"),
+        "`valid_from` is added by mode",
+        "another",
+    ),
+    "surrogate in key": (
+        flow(SCD2 + "key: k, sequence_by: s, ▲surrogate_key: K}"),
+        "stands in `key` too",
+        None,
+    ),
+    "evaluate": (flow(f"{IN}, evaluate: ▲row, {OUT}"), "`row`", "`rows`"),
+    "rows of several": (
+        flow(f"inputs: {{a: t, b: s}}, transform: m:f, ▲evaluate: rows, {OUT}"),
+        "evaluate `rows` follows one input, and here are several: `a`, `b`",
+        "`keys`",
+    ),
+    "append of several": (
+        flow("inputs: {a: t, b: s}, transform: m:f, output: {table: u, ▲mode: append}"),
+        "mode `append` follows one input",
+        "`merge`",
+    ),
+    "append whole": (
+        flow(f"{IN}, ▲evaluate: whole, output: {{table: u, mode: append}}"),
+        "add them again",
+        None,
+    ),
+    "raw keys": (
+        flow(f"inputs: {{a: {{table: t, feed: raw}}}}, ▲evaluate: keys, {OUT}"),
+        "feed `raw` gives changes only",
+        None,
+    ),
+    "one table": (
+        f"pipeline: x\nflows:\n  a: {{{IN}, {OUT}}}\n  b: {{{IN}, ▲output: {{table: default.U, key: k}}}}\n",
+        "the flows `a` and `b` write one table, default.U",
+        "another output",
+    ),
+    "one path": (
+        "pipeline: x\nflows:\n"
+        f"  a: {{{IN}, output: {{path: p, key: k}}}}\n  b: {{{IN}, ▲output: {{path: ./q/../p/, key: k}}}}\n",
+        "the flows `a` and `b` write one table",
+        None,
+    ),
+    "a table in a table": (
+        "pipeline: x\nflows:\n"
+        f"  a: {{{IN}, output: {{path: p, key: k}}}}\n  b: {{{IN}, ▲output: {{path: p/q/r, key: k}}}}\n",
+        "p/q/r lies inside the table",
+        "a folder of its own",
+    ),
+    "a table in an input": (
+        flow("inputs: {a: {path: s3a://bucket/a}}, ▲output: {path: s3a://bucket/a/b, key: k}"),
+        "s3a://bucket/a/b lies inside the table s3a://bucket/a",
+        None,
+    ),
+    "an input in a table": (
+        flow("inputs: {▲a: {path: s3a://bucket/a/b}}, output: {path: s3a://bucket/a, key: k}"),
+        "s3a://bucket/a/b lies inside the table s3a://bucket/a",
+        None,
+    ),
+    "its own output": (
+        flow(f"inputs: {{a: t, ▲b: {{table: u, snapshot: true}}}}, transform: m:f, {OUT}"),
+        "the flow `f` reads its own output u",
+        "another",
+    ),
+    "a circle": (
+        "pipeline: x\nflows:\n"
+        "  z: {inputs: {a: t}, output: {table: u, key: k}}\n"
+        "  ▲c: {inputs: {a: t2}, output: {table: t3, key: k}}\n"
+        "  b: {inputs: {a: t1}, output: {table: t2, key: k}}\n"
+        "  a: {inputs: {a: t3}, output: {table: t1, key: k}}\n",
+        "flows wait for each other in a circle: c → a → b → c",
+        "another table",
+    ),
+    "module": ("pipeline: x\nmodules: ▲nope_nope\n", "there is no module `nope_nope`", "pipelines.silver"),
+    "module file": ("pipeline: x\nmodules: [▲nope.py]\n", "nope.py", "relative to the project file"),
+    "module form": ("pipeline: x\nmodules: [▲a-b]\n", "neither a module nor a `.py` file", "pipelines/"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_mistake_in_a_flow_is_named_with_its_place(tmp_path: Path, case: str) -> None:
+    (tmp_path / "folder.sql").mkdir()
+    (tmp_path / "empty.sql").write_text(" \n")
+    (tmp_path / "latin.sql").write_bytes("SELECT *\nFROM a -- für\n".encode("latin-1"))
+    marked, message, hint = CASES[case]
+    error = refused(tmp_path, marked)
+    assert message in error.message
+    assert "\n" not in error.message
+    if hint is not None:
+        assert hint in (error.hint or "")
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["cursor: version", "feed: raw", "initial: 3", "on_missing: fail", "max_versions: 3", "max_bytes: 3"],
+)
+def test_what_belongs_to_changes_has_no_place_on_a_snapshot(tmp_path: Path, key: str) -> None:
+    error = refused(
+        tmp_path,
+        flow(f"inputs: {{b: s, a: {{table: t, snapshot: true, ▲{key}}}}}, transform: m:f, {OUT}"),
+    )
+    assert "this one is a snapshot" in error.message
+    assert "remove it" in (error.hint or "")
+
+
+def test_several_mistakes_in_flows_come_at_once(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(
+            tmp_path, flow("inputs: {a: {table: t, cursor: x}}, output: {table: u, mode: scd2}, evaluate: y")
+        )
+    assert len(caught.value.message.split("\n")) == 4

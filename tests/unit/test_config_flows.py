@@ -1,0 +1,197 @@
+"""Flows between Delta tables in the project file, and what they become."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tidegauge.config.load import load_project
+from tidegauge.errors import Place
+from tidegauge.model.layer import (
+    Evaluate,
+    Function,
+    Layer,
+    LayerInput,
+    LayerMode,
+    LayerOutput,
+    OnDelete,
+    OnMissing,
+    Sql,
+    TableRef,
+)
+from tidegauge.model.spec import Drift
+
+pytestmark = pytest.mark.unit
+
+TOUR = """\
+pipeline: lakehouse
+flows:
+  silver_clusters:
+    inputs:
+      clusters:   {table: bronze.clusters, cursor: version}
+      workspaces: {table: silver.workspaces, snapshot: true}
+    transform: silver/clusters.sql
+    output: {table: silver.clusters, mode: scd2, key: cluster_id, sequence_by: change_time}
+  gold_daily_usage:
+    inputs: {usage: {table: silver.usage, cursor: version}}
+    transform: gold.usage:daily
+    output: {table: gold.daily_usage, mode: replace_partitions, partition_by: date_sk}
+"""
+
+
+def load(folder: Path, text: str) -> tuple[Layer, ...]:
+    file = folder / "tidegauge.yml"
+    file.write_text(text, encoding="utf-8")
+    return load_project(file).layers
+
+
+def flow(body: str, *, head: str = "pipeline: x\n") -> str:
+    return head + "flows:\n  f: {" + body + "}\n"
+
+
+def test_the_tours_flows_become_frozen_values(tmp_path: Path) -> None:
+    (tmp_path / "silver").mkdir()
+    (tmp_path / "silver" / "clusters.sql").write_text(
+        "\ufeffSELECT 'ü' AS u, * FROM clusters\n", encoding="utf-8"
+    )
+    silver, gold = load(tmp_path, TOUR)
+    file = str(tmp_path / "tidegauge.yml")
+    assert silver == Layer(
+        pipeline="lakehouse",
+        name="silver_clusters",
+        inputs=(
+            LayerInput("clusters", TableRef("bronze.clusters"), place=Place(file, 5, 7)),
+            LayerInput("workspaces", TableRef("silver.workspaces"), snapshot=True, place=Place(file, 6, 7)),
+        ),
+        output=LayerOutput(
+            TableRef("silver.clusters"),
+            mode=LayerMode.SCD2,
+            key=("cluster_id",),
+            sequence_by="change_time",
+            place=Place(file, 8, 5),
+        ),
+        transform=Sql("SELECT 'ü' AS u, * FROM clusters\n", tmp_path / "silver" / "clusters.sql"),
+        place=Place(file, 3, 3),
+    )
+    assert silver.moving == silver.inputs[:1]
+    assert gold.transform == Function("gold.usage:daily", tmp_path)
+    assert gold.output.partition_by == ("date_sk",)
+    assert gold.upstreams == ()
+
+
+def test_every_key_of_a_flow_arrives(tmp_path: Path) -> None:
+    [layer, other] = load(
+        tmp_path,
+        """\
+pipeline: x
+flows:
+  a-1.b:
+    inputs:
+      a: {path: lake/../lake/a, feed: raw, initial: 007, on_missing: diff, max_versions: 10, max_bytes: 64MB}
+    output: {path: "file:///lake/b/", mode: append, on_delete: ignore, partition_by: [d, e]}
+    evaluate: rows
+    drift: fail
+    tags: [daily, core]
+  b:
+    inputs: {_A: db.`odd.name`}
+    output: {table: x, mode: scd2, key: [a, b], sequence_by: c, track: [d, e], surrogate_key: sk}
+""",
+    )
+    [part] = layer.inputs
+    assert part.table == TableRef(path=str(tmp_path / "lake" / "a"))
+    assert (part.raw, part.initial, part.on_missing) == (True, "7", OnMissing.DIFF)
+    assert (part.max_versions, part.max_bytes) == (10, 64_000_000)
+    assert (layer.output.table, layer.output.mode) == (TableRef(path="/lake/b"), LayerMode.APPEND)
+    assert (layer.output.on_delete, layer.output.partition_by) == (OnDelete.IGNORE, ("d", "e"))
+    assert (layer.evaluate, layer.drift, layer.tags) == (Evaluate.ROWS, Drift.FAIL, ("daily", "core"))
+    assert layer.transform is None
+    assert other.inputs[0].table == TableRef("db.`odd.name`")
+    assert other.output.key == ("a", "b")
+    assert (other.output.track, other.output.surrogate_key) == (("d", "e"), "sk")
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("snapshot", "snapshot"),
+        ("earliest", "earliest"),
+        ("0", "0"),
+        ("2025-01-01", "2025-01-01T00:00:00+00:00"),
+        ("2025-01-01 12:00:00.5", "2025-01-01T12:00:00.500000+00:00"),
+        ("2025-01-01T12:00:00+02:00", "2025-01-01T10:00:00+00:00"),
+        ("2025-01-01T12:00:00Z", "2025-01-01T12:00:00+00:00"),
+    ],
+)
+def test_a_beginning_is_a_word_a_version_or_a_moment_in_utc(tmp_path: Path, written: str, meant: str) -> None:
+    [layer] = load(
+        tmp_path, flow(f'inputs: {{a: {{table: t, initial: "{written}"}}}}, output: {{table: u, key: k}}')
+    )
+    assert layer.inputs[0].initial == meant
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [("1", 1), ("64MB", 64_000_000), ("64 mib", 64 << 20), ("1GiB", 1 << 30), ("3kB", 3000), ("9B", 9)],
+)
+def test_a_size_has_a_unit_or_is_in_bytes(tmp_path: Path, written: str, meant: int) -> None:
+    [layer] = load(
+        tmp_path, flow(f"inputs: {{a: {{table: t, max_bytes: {written}}}}}, output: {{table: u, key: k}}")
+    )
+    assert layer.inputs[0].max_bytes == meant
+
+
+def test_a_path_on_s3_has_the_settings_of_the_nearest_delta_connection(tmp_path: Path) -> None:
+    [layer] = load(
+        tmp_path,
+        """\
+pipeline: x
+connections:
+  wide: {type: delta, path: s3a://bucket, region: eu-1}
+  near: {type: delta, path: s3a://bucket/gold/, endpoint: "http://localhost:9000"}
+  other: {type: parquet, path: s3a://bucket/gold/a}
+  local: {type: delta, path: lake}
+flows:
+  f:
+    inputs:
+      a: {path: s3a://bucket/gold/a}
+      b: {path: s3a://bucket/golden/b, snapshot: true}
+      c: {path: s3a://elsewhere/c, snapshot: true}
+      d: {path: lake/d, snapshot: true}
+    transform: m:f
+    output: {path: s3a://bucket/gold/f/, key: k}
+""",
+    )
+    names = [part.table.storage.name if part.table.storage else None for part in layer.inputs]
+    assert names == ["near", "wide", None, None]
+    assert layer.output.table.path == "s3a://bucket/gold/f"
+    storage = layer.output.table.storage
+    assert storage is not None
+    assert (storage.name, storage.endpoint, storage.delta) == ("near", "http://localhost:9000", True)
+
+
+def test_who_reads_whom_is_found_by_name_path_and_link(tmp_path: Path) -> None:
+    (tmp_path / "lake").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "lake")
+    layers = load(
+        tmp_path,
+        """\
+pipeline: x
+spark: {conf: {spark.sql.defaultCatalog: main}}
+flows:
+  gold: {inputs: {a: SILVER.`A`, b: {path: link/b, snapshot: true}, c: silver.a}, transform: m:f,
+         output: {table: gold.g, key: k}}
+  silver_a: {inputs: {r: bronze.r}, output: {table: main.silver.a, key: k}}
+  silver_b: {inputs: {r: bronze.r, a: {table: silver.a, snapshot: true}}, transform: m:f,
+             output: {path: "file:lake/./b", key: k}}
+  plain: {inputs: {r: T}, output: {table: u, key: k}}
+  from_plain: {inputs: {r: main.default.u}, output: {table: v, key: k}}
+""",
+    )
+    assert {layer.name: layer.upstreams for layer in layers} == {
+        "gold": ("silver_a", "silver_b"),
+        "silver_a": (),
+        "silver_b": ("silver_a",),
+        "plain": (),
+        "from_plain": ("plain",),
+    }

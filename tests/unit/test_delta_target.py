@@ -1,0 +1,165 @@
+"""What room is made in a Delta table for what comes, decided without Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.delta_output import layer_of
+from tidegauge.errors import OutputDisagrees
+from tidegauge.model.layer import LayerMode, LayerOutput
+from tidegauge.model.spec import Drift
+from tidegauge.write.delta.conflicts import is_conflict, told
+from tidegauge.write.delta.target import FEED, Column, Held, Room, Target, properties_for, room_for
+from tidegauge.write.delta.types import as_sql, bare, has_map, holds, literal, table_name
+
+pytestmark = pytest.mark.unit
+
+
+def _output(mode: LayerMode = LayerMode.APPEND, **facts: Any) -> LayerOutput:
+    return layer_of(Path("/t"), mode, **facts).output
+
+
+def _target(*columns: Held, **properties: str) -> Target:
+    return Target("id", columns, (), {FEED: "true", **properties})
+
+
+@pytest.mark.parametrize(
+    ("wide", "narrow"),
+    [
+        ("long", "integer"),
+        ("short", "byte"),
+        ("double", "float"),
+        ("double", "integer"),
+        ("decimal(12,2)", "decimal(10,2)"),
+        ("decimal(12,4)", "decimal(10,2)"),
+        ("decimal(10,0)", "integer"),
+        ("decimal(20,0)", "long"),
+        ("timestamp_ntz", "date"),
+    ],
+)
+def test_a_wider_type_holds_all_of_a_narrower_one_and_not_the_other_way(wide: str, narrow: str) -> None:
+    assert holds(wide, narrow)
+    assert not holds(narrow, wide)
+    assert holds(wide, wide)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("double", "long"),
+        ("decimal(12,4)", "decimal(11,2)"),
+        ("decimal(19,0)", "long"),
+        ("string", "integer"),
+        ("timestamp", "timestamp_ntz"),
+        ("timestamp", "date"),
+        ({"array": "long"}, {"array": "integer"}),
+    ],
+)
+def test_types_that_would_lose_something_fit_neither_way(one: Any, other: Any) -> None:
+    assert not holds(one, other)
+    assert not holds(other, one)
+
+
+def test_types_are_compared_without_what_only_decorates_them() -> None:
+    struct = {
+        "type": "struct",
+        "fields": [{"name": "a`b", "type": "integer", "nullable": False, "metadata": {"x": 1}}],
+    }
+    nested = {"type": "map", "keyType": "varchar(3)", "valueType": struct, "valueContainsNull": False}
+    found = bare({"type": "array", "elementType": nested, "containsNull": True})
+    assert as_sql(found) == "array<map<string,struct<`a``b`:int>>>"
+    assert has_map(found)
+    assert not has_map(bare(struct))
+
+
+def test_e1_values_and_names_cannot_leave_their_quotes() -> None:
+    assert literal("it's \\ 1", "string") == "'it\\'s \\\\ 1'"
+    assert literal("2024-01-01", "date") == "DATE'2024-01-01'"
+    assert literal("2024-01-01 00:00:00.5", "timestamp") == "TIMESTAMP'2024-01-01 00:00:00.5 UTC'"
+    assert literal("-5", "long") == "-5L"
+    assert literal("1.50", "decimal(5,2)") == "CAST('1.50' AS decimal(5,2))"
+    assert literal(None, "integer") == "CAST(NULL AS int)"
+    with pytest.raises(ValueError, match="variant"):
+        literal("x", "variant")
+    assert table_name("a.b") == "`a`.`b`"
+    assert table_name("`a.b`.c; DROP") == "`a.b`.`c; DROP`"
+
+
+def test_a_target_that_fits_is_left_as_it_is() -> None:
+    held = (Held("ID", "long"), Held("v", "string"))
+    room = room_for((Held("id", "integer"), Held("v", "string")), _target(*held), _output(), Drift.FAIL)
+    assert room == Room((Column("ID", "id", "long"), Column("v", "v", "string")))
+
+
+def test_drift_evolve_says_each_step() -> None:
+    columns = (Held("id", "long"), Held("a b", "string"), Held("n", {"array": "long"}))
+    room = room_for(columns, _target(Held("id", "integer")), _output(), Drift.EVOLVE)
+    assert room.statements == (
+        "SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')",
+        "ADD COLUMNS (`a b` string, `n` array<bigint>)",
+        "SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')",
+        "ALTER COLUMN `id` TYPE bigint",
+    )
+    assert [one.name for one in room.columns] == ["id", "a b", "n"]
+
+
+def test_a_feed_that_was_off_is_switched_on_and_said() -> None:
+    room = room_for((Held("id", "long"),), Target("", (Held("id", "long"),), (), {}), _output(), Drift.FAIL)
+    assert room.statements == ("SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')",)
+    assert "feed" in room.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("target", "mode", "said"),
+    [
+        (_target(Held("v", "string")), LayerMode.MERGE, "has no column id, which the output names"),
+        (_target(Held("id", "string")), LayerMode.MERGE, r"column id of /t is string, .* gives bigint"),
+        (
+            _target(Held("id", "long"), Held("x", "long", required=True)),
+            LayerMode.MERGE,
+            "x that must not be",
+        ),
+        (_target(Held("id", "long"), Held("y", "date", made_by="now()")), LayerMode.MERGE, r"column y .*now"),
+        (_target(Held("id", "long"), **{"delta.appendOnly": "true"}), LayerMode.MERGE, "appendOnly"),
+        (_target(Held("id", "long")), LayerMode.REPLACE_PARTITIONS, "partitioned by nothing"),
+    ],
+)
+def test_a_target_that_somebody_changed_is_refused(target: Target, mode: LayerMode, said: str) -> None:
+    facts: dict[str, Any] = {"key": ("id",)} if mode is LayerMode.MERGE else {"partition_by": ("id",)}
+    with pytest.raises(OutputDisagrees, match=said) as refused:
+        room_for((Held("id", "long"),), target, _output(mode, **facts), Drift.EVOLVE)
+    assert refused.value.hint
+
+
+def test_freeze_and_fail_never_widen() -> None:
+    for drift in (Drift.FREEZE, Drift.FAIL):
+        with pytest.raises(OutputDisagrees, match="is int, and the transform gives bigint") as refused:
+            room_for((Held("id", "long"),), _target(Held("id", "integer")), _output(), drift)
+        assert "evolve" in str(refused.value.hint)
+
+
+def test_a_new_target_gets_what_its_mode_and_names_need() -> None:
+    plain, strange = Held("a", "long"), Held("s", {"struct": [["x y", "long"]]})
+    assert properties_for([plain], _output()) == {FEED: "true"}
+    merged = properties_for([plain, strange], _output(LayerMode.MERGE))
+    assert merged == {
+        FEED: "true",
+        "delta.enableDeletionVectors": "true",
+        "delta.columnMapping.mode": "name",
+    }
+
+
+def test_only_a_conflict_is_tried_again() -> None:
+    conflict = RuntimeError(
+        '[DELTA_CONCURRENT_APPEND.X] files were added. Conflicting commit: {"operation":"UPDATE"}'
+    )
+    other = RuntimeError(
+        "[DELTA_X] no\n\tat org.DeltaErrors.mergeConcurrentOperationCachedSourceException(X:1)"
+    )
+    assert is_conflict(conflict)
+    assert not is_conflict(other)
+    assert "(UPDATE)" in told(conflict, "t").message
+    assert told(other, "t").message == "t: no"

@@ -1,0 +1,123 @@
+"""In which order flows run, and what a failure stops."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from tidegauge.engine.order import Order
+from tidegauge.engine.report import FlowReport
+from tidegauge.engine.run import Runner
+from tidegauge.engine.select import layers_of
+from tidegauge.errors import SourceError, Stopped, TidegaugeError
+from tidegauge.model.layer import Layer, LayerInput, LayerOutput, TableRef
+from tidegauge.model.spec import Project, SparkSettings
+from tidegauge.model.state import State
+
+pytestmark = pytest.mark.unit
+
+GRAPH = {
+    "bronze_a": (),
+    "bronze_b": (),
+    "silver_a": ("bronze_a",),
+    "silver_ab": ("bronze_a", "bronze_b"),
+    "gold": ("silver_a", "silver_ab"),
+    "alone": ("elsewhere",),
+}
+
+
+def layer(name: str, above: tuple[str, ...]) -> Layer:
+    table = TableRef(path=f"/{name}")
+    part = LayerInput("t", TableRef(path="/t"))
+    return Layer("p", name, (part,), LayerOutput(table, key=("id",)), upstreams=above, tags=(name[:4],))
+
+
+LAYERS = [layer(name, above) for name, above in GRAPH.items()]
+
+
+@dataclass
+class Recorder(Runner):
+    """A runner whose flows only say when they began and ended."""
+
+    faults: dict[str, TidegaugeError] = field(default_factory=dict)
+    said: list[str] = field(default_factory=list)
+
+    def __init__(self, **faults: TidegaugeError) -> None:
+        project = Project(
+            "p", Path("/p/tidegauge.yml"), "sqlite://", cast("Any", None), SparkSettings(), {}, ()
+        )
+        super().__init__(
+            project,
+            Order(parallel=3),
+            cast("Any", None),
+            cast("Any", None),
+            lambda _: None,
+            threading.Event(),
+        )
+        self.faults, self.said = faults, []
+
+    def _follow(self, flow: Any) -> list[FlowReport]:
+        self.said.append(f"+{flow.name}")
+        error = self.faults.get(flow.name)
+        self.said.append(f"-{flow.name}")
+        return [FlowReport(flow.name, State.FAILED if error else State.SUCCESS, 0.0, error=error)]
+
+    def go(self) -> dict[str, FlowReport]:
+        heads = {
+            flow.name: (lambda flow=flow: self._follow(flow)) for flow in LAYERS if "bronze" in flow.name
+        }
+        later = [flow for flow in LAYERS if "bronze" not in flow.name]
+        return {report.flow: report for report in self._side_by_side(heads, later)}
+
+
+def test_whoever_reads_comes_after_whom_it_reads_from() -> None:
+    runner = Recorder()
+    found = runner.go()
+    assert {report.state for report in found.values()} == {State.SUCCESS}
+    assert set(found) == set(GRAPH)
+    for name, above in GRAPH.items():
+        for upper in above:
+            if upper in GRAPH:
+                assert runner.said.index(f"-{upper}") < runner.said.index(f"+{name}")
+
+
+def test_a_failure_stops_only_what_reads_from_it_however_far_down() -> None:
+    found = Recorder(bronze_b=SourceError("gone")).go()
+    assert {name for name, report in found.items() if report.state is State.SUCCESS} == {
+        "bronze_a",
+        "silver_a",
+        "alone",
+    }
+    assert found["silver_ab"].state is found["gold"].state is State.SKIPPED
+    assert found["silver_ab"].reason == "bronze_b did not end well"
+    assert found["gold"].reason == "silver_ab did not end well"
+
+
+def test_what_was_stopped_on_the_way_is_for_the_next_run() -> None:
+    found = Recorder(silver_a=Stopped("stopped as asked")).go()
+    assert found["gold"].state is State.READY
+    assert isinstance(found["gold"].error, Stopped)
+
+
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        ([], set(GRAPH)),
+        (["gold"], {"gold"}),
+        (["+silver_ab"], {"silver_ab", "bronze_a", "bronze_b"}),
+        (["bronze_b+"], {"bronze_b", "silver_ab", "gold"}),
+        (["+gold", "alone"], set(GRAPH)),
+        (["silver_*"], {"silver_a", "silver_ab"}),
+        (["tag:bron"], {"bronze_a", "bronze_b"}),
+        (["/gold"], {"gold"}),
+        (["nobody"], set()),
+    ],
+)
+def test_flows_are_selected_by_name_pattern_tag_table_and_neighbours(
+    words: list[str], names: set[str]
+) -> None:
+    assert {one.name for one in layers_of(LAYERS, words)} == names

@@ -1,0 +1,298 @@
+"""What is read from a transform's text: how it can be evaluated, what is wrong with it and where."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tidegauge.errors import Place, TransformFailed
+from tidegauge.model.layer import (
+    Evaluate,
+    Function,
+    Layer,
+    LayerInput,
+    LayerMode,
+    LayerOutput,
+    Sql,
+    TableRef,
+)
+from tidegauge.transform.carry import carried
+from tidegauge.transform.choose import chosen
+from tidegauge.transform.sql import Reading, read_sql
+from tidegauge.transform.touched import touched
+
+pytestmark = pytest.mark.unit
+
+KEYS, ROWS, WHOLE = Evaluate.KEYS, Evaluate.ROWS, Evaluate.WHOLE
+INPUTS = ("orders", "items", "dims")
+
+
+def reading(sql: str, by: Sequence[str] = ("id",), moving: Sequence[str] = ("orders", "items")) -> Reading:
+    return read_sql(sql, inputs=INPUTS, moving=moving, by=by)
+
+
+def refused(sql: str, by: Sequence[str] = ("id",)) -> TransformFailed:
+    with pytest.raises(TransformFailed) as failed:
+        read_sql(sql, inputs=INPUTS, moving=("orders", "items"), by=by, place=Path("gold/daily.sql"))
+    assert failed.value.hint
+    return failed.value
+
+
+@pytest.mark.parametrize(
+    ("sql", "way", "why"),
+    [
+        ("SELECT * FROM orders", ROWS, "row by row over orders"),
+        ("SELECT ID, v FROM `Orders` AS `O` WHERE `o`.v > 1 ORDER BY v", ROWS, "row by row over orders"),
+        ("SELECT id, explode(tags) AS tag FROM orders", ROWS, "row by row over orders"),
+        ("SELECT id, e FROM orders LATERAL VIEW explode(tags) x AS e", ROWS, "row by row over orders"),
+        ("SELECT o.id, d.* FROM orders o LEFT JOIN dims d USING (k)", ROWS, "row by row over orders"),
+        (
+            "WITH o AS (SELECT id, v FROM orders), p AS (SELECT * FROM o WHERE v > 1) SELECT id FROM p",
+            ROWS,
+            "row by row",
+        ),
+        (
+            "WITH orders AS (SELECT * FROM orders WHERE v > 1) SELECT id FROM orders",
+            ROWS,
+            "row by row over orders",
+        ),
+        ("SELECT id, my_udf(v) AS w FROM orders", ROWS, "row by row over orders"),
+        (
+            "SELECT id, current_date() AS d FROM orders",
+            ROWS,
+            "CURRENT_DATE is what it is when a row is computed",
+        ),
+        ("SELECT 1 AS id FROM dims", ROWS, "reads nothing that moves"),
+        ("SELECT id, sum(v) FROM orders GROUP BY id", KEYS, "GROUP BY; the key covers the grouping"),
+        ("SELECT o.id, i.v FROM orders o JOIN items i ON o.id = i.oid", KEYS, "joins 2 inputs"),
+        (
+            "SELECT i.k AS id, sum(o.v) FROM orders o JOIN items i ON o.id = i.oid GROUP BY ALL",
+            KEYS,
+            "covers the grouping",
+        ),
+        ("SELECT date(o.at) AS id, count(*) FROM orders o GROUP BY date(o.at)", KEYS, "covers the grouping"),
+        ("SELECT id, v FROM orders UNION ALL SELECT id, v FROM items", KEYS, "UNION ALL"),
+        ("SELECT DISTINCT id FROM orders", KEYS, "DISTINCT"),
+        ("SELECT DISTINCT id, v FROM orders", WHOLE, "DISTINCT over more columns than the key"),
+        (
+            "SELECT id, v FROM orders UNION SELECT id, v FROM items",
+            WHOLE,
+            "UNION over more columns than the key",
+        ),
+        ("SELECT * FROM orders UNION ALL SELECT * FROM items", WHOLE, "columns are not known"),
+        ("SELECT id FROM orders INTERSECT SELECT id FROM items", WHOLE, "INTERSECT"),
+        ("SELECT id FROM orders EXCEPT SELECT id FROM items", WHOLE, "EXCEPT"),
+        ("SELECT id FROM orders LIMIT 5", WHOLE, "LIMIT"),
+        ("SELECT id FROM orders ORDER BY id OFFSET 5", WHOLE, "OFFSET"),
+        ("SELECT id, row_number() OVER (ORDER BY v) FROM orders", WHOLE, "window function ROW_NUMBER"),
+        ("SELECT id, sum(v) OVER (PARTITION BY id) FROM orders", WHOLE, "window function SUM"),
+        ("SELECT id FROM orders QUALIFY rank() OVER (ORDER BY v) = 1", WHOLE, "window function RANK"),
+        ("SELECT a.id FROM orders a JOIN orders b ON a.id = b.k", WHOLE, "self-join of orders"),
+        (
+            "WITH o AS (SELECT * FROM orders) SELECT a.id FROM o a JOIN o b ON a.id = b.k",
+            WHOLE,
+            "self-join of orders",
+        ),
+        ("SELECT id FROM orders WHERE k IN (SELECT k FROM items)", WHOLE, "a subquery over items"),
+        ("SELECT id, (SELECT max(v) FROM orders) m FROM orders", WHOLE, "a subquery over orders"),
+        ("SELECT max(id) AS id FROM orders", WHOLE, "MAX without GROUP BY"),
+        ("SELECT try_sum(v) AS id FROM orders", WHOLE, "TRY_SUM without GROUP BY"),
+        ("SELECT my_udaf(v) AS id FROM orders", WHOLE, "my_udaf may be an aggregate"),
+        ("SELECT k, max(id) AS id FROM orders GROUP BY k", WHOLE, "the key does not cover the grouping"),
+        ("SELECT k, my_udaf(v) AS id FROM orders GROUP BY k", WHOLE, "which may be an aggregate"),
+        ("SELECT id, count(*) FROM orders GROUP BY id WITH ROLLUP", WHOLE, "GROUPING SETS, CUBE or ROLLUP"),
+        ("SELECT id, count(*) FROM orders GROUP BY CUBE (id)", WHOLE, "GROUPING SETS, CUBE or ROLLUP"),
+        ("SELECT id, k, count(*) FROM orders GROUP BY GROUPING SETS ((id), (k))", WHOLE, "GROUPING SETS"),
+        (
+            "SELECT window(at, '1 hour').start AS id, count(*) FROM orders GROUP BY 1",
+            WHOLE,
+            "time windows",
+        ),
+        ("SELECT id FROM orders TABLESAMPLE (10 PERCENT)", WHOLE, "TABLESAMPLE"),
+        ("SELECT id FROM orders PIVOT (sum(v) FOR k IN (1, 2))", WHOLE, "PIVOT"),
+        (
+            "SELECT o.id FROM orders o JOIN LATERAL (SELECT * FROM items i WHERE i.k = o.k) l",
+            WHOLE,
+            "LATERAL",
+        ),
+        ("SELECT o.id FROM orders o NATURAL JOIN items", WHOLE, "NATURAL JOIN"),
+        ("SELECT o.id FROM (orders o JOIN items i ON o.id = i.k)", WHOLE, "in FROM"),
+        ("SELECT id, v FROM orders LEFT JOIN items ON id = oid", WHOLE, "does not say whose column"),
+        (
+            "WITH RECURSIVE r AS (SELECT id FROM orders UNION ALL SELECT id FROM r) SELECT id FROM r",
+            WHOLE,
+            "recursive",
+        ),
+    ],
+)
+def test_what_the_sql_allows_and_why(sql: str, way: Evaluate, why: str) -> None:
+    found = reading(sql)
+    assert (found.evaluate, why in found.why) == (way, True), found
+
+
+@pytest.mark.parametrize(
+    ("sql", "line", "column", "cause"),
+    [
+        ("SELECT id,\n  v FROM\nWHERE v", 3, 1, "cannot be read"),
+        ("SELECT 'open FROM orders", 1, 1, "cannot be read"),
+        ("SELECT id FROM orders; SELECT id FROM items", 1, 1, "several statements"),
+        ("INSERT INTO orders SELECT 1", 1, 1, "an INSERT and no query"),
+        ("  -- nothing\n", 1, 1, "empty"),
+        ("SELECT 1 AS id", 1, 1, "reads no input"),
+        ("SELECT id\nFROM orders JOIN silver.items USING (id)", 2, 18, "silver.items, which is no input"),
+        ("SELECT id FROM\n  stores", 2, 3, "stores, which is no input"),
+        ("SELECT id,\n   Rand() AS r FROM orders", 2, 4, "not deterministic: Rand()"),
+        ("SELECT id, `uuid`() AS r FROM orders", 1, 12, "not deterministic: uuid()"),
+        ("SELECT monotonically_increasing_id() AS id FROM orders", 1, 8, "not deterministic"),
+        ("SELECT v FROM orders", 1, 1, "drops the key column id"),
+        ("SELECT * EXCEPT (id) FROM orders", 1, 1, "drops the key column id"),
+        ("SELECT upper(id), v FROM orders", 1, 1, "drops the key column id"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_place(sql: str, line: int, column: int, cause: str) -> None:
+    error = refused(sql)
+    assert cause in error.message
+    assert error.place == Place("gold/daily.sql", line, column)
+
+
+def test_sql_that_only_spark_can_read_is_left_to_it_when_asked_for_whole() -> None:
+    sql = "SELECT window.start AS id, count(*) AS n FROM orders GROUP BY window(at, '1 hour')"
+    assert "evaluate: whole" in str(refused(sql).hint)
+    assert chosen(layer(sql, evaluate=WHOLE)).evaluate is WHOLE
+
+
+def test_without_a_file_the_message_has_line_and_column() -> None:
+    with pytest.raises(TransformFailed, match=r"rand.*\(line 2, column 2\)"):
+        read_sql("SELECT id,\n rand() FROM orders", inputs=INPUTS, moving=["orders"], by=["id"])
+
+
+def test_the_hint_lists_the_inputs() -> None:
+    assert "orders, items, dims" in str(refused("SELECT id FROM order").hint)
+
+
+def test_names_in_comments_and_strings_are_no_functions() -> None:
+    assert reading("SELECT id, 'rand()' AS rand, /* uuid() */ v FROM orders -- shuffle(x)").evaluate is ROWS
+
+
+def test_known_columns_tell_whose_a_column_is() -> None:
+    sql = "SELECT id, v FROM orders LEFT JOIN items ON id = oid"
+    found = read_sql(
+        sql,
+        inputs=INPUTS,
+        moving=["orders", "items"],
+        by=["id"],
+        columns={"orders": ["id"], "items": ["oid", "v"]},
+    )
+    assert found.evaluate is KEYS
+    with pytest.raises(TransformFailed, match="drops the key column nr"):
+        read_sql(
+            "SELECT * FROM orders", inputs=INPUTS, moving=["orders"], by=["nr"], columns={"orders": ["id"]}
+        )
+
+
+def test_a_full_join_on_other_types_is_computed_whole() -> None:
+    """'01' = 1, but the keys are two."""
+    sql = "SELECT id, o.v FROM orders o FULL JOIN items i USING (id)"
+    for kind, way in (("int", KEYS), ("string", WHOLE)):
+        columns = {"orders": {"id": "int", "v": "int"}, "items": {"id": kind}}
+        found = read_sql(sql, inputs=INPUTS, moving=["orders", "items"], by=["id"], columns=columns)
+        assert found.evaluate is way
+
+
+def test_touched_keys_of_a_whole_transform_are_refused() -> None:
+    with pytest.raises(TransformFailed, match="LIMIT"):
+        touched(
+            "SELECT id FROM orders LIMIT 1", inputs=INPUTS, moving=["orders"], by=["id"], changed="orders"
+        )
+
+
+@pytest.mark.parametrize(
+    ("sql", "carrying"),
+    [
+        ("SELECT * FROM orders", "SELECT * FROM orders"),
+        ("SELECT o.*, 1 AS one FROM orders o", "SELECT o.*, 1 AS one FROM orders AS o"),
+        ("SELECT id FROM orders WHERE v > 1", "SELECT id, `orders`.`_v` AS `_v` FROM orders WHERE v > 1"),
+        (
+            "SELECT d.*, o.id FROM orders o JOIN dims d ON o.k = d.k",
+            "SELECT d.*, o.id, `o`.`_v` AS `_v` FROM orders AS o JOIN dims AS d ON o.k = d.k",
+        ),
+        (
+            "WITH o AS (SELECT id FROM orders) SELECT id + 1 AS id FROM o",
+            "SELECT id + 1 AS id, `o`.`_v` AS `_v` FROM (SELECT id, `orders`.`_v` AS `_v` FROM orders) AS o",
+        ),
+        ("SELECT id, v AS _v FROM orders", None),
+        ("SELECT * EXCEPT (_v) FROM orders", None),
+        ("SELECT id, count(*) FROM orders GROUP BY id", None),
+        ("SELECT DISTINCT id FROM orders", None),
+        ("SELECT x.a FROM orders AS x(a)", None),
+    ],
+)
+def test_columns_are_carried_through(sql: str, carrying: str | None) -> None:
+    assert carried(sql, moving="orders", columns=["_v"]) == carrying
+
+
+def layer(sql: str | None, mode: LayerMode = LayerMode.MERGE, *, evaluate: Evaluate = Evaluate.AUTO) -> Layer:
+    return Layer(
+        pipeline="shop",
+        name="gold",
+        inputs=tuple(
+            LayerInput(name, TableRef(name=f"silver.{name}"), snapshot=name == "dims") for name in INPUTS
+        ),
+        output=LayerOutput(TableRef(name="gold.x"), mode, key=("id",), partition_by=("day",)),
+        transform=Sql(sql) if sql else None,
+        evaluate=evaluate,
+    )
+
+
+JOIN = "SELECT o.id, o.day, i.v FROM orders o JOIN items i ON o.id = i.oid"
+EACH = "SELECT id, day FROM orders"
+RANKED = "SELECT id, day, rank() OVER (ORDER BY v) AS r FROM orders"
+BY_DAY = "SELECT day, count(*) AS n FROM orders GROUP BY day"
+
+
+@pytest.mark.parametrize(
+    ("one", "way"),
+    [
+        (layer(None), ROWS),
+        (layer(EACH), ROWS),
+        (layer(JOIN), KEYS),
+        (layer(JOIN, LayerMode.SCD2), KEYS),
+        (layer(RANKED), WHOLE),
+        (layer(EACH, evaluate=WHOLE), WHOLE),
+        (layer(EACH, evaluate=KEYS), KEYS),
+        (layer(EACH, LayerMode.APPEND), ROWS),
+        (layer(EACH, LayerMode.OVERWRITE), WHOLE),
+        (layer(BY_DAY, LayerMode.REPLACE_PARTITIONS), KEYS),
+        (layer(RANKED, LayerMode.REPLACE_PARTITIONS), WHOLE),
+        (replace(layer(None), transform=Function("m:f")), KEYS),
+        (replace(layer(None), transform=Function("m:f"), inputs=layer(None).inputs[:1]), ROWS),
+        (replace(layer(None), transform=Function("m:f"), evaluate=WHOLE), WHOLE),
+        (replace(layer(None), transform=Function("m:f"), evaluate=ROWS), ROWS),
+        (replace(layer(RANKED), inputs=(replace(layer(None).inputs[0], raw=True),)), ROWS),
+    ],
+)
+def test_how_a_flow_is_evaluated(one: Layer, way: Evaluate) -> None:
+    assert chosen(one).evaluate is way
+
+
+@pytest.mark.parametrize(
+    ("one", "cause"),
+    [
+        (layer(JOIN, evaluate=ROWS), "`evaluate: rows` would break the law of the flow: joins 2 inputs"),
+        (
+            layer(RANKED, evaluate=KEYS),
+            "`evaluate: keys` would break the law of the flow: window function RANK",
+        ),
+        (layer(JOIN, LayerMode.APPEND), "append takes a row-wise transform of one incremental input"),
+        (layer(EACH, LayerMode.APPEND, evaluate=WHOLE), "append takes a row-wise transform"),
+        (layer(BY_DAY), "drops the key column id"),
+    ],
+)
+def test_what_a_flow_may_not_ask_for(one: Layer, cause: str) -> None:
+    with pytest.raises(TransformFailed) as failed:
+        chosen(one)
+    assert cause in failed.value.message
+    assert failed.value.hint
