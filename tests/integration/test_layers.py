@@ -192,13 +192,18 @@ def test_several_inputs_advance_together_and_a_pinned_snapshot_stays_pinned_on_a
     retried = house.type("retry", "--json")
     assert retried.code == 0, retried
     assert house.sql("SELECT * FROM @both") == [(1, "a1", "b1", "p1")]
-    # The late half of the join; what the snapshot has become since counts for what is touched now.
-    house.sql("INSERT INTO @p VALUES (2, 'p2')")
+    # What the mended transform makes of the whole, with the snapshot as it has become.
+    house.sql("INSERT INTO @a VALUES (9, 'a9')")
+    assert "transform has changed" in str(house.run()["both"]["notes"])
+    assert house.sql("SELECT * FROM @both") == [(1, "a1", "b1", "p2")]
+    # The late half of a join is matched; a change of the snapshot alone touches nothing.
+    house.sql("UPDATE @p SET p = 'p3'")
+    house.sql("INSERT INTO @p VALUES (2, 'p3')")
     house.sql("INSERT INTO @a VALUES (2, 'a2')")
     house.run()
-    assert house.sql("SELECT * FROM @both") == [(1, "a1", "b1", "p1"), (2, "a2", "b2", "p2")]
+    assert house.sql("SELECT * FROM @both") == [(1, "a1", "b1", "p2"), (2, "a2", "b2", "p3")]
     shown = json.loads(house.type("status", "--json").out)["flows"]
-    assert shown[0]["watermarks"] == {"a": 2, "b": 2, "p": 3}
+    assert shown[0]["watermarks"] == {"a": 3, "b": 2, "p": 4}
 
 
 def test_tables_are_named_as_the_catalogue_knows_them(lakehouse: Lakehouse) -> None:

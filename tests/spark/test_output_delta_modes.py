@@ -69,7 +69,8 @@ def test_merge_applies_inserts_updates_and_deletes(spark: SparkSession, tmp_path
 
     def rows(*found: tuple[str, int, str | None, str]) -> str:
         told = ", ".join(
-            f"('{k}', {day}{d}', {'NULL' if v is None else repr(v)}, '{kind}')" for k, d, v, kind in found
+            f"('{k}', {day}{d}', {'CAST(NULL AS string)' if v is None else repr(v)}, '{kind}')"
+            for k, d, v, kind in found
         )
         return f"SELECT * FROM VALUES {told} AS t({columns})"
 

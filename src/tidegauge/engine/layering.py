@@ -22,6 +22,7 @@ from tidegauge.model.versions import History
 from tidegauge.plan import frozen
 from tidegauge.plan.versions import asks, begins, draft_layer
 from tidegauge.read.delta_changes import moved
+from tidegauge.read.delta_faults import translated_read
 from tidegauge.read.delta_history import histories, version_at
 from tidegauge.transform.choose import Choice, chosen
 from tidegauge.transform.evaluate import evaluated
@@ -103,6 +104,9 @@ class Layering:
             found[name] = answer
         return found
 
+    def _tables(self) -> dict[str, str]:
+        return {part.name: self._places.location(part.table) for part in self._layer.inputs}
+
     def _pending(self, name: str) -> str | None:
         mark = self._marks.get(name)
         return mark.pending if mark else None
@@ -139,7 +143,7 @@ class Layering:
                 made = evaluated(layer, inputs, session, target, choice.evaluate, keep=keep)
                 return replace(made, kept=tuple(keep))
 
-            return Cargo(layout, change=change)
+            return Cargo(layout, change=change, explain=lambda error: translated_read(error, self._tables()))
 
         return cargo_of
 

@@ -121,6 +121,8 @@ def _commit(claim: Claim, tag: Tag, batch: Batch, cargo_of: CargoOf, tools: Tool
     finally:
         tools.output.discard(staged)
     if receipt is None:
+        if fault is not None and (better := cargo.explain(fault.__cause__ or fault)) is not None:
+            raise better from fault
         raise fault or OutputError(
             f"{tag.flow}: batch {tag.seq} was written, but the output does not know it",
             hint="run again; if it stays so, something removes what was committed",

@@ -21,7 +21,7 @@ from tidegauge.write.delta.commit import find, receipt_of, tagged, words
 from tidegauge.write.delta.conflicts import is_conflict, told
 from tidegauge.write.delta.lives import Opening, Standing
 from tidegauge.write.delta.place import Place
-from tidegauge.write.delta.target import Room, target_of
+from tidegauge.write.delta.target import MADE, Room, target_of
 from tidegauge.write.delta.types import as_sql
 
 if TYPE_CHECKING:
@@ -58,6 +58,8 @@ class DeltaOutput:
         self._plan: Plan | None = None
         self._pending: dict[str, _Pending] = {}
         self._notes: dict[str, None] = {}
+        self._session: tuple[SparkSession, SparkSession] | None = None
+        """The one that was given, and ours beside it: a new one costs more than a small batch."""
         self._ready = False
 
     @property
@@ -153,9 +155,11 @@ class DeltaOutput:
 
     def write(self, cargo: Cargo, spark: Callable[[], SparkSession]) -> Staged:
         """Plans the commit, and makes the target or room in it; the rows are computed by `publish`."""
-        own = session.own(spark())
+        parent = spark()
+        if self._session is None or self._session[0] is not parent:
+            self._session = parent, session.own(parent)
         token = uuid.uuid4().hex
-        self._pending[token] = self._planned(cargo, own)
+        self._pending[token] = self._planned(cargo, self._session[1])
         return Staged(rows=0, table=token)
 
     def publish(
@@ -215,7 +219,14 @@ class DeltaOutput:
         name = session.name_of(self._ref)
         change = cargo.change(own, None if look is None else lambda: own.read.table(name))
         try:
-            room = session.make_room(own, self._ref, look, change.rows.schema, self._layer)
+            room = session.make_room(
+                own,
+                self._ref,
+                look,
+                change.rows.schema,
+                self._layer,
+                unused=look is not None and self._unused(),
+            )
         except TidegaugeError:
             raise
         except Exception as error:
@@ -223,6 +234,13 @@ class DeltaOutput:
         for note in (*change.notes, *room.notes):
             self._note(note)
         return _Pending(cargo, own, change, room)
+
+    def _unused(self) -> bool:
+        """Whether the target was made here, and has neither a row nor a batch yet."""
+        now = self._standing()
+        if now is None or now.look is None or now.ours or not now.look.is_empty():
+            return False
+        return MADE in target_of(now.look).properties
 
     def _commit(self, now: Standing, pending: _Pending, tag: Tag, batch: Batch, run_id: str) -> None:
         if now.look is None:

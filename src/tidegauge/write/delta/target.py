@@ -118,9 +118,13 @@ def wanted(schema: StructType, output: LayerOutput) -> tuple[Held, ...]:
     return found
 
 
+MADE = "tidegauge.made"
+"""The property of a target that was made here, and not by its user."""
+
+
 def properties_for(columns: Iterable[Held], output: LayerOutput) -> dict[str, str]:
     """Of a target that is made anew."""
-    found = {FEED: "true"}
+    found = {FEED: "true", MADE: "true"}
     if output.mode in (LayerMode.MERGE, LayerMode.SCD2):
         found[VECTORS] = "true"
     if _needs_mapping(columns):
