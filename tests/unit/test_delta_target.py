@@ -12,7 +12,7 @@ from tidegauge.errors import OutputDisagrees
 from tidegauge.model.layer import LayerMode, LayerOutput
 from tidegauge.model.spec import Drift
 from tidegauge.write.delta.conflicts import is_conflict, told
-from tidegauge.write.delta.target import FEED, Column, Held, Room, Target, properties_for, room_for
+from tidegauge.write.delta.target import FEED, MADE, Column, Held, Room, Target, properties_for, room_for
 from tidegauge.write.delta.types import as_sql, bare, has_map, holds, literal, table_name
 
 pytestmark = pytest.mark.unit
@@ -143,10 +143,11 @@ def test_freeze_and_fail_never_widen() -> None:
 
 def test_a_new_target_gets_what_its_mode_and_names_need() -> None:
     plain, strange = Held("a", "long"), Held("s", {"struct": [["x y", "long"]]})
-    assert properties_for([plain], _output()) == {FEED: "true"}
+    assert properties_for([plain], _output()) == {FEED: "true", MADE: "true"}
     merged = properties_for([plain, strange], _output(LayerMode.MERGE))
     assert merged == {
         FEED: "true",
+        MADE: "true",
         "delta.enableDeletionVectors": "true",
         "delta.columnMapping.mode": "name",
     }

@@ -21,7 +21,8 @@ from tidegauge.write.delta.commit import find, receipt_of, tagged, words
 from tidegauge.write.delta.conflicts import is_conflict, told
 from tidegauge.write.delta.lives import Opening, Standing
 from tidegauge.write.delta.place import Place
-from tidegauge.write.delta.target import MADE, Room, target_of
+from tidegauge.write.delta.remake import remake
+from tidegauge.write.delta.target import Room, target_of
 from tidegauge.write.delta.types import as_sql
 
 if TYPE_CHECKING:
@@ -218,15 +219,11 @@ class DeltaOutput:
         look = found.log.look() if found else None
         name = session.name_of(self._ref)
         change = cargo.change(own, None if look is None else lambda: own.read.table(name))
+        schema = change.rows.schema
         try:
-            room = session.make_room(
-                own,
-                self._ref,
-                look,
-                change.rows.schema,
-                self._layer,
-                unused=look is not None and self._unused(),
-            )
+            if found is not None and look is not None and not found.lives.standing().ours:
+                look = found.log.look() if remake(found.log, look, schema, self._layer.output) else look
+            room = session.make_room(own, self._ref, look, schema, self._layer)
         except TidegaugeError:
             raise
         except Exception as error:
@@ -234,13 +231,6 @@ class DeltaOutput:
         for note in (*change.notes, *room.notes):
             self._note(note)
         return _Pending(cargo, own, change, room)
-
-    def _unused(self) -> bool:
-        """Whether the target was made here, and has neither a row nor a batch yet."""
-        now = self._standing()
-        if now is None or now.look is None or now.ours or not now.look.is_empty():
-            return False
-        return MADE in target_of(now.look).properties
 
     def _commit(self, now: Standing, pending: _Pending, tag: Tag, batch: Batch, run_id: str) -> None:
         if now.look is None:

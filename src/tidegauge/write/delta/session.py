@@ -53,39 +53,17 @@ def name_of(ref: TableRef) -> str:
 
 
 def make_room(
-    session: SparkSession,
-    ref: TableRef,
-    look: Look | None,
-    schema: StructType,
-    layer: Layer,
-    *,
-    unused: bool = False,
+    session: SparkSession, ref: TableRef, look: Look | None, schema: StructType, layer: Layer
 ) -> Room:
-    """Make the target where there is none, else what it lacks. `unused`: made here, and never written to."""
+    """Make the target where there is none, else what it lacks."""
     columns = wanted(schema, layer.output)
     if look is None:
         _create(session, ref, columns, layer.output)
-        return Room(tuple(Column(one.name, one.name, one.type) for one in columns))
-    if unused:
-        # Made for a batch that failed: its columns were those of a transform that may have been mended.
-        _make_again(session, ref, columns, layer.output)
         return Room(tuple(Column(one.name, one.name, one.type) for one in columns))
     room = room_for(columns, target_of(look), layer.output, layer.drift)
     for statement in room.statements:
         session.sql(f"ALTER TABLE {name_of(ref)} {statement}")
     return room
-
-
-def _make_again(session: SparkSession, ref: TableRef, columns: tuple[Held, ...], output: LayerOutput) -> None:
-    writer = no_rows(session, columns).write.format("delta").mode("overwrite")
-    writer = writer.option("overwriteSchema", "true").options(**properties_for(columns, output))
-    if output.partition_by:
-        spelled = {one.name.casefold(): one.name for one in columns}
-        writer = writer.partitionBy(*(spelled[name.casefold()] for name in output.partition_by))
-    if ref.path is None:
-        writer.saveAsTable(name_of(ref))
-    else:
-        writer.save(ref.path)
 
 
 def _create(session: SparkSession, ref: TableRef, columns: tuple[Held, ...], output: LayerOutput) -> None:

@@ -127,7 +127,7 @@ def properties_for(columns: Iterable[Held], output: LayerOutput) -> dict[str, st
     found = {FEED: "true", MADE: "true"}
     if output.mode in (LayerMode.MERGE, LayerMode.SCD2):
         found[VECTORS] = "true"
-    if _needs_mapping(columns):
+    if needs_mapping(columns):
         found[_MAPPING] = "name"
     return found
 
@@ -172,7 +172,7 @@ def room_for(columns: tuple[Held, ...], target: Target, output: LayerOutput, dri
                 " give it",
                 hint=f"ALTER TABLE … ALTER COLUMN {held.name} DROP NOT NULL, or let the transform give it",
             )
-    if _needs_mapping(added) and target.properties.get(_MAPPING, "none") == "none":
+    if needs_mapping(added) and target.properties.get(_MAPPING, "none") == "none":
         statements.append(f"SET TBLPROPERTIES ('{_MAPPING}' = 'name')")
     if added:
         told = ", ".join(f"{quoted(one.name)} {as_sql(one.type)}" for one in added)
@@ -235,5 +235,5 @@ def _drifted(output: LayerOutput, what: str) -> OutputDisagrees:
     )
 
 
-def _needs_mapping(columns: Iterable[Held]) -> bool:
+def needs_mapping(columns: Iterable[Held]) -> bool:
     return any(_FORBIDDEN & set(name) for one in columns for name in (one.name, *names_in(one.type)))
