@@ -67,6 +67,7 @@ The same in Python, in a file that `modules: [silver.py]` names:
 ```python
 import tidegauge as tg
 
+
 @tg.flow(
     clusters=tg.changes("bronze.clusters"),
     workspaces=tg.snapshot("silver.workspaces"),

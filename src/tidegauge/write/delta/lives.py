@@ -197,10 +197,14 @@ class Lives:
         return self._log.store.replace(self._path, body, found[1] if found else None) is not None
 
     def _put_commit(self, opening: Opening) -> bool:
-        """True also where there is no table, and so nothing to close."""
+        """True also where there is no table, and so nothing to close; and where somebody else has done it:
+        a second opening would take the life's application back to its beginning."""
         look = self._log.look()
         if look is None:
             return True
+        there = max(map(epoch_of, look.transactions(self._prefix)), default=-1)
+        if there >= opening.epoch:
+            return there == opening.epoch
         names = {application(Tag(self._pipeline, self._flow, epoch, 0)) for epoch in range(opening.epoch)}
         txns = {**dict.fromkeys(sorted(names), CLOSED), f"{self._prefix}{opening.epoch}": 0}
         now = int(time.time() * 1000)
