@@ -134,7 +134,7 @@ def _postgres_ledger(postgres: Postgres, _postgres_database: str) -> str:
 def spark() -> SparkSession:
     """The one session of a test process, as a run opens it."""
     # The second number lets a failed task be repeated, as a cluster does.
-    return open_session(SparkSettings("local[2,2]", {"spark.driver.memory": "1g"}), list(Needs))
+    return open_session(SparkSettings("local[2,2]", {"spark.driver.memory": "1g"}), list(Needs), light=True)
 
 
 @pytest.fixture(params=["sqlite", "mysql", "postgresql"])

@@ -26,7 +26,10 @@ def command(
     now, shown = standings(found, selection(select, table))
     warnings = _warnings(found)
     if json:
-        flows = [{**one.to_json(), "warnings": warnings.get(one.flow, [])} for one in shown]
+        flows = [
+            {**one.to_json(), **({"warnings": warnings[one.flow]} if one.flow in warnings else {})}
+            for one in shown
+        ]
         print_json({"schema": "tidegauge/status/1", "flows": flows})
         return
     if not shown:

@@ -121,7 +121,8 @@ def _commit(claim: Claim, tag: Tag, batch: Batch, cargo_of: CargoOf, tools: Tool
     finally:
         tools.output.discard(staged)
     if receipt is None:
-        if fault is not None and (better := cargo.explain(fault.__cause__ or fault)) is not None:
+        better = cargo.explain(fault.__cause__ or fault) if fault is not None and cargo.explain else None
+        if better is not None:
             raise better from fault
         raise fault or OutputError(
             f"{tag.flow}: batch {tag.seq} was written, but the output does not know it",

@@ -85,5 +85,5 @@ class Cargo:
     change: Callable[[SparkSession, Callable[[], DataFrame] | None], Change] | None = None
     """For a Delta table, instead of all the others: given a session of the flow's own, and the target as it
     is now (None while there is none), what the batch does to it. Lazy too."""
-    explain: Callable[[BaseException], TidegaugeError | None] = lambda _: None
+    explain: Callable[[BaseException], TidegaugeError | None] | None = None
     """What made the rows impossible to read, where an error of the write shows that it was that."""
