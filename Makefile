@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup servers demo test fast lint docs bench simulate clean
+.PHONY: setup servers demo test test-long fast lint docs bench simulate clean
 
 setup: .venv/ready
 
@@ -17,8 +17,11 @@ demo: setup
 	$(BIN)/tidegauge demo
 
 test: setup servers
-	$(BIN)/pytest -n 2 --dist loadfile -m "unit or contract"; first=$$?; \
-	$(BIN)/pytest -n 2 --dist loadfile -m "not unit and not contract"; exit $$((first | $$?))
+	$(BIN)/pytest -n 2 --dist loadfile -m "(unit or contract) and not long"; first=$$?; \
+	$(BIN)/pytest -n 2 --dist loadfile -m "not unit and not contract and not long"; exit $$((first | $$?))
+
+test-long: setup servers
+	$(BIN)/pytest -n 2 --dist loadfile -m long
 
 fast: setup
 	$(BIN)/pytest -m unit

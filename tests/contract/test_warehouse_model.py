@@ -23,7 +23,7 @@ stretches = st.lists(rows, max_size=4, unique_by=lambda row: row[0])
 batches = st.lists(st.lists(stretches, max_size=3), min_size=1, max_size=4)
 
 CAREFUL = settings(
-    max_examples=12,
+    max_examples=6,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],

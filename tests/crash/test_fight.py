@@ -23,7 +23,7 @@ from tidegauge.ledger.open import open_ledger
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(600)]
 
 FIGHTERS = 8
-SECONDS = float(os.environ.get("TIDEGAUGE_FIGHT_SECONDS", "10"))
+SECONDS = float(os.environ.get("TIDEGAUGE_FIGHT_SECONDS", "6"))
 PAUSE = 2 * fighter.LEASE.total_seconds()
 
 

@@ -131,6 +131,7 @@ def compare(project: Project, writers: list[Writer]) -> None:
     assert {row[0]: row for row in found} == source
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("engine", ["postgresql"])  # test_settlement.py has MariaDB, and no JDBC
 def test_a5_b1_twenty_kills_under_a_live_writer_lose_and_double_nothing(
     make: Make, engine: str, tmp_path: Path, connect: str
@@ -169,7 +170,7 @@ def test_a5_b1_twenty_kills_under_a_live_writer_lose_and_double_nothing(
     assert [event for event in history if event["event"] == "taken_over"], "no kill hit a run at work"
 
 
-@pytest.mark.parametrize("engine", ["mysql", "postgresql"])
+@pytest.mark.parametrize("engine", [pytest.param("mysql", marks=pytest.mark.long), "postgresql"])
 def test_a5_rows_that_move_while_they_are_paged_arrive_at_their_last_version(
     make: Make, engine: str, tmp_path: Path, connect: str
 ) -> None:

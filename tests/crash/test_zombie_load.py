@@ -62,7 +62,7 @@ def test_b8_a_loader_stopped_for_longer_than_its_lease_changes_nothing_when_it_w
     assert house.stages() == [], "who wakes up clears away what it staged"
 
 
-@pytest.mark.parametrize("target", ["postgresql", "mysql"])
+@pytest.mark.parametrize("target", ["postgresql", pytest.param("mysql", marks=pytest.mark.long)])
 def test_b8_a_loader_stopped_inside_its_transaction_is_ended_by_the_server(
     build: Build, nursery: Nursery, target: str
 ) -> None:

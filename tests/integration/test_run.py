@@ -46,7 +46,13 @@ def ids(project: Project, table: str) -> list[int]:
     return sorted(row["id"] for row in rows(project.lake, project.name(table)))
 
 
-@pytest.mark.parametrize(("engine", "output"), EVERYWHERE)
+@pytest.mark.parametrize(
+    ("engine", "output"),
+    [
+        one if one in (("sqlite", "local"), ("mysql", "s3")) else pytest.param(*one, marks=pytest.mark.long)
+        for one in EVERYWHERE
+    ],
+)
 def test_a_hundred_tables_are_declared_in_ten_lines(make: Make, engine: str, output: str) -> None:
     """Patterns, exclusions, overrides, rename, an expression as cursor, a key of two columns."""
     project = make(engine, output)

@@ -55,7 +55,7 @@ def test_an_archive_is_made_once_and_taken_in_silence(cache: Path) -> None:
     assert [path.suffix for path in sorted((cache / "classes").iterdir())] == [".jsa", ".lock"]
 
 
-@pytest.mark.parametrize("body", [b"", b"not an archive" * 1000])
+@pytest.mark.parametrize("body", [pytest.param(b"", marks=pytest.mark.long), b"not an archive" * 1000])
 def test_a_broken_archive_is_ignored_in_silence(cache: Path, body: bytes) -> None:
     archive = path_of(find_java())
     archive.parent.mkdir(parents=True)

@@ -145,6 +145,7 @@ def test_c4_renamed_and_dropped_columns_have_the_names_of_the_windows_end(table:
     assert table.window(6, 7).gone().columns == ["id", "c d", "q"]
 
 
+@pytest.mark.long
 def test_c4_columns_that_were_replaced_since_are_read_from_the_versions(table: Versioned) -> None:
     table.sql(
         f"CREATE TABLE {{t}} (id INT, v INT) USING delta TBLPROPERTIES ({FEED})",
