@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from urllib.parse import unquote
 
 from tidegauge.errors import SourceError, TableMissing, TidegaugeError, VersionsMissing
+from tidegauge.model.causes import with_causes
 from tidegauge.model.secret import mask
 
 _GONE = re.compile(
@@ -37,7 +38,6 @@ _OTHER_COLUMNS = re.compile(
 _CHOICES = (
     "begin anew with `tidegauge watermark reset`, or choose `on_missing: rebaseline` or `diff` for this input"
 )
-_MANY = 20
 
 
 def translated_read(error: BaseException, tables: Mapping[str, str] | None = None) -> TidegaugeError | None:
@@ -46,7 +46,7 @@ def translated_read(error: BaseException, tables: Mapping[str, str] | None = Non
     `tables` has the locations by the names that the sentence shall use. A file that lies in none of them, the
     output's own perhaps, is not for this to explain.
     """
-    text = mask(_whole(error))
+    text = mask(with_causes(error))
     known = tables or {}
     if _NO_TABLE.search(text):
         name = _only(known)
@@ -112,13 +112,3 @@ def _only(known: Mapping[str, str]) -> str | None:
 def _bare(place: str) -> str:
     """A path without its scheme."""
     return re.sub(r"^[a-z0-9]+:(?=/)", "", place).strip("/")
-
-
-def _whole(error: BaseException) -> str:
-    """The message with those of its Java causes, which a captured exception does not print."""
-    parts = [str(error)]
-    origin = getattr(error, "_origin", None) or getattr(error, "java_exception", None)
-    while origin is not None and len(parts) < _MANY:
-        parts.append(f"Caused by: {origin.toString()}")
-        origin = origin.getCause()
-    return "\n".join(parts)

@@ -12,6 +12,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from tidegauge.errors import OutputUnreachable, RuntimeMissing, TidegaugeError
+from tidegauge.model.causes import with_causes
 from tidegauge.model.secret import mask
 from tidegauge.model.spec import Lake
 from tidegauge.objects.settings import settings_of
@@ -100,7 +101,7 @@ def is_scattered(spark: SparkSession) -> bool:
 
 def told(error: Exception, place: str) -> TidegaugeError | None:
     """The sentence for a Spark job that ended because of the place it wrote to; None if it was not that."""
-    text = mask(_whole(error))
+    text = mask(with_causes(error))
     if _FULL.search(text):
         return OutputUnreachable(
             f"no space is left to write to {place}",
@@ -128,16 +129,6 @@ def told(error: Exception, place: str) -> TidegaugeError | None:
             detail=text,
         )
     return None
-
-
-def _whole(error: BaseException) -> str:
-    """The message with those of its Java causes, which a captured exception does not print."""
-    parts = [str(error)]
-    origin = getattr(error, "_origin", None) or getattr(error, "java_exception", None)
-    while origin is not None and len(parts) < 20:
-        parts.append(f"Caused by: {origin.toString()}")
-        origin = origin.getCause()
-    return "\n".join(parts)
 
 
 def _differs(bucket: str, options: dict[str, str]) -> bool:

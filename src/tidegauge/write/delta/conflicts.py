@@ -12,6 +12,7 @@ from tidegauge.errors import (
     TransformFailed,
     VersionsMissing,
 )
+from tidegauge.model.causes import with_causes
 from tidegauge.model.secret import mask
 from tidegauge.write import hadoop
 
@@ -39,12 +40,12 @@ _RAISED = re.compile(r"^(\w+(?:Error|Exception): .*)$", re.MULTILINE)
 
 def is_conflict(error: BaseException) -> bool:
     """Somebody else committed, and the same batch may come through when it is tried again."""
-    return _CONFLICT.search(_said(whole(error))) is not None
+    return _CONFLICT.search(_said(with_causes(error))) is not None
 
 
 def told(error: BaseException, place: str) -> TidegaugeError:
     """The sentence for a commit that did not come about."""
-    detail = mask(whole(error))
+    detail = mask(with_causes(error))
     text = _said(detail)
     if _CONFLICT.search(text):
         other = _OPERATION.search(text)
@@ -104,13 +105,3 @@ def last_cause(text: str) -> str:
 def _said(text: str) -> str:
     """Without the lines of a stack, whose names would be taken for causes."""
     return "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("at "))
-
-
-def whole(error: BaseException) -> str:
-    """The message with those of its Java causes, which a captured exception does not print."""
-    parts = [str(error)]
-    origin = getattr(error, "_origin", None) or getattr(error, "java_exception", None)
-    while origin is not None and len(parts) < 20:
-        parts.append(f"Caused by: {origin.toString()}")
-        origin = origin.getCause()
-    return "\n".join(parts)
