@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ from tidegauge.engine.prepare import Prepared, agree
 from tidegauge.errors import OutputDisagrees, TidegaugeError
 from tidegauge.model.cargo import Cargo, Change
 from tidegauge.model.layer import Evaluate, Function, Layer, LayerInput, LayerMode, Sql
-from tidegauge.model.plan import Batch, Draft, Plan
+from tidegauge.model.plan import SET_BACK, Batch, Draft, Plan
 from tidegauge.model.protocols import Output, Watermark
 from tidegauge.model.spec import TableName
 from tidegauge.model.table import Layout
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _ANEW = "the transform has changed since the last plan"
+_AGAIN = "its watermark was set back, so the target knows some of what is read again"
+_WHOLE = " whole"
+"""Behind a digest: the plan has to be evaluated whole, also by whoever takes it up."""
 
 
 class Layering:
@@ -49,12 +52,13 @@ class Layering:
         dated = replace(layer, inputs=tuple(self._dated(part) for part in layer.inputs))
         marks = self._marks
         found = self._histories({part.name: asks(dated, part, marks.get(part.name)) for part in dated.inputs})
-        choice = self._choice(found)
+        choice = self._choice(found, {mark.pending for mark in self._marks.values()})
         seen = (first.epoch, first.seq) if first else (0, 0)
         draft = draft_layer(dated, found, self._marks, seen=seen)
         if draft.batches:
             # Kept with the marks: the next plan has to know by what the rows were made that are there.
-            inputs = tuple(replace(part, pending=_digest(layer)) for part in draft.inputs)
+            pending = _digest(layer) + (_WHOLE if choice.why in (_ANEW, _AGAIN) else "")
+            inputs = tuple(replace(part, pending=pending) for part in draft.inputs)
             said = f"evaluated by {choice.evaluate}: {choice.why}"
             draft = replace(draft, inputs=inputs, notes=(said, *draft.notes))
         else:
@@ -76,18 +80,25 @@ class Layering:
             )
         found = self._histories(frozen.since(plan.draft, plan.done))
         frozen.check(layer, plan.draft, found, plan.done)
-        choice = self._choice(found)
+        known = {part.pending for part in plan.draft.inputs}
+        choice = self._choice(found, known)
+        if any(one and one.endswith(_WHOLE) for one in known):
+            choice = Choice(Evaluate.WHOLE, choice.why)
         changes = (_ANEW,) if choice.why == _ANEW else ()
         return Prepared(plan.draft, self._cargo_of(plan.draft, choice), changes, by_jdbc=True)
 
-    def _choice(self, found: Mapping[str, History]) -> Choice:
+    def _choice(self, found: Mapping[str, History], known: Set[str | None]) -> Choice:
+        """`known`: by what the rows were made that are there, as marks and plans keep it."""
         columns = {
             name: {field["name"]: str(field["type"]) for field in json.loads(history.schema)["fields"]}
             for name, history in found.items()
         }
         choice = chosen(self._layer, columns=columns)
-        before = next((mark.pending for mark in self._marks.values() if mark.pending), None)
-        if before in (None, _digest(self._layer)) or self._layer.output.mode is LayerMode.APPEND:
+        mode = self._layer.output.mode
+        if SET_BACK in known and mode not in (LayerMode.APPEND, LayerMode.SCD2):
+            return Choice(Evaluate.WHOLE, _AGAIN)
+        digests = {one.removesuffix(_WHOLE) for one in known if one is not None and one != SET_BACK}
+        if not digests - {_digest(self._layer)} or mode is LayerMode.APPEND:
             return choice
         # What is there was made by another transform, and the law is about this one.
         return Choice(Evaluate.WHOLE, _ANEW)

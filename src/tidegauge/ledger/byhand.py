@@ -11,7 +11,8 @@ from tidegauge.ledger.book import Active, Book, Change, Ended, Mark
 from tidegauge.ledger.journal import clean
 from tidegauge.ledger.rules import SUPERSEDED, closed, event_of, lost, refuse_override
 from tidegauge.ledger.tallies import overridden, spent
-from tidegauge.model.position import Position
+from tidegauge.model.plan import SET_BACK
+from tidegauge.model.position import Position, VersionPosition
 from tidegauge.model.protocols import Identity, Override, Owner, RunRecord, Undo
 from tidegauge.model.secret import mask
 from tidegauge.model.state import Event, State, step
@@ -89,7 +90,7 @@ def end_override(book: Book, *, epoch: int, now: datetime) -> Change | None:
     before: dict[str, Position | None] = dict.fromkeys(override.positions)
     before |= {name: mark.position for name, mark in book.marks.items()}
     marks = {
-        name: replace(mark, epoch=epoch, seq=0, pending=None, updated_at=now)
+        name: replace(mark, epoch=epoch, seq=0, pending=_pending(mark, override), updated_at=now)
         for name, mark in book.marks.items()
     }
     events = []
@@ -134,6 +135,19 @@ def end_override(book: Book, *, epoch: int, now: datetime) -> Change | None:
         tally_before=None if undo is None else book.tally,
     )
     return Change(changed, tuple(events), (), ended)
+
+
+def _pending(mark: Mark, override: Override) -> str | None:
+    """What a source was asked of open transactions holds no longer. By what a Delta table's target was made
+    does, and whether it has seen more than its watermark says."""
+    if mark.cursor not in ("version", "snapshot"):
+        return None
+    before, after = mark.position, override.positions.get(mark.input, mark.position)
+    match before, after:
+        case VersionPosition(was), VersionPosition(now) if now < was:
+            return SET_BACK
+        case _:
+            return mark.pending
 
 
 def _unseen(name: str, position: Position | None, epoch: int, now: datetime) -> Mark:

@@ -50,6 +50,10 @@ class Batch:
     """Of Delta inputs, how each one's window is read; in the order of the windows."""
 
 
+SET_BACK = "set back"
+"""As `pending`: what is in a Delta target is of a later version than its watermark says."""
+
+
 @dataclass(frozen=True)
 class InputPlan:
     """One input's part of a plan."""
