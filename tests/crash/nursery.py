@@ -197,7 +197,19 @@ def loop(commands: list[list[str]]) -> tuple[int, str]:
                 return ran.code, ran.said
 
 
-TASKS: dict[str, Callable[..., tuple[int, str]]] = {"run": run, "command": command, "loop": loop}
+def call(function: str, given: dict[str, Any]) -> tuple[int, str]:
+    """A task that another module has, as `module:function`."""
+    module, _, name = function.partition(":")
+    task: Callable[..., tuple[int, str]] = getattr(importlib.import_module(module), name)
+    return task(**given)
+
+
+TASKS: dict[str, Callable[..., tuple[int, str]]] = {
+    "run": run,
+    "command": command,
+    "loop": loop,
+    "call": call,
+}
 
 
 def _serve() -> None:
@@ -205,6 +217,7 @@ def _serve() -> None:
         importlib.import_module(name)
     for line in sys.stdin:
         task = json.loads(line)
+        seconds = task.pop("seconds", SECONDS)
         reader, writer = os.pipe()
         pid = os.fork()
         if not pid:
@@ -212,7 +225,7 @@ def _serve() -> None:
             _do(task, writer)
         os.close(writer)
         _say({"pid": pid})
-        out = _read(reader, pid)
+        out = _read(reader, pid, seconds)
         _, status = os.waitpid(pid, 0)
         _say({"code": os.waitstatus_to_exitcode(status), "out": out})
 
@@ -231,9 +244,9 @@ def _do(task: dict[str, Any], writer: int) -> None:
     os._exit(code)
 
 
-def _read(reader: int, pid: int) -> str:
+def _read(reader: int, pid: int, seconds: float) -> str:
     """What it says until it ends; one that takes too long is killed, and says so."""
-    until, said = time.monotonic() + SECONDS, b""
+    until, said = time.monotonic() + seconds, b""
     while ready := select.select([reader], [], [], max(0.0, until - time.monotonic()))[0]:
         more = os.read(ready[0], 1 << 16)
         if not more:
@@ -241,7 +254,7 @@ def _read(reader: int, pid: int) -> str:
         said += more
     else:
         os.kill(pid, signal.SIGKILL)
-        said = f"it did not end in {SECONDS} s".encode()
+        said = f"it did not end in {seconds:g} s".encode()
     os.close(reader)
     return said.decode()
 

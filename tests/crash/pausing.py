@@ -47,11 +47,15 @@ def start_pausing(project: Project, side: str, step: str, times: int, *words: st
 
 
 def await_stop(process: subprocess.Popen[str]) -> None:
-    def stands_still() -> bool:
+    def stopped() -> bool:
         assert process.poll() is None, process.communicate()
-        return Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+        return stands_still(process.pid)
 
-    until(stands_still, seconds=90)
+    until(stopped, seconds=90)
+
+
+def stands_still(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
 
 
 def pausing(side: str, step: str, times: int, *words: str) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -167,11 +167,11 @@ def _table(check: Check, keys: InputKeys | OutputKeys, trail: Trail, around: Aro
         return TableRef(name=keys.table)
     path = check.attempt(lambda: values.lake_path(written, check.document.file.parent), (*trail, "path"))
     if path is None or path.startswith("s3a://"):
-        return TableRef(path=path, storage=_storage(path, around.lakes) if path else None)
+        return TableRef(path=path, storage=storage_of(path, around.lakes) if path else None)
     return TableRef(path=os.path.normpath(path))
 
 
-def _storage(path: str, lakes: Sequence[Lake]) -> Lake | None:
+def storage_of(path: str, lakes: Iterable[Lake]) -> Lake | None:
     """The connection that the path lies below; of several the nearest."""
     above = [lake for lake in lakes if f"{path}/".startswith(f"{lake.path}/")]
     return max(above, key=lambda lake: len(lake.path), default=None)

@@ -16,9 +16,8 @@ from tidegauge.model.layer import Hop, Layer, TableRef
 from tidegauge.model.plan import Plan
 from tidegauge.model.protocols import Output
 from tidegauge.model.spec import Project
-from tidegauge.objects.settings import settings_of
 from tidegauge.read.delta_catalogue import locate, split_name
-from tidegauge.write.hadoop import options_of
+from tidegauge.write.hadoop import settle_bucket
 from tidegauge.write.open import open_output
 
 if TYPE_CHECKING:
@@ -78,10 +77,7 @@ class Places:
         session = sibling(self._spark())
         for table in (layer.output.table, *(part.table for part in layer.inputs)):
             if table.path is not None and table.on_s3:
-                lake = table.at(table.path)
-                bucket = settings_of(lake).bucket
-                for name, value in options_of(lake).items():
-                    session.conf.set(name.replace("fs.s3a.", f"fs.s3a.bucket.{bucket}.", 1), value)
+                settle_bucket(session, table.at(table.path))
         context = getattr(session, "sparkContext", None)
         if context is not None:
             # Flows side by side share the cores evenly, instead of one after the other.

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from tidegauge.config.flows import storage_of
 from tidegauge.engine.jars import Needs
 from tidegauge.engine.owner import this_process
 from tidegauge.engine.places import Places
@@ -20,8 +21,9 @@ from tidegauge.errors import ConfigError, TableMissing, TidegaugeError
 from tidegauge.ledger.open import open_ledger
 from tidegauge.model.layer import Layer, TableRef
 from tidegauge.model.protocols import FlowStatus
-from tidegauge.model.spec import Project
+from tidegauge.model.spec import Lake, Project
 from tidegauge.read.delta_place import lake_of
+from tidegauge.write.hadoop import settle_bucket
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -88,6 +90,7 @@ class Tending:
     ) -> None:
         self._project = project
         self._debug = debug
+        self._needs = {Needs.S3 for text in tables if _ref(project, text).on_s3}
         self._spark: SparkSession | None = None
         self._starting = threading.Lock()
         self.places = Places(self.session)
@@ -104,14 +107,17 @@ class Tending:
     def session(self) -> SparkSession:
         with self._starting:
             if self._spark is None:
-                needs = needs_of(self._project.layers) | {Needs.DELTA}
+                needs = needs_of(self._project.layers) | {Needs.DELTA} | self._needs
                 self._spark = open_session(self._project.spark, needs, debug=self._debug)
             return self._spark
 
     def session_of(self, target: Target) -> SparkSession:
         if target.layer is not None:
             return self.places.session(target.layer)
-        return sibling(self.session())
+        session = sibling(self.session())
+        if target.table.on_s3:
+            settle_bucket(session, target.table.at(target.location))
+        return session
 
     def each(
         self,
@@ -182,7 +188,9 @@ def _ref(project: Project, text: str) -> TableRef:
     if "/" not in text:
         return TableRef(name=text)
     if text.startswith(("s3://", "s3a://", "s3n://")):
-        return TableRef(path=lake_of(text, None).path)
+        path = lake_of(text, None).path
+        lakes = (one for one in project.connections.values() if isinstance(one, Lake) and one.delta)
+        return TableRef(path=path, storage=storage_of(path, lakes))
     if "://" in text:
         raise ConfigError(f"{text} is not on a store that is known here", hint="give a local or s3a: path")
     return TableRef(path=str((project.root / text.removeprefix("file:")).resolve()))

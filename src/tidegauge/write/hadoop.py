@@ -39,6 +39,7 @@ SESSION = {
 }
 """What cannot be said by options. The engine's own session has these from the start."""
 
+_UNSHARED = "fs.s3a.impl.disable.cache"
 _seen: dict[str, str] = {}
 _lock = threading.Lock()
 
@@ -83,8 +84,19 @@ def options_of(lake: Lake) -> dict[str, str]:
         provider = "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider"
     options["fs.s3a.aws.credentials.provider"] = provider
     if _differs(settings.bucket, options):
-        options["fs.s3a.impl.disable.cache"] = "true"
+        options[_UNSHARED] = "true"
     return options
+
+
+def settle_bucket(session: SparkSession, lake: Lake) -> None:
+    """What this session does in the lake's bucket goes by the lake's settings; other buckets by theirs."""
+    if not lake.on_s3:
+        return
+    bucket = settings_of(lake).bucket
+    for name, value in options_of(lake).items():
+        # Hadoop asks for this one by its own name only.
+        own = name if name == _UNSHARED else name.replace("fs.s3a.", f"fs.s3a.bucket.{bucket}.", 1)
+        session.conf.set(own, value)
 
 
 def settle_session(spark: SparkSession) -> None:

@@ -7,6 +7,7 @@ What the history of a key is, `history` says. Only the keys of the batch are rea
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 from tidegauge.errors import KeyUnsuitable, TransformFailed
 from tidegauge.model.layer import (
@@ -17,8 +18,10 @@ from tidegauge.model.layer import (
     IS_CURRENT,
     VALID_FROM,
     VALID_TO,
+    Layer,
     LayerOutput,
 )
+from tidegauge.write.delta.commit import APPLICATION, VERSION
 from tidegauge.write.delta.events import (
     GONE,
     UPSERT,
@@ -30,8 +33,9 @@ from tidegauge.write.delta.events import (
     without_replaced,
 )
 from tidegauge.write.delta.history import rebuild
-from tidegauge.write.delta.kept_events import keep, read_kept
+from tidegauge.write.delta.kept_events import Life, keep, read_kept
 from tidegauge.write.delta.modes import no_rows
+from tidegauge.write.delta.place import Place
 from tidegauge.write.delta.spans import between, extremes, spans
 from tidegauge.write.delta.target import Held
 from tidegauge.write.delta.types import bare, quoted
@@ -100,11 +104,12 @@ def apply_scd2(
     if not stats["events"]:
         _commit_nothing(session, table, target)
         return
+    life = _life(session, location, output)
     touched = events.select(*shape.keys)
     if stats["events"] <= _FEW:
         touched = touched.hint("broadcast")
     known = standing(between(target, shape, stats), shape)
-    beside = read_kept(session, location)
+    beside = read_kept(session, location, life)
     if beside is not None:
         beside = kept(between(beside, shape, stats), shape)
         known = known.unionByName(beside, allowMissingColumns=True)
@@ -116,11 +121,29 @@ def apply_scd2(
     history = rebuild(events, shape).where("op IS NOT NULL OR keep IS NOT NULL").localCheckpoint(eager=False)
     todo = _todo(history, shape)
     if todo["keeps"]:
-        keep(session, location, to_keep(history, shape), files=1 + todo["keeps"] // _ROWS_PER_FILE)
+        files = 1 + todo["keeps"] // _ROWS_PER_FILE
+        keep(session, location, to_keep(history, shape), life, files=files)
     if todo["ops"]:
         _merge(session, table, history.where("op IS NOT NULL"), shape, output, todo)
     else:
         _commit_nothing(session, table, target)
+
+
+def _life(session: SparkSession, location: str, output: LayerOutput) -> Life | None:
+    """By the session's tag, and the file that says how far the lives before it came; None without a tag."""
+    name, seq = session.conf.get(APPLICATION, None), session.conf.get(VERSION, None)
+    if name is None or seq is None:
+        return None
+    pipeline, flow, life = map(unquote, name.split("/")[1:])
+    epoch = int(life)
+    if epoch == 0:
+        return Life(epoch, int(seq), {})
+    opened = Place(Layer(pipeline, flow, (), output), lambda: location).opened()
+    opening = opened.lives.standing().marker
+    if opening is None or opening.epoch != epoch:
+        return Life(epoch, int(seq), None)
+    before = {one: last for one, last in opening.closed.items() if one >= opening.emptied}
+    return Life(epoch, int(seq), before)
 
 
 def _shape(target: DataFrame, rows: DataFrame, output: LayerOutput) -> Shape:

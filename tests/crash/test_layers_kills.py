@@ -1,0 +1,424 @@
+"""What is done by hand to flows between Delta tables, and to the tables themselves, killed half-way.
+
+The killed processes use the Spark of the tests, so that most deaths cost no Java.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import signal
+from collections.abc import Iterator, Sequence
+from copy import copy
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.crash import dying
+from tests.crash.attached import address_of
+from tests.crash.dying import Death, Stop
+from tests.crash.javas import Alone
+from tests.crash.nursery import Nursery, start_nursery
+from tests.crash.pausing import stands_still
+from tests.crash.test_matrix_layers import MODES, Rows, Table
+from tests.project import Ran, here, until
+from tidegauge.config.load import load_project
+from tidegauge.ledger.open import open_ledger
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.crash, pytest.mark.timeout(900)]
+
+WHY = ("--reason", "a test", "--yes")
+FEED = "USING delta TBLPROPERTIES (delta.enableChangeDataFeed = true)"
+KEEPER = "tidegauge.ledger.keeper:Keeper"
+LIVES = "tidegauge.write.delta.lives:Lives"
+WRITE = "tidegauge.write.delta"
+BEGUN, MARKED, LOGGED, ENDED = (
+    Death((f"{KEEPER}.begin_override",)),
+    Death((f"{LIVES}._put_marker",)),
+    Death((f"{LIVES}._put_commit",)),
+    Death((f"{KEEPER}.end_override",)),
+)
+UNBEGUN = Death((f"{KEEPER}.begin_override",), "before")
+FORGOTTEN = Death((f"{WRITE}.place:Opened.forget_events",))
+
+
+class Layers:
+    """A project of flows between the tables of a folder."""
+
+    def __init__(self, spark: SparkSession, nursery: Nursery, folder: Path) -> None:
+        self.spark, self.nursery, self.folder = spark, nursery, folder
+        self.shared = address_of(spark)
+        self.flows: dict[str, str] = {}
+        self.ledger = "sqlite:///ledger.db"
+
+    @property
+    def file(self) -> Path:
+        return self.folder / "tidegauge.yml"
+
+    def write(self) -> None:
+        (self.folder / "now.sql").write_text(MODES["merge"].transform)
+        flows = "".join(f"  {name}: {{{body}}}\n" for name, body in self.flows.items())
+        # Only an override takes a flow away from a runner that stands still.
+        self.file.write_text(f"pipeline: crash\nledger: '{self.ledger}'\nlease: 10m\nflows:\n{flows}")
+
+    def type(self, *words: object, code: int = 0) -> Ran:
+        ran = here(*words, "--project", self.file)
+        assert ran.code == code, ran.said
+        return ran
+
+    def run(self, *words: object, code: int = 0) -> Ran:
+        return self.type("run", "--json", *words, code=code)
+
+    def die(self, at: Death, *words: object, on_spark: bool = False) -> None:
+        """In a process that needs no Spark, unless said."""
+        spark = self.shared if on_spark else None
+        ended = dying.run(self.nursery, at, spark, *words, "--project", self.file)
+        assert ended.code == -signal.SIGKILL, (at, words, ended)
+
+    def sql(self, statement: str) -> Rows:
+        """`@name` is the table of that name."""
+        words = [
+            f"delta.`{self.folder}/{word[1:]}`" if word[:1] == "@" else word for word in statement.split(" ")
+        ]
+        return [tuple(row) for row in self.spark.sql(" ".join(words)).collect()]
+
+    def marks(self) -> dict[str, tuple[Any, ...]]:
+        """Of each flow its position, epoch and batch."""
+        with open_ledger(load_project(self.file).ledger, create=False) as ledger:
+            found = ledger.watermarks("crash")
+        return {one.flow: (one.position, one.epoch, one.seq) for one in found}
+
+    def check(self, rows: Rows, **modes: str) -> None:
+        """The target of every flow named is what its mode makes of all that was ever written."""
+        for flow, mode in modes.items():
+            found = self.sql(f"SELECT {MODES[mode].columns} FROM @{flow}")
+            assert sorted(map(str, found)) == sorted(map(str, MODES[mode].oracle(rows))), flow
+
+
+@pytest.fixture
+def layers(spark: SparkSession, nursery: Nursery, tmp_path: Path) -> Layers:
+    return Layers(spark, nursery, tmp_path)
+
+
+@pytest.fixture
+def zombies() -> Iterator[Nursery]:
+    """For a process that stands still while another one runs."""
+    with start_nursery() as started:
+        yield started
+
+
+MERGE = "inputs: {t: {path: t}}, transform: now.sql, output: {path: merge, key: id}"
+APPEND = "inputs: {t: {path: t}}, output: {path: append, mode: append}"
+SCD2 = "mode: scd2, key: id, sequence_by: version"
+
+
+@pytest.fixture(scope="module")
+def made(
+    spark: SparkSession, nursery: Nursery, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Layers, Table]:
+    """One source that went into three targets; each test has a copy of them."""
+    layers = Layers(spark, nursery, tmp_path_factory.mktemp("made"))
+    table = Table(spark, layers.folder)
+    table.change(0)
+    layers.flows = {
+        "merge": MERGE,
+        "append": APPEND,
+        "scd2": f"inputs: {{t: {{path: t}}}}, output: {{path: scd2, {SCD2}}}",
+    }
+    layers.write()
+    layers.run("--parallel", 3)
+    return layers, table
+
+
+@pytest.fixture
+def table(made: tuple[Layers, Table], layers: Layers) -> Table:
+    theirs, source = made
+    shutil.copytree(theirs.folder, layers.folder, dirs_exist_ok=True)
+    layers.flows = dict(theirs.flows)
+    copied = copy(source)
+    copied.rows, copied.name = [*source.rows], f"delta.`{layers.folder}/t`"
+    return copied
+
+
+def test_b4_a_rebuild_killed_at_any_step_is_done_again_and_nothing_is_lost_or_comes_twice(
+    layers: Layers, table: Table
+) -> None:
+    layers.type("watermark", "reset", "--select", "merge", *WHY)
+    layers.run()
+    whole = layers.marks()
+    assert {flow: mark[1:] for flow, mark in whole.items()} == {
+        "merge": (1, 1),
+        "append": (0, 1),
+        "scd2": (0, 1),
+    }
+    rebuild = ("ledger", "rebuild", *WHY)
+
+    def lose(ledger: str) -> None:
+        layers.ledger = ledger
+        layers.write()
+
+    # Files are put into their places one by one, and the process dies after each of them in turn.
+    writes = (
+        "tidegauge.objects.local:LocalFiles.replace",
+        "tidegauge.objects.local:LocalFiles.put_if_absent",
+    )
+    for number in itertools.count(1):
+        lose(f"json:lost/{number}")
+        words = (*rebuild, "--project", layers.file)
+        if dying.run(layers.nursery, Death(writes, times=number), None, *words).code == 0:
+            break
+        layers.type(*rebuild)
+        assert layers.marks() == whole, number
+    assert number > len(whole), "it was to die inside"
+
+    for number, side in ((1, "before"), (1, "after"), (2, "after"), (3, "after")):
+        lose(f"sqlite:///lost{number}{side}.db")
+        layers.die(Death((f"{KEEPER}.rebuild",), side, number), *rebuild)
+        kept = layers.marks()
+        assert len(kept) == (number if side == "after" else 0)
+        assert kept.items() <= whole.items()
+        if number == 2:
+            # Nobody rebuilds it a second time: what stands goes on, and what does not is refused.
+            table.change(1)
+            ran = layers.run(code=1)
+            [lost] = set(whole) - set(kept)
+            assert "ledger rebuild" in ran.flow(lost)["error"]["hint"], ran.said
+            assert {ran.flow(flow)["state"] for flow in kept} == {"SUCCESS"}, ran.said
+            layers.type(*rebuild)
+            layers.run()
+            whole = layers.marks()
+            layers.check(table.rows, merge="merge", append="append", scd2="scd2")
+        layers.type(*rebuild)
+        assert layers.marks() == whole
+    assert {one["state"] for one in layers.run().json["flows"]} == {"SKIPPED"}
+    layers.check(table.rows, merge="merge", append="append", scd2="scd2")
+
+
+RESET = ("watermark", "reset")
+SET = ("watermark", "set", "--position", "{}")
+"""To where it stands, in a new life."""
+REFRESH = ("run", "--full-refresh")
+Round = dict[str, tuple[tuple[str, ...], Death]]
+ROUNDS: list[Round] = [
+    {"merge": (RESET, BEGUN), "append": (REFRESH, MARKED), "scd2": (REFRESH, FORGOTTEN)},
+    {"merge": (SET, MARKED), "append": (REFRESH, LOGGED), "scd2": (RESET, LOGGED)},
+]
+EVERY_ROUND: list[Round] = [
+    {"merge": (merge, at), "append": (REFRESH, at), "scd2": (scd2, at)}
+    for at in (UNBEGUN, BEGUN, MARKED, LOGGED, ENDED)
+    for merge, scd2 in ((RESET, REFRESH), (SET, RESET))
+]
+
+
+@pytest.mark.parametrize("rounds", [ROUNDS, pytest.param(EVERY_ROUND, marks=pytest.mark.long)])
+def test_b17_an_override_of_delta_flows_killed_at_any_step_is_ended_by_the_next_run(
+    layers: Layers, table: Table, rounds: Sequence[Round]
+) -> None:
+    epochs = dict.fromkeys(layers.flows, 0)
+    for turn, one in enumerate(rounds, 1):
+        for flow, (words, at) in one.items():
+            layers.die(at, *(word.format(turn) for word in words), "--select", flow, *WHY)
+            epochs[flow] += at != UNBEGUN
+        table.change(turn)
+        layers.run("--parallel", 3)
+        assert {flow: mark[1] for flow, mark in layers.marks().items()} == epochs
+        layers.check(table.rows, merge="merge", append="append", scd2="scd2")
+
+
+def test_a_plan_of_a_changed_transform_is_evaluated_whole_by_whoever_takes_it_up(
+    layers: Layers, table: Table
+) -> None:
+    layers.flows = {"merge": MERGE}
+    layers.write()
+    table.change(1)
+    layers.run()
+    now = layers.folder / "now.sql"
+    now.write_text(f"SELECT id, version, concat(word, '!') AS word FROM ({now.read_text()})")
+    table.change(2)  # and row 1 stays as it was
+    layers.die(Death((f"{WRITE}.modes:apply",), "before"), "run", on_spark=True)
+    ran = layers.run()
+    assert any(one["resumed"] for one in ran.json["flows"]), ran.said
+    kept = MODES["merge"].oracle(table.rows)
+    found = layers.sql("SELECT id, version, word FROM @merge")
+    assert sorted(found) == sorted((id_, version, f"{word}!") for id_, version, word in kept)
+
+
+def test_b15_a_merge_whose_watermark_was_set_back_obeys_the_law_all_the_same(
+    layers: Layers, table: Table
+) -> None:
+    layers.flows = {"merge": MERGE}
+    layers.write()
+    table.change(1)
+    layers.run()
+    layers.die(MARKED, "watermark", "set", "--position", "1", "--select", "merge", *WHY)
+    table.change(2)
+    layers.run()
+    layers.check(table.rows, merge="merge")
+
+
+def history(layers: Layers, source: str, *rows: tuple[int, int, str]) -> None:
+    """Each row is what its key is from then on, in a commit of its own."""
+    layers.sql(f"CREATE TABLE IF NOT EXISTS @{source} (id INT, version INT, word STRING) {FEED}")
+    for row in rows:
+        layers.sql(
+            f"MERGE INTO @{source} t USING (SELECT * FROM VALUES {row} AS v(id, version, word)) s"
+            " ON t.id = s.id WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+        )
+
+
+def spans(layers: Layers, flow: str) -> Rows:
+    found = layers.sql(f"SELECT word, valid_from, valid_to FROM @{flow}")
+    return sorted(found, key=lambda row: row[1])
+
+
+def test_b17_a_runner_paused_in_its_commit_before_an_override_cannot_write_into_the_new_life(
+    layers: Layers, table: Table, zombies: Nursery
+) -> None:
+    layers.flows = {
+        "merge": MERGE,
+        "append": APPEND,
+        "reset": f"inputs: {{h: {{path: h}}}}, output: {{path: reset, {SCD2}}}",
+        "refreshed": f"inputs: {{h: {{path: h}}}}, output: {{path: refreshed, {SCD2}}}",
+    }
+    layers.write()
+    history(layers, "h", (1, 5, "x"))
+    layers.run("--parallel", 4)
+
+    # It has looked for its life for the last time in each of the four. Of the histories, the row that came
+    # changes nothing: only the table beside them is told of it.
+    table.change(1)
+    history(layers, "h", (1, 10, "x"))
+    stop = Stop({f"{WRITE}.modes:_merge": 1, f"{WRITE}.modes:_append": 1, f"{WRITE}.scd2:keep": 2})
+    words = ("run", "--json", "--parallel", 4, "--project", layers.file)
+    zombie = dying.start(zombies, stop, layers.shared, *words, seconds=600)
+    until(lambda: stands_still(zombie), seconds=90)
+
+    for flow in ("merge", "reset"):
+        layers.type("watermark", "reset", "--select", flow, *WHY)
+    # The histories begin again from a table that never had that row.
+    layers.flows = {name: body.replace("path: h}", "path: anew}") for name, body in layers.flows.items()}
+    layers.write()
+    history(layers, "anew", (1, 5, "x"), (1, 12, "y"))
+    layers.run("--parallel", 4, "--full-refresh", "--select", "append", "--select", "refreshed", *WHY)
+    layers.run("--parallel", 4)
+    layers.check(table.rows, merge="merge", append="append")
+    marks = layers.marks()
+
+    os.kill(zombie, signal.SIGCONT)
+    ended = zombies.end()
+    assert ended.code == 1, ended
+    for flow in layers.flows:
+        error = ended.flow(flow)["error"]
+        assert error is not None, ended
+        assert error["type"] in ("LeaseLost", "OutputDisagrees"), ended
+    assert layers.marks() == marks
+    layers.check(table.rows, merge="merge", append="append")
+    beside = layers.sql("SELECT version FROM @reset/_tidegauge_events WHERE _tidegauge_epoch = 0")
+    assert (10,) in beside, "it was to write what nobody may read"
+
+    # Late, and between what the two have: the row that the dead life knew would show now.
+    history(layers, "anew", (1, 7, "z"))
+    layers.run()
+    for flow in ("reset", "refreshed"):
+        assert spans(layers, flow) == [("x", 5, 7), ("z", 7, 12), ("y", 12, None)], flow
+
+
+def test_d7_a_history_killed_between_its_kept_events_and_its_commit_is_whole_again(layers: Layers) -> None:
+    layers.flows = {"it": f"inputs: {{h: {{path: h}}}}, output: {{path: it, {SCD2}}}"}
+    layers.write()
+    kept = Death((f"{WRITE}.scd2:keep",))
+    history(layers, "h", (1, 5, "x"), (1, 10, "x"))
+    layers.die(kept, "run", on_spark=True)
+    assert spans(layers, "it") == []
+    history(layers, "h", (1, 7, "z"))
+    # The first batch is ended, and its events are there already; the second one dies at the same place.
+    layers.die(kept, "run", on_spark=True)
+    assert spans(layers, "it") == [("x", 5, None)]
+    layers.run()
+    assert spans(layers, "it") == [("x", 5, 7), ("z", 7, 10), ("x", 10, None)]
+    assert set(layers.sql("SELECT version FROM @it/_tidegauge_events")) == {(5,), (7,), (10,)}
+    assert {one["state"] for one in layers.run().json["flows"]} == {"SKIPPED"}
+
+
+MANY = "inputs: {t: {path: t}}, output: {path: many, key: id}"
+
+
+def load_many(layers: Layers, **flows: str) -> None:
+    layers.sql(f"CREATE TABLE @t (id INT, version INT, word STRING) {FEED}")
+    layers.sql("INSERT INTO @t SELECT id, 0, uuid() FROM range(60000)")
+    layers.flows = flows
+    layers.write()
+    layers.run()
+
+
+def move(layers: Layers, version: int) -> None:
+    layers.sql(f"UPDATE @t SET version = {version}, word = md5(word) WHERE id % 3 <> 0")
+    layers.sql(f"DELETE FROM @t WHERE id % 100 = {version}")
+
+
+def check_many(layers: Layers) -> None:
+    [wanted] = layers.sql("SELECT count(*), sum(hash(*)) FROM @t")
+    for flow in layers.flows:
+        found = layers.sql(f"SELECT count(*), sum(hash(id, version, word)) FROM @{flow}")
+        assert found == [wanted], flow
+
+
+def test_b1_a_runner_whose_java_dies_with_it_inside_a_merge_leaves_nothing_half_done(layers: Layers) -> None:
+    load_many(layers, many=MANY)
+    move(layers, 1)
+    before = layers.sql("DESCRIBE HISTORY @many")
+    with Alone(layers.file, "run") as alone:
+        alone.kill_when_files_come(layers.folder / "many")
+    assert len(layers.sql("DESCRIBE HISTORY @many")) == len(before), "it was to die before it committed"
+    ended = layers.nursery.run(layers.file, None, layers.shared)
+    assert ended.code == 0, ended
+    check_many(layers)
+
+
+def test_c1_a_vacuum_or_compaction_killed_between_its_steps_takes_nothing_that_a_reader_needs(
+    layers: Layers, table: Table
+) -> None:
+    layers.flows = {
+        "merge": MERGE,
+        "reader": "inputs: {merge: {path: merge}}, output: {path: reader, key: id}",
+    }
+    layers.write()
+    layers.run()
+    table.change(1)
+    merge = ("--select", "merge")
+    layers.run(*merge)
+    # The reader has not seen the last change yet.
+    layers.die(Death(("tidegauge.engine.optimize:vacuum",), "before"), "optimize", *merge, on_spark=True)
+    vacuum = ("vacuum", "--retain", "0h", "--yes", *merge)
+    layers.type(*vacuum, code=1)
+    layers.run()
+    layers.check(table.rows, reader="merge")
+    layers.die(Death(("tidegauge.engine.tend:Tending.note",), "before"), *vacuum, on_spark=True)
+    table.change(2)
+    layers.run()
+    layers.check(table.rows, reader="merge")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("words", [("optimize", "--no-vacuum"), ("vacuum", "--retain", "0h", "--yes")])
+def test_c1_a_vacuum_or_compaction_whose_java_dies_half_way_takes_nothing_that_a_reader_needs(
+    layers: Layers, words: tuple[str, ...]
+) -> None:
+    load_many(layers, many=MANY, reader="inputs: {many: {path: many}}, output: {path: reader, key: id}")
+    for version in (1, 2, 3):
+        move(layers, version)
+        layers.run()
+    with Alone(layers.file, *words) as alone:
+        if words[0] == "optimize":
+            alone.kill_when_files_come(layers.folder / "many")
+        else:
+            alone.kill_when_files_go(layers.folder / "many")
+    check_many(layers)
+    move(layers, 4)
+    layers.run()
+    check_many(layers)
