@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tidegauge.engine.session import sibling
 from tidegauge.model.cargo import Cargo, Change
 from tidegauge.model.layer import Layer, LayerInput, LayerMode, LayerOutput, TableRef
 from tidegauge.model.plan import Batch, Receipt, Tag, Way
@@ -50,8 +51,12 @@ class Writer:
     layer: Layer
     locate: Callable[[], str | None] | None = None
     output: DeltaOutput = field(init=False)
+    own: SparkSession = field(init=False)
+    notes: tuple[str, ...] = field(init=False, default=())
+    """Of the batch that was staged last."""
 
     def __post_init__(self) -> None:
+        self.own = sibling(self.spark)
         path = self.layer.output.table.path
         self.output = DeltaOutput(self.layer, locate=self.locate or (lambda: path))
 
@@ -65,7 +70,9 @@ class Writer:
                 refused=session.sql(refused) if refused else None,
             )
 
-        return self.output.write(cargo_of(change), lambda: self.spark)
+        staged = self.output.write(cargo_of(change), lambda: self.own)
+        self.notes = staged.notes
+        return staged
 
     def publish(self, staged: Staged, seq: int, *, epoch: int = 0) -> Receipt:
         return self.output.publish(

@@ -119,6 +119,12 @@ class Window:
         return self.afresh or any(self.table.versions[self.after + 1 : self.upto + 1])
 
     @property
+    def grows(self) -> bool:
+        """As the plan would have it: by its files, where whole new rows are all that came."""
+        changes = [kind for one in self.table.versions[self.after + 1 : self.upto + 1] for kind, _ in one]
+        return bool(changes) and not (self.afresh or self.raw) and set(changes) == {"insert"}
+
+    @property
     def version(self) -> int:
         return self.upto
 
@@ -140,6 +146,10 @@ class Window:
     def gone(self) -> DataFrame:
         net = [] if self.afresh else self.table.net(self.after, self.upto)
         return self.table.frame([row for row, many in net for _ in range(-many)])
+
+    def sides(self, flag: str) -> DataFrame:
+        came = self.came().selectExpr("*", f"true AS {flag}")
+        return came.unionAll(self.gone().selectExpr("*", f"false AS {flag}"))
 
     def events(self) -> DataFrame:
         rows = [

@@ -17,6 +17,7 @@ from tidegauge.model.layer import (
     LayerMode,
     OnDelete,
 )
+from tidegauge.transform.difference import HERE, by_sides
 from tidegauge.transform.evaluate import evaluated
 
 if TYPE_CHECKING:
@@ -271,3 +272,25 @@ def test_rows_join_a_pinned_snapshot_as_it_is(orders: Table) -> None:
     moved = {"orders": orders.window(1, 2), "days": days.pinned()}
     found = evaluated(flow, moved, orders.session, None, Evaluate.ROWS).rows
     assert changes(found, "name") == {4: (None,), 5: ("Monday",)}
+
+
+def test_a_copy_brings_what_is_another_than_before_and_each_key_that_went_once(orders: Table) -> None:
+    both = orders.session.sql(
+        "SELECT * FROM VALUES (1, 'a', map('x', 0.0D), true), (1, 'b', map('x', 0.0D), false),"
+        " (2, NULL, NULL, true), (2, NULL, NULL, false), (3, 'c', NULL, false), (3, 'd', NULL, false),"
+        " (4, 'e', NULL, true), (5, 'f', NULL, true), (5, 'g', NULL, true), (NULL, 'h', NULL, true),"
+        f" (6, 'i', map('x', 1.0D), true), (6, 'i', map('x', 2.0D), false) AS v(id, word, m, {HERE})"
+    )
+    found = by_sides(both, ["id"]).select("id", "word", "_change_type").collect()
+    assert sorted(map(tuple, found), key=str) == sorted(
+        [
+            (1, "a", "upsert"),
+            (3, None, "delete"),
+            (4, "e", "upsert"),
+            (5, "f", "upsert"),
+            (5, "g", "upsert"),
+            (None, "h", "upsert"),
+            (6, "i", "upsert"),
+        ],
+        key=str,
+    )

@@ -223,7 +223,7 @@ def test_drift_adds_and_widens_columns_and_keeps_what_is_no_longer_given(
     ]
     frozen = Writer(spark, layer_of(path, LayerMode.MERGE, key=("id",), drift=Drift.FREEZE))
     frozen.put(4, "SELECT 4L AS id, 1L AS n, 'no' AS later, 'u' AS _change_type")
-    assert any("later" in note and "freeze" in note for note in frozen.output.notes)
+    assert any("later" in note and "freeze" in note for note in frozen.notes)
     failing = Writer(spark, layer_of(path, LayerMode.MERGE, key=("id",), drift=Drift.FAIL))
     with pytest.raises(OutputDisagrees, match="no column later"):
         failing.put(5, "SELECT 4L AS id, 1L AS n, '' AS old, 0D AS extra, '' AS later, 'u' AS _change_type")
@@ -239,7 +239,7 @@ def test_a_target_that_somebody_made_or_changed(spark: SparkSession, tmp_path: P
     writer = Writer(spark, layer_of(path, LayerMode.APPEND))
     assert writer.output.is_empty()
     assert writer.put(1, ROWS).rows == 5
-    assert any("change data feed" in note for note in writer.output.notes)
+    assert any("change data feed" in note for note in writer.notes)
     with pytest.raises(OutputDisagrees, match=r"column v of .* must not be NULL"):
         writer.put(2, "SELECT 1L AS id, CAST(NULL AS string) AS v")
     with pytest.raises(OutputDisagrees, match="CHECK constraint small"):

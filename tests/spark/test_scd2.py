@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tidegauge.engine.session import sibling
 from tidegauge.errors import KeyUnsuitable, TransformFailed
 from tidegauge.model.layer import LayerMode, LayerOutput, TableRef
 from tidegauge.model.plan import Tag
@@ -19,7 +20,7 @@ from tidegauge.write.delta import scd2
 from tidegauge.write.delta.commit import tagged
 from tidegauge.write.delta.kept_events import FOLDER
 from tidegauge.write.delta.scd2 import added_columns, apply_scd2
-from tidegauge.write.delta.session import own
+from tidegauge.write.delta.session import settle
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -69,7 +70,8 @@ class History:
             assert len(after) == len(before)
 
     def _apply(self, rows: DataFrame) -> None:
-        session = own(self.spark)
+        session = sibling(self.spark)
+        settle(session)
         with tagged(session, Tag("p", "f", 1, self.seq), "who"):
             apply_scd2(session, self.table, self.location, rows, self.output)
 

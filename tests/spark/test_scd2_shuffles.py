@@ -14,12 +14,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tidegauge.engine.session import sibling
 from tidegauge.model.layer import LayerMode, LayerOutput, TableRef
 from tidegauge.model.plan import Tag
 from tidegauge.write.delta import scd2
 from tidegauge.write.delta.commit import tagged
 from tidegauge.write.delta.scd2 import added_columns, apply_scd2
-from tidegauge.write.delta.session import own
+from tidegauge.write.delta.session import settle
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -166,7 +167,8 @@ def test_d5_d6_d8_any_shuffle_replay_and_crash_gives_one_history(
         sequence_by="seen",
         track=("state",),
     )
-    session = own(spark)
+    session = sibling(spark)
+    settle(session)
     for number, batch in enumerate(batches):
         file = str(tmp_path / f"{number}.parquet")
         pq.write_table(_table(batch), file)

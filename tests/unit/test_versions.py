@@ -225,6 +225,16 @@ def test_a_warning_comes_with_half_of_the_retention_gone() -> None:
     assert retention_note(replace(found, properties=odd), 4, START + 3 * DAY) is None
 
 
+def test_versions_that_only_add_are_read_by_their_files_though_the_feed_is_on() -> None:
+    grown = history(version(1, only_adds=True), idle(2), version(3, only_adds=True), after=0)
+    assert steps(plan(grown, 0)) == [(0, 3, "files")]
+    mixed = history(version(1, only_adds=True), version(2), after=0)
+    assert steps(plan(mixed, 0)) == [(0, 2, "feed")]
+    # Who is shown the time of a commit is shown the feed's own.
+    assert steps(plan(grown, 0, flow=layer(source(raw=True)))) == [(0, 3, "feed")]
+    assert steps(plan(grown, 0, flow=layer(source(), mode=LayerMode.SCD2))) == [(0, 3, "feed")]
+
+
 @st.composite
 def logs(draw: st.DrawFn) -> list[Version]:
     """Any versions that can be read: with and without a change, a feed, and a new schema."""
@@ -253,8 +263,8 @@ def test_every_change_is_in_exactly_one_batch_that_can_be_read_in_its_way(
         inside = [one for one in versions if after < one.number <= upto]
         changing = [one for one in inside if one.changes]
         assert {one.digest for one in inside} == {inside[0].digest}
-        assert all(one.feed == (way == Way.FEED) for one in inside)
-        assert way == Way.FEED or all(one.only_adds for one in changing)
+        assert {one.feed for one in inside} == {inside[0].feed}
+        assert (way == Way.FILES) == all(one.only_adds for one in changing)
         assert 0 < len(changing) <= min(most or 99, largest or 99)
         covered += [one.number for one in changing]
         end = upto

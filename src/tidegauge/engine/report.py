@@ -40,6 +40,8 @@ class FlowReport:
     """The plan was an earlier run's."""
     reason: str | None = None
     """Why it was skipped, where that is not because there is nothing new."""
+    noted: tuple[str, ...] = ()
+    """What the output said on the way."""
 
     @property
     def ok(self) -> bool:
@@ -65,7 +67,7 @@ class FlowReport:
     @property
     def notes(self) -> tuple[str, ...]:
         said = self.draft.notes if self.draft else ()
-        return (*said, *self.endings)
+        return (*said, *self.noted, *self.endings)
 
     @property
     def endings(self) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, wait
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from tidegauge.engine.heartbeat import Heartbeat
@@ -377,11 +377,13 @@ class Runner:
         rows = sum(batch.rows or 0 for batch in draft.batches[plan.done :])
         self._tell(FlowPlanned(flow.name, rows, len(draft.batches) - plan.done, resumed, draft.notes))
 
+        notes: list[str] = []
+
         def report(
             state: State, receipts: tuple[Receipt, ...] = (), error: TidegaugeError | None = None
         ) -> FlowReport:
             done = FlowReport(flow.name, state, self._since(began), receipts, draft, error, resumed)
-            return self._ended(done)
+            return self._ended(replace(done, noted=tuple(notes)))
 
         try:
             with step(Step.CLAIM, flow.name, self._tell):
@@ -397,11 +399,12 @@ class Runner:
         tools = Tools(
             ledger=self._ledger,
             output=self._output(flow, plan),
-            spark=partial(self._places.session, flow) if isinstance(flow, Layer) else self._spark,
+            spark=cache(partial(self._places.session, flow)) if isinstance(flow, Layer) else self._spark,
             stop=self._stop,
             tell=self._tell,
             lease=self._project.lease,
             limit=self._order.limit,
+            notes=notes,
         )
         with self._heartbeat.hold(claim):
             if prepared.changes:

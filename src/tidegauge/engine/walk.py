@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ from tidegauge.errors import LimitReached, OutputDisagrees, OutputError, Stopped
 from tidegauge.model.cargo import Cargo
 from tidegauge.model.plan import Batch, Receipt, Tag
 from tidegauge.model.protocols import Claim, LedgerWriter, Output
-from tidegauge.observe.events import BatchCommitted, Listener
+from tidegauge.observe.events import BatchCommitted, Listener, Noted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,6 +38,8 @@ class Tools:
     lease: timedelta
     limit: int | None = None
     """Rows after which it stops, at the end of the batch in hand."""
+    notes: list[str] = field(default_factory=list)
+    """What outputs said of the batches, each once."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +106,10 @@ def _commit(claim: Claim, tag: Tag, batch: Batch, cargo_of: CargoOf, tools: Tool
     with step(Step.WRITE, tag.flow, tools.tell), translated(tag.flow):
         cargo = cargo_of(batch)
         staged = tools.output.write(cargo, tools.spark)
+    for note in staged.notes:
+        if note not in tools.notes:
+            tools.notes.append(note)
+            tools.tell(Noted(tag.flow, note))
     fault: OutputError | None = None
     try:
         # Whoever lost the flow while it wrote must not be seen; within the moment that is left,

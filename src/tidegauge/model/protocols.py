@@ -80,6 +80,10 @@ class Moved(Protocol):
         """Read as a whole (`Way.SNAPSHOT`): what was there before is not known, and `gone` is empty."""
 
     @property
+    def grows(self) -> bool:
+        """Whole new rows are all that came (`Way.FILES`): `gone` is empty."""
+
+    @property
     def version(self) -> int:
         """Of the table at the window's end."""
 
@@ -95,6 +99,10 @@ class Moved(Protocol):
 
     def gone(self) -> DataFrame:
         """Rows that were there before and are not at the end, likewise."""
+
+    def sides(self, flag: str) -> DataFrame:
+        """Both in one frame, told apart by a column of this name: true for what came. It is cheaper to read,
+        for a row that was written again as it was may be on both sides."""
 
     def events(self) -> DataFrame:
         """Each version's own net effect: the rows with `_change_type` (`insert`, `update_preimage`,
@@ -118,6 +126,8 @@ class Staged:
     """In a lake."""
     table: str = ""
     """In a warehouse: the staging table of this attempt."""
+    notes: tuple[str, ...] = ()
+    """What a person should know of the table, or of what was made of the rows."""
 
 
 class Output(Protocol):

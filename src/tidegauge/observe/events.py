@@ -26,6 +26,14 @@ class FlowPlanned:
 
 
 @dataclass(frozen=True)
+class Noted:
+    """Something that a person should know has come out on the way."""
+
+    flow: str
+    note: str
+
+
+@dataclass(frozen=True)
 class SparkStarting:
     pass
 
@@ -61,5 +69,5 @@ class FlowEnded:
     error: str | None
 
 
-RunEvent = Planning | FlowPlanned | SparkStarting | StepBegun | StepDone | BatchCommitted | FlowEnded
+RunEvent = Planning | FlowPlanned | Noted | SparkStarting | StepBegun | StepDone | BatchCommitted | FlowEnded
 Listener = Callable[[RunEvent], None]

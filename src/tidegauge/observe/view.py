@@ -14,6 +14,7 @@ from tidegauge.observe.events import (
     FlowEnded,
     FlowPlanned,
     Listener,
+    Noted,
     Planning,
     RunEvent,
     SparkStarting,
@@ -68,6 +69,8 @@ def lines(event: RunEvent) -> list[str]:
                     f"{flow}: {begin}: {rows or 0:,} rows in {batches} batch{'' if batches == 1 else 'es'}"
                 )
             return said
+        case Noted(flow, note):
+            return [f"{flow}: note: {note}"]
         case SparkStarting():
             return ["starting Spark"]
         case BatchCommitted(flow, number, of, rows, found):
@@ -99,12 +102,14 @@ class Bars:
                 self._progress.update(self._status, description="starting Spark")
             case FlowPlanned(flow, rows, batches, resumed, notes):
                 for note in notes:
-                    self._progress.console.print(mask(f"{flow}: {note}"), style="yellow", markup=False)
+                    self._print(flow, note)
                 if batches:
                     name = f"{flow} (taken up)" if resumed else flow
                     if flow in self._tasks:
                         self._progress.remove_task(self._tasks[flow])
                     self._tasks[flow] = self._progress.add_task(name, total=rows, rows="0 rows", rate="")
+            case Noted(flow, note):
+                self._print(flow, note)
             case BatchCommitted(flow, _, _, rows, _):
                 self._progress.update(self._status, visible=False)
                 self._advance(self._tasks[flow], rows)
@@ -112,6 +117,9 @@ class Bars:
                 self._progress.update(self._tasks[flow], total=self._task(flow), completed=self._task(flow))
             case _:
                 pass
+
+    def _print(self, flow: str, note: str) -> None:
+        self._progress.console.print(mask(f"{flow}: {note}"), style="yellow", markup=False)
 
     def _task(self, flow: str) -> float:
         return next(task.completed for task in self._progress.tasks if task.id == self._tasks[flow])

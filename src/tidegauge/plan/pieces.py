@@ -47,7 +47,7 @@ def cut(layer: Layer, part: LayerInput, versions: Sequence[Version], after: int 
             idle.append(version)
             continue
         if piece and not _fits(piece, idle, version, most, part.max_bytes):
-            yield _made(piece, after)
+            yield _made(layer, part, piece, after)
             after, piece = piece[-1].number, []
         if piece:
             piece += idle
@@ -60,11 +60,7 @@ def cut(layer: Layer, part: LayerInput, versions: Sequence[Version], after: int 
             if not _alike(one, piece[-1]):
                 break
             piece.append(one)
-        yield _made(piece, after)
-
-
-def way_of(version: Version) -> Way:
-    return Way.FEED if version.feed else Way.FILES
+        yield _made(layer, part, piece, after)
 
 
 def _fits(
@@ -82,6 +78,10 @@ def _alike(one: Version, other: Version) -> bool:
     return one.feed == other.feed and one.digest == other.digest
 
 
-def _made(piece: list[Version], after: int | None) -> Piece:
-    changing = next(version for version in piece if version.changes)
-    return Piece(after, piece[-1].number, way_of(changing))
+def _made(layer: Layer, part: LayerInput, piece: list[Version], after: int | None) -> Piece:
+    """Files are read sooner than a feed, and where they are all that was added they tell the same. Only the
+    feed's own time of a commit is another one, so who is shown that time gets it from one of them always."""
+    changing = [version for version in piece if version.changes]
+    timed = part.raw or layer.output.mode is LayerMode.SCD2
+    grows = all(version.only_adds for version in changing) and not (timed and changing[0].feed)
+    return Piece(after, piece[-1].number, Way.FILES if grows else Way.FEED)

@@ -25,6 +25,7 @@ from tidegauge.read.delta_state import Log, State
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import StructField
 
 _PHYSICAL, _ID = "delta.columnMapping.physicalName", "delta.columnMapping.id"
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/.*", re.DOTALL)
@@ -61,6 +62,13 @@ class Additions:
     def fields(self) -> list[Action]:
         """The table's columns, as the JSON of its schema describes them."""
         return list(json.loads(self.state.schema)["fields"])
+
+    @property
+    def types(self) -> list[StructField]:
+        """The same as Spark has them."""
+        from pyspark.sql.types import StructType
+
+        return StructType.fromJson({"fields": [_described(one, inside=False) for one in self.fields]}).fields
 
     @property
     def by_id(self) -> bool:
@@ -126,14 +134,15 @@ def absent(table: TableRef, version: int) -> VersionsMissing:
     )
 
 
-def added_rows(session: SparkSession, added: Additions) -> DataFrame:
-    """The rows of all the files, in the table's columns, as inserts of the version that added each.
+def added_rows(session: SparkSession, added: Additions, *, stamps: bool) -> DataFrame:
+    """The rows of all the files, in the table's columns; with `stamps` as inserts of the version that added
+    each.
 
     There is at least one file. Files are looked up when the frame is made: one that is gone is an error then.
     """
     alike: dict[tuple[Any, ...], list[AddedFile]] = {}
     for file in added.files:
-        alike.setdefault((file.version, *sorted(file.values.items())), []).append(file)
+        alike.setdefault((stamps and file.version, *sorted(file.values.items())), []).append(file)
     if len(alike) <= _FEW:
         parts = list(alike.values())
     else:
@@ -143,11 +152,12 @@ def added_rows(session: SparkSession, added: Additions) -> DataFrame:
         parts = [[file] for file, plain in zip(added.files, told, strict=True) if not plain]
         parts.append([file for file, plain in zip(added.files, told, strict=True) if plain])
     return reduce(
-        lambda one, other: one.unionAll(other), (_read(session, added, part) for part in parts if part)
+        lambda one, other: one.unionAll(other),
+        (_read(session, added, part, stamps=stamps) for part in parts if part),
     )
 
 
-def _read(session: SparkSession, added: Additions, files: Sequence[AddedFile]) -> DataFrame:
+def _read(session: SparkSession, added: Additions, files: Sequence[AddedFile], *, stamps: bool) -> DataFrame:
     from pyspark.sql import functions as F  # noqa: N812
     from pyspark.sql.types import StructType
 
@@ -162,7 +172,7 @@ def _read(session: SparkSession, added: Additions, files: Sequence[AddedFile]) -
     )
     partitions = [_inside(field) for field in added.fields if field["name"] in by]
     one = files[0]
-    if all((file.version, file.values) == (one.version, one.values) for file in files):
+    if all((stamps and file.version, file.values) == (stamps and one.version, one.values) for file in files):
         # An empty text stands for NULL.
         values = {name: F.lit(one.values.get(name) or None) for name in partitions}
         stamp = stamped(one.version, one.at)
@@ -178,11 +188,11 @@ def _read(session: SparkSession, added: Additions, files: Sequence[AddedFile]) -
         values = {name: F.when(version >= 0, F.col(f"p{index}")) for index, name in enumerate(partitions)}
         stamp = _stamped(version, F.col(_MICROSECONDS))
     columns = []
-    for field, type_ in zip(added.fields, _types(added.fields), strict=True):
+    for field, typed in zip(added.fields, added.types, strict=True):
         name = _inside(field)
         value = values[name] if field["name"] in by else F.col("row").getField(name)
-        columns.append(value.cast(type_).alias(field["name"]))
-    return rows.select(*columns, *stamp)
+        columns.append(value.cast(typed.dataType).alias(field["name"]))
+    return rows.select(*columns, *(stamp if stamps else ()))
 
 
 def stamped(version: int, at: datetime | None) -> tuple[Column, ...]:
@@ -218,13 +228,6 @@ def _known(session: SparkSession, files: Sequence[AddedFile], partitions: Sequen
 
 def _microseconds(at: datetime | None) -> int | None:
     return None if at is None else round(at.timestamp() * 1_000_000)
-
-
-def _types(fields: Sequence[Action]) -> list[Any]:
-    from pyspark.sql.types import StructType
-
-    described = [_described(field, inside=False) for field in fields]
-    return [field.dataType for field in StructType.fromJson({"fields": described}).fields]
 
 
 def _inside(field: Action) -> str:

@@ -16,10 +16,10 @@ from tidegauge.model.layer import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION,
 from tidegauge.model.plan import Way
 from tidegauge.model.position import VersionPosition, Window
 from tidegauge.model.protocols import Moved
-from tidegauge.read.delta_added import added_rows, additions, committed_at, stamped
+from tidegauge.read.delta_added import Additions, added_rows, additions, committed_at, stamped
 from tidegauge.read.delta_faults import translated_read
 from tidegauge.read.delta_fit import fitted
-from tidegauge.read.delta_net import net, net_by_version, quoted, repeated
+from tidegauge.read.delta_net import AFTER, INSERT, net, net_by_version, quoted, repeated
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -86,6 +86,10 @@ class DeltaMoved:
         return self._way is Way.SNAPSHOT
 
     @property
+    def grows(self) -> bool:
+        return self._way is Way.FILES
+
+    @property
     def version(self) -> int:
         return self._upto
 
@@ -103,8 +107,9 @@ class DeltaMoved:
                 return self._changes
             if self._way is Way.SNAPSHOT:
                 return self._whole
-            if self._way is Way.FILES:
-                return self._changes.drop(*FEED_COLUMNS)
+            if self.grows:
+                self._check_names()
+                return self._added(stamps=False)
             return repeated(self._net, self._fields, gone=False) if self.moves else self._none()
 
     def gone(self) -> DataFrame:
@@ -115,16 +120,20 @@ class DeltaMoved:
                 return repeated(self._net, self._fields, gone=True)
             return self._none()
 
+    def sides(self, flag: str) -> DataFrame:
+        from pyspark.sql import functions as F  # noqa: N812
+
+        first = -1 if self._after is None else self._after
+        if self._way is Way.FEED and self._upto - first == 1 and not self._raw:
+            with self._reading():
+                kind = F.col(CHANGE_TYPE).isin(INSERT, AFTER)
+                return self._changes.withColumn(flag, kind).drop(*FEED_COLUMNS)
+        came, gone = self.came().withColumn(flag, F.lit(True)), self.gone().withColumn(flag, F.lit(False))
+        return came.unionAll(gone)
+
     def events(self) -> DataFrame:
         with self._reading():
             return net_by_version(self._changes, self._fields) if self._way is Way.FEED else self._changes
-
-    @property
-    def net(self) -> DataFrame:
-        """Each row that came or went, with how often. `came` and `gone` are taken from it, so that a frame
-        which is to be read once is this one."""
-        with self._reading():
-            return self._net
 
     @cached_property
     def _net(self) -> DataFrame:
@@ -136,7 +145,11 @@ class DeltaMoved:
 
     @cached_property
     def _fields(self) -> list[StructField]:
-        return self._whole.schema.fields
+        return self._additions.types if self.grows else self._whole.schema.fields
+
+    @cached_property
+    def _additions(self) -> Additions:
+        return additions(self._table, self._location, self._after, self._upto)
 
     @cached_property
     def _changes(self) -> DataFrame:
@@ -146,14 +159,18 @@ class DeltaMoved:
             case Way.FEED:
                 return self._feed()
             case Way.FILES:
-                added = additions(self._table, self._location, self._after, self._upto)
-                return added_rows(self._session, added) if added.files else self._none(*FEED_COLUMNS)
+                return self._added(stamps=True)
             case Way.DIFF:
                 return self._steps([(self._after, self._upto)])
             case Way.SNAPSHOT:
                 return self._as_inserts()
             case _:
                 return self._none(*FEED_COLUMNS)
+
+    def _added(self, *, stamps: bool) -> DataFrame:
+        if not self._additions.files:
+            return self._none(*FEED_COLUMNS if stamps else ())
+        return added_rows(self._session, self._additions, stamps=stamps)
 
     def _at(self, version: int) -> DataFrame:
         return self._session.read.format("delta").option("versionAsOf", version).load(self._location)

@@ -65,17 +65,17 @@ class Parts:
         return self._once(name, "now", kept=False)
 
     def came(self, name: str) -> DataFrame:
-        return self._changed(name)[0]
+        return self._changed(name, "came")
 
     def gone(self, name: str) -> DataFrame:
-        return self._changed(name)[1]
+        return self._changed(name, "gone")
 
     def events(self, name: str) -> DataFrame:
         return self._once(name, "events", kept=True)
 
     def every(self, name: str) -> DataFrame:
         """Rows as they are and as they were before."""
-        if not self.inputs[name].moves:
+        if not self.inputs[name].moves or self.inputs[name].grows:
             return self.now(name)
         made = self._made.get((name, "every"))
         if made is None:
@@ -113,22 +113,22 @@ class Parts:
             self._keep.append(frame)
         return frame
 
-    def _changed(self, name: str) -> tuple[DataFrame, DataFrame]:
-        """What came and what went. Both are held as one frame, so that the feed is read once for the two."""
+    def _changed(self, name: str, what: str) -> DataFrame:
+        """What came, or what went. Both are held as one frame, so that the feed is read once for the two.
+        Where nothing can have gone, what came is not held: one use of it is all that most transforms need."""
         from pyspark.sql import functions as F  # noqa: N812
 
         moved = self.inputs[name]
         raw = any(part.raw for part in self.layer.inputs if part.name == name)
-        if self._keep is None or moved.afresh or not moved.moves or raw:
-            return self._once(name, "came", kept=False), self._once(name, "gone", kept=False)
-        both = self._made.get((name, "both"))
-        if both is None:
+        if self._keep is None or moved.afresh or moved.grows or not moved.moves or raw:
+            return self._once(name, what, kept=False)
+        if (name, "both") not in self._made:
             came = moved.came().withColumn(_CAME, F.lit(True))
             both = self.keep(came.unionByName(moved.gone().withColumn(_CAME, F.lit(False))))
             self._made[name, "both"] = both
             self._made[name, "came"] = both.where(_CAME).drop(_CAME)
             self._made[name, "gone"] = both.where(f"NOT {_CAME}").drop(_CAME)
-        return self._made[name, "came"], self._made[name, "gone"]
+        return self._made[name, what]
 
     def _once(self, name: str, what: str, *, kept: bool) -> DataFrame:
         made = self._made.get((name, what))

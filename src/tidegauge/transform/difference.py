@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructField
 
 UPSERT = "upsert"
-_HERE, _THERE, _TIMES = "__tidegauge_here", "__tidegauge_there", "__tidegauge_times"
+HERE, _THERE, _TIMES = "__tidegauge_here", "__tidegauge_there", "__tidegauge_times"
 
 
 def by_key(whole: DataFrame, target: DataFrame, key: Sequence[str]) -> DataFrame:
@@ -38,7 +38,7 @@ def by_key(whole: DataFrame, target: DataFrame, key: Sequence[str]) -> DataFrame
         *(F.col(quoted(field.name)).alias(name) for name, field in there.values()), F.lit(True).alias(_THERE)
     )
     times = F.count(F.lit(1)).over(Window.partitionBy(*(F.col(quoted(name)) for name in key)))
-    after = whole.withColumns({_HERE: F.lit(True), _TIMES: times})
+    after = whole.withColumns({HERE: F.lit(True), _TIMES: times})
     same_key = [
         _text_or_self(field, there[field.name.casefold()][1], F.col(quoted(field.name)))
         == _text_or_self(there[field.name.casefold()][1], field, F.col(there[field.name.casefold()][0]))
@@ -56,7 +56,7 @@ def by_key(whole: DataFrame, target: DataFrame, key: Sequence[str]) -> DataFrame
         else:
             differs |= _differs(column, field, there.get(field.name.casefold()))
             chosen.append(column.alias(field.name))
-    here, goes = F.col(_HERE).isNotNull(), F.lit(False)
+    here, goes = F.col(HERE).isNotNull(), F.lit(False)
     if CHANGE_TYPE in whole.columns:
         goes = F.col(CHANGE_TYPE).eqNullSafe(DELETE)
     known = reduce(
@@ -66,6 +66,34 @@ def by_key(whole: DataFrame, target: DataFrame, key: Sequence[str]) -> DataFrame
         after.join(before, reduce(lambda one, other: one & other, same_key), "full")
         .where(F.when(here & goes, F.col(_THERE).isNotNull()).when(here, differs).otherwise(known))
         .select(*chosen, F.when(here & ~goes, UPSERT).otherwise(DELETE).alias(CHANGE_TYPE))
+    )
+
+
+def by_sides(both: DataFrame, key: Sequence[str]) -> DataFrame:
+    """Of rows as they are (`HERE`) and as they were: those that are not what they were, and the keys of which
+    nothing is left; with `_change_type`. They travel once, by their key. A key that is there twice comes out
+    twice."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F  # noqa: N812
+
+    fields = [field for field in both.schema.fields if field.name != HERE]
+    keys = {name.casefold() for name in key}
+    row = F.struct(*(comparable(F.col(quoted(field.name)), field.dataType) for field in fields))
+    window = Window.partitionBy(*(F.col(quoted(name)) for name in key)).orderBy(F.col(HERE).desc())
+    here, before = F.col(HERE), F.lead(F.when(~F.col(HERE), row)).over(window)
+    chosen = (
+        F.col(quoted(field.name))
+        if field.name.casefold() in keys
+        else F.when(here, F.col(quoted(field.name)))
+        for field in fields
+    )
+    return (
+        both.withColumns({_THERE: before.eqNullSafe(row), _TIMES: F.row_number().over(window)})
+        .where(F.when(here, ~F.col(_THERE)).otherwise(F.col(_TIMES) == 1))
+        .select(
+            *(column.alias(field.name) for column, field in zip(chosen, fields, strict=True)),
+            F.when(here, UPSERT).otherwise(DELETE).alias(CHANGE_TYPE),
+        )
     )
 
 

@@ -25,7 +25,7 @@ from tidegauge.model.layer import (
 )
 from tidegauge.model.protocols import Moved
 from tidegauge.transform.batch import Parts, settled
-from tidegauge.transform.difference import by_key, by_partition
+from tidegauge.transform.difference import HERE, by_key, by_partition, by_sides
 from tidegauge.transform.faults import named, sentence, unheard
 from tidegauge.transform.history import AFTER, at_end, by_version, ends, images, kinds
 from tidegauge.transform.keys import found, lapsed, only
@@ -92,7 +92,12 @@ def _merged(parts: Parts, target: Callable[[], DataFrame] | None, choice: Evalua
         return _differing(parts, target)
     if choice is Evaluate.ROWS:
         name = parts.only.name
-        rows, before = parts.over(parts.came(name)), parts.over(parts.gone(name))
+        rows = parts.over(parts.came(name))
+        if parts.inputs[name].grows:
+            return kinds(rows)
+        if parts.layer.transform is None:
+            return by_sides(parts.inputs[name].sides(HERE), parts.by)
+        before = parts.over(parts.gone(name))
         keys = before.select(*(F.col(quoted(column)) for column in by)).distinct()
     else:
         touched = found(parts, by=by, choice=choice)
@@ -166,6 +171,8 @@ def _appended(parts: Parts, choice: Evaluate) -> tuple[DataFrame, DataFrame | No
             hint="use mode: merge or replace_partitions",
             place=parts.layer.output.place,
         )
+    elif parts.inputs[parts.only.name].grows:
+        rows = parts.over(parts.came(parts.only.name))
     else:
         events = parts.events(parts.only.name)
         feed = (CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP)

@@ -23,7 +23,8 @@ def found(parts: Parts, *, by: Sequence[str], choice: Evaluate) -> DataFrame | N
     moved = [part.name for part in layer.moving if parts.inputs[part.name].moves]
     frames: list[DataFrame] = []
     for name in moved:
-        changed = parts.came(name).unionByName(parts.gone(name))
+        grows = parts.inputs[name].grows
+        changed = parts.keep(parts.came(name)) if grows else parts.came(name).unionByName(parts.gone(name))
         if choice is Evaluate.ROWS and (len(layer.inputs) == 1 or not isinstance(layer.transform, Sql)):
             frames.append(parts.over(changed))
         elif isinstance(layer.transform, Sql):
@@ -45,9 +46,9 @@ def lapsed(parts: Parts, seen: DataFrame) -> DataFrame | None:
     They came out while a pinned table was another one: over the one of today nothing comes of the rows as
     they were, nor of the rows as they are. None where there is no such key.
     """
-    if not any(part.snapshot for part in parts.layer.inputs):
-        return None
     name, by = parts.only.name, parts.by
+    if parts.inputs[name].grows or not any(part.snapshot for part in parts.layer.inputs):
+        return None
     match parts.layer.transform:
         case Sql() as transform:
             keys = _queried(parts, transform, name, parts.gone(name), by, needed=False)

@@ -49,6 +49,12 @@ class Commit:
         }
 
 
+@dataclass(frozen=True)
+class Noted:
+    files: int
+    bytes: int
+
+
 class Look:
     """The log as it was at one moment; it is read backwards, and only as far as someone asks."""
 
@@ -112,6 +118,15 @@ class Look:
     def is_empty(self) -> bool:
         """No file, or none that is known to have a row."""
         return all(_rows(add) == 0 for add in self.files())
+
+    def noted(self) -> Noted | None:
+        """How large the table is, as its last writer has noted it; None where nobody has."""
+        body = self._store.get(path_of(self.version).removesuffix(".json") + ".crc")
+        try:
+            said = json.loads(body or b"")
+            return Noted(int(said["numFiles"]), int(said["tableSizeBytes"]))
+        except (ValueError, KeyError, TypeError):
+            return None
 
     def _back(self, start: int, end: int) -> Iterator[Commit]:
         for version in range(start, end, -1):

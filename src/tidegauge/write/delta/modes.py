@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tidegauge.errors import KeyUnsuitable, OutputError, TransformFailed
 from tidegauge.model.cargo import Change
 from tidegauge.model.layer import CHANGE_TYPE, DELETE, LayerMode, LayerOutput
+from tidegauge.write.delta.haste import hastened
 from tidegauge.write.delta.target import FEED_COLUMNS, Column, Held
 from tidegauge.write.delta.types import as_sql, bare, has_map, literal, quoted
 
@@ -38,6 +39,10 @@ class Job:
     """Of the target."""
     empty: bool
     """The target has no file."""
+
+    def is_few(self, checked: Checked) -> bool:
+        """Whether the change is known to be small enough to be sent to every task whole."""
+        return checked.read is not None and checked.read * len(self.columns) <= _SMALL
 
 
 @dataclass(frozen=True)
@@ -163,7 +168,7 @@ def _merge(job: Job, checked: Checked) -> None:
         values = ", ".join(f"s.{quoted(column.name)}" for column in job.columns)
         clauses.append(f"WHEN NOT MATCHED AND {stays} THEN INSERT ({names}) VALUES ({values})")
     rows = checked.rows
-    if (checked.read or 0) * len(job.columns) <= _SMALL:
+    if job.is_few(checked):
         # Spark guesses the size of what comes out of a transform, and mostly far too high.
         rows = rows.hint("broadcast")
     rows.createOrReplaceTempView(view)
@@ -213,14 +218,16 @@ def _check_keys(job: Job) -> Checked:
     )
     empty = " OR ".join(f"{quoted(name)} IS NULL" for name in keys)
     shown = f"to_json(struct({', '.join(map(quoted, keys))}), map('ignoreNullFields', 'false'))"
-    facts = grouped.agg(
+    counted = grouped.agg(
         f.expr("coalesce(sum(_n), 0)").alias("rows"),
         f.expr("coalesce(sum(_d), 0)").alias("deletes"),
         f.expr(f"max(CASE WHEN {empty} THEN {shown} END)").alias("no_key"),
         f.expr(f"max(CASE WHEN _n > 1 THEN {shown} END)").alias("repeated"),
         *(f.expr(f"string(min({quoted(name)}))").alias(f"least{i}") for i, name in enumerate(pruned)),
         *(f.expr(f"string(max({quoted(name)}))").alias(f"greatest{i}") for i, name in enumerate(pruned)),
-    ).collect()[0]
+    )
+    with hastened(job.session, small=False):
+        facts = counted.collect()[0]
     told = f"(key: {', '.join(keys)})"
     if facts["no_key"] is not None:
         raise KeyUnsuitable(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 import time
 import uuid
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ from tidegauge.model.table import Field, Layout
 from tidegauge.write.delta import modes, session
 from tidegauge.write.delta.commit import find, receipt_of, tagged, words
 from tidegauge.write.delta.conflicts import is_conflict, told
+from tidegauge.write.delta.haste import hastened, is_small, warm
 from tidegauge.write.delta.lives import Opening, Standing
 from tidegauge.write.delta.place import Place
 from tidegauge.write.delta.remake import remake
@@ -41,6 +42,7 @@ class _Pending:
     session: SparkSession
     change: Change
     room: Room
+    notes: tuple[str, ...]
     checked: modes.Checked | None = None
 
 
@@ -58,19 +60,11 @@ class DeltaOutput:
         self._table = Place(layer, locate)
         self._plan: Plan | None = None
         self._pending: dict[str, _Pending] = {}
-        self._notes: dict[str, None] = {}
-        self._session: tuple[SparkSession, SparkSession] | None = None
-        """The one that was given, and ours beside it: a new one costs more than a small batch."""
         self._ready = False
 
     @property
     def place(self) -> str:
         return str(self._ref)
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What a person should know of this table and of what was done to it."""
-        return tuple(self._notes)
 
     def follow(self, plan: Plan) -> None:
         """The plan whose batches come next: what it says of its inputs goes into their commits, from which
@@ -83,12 +77,6 @@ class DeltaOutput:
         found = self._table.open()
         if found is not None:
             found.check()
-            if found.log.store.remote:
-                self._note(
-                    f"{found.where} is on S3, where two Spark drivers that write one table at once can lose a"
-                    " commit unless Delta has a safe log store (spark.delta.logStore.s3a.impl); a lost one is"
-                    " found out, and the batch fails"
-                )
         self._ready = True
 
     def is_empty(self) -> bool:
@@ -155,13 +143,16 @@ class DeltaOutput:
         )
 
     def write(self, cargo: Cargo, spark: Callable[[], SparkSession]) -> Staged:
-        """Plans the commit, and makes the target or room in it; the rows are computed by `publish`."""
-        parent = spark()
-        if self._session is None or self._session[0] is not parent:
-            self._session = parent, session.own(parent)
+        """Plans the commit, and makes the target or room in it; the rows are computed by `publish`.
+
+        The session is the flow's own: a tag that is set on it is seen by no other flow. (Spark Connect has
+        one for all: there `commit.tagged` lets one commit at a time.)
+        """
+        own = spark()
+        session.settle(own)
         token = uuid.uuid4().hex
-        self._pending[token] = self._planned(cargo, self._session[1])
-        return Staged(rows=0, table=token)
+        self._pending[token] = self._planned(cargo, own)
+        return Staged(rows=0, table=token, notes=self._pending[token].notes)
 
     def publish(
         self,
@@ -218,6 +209,8 @@ class DeltaOutput:
         found = self._table.open()
         look = found.log.look() if found else None
         name = session.name_of(self._ref)
+        if look is not None:
+            warm(own, name, look)
         change = cargo.change(own, None if look is None else lambda: own.read.table(name))
         schema = change.rows.schema
         try:
@@ -228,9 +221,7 @@ class DeltaOutput:
             raise
         except Exception as error:
             raise told(error, self.place) from error
-        for note in (*change.notes, *room.notes):
-            self._note(note)
-        return _Pending(cargo, own, change, room)
+        return _Pending(cargo, own, change, room, (*change.notes, *room.notes, *self._warnings()))
 
     def _commit(self, now: Standing, pending: _Pending, tag: Tag, batch: Batch, run_id: str) -> None:
         if now.look is None:
@@ -251,7 +242,8 @@ class DeltaOutput:
         said = words(self._layer, self._plan, tag, batch, run_id, read=pending.checked.read)
         if modes.is_idle(job, pending.checked) and self._table.opened().put(now.look, tag, said):
             return
-        with tagged(pending.session, tag, said):
+        haste = hastened(pending.session, small=is_small(now.look))
+        with tagged(pending.session, tag, said), haste if job.is_few(pending.checked) else nullcontext():
             modes.apply(job, pending.checked)
 
     def _receipt(self, now: Standing, tag: Tag) -> Receipt | None:
@@ -276,8 +268,14 @@ class DeltaOutput:
         found = self._table.open()
         return None if found is None else found.lives.standing()
 
-    def _note(self, text: str) -> None:
-        self._notes.setdefault(text)
+    def _warnings(self) -> Iterator[str]:
+        found = self._table.open()
+        if found is not None and found.log.store.remote:
+            yield (
+                f"{found.where} is on S3, where two Spark drivers that write one table at once can lose a"
+                " commit unless Delta has a safe log store (spark.delta.logStore.s3a.impl); a lost one is"
+                " found out, and the batch fails"
+            )
 
 
 def _let_go(pending: _Pending) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidegauge.model.layer import Layer, LayerOutput, TableRef
-from tidegauge.write.delta.commit import on_connect
 from tidegauge.write.delta.log import Look
 from tidegauge.write.delta.modes import no_rows
 from tidegauge.write.delta.target import Column, Held, Room, properties_for, room_for, target_of, wanted
@@ -29,22 +28,10 @@ _SETTINGS = {
 }
 
 
-def own(parent: SparkSession) -> SparkSession:
-    """A sibling with the same settings, so that a tag that is set on it is seen by no other flow.
-
-    A Connect session has no siblings: there `commit.tagged` lets one commit at a time.
-    """
-    if on_connect(parent):
-        made = parent
-    else:
-        made = parent.newSession()
-        theirs, ours = parent.conf.getAll, made.conf.getAll
-        for name, value in theirs.items():
-            if ours.get(name) != value:
-                made.conf.set(name, value)
+def settle(session: SparkSession) -> None:
+    """Give a flow's own session the settings that writing needs."""
     for name, value in _SETTINGS.items():
-        made.conf.set(name, value)
-    return made
+        session.conf.set(name, value)
 
 
 def name_of(ref: TableRef) -> str:

@@ -1,0 +1,63 @@
+"""Small work without what large work needs: Spark's own settings cost a small batch more than its rows do."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from tidegauge.write.delta.commit import on_connect
+from tidegauge.write.delta.log import Look
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_IN_ONE_GO = {
+    # There is nothing to adapt to: the rows are counted, and few are sent to every task whole.
+    "spark.sql.adaptive.enabled": "false",
+}
+_WITHOUT_CODE = {
+    # Java that is written for one statement costs more than reading a few rows without it.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.shuffle.partitions": "1",
+}
+_LOG = {"spark.databricks.delta.snapshotPartitions": "1"}
+_BYTES, _FILES = 16 * 2**20, 1_000
+
+
+def is_small(look: Look) -> bool:
+    noted = look.noted()
+    return noted is not None and noted.bytes <= _BYTES and noted.files <= _FILES
+
+
+@contextmanager
+def hastened(session: SparkSession, *, small: bool) -> Iterator[None]:
+    """For statements over a change of few rows; `small`: into a table that is small itself."""
+    settings = _IN_ONE_GO | (_WITHOUT_CODE if small else {})
+    before = {name: session.conf.get(name, None) for name in settings}
+    try:
+        for name, value in settings.items():
+            session.conf.set(name, value)
+        yield
+    finally:
+        for name, was in before.items():
+            session.conf.unset(name) if was is None else session.conf.set(name, was)
+
+
+def warm(session: SparkSession, table: str, look: Look) -> None:
+    """Let Spark read the log of a table beside whatever else it does until the commit needs it.
+
+    Delta looks a tag up in the table's whole state, which takes longer to read than a small append does.
+    """
+    own = session if on_connect(session) else session.newSession()
+    small = is_small(look) and own is not session
+
+    def read() -> None:
+        with suppress(Exception):  # the commit will meet it, and tell it
+            for name, value in (_IN_ONE_GO | _WITHOUT_CODE | _LOG if small else {}).items():
+                own.conf.set(name, value)
+            own.sql(f"DESCRIBE DETAIL {table}")
+
+    threading.Thread(target=read, daemon=True).start()
