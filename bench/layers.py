@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.result import Result
-from bench.timing import Pairs, in_turns
+from bench.timing import Pairs
 from tidegauge.config.load import load_project
 from tidegauge.engine.jars import Needs
 from tidegauge.engine.order import Order
@@ -38,34 +38,49 @@ def measure(rows: int = ROWS, *, times: int = TIMES) -> list[Result]:
     spark = open_session(SparkSettings(None, {}), [Needs.DELTA])
     with tempfile.TemporaryDirectory(prefix="tidegauge-bench-") as name:
         bench = _Bench(spark, Path(name))
-        return [bench.append(times), *bench.merge(rows, times), *bench.many(times)]
+        return [*bench.append(times), *bench.merge(rows, times), *bench.many(times)]
 
 
 class _Bench:
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self._spark, self._folder = spark, folder
 
-    def append(self, times: int) -> Result:
-        source, plain = self._path("append_source"), self._path("append_plain")
+    def append(self, times: int) -> list[Result]:
+        source, plain, tagged = (self._path(f"append_{name}") for name in ("source", "plain", "tagged"))
         self._make(source, self._rows(0, CHANGED))
         project = self._project("append", {"append": (source, "mode: append")})
         self._run(project)
-        self._feed(source, 0, 0).drop(*_FEED).write.format("delta").save(plain)
+        for path in (plain, tagged):
+            self._feed(source, 0, 0).drop(*_FEED).write.format("delta").save(path)
 
-        def ours(turn: int) -> float:
-            first = (turn + 1) * CHANGED
-            self._rows(first, first + CHANGED).write.format("delta").mode("append").save(source)
-            return self._run(project)
-
-        def reference(turn: int) -> float:
+        def reference(path: str, turn: int, **options: str | int) -> float:
             began = time.perf_counter()
-            rows = self._feed(source, turn + 1, turn + 1).where("_change_type = 'insert'").drop(*_FEED)
-            rows.write.format("delta").mode("append").save(plain)
+            rows = self._feed(source, turn, turn).where("_change_type = 'insert'").drop(*_FEED)
+            rows.write.format("delta").mode("append").options(**options).save(path)
             return time.perf_counter() - began
 
-        pairs = in_turns(times, ours, reference)
-        self._check(plain, self._path("append"))
-        return _result(f"append {CHANGED:,} rows", pairs, 1.15, "plain PySpark: read the feed, append")
+        seconds: dict[str, list[float]] = {"ours": [], "plain": [], "tagged": []}
+        for turn in range(1, times + 2):
+            first = turn * CHANGED
+            self._rows(first, first + CHANGED).write.format("delta").mode("append").save(source)
+            found = {"ours": self._run(project), "plain": reference(plain, turn)}
+            found["tagged"] = reference(tagged, turn, txnAppId="plain", txnVersion=turn)
+            if turn > 1:
+                for name, one in found.items():
+                    seconds[name].append(one)
+        for path in (plain, tagged):
+            self._check(path, self._path("append"))
+        mine, name = tuple(seconds["ours"]), f"append {CHANGED:,} rows"
+        said = "plain PySpark: read the feed, append"
+        return [
+            _result(name, Pairs(mine, tuple(seconds["plain"])), 1.15, said),
+            _result(
+                f"{name}, with a tag there",
+                Pairs(mine, tuple(seconds["tagged"])),
+                1.15,
+                f"{said} with Delta's own txnAppId and txnVersion",
+            ),
+        ]
 
     def merge(self, rows: int, times: int) -> list[Result]:
         source = self._path("merge_source")

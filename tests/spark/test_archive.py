@@ -45,6 +45,7 @@ def start(**environment: str) -> tuple[str, str]:
     return done.stdout.strip(), done.stderr.strip()
 
 
+@pytest.mark.long
 def test_an_archive_is_made_once_and_taken_in_silence(cache: Path) -> None:
     java = find_java()
     archive = make(java)

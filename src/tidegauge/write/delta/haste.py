@@ -13,11 +13,9 @@ from tidegauge.write.delta.log import Look
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_IN_ONE_GO = {
-    # There is nothing to adapt to: the rows are counted, and few are sent to every task whole.
+_SETTINGS = {
+    # There is nothing to adapt to: the rows are counted.
     "spark.sql.adaptive.enabled": "false",
-}
-_WITHOUT_CODE = {
     # Java that is written for one statement costs more than reading a few rows without it.
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
@@ -33,12 +31,11 @@ def is_small(look: Look) -> bool:
 
 
 @contextmanager
-def hastened(session: SparkSession, *, small: bool) -> Iterator[None]:
-    """For statements over a change of few rows; `small`: into a table that is small itself."""
-    settings = _IN_ONE_GO | (_WITHOUT_CODE if small else {})
-    before = {name: session.conf.get(name, None) for name in settings}
+def hastened(session: SparkSession) -> Iterator[None]:
+    """For statements over few rows, into a table that is small itself."""
+    before = {name: session.conf.get(name, None) for name in _SETTINGS}
     try:
-        for name, value in settings.items():
+        for name, value in _SETTINGS.items():
             session.conf.set(name, value)
         yield
     finally:
@@ -56,7 +53,7 @@ def warm(session: SparkSession, table: str, look: Look) -> None:
 
     def read() -> None:
         with suppress(Exception):  # the commit will meet it, and tell it
-            for name, value in (_IN_ONE_GO | _WITHOUT_CODE | _LOG if small else {}).items():
+            for name, value in (_SETTINGS | _LOG if small else {}).items():
                 own.conf.set(name, value)
             own.sql(f"DESCRIBE DETAIL {table}")
 

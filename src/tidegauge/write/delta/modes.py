@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from tidegauge.errors import KeyUnsuitable, OutputError, TransformFailed
 from tidegauge.model.cargo import Change
 from tidegauge.model.layer import CHANGE_TYPE, DELETE, LayerMode, LayerOutput
-from tidegauge.write.delta.haste import hastened
 from tidegauge.write.delta.target import FEED_COLUMNS, Column, Held
 from tidegauge.write.delta.types import as_sql, bare, has_map, literal, quoted
 
@@ -218,16 +217,14 @@ def _check_keys(job: Job) -> Checked:
     )
     empty = " OR ".join(f"{quoted(name)} IS NULL" for name in keys)
     shown = f"to_json(struct({', '.join(map(quoted, keys))}), map('ignoreNullFields', 'false'))"
-    counted = grouped.agg(
+    facts = grouped.agg(
         f.expr("coalesce(sum(_n), 0)").alias("rows"),
         f.expr("coalesce(sum(_d), 0)").alias("deletes"),
         f.expr(f"max(CASE WHEN {empty} THEN {shown} END)").alias("no_key"),
         f.expr(f"max(CASE WHEN _n > 1 THEN {shown} END)").alias("repeated"),
         *(f.expr(f"string(min({quoted(name)}))").alias(f"least{i}") for i, name in enumerate(pruned)),
         *(f.expr(f"string(max({quoted(name)}))").alias(f"greatest{i}") for i, name in enumerate(pruned)),
-    )
-    with hastened(job.session, small=False):
-        facts = counted.collect()[0]
+    ).collect()[0]
     told = f"(key: {', '.join(keys)})"
     if facts["no_key"] is not None:
         raise KeyUnsuitable(

@@ -242,8 +242,8 @@ class DeltaOutput:
         said = words(self._layer, self._plan, tag, batch, run_id, read=pending.checked.read)
         if modes.is_idle(job, pending.checked) and self._table.opened().put(now.look, tag, said):
             return
-        haste = hastened(pending.session, small=is_small(now.look))
-        with tagged(pending.session, tag, said), haste if job.is_few(pending.checked) else nullcontext():
+        few = job.is_few(pending.checked) and is_small(now.look)
+        with tagged(pending.session, tag, said), hastened(pending.session) if few else nullcontext():
             modes.apply(job, pending.checked)
 
     def _receipt(self, now: Standing, tag: Tag) -> Receipt | None:
