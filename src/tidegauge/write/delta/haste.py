@@ -43,17 +43,18 @@ def hastened(session: SparkSession) -> Iterator[None]:
             session.conf.unset(name) if was is None else session.conf.set(name, was)
 
 
-def warm(session: SparkSession, table: str, look: Look) -> None:
+def warm(session: SparkSession, table: str, look: Look, *, remote: bool) -> None:
     """Let Spark read the log of a table beside whatever else it does until the commit needs it.
 
     Delta looks a tag up in the table's whole state, which takes longer to read than a small append does.
     """
-    own = session if on_connect(session) else session.newSession()
-    small = is_small(look) and own is not session
+    quick = is_small(look) and not remote and not on_connect(session)
 
     def read() -> None:
         with suppress(Exception):  # the commit will meet it, and tell it
-            for name, value in (_SETTINGS | _LOG if small else {}).items():
+            # Not in haste on S3: only the flow's own session has the keys to the bucket.
+            own = session.newSession() if quick else session
+            for name, value in (_SETTINGS | _LOG if quick else {}).items():
                 own.conf.set(name, value)
             own.sql(f"DESCRIBE DETAIL {table}")
 

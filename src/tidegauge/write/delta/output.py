@@ -209,8 +209,8 @@ class DeltaOutput:
         found = self._table.open()
         look = found.log.look() if found else None
         name = session.name_of(self._ref)
-        if look is not None:
-            warm(own, name, look)
+        if found is not None and look is not None:
+            warm(own, name, look, remote=found.log.store.remote)
         change = cargo.change(own, None if look is None else lambda: own.read.table(name))
         schema = change.rows.schema
         try:
