@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(900)]
+long = pytest.mark.long
 
 EVERYWHERE = [(side, step) for step in Step for side in ("before", "after")]
 AROUND_THE_COMMIT = [
@@ -105,9 +106,17 @@ class Table:
         )
 
 
-@pytest.mark.parametrize("mode", MODES)
+CASES = [
+    pytest.param(mode, places, id=f"{mode}-{name}", marks=() if mode == "merge" or name == "commit" else long)
+    for mode in MODES
+    for name, places in (("commit", AROUND_THE_COMMIT), ("everywhere", EVERYWHERE))
+    if (mode, name) != ("merge", "commit")
+]
+
+
+@pytest.mark.parametrize(("mode", "places"), CASES)
 def test_b1_b2_d7_a_flow_between_delta_tables_killed_anywhere_loses_and_doubles_nothing(
-    spark: SparkSession, nursery: Nursery, tmp_path: Path, mode: str
+    spark: SparkSession, nursery: Nursery, tmp_path: Path, mode: str, places: list[tuple[str, Step]]
 ) -> None:
     kind, table = MODES[mode], Table(spark, tmp_path)
     (tmp_path / "t.sql").write_text(kind.transform)
@@ -117,7 +126,7 @@ def test_b1_b2_d7_a_flow_between_delta_tables_killed_anywhere_loses_and_doubles_
         f"    output: {{path: target, {kind.output}}}\n"
     )
     shared = address_of(spark)
-    for turn, (side, step) in enumerate(EVERYWHERE if mode == "merge" else AROUND_THE_COMMIT):
+    for turn, (side, step) in enumerate(places):
         table.change(turn)
         killed = nursery.run(project, Kill("crash" if step is Step.PLAN else "it", side, step), shared)
         assert killed.code == -9, (side, step, killed)
