@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tidegauge.errors import KeyUnsuitable, OutputError, TransformFailed
 from tidegauge.model.cargo import Change
 from tidegauge.model.layer import CHANGE_TYPE, DELETE, LayerMode, LayerOutput
+from tidegauge.write.delta.kept_events import Life
 from tidegauge.write.delta.target import FEED_COLUMNS, Column, Held
 from tidegauge.write.delta.types import as_sql, bare, has_map, literal, quoted
 
@@ -38,6 +39,8 @@ class Job:
     """Of the target."""
     empty: bool
     """The target has no file."""
+    life: Life
+    """Of the batch."""
 
     def is_few(self, checked: Checked) -> bool:
         """Whether the change is known to be small enough to be sent to every task whole."""
@@ -108,7 +111,7 @@ def apply(job: Job, checked: Checked) -> None:
         case LayerMode.SCD2:
             from tidegauge.write.delta.scd2 import apply_scd2
 
-            apply_scd2(job.session, job.table, job.location, checked.rows, job.output)
+            apply_scd2(job.session, job.table, job.location, checked.rows, job.output, job.life)
 
 
 def aligned(job: Job, *besides: str) -> DataFrame:

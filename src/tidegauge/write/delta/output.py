@@ -20,6 +20,7 @@ from tidegauge.write.delta import modes, session
 from tidegauge.write.delta.commit import find, receipt_of, tagged, words
 from tidegauge.write.delta.conflicts import is_conflict, told
 from tidegauge.write.delta.haste import hastened, is_small, warm
+from tidegauge.write.delta.kept_events import Life
 from tidegauge.write.delta.lives import Opening, Standing
 from tidegauge.write.delta.place import Place
 from tidegauge.write.delta.remake import remake
@@ -237,6 +238,7 @@ class DeltaOutput:
             columns=pending.room.columns,
             partition_by=target_of(now.look).partition_by,
             empty=now.look.is_empty(),
+            life=_life(now, tag),
         )
         pending.checked = modes.check(job)
         said = words(self._layer, self._plan, tag, batch, run_id, read=pending.checked.read)
@@ -276,6 +278,17 @@ class DeltaOutput:
                 " commit unless Delta has a safe log store (spark.delta.logStore.s3a.impl); a lost one is"
                 " found out, and the batch fails"
             )
+
+
+def _life(now: Standing, tag: Tag) -> Life:
+    """By the file that says how far the lives before came."""
+    opening = now.marker
+    if tag.epoch == 0:
+        return Life(tag.epoch, tag.seq, {})
+    if opening is None or opening.epoch != tag.epoch:
+        return Life(tag.epoch, tag.seq, None)
+    before = {one: last for one, last in opening.closed.items() if one >= opening.emptied}
+    return Life(tag.epoch, tag.seq, before)
 
 
 def _let_go(pending: _Pending) -> None:

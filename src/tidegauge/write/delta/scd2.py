@@ -7,7 +7,6 @@ What the history of a key is, `history` says. Only the keys of the batch are rea
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-from urllib.parse import unquote
 
 from tidegauge.errors import KeyUnsuitable, TransformFailed
 from tidegauge.model.layer import (
@@ -18,10 +17,8 @@ from tidegauge.model.layer import (
     IS_CURRENT,
     VALID_FROM,
     VALID_TO,
-    Layer,
     LayerOutput,
 )
-from tidegauge.write.delta.commit import APPLICATION, VERSION
 from tidegauge.write.delta.events import (
     GONE,
     UPSERT,
@@ -35,7 +32,6 @@ from tidegauge.write.delta.events import (
 from tidegauge.write.delta.history import rebuild
 from tidegauge.write.delta.kept_events import Life, keep, read_kept
 from tidegauge.write.delta.modes import no_rows
-from tidegauge.write.delta.place import Place
 from tidegauge.write.delta.spans import between, extremes, spans
 from tidegauge.write.delta.target import Held
 from tidegauge.write.delta.types import bare, quoted
@@ -87,7 +83,12 @@ def added_columns(schema: StructType, output: LayerOutput) -> list[StructField]:
 
 
 def apply_scd2(
-    session: SparkSession, table: str, location: str, rows: DataFrame, output: LayerOutput
+    session: SparkSession,
+    table: str,
+    location: str,
+    rows: DataFrame,
+    output: LayerOutput,
+    life: Life | None = None,
 ) -> None:
     """Bring these events into the history, in one commit with the session's tag, also if nothing differs.
 
@@ -104,7 +105,6 @@ def apply_scd2(
     if not stats["events"]:
         _commit_nothing(session, table, target)
         return
-    life = _life(session, location, output)
     touched = events.select(*shape.keys)
     if stats["events"] <= _FEW:
         touched = touched.hint("broadcast")
@@ -127,23 +127,6 @@ def apply_scd2(
         _merge(session, table, history.where("op IS NOT NULL"), shape, output, todo)
     else:
         _commit_nothing(session, table, target)
-
-
-def _life(session: SparkSession, location: str, output: LayerOutput) -> Life | None:
-    """By the session's tag, and the file that says how far the lives before it came; None without a tag."""
-    name, seq = session.conf.get(APPLICATION, None), session.conf.get(VERSION, None)
-    if name is None or seq is None:
-        return None
-    pipeline, flow, life = map(unquote, name.split("/")[1:])
-    epoch = int(life)
-    if epoch == 0:
-        return Life(epoch, int(seq), {})
-    opened = Place(Layer(pipeline, flow, (), output), lambda: location).opened()
-    opening = opened.lives.standing().marker
-    if opening is None or opening.epoch != epoch:
-        return Life(epoch, int(seq), None)
-    before = {one: last for one, last in opening.closed.items() if one >= opening.emptied}
-    return Life(epoch, int(seq), before)
 
 
 def _shape(target: DataFrame, rows: DataFrame, output: LayerOutput) -> Shape:
