@@ -17,8 +17,8 @@ demo: setup
 	$(BIN)/tidegauge demo
 
 test: setup servers
-	$(BIN)/pytest -n 2 --dist loadfile -m "(unit or contract) and not long"; first=$$?; \
-	$(BIN)/pytest -n 2 --dist loadfile -m "not unit and not contract and not long"; exit $$((first | $$?))
+	$(BIN)/pytest -n 3 --dist loadfile -m "(unit or contract) and not long"; first=$$?; \
+	$(BIN)/pytest -n 3 --dist loadfile -m "not unit and not contract and not long"; exit $$((first | $$?))
 
 test-long: setup servers
 	$(BIN)/pytest -n 2 --dist loadfile -m long

@@ -131,11 +131,11 @@ def test_b1_the_law_holds_for_generated_transforms_whose_runs_die_anywhere(
     world = World(spark, tmp_path, dice)
     for name in NAMES:
         world.live(name)
-    world.declare([family(dice) for family in FAMILIES])
+    world.declare([family(dice) for family in dice.sample(FAMILIES, 6)])
     deaths = 0
     for turn in range(2):
         place, side = dice.choice(PLACES)
-        at = Death((place,), side, dice.randint(1, len(FAMILIES)))
+        at = Death((place,), side, dice.randint(1, 6))
         words = ("run", "--parallel", "2", "--project", world.file)
         deaths += dying.run(nursery, at, address_of(spark), *words).code != 0
         if turn == 1:
