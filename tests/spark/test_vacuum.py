@@ -109,6 +109,7 @@ def test_c1_a_vacuum_is_refused_while_a_flow_still_has_to_read_what_it_would_tak
 
     stand(project, "gold", "silver", look(str(silver)).version, seq=2)
     assert vacuum(project, NOTHING_KEPT, dry_run=True).removed == 2
+    assert vacuum(project, None, dry_run=True).removed == 0, "all is kept for a week"
     done = vacuum(project, NOTHING_KEPT)
     assert (done.removed, done.done) == (2, True)
     gone = before - files(silver)

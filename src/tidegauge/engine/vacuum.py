@@ -71,7 +71,9 @@ def vacuum(tending: Tending, target: Target, retain: timedelta | None, *, dry_ru
         words = f"VACUUM {target.sql} RETAIN {hours:.6f} HOURS{' DRY RUN' if dry_run else ''}"
         rows = session.sql(words).collect()
     if dry_run:
-        return Tended(target, retain=kept, removed=len(rows), more=len(rows) >= _MOST)
+        # Delta names folders of its feed too, which go only once they are empty.
+        files = [row for row in rows if row[0].endswith(".parquet") or f"/{_FEED}" not in row[0]]
+        return Tended(target, retain=kept, removed=len(files), more=len(rows) >= _MOST)
     return Tended(target, retain=kept, removed=_deleted(target), done=True)
 
 
