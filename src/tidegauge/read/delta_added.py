@@ -16,7 +16,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from tidegauge.errors import OutputError, SourceError, VersionsMissing
+from tidegauge.errors import OutputError, SourceError, TableMissing, VersionsMissing
 from tidegauge.model.layer import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, TableRef
 from tidegauge.read.delta_commit import Action, parse, time_of
 from tidegauge.read.delta_net import INSERT
@@ -66,9 +66,7 @@ class Additions:
     @property
     def types(self) -> list[StructField]:
         """The same as Spark has them."""
-        from pyspark.sql.types import StructType
-
-        return StructType.fromJson({"fields": [_described(one, inside=False) for one in self.fields]}).fields
+        return _types(self.state)
 
     @property
     def by_id(self) -> bool:
@@ -107,6 +105,26 @@ def additions(table: TableRef, location: str, after: int | None, upto: int) -> A
     except (ValueError, KeyError) as error:
         raise damaged(location, error) from error
     return Additions(tuple(files), state)
+
+
+def described(table: TableRef, location: str, version: int) -> tuple[list[StructField], bool]:
+    """The table's columns at a version, as Spark has them; and whether any type was widened by now, or may
+    have been. From the log alone: raises as `additions` does."""
+    try:
+        log = Log(lake_of(location, table.storage))
+        if log.latest is None:
+            raise TableMissing(
+                f"there is no Delta table any more at {location}",
+                hint="check the path, or whether somebody is making the table anew",
+            )
+        then, now = log.state(version), log.state(log.latest)
+        if then is None or now is None:
+            raise absent(table, version)
+        return _types(then), any(feature.startswith("typeWidening") for feature in now.features)
+    except OutputError as error:
+        raise unreachable(location, error) from error
+    except (ValueError, KeyError) as error:
+        raise damaged(location, error) from error
 
 
 def committed_at(table: TableRef, location: str, version: int) -> datetime:
@@ -228,6 +246,13 @@ def _known(session: SparkSession, files: Sequence[AddedFile], partitions: Sequen
 
 def _microseconds(at: datetime | None) -> int | None:
     return None if at is None else round(at.timestamp() * 1_000_000)
+
+
+def _types(state: State) -> list[StructField]:
+    from pyspark.sql.types import StructType
+
+    fields = json.loads(state.schema)["fields"]
+    return StructType.fromJson({"fields": [_described(one, inside=False) for one in fields]}).fields
 
 
 def _inside(field: Action) -> str:

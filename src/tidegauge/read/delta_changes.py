@@ -16,10 +16,10 @@ from tidegauge.model.layer import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION,
 from tidegauge.model.plan import Way
 from tidegauge.model.position import VersionPosition, Window
 from tidegauge.model.protocols import Moved
-from tidegauge.read.delta_added import Additions, added_rows, additions, committed_at, stamped
+from tidegauge.read.delta_added import Additions, added_rows, additions, committed_at, described, stamped
 from tidegauge.read.delta_faults import translated_read
 from tidegauge.read.delta_fit import fitted
-from tidegauge.read.delta_net import AFTER, INSERT, net, net_by_version, quoted, repeated
+from tidegauge.read.delta_net import AFTER, INSERT, net, net_by_version, repeated
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -145,7 +145,13 @@ class DeltaMoved:
 
     @cached_property
     def _fields(self) -> list[StructField]:
-        return self._additions.types if self.grows else self._whole.schema.fields
+        if self.grows:
+            return self._additions.types
+        return self._described[0] if self._way is Way.FEED else self._whole.schema.fields
+
+    @cached_property
+    def _described(self) -> tuple[list[StructField], bool]:
+        return described(self._table, self._location, self._upto)
 
     @cached_property
     def _additions(self) -> Additions:
@@ -177,7 +183,7 @@ class DeltaMoved:
 
     def _feed(self) -> DataFrame:
         first = 0 if self._after is None else self._after + 1
-        if self._is_widening():
+        if self._described[1]:
             for name, value in _WIDENED.items():
                 self._session.conf.set(name, value)
         reader = self._session.read.format("delta").option("readChangeFeed", "true")
@@ -190,11 +196,6 @@ class DeltaMoved:
         # Its columns were replaced since, and no feed gives back what they were. The versions themselves do.
         versions = range(first, self._upto + 1)
         return self._steps([(version - 1 if version else None, version) for version in versions])
-
-    def _is_widening(self) -> bool:
-        path = quoted(self._location)
-        found = self._session.sql(f"SHOW TBLPROPERTIES delta.{path}").collect()
-        return any(row.key.startswith("delta.feature.typeWidening") for row in found)
 
     def _steps(self, steps: Sequence[tuple[int | None, int]]) -> DataFrame:
         """What differs between each two versions, as deletes and inserts of the second."""
