@@ -7,8 +7,12 @@ import multiprocessing
 import os
 import random
 import signal
+import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -78,6 +82,36 @@ def test_b7_of_eight_processes_exactly_one_replaces_each_version(where: Where) -
     store = open_store(open_lake(where))
     assert number_in(store.read(PATH)) == RUNNERS * WINS
     assert [entry.path for entry in store.list("watermarks")] == [PATH]
+
+
+def slow_import(frame: FrameType, *_: object) -> Any:
+    """Stay a while at each line of the package's own file."""
+    if not frame.f_code.co_filename.endswith("obstore/__init__.py"):
+        return None
+    time.sleep(0.1)
+    return slow_import
+
+
+def put_first(where: Where, won: Any) -> None:
+    assert "obstore" not in sys.modules
+    threading.settrace(slow_import)
+
+    def put(number: int) -> bool:
+        time.sleep(number * 0.08)
+        return open_store(open_lake(where)).put_if_absent(PATH, body(number, "first"))
+
+    with ThreadPoolExecutor(RUNNERS) as pool:
+        won.put(list(pool.map(put, range(RUNNERS))))
+
+
+def test_threads_that_are_the_first_to_need_s3_all_get_it_whole(s3: S3) -> None:
+    where = (s3_lake(s3).path, s3.endpoint, s3.region, s3.access_key, s3.secret_key)
+    won = _processes.Queue()
+    first = _processes.Process(target=put_first, args=(where, won))
+    first.start()
+    first.join(60)
+    assert first.exitcode == 0
+    assert won.get(timeout=10).count(True) == 1
 
 
 def count_for_ever(where: Where, told: Any) -> None:

@@ -31,6 +31,10 @@ _ELSEWHERE = {
 
 class S3Objects:
     def __init__(self, settings: S3Settings) -> None:
+        # Whole, and before any thread asks for a part of it: threads that import the parts of a package
+        # which none has imported yet may each get a half-made one.
+        import obstore  # noqa: F401
+
         self._settings = settings
         self._opened: S3Store | None = None
 
