@@ -17,7 +17,7 @@ from tidegauge.model.layer import LayerMode, TableRef
 from tidegauge.model.secret import Secret
 from tidegauge.model.spec import Lake
 from tidegauge.write.delta.lives import Lives, Opening
-from tidegauge.write.delta.log import CLOSED, Log, path_of, prefix_of
+from tidegauge.write.delta.log import CLOSED, Action, Log, path_of, prefix_of
 from tidegauge.write.delta.output import DeltaOutput
 
 pytestmark = pytest.mark.contract
@@ -165,6 +165,44 @@ def test_b7_of_many_that_open_a_life_one_commits(table: LogTable) -> None:
     assert said.count("TIDEGAUGE EPOCH") == 1
     assert len(said) == 4
     assert table.ids() == 3
+
+
+@pytest.mark.parametrize("resumed", [False, True])
+def test_a_batch_that_comes_between_an_opening_and_its_commit_is_counted_to_its_life(
+    table: LogTable, monkeypatch: pytest.MonkeyPatch, resumed: bool
+) -> None:
+    table.commit(1)
+    late = iter([2, 3])
+    put = Log.put
+
+    def slow_put(log: Log, version: int, actions: list[Action]) -> bool:
+        for seq in late:
+            table.commit(seq)
+            if resumed:
+                raise KeyboardInterrupt  # the marker is there, its commit is not
+            break
+        return put(log, version, actions)
+
+    monkeypatch.setattr(Log, "put", slow_put)
+    if resumed:
+        with pytest.raises(KeyboardInterrupt):
+            table.open(1)
+        list(late)
+    lives = table.fresh()._table.opened().lives
+    if resumed:
+        lives.ensure(1, unmarked=False)
+    else:
+        table.open(1)
+    last = 2 if resumed else 3
+    now = lives.standing()
+    assert now.look is not None
+    assert now.look.transactions(PREFIX) == {f"{PREFIX}0": CLOSED, f"{PREFIX}1": 0}
+    assert now.marker is not None
+    said = next(iter(now.look.commits())).said
+    assert said is not None
+    assert now.marker.closed == {0: last}
+    assert said["closed"] == {"0": last}
+    assert lives.lacks((0, last)) is None
 
 
 def test_a_table_of_the_catalogue_that_is_not_there_yet_is_opened_by_its_first_batch(tmp_path: Path) -> None:

@@ -7,9 +7,10 @@ into the log without Spark, only if nobody else has put that version.
 
 A file of the flow's own in the table's `_tidegauge` folder says the same, and comes first. That is for a
 table which does not exist yet, and so has no log: a writer makes the table before it looks for this file, and
-who opens a life puts the file before it looks for the table, so that one of them always sees the other. A
-table of the catalogue that does not exist yet has no folder either; its life is opened in the log by its
-first batch, which is refused when an older life came first.
+who opens a life puts the file before it looks for the table, so that one of them always sees the other. The
+commit follows only on the very version that the file was true of: a batch of the old life that comes between
+them is first said in the file too. A table of the catalogue that does not exist yet has no folder either; its
+life is opened by its first batch, which is refused when an older life came first.
 """
 
 from __future__ import annotations
@@ -52,11 +53,21 @@ class Standing:
     """None while there is no table."""
     epoch: int
     """The life that is open."""
-    logged: int | None
-    """Its last batch by the log; None: the log does not have this life."""
-    ours: bool
-    """The log has a commit of this flow, of whichever life."""
+    last: tuple[int, int] | None
+    """The newest life that the log has, and its last batch; None: the log has no commit of this flow."""
     marker: Opening | None
+    token: str | None
+    """The marker's, as the store gave it."""
+
+    @property
+    def ours(self) -> bool:
+        """The log has a commit of this flow, of whichever life."""
+        return self.last is not None
+
+    @property
+    def logged(self) -> int | None:
+        """The open life's last batch by the log; None: the log does not have this life."""
+        return self.last[1] if self.last and self.last[0] == self.epoch else None
 
 
 class Lives:
@@ -67,12 +78,14 @@ class Lives:
         self._path = f"_tidegauge/{folder_name(f'{pipeline}/{flow}')}.json"
 
     def standing(self) -> Standing:
+        # First the marker: who replaces this one has looked at the log since.
+        found = self._log.store.read(self._path)
+        marker, token = (self._parsed(found[0]), found[1]) if found else (None, None)
         look = self._log.look()
-        found = look.transactions(self._prefix) if look else {}
-        logged = max(map(epoch_of, found), default=0)
-        marker = self._marker()
-        epoch = max(logged, marker.epoch if marker else 0)
-        return Standing(look, epoch, found.get(f"{self._prefix}{epoch}"), bool(found), marker)
+        batches = look.transactions(self._prefix) if look else {}
+        last = max(((epoch_of(name), batch) for name, batch in batches.items()), default=None)
+        epoch = max(last[0] if last else 0, marker.epoch if marker else 0)
+        return Standing(look, epoch, last, marker, token)
 
     def open(self, wanted: Opening) -> None:
         """Can be repeated. Raises OutputDisagrees where this epoch was opened with another meaning, a later
@@ -92,8 +105,7 @@ class Lives:
                 )
             if now.epoch == wanted.epoch and now.logged is not None:
                 return
-            opening = theirs or self._completed(wanted, now)
-            if self._put_marker(opening, now.marker) and self._put_commit(opening):
+            if self._put(theirs or self._completed(wanted, now), now):
                 return
         raise self._crowded()
 
@@ -116,7 +128,7 @@ class Lives:
                         hint="start afresh with `tidegauge watermark reset`; an append with --full-refresh",
                     )
                 opening = Opening(self._pipeline, self._flow, epoch, None, "opened with its first batch")
-            self._put_commit(opening)
+            self._put(opening, now)
         raise self._crowded()
 
     def lacks(self, continues: tuple[int, int]) -> str | None:
@@ -174,10 +186,6 @@ class Lives:
     def _is_ours(self, said: Action) -> bool:
         return (said.get("pipeline"), said.get("flow")) == (self._pipeline, self._flow)
 
-    def _marker(self) -> Opening | None:
-        body = self._log.store.get(self._path)
-        return self._parsed(body) if body is not None else None
-
     def _parsed(self, body: bytes) -> Opening:
         try:
             return _parse(json.loads(body))
@@ -187,24 +195,21 @@ class Lives:
                 hint="put it back from a backup; nothing was changed",
             ) from error
 
-    def _put_marker(self, opening: Opening, theirs: Opening | None) -> bool:
-        if theirs is not None and theirs.epoch >= opening.epoch:
-            return theirs.epoch == opening.epoch
-        found = self._log.store.read(self._path)
-        if found is not None and (theirs is None or self._parsed(found[0]) != theirs):
-            return False
-        body = (json.dumps(_render(opening), indent=1, ensure_ascii=False) + "\n").encode()
-        return self._log.store.replace(self._path, body, found[1] if found else None) is not None
+    def _put(self, opening: Opening, now: Standing) -> bool:
+        """The marker; or, where it says what the log says, the commit, on top of what was looked at. True if
+        nothing is left to do."""
+        if now.last is not None:
+            opening = replace(opening, closed={**opening.closed, now.last[0]: now.last[1]})
+        if opening == now.marker:
+            return now.look is None or self._put_commit(opening, now.look)
+        self._put_marker(opening, now.token)
+        return False
 
-    def _put_commit(self, opening: Opening) -> bool:
-        """True also where there is no table, and so nothing to close; and where somebody else has done it:
-        a second opening would take the life's application back to its beginning."""
-        look = self._log.look()
-        if look is None:
-            return True
-        there = max(map(epoch_of, look.transactions(self._prefix)), default=-1)
-        if there >= opening.epoch:
-            return there == opening.epoch
+    def _put_marker(self, opening: Opening, token: str | None) -> None:
+        body = (json.dumps(_render(opening), indent=1, ensure_ascii=False) + "\n").encode()
+        self._log.store.replace(self._path, body, token)
+
+    def _put_commit(self, opening: Opening, look: Look) -> bool:
         names = {application(Tag(self._pipeline, self._flow, epoch, 0)) for epoch in range(opening.epoch)}
         txns = {**dict.fromkeys(sorted(names), CLOSED), f"{self._prefix}{opening.epoch}": 0}
         now = int(time.time() * 1000)
