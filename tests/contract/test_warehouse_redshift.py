@@ -9,7 +9,9 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -336,6 +338,21 @@ def test_error_1023_is_a_conflict_that_is_tried_again(yard: Yard) -> None:
     second.commit()
     with pytest.raises(Locked, match="Serializable isolation violation") as caught:
         first.run(f"UPDATE {yard.at('orders')} SET \"name\" = 'first'")
+    assert caught.value.retryable
+    first.close()
+    second.close()
+
+
+def test_a_table_that_two_make_at_once_is_a_conflict_that_is_tried_again(yard: Yard) -> None:
+    made = f"CREATE TABLE IF NOT EXISTS {yard.at('orders')} (id int)"
+    first, second = yard.house().connect(), yard.house().connect()
+    first.run(made)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(second.run, made)
+        time.sleep(0.5)
+        first.commit()
+        with pytest.raises(Locked) as caught:
+            waiting.result(60)
     assert caught.value.retryable
     first.close()
     second.close()

@@ -22,9 +22,11 @@ _OWN = ('"tidegauge_stage_', '"tidegauge_raw_')
 """Tables that nobody else holds: those of one attempt."""
 _COMMITS = '"tidegauge_commits"'
 
-# Redshift gives most of its errors one and the same code; only the words tell them apart.
+# Redshift gives most of its errors one and the same code; only the words tell them apart. The one constraint
+# it keeps is that of its catalogue, which two sessions trip over that make the same table at once.
 _CONFLICT = re.compile(
-    r"serializable isolation violation|deadlock detected|concurrent transaction", re.IGNORECASE
+    r'serializable isolation violation|deadlock detected|concurrent transaction|unique constraint "pg_',
+    re.IGNORECASE,
 )
 _VALUE = re.compile(
     r"out of range|too long|overflow|cannot insert a null|null value in column|String length exceeds",
