@@ -91,12 +91,12 @@ def _merged(parts: Parts, target: Callable[[], DataFrame] | None, choice: Evalua
     if parts.afresh or choice is Evaluate.WHOLE:
         return _differing(parts, target)
     if choice is Evaluate.ROWS:
-        name = parts.only.name
+        name, moved = parts.only.name, parts.inputs[parts.only.name]
+        if parts.layer.transform is None and not moved.grows:
+            return by_sides(moved.sides(HERE), parts.by)
         rows = parts.over(parts.came(name))
-        if parts.inputs[name].grows:
+        if moved.grows:
             return kinds(rows)
-        if parts.layer.transform is None:
-            return by_sides(parts.inputs[name].sides(HERE), parts.by)
         before = parts.over(parts.gone(name))
         keys = before.select(*(F.col(quoted(column)) for column in by)).distinct()
     else:
