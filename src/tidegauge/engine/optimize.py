@@ -18,9 +18,9 @@ def optimize(tending: Tending, target: Target, *, zorder: Sequence[str] = (), cl
     compacted all the same.
     """
     columns = ", ".join(f"`{name.replace('`', '``')}`" for name in zorder)
-    with translated(target.name):
+    with tending.session_of(target) as session, translated(target.name):
         words = f"OPTIMIZE {target.sql}{f' ZORDER BY ({columns})' if columns else ''}"
-        [row] = tending.session_of(target).sql(words).collect()
+        [row] = session.sql(words).collect()
         metrics = row["metrics"]
         done = Tended(
             target, added=int(metrics["numFilesAdded"]), replaced=int(metrics["numFilesRemoved"]), done=True

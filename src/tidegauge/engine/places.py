@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
 from tidegauge.engine.jars import Needs
 from tidegauge.engine.select import needs_of
-from tidegauge.engine.session import open_session, sibling
+from tidegauge.engine.session import lent, open_session, sibling
 from tidegauge.errors import TableMissing
 from tidegauge.model.layer import Hop, Layer, TableRef
 from tidegauge.model.plan import Plan
 from tidegauge.model.protocols import Output
-from tidegauge.model.spec import Project
+from tidegauge.model.spec import Lake, Project
 from tidegauge.read.delta_catalogue import locate, split_name
 from tidegauge.write.hadoop import settle_bucket
 from tidegauge.write.open import open_output
@@ -28,6 +29,15 @@ def places_of(project: Project, hops: Sequence[Hop], *, debug: bool = False) -> 
     """For a command that is not a run; Spark is started only if a name has to be looked up."""
     needs = {Needs.JDBC} | needs_of(hops)
     return Places(functools.cache(partial(open_session, project.spark, needs, debug=debug)))
+
+
+@contextmanager
+def own_session(spark: SparkSession, lakes: Iterable[Lake]) -> Iterator[SparkSession]:
+    """A session that nobody else has, with the keys to these."""
+    with lent(sibling(spark)) as session:
+        for lake in lakes:
+            settle_bucket(session, lake)
+        yield session
 
 
 class Places:
@@ -72,17 +82,16 @@ class Places:
             made.follow(plan)
         return made
 
-    def session(self, layer: Layer) -> SparkSession:
+    @contextmanager
+    def session(self, layer: Layer) -> Iterator[SparkSession]:
         """A session of the flow's own, so that no setting and no view of one is seen by another."""
-        session = sibling(self._spark())
-        for table in (layer.output.table, *(part.table for part in layer.inputs)):
-            if table.path is not None and table.on_s3:
-                settle_bucket(session, table.at(table.path))
-        context = getattr(session, "sparkContext", None)
-        if context is not None:
-            # Flows side by side share the cores evenly, instead of one after the other.
-            context.setLocalProperty("spark.scheduler.pool", layer.name)
-        return session
+        tables = [layer.output.table, *(part.table for part in layer.inputs)]
+        with own_session(self._spark(), [table.at(table.path) for table in tables if table.path]) as session:
+            context = getattr(session, "sparkContext", None)
+            if context is not None:
+                # Flows side by side share the cores evenly, instead of one after the other.
+                context.setLocalProperty("spark.scheduler.pool", layer.name)
+            yield session
 
     def _listed(self, schema: str) -> dict[str, str]:
         spark = self._spark()

@@ -396,17 +396,21 @@ class Runner:
             return report(State.SKIPPED)
         except TidegaugeError as error:
             return report(State.FAILED, error=error)
-        tools = Tools(
-            ledger=self._ledger,
-            output=self._output(flow, plan),
-            spark=cache(partial(self._places.session, flow)) if isinstance(flow, Layer) else self._spark,
-            stop=self._stop,
-            tell=self._tell,
-            lease=self._project.lease,
-            limit=self._order.limit,
-            notes=notes,
-        )
-        with self._heartbeat.hold(claim):
+        with self._heartbeat.hold(claim), contextlib.ExitStack() as opened:
+            spark = self._spark
+            if isinstance(flow, Layer):
+                layer = flow
+                spark = cache(lambda: opened.enter_context(self._places.session(layer)))
+            tools = Tools(
+                ledger=self._ledger,
+                output=self._output(flow, plan),
+                spark=spark,
+                stop=self._stop,
+                tell=self._tell,
+                lease=self._project.lease,
+                limit=self._order.limit,
+                notes=notes,
+            )
             if prepared.changes:
                 said = "; ".join(prepared.changes)
                 self._ledger.note(flow.pipeline, flow.name, "schema_changed", owner=self._owner, reason=said)

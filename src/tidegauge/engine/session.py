@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from tidegauge.errors import RuntimeMissing, SparkFailed, TidegaugeError
 from tidegauge.model.secret import mask
 from tidegauge.model.spec import SparkSettings
 from tidegauge.write import hadoop
+from tidegauge.write.hadoop import on_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -88,16 +90,39 @@ def check_java(settings: SparkSettings) -> None:
 
 
 def sibling(session: SparkSession) -> SparkSession:
-    """Another session of the same Spark, with our settings and none of what was set on this one."""
-    made = _of_our_own(session)
+    """Another session of the same Spark: what is set on it, and its views, are seen by none but itself."""
+    beside: Any = session
+    made: SparkSession = beside.cloneSession() if on_connect(session) else session.newSession()
     for name, value in _PER_SESSION.items():
         made.conf.set(name, value)
     return made
 
 
+@contextmanager
+def lent(session: SparkSession) -> Iterator[SparkSession]:
+    """To this thread, which ends the session after it.
+
+    On Connect, that is: there a checkpoint belongs to the thread's active session, whosever frame it is of,
+    and the server would keep the session for an hour.
+    """
+    if not on_connect(session):
+        yield session
+        return
+    kind: Any = type(session)
+    before = kind.getActiveSession()
+    kind._active_session.session = session
+    try:
+        yield session
+    finally:
+        kind._active_session.session = before
+        with suppress(Exception):
+            session.client.release_session()
+            session.client.close()
+
+
 def _of_our_own(active: SparkSession) -> SparkSession:
-    """A sibling with settings of its own; a Connect session already is one, and has no siblings."""
-    return active if type(active).__module__.startswith("pyspark.sql.connect") else active.newSession()
+    """One whose settings may be changed; on Connect the process's own, which every flow has a sibling of."""
+    return active if on_connect(active) else active.newSession()
 
 
 def _launch(settings: SparkSettings, needs: Collection[Needs], *, light: bool, debug: bool) -> SparkSession:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -12,18 +13,17 @@ from typing import TYPE_CHECKING, Any
 from tidegauge.config.flows import storage_of
 from tidegauge.engine.jars import Needs
 from tidegauge.engine.owner import this_process
-from tidegauge.engine.places import Places
+from tidegauge.engine.places import Places, own_session
 from tidegauge.engine.readers import Readers, plain
 from tidegauge.engine.report import error_to_json
 from tidegauge.engine.select import Sources, choose, needs_of
-from tidegauge.engine.session import open_session, sibling
+from tidegauge.engine.session import open_session
 from tidegauge.errors import ConfigError, TableMissing, TidegaugeError
 from tidegauge.ledger.open import open_ledger
 from tidegauge.model.layer import Layer, TableRef
 from tidegauge.model.protocols import FlowStatus
 from tidegauge.model.spec import Lake, Project
 from tidegauge.read.delta_place import lake_of
-from tidegauge.write.hadoop import settle_bucket
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -111,13 +111,14 @@ class Tending:
                 self._spark = open_session(self._project.spark, needs, debug=self._debug)
             return self._spark
 
-    def session_of(self, target: Target) -> SparkSession:
+    @contextmanager
+    def session_of(self, target: Target) -> Iterator[SparkSession]:
         if target.layer is not None:
-            return self.places.session(target.layer)
-        session = sibling(self.session())
-        if target.table.on_s3:
-            settle_bucket(session, target.table.at(target.location))
-        return session
+            with self.places.session(target.layer) as session:
+                yield session
+        else:
+            with own_session(self.session(), [target.table.at(target.location)]) as session:
+                yield session
 
     def each(
         self,

@@ -62,9 +62,8 @@ def check(tending: Tending, target: Target, retain: timedelta | None) -> timedel
 def vacuum(tending: Tending, target: Target, retain: timedelta | None, *, dry_run: bool = False) -> Tended:
     """As long as `check` says. A dry run removes nothing, and says what would go."""
     kept = check(tending, target, retain)
-    session = tending.session_of(target)
     hours = kept.total_seconds() / 3600
-    with translated(target.name):
+    with tending.session_of(target) as session, translated(target.name):
         # Delta's own check knows of no reader; ours has just asked each of them.
         session.conf.set(_CHECK, "true" if retain is None else "false")
         session.conf.set(_LOGGED, "true")

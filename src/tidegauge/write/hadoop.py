@@ -51,6 +51,10 @@ _PATTERN = re.compile(r"[\[\]{}*?\\]")
 _NO_S3A = re.compile(r"ClassNotFoundException: Class org\.apache\.hadoop\.fs\.s3a\.")
 
 
+def on_connect(session: SparkSession) -> bool:
+    return type(session).__module__.startswith("pyspark.sql.connect")
+
+
 def path_of(lake: Lake, relative: str) -> str:
     """As Hadoop takes it: characters stand for themselves, nothing is percent-encoded."""
     if lake.on_s3:

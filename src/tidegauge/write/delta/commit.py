@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,29 +20,18 @@ APPLICATION = "spark.databricks.delta.write.txnAppId"
 VERSION = "spark.databricks.delta.write.txnVersion"
 METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 
-_alone = threading.Lock()
-
-
-def on_connect(session: SparkSession) -> bool:
-    return type(session).__module__.startswith("pyspark.sql.connect")
-
 
 @contextmanager
 def tagged(session: SparkSession, tag: Tag, said: str) -> Iterator[None]:
-    """Whatever this session commits inside has the tag; Delta does it once, and passes over a second time.
-
-    The settings are the session's own. A Connect session is shared by all flows, so there one commits after
-    the other.
-    """
-    with _alone if on_connect(session) else nullcontext():
-        try:
-            session.conf.set(APPLICATION, application(tag))
-            session.conf.set(VERSION, str(tag.seq))
-            session.conf.set(METADATA, said)
-            yield
-        finally:
-            for name in (APPLICATION, VERSION, METADATA):
-                session.conf.unset(name)
+    """Whatever this session commits inside has the tag; Delta does it once, and passes over a second time."""
+    try:
+        session.conf.set(APPLICATION, application(tag))
+        session.conf.set(VERSION, str(tag.seq))
+        session.conf.set(METADATA, said)
+        yield
+    finally:
+        for name in (APPLICATION, VERSION, METADATA):
+            session.conf.unset(name)
 
 
 def words(

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from tidegauge.write.delta.commit import on_connect
 from tidegauge.write.delta.log import Look
+from tidegauge.write.hadoop import on_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
