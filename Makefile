@@ -18,7 +18,7 @@ demo: setup
 
 test: setup servers
 	$(BIN)/pytest -n 3 --dist loadfile -m "(unit or contract) and not long"; first=$$?; \
-	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder -m "not unit and not contract and not long"; exit $$((first | $$?))
+	$(BIN)/pytest -n 3 --dist loadfile -m "not unit and not contract and not long"; exit $$((first | $$?))
 
 test-long: setup servers
 	$(BIN)/pytest -n 2 --dist loadfile -m long

@@ -40,7 +40,6 @@ def test_b1_flows_that_share_a_connect_server_and_a_name_keep_apart_and_survive_
         spark.sql(f"INSERT INTO {path} SELECT id, id % 3, id + {1000 * base} FROM range(30)")
     (tmp_path / "sums.sql").write_text(SQL)
     flows = "".join(
-        f"  {name}_copy: {{inputs: {{rows: {{path: {name}}}}}, output: {{path: {name}_copy, key: id}}}}\n"
         f"  {name}_sums: {{inputs: {{rows: {{path: {name}}}}}, transform: sums.sql,"
         f" output: {{path: {name}_sums, key: g}}}}\n"
         for name in TABLES
@@ -51,12 +50,10 @@ def test_b1_flows_that_share_a_connect_server_and_a_name_keep_apart_and_survive_
 
     def check() -> None:
         for name in TABLES:
-            rows = spark.read.format("delta").load(str(tmp_path / name))
-            rows.createOrReplaceTempView("rows")
-            for kind, wanted in (("copy", rows), ("sums", spark.sql(SQL))):
-                found = spark.read.format("delta").load(f"{tmp_path}/{name}_{kind}")
-                assert sorted(found.collect()) == sorted(wanted.collect()), (name, kind)
-                assert {one["flow"] for one in said(tmp_path, f"{name}_{kind}")} == {f"{name}_{kind}"}
+            spark.read.format("delta").load(str(tmp_path / name)).createOrReplaceTempView("rows")
+            found = spark.read.format("delta").load(f"{tmp_path}/{name}_sums")
+            assert sorted(found.collect()) == sorted(spark.sql(SQL).collect()), name
+            assert {one["flow"] for one in said(tmp_path, f"{name}_sums")} == {f"{name}_sums"}
 
     first = shell(*words)
     assert first.code == 0, first
@@ -66,7 +63,7 @@ def test_b1_flows_that_share_a_connect_server_and_a_name_keep_apart_and_survive_
         spark.sql(f"UPDATE {path} SET n = n + {10 + base} WHERE id % 5 = {base}")
         spark.sql(f"DELETE FROM {path} WHERE id = {20 + base}")
     killed = start(*words)
-    targets = [f"{name}_{kind}" for name in TABLES for kind in ("copy", "sums")]
+    targets = [f"{name}_sums" for name in TABLES]
     until(lambda: sum(len(said(tmp_path, name)) for name in targets) > len(targets))
     killed.kill()
     end(killed)

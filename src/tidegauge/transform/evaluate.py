@@ -93,7 +93,9 @@ def _merged(parts: Parts, target: Callable[[], DataFrame] | None, choice: Evalua
     if choice is Evaluate.ROWS:
         name, moved = parts.only.name, parts.inputs[parts.only.name]
         if parts.layer.transform is None and not moved.grows:
-            return by_sides(moved.sides(HERE), parts.by)
+            sides = moved.sides(HERE)
+            parts.transform.check(sides.drop(HERE))
+            return by_sides(sides, parts.by)
         rows = parts.over(parts.came(name))
         if moved.grows:
             return kinds(rows)

@@ -146,8 +146,7 @@ class DeltaOutput:
     def write(self, cargo: Cargo, spark: Callable[[], SparkSession]) -> Staged:
         """Plans the commit, and makes the target or room in it; the rows are computed by `publish`.
 
-        The session is the flow's own: a tag that is set on it is seen by no other flow. (Spark Connect has
-        one for all: there `commit.tagged` lets one commit at a time.)
+        The session is the flow's own: a tag that is set on it is seen by no other flow.
         """
         own = spark()
         session.settle(own)
