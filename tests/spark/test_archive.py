@@ -56,7 +56,8 @@ def test_an_archive_is_made_once_and_taken_in_silence(cache: Path) -> None:
     assert [path.suffix for path in sorted((cache / "classes").iterdir())] == [".jsa", ".lock"]
 
 
-@pytest.mark.parametrize("body", [pytest.param(b"", marks=pytest.mark.long), b"not an archive" * 1000])
+@pytest.mark.long
+@pytest.mark.parametrize("body", [b"", b"not an archive" * 1000])
 def test_a_broken_archive_is_ignored_in_silence(cache: Path, body: bytes) -> None:
     archive = path_of(find_java())
     archive.parent.mkdir(parents=True)
@@ -64,6 +65,7 @@ def test_a_broken_archive_is_ignored_in_silence(cache: Path, body: bytes) -> Non
     assert start() == ("3 True", "")
 
 
+@pytest.mark.long
 def test_it_can_be_switched_off(cache: Path) -> None:
     assert start(TIDEGAUGE_CLASS_ARCHIVE="off") == ("3 False", "")
     assert not cache.exists()

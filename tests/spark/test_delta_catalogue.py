@@ -144,6 +144,7 @@ def test_many_tables_are_listed_and_looked_at_at_once(
     assert taken < 0.7
 
 
+@pytest.mark.long
 def test_a_connect_session_is_asked_the_same_way(tmp_path: Path) -> None:
     def ask(address: str) -> dict[str, str]:
         from pyspark.sql import SparkSession
