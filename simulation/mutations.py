@@ -11,7 +11,8 @@ from typing import Any
 from simulation.invariants import EPOCHS, LEASE_HOLDS, PLAN, VISIBLE, WRITER
 from simulation.lake import Lake, Manifest
 from simulation.ledger import MemoryLedger
-from simulation.source import Table
+from simulation.places import at
+from simulation.source import MemorySource, Table
 from tidegauge.engine import run, walk
 from tidegauge.ledger import byhand, rules
 from tidegauge.ledger.book import Active, Book, Change
@@ -19,6 +20,7 @@ from tidegauge.model.plan import Draft, Plan, Receipt, Tag
 from tidegauge.model.protocols import Claim, LedgerWriter, Output, Override, Owner
 from tidegauge.model.spec import Flow
 from tidegauge.model.state import Event, State
+from tidegauge.model.table import Cut
 from tidegauge.observe.events import Listener
 
 
@@ -49,6 +51,7 @@ _end_override = byhand.end_override
 _held = rules._held
 _plan = rules.plan
 _claim = rules.claim
+_found = MemorySource._found
 
 
 def _advance_first(claim: Claim, index: int, cargo_of: walk.CargoOf, tools: walk.Tools) -> Receipt:
@@ -113,6 +116,12 @@ def _undo_of_known(book: Book, **options: Any) -> Change | None:
     return replace(change, book=replace(change.book, undo=undo))
 
 
+def _upto_the_bound(source: MemorySource, low: int, high: int, step: int) -> tuple[Cut, ...]:
+    found = _found(source, low, high, step)
+    upto = at(high)
+    return (*found[:-1], Cut(upto, found[-1].rows)) if found and upto else ()
+
+
 def _plan_unseen(book: Book, draft: Draft, **options: Any) -> tuple[Change | None, Plan | None]:
     return _plan(book, replace(draft, seen=None), **options)
 
@@ -138,5 +147,6 @@ MORE = (
     Mutation("an undo that forgets an input", byhand, "end_override", _undo_of_known, VISIBLE),
     Mutation("a draft from before others moved on", rules, "plan", _plan_unseen, PLAN),
     Mutation("whoever holds it is taken for the dead one", rules, "claim", _claim_from_any, LEASE_HOLDS),
+    Mutation("a watermark at the bound, past the last row", MemorySource, "_found", _upto_the_bound, VISIBLE),
     Mutation("a bound above an open transaction", Table, "bound", property(lambda t: t.top), VISIBLE),
 )

@@ -1,4 +1,8 @@
-"""A table that grows and changes. A row's position is new with every change, as a bumped timestamp is."""
+"""A table that grows and changes. A row's position is new with every change, as a bumped timestamp is.
+
+The clock goes on where nothing changes, and a row may be dated back: above every row that is there, and below
+the clock. Nothing holds the bound back for it.
+"""
 
 from __future__ import annotations
 
@@ -28,12 +32,20 @@ class Table:
         return self.top if self.open is None else self.open - 1
 
     def change(self) -> None:
-        """One more row, a row changed, a transaction begun, or one committed."""
+        """One more row, a row changed or dated back, a transaction begun or committed; or none."""
         dice = self.world.random.random()
         if self.open is not None and dice < 0.5:
             self.commit()
             return
+        if dice > 0.9 and (free := self._free()):
+            place = self.world.random.choice(free)
+            self.rows[len(self.rows) + 1] = place
+            self.world.say(f"{'source':<22} row {len(self.rows)} is dated back: position {place}")
+            return
         self.top += 1
+        if dice > 0.85:
+            self.world.say(f"{'source':<22} nothing changes until {self.top}")
+            return
         if self.open is None and dice < 0.15:
             self.open = self.top
             self.world.say(f"{'source':<22} a transaction takes position {self.top}")
@@ -44,6 +56,11 @@ class Table:
         else:
             self.rows[len(self.rows) + 1] = self.top
             self.world.say(f"{'source':<22} row {len(self.rows)}: position {self.top}")
+
+    def _free(self) -> list[int]:
+        """Positions above every row, which the clock has passed."""
+        newest = max(self.rows.values(), default=0)
+        return [place for place in range(newest + 1, self.top + 1) if place != self.open]
 
     def commit(self) -> None:
         if self.open is not None:
@@ -93,14 +110,17 @@ class MemorySource:
         low, high = number(after), self._table.bound
         if high <= low:
             return Survey(None)
-        return Survey(at(high), self.cuts(shape, after, _at(high), step))
+        return Survey(at(high), self._found(low, high, step))
 
     def cuts(self, shape: Shape, after: RowPosition | None, upto: RowPosition, step: int) -> tuple[Cut, ...]:
-        low, high = number(after), number(upto)
-        places = sorted(place for place in self._table.rows.values() if low < place <= high)
+        found = self._found(number(after), number(upto), step)
+        return (*found[:-1], Cut(upto, found[-1].rows)) if found else ()
+
+    def _found(self, low: int, high: int, step: int) -> tuple[Cut, ...]:
+        places = sorted(place for _, place in self._table.between(low, high))
         cuts = [Cut(_at(places[end - 1]), step) for end in range(step, len(places), step)]
         if places:
-            cuts.append(Cut(upto, len(places) - step * len(cuts)))
+            cuts.append(Cut(_at(places[-1]), len(places) - step * len(cuts)))
         return tuple(cuts)
 
     def count(self, shape: Shape, after: RowPosition | None, upto: RowPosition) -> int:

@@ -307,7 +307,7 @@ def test_b1_advancing_moves_the_watermark_to_the_end_of_the_batch(ledger: Ledger
     assert watermark(ledger).position is None
     ledger.advance(claim, 0, receipt(plan, 0, rows=11))
     mark, found = watermark(ledger), status(ledger)
-    assert (mark.position, mark.checked, mark.seq, mark.epoch) == (position(1), position(1), 1, 0)
+    assert (mark.position, mark.seq, mark.epoch) == (position(1), 1, 0)
     assert found.plan is not None
     assert found.plan.done == 1
     assert found.last_run is not None
@@ -318,6 +318,37 @@ def test_b1_advancing_moves_the_watermark_to_the_end_of_the_batch(ledger: Ledger
     last = status(ledger).last_run
     assert last is not None
     assert (last.batches, last.rows_written) == (2, 21)
+
+
+def test_a26_how_far_was_looked_counts_once_the_plan_is_done(ledger: Ledger) -> None:
+    def looked(one: Draft, bound: int | None) -> Draft:
+        checked = None if bound is None else position(bound)
+        return replace(one, inputs=tuple(replace(part, checked=checked) for part in one.inputs))
+
+    def seen() -> tuple[object, object]:
+        mark = watermark(ledger)
+        return mark.position, mark.checked
+
+    claim = claimed(ledger, planned(ledger, looked(draft(batches=2), 9)))
+    walked(ledger, claim, upto=1)
+    assert seen() == (position(1), None)
+    kept = status(ledger).plan
+    assert kept is not None
+    assert kept.draft.inputs[0].checked == position(9), "the bound is frozen with the plan"
+    walked(ledger, replace(claim, plan=kept))
+    ledger.finish(claim, State.SUCCESS)
+    assert seen() == (position(2), position(9))
+
+    ledger.plan([looked(nothing_new(upto=2), 12)], owner=ME, run_id="run")
+    assert seen() == (position(2), position(12))
+
+    again = draft(batches=1, start=1)
+    again = replace(again, batches=tuple(replace(batch, again=True) for batch in again.batches))
+    for bound, checked in ((None, 12), (15, 15)):  # a backfill, then a lookback that found nothing newer
+        claim = claimed(ledger, planned(ledger, looked(again, bound)))
+        walked(ledger, claim)
+        ledger.finish(claim, State.SUCCESS)
+        assert seen() == (position(2), position(checked))
 
 
 def test_b1_a_batch_is_advanced_once_in_order_and_with_its_own_receipt(ledger: Ledger) -> None:

@@ -95,12 +95,37 @@ def test_lookback_goes_below_the_watermark_and_rounds_down(
 
 def test_a_watermark_never_goes_back_while_lookback_reads_again() -> None:
     cuts = tuple(Cut(at(f"2025-01-01 00:00:0{second}"), 1) for second in range(3))
-    survey = Survey(cuts[-1].position, cuts)
-    options = {"parallel": 1, "lookback": timedelta(seconds=9)}
-    again = draft(flow_with(**options), shape_of(Kind.TIMESTAMP), None, survey)
-    assert [batch.again for batch in again.batches] == [True, True, False]
-    first = draft(flow_with(parallel=1), shape_of(Kind.TIMESTAMP), None, survey)
-    assert [batch.again for batch in first.batches] == [False, False, False]
+    survey = Survey(at("2025-01-01 00:00:08"), cuts)
+    flow, shape = flow_with(parallel=1, lookback=timedelta(seconds=9)), shape_of(Kind.TIMESTAMP)
+
+    def again(watermark: RowPosition | None) -> list[bool]:
+        made = draft(flow, shape, None, survey, watermark=watermark)
+        assert made.inputs[0].checked == survey.upto
+        return [batch.again for batch in made.batches]
+
+    assert again(None) == [False, False, False], "the first run moves it batch by batch"
+    assert again(at("2025-01-01 00:00:01")) == [True, True, False]
+    assert again(at("2025-01-01 00:00:02")) == [True, True, True], "what it was taken from is all there is"
+    assert again(at("2025-01-01 00:00:07")) == [True, True, True], "the row it was taken from is gone"
+
+
+def test_lookback_with_nothing_but_nulls_leaves_the_watermark_where_it_is() -> None:
+    flow = flow_with(lookback=timedelta(seconds=9), null_cursor=NullCursor.INCLUDE)
+    mark = at("2025-01-01 00:00:09")
+    survey = Survey(at("2025-01-02 00:00:00"), rows_null=3)
+    made = draft(flow, shape_of(Kind.TIMESTAMP), at("2025-01-01 00:00:00"), survey, watermark=mark)
+    assert [(batch.nulls, batch.windows) for batch in made.batches] == [(True, (Window(mark, mark),))]
+
+
+def test_a26_a_plan_ends_at_the_last_row_and_not_at_the_bound() -> None:
+    last = RowPosition(Value(Kind.TIMESTAMP, "2025-01-31 00:00:00"), (Value(Kind.INT, "7"),))
+    bound = at("2026-11-16 12:00:00")
+    made = draft(FLOW, shape_of(Kind.TIMESTAMP), None, Survey(bound, (Cut(last, 3),), rows_null=1))
+    [part] = made.inputs
+    assert part.window == Window(None, last)
+    assert part.checked == bound
+    assert made.batches[-1].windows == (Window(None, last),)
+    assert draft_from_json("p", "t", draft_to_json(made)).inputs == made.inputs
 
 
 def test_lookback_over_a_number_is_refused() -> None:
@@ -137,7 +162,8 @@ def test_a_batch_is_as_many_stretches_as_there_are_readers() -> None:
 def test_nothing_new_is_a_draft_without_batches() -> None:
     made = draft(FLOW, shape_of(Kind.TIMESTAMP), at("2025-01-01 00:00:00"), Survey(at("2025-01-02 00:00:00")))
     assert not made.batches
-    assert made.inputs[0].window == Window(at("2025-01-01 00:00:00"), at("2025-01-02 00:00:00"))
+    assert made.inputs[0].window == Window(at("2025-01-01 00:00:00"), at("2025-01-01 00:00:00"))
+    assert made.inputs[0].checked == at("2025-01-02 00:00:00")
 
 
 def test_nothing_safe_yet_has_no_window_but_is_remembered() -> None:

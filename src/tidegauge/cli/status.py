@@ -19,7 +19,7 @@ def command(
     json: JsonOption = False,
     debug: DebugOption = False,  # noqa: ARG001 - read where errors are shown
 ) -> None:
-    """Show each flow's state, watermark, lag and last run."""
+    """Show each flow's state, watermark (the last row delivered), how far was checked, lag and last run."""
     from tidegauge.engine.standing import standings
 
     found = open_project(project)
@@ -36,12 +36,13 @@ def command(
         say("no flow has run yet; `tidegauge run` does")
         return
     print_table(
-        ["flow", "state", "watermark", "lag", "rows", "last run", "waits for"],
+        ["flow", "state", "watermark", "checked", "lag", "rows", "last run", "waits for"],
         [
             [
                 one.flow,
                 one.state,
                 ", ".join(one.watermarks_text.values()),
+                ", ".join(one.checked_text.values()),
                 duration(one.lag_seconds) if one.lag_seconds is not None else None,
                 one.last_run.rows_written if one.last_run else None,
                 ago(one.last_run.started_at, now) if one.last_run else None,

@@ -21,7 +21,7 @@ app = typer.Typer(
 
 @app.command("list")
 def list_(project: ProjectOption = None, json: JsonOption = False, debug: DebugOption = False) -> None:  # noqa: ARG001
-    """Show every watermark of the pipeline."""
+    """Show every watermark of the pipeline: the last row delivered, and how far the source was checked."""
     from tidegauge.ledger.open import open_ledger
     from tidegauge.model.position import to_text
 
@@ -34,9 +34,18 @@ def list_(project: ProjectOption = None, json: JsonOption = False, debug: DebugO
         say("no watermark yet; the first run sets them")
     else:
         print_table(
-            ["flow", "input", "cursor", "position", "epoch", "batches", "moved"],
+            ["flow", "input", "cursor", "position", "checked", "epoch", "batches", "moved"],
             [
-                [m.flow, m.input, m.cursor, to_text(m.position), m.epoch, m.seq, ago(m.updated_at, now)]
+                [
+                    m.flow,
+                    m.input,
+                    m.cursor,
+                    to_text(m.position),
+                    to_text(m.checked) if m.checked else "—",
+                    m.epoch,
+                    m.seq,
+                    ago(m.updated_at, now),
+                ]
                 for m in marks
             ],
             numbers=("epoch", "batches"),
@@ -62,6 +71,7 @@ def _json(mark: Watermark) -> dict[str, Any]:
         "input": mark.input,
         "cursor": mark.cursor,
         "position": to_json(mark.position),
+        "checked": to_json(mark.checked),
         "updated_at": iso(mark.updated_at),
         "epoch": mark.epoch,
     }

@@ -104,8 +104,10 @@ def _first_stage(stage: StageStanding, fields: dict[str, Any]) -> list[str]:
         value = row["position"] if row["position"] is not None else row["version"]
         lines.append(f"      Last Data Value: {'none yet' if value is None else value}")
     word = "Extraction" if lake else "Sync"
+    checked = stage.marks[0].checked if stage.marks else None
     return [
         *lines,
+        f"      Checked Up To: {to_text(checked) if checked else 'not yet'}",
         f"      Last {word} Time: {_moment(fields['last_mysql_extraction_time'])}",
         *_error(stage),
     ]

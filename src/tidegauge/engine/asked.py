@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tidegauge.errors import ConfigError, PositionError
-from tidegauge.model.position import ORDERED, Kind, Position, RowPosition, Value
+from tidegauge.model.position import Kind, Position, RowPosition, Value
 from tidegauge.model.table import OrderedColumn, Shape
 
 _MOMENT = re.compile(
@@ -72,27 +72,6 @@ def check_fits(shape: Shape, position: Position | None, source: str) -> RowPosit
             hint="a position means something only in the same order of the same columns",
         )
     return position
-
-
-def compare(one: RowPosition | None, other: RowPosition | None, *, moments: bool) -> int | None:
-    """-1, 0 or 1; None where only the database can tell.
-
-    `moments`: text of this cursor is a timestamp, whose order is bytewise in one notation.
-    """
-    if one == other:
-        return 0
-    if one is None or other is None:
-        return -1 if one is None else 1
-    if one.cursor.kind is not other.cursor.kind:
-        return None
-    try:
-        if one.cursor.kind not in ORDERED:
-            if not moments or one.cursor.text == other.cursor.text:
-                return None
-            return -1 if one.cursor.text < other.cursor.text else 1
-        return -1 if one < other else 1 if other < one else 0
-    except PositionError:
-        return None
 
 
 def _moment(shape: Shape, text: str, like: Value | None) -> Value:

@@ -21,7 +21,7 @@ from tidegauge.engine.run import Runner
 from tidegauge.engine.select import Choice, Sources, choose
 from tidegauge.errors import ColumnMissing, ConfigError, WrongState
 from tidegauge.ledger.open import open_ledger
-from tidegauge.model.position import Position, RowPosition, to_json, to_text
+from tidegauge.model.position import Position, RowPosition, compare, to_json, to_text
 from tidegauge.model.protocols import FlowStatus, Source, Watermark
 from tidegauge.model.spec import Drift, Flow, Landing, Mode, Project
 from tidegauge.model.table import Shape
@@ -217,11 +217,11 @@ def _window(flow: Flow, shape: Shape, mark: Watermark | None, wish: Wish, source
         None if text is None else asked.from_text(shape, text, like) for text in (wish.first, wish.last)
     )
     moments = shape.cursor_kind == "timestamp"
-    if first is not None and last is not None and asked.compare(first, last, moments=moments) == 1:
+    if first is not None and last is not None and compare(first, last, moments=moments) == 1:
         raise ConfigError(
             f"{flow.name}: --from {wish.first} lies after --to {wish.last}", hint="turn them round"
         )
-    if first is not None and stands is not None and asked.compare(first, stands, moments=moments) == 1:
+    if first is not None and stands is not None and compare(first, stands, moments=moments) == 1:
         raise ConfigError(
             f"{flow.name}: --from {wish.first} lies past the watermark, {to_text(stands)}",
             hint="what lies there is the next run's: `tidegauge run`",

@@ -10,7 +10,7 @@ from tidegauge.engine.look import Look, shown_rows
 from tidegauge.engine.override import CopyOf, Import, Move, Reset, SetTo, Undo, Wish
 from tidegauge.engine.select import Sources
 from tidegauge.errors import ConfigError, SourceError
-from tidegauge.model.position import Position, RowPosition, Value
+from tidegauge.model.position import Position, RowPosition, Value, compare
 from tidegauge.model.protocols import FlowStatus, LedgerReader, Watermark
 from tidegauge.model.spec import Flow, Folder, Landing, Stage
 from tidegauge.model.table import Shape
@@ -90,7 +90,7 @@ class TableLook(Look):
         before, after = move.before, move.after
         assert before is None or isinstance(before, RowPosition)
         assert after is None or isinstance(after, RowPosition)
-        way = asked.compare(before, after, moments=moments)
+        way = compare(before, after, moments=moments)
         if way == 0:
             return move
         if shape is None:
@@ -117,7 +117,7 @@ class TableLook(Look):
         before, after = move.before, move.after
         assert before is None or isinstance(before, RowPosition)
         assert after is None or isinstance(after, RowPosition)
-        way = asked.compare(after, before, moments=moments)
+        way = compare(after, before, moments=moments)
         if way == -1 or (way is None and move.again != 0):
             lake = isinstance(self._flow.output, Folder)
             dangers.append(
@@ -132,7 +132,7 @@ class TableLook(Look):
                 dangers.append(
                     "whether it lies in the future could not be asked: rows that come below it are skipped"
                 )
-        elif asked.compare(RowPosition(after.cursor), latest, moments=moments) == 1:
+        elif compare(RowPosition(after.cursor), latest, moments=moments) == 1:
             what = "the source's clock" if moments else "the highest value in the table"
             dangers.append(
                 f"it lies in the future, past {what} ({latest.cursor.text}): every row that comes until then"

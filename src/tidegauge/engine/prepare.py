@@ -81,7 +81,7 @@ def prepare(flow: Flow, ends: Ends, *, limit: int | None = None, confirmed: bool
         after = start(flow, shape, position)
         step = batch_step(flow) if limit is None else min(batch_step(flow), limit)
         survey = source.survey(shape, after, step, mark.pending if mark else None)
-        made = draft(flow, shape, after, survey)
+        made = draft(flow, shape, after, survey, watermark=position)
         if limit is not None:
             below = position if after != position else None
             made = limited(made, limit, step=step, watermark=below)

@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tidegauge.engine import asked
 from tidegauge.engine.known import KnownSources
 from tidegauge.engine.owner import this_process
 from tidegauge.engine.places import Places
@@ -19,7 +18,7 @@ from tidegauge.errors import OutputDisagrees, TidegaugeError, WrongState
 from tidegauge.ledger.open import open_ledger
 from tidegauge.ledger.rebuilding import ahead, planned
 from tidegauge.model.layer import Hop, Layer
-from tidegauge.model.position import FilesPosition, Kind, Position, RowPosition, Window, to_json
+from tidegauge.model.position import FilesPosition, Kind, Position, RowPosition, Window, compare, to_json
 from tidegauge.model.protocols import FlowStatus, Recalled, Watermark
 from tidegauge.model.spec import Folder, Project
 from tidegauge.objects.store import open_store
@@ -149,7 +148,7 @@ def furthest(windows: Sequence[Window], *, moments: bool) -> Position | None:
         if not isinstance(upto, RowPosition) or not isinstance(stands, RowPosition):
             stands = upto or stands
             continue
-        order = asked.compare(stands, upto, moments=moments)
+        order = compare(stands, upto, moments=moments)
         # Where only the database could tell, what goes on from here is what comes after it.
         if order == -1 or (order is None and window.after == stands):
             stands = upto

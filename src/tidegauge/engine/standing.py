@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, time
 from fnmatch import fnmatchcase
 from typing import Any
 
 from tidegauge.ledger.open import open_ledger
-from tidegauge.model.position import Kind, Position, RowPosition, to_json, to_text
+from tidegauge.model.position import Position, RowPosition, to_json, to_text
 from tidegauge.model.protocols import FlowStatus, RunRecord, Watermark
 from tidegauge.model.spec import Project, Stage
 from tidegauge.model.state import State
@@ -20,6 +20,8 @@ class Standing:
     flow: str
     state: State
     watermarks: dict[str, Position | None]
+    checked: dict[str, Position | None]
+    """How far each input was looked at, which on an idle table is further than its watermark."""
     lag_seconds: float | None
     last_run: RunRecord | None
     holder: str | None
@@ -30,6 +32,10 @@ class Standing:
     @property
     def watermarks_text(self) -> dict[str, str]:
         return {name: to_text(position) for name, position in self.watermarks.items()}
+
+    @property
+    def checked_text(self) -> dict[str, str]:
+        return {name: to_text(position) if position else "—" for name, position in self.checked.items()}
 
     @property
     def waits_for(self) -> str:
@@ -47,6 +53,7 @@ class Standing:
             "flow": self.flow,
             "state": self.state.value,
             "watermarks": {name: to_json(position) for name, position in self.watermarks.items()},
+            "checked": {name: to_json(position) for name, position in self.checked.items()},
             "lag_seconds": self.lag_seconds,
             "last_run": run_to_json(run) if run else None,
             "lease": {"owner": self.holder, "until": iso(self.lease_until)}
@@ -104,6 +111,7 @@ def _standing(status: FlowStatus, marks: list[Watermark], now: datetime) -> Stan
         flow=status.flow,
         state=status.state,
         watermarks={mark.input: mark.position for mark in marks},
+        checked={mark.input: mark.checked for mark in marks},
         lag_seconds=max(lags) if lags else None,
         last_run=status.last_run,
         holder=f"{status.owner.actor}, process {status.owner.pid}" if running and status.owner else None,
@@ -113,13 +121,24 @@ def _standing(status: FlowStatus, marks: list[Watermark], now: datetime) -> Stan
 
 
 def _lag(mark: Watermark, now: datetime) -> float | None:
-    """How far behind the clock we have looked; only a cursor of moments can tell."""
-    seen = mark.checked or mark.position
-    if mark.cursor != "timestamp" or not isinstance(seen, RowPosition):
+    """How far behind the clock everything is delivered; only a cursor of moments can tell.
+
+    On an idle table that is as far as was looked, and in the middle of a plan as far as its batches got.
+    """
+    if mark.cursor != "timestamp":
         return None
-    text = seen.cursor.text if seen.cursor.kind is not Kind.DATE else f"{seen.cursor.text} 23:59:59"
+    seen = [moment for one in (mark.checked, mark.position) if (moment := _moment(one)) is not None]
+    return round(max((now - max(seen)).total_seconds(), 0.0), 3) if seen else None
+
+
+def _moment(position: Position | None) -> datetime | None:
+    if not isinstance(position, RowPosition):
+        return None
+    text = position.cursor.text
     try:
-        moment = datetime.fromisoformat(text.removesuffix("Z")[:26])
+        if len(text) == len("2025-01-01"):
+            return datetime.combine(datetime.fromisoformat(text), time.max)  # the whole day
+        moment = datetime.fromisoformat(text)
     except ValueError:
         return None
-    return round(max((now - moment).total_seconds(), 0.0), 3)
+    return moment.astimezone(UTC).replace(tzinfo=None) if moment.tzinfo else moment

@@ -99,13 +99,14 @@ def note(book: Book, event: str, *, owner: Owner, reason: str, now: datetime) ->
 
 
 def _looked(book: Book, draft: Draft, now: datetime, *, skipped: bool) -> dict[str, Mark]:
-    """A mark from the first plan on. Positions move only in `advance`; how far we looked, here too."""
+    """A mark from the first plan on. Positions move only in `advance`. How far we looked moves here if it
+    found nothing; what was found counts as looked at once the plan's last batch is there."""
     marks = dict(book.marks)
     for part in draft.inputs:
         old = marks.get(part.input)
         checked = old.checked if old else None
         if skipped and part.window is not None:
-            checked = part.window.upto
+            checked = part.checked or part.window.upto
         if old is None:
             marks[part.input] = Mark(
                 input=part.input,
@@ -237,10 +238,13 @@ def advance(
                 marks[part.input] = replace(old, seq=seq)
             continue
         upto = old.position if batch.again else window.upto
+        checked = old.checked
+        if index == len(kept.draft.batches) - 1:
+            checked = part.checked or (checked if batch.again else upto)
         marks[part.input] = replace(
             old,
             position=upto,
-            checked=old.checked if batch.again else upto,
+            checked=checked,
             epoch=kept.epoch,
             # Counts whole batches: whoever looks in between must not take it for all that was planned.
             seq=seq if whole else old.seq,

@@ -62,7 +62,7 @@ class InputPlan:
     cursor: str
     """The cursor's kind: `timestamp`, `value`, `version` or `files`."""
     window: Window | None
-    """None while nothing is safe to read yet; a plan with batches always has one."""
+    """Up to the last row found. None while nothing is safe to read yet; a plan with batches has one."""
     source_id: str
     """Which server and table this is, so that a plan is never run against another one."""
     fingerprint: str
@@ -71,6 +71,8 @@ class InputPlan:
     """What the reader wants to be reminded of at its next survey."""
     stamp: str | None = None
     """When the source committed the upper end, where the source says so."""
+    checked: Position | None = None
+    """The bound: how far the source was looked at, where that is further than the window's last row."""
 
 
 @dataclass(frozen=True)
@@ -167,6 +169,7 @@ def draft_to_body(draft: Draft) -> dict[str, Any]:
                 "fingerprint": part.fingerprint,
                 "stamp": part.stamp,
                 **({"pending": part.pending} if part.pending else {}),
+                **({"checked": to_body(part.checked)} if part.checked else {}),
             }
             for part in draft.inputs
         ],
@@ -206,6 +209,7 @@ def draft_from_body(pipeline: str, flow: str, body: dict[str, Any]) -> Draft:
                 part["fingerprint"],
                 pending=part.get("pending"),
                 stamp=part.get("stamp"),
+                checked=from_body(part.get("checked")),
             )
             for part in body["inputs"]
         ),

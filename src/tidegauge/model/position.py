@@ -138,6 +138,29 @@ class FilesPosition:
     sequence: int
 
 
+def compare(one: RowPosition | None, other: RowPosition | None, *, moments: bool) -> int | None:
+    """-1, 0 or 1; None where only the database can tell.
+
+    `moments`: text of this cursor is a timestamp, whose order is bytewise in one notation.
+    """
+    if one == other:
+        return 0
+    if one is None or other is None:
+        return -1 if one is None else 1
+    if one.cursor.kind is not other.cursor.kind:
+        return None
+    if moments and one.cursor.kind is Kind.TEXT:
+        if one.cursor.text != other.cursor.text:
+            return -1 if one.cursor.text < other.cursor.text else 1
+        # The same moment: only the keys are left to compare.
+        same = Value(Kind.INT, "0")
+        one, other = RowPosition(same, one.key), RowPosition(same, other.key)
+    try:
+        return -1 if one < other else 1 if other < one else 0
+    except PositionError:
+        return None
+
+
 Position = RowPosition | VersionPosition | FilesPosition
 """`None`, where a position is optional, is the beginning: before everything."""
 

@@ -126,9 +126,10 @@ class Survey:
     upto: RowPosition | None
     """The safe upper bound; None when nothing is safe yet."""
     cuts: tuple[Cut, ...] = ()
-    """Ends of stretches of the asked-for size, in order; the last stretch ends at `upto` itself.
+    """Ends of stretches of the asked-for size, in order; the last stretch ends at the last row found.
 
-    Empty when the window has no rows.
+    Not at `upto`: what commits later with a cursor between the two is still to be read. Empty when the window
+    has no rows.
     """
     rows_null: int = 0
     rows_waiting: int = 0

@@ -9,10 +9,10 @@ from datetime import datetime, timedelta
 
 from tidegauge.errors import PositionError
 from tidegauge.model.plan import Batch, Draft, InputPlan
-from tidegauge.model.position import ORDERED, Kind, RowPosition, Value, Window, step_down, to_text
+from tidegauge.model.position import Kind, RowPosition, Value, Window, compare, step_down, to_text
 from tidegauge.model.spec import Flow
 from tidegauge.model.table import Cut, Shape, Survey
-from tidegauge.plan.draft import draft, identity, start
+from tidegauge.plan.draft import again_below, draft, identity, start
 
 _WRITTEN = re.compile(
     r"(\d{4}-\d\d-\d\d)(?:([ T])(\d\d:\d\d)(:\d\d)?(?:\.(\d{1,9}))?)?(Z|\+00:00)?", re.ASCII
@@ -103,7 +103,9 @@ def backfill(
         )
         return Draft(flow.pipeline, flow.name, (part,), (), notes=(*shape.notes, *span.notes))
     made = draft(flow, shape, span.after, survey)
-    return replace(made, batches=tuple(replace(batch, again=True) for batch in made.batches))
+    # Not how far the source was looked at: it ends where it does because somebody said so.
+    inputs = tuple(replace(part, checked=None) for part in made.inputs)
+    return replace(made, inputs=inputs, batches=tuple(replace(batch, again=True) for batch in made.batches))
 
 
 def under_limit(flow: Flow, rows: int) -> Flow:
@@ -123,8 +125,7 @@ def limited(
     """The plan's first batches, no more rows than the limit; it ends where the last of them does.
 
     `step` is the size of the stretches that the plan was cut with: then a batch that is too large is cut
-    between two of its readers. `watermark` is for a plan that begins below it (`lookback`): an end that is
-    not past it must not move it.
+    between two of its readers. `watermark` is for a plan that begins below it (`lookback`).
     """
     kept: list[Batch] = []
     left = rows
@@ -142,14 +143,15 @@ def limited(
         first = made.batches[0]
         notes = (*made.notes, f"the first batch has {first.rows} rows, more than the limit of {rows}")
         # Without a window: the ledger must not say that we looked so far and found nothing.
-        blank = tuple(replace(part, window=None) for part in made.inputs)
+        blank = tuple(replace(part, window=None, checked=None) for part in made.inputs)
         return replace(made, inputs=blank, batches=(), notes=notes)
-    last = kept[-1]
-    if watermark is not None and not last.again and not _proven_past(last.windows[0].upto, watermark):
-        kept[-1] = replace(last, again=True)
+    if watermark is not None:
+        kept = again_below(watermark, kept, made.inputs[0].cursor)
+        if kept[-1].again:
+            notes = (*notes, "all of them lie within the lookback: a larger limit gets past the watermark")
     inputs = tuple(
-        replace(part, window=Window(part.window.after if part.window else None, window.upto))
-        for part, window in zip(made.inputs, last.windows, strict=True)
+        replace(part, window=Window(part.window.after if part.window else None, window.upto), checked=None)
+        for part, window in zip(made.inputs, kept[-1].windows, strict=True)
     )
     return replace(made, inputs=inputs, batches=tuple(kept), notes=notes)
 
@@ -171,21 +173,8 @@ def _head(batch: Batch, stretches: int, step: int) -> Batch | None:
 
 def _is_below(shape: Shape, last: RowPosition, watermark: RowPosition, count: Count) -> bool:
     """Whether a window that ends at `last` stays below the watermark; no, where that cannot be proven."""
-    if last.cursor.kind in ORDERED:
-        try:
-            return last < watermark
-        except PositionError:
-            return count(last, watermark) > 0  # the same cursor value, and keys of text
-    if shape.cursor_kind == "timestamp" and last.cursor.text != watermark.cursor.text:
-        return last.cursor.text < watermark.cursor.text
-    return count(last, watermark) > 0
-
-
-def _proven_past(position: object, watermark: RowPosition) -> bool:
-    try:
-        return isinstance(position, RowPosition) and watermark < position
-    except PositionError:
-        return False
+    order = compare(last, watermark, moments=shape.cursor_kind == "timestamp")
+    return count(last, watermark) > 0 if order is None else order == -1
 
 
 def _text_below(text: str) -> str:

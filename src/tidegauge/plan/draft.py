@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import islice
 
 from tidegauge.errors import ConfigError, PositionError, SourceError
 from tidegauge.model.plan import Batch, Draft, InputPlan
-from tidegauge.model.position import Kind, RowPosition, Value, Window, step_down
+from tidegauge.model.position import Kind, RowPosition, Value, Window, compare, step_down
 from tidegauge.model.spec import Flow, Landing, Mode, NullCursor
 from tidegauge.model.table import Cut, Layout, Shape, Survey
 
@@ -43,27 +44,38 @@ def batch_step(flow: Flow) -> int:
     return -(-flow.options.batch_rows // flow.options.parallel)
 
 
-def draft(flow: Flow, shape: Shape, after: RowPosition | None, survey: Survey) -> Draft:
-    """The plan of one flow. No batches: nothing new."""
-    upto = survey.upto
-    rows = sum(cut.rows for cut in survey.cuts)
+def draft(
+    flow: Flow,
+    shape: Shape,
+    after: RowPosition | None,
+    survey: Survey,
+    *,
+    watermark: RowPosition | None = None,
+) -> Draft:
+    """The plan of one flow. No batches: nothing new.
+
+    The last batch ends at the last row that the survey found, and so will the watermark; how far the survey
+    looked is `checked`. `watermark` is where the flow stands, which a `lookback` begins below.
+    """
     batches: list[Batch] = []
-    if upto is not None and rows:
+    if any(cut.rows for cut in survey.cuts):
         # What overwrites is one batch: the next one would take the place of it.
         stretches = len(survey.cuts) if is_whole(flow) else flow.options.parallel
         batches = _batches(after, survey.cuts, stretches)
-        if flow.options.lookback:
-            batches = [*(replace(batch, again=True) for batch in batches[:-1]), batches[-1]]
-    end = upto or after
+    end = batches[-1].windows[0].upto if batches else after
+    if watermark is not None and flow.options.lookback:
+        batches = again_below(watermark, batches, shape.cursor_kind)
+        end = watermark if not batches or batches[-1].again else end
     if survey.rows_null and flow.options.null_cursor is NullCursor.INCLUDE:
         batches.append(Batch((Window(end, end),), rows=survey.rows_null, nulls=True))
     part = InputPlan(
         input=flow.input,
         cursor=shape.cursor_kind,
-        window=Window(after, end) if end is not None or batches else None,
+        window=Window(after, end) if survey.upto is not None or batches else None,
         source_id=identity(shape),
         fingerprint=shape.fingerprint,
         pending=survey.pending,
+        checked=survey.upto,
     )
     return Draft(
         pipeline=flow.pipeline,
@@ -74,6 +86,23 @@ def draft(flow: Flow, shape: Shape, after: RowPosition | None, survey: Survey) -
         rows_waiting=survey.rows_waiting,
         notes=(*shape.notes, *survey.notes),
     )
+
+
+def again_below(watermark: RowPosition, batches: Sequence[Batch], cursor: str) -> list[Batch]:
+    """Batches of a plan that begins below the watermark, which only the last may move, and only up.
+
+    Where the order cannot be told here (one cursor value, keys of text) it stays: that value is looked back
+    at in any case.
+    """
+    if not batches:
+        return []
+    end = batches[-1].windows[0].upto
+    assert isinstance(end, RowPosition | None)
+    past = compare(end, watermark, moments=cursor == "timestamp") == 1
+    return [
+        *(replace(batch, again=True) for batch in batches[:-1]),
+        replace(batches[-1], again=not past),
+    ]
 
 
 def identity(shape: Shape) -> str:

@@ -35,9 +35,7 @@ class Notation:
 
     def follows(self, text: str) -> bool:
         """Whether text order is the order of time between this earlier text and texts of this notation."""
-        kept = 6 if _OFFSET.search(text) else 0
-        end = len(text) - kept
-        other = read_shapes([_DIGIT.sub("0", text[:end]) + text[end:]])
+        other = notation_of(text)
         if other is None:
             return False
         # A bare day is the beginning of every text of that day, and sorts before it.
@@ -66,6 +64,13 @@ class Notation:
         unit = timedelta(minutes=1) if self.between else timedelta(days=1)
         earlier = datetime.fromisoformat(moment.text) - unit
         return self.write(Value(Kind.TIMESTAMP, earlier.isoformat(sep=" ", timespec="seconds")))
+
+
+def notation_of(text: str) -> Notation | None:
+    """The notation of one timestamp; None where it is none."""
+    kept = 6 if _OFFSET.search(text) else 0
+    end = len(text) - kept
+    return read_shapes([_DIGIT.sub("0", text[:end]) + text[end:]])
 
 
 def read_shapes(shapes: list[str]) -> Notation | None:

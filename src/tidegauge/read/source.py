@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 import threading
+from collections.abc import Sequence
 from dataclasses import replace
 
 from tidegauge.errors import CursorUnsuitable, KeyUnsuitable, PositionError
-from tidegauge.model.position import ORDERED, RowPosition, Value
+from tidegauge.model.position import ORDERED, RowPosition, Value, compare
 from tidegauge.model.spec import NullCursor, TableName, TableOptions
 from tidegauge.model.table import Cut, OrderedColumn, Outlook, Shape, Survey
 from tidegauge.read import sql
 from tidegauge.read.bound import Candidate, candidate_from_text, latest_now, timestamp_bound, value_bound
 from tidegauge.read.dialect import Catalogue, Dialect, Moment, missing, unused_types
-from tidegauge.read.notation import Notation
+from tidegauge.read.notation import Notation, notation_of
 from tidegauge.read.types import Native, arrive
 
 _LOOKS = 3
@@ -182,6 +183,9 @@ class _Survey:
     def make(self, pending: str | None) -> Survey:
         shape, dialect = self._shape, self._dialect
         notation = dialect.notation(shape, self._past)
+        if notation is None and shape.cursor_kind == "timestamp" and shape.cursor.kind not in ORDERED:
+            # Nothing new to see it by: what was read last shows it too.
+            notation = notation_of(self._after.cursor.text) if self._after else None
         remembered: Candidate | None = None
         waiting: str | None = None
         if shape.cursor_kind == "timestamp":
@@ -197,7 +201,7 @@ class _Survey:
         nulls, late_rows = self._counts(waiting)
         cuts: tuple[Cut, ...] = ()
         if upto is not None:
-            cuts = self.window(upto)
+            cuts = self._found(upto)
             if not cuts and shape.cursor_kind == "value":
                 upto = None
         return Survey(
@@ -210,9 +214,15 @@ class _Survey:
         )
 
     def window(self, upto: RowPosition) -> tuple[Cut, ...]:
+        """Stretches of the whole window: the last ends at `upto`."""
+        cuts = self._found(upto)
+        return (*cuts[:-1], Cut(upto, cuts[-1].rows)) if cuts else ()
+
+    def _found(self, upto: RowPosition) -> tuple[Cut, ...]:
+        """Stretches of the rows that are there: the last ends at the last row."""
         where = self._within(self._after, upto)
         self._check_key(where)
-        return self._cuts(where, upto)
+        return self._cuts_along(upto) if self._shape.along else self._cuts(where)
 
     def _timestamp(self, moment: Moment, notation: Notation | None) -> RowPosition | None:
         cursor = self._shape.cursor
@@ -229,7 +239,7 @@ class _Survey:
                 f" go on from, '{self._after.cursor.text}': '{value.text}'",
                 hint="write all timestamps of the column, and `initial`, the same way",
             )
-        if self._after is not None and not _below(self._after.cursor, value):
+        if self._after is not None and compare(RowPosition(value), self._after, moments=True) == -1:
             return None
         return RowPosition(value)
 
@@ -285,17 +295,11 @@ class _Survey:
                 hint="name the columns that identify a row: `key: [a, b]`",
             )
 
-    def _cuts(self, where: str, upto: RowPosition) -> tuple[Cut, ...]:
-        if self._shape.along:
-            return self._cuts_along(upto)
-        shape, before, cuts = self._shape, 0, []
-        for number, cursor, *key in self._dialect.rows(sql.cuts(shape, self._table, where, self._step)):
-            values = tuple(Value(part.kind, text) for part, text in zip(shape.key, key, strict=True))
-            position = RowPosition(Value(shape.cursor.kind, cursor), values)
-            cuts.append(Cut(position, int(number) - before))
+    def _cuts(self, where: str) -> tuple[Cut, ...]:
+        before, cuts = 0, []
+        for number, *texts in self._dialect.rows(sql.cuts(self._shape, self._table, where, self._step)):
+            cuts.append(Cut(self._position(texts), int(number) - before))
             before = int(number)
-        if cuts:
-            cuts[-1] = Cut(upto, cuts[-1].rows)
         return tuple(cuts)
 
     def _cuts_along(self, upto: RowPosition) -> tuple[Cut, ...]:
@@ -306,21 +310,18 @@ class _Survey:
         shape, dialect, at = self._shape, self._dialect, self._after
         cuts: list[Cut] = []
         while found := dialect.rows(sql.hop(shape, self._table, self._within(at, upto), self._step)):
-            cursor, *key = found[0]
-            values = tuple(Value(part.kind, text) for part, text in zip(shape.key, key, strict=True))
-            at = RowPosition(Value(shape.cursor.kind, cursor), values)
+            at = self._position(found[0])
             cuts.append(Cut(at, self._step))
-        ((rest,),) = dialect.rows(sql.count(shape, self._table, self._within(at, upto)))
-        if int(rest):
-            cuts.append(Cut(upto, int(rest)))
-        elif cuts:
-            cuts[-1] = Cut(upto, self._step)
+        left = self._within(at, upto)
+        if found := dialect.rows(sql.last(shape, self._table, left)):
+            ((rest,),) = dialect.rows(sql.count(shape, self._table, left))
+            cuts.append(Cut(self._position(found[0]), int(rest)))
         return tuple(cuts)
+
+    def _position(self, texts: Sequence[str]) -> RowPosition:
+        cursor, *key = texts
+        values = tuple(Value(part.kind, text) for part, text in zip(self._shape.key, key, strict=True))
+        return RowPosition(Value(self._shape.cursor.kind, cursor), values)
 
     def _within(self, lower: RowPosition | None, upper: RowPosition) -> str:
         return sql.between(self._shape, lower, upper, self._dialect.literal)
-
-
-def _below(one: Value, other: Value) -> bool:
-    """In the cursor's order. Text gets here only as timestamps in one notation, whose order is bytewise."""
-    return one < other if one.kind in ORDERED else one.text < other.text

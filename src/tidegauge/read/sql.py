@@ -79,14 +79,23 @@ def cuts(shape: Shape, table: str, where: str, step: int) -> str:
 
 def hop(shape: Shape, table: str, where: str, step: int) -> str:
     """The texts of cursor and key of the `step`-th row; no row where there are fewer."""
+    return _one_row(shape, table, where, "", f" OFFSET {step - 1}")
+
+
+def last(shape: Shape, table: str, where: str) -> str:
+    """The texts of cursor and key of the last row; no row where there is none."""
+    return _one_row(shape, table, where, " DESC", "")
+
+
+def _one_row(shape: Shape, table: str, where: str, direction: str, offset: str) -> str:
     parts = (shape.cursor, *shape.key)
     # By our names, which ORDER BY takes before those of columns: the user's may be called o0.
-    order = ", ".join(f"o{i}" for i in range(len(parts)))
+    order = ", ".join(f"o{i}{direction}" for i in range(len(parts)))
     raw = ", ".join(f"{part.order} AS o{i}" for i, part in enumerate(parts))
     texts = ", ".join(part.text.replace("{}", f"o{i}") for i, part in enumerate(parts))
     return (
         f"SELECT {MARK} {texts} FROM (SELECT {raw} FROM {table}{shape.along} WHERE {where}"
-        f" ORDER BY {order} LIMIT 1 OFFSET {step - 1}) AS w"
+        f" ORDER BY {order} LIMIT 1{offset}) AS w"
     )
 
 
