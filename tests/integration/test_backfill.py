@@ -72,7 +72,7 @@ def test_a_column_that_came_later_is_filled_for_the_rows_already_there(synced: P
     synced.database.execute(
         "ALTER TABLE orders ADD COLUMN discount INTEGER", "UPDATE orders SET discount = id + 100"
     )
-    synced.database.insert("orders", [(10, 100, "2025-01-09 23:00:00", 110)])
+    synced.database.insert("orders", [(10, 100, "2025-01-08 23:00:00", 110)])
     before = marks(synced)
     with unchanged(synced):
         words = ("backfill", "-t", "orders", "--column")

@@ -178,7 +178,7 @@ def test_a_number_that_counts_up_is_a_cursor_too(make: Make, engine: str) -> Non
     database.execute(insert)
     project.write("tables: [t], cursor: id, settle: 1s, batch_rows: 2, parallel: 1")
     [window] = ran(project)["t"]["windows"]
-    assert (window["cursor"], window["upto"]) == ("value", {"cursor": "3", "key": []})
+    assert (window["cursor"], window["upto"]) == ("value", {"cursor": "3", "key": ["3"]})
     assert ran(project)["t"]["state"] == "SKIPPED"
     database.execute(insert)
     time.sleep(0.1)

@@ -89,7 +89,7 @@ def test_both_stages_of_a_table_are_shown_as_the_document_shows_them(folder: Pat
         "      Rows Extracted: 1,250,000",
         "      Files Created: 2",
         "      Last Data Timestamp: 2025-08-14T00:00:02.123456",
-        "      Checked Up To: 2025-08-14 00:00:02.123456",
+        "      Checked Up To: 2025-08-14 00:00:02.123456 · 18446744073709551613",
         "Last Extraction Time: ",
         "",
         "   📊 files → DuckDB Loading Stage:",

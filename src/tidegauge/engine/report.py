@@ -7,7 +7,6 @@ from typing import Any
 
 from tidegauge.errors import LimitReached, Stopped, TidegaugeError
 from tidegauge.model.plan import Draft, Receipt
-from tidegauge.model.position import to_json
 from tidegauge.model.secret import mask
 from tidegauge.model.state import State
 
@@ -23,12 +22,7 @@ def error_to_json(error: TidegaugeError) -> dict[str, Any]:
 
 def windows_to_json(draft: Draft) -> list[dict[str, Any]]:
     return [
-        {
-            "input": part.input,
-            "cursor": part.cursor,
-            **part.window.to_json(),
-            "checked": to_json(part.checked or part.window.upto),
-        }
+        {"input": part.input, "cursor": part.cursor, **part.window.to_json()}
         for part in draft.inputs
         if part.window is not None
     ]
