@@ -13,6 +13,8 @@ from tidegauge.errors import ConfigError
 from tidegauge.ledger.open import open_ledger
 from tidegauge.model.protocols import HistoryEvent
 from tidegauge.model.secret import Secret
+from tidegauge.tracking.address import look_up as locate_ledger
+from tidegauge.tracking.address import named_schema, show
 from tidegauge.tracking.completion import Processing, Records
 from tidegauge.tracking.desk import Desk, Error
 from tidegauge.tracking.high_water import HighWater, HighWaterMarks
@@ -48,17 +50,35 @@ class WatermarkTracker:
     collected or the process ends. `close`, or leaving its `with` block, gives back what is still open: the
     next runner has the same window at once.
 
+    `delta:CATALOGUE.SCHEMA` is a ledger in the schema of that name; `spark`, asked once, says where it lies,
+    and its catalogue knows the ledger's tables from then on. No other address needs `spark`.
+
     A pipeline has either windows of time (documents 000 and 003) or ranges of versions (document 001), and
     ConfigError says so when it is asked for the other.
     """
 
     def __init__(
-        self, address: str | Secret, *, lease: str | timedelta = "60s", actor: str | None = None
+        self,
+        address: str | Secret,
+        *,
+        lease: str | timedelta = "60s",
+        actor: str | None = None,
+        spark: SparkSession | None = None,
     ) -> None:
         length = _duration(lease)
         if length < timedelta(seconds=1):
             raise ConfigError("a lease is a second at least", hint="leave it out, or write lease='60s'")
-        self._ledger = open_ledger(address, create=True)
+        schema = named_schema(address)
+        if spark is not None and schema is not None:
+            address = locate_ledger(spark, schema)
+            self._ledger = open_ledger(address, create=True)
+            try:
+                show(spark, schema, address)
+            except BaseException:
+                self._ledger.close()
+                raise
+        else:
+            self._ledger = open_ledger(address, create=True)
         self._desk = Desk(self._ledger, lease=length, actor=actor)
         self._windows = Windows(self._desk)
         self._versions = Versions(self._desk)

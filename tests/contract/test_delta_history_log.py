@@ -84,7 +84,9 @@ def test_sparks_checksum_spares_the_way_back_and_a_torn_one_does_no_harm(tmp_pat
     assert history(str(path), after=1).table_id == "id1"
 
 
-@pytest.mark.parametrize("name", ["fancy", "catalogManaged", "coordinatedCommits-preview"])
+@pytest.mark.parametrize(
+    "name", ["fancy", "catalogManaged", "catalogOwned-preview", "coordinatedCommits-preview"]
+)
 def test_a_feature_that_cannot_be_read_is_named(tmp_path: Path, name: str) -> None:
     path = tmp_path / "t"
     commit(path, 0, protocol("deletionVectors", "variantType-preview"), metadata())

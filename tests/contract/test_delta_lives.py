@@ -30,6 +30,22 @@ def table(tmp_path: Path) -> LogTable:
     return LogTable(Lake("", str(tmp_path / "made later" / "o'rders ä")))
 
 
+@pytest.mark.parametrize(
+    "feature",
+    ["catalogManaged", "catalogManaged-preview", "catalogOwned-preview", "coordinatedCommits-preview"],
+)
+def test_b18_an_output_whose_commits_go_through_a_catalogue_is_refused(table: LogTable, feature: str) -> None:
+    table.commit(1)
+    protocol: Action = {"minReaderVersion": 3, "minWriterVersion": 7}
+    protocol |= {"readerFeatures": [feature], "writerFeatures": [feature]}
+    store = table.output._table.opened().log.store
+    assert store.put_if_absent(path_of(1), json.dumps({"protocol": protocol}).encode())
+    for act in (table.fresh().prepare, lambda: table.open(1, (0, 1))):
+        with pytest.raises(OutputDisagrees, match="through a catalogue") as caught:
+            act()
+        assert feature in caught.value.message
+
+
 def test_c8_a_reset_closes_every_older_life_in_one_commit(table: LogTable) -> None:
     table.commit(1)
     table.commit(2)

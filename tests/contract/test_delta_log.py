@@ -50,6 +50,11 @@ def edit(path: Path, kind: str, **changes: Any) -> None:
     log(path).write_text("\n".join(map(json.dumps, actions)))
 
 
+def commits_elsewhere(feature: str) -> dict[str, Any]:
+    named = {"readerFeatures": [feature], "writerFeatures": [feature]}
+    return {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, **named}}
+
+
 def test_a_table_tells_version_id_schema_and_time(tmp_path: Path) -> None:
     table = made(tmp_path / "t", 3)
     found = look(str(tmp_path / "t"))
@@ -167,8 +172,24 @@ def test_a_feature_that_delta_rs_does_not_know_hides_nothing_that_we_ask(tmp_pat
         look(str(tmp_path / "t"))
 
 
+@pytest.mark.parametrize(
+    "feature",
+    ["catalogManaged", "catalogManaged-preview", "catalogOwned-preview", "coordinatedCommits-preview"],
+)
+def test_b18_a_table_that_a_catalogue_commits_to_does_not_tell_its_version(
+    tmp_path: Path, feature: str
+) -> None:
+    made(tmp_path / "t")
+    log(tmp_path / "t", 1).write_text(json.dumps(commits_elsewhere(feature)))
+    with pytest.raises(SourceError, match="through a catalogue") as caught:
+        look(str(tmp_path / "t"))
+    assert feature in caught.value.message
+
+
 def test_a_store_of_another_kind_is_refused() -> None:
-    with pytest.raises(SourceError, match="hdfs://nowhere/x is on a kind of store"):
+    with pytest.raises(
+        SourceError, match="hdfs://nowhere/x cannot be reached: paths of kind `hdfs:` are not supported"
+    ):
         look("hdfs://nowhere/x")
 
 

@@ -309,6 +309,24 @@ def test_a_table_with_a_newer_protocol_is_refused(shelf: DeltaShelf, lake: Lake)
             assert caught.value.hint
 
 
+@pytest.mark.parametrize(
+    "feature",
+    ["catalogManaged", "catalogManaged-preview", "catalogOwned-preview", "coordinatedCommits-preview"],
+)
+def test_b18_a_ledger_whose_commits_go_through_a_catalogue_is_refused(
+    shelf: DeltaShelf, lake: Lake, feature: str
+) -> None:
+    protocol: dict[str, Any] = {"minReaderVersion": 3, "minWriterVersion": 7}
+    protocol |= {"readerFeatures": [feature], "writerFeatures": [feature]}
+    path = f"watermarks/_delta_log/{shelf._watermarks.newest().version + 1:020}.json"
+    assert shelf._store.put_if_absent(path, json.dumps({"protocol": protocol}).encode())
+    for act in (lambda: opened(lake), lambda: shelf.load("p")):
+        with pytest.raises(LedgerError, match="through a catalogue") as caught:
+            act()
+        assert feature in caught.value.message
+        assert lake.path in caught.value.message
+
+
 def test_a_delta_table_of_somebody_else_is_not_taken_for_a_ledger(lake: Lake) -> None:
     path = Lake("", f"{lake.path}/watermarks", lake.endpoint, lake.region, lake.access_key, lake.secret_key)
     if not lake.on_s3:

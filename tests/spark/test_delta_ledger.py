@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,8 @@ import pytest
 
 from tests.contract.test_delta_shelf import ODD, entry, leaf, on_s3, opened, rows
 from tests.servers import S3
+from tidegauge import WatermarkTracker
+from tidegauge.errors import ConfigError, LedgerError
 from tidegauge.ledger.delta import DeltaShelf
 from tidegauge.model.spec import Lake
 from tidegauge.write import hadoop
@@ -129,3 +132,52 @@ def test_spark_reads_a_ledger_on_s3(spark: SparkSession, s3: S3) -> None:
     reader = spark.read.format("delta").options(**hadoop.options_of(lake))
     found = reader.load(f"{lake.path}/watermarks").orderBy("watermark_id").collect()
     assert [(row.pipeline_name, row.status) for row in found] == [("p", "SUCCESS"), ("p", "READY")]
+
+
+@pytest.fixture
+def ops(spark: SparkSession, tmp_path: Path) -> Iterator[str]:
+    spark.sql(f"CREATE SCHEMA ops LOCATION '{tmp_path}/o p s'")
+    yield "spark_catalog.ops"
+    spark.sql("DROP SCHEMA ops CASCADE")
+
+
+def test_b18_a_ledger_in_a_schema_lies_where_the_catalogue_says(
+    spark: SparkSession, ops: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for _ in range(2):
+        with WatermarkTracker(f"delta:{ops}", spark=spark) as tracker, tracker.run("wos") as run:
+            assert run.record.status == "RUNNING"
+    assert [path.name for path in tmp_path.iterdir()] == ["o p s"]
+    with WatermarkTracker(f"delta:{tmp_path}/o p s") as tracker:
+        assert [one.status for one in tracker.records("wos")] == ["SUCCESS", "SUCCESS", "READY"]
+    shown = spark.sql("SELECT status FROM ops.watermarks ORDER BY watermark_id").collect()
+    assert [row.status for row in shown] == ["SUCCESS", "SUCCESS", "READY"]
+    assert spark.table("ops.history").count() > 0
+
+
+def test_b18_a_schema_that_cannot_hold_a_ledger_is_refused(
+    spark: SparkSession, ops: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, why in (("nowhere.ops", "does not have the schema"), ("spark_catalog.no", "does not have the")):
+        with pytest.raises(ConfigError, match=why) as caught:
+            WatermarkTracker(f"delta:{name}", spark=spark)
+        assert f"delta:./{name}" in (caught.value.hint or "")
+    with pytest.raises(ConfigError, match="only Spark can look up"):
+        WatermarkTracker(f"delta:{ops}")
+    spark.sql(f"CREATE TABLE ops.plans (x INT) USING delta LOCATION '{tmp_path}/theirs'")
+    with pytest.raises(ConfigError, match="table plans lies at"):
+        WatermarkTracker(f"delta:{ops}", spark=spark)
+    assert {path.name for path in tmp_path.iterdir()} <= {"theirs", "o p s"}
+
+
+def test_b18_a_schema_whose_table_a_catalogue_commits_to_is_refused(
+    spark: SparkSession, ops: str, tmp_path: Path
+) -> None:
+    WatermarkTracker(f"delta:{ops}", spark=spark).close()
+    named = {"readerFeatures": ["catalogOwned-preview"], "writerFeatures": ["catalogOwned-preview"]}
+    protocol = {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, **named}}
+    (tmp_path / "o p s/watermarks/_delta_log" / f"{1:020}.json").write_text(json.dumps(protocol))
+    with pytest.raises(LedgerError, match="through a catalogue"):
+        WatermarkTracker(f"delta:{ops}", spark=spark)

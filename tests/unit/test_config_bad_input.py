@@ -75,7 +75,7 @@ CASES = {
     "ledger driver": ("pipeline: x\nledger: ▲mysql+pymysql://h/d\n", "`mysql+pymysql`", "`mysql`"),
     "ledger delta": ("pipeline: x\nledger: ▲'delta:'\n", "names no folder", "delta:PATH"),
     "ledger bucket": ("pipeline: x\nledger: ▲'json:s3a://'\n", "names no bucket", "s3a://BUCKET"),
-    "ledger s3": ("pipeline: x\nledger: ▲json:s3://b/p\n", "another way", "s3a://"),
+    "ledger s3": ("pipeline: x\nledger: ▲json:s3://b/p\n", "not `s3://`", "s3a://"),
     "ledger s3 option": (
         "pipeline: x\nledger: ▲json:s3a://b/p?regoin=x\n",
         "`regoin` is not allowed",
@@ -180,7 +180,7 @@ CASES = {
     "user control": (connection('{type: mysql, database: d, user: ▲"a\\0b"}'), "control character", None),
     "s3": (connection("{type: parquet, path: ▲s3://b/p}"), "begin with `s3a://`, not `s3://`", "s3a://"),
     "s3n": (connection("{type: parquet, path: ▲s3n://b/p}"), "begin with `s3a://`", "s3a://"),
-    "hdfs": (connection("{type: parquet, path: ▲hdfs://b/p}"), "`hdfs://` are not supported", "s3a://"),
+    "hdfs": (connection("{type: parquet, path: ▲hdfs://b/p}"), "`hdfs:` are not supported", "s3a://"),
     "no bucket": (connection("{type: parquet, path: ▲s3a:///p}"), "names no bucket", "s3a://bucket/prefix"),
     "dots": (connection("{type: parquet, path: ▲s3a://bucket/../c}"), "`..` part", None),
     "file host": (connection("{type: parquet, path: ▲file://host/c}"), "cannot name a host", "file:///"),

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from tidegauge.cli.options import DebugOption
+from tidegauge.cli.options import DebugOption, local
 from tidegauge.cli.output import print_table, say
 from tidegauge.errors import ConfigError
 
@@ -24,7 +24,7 @@ def command(
             proven = _play(Path(folder))
         say("The demo's files are gone again; `tidegauge demo --keep DIR` leaves them to play with.")
     else:
-        if keep.exists() and any(keep.iterdir()):
+        if local(keep).exists() and any(keep.iterdir()):
             raise ConfigError(f"{keep} is not empty", hint="choose a new folder; nothing was changed")
         keep.mkdir(parents=True, exist_ok=True)
         proven = _play(keep.resolve())

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tidegauge.cli.options import DebugOption, JsonOption
+from tidegauge.cli.options import DebugOption, JsonOption, local
 from tidegauge.cli.output import print_json, say
 from tidegauge.errors import ConfigError
 
@@ -54,7 +54,7 @@ def command(
     """Make a project that runs: a commented tidegauge.yml and a small database to try it on."""
     from tidegauge.demo.shop import make_shop
 
-    file = folder / "tidegauge.yml"
+    file = local(folder) / "tidegauge.yml"
     database = folder / "shop.db"
     for path in (file, database):
         if path.exists():

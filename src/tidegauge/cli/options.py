@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from tidegauge.errors import ConfigError
+from tidegauge.model.location import WITH_COLON, scheme_of
 from tidegauge.model.spec import Stage
 
 ProjectOption = Annotated[
@@ -39,6 +40,16 @@ ParallelOption = Annotated[
 
 def selection(select: list[str] | None, table: list[str] | None) -> tuple[str, ...]:
     return (*(select or ()), *(table or ()))
+
+
+def local(path: Path) -> Path:
+    """A folder or file to be made here; what looks like another store's would be made here just the same."""
+    if (scheme := scheme_of(str(path))) is not None:
+        raise ConfigError(
+            f"{path} has to be a local path, and not one of kind `{scheme}:`",
+            hint=f"name a local one; {WITH_COLON}",
+        )
+    return path
 
 
 def one_stage(stage: Stage | None, words: dict[str, bool]) -> Stage | None:

@@ -18,6 +18,7 @@ from tidegauge.cli.options import (
     SelectOption,
     StageOption,
     TableOption,
+    local,
     selection,
 )
 from tidegauge.cli.output import print_json, say
@@ -78,7 +79,7 @@ def export(
     if file is None or file == _STANDARD:
         print_json(document)
         return
-    _write(file, document)
+    _write(local(file), document)
     if json:
         print_json(document)
     else:

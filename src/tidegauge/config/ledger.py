@@ -8,7 +8,8 @@ from typing import Any
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from tidegauge.config.problems import Complaint, quoted, suggest
-from tidegauge.config.values import check_host
+from tidegauge.config.values import check_host, lake_path
+from tidegauge.model.location import is_in_catalogue, scheme_of
 from tidegauge.model.secret import Secret, remember
 
 DEFAULT = "sqlite:///.tidegauge/ledger.db"
@@ -82,6 +83,10 @@ def _sqlite(address: str, base: Path) -> str:
         raise Complaint("a ledger in memory would forget everything", hint=f"write `{DEFAULT}`")
     if "?" in path or not path.isprintable():
         raise Complaint("a ledger in SQLite has no options, only a path", hint=_FORM)
+    if (strange := scheme_of(path)) is not None:
+        raise Complaint(
+            f"a ledger in SQLite is a local file, and not one of kind {quoted(strange + ':')}", hint=_FORM
+        )
     if path.endswith("/"):
         raise Complaint("the ledger's address names a folder", hint=f"name a file in it: `{DEFAULT}`")
     return f"sqlite:///{(base / path).absolute()}"
@@ -100,11 +105,15 @@ def _folder(scheme: str, address: str, base: Path) -> str:
                     hint=suggest(name, OPTIONS["s3a"]),
                 )
         return address
-    if path.startswith(("s3://", "s3n://")):
-        raise Complaint("the ledger's bucket is written in another way", hint="write `s3a://BUCKET/PREFIX`")
     if not path.strip("/") or not path.isprintable():
         raise Complaint("the ledger's address names no folder", hint=_FORM)
-    return f"{scheme}:{(base / path).absolute()}"
+    if scheme == "delta" and is_in_catalogue(path):
+        raise Complaint(
+            "the ledger's address is a name in a catalogue, which only Spark can look up, and a project's"
+            " ledger is reached without Spark",
+            hint=f"write where the schema lies, as `delta:PATH`; a folder of that name is `delta:./{path}`",
+        )
+    return f"{scheme}:{lake_path(path, base)}"
 
 
 def _complaint_about_server(address: str | Secret, written: str) -> Complaint | None:

@@ -14,13 +14,13 @@ from urllib.parse import urlsplit
 from tidegauge.config.durations import parse_duration, show_duration
 from tidegauge.config.problems import Complaint, quoted, suggest
 from tidegauge.errors import ConfigError
+from tidegauge.model.location import WITH_COLON, scheme_of, unsupported
 from tidegauge.model.secret import Secret
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _WHOLE = re.compile(r"[+-]?\d[\d_]*", re.ASCII)
 _LABEL = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?", re.ASCII)
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}", re.ASCII)
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(?=/)", re.ASCII)
 _DECIMAL = re.compile(r"decimal\(\s*(\d{1,3})\s*,\s*(\d{1,3})\s*\)", re.ASCII | re.IGNORECASE)
 _PERCENT = re.compile(r"(\d{1,3}(?:\.\d{1,6})?)\s*%", re.ASCII)
 _SHARE = re.compile(r"0|[01]?\.\d{1,9}", re.ASCII)
@@ -242,10 +242,10 @@ def local_path(written: str, base: Path) -> str:
         rest = "/" + rest.lstrip("/") if rest.startswith("/") else rest
         if not rest:
             raise Complaint("a `file:` address needs a path", hint="write `file:///PATH` or just the path")
-    scheme = _SCHEME.match(rest)
-    if scheme:
+    scheme = scheme_of(rest)
+    if scheme is not None:
         raise Complaint(
-            f"paths of kind {quoted(scheme[1] + ':')} are not supported", hint="name a local path"
+            f"paths of kind {quoted(scheme + ':')} are not supported", hint=f"name a local path; {WITH_COLON}"
         )
     try:
         path = Path(rest).expanduser() if rest.startswith("~/") else Path(rest)
@@ -256,16 +256,17 @@ def local_path(written: str, base: Path) -> str:
 
 def lake_path(written: str, base: Path) -> str:
     """An absolute local path, or `s3a://bucket/prefix`; no trailing slash."""
-    scheme = _SCHEME.match(written)
-    if scheme and scheme[1].lower() in {"s3", "s3n"} | ({"s3a"} if scheme[1] != "s3a" else set()):
-        raise Complaint(f"S3 paths begin with `s3a://`, not {quoted(scheme[0] + '//')}", hint="write s3a://")
-    if not scheme or scheme[1] != "s3a":
-        if scheme and scheme[1] != "file":
-            raise Complaint(
-                f"paths of kind {quoted(scheme[0] + '//')} are not supported",
-                hint="a local path, `file:` or `s3a://bucket/prefix`",
-            )
+    scheme = scheme_of(written)
+    if scheme in (None, "file"):
         return local_path(written, base)
+    assert scheme is not None
+    if scheme.lower() in {"s3", "s3n", "s3a"} and not written.startswith("s3a://"):
+        wrong = written[: written.index(":") + 1] + ("//" if "://" in written else "")
+        raise Complaint(f"S3 paths begin with `s3a://`, not {quoted(wrong)}", hint="write s3a://")
+    if scheme != "s3a":
+        raise Complaint(
+            unsupported(scheme), hint=f"write `s3a://bucket/prefix`, or a local path; {WITH_COLON}"
+        )
     bucket, _, prefix = written.removeprefix("s3a://").rstrip("/").partition("/")
     if "@" in bucket or ":" in bucket:
         raise Complaint("keys do not belong in the path", hint="use `access_key` and `secret_key`")

@@ -21,9 +21,9 @@ from tidegauge.engine.session import open_session
 from tidegauge.errors import ConfigError, TableMissing, TidegaugeError
 from tidegauge.ledger.open import open_ledger
 from tidegauge.model.layer import Layer, TableRef
+from tidegauge.model.location import WITH_COLON, resolve
 from tidegauge.model.protocols import FlowStatus
 from tidegauge.model.spec import Lake, Project
-from tidegauge.read.delta_place import lake_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -188,10 +188,11 @@ def _ref(project: Project, text: str) -> TableRef:
     """A path has a slash in it, a name has none."""
     if "/" not in text:
         return TableRef(name=text)
-    if text.startswith(("s3://", "s3a://", "s3n://")):
-        path = lake_of(text, None).path
-        lakes = (one for one in project.connections.values() if isinstance(one, Lake) and one.delta)
-        return TableRef(path=path, storage=storage_of(path, lakes))
-    if "://" in text:
-        raise ConfigError(f"{text} is not on a store that is known here", hint="give a local or s3a: path")
-    return TableRef(path=str((project.root / text.removeprefix("file:")).resolve()))
+    try:
+        path = resolve(text)
+    except ValueError as error:
+        raise ConfigError(f"{text}: {error}", hint=WITH_COLON) from None
+    if not path.startswith("s3a://"):
+        return TableRef(path=str((project.root / path).resolve()))
+    lakes = (one for one in project.connections.values() if isinstance(one, Lake) and one.delta)
+    return TableRef(path=path, storage=storage_of(path, lakes))

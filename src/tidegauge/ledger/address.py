@@ -13,6 +13,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from tidegauge.errors import ConfigError
+from tidegauge.model.location import WITH_COLON, is_in_catalogue, resolve, scheme_of
 from tidegauge.model.secret import Secret, mask, remember
 from tidegauge.model.spec import Lake
 
@@ -73,13 +74,26 @@ def _file(rest: str) -> Address:
             "the ledger's address names no file",
             hint="write sqlite:///relative/path.db or sqlite:////absolute/path.db",
         )
+    if (strange := scheme_of(path)) is not None:
+        raise ConfigError(
+            f"a ledger in SQLite is a local file, and not one of kind {strange}:", hint=WITH_COLON
+        )
     absolute = Path(path).absolute()
     return Address(shown=f"sqlite:///{absolute}", path=absolute)
 
 
 def _folder(rest: str, scheme: str) -> Address:
     # As it stands, as in `_file`.
-    path = rest.removeprefix("file:")
+    if scheme == "delta" and is_in_catalogue(rest):
+        raise ConfigError(
+            f"delta:{rest} is a name in a catalogue, which only Spark can look up",
+            hint="give WatermarkTracker your session, spark=…, or write where the schema lies, as delta:PATH;"
+            f" a folder of that name is delta:./{rest}",
+        )
+    try:
+        path = resolve(rest)
+    except ValueError as error:
+        raise ConfigError(f"the ledger cannot lie there: {error}", hint=WITH_COLON) from None
     if not path.strip("/") or "\0" in path:
         raise ConfigError(
             "the ledger's address names no folder",

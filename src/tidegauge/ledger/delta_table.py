@@ -10,7 +10,7 @@ import json
 import threading
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -20,7 +20,7 @@ from tidegauge.ledger.delta_snapshot import PARTITION, File, Snapshot, after
 from tidegauge.ledger.translate import told
 from tidegauge.model.spec import Lake
 from tidegauge.objects.clock import Clock, steady
-from tidegauge.objects.delta import address, is_panic, library, options, said
+from tidegauge.objects.delta import address, is_panic, library, options, said, through_catalogue
 from tidegauge.objects.store import Store
 
 _LOG = "_delta_log"
@@ -203,6 +203,10 @@ class Table:
 
     def _check(self) -> None:
         protocol = self._base.protocol()
+        if feature := through_catalogue(
+            [*(protocol.reader_features or ()), *(protocol.writer_features or ())]
+        ):
+            raise _elsewhere(self.shown, feature)
         if protocol.min_reader_version > _READER or protocol.min_writer_version > _WRITER:
             raise _too_new(
                 self.shown,
@@ -217,6 +221,17 @@ class Table:
             )
         if made != _CONFIGURATION["tidegauge.ledger"]:
             raise _too_new(self.shown, f"layout {made}, where {_CONFIGURATION['tidegauge.ledger']} is known")
+
+    def _features(self) -> list[str]:
+        """By the log itself, for a table that delta-rs does not open; none where it is damaged too."""
+        with told(self.shown), suppress(ValueError, KeyError):
+            names = [entry.path for entry in self._store.list(f"{self.name}/{_LOG}")]
+            for name in sorted((name for name in names if name.endswith(".json")), reverse=True):
+                for line in (self._store.get(name) or b"").splitlines():
+                    if line.startswith(b'{"protocol"'):
+                        said = json.loads(line)["protocol"]
+                        return [*(said.get("readerFeatures") or ()), *(said.get("writerFeatures") or ())]
+        return []
 
     def _handle(self) -> Any:
         return library().DeltaTable(address(self._lake), storage_options=options(self._lake))
@@ -262,6 +277,8 @@ class Table:
             raise
         except exceptions.DeltaError as error:
             text = said(error)
+            if feature := through_catalogue(self._features()):
+                raise _elsewhere(self.shown, feature) from error
             if "Unsupported" in text or isinstance(error, exceptions.DeltaProtocolError):
                 raise _too_new(self.shown, text) from error
             raise LedgerError(
@@ -288,6 +305,14 @@ def _too_new(shown: str, what: str) -> LedgerVersion:
     return LedgerVersion(
         f"the ledger's table {shown} was made or changed by newer code ({what})",
         hint="update tidegauge and deltalake; if a table feature was switched on by hand, drop it again",
+    )
+
+
+def _elsewhere(shown: str, feature: str) -> LedgerError:
+    return LedgerError(
+        f"the ledger's table {shown} is committed to through a catalogue ({feature}), and a ledger decides by"
+        " its own log alone",
+        hint="choose a folder or schema whose tables have Delta's own log, or drop the table's feature",
     )
 
 

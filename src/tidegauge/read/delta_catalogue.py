@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 from tidegauge.errors import ConfigError, SourceError, SourceUnreachable, TableMissing
 from tidegauge.model.secret import mask
@@ -39,6 +40,38 @@ def locate(spark: SparkSession, schemas: Sequence[str] = (), tables: Sequence[st
     for schema, names in named.items():
         found |= _of_names(spark, schema, names)
     return found
+
+
+def locate_schema(spark: SparkSession, schema: str) -> str | None:
+    """Where a schema's own tables lie; None where the catalogue does not say.
+
+    Raises TableMissing for a schema that is not there, SourceUnreachable for a catalogue without an answer.
+    """
+    quoted = _quoted(schema)
+    if not _is_schema(spark, quoted):
+        raise _missing(f"the schema {schema}")
+    rows = _rows(spark, f"DESCRIBE SCHEMA EXTENDED {quoted}", f"the schema {schema}")
+    # Unlike a table's, written as a URI.
+    places = [unquote(row.info_value) for row in rows if row.info_name == "Location" and row.info_value]
+    return places[0] if places else None
+
+
+def register(spark: SparkSession, table: str, location: str) -> None:
+    """Give a Delta table that is there a name in the catalogue, unless the name is taken."""
+    place = location.replace("\\", "\\\\").replace("'", "\\'")
+    statement = f"CREATE TABLE IF NOT EXISTS {_quoted(table)} USING delta LOCATION '{place}'"
+    _rows(spark, statement, f"the table {table}")
+
+
+def _is_schema(spark: SparkSession, quoted: str) -> bool:
+    from pyspark.errors import PySparkException
+
+    try:
+        return spark.catalog.databaseExists(quoted)
+    except PySparkException as error:
+        if "CATALOG_NOT_FOUND" in (error.getCondition() or ""):
+            return False
+        raise
 
 
 def _of_schema(spark: SparkSession, schema: str) -> dict[str, str]:

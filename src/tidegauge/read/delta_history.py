@@ -11,6 +11,7 @@ from functools import partial
 from tidegauge.errors import ConfigError, OutputError, SourceError, TidegaugeError
 from tidegauge.model.spec import Lake
 from tidegauge.model.versions import History, Version, has_feed
+from tidegauge.objects.delta import through_catalogue
 from tidegauge.read.delta_commit import parse, time_of
 from tidegauge.read.delta_files import gone, paths_of
 from tidegauge.read.delta_place import damaged, each, lake_of, missing, unreachable
@@ -39,8 +40,6 @@ _KNOWN = {
     "variantType",
 }
 """What a reader has to know and Delta on Spark does; `-preview` behind a name changes nothing."""
-_ELSEWHERE = {"catalogManaged", "catalogOwned", "coordinatedCommits"}
-"""Under these a catalogue knows of commits that the log does not have yet."""
 _CHUNK = 64
 
 
@@ -187,16 +186,14 @@ def _check(location: str, state: State) -> None:
             " that is known",
             hint="update tidegauge",
         )
-    every = {name: name.removesuffix("-preview") for name in sorted(state.features)}
-    for name, bare in every.items():
-        if bare in _ELSEWHERE:
-            raise SourceError(
-                f"the Delta table at {location} is committed through a catalogue ({name}), so its log does"
-                " not tell the newest version",
-                hint="read it by a copy, or drop the feature from the table",
-            )
+    if feature := through_catalogue(state.features):
+        raise SourceError(
+            f"the Delta table at {location} is committed through a catalogue ({feature}), so its log does not"
+            " tell the newest version",
+            hint="read it by a copy, or drop the feature from the table",
+        )
     for name in state.protocol.get("readerFeatures") or ():
-        if every[name] not in _KNOWN:
+        if name.removesuffix("-preview") not in _KNOWN:
             raise SourceError(
                 f"the Delta table at {location} has the feature {name}, which cannot be read here",
                 hint=f"drop it with ALTER TABLE … DROP FEATURE {name}, or update tidegauge",

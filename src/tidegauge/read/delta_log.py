@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 
 from tidegauge.errors import OutputError, SourceError, TidegaugeError
 from tidegauge.model.spec import Lake
-from tidegauge.objects.delta import address, is_panic, library, options, said
+from tidegauge.objects.delta import address, is_panic, library, options, said, through_catalogue
 from tidegauge.objects.store import Store
 from tidegauge.read.delta_commit import moment, schema_digest, time_of
 from tidegauge.read.delta_place import LOG, damaged, each, lake_of, missing, unreachable
@@ -18,8 +18,6 @@ from tidegauge.read.delta_state import Log
 __all__ = ["TableLook", "look", "look_many", "schema_digest"]
 
 _NEWEST_READER = 3
-_ELSEWHERE = {"catalogManaged", "catalogOwned-preview", "coordinatedCommits-preview"}
-"""Features under which a catalogue knows of commits that the log does not have yet."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +42,8 @@ def look(location: str, *, storage: Lake | None = None) -> TableLook:
     deltalake = library()
     try:
         table = deltalake.DeltaTable(address(lake), storage_options=options(lake))
+        known = table.protocol()
+        _refuse_catalogue(location, [*(known.reader_features or ()), *(known.writer_features or ())])
         at = moment(table.history(1)[0])
         if at is None:
             raise ValueError("the newest commit does not say when it was made")
@@ -105,13 +105,17 @@ def _by_hand(location: str, lake: Lake, error: Exception) -> TableLook:
             f"and {_NEWEST_READER} is the newest that is known",
             hint="update tidegauge and deltalake",
         ) from error
-    if state.features & _ELSEWHERE:
-        raise SourceError(
-            f"the Delta table at {location} is committed through a catalogue, so its log does not tell the "
-            "newest version",
-            hint="give the latest versions yourself (latest_versions)",
-        ) from error
+    _refuse_catalogue(location, state.features)
     return TableLook(location, version, state.table_id, state.digest, at)
+
+
+def _refuse_catalogue(location: str, features: Iterable[str]) -> None:
+    if feature := through_catalogue(features):
+        raise SourceError(
+            f"the Delta table at {location} is committed through a catalogue ({feature}), so its log does not"
+            " tell the newest version",
+            hint="give the latest versions yourself (latest_versions)",
+        )
 
 
 def _written(store: Store, version: int) -> datetime:

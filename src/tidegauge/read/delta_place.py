@@ -16,6 +16,7 @@ from tidegauge.errors import (
     TableMissing,
     TidegaugeError,
 )
+from tidegauge.model.location import resolve
 from tidegauge.model.secret import mask
 from tidegauge.model.spec import Lake
 from tidegauge.objects.delta import said
@@ -27,18 +28,15 @@ Answer = TypeVar("Answer")
 
 def lake_of(location: str, storage: Lake | None) -> Lake:
     """The table's own folder, reached as `storage` says. Raises SourceError for a store of another kind."""
-    scheme, colon, rest = location.partition(":")
-    if colon and scheme in ("s3", "s3a", "s3n"):
-        path = f"s3a:{rest.rstrip('/')}"
-    elif colon and scheme == "file":
-        path = "/" + rest.lstrip("/")
-    elif colon and "://" in location:
+    try:
+        path = resolve(location)
+    except ValueError as error:
         raise SourceError(
-            f"the Delta table at {location} is on a kind of store that is not known here",
-            hint="the log is read from local paths, file: and s3a: locations",
-        )
-    else:
-        path = str(Path(location).absolute())
+            f"the Delta table at {location} cannot be reached: {error}",
+            hint="copy it to one that is supported, or name its location there",
+        ) from None
+    if not path.startswith("s3a://"):
+        path = str(Path(path).absolute())
     return Lake("", path) if storage is None else replace(storage, path=path)
 
 

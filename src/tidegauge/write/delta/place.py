@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tidegauge.errors import OutputUnreachable, SourceError
 from tidegauge.model.layer import Layer
+from tidegauge.model.location import resolve
 from tidegauge.model.plan import Tag
 from tidegauge.model.spec import Lake
 from tidegauge.objects.probe import prove
@@ -18,7 +19,7 @@ from tidegauge.objects.store import open_store
 from tidegauge.write.delta.kept_events import FOLDER
 from tidegauge.write.delta.lives import Lives
 from tidegauge.write.delta.log import Log, Look, application
-from tidegauge.write.delta.put import commit_info, removals
+from tidegauge.write.delta.put import commit_info, refuse_catalogue, removals
 
 
 @dataclass(frozen=True)
@@ -30,8 +31,11 @@ class Opened:
     lives: Lives
 
     def check(self) -> None:
-        """Raises OutputUnreachable where the folder or bucket cannot be used."""
-        self.log.look()
+        """Raises OutputUnreachable where the folder or bucket cannot be used, OutputDisagrees where commits
+        go through a catalogue."""
+        look = self.log.look()
+        if look is not None:
+            refuse_catalogue(look)
         if self.lake.on_s3:
             return
         folder = Path(self.lake.path)
@@ -108,9 +112,12 @@ class Place:
 
 def _lake(lake: Lake) -> Lake:
     """Spark's catalogue writes places in more ways than we do."""
-    scheme, colon, rest = lake.path.partition(":")
-    if colon and scheme in ("s3", "s3n"):
-        return replace(lake, path=f"s3a:{rest}".rstrip("/"))
-    if colon and scheme == "file":
-        return replace(lake, path="/" + rest.strip("/"))
-    return lake
+    try:
+        path = resolve(lake.path)
+    except ValueError as error:
+        raise OutputUnreachable(
+            f"the table at {lake.path} cannot be written: {error}",
+            hint="give it a location there, or another table",
+            retryable=False,
+        ) from None
+    return replace(lake, path=path.rstrip("/"))

@@ -7,21 +7,27 @@ from collections.abc import Iterator
 from typing import Any
 
 from tidegauge.errors import OutputDisagrees
+from tidegauge.objects.delta import through_catalogue
 from tidegauge.write.delta.log import Action, Commit, Look
 
-_ELSEWHERE = {"catalogManaged", "catalogOwned-preview", "coordinatedCommits-preview"}
-"""Features under which a commit is not made by putting a file into the log."""
+
+def refuse_catalogue(look: Look) -> None:
+    """Raises OutputDisagrees where commits go through a catalogue: then the log tells neither which tags are
+    there, nor takes one of ours."""
+    protocol = look.newest("protocol")
+    features = {*(protocol.get("writerFeatures") or ()), *(protocol.get("readerFeatures") or ())}
+    if feature := through_catalogue(features):
+        raise OutputDisagrees(
+            f"the table is committed to through a catalogue ({feature}), so its log does not tell which"
+            " batches are in it",
+            hint="write to a table of Delta's own log, or drop the feature, or the table, and begin anew",
+        )
 
 
 def commit_info(look: Look, now: int, said: str, operation: str) -> Action:
     """For a commit that is made without Spark. Raises OutputDisagrees where one cannot be made so."""
-    protocol, metadata = look.newest("protocol"), look.newest("metaData")
-    features = {*(protocol.get("writerFeatures") or ()), *(protocol.get("readerFeatures") or ())}
-    if features & _ELSEWHERE:
-        raise OutputDisagrees(
-            "the table is committed to through a catalogue, and its watermark cannot be changed by hand here",
-            hint="write to a table of Delta's own log, or drop the table and begin anew",
-        )
+    refuse_catalogue(look)
+    metadata = look.newest("metaData")
     info: dict[str, Any] = {
         "timestamp": now,
         "operation": operation,
