@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from tidegauge.tracking.completion import Processing, Records
 from tidegauge.tracking.desk import Desk, Error
 from tidegauge.tracking.high_water import HighWater, HighWaterMarks
 from tidegauge.tracking.latest import Names, Tables, check, look_up
-from tidegauge.tracking.moment import Moment
+from tidegauge.tracking.moment import Moment, aware
 from tidegauge.tracking.processing import ProcessingPlan, Range, TablePlan
 from tidegauge.tracking.ranges import Baseline
 from tidegauge.tracking.record import WatermarkRecord
@@ -99,15 +100,22 @@ class WatermarkTracker:
     # --- document 000: windows of time
 
     def start_pipeline_run(
-        self, pipeline: str, job_id: str | None = None, *, end: Moment | None = None
+        self,
+        pipeline: str,
+        job_id: str | None = None,
+        *,
+        end: Moment | None = None,
+        allow_future: bool = False,
     ) -> WatermarkRecord:
         """Freeze a window and take the pipeline.
 
         The window begins where the last SUCCESS ended and ends now, by the ledger store's clock, or at `end`.
         A run that FAILED, or whose process is gone, is taken up again with its own window, and `end` is not
-        asked. Raises FlowHeld, naming the holder, while another run is alive.
+        asked. Raises FlowHeld, naming the holder, while another run is alive, and ConfigError for an `end`
+        more than five minutes ahead of that clock, unless `allow_future` says that it is meant: what is
+        written until then would be passed over.
         """
-        return self._windows.start(pipeline, job_id, end)
+        return self._windows.start(pipeline, job_id, end, allow_future=allow_future)
 
     def get_delta_window(self, pipeline: str) -> TimeWindow:
         """`(start, end)` of the run that is open, the same until it ends. Raises WrongState without one."""
@@ -130,10 +138,15 @@ class WatermarkTracker:
         return self._windows.finalize(record, status, rows=rows, error=error)
 
     def run(
-        self, pipeline: str, job_id: str | None = None, *, end: Moment | None = None
+        self,
+        pipeline: str,
+        job_id: str | None = None,
+        *,
+        end: Moment | None = None,
+        allow_future: bool = False,
     ) -> AbstractContextManager[Run]:
         """Start and finalize around a block: SUCCESS at its end, FAILED on an error, SKIPPED by `skip`."""
-        return self._windows.run(pipeline, job_id, end)
+        return self._windows.run(pipeline, job_id, end, allow_future=allow_future)
 
     def records(self, pipeline: str | None = None) -> list[WatermarkRecord]:
         """Every record of a pipeline, or of all, oldest first, with the READY one of the next run."""
@@ -272,8 +285,9 @@ class WatermarkTracker:
     # --- all of them
 
     def history(self, pipeline: str, *, failed: bool = False, limit: int = 20) -> list[HistoryEvent]:
-        """Who did what, newest first."""
-        return self._ledger.history(pipeline, failed=failed, limit=limit)
+        """Who did what, newest first; `at` is in UTC, with its zone."""
+        events = self._ledger.history(pipeline, failed=failed, limit=limit)
+        return [replace(event, at=aware(event.at)) for event in events]
 
     def reset(self, pipeline: str, tables: Names | None = None, *, reason: str) -> None:
         """Begin again: the whole pipeline, or these of its tables. An open plan is superseded."""

@@ -366,6 +366,7 @@ class Tally:
 @dataclass(frozen=True)
 class HistoryEvent:
     at: datetime
+    """By the store's clock: UTC, without a zone in the ledger's own calls and with it from a tracker."""
     pipeline: str
     flow: str
     run_id: str | None

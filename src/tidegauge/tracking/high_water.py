@@ -10,7 +10,7 @@ from tidegauge.errors import ConfigError, TidegaugeError, WrongState
 from tidegauge.model.plan import Batch, Draft, InputPlan
 from tidegauge.model.position import RowPosition, Window
 from tidegauge.tracking.desk import TRIES, Desk, busy, check_rows, described, new_id
-from tidegauge.tracking.moment import Moment, aware, from_position, read, to_position, to_utc
+from tidegauge.tracking.moment import Moment, ahead, aware, from_position, read, to_position, to_utc
 from tidegauge.tracking.standing import SOURCE, TIME, Standing, kind_of, peek, source_id
 
 _AHEAD = timedelta(seconds=5)
@@ -121,14 +121,7 @@ class HighWaterMarks:
             )
         moment, now = from_position(position), aware(self._desk.ledger.now())
         assert moment is not None
-        if to_utc(moment) > now + _AHEAD:
-            naive = "; a time without a zone counts as UTC" if moment.tzinfo is None else ""
-            return ConfigError(
-                f"{name}: {moment} is in the future of the ledger's clock ({now:%Y-%m-%d %H:%M:%S} UTC)",
-                hint="rows that come later would be passed over; if that is meant, give force=True and a"
-                f" reason{naive}",
-            )
-        return None
+        return ahead(f"{name}: {moment}", moment, now, tolerated=_AHEAD, way_out="force=True and a reason")
 
     def _set(self, standing: Standing, position: RowPosition, reason: str) -> None:
         ledger, name = self._desk.ledger, standing.pipeline

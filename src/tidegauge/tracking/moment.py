@@ -7,7 +7,7 @@ two, and keeps it: its first time decides.
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 
 from tidegauge.errors import ConfigError
 from tidegauge.model.position import Kind, Position, RowPosition, Value
@@ -58,6 +58,19 @@ def from_position(position: Position | None) -> datetime | None:
 
 def to_utc(moment: datetime) -> datetime:
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+
+
+def ahead(
+    what: str, moment: datetime, now: datetime, *, tolerated: timedelta, way_out: str
+) -> ConfigError | None:
+    """The complaint about a moment that lies in the future of the ledger's clock, if it does."""
+    if to_utc(moment) <= now + tolerated:
+        return None
+    naive = "; a time without a zone counts as UTC" if moment.tzinfo is None else ""
+    return ConfigError(
+        f"{what} is in the future of the ledger's clock ({now:%Y-%m-%d %H:%M:%S} UTC)",
+        hint=f"rows that come later would be passed over; if that is meant, give {way_out}{naive}",
+    )
 
 
 def aware(moment: datetime) -> datetime:

@@ -16,7 +16,7 @@ from tidegauge.tracking.moment import aware, from_position, to_utc
 from tidegauge.tracking.standing import SOURCE, Standing
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_ENDS = {
+ENDS = {
     "finished": State.SUCCESS,
     "failed": State.FAILED,
     "skipped": State.SKIPPED,
@@ -160,8 +160,8 @@ def _told(pipeline: str, plan_id: str, told: Sequence[HistoryEvent]) -> Watermar
             status, job_id, begun, ended, error = State.RUNNING.value, event.run_id, event.at, None, None
         elif event.event == "advanced":
             rows = event.rows
-        elif event.event in _ENDS:
-            status, ended, error = _ENDS[event.event].value, event.at, event.error or event.reason
+        elif event.event in ENDS:
+            status, ended, error = ENDS[event.event].value, event.at, event.error or event.reason
         else:
             status, error = SUPERSEDED, event.reason
     return _made(

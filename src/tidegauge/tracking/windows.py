@@ -10,17 +10,22 @@ from datetime import datetime, timedelta
 from tidegauge.errors import ConfigError, TidegaugeError, WrongState
 from tidegauge.model.plan import Batch, Draft, InputPlan
 from tidegauge.model.position import Position, Window
+from tidegauge.model.protocols import Claim
 from tidegauge.model.state import State
 from tidegauge.tracking.desk import TRIES, Desk, Error, busy, check_rows, described, new_id
-from tidegauge.tracking.moment import Moment, aware, from_position, read, to_position
-from tidegauge.tracking.record import WatermarkRecord, current, in_order, past, started
+from tidegauge.tracking.moment import Moment, ahead, aware, from_position, read, to_position
+from tidegauge.tracking.record import ENDS, WatermarkRecord, current, in_order, past, started
 from tidegauge.tracking.standing import SOURCE, TIME, Standing, kind_of, peek, source_id
 from tidegauge.tracking.window import TimeWindow
 
 _FINAL = (State.SUCCESS, State.FAILED, State.SKIPPED)
 _ROUNDING = timedelta(seconds=2)
 """Clocks of stores that have none of their own are rounded to the early side."""
+_SKEW = timedelta(minutes=5)
+"""How far the clock that an `end` was read from may be ahead of the store's: a source has its own."""
 _EVENTS = 100_000
+_RECENT = 100
+"""Events among which the end of a run that has just ended is found."""
 
 
 class Run:
@@ -46,24 +51,28 @@ class Windows:
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
 
-    def start(self, pipeline: str, job_id: str | None, end: Moment | None) -> WatermarkRecord:
+    def start(
+        self, pipeline: str, job_id: str | None, end: Moment | None, *, allow_future: bool
+    ) -> WatermarkRecord:
         job_id = new_id() if job_id is None else job_id
         if not isinstance(job_id, str) or not job_id:
             raise ConfigError(f"{job_id!r} is not the id of a job", hint="give it some text")
         wanted = None if end is None else read(end, what=f"the end of {pipeline}'s window")
         for _ in range(TRIES):
-            record = self._try(pipeline, job_id, wanted)
+            record = self._try(pipeline, job_id, wanted, allow_future=allow_future)
             if record is not None:
                 return record
         raise busy(pipeline)
 
-    def _try(self, pipeline: str, job_id: str, end: datetime | None) -> WatermarkRecord | None:
+    def _try(
+        self, pipeline: str, job_id: str, end: datetime | None, *, allow_future: bool
+    ) -> WatermarkRecord | None:
         """None: another runner came between."""
         desk = self._desk
         standing = desk.look(pipeline, TIME)
         plan, status = standing.plan, standing.status
         if plan is None:
-            upto = self._end(standing, end)
+            upto = self._end(standing, end, allow_future=allow_future)
             kept = desk.ledger.plan([_draft(standing, upto)], owner=desk.owner, run_id=job_id)
             plan = kept.get(pipeline)
             if plan is None:
@@ -78,14 +87,19 @@ class Windows:
         at = claim.lease_until - desk.lease
         return started(plan, claim, (status and status.planned_at) or at, at)
 
-    def _end(self, standing: Standing, end: datetime | None) -> Position:
+    def _end(self, standing: Standing, end: datetime | None, *, allow_future: bool) -> Position:
         after = standing.position
+        now = aware(self._desk.ledger.now())
         if end is None:
-            upto = to_position(aware(self._desk.ledger.now()), like=after)
+            upto = to_position(now, like=after)
             if after is not None and upto < after and _distance(upto, after) <= _ROUNDING:
                 return after
         else:
             upto = to_position(end, like=after)
+            shown = f"{standing.pipeline}: the end that was given, {end},"
+            wrong = ahead(shown, end, now, tolerated=_SKEW, way_out="allow_future=True")
+            if wrong is not None and not allow_future:
+                raise wrong
         if after is not None and upto < after:
             what = "the ledger's clock" if end is None else "the end that was given"
             raise ConfigError(
@@ -122,19 +136,30 @@ class Windows:
             self._desk.complete(claim, {SOURCE: rows})
         else:
             self._desk.finish(claim, state, said or (described("") if state is State.FAILED else None))
-        now = aware(self._desk.ledger.now())
+        ended = self._ended(claim)
         return replace(
             record,
             status=state.value,
-            updated_at=max(now, record.updated_at),
+            updated_at=ended,
             error_message=str(said["message"]) if said else None,
-            run_duration=max(0.0, (now - record.updated_at).total_seconds()),
+            run_duration=(ended - record.updated_at).total_seconds(),
             records_processed=rows if state is State.SUCCESS else None,
         )
 
+    def _ended(self, claim: Claim) -> datetime:
+        """When the ledger says that this attempt has ended: `records` goes by the same."""
+        name = claim.plan.draft.flow
+        mine = claim.plan.plan_id, claim.run_id
+        for event in self._desk.ledger.history(name, flow=name, limit=_RECENT):
+            if (event.plan_id, event.run_id) == mine and event.event in ENDS:
+                return aware(event.at)
+        return aware(self._desk.ledger.now())  # so much has happened since, or all of it was pruned
+
     @contextmanager
-    def run(self, pipeline: str, job_id: str | None, end: Moment | None) -> Iterator[Run]:
-        record = self.start(pipeline, job_id, end)
+    def run(
+        self, pipeline: str, job_id: str | None, end: Moment | None, *, allow_future: bool
+    ) -> Iterator[Run]:
+        record = self.start(pipeline, job_id, end, allow_future=allow_future)
         assert record.current_run_ts is not None
         run = Run(record, TimeWindow(record.last_processed_ts, record.current_run_ts))
         try:
