@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from sqlalchemy import select
@@ -11,6 +12,7 @@ from tidegauge.ledger.open import Ledger, open_ledger
 from tidegauge.ledger.shelf import LOGS
 from tidegauge.ledger.store import SqlLedger
 from tidegauge.ledger.tables import metadata
+from tidegauge.model.position import Kind, RowPosition, Value, to_moment
 
 
 def open_sql(address: str) -> SqlLedger:
@@ -52,3 +54,13 @@ def _documents(ledger: DocumentLedger) -> dict[str, list[str]]:
             if body["last_run"] and body["last_run"]["ended_at"] is None:
                 logs["runs"]["under way"] = body["last_run"]
     return found | {log: sorted(map(repr, entries.values())) for log, entries in logs.items()}
+
+
+def timed(shown: Mapping[str, Any]) -> dict[str, Any]:
+    """A leaf's row, with the times that its texts stand for."""
+    found = dict(shown)
+    for name, time in (("position", "time"), ("upto", "upto_time")):
+        if isinstance(found.get(name), str):
+            at = to_moment(RowPosition(Value(Kind.TEXT, found[name])), "timestamp", None)
+            found[time] = None if at is None else at.isoformat(timespec="microseconds")
+    return found

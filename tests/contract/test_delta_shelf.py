@@ -19,6 +19,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from tests import processes
+from tests.ledgers import timed
 from tests.servers import S3
 from tidegauge.errors import ConfigError, LedgerError, LedgerUnreachable, LedgerVersion
 from tidegauge.ledger.delta import DeltaShelf
@@ -61,7 +62,7 @@ def opened(lake: Lake) -> DeltaShelf:
 def leaf(pipeline: str, flow: str, number: int = 0, **row: Any) -> Leaf:
     shown = {"state": "RUNNING", "created_at": "2026-01-01T00:00:00.000000"}
     shown |= {"updated_at": "2026-01-01T00:00:01.000000"}
-    return Leaf(pipeline, flow, {"number": number}, shown | row)
+    return Leaf(pipeline, flow, {"number": number}, shown | timed(row))
 
 
 def entry(number: int, flow: str = "f", pipeline: str = "p", **more: Any) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -10,18 +11,20 @@ from typing import Any
 import pytest
 from alembic import command
 from alembic.config import Config
-from sqlalchemy import Connection, MetaData, Table, insert
+from sqlalchemy import Connection, MetaData, Table, insert, select
 
 import tidegauge.ledger.migrate
 from tests.drafts import ME, draft, position, receipt
+from tidegauge.ledger import tables
 from tidegauge.ledger.address import parse
 from tidegauge.ledger.connect import WRITE, connect
 from tidegauge.ledger.keys import flow_key, input_key, pipeline_key
 from tidegauge.ledger.migrate import migrate, prepare_place
 from tidegauge.ledger.open import open_ledger
+from tidegauge.ledger.store import SqlLedger
 from tidegauge.ledger.tables import VERSIONS
-from tidegauge.model.plan import draft_to_body
-from tidegauge.model.position import encode
+from tidegauge.model.plan import Batch, Draft, InputPlan, draft_to_body, draft_to_json
+from tidegauge.model.position import Kind, Position, RowPosition, Value, VersionPosition, Window, encode
 from tidegauge.model.state import State
 
 pytestmark = pytest.mark.contract
@@ -30,7 +33,7 @@ AT = datetime(2025, 8, 14, 12, 0, 0, 123456)
 MINUTE = timedelta(minutes=1)
 
 
-def make_first(address: str) -> None:
+def make_first(address: str, version: str = "0001", fill: Callable[[Connection], None] | None = None) -> None:
     """As the first version left it: a plan of three batches that failed after one, in the third epoch."""
     parsed = parse(address)
     prepare_place(parsed)
@@ -40,8 +43,8 @@ def make_first(address: str) -> None:
     config.set_main_option("script_location", str(folder))
     with engine.connect().execution_options(**WRITE) as connection:
         config.attributes["connection"] = connection
-        command.upgrade(config, "0001")
-        _fill(connection)
+        command.upgrade(config, version)
+        (fill or _fill)(connection)
         connection.commit()
     engine.dispose()
 
@@ -123,6 +126,77 @@ def _fill(connection: Connection) -> None:
         actor="me@here",
         error="no disk",
     )
+
+
+def _fill_without_times(connection: Connection) -> None:
+    """Two flows as version 0003 left them: no time of a version, nor of a timestamp that is text."""
+
+    def put(table: str, **values: Any) -> None:
+        connection.execute(insert(Table(table, MetaData(), autoload_with=connection)).values(**values))
+
+    ends: dict[str, tuple[str, list[Position]]] = {
+        "delta": ("version", [VersionPosition(3), VersionPosition(9)]),
+        "text": (
+            "timestamp",
+            [RowPosition(Value(Kind.TEXT, f"2026-01-01 {clock}:00.5")) for clock in ("10:00", "12:00")],
+        ),
+    }
+    stamps = ["2026-01-01T10:00:00.500000+00:00", "2026-01-01T12:00:00.500000+00:00"]
+    for flow, (cursor, (first, second)) in ends.items():
+        key, name = flow_key("shop", flow), {"pipeline": "shop", "flow": flow}
+        keys = {"flow_key": key, "pipeline_key": pipeline_key("shop"), **name}
+        put("flows", **keys, idle_state="SUCCESS", fence=2, epoch=0, seq=2, updated_at=AT)
+        put(
+            "watermarks",
+            **keys,
+            input_key=input_key("in"),
+            input="in",
+            cursor_kind=cursor,
+            position=encode(second),
+            epoch=0,
+            seq=2,
+            stamp=stamps[1] if cursor == "version" else None,
+            position_version=9 if cursor == "version" else None,
+            updated_at=AT,
+        )
+        for number, window in enumerate((Window(None, first), Window(first, second))):
+            part = InputPlan(
+                "in", cursor, window, "db", "f", stamp=stamps[number] if cursor == "version" else None
+            )
+            body = draft_to_json(Draft("shop", flow, (part,), (Batch((window,)),)))
+            made = AT + timedelta(minutes=number)
+            state = {"state": "SUCCESS", "plan_id": f"{flow} {number}", "attempt": 1}
+            counts = {"epoch": 0, "first_seq": number + 1, "batches": 1, "done": 1, "fence": 1}
+            moments = {"created_at": made, "updated_at": made}
+            put("plans", flow_key=key, **name, **state, **counts, **moments, body=body)
+            done = {"started_at": made, "ended_at": made, "batches": 1, "rows_read": 1, "rows_written": 1}
+            put("runs", run_id="run", flow_key=key, **name, **state, **done)
+
+
+def test_f3_times_and_texts_are_filled_in_where_an_earlier_version_left_them_out(
+    sql_ledger_address: str,
+) -> None:
+    make_first(sql_ledger_address, "0003", _fill_without_times)
+    assert migrate(sql_ledger_address).before == "0003"
+    ten, twelve = datetime(2026, 1, 1, 10, 0, 0, 500000), datetime(2026, 1, 1, 12, 0, 0, 500000)
+    with open_ledger(sql_ledger_address, create=False) as ledger:
+        assert isinstance(ledger, SqlLedger)
+        with ledger._engine.connect() as connection:
+            runs = connection.execute(select(tables.runs).order_by(tables.runs.c.id)).all()
+            marks = connection.execute(select(tables.watermarks)).all()
+        assert [row.position_ts for row in marks] == [twelve, twelve]
+        assert {row.position_version for row in marks} == {9, 1767268800500}
+        assert [(row.after_ts, row.upto_ts) for row in runs] == [(None, ten), (ten, twelve)] * 2
+        assert [(row.after_text, row.upto_text) for row in runs] == [
+            (None, "version 3"),
+            ("version 3", "version 9"),
+            (None, "2026-01-01 10:00:00.5"),
+            ("2026-01-01 10:00:00.5", "2026-01-01 12:00:00.5"),
+        ]
+        assert {mark.position for mark in ledger.watermarks("shop")} == {
+            VersionPosition(9),
+            RowPosition(Value(Kind.TEXT, "2026-01-01 12:00:00.5")),
+        }
 
 
 def test_a_plan_that_failed_under_the_first_version_is_ended_under_this_one(sql_ledger_address: str) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 from sqlalchemy import text
 
 from tests.contract.test_ledger_alone import versions
@@ -16,6 +18,17 @@ from tests.drafts import ME, draft, nothing_new, receipt
 from tests.servers import Postgres
 from tidegauge.ledger.open import open_ledger
 from tidegauge.ledger.store import SqlLedger
+from tidegauge.model.plan import Batch, Draft, InputPlan
+from tidegauge.model.position import (
+    FilesPosition,
+    Kind,
+    Position,
+    RowPosition,
+    Value,
+    VersionPosition,
+    Window,
+)
+from tidegauge.model.protocols import LedgerWriter, Watermark
 from tidegauge.model.state import State
 
 pytestmark = pytest.mark.contract
@@ -82,6 +95,101 @@ def test_watermarks_v_has_the_nine_columns_and_a_ready_row_only_after_success(le
     assert moment(done["current_run_ts"]) == moment(ready["last_processed_ts"]) == end
     assert ready["last_processed_version"] == 1755129601123
     assert ready["watermark_id"] > done["watermark_id"]
+
+
+def text_at(clock: str) -> RowPosition:
+    """As SQLite keeps its timestamps."""
+    return RowPosition(Value(Kind.TEXT, f"2026-01-01T{clock}Z"), (Value(Kind.INT, "7"),))
+
+
+EVERY: dict[str, tuple[str, list[Position], list[str | None], list[str], list[datetime | None]]] = {
+    "text": (
+        "timestamp",
+        [text_at("10:00:00"), text_at("11:00:00.1234567"), text_at("12:00:00")],
+        [None, None, None],
+        ["2026-01-01T10:00:00Z · 7", "2026-01-01T11:00:00.1234567Z · 7", "2026-01-01T12:00:00Z · 7"],
+        [
+            datetime(2026, 1, 1, 10),
+            datetime(2026, 1, 1, 11, 0, 0, 123456),
+            datetime(2026, 1, 1, 12),
+        ],
+    ),
+    "version": (
+        "version",
+        [VersionPosition(3), VersionPosition(5), VersionPosition(9)],
+        ["2026-01-01T10:00:00+00:00", "2026-01-01T13:00:00.5+02:00", "2026-01-01T12:00:00+00:00"],
+        ["version 3", "version 5", "version 9"],
+        [datetime(2026, 1, 1, 10), datetime(2026, 1, 1, 11, 0, 0, 500000), datetime(2026, 1, 1, 12)],
+    ),
+    "files": (
+        "files",
+        [FilesPosition(1), FilesPosition(2), FilesPosition(4)],
+        ["2026-01-01T10:00:00", "2026-01-01T11:00:00.000001", None],
+        ["batch 1", "batch 2", "batch 4"],
+        [datetime(2026, 1, 1, 10), datetime(2026, 1, 1, 11, 0, 0, 1), None],
+    ),
+    "value": (
+        "value",
+        [RowPosition(Value(Kind.INT, str(number))) for number in (10, 20, 30)],
+        [None, None, None],
+        ["10", "20", "30"],
+        [None, None, None],
+    ),
+    "text value": (
+        "value",
+        [RowPosition(Value(Kind.TEXT, day)) for day in ("2026-01-01", "2026-01-02", "b")],
+        [None, None, None],
+        ["2026-01-01", "2026-01-02", "b"],
+        [None, None, None],
+    ),
+}
+
+
+def walk(ledger: LedgerWriter, name: str) -> Iterator[Watermark]:
+    """Two plans, of one batch and of two; the watermark after each of the batches."""
+    cursor, ends, stamps, _, _ = EVERY[name]
+    for batches in ((0,), (1, 2)):
+        windows = [Window(ends[number - 1] if number else None, ends[number]) for number in batches]
+        part = InputPlan(
+            "in", cursor, Window(windows[0].after, windows[-1].upto), "db", "f", stamp=stamps[batches[-1]]
+        )
+        parts = tuple(
+            Batch((window,), stamps=(stamps[number],) if stamps[number] else ())
+            for number, window in zip(batches, windows, strict=True)
+        )
+        plan = ledger.plan([Draft("shop", name, (part,), parts)], owner=ME, run_id="job")[name]
+        claim = ledger.claim(plan, owner=ME, run_id=f"job {batches}", lease=MINUTE)
+        for index in range(len(parts)):
+            ledger.begin(claim, index)
+            ledger.advance(claim, index, receipt(plan, index))
+            [mark] = ledger.watermarks("shop", [name])
+            yield mark
+        ledger.finish(claim, State.SUCCESS, None)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_f3_every_kind_of_position_has_its_text_and_its_time_if_it_has_one(
+    ledger: SqlLedger, name: str
+) -> None:
+    _, ends, stamps, texts, times = EVERY[name]
+    walked = walk(ledger, name)
+    for index, mark in enumerate(walked):
+        assert (mark.position, mark.stamp) == (ends[index], stamps[index])
+        [kept] = rows(ledger, "SELECT position_ts FROM watermarks")
+        assert maybe(kept["position_ts"]) == times[index]
+    first, second = rows(ledger, "SELECT * FROM etl_pipeline_sync_control ORDER BY sync_run_id")
+    assert maybe(first["watermark_from"]) is None
+    assert maybe(first["watermark_to"]) == maybe(second["watermark_from"]) == times[0]
+    assert maybe(second["watermark_to"]) == times[2]
+    one, two, ready = rows(ledger, "SELECT * FROM watermarks_v ORDER BY watermark_id")
+    assert maybe(one["current_run_ts"]) == maybe(two["last_processed_ts"]) == times[0]
+    assert maybe(two["current_run_ts"]) == maybe(ready["last_processed_ts"]) == times[2]
+    said = rows(ledger, "SELECT after_text, upto_text FROM runs ORDER BY id")
+    assert [tuple(row.values()) for row in said] == [(None, texts[0]), (texts[0], texts[2])]
+
+
+def maybe(value: Any) -> datetime | None:
+    return None if value is None else moment(value)
 
 
 def test_pipeline_watermark_history_has_a_row_for_each_table_and_event(ledger: SqlLedger) -> None:
@@ -151,3 +259,29 @@ def test_the_queries_of_document_004_run_unchanged_on_postgresql(postgres: Postg
     assert wrong == [(last[0][0], 'it "broke" ☂')]
     assert furthest == [(datetime(2025, 8, 14, 0, 0, 1, 123456),)]
     assert beyond == [(2,)]
+
+
+@pytest.mark.parametrize("name", ["text", "version", "files"])
+def test_f3_document_000s_table_in_delta_has_the_times_too(tmp_path: Path, name: str) -> None:
+    times = EVERY[name][4]
+    with open_ledger(f"delta:{tmp_path}/ledger", create=True) as ledger:
+        list(walk(ledger, name))
+    found = DeltaTable(tmp_path / "ledger/watermarks").to_pyarrow_table().sort_by("watermark_id").to_pylist()
+    assert [row["status"] for row in found] == ["SUCCESS", "SUCCESS", "READY"]
+    known = [at and at.replace(tzinfo=UTC) for at in times]
+    assert [row["last_processed_ts"] for row in found] == [None, known[0], known[2]]
+    assert found[0]["current_run_ts"] == known[0]
+    if known[2]:
+        assert found[1]["current_run_ts"] == known[2]
+    numbers = {"version": [None, 3, 9], "files": [None, 1, 4], "text": [None, 1767261600000, 1767268800000]}
+    assert [row["last_processed_version"] for row in found] == numbers[name]
+
+
+def test_f3_a_json_ledger_has_the_time_of_a_version(tmp_path: Path) -> None:
+    with open_ledger(f"json:{tmp_path}/ledger", create=True) as ledger:
+        list(walk(ledger, "version"))
+        list(walk(ledger, "text"))
+    [versions_file] = (tmp_path / "ledger").rglob("version.json")
+    assert json.loads(versions_file.read_text())["last_mysql_data_timestamp"] == "2026-01-01T12:00:00.000000Z"
+    [texts_file] = (tmp_path / "ledger").rglob("text.json")
+    assert json.loads(texts_file.read_text())["last_mysql_data_timestamp"] == "2026-01-01T12:00:00Z"

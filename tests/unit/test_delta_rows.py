@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.ledgers import timed
 from tidegauge.engine.jars import Needs
 from tidegauge.engine.session import _conf
 from tidegauge.ledger.delta_rows import WATERMARKS, Row, decode, encode, next_rows
@@ -28,7 +29,7 @@ class Table:
 
     def save(self, **shown: Any) -> Row:
         moments = {"created_at": "2026-01-01T00:00:00.000000", "updated_at": "2026-01-01T00:00:01.000000"}
-        leaf = Leaf("p", "f", {"save": self.number}, {"cursor": "timestamp"} | moments | shown)
+        leaf = Leaf("p", "f", {"save": self.number}, {"cursor": "timestamp"} | moments | timed(shown))
         self.current, ended = next_rows(self.current, leaf, self.number + 1)
         self.number = max(self.number, self.current["watermark_id"])
         self.ended += [ended] if ended else []

@@ -116,7 +116,10 @@ def test_batches_of_a_bent_chain_are_never_skipped(chain: Chain, fork: int, data
 def test_load_batches_follow_each_other_without_gap_or_overlap(
     sizes: list[tuple[int, str]], after: int, mode: Mode
 ) -> None:
-    pieces = [Piece(after + number, rows, kind) for number, (rows, kind) in enumerate(sizes, start=1)]
+    pieces = [
+        Piece(after + number, rows, kind, f"stamp {number}")
+        for number, (rows, kind) in enumerate(sizes, start=1)
+    ]
     flow = replace(FLOW, options=replace(FLOW.options, mode=mode))
     draft = files.draft_files(flow, after, pieces, source_id="x")
     place, kinds = after, {piece.place: piece.fingerprint for piece in pieces}
@@ -131,5 +134,8 @@ def test_load_batches_follow_each_other_without_gap_or_overlap(
             assert len({kinds[one] for one in inside}) == 1
             assert len(inside) == 1 or (batch.rows or 0) <= FLOW.options.batch_rows
         place = window.upto.sequence
+        # F3: the time of the newest row goes with it
+        assert batch.stamps == (f"stamp {place - after}",)
+    assert draft.inputs[0].stamp == (f"stamp {len(pieces)}" if pieces else None)
     assert place == after + len(pieces)
     assert mode is not Mode.OVERWRITE or len(draft.batches) <= 1 or not all(rows for rows, _ in sizes)

@@ -24,6 +24,7 @@ from tidegauge.model.position import (
     encode,
     step_down,
     to_json,
+    to_moment,
     to_text,
 )
 
@@ -307,6 +308,40 @@ def test_where_there_is_no_next_lower_value_it_is_said(value: Value) -> None:
 
 
 # --- as people see it
+
+
+@pytest.mark.parametrize(
+    ("position", "cursor", "stamp", "at"),
+    [
+        (
+            RowPosition(Value(Kind.TIMESTAMP, "2026-01-01 10:00:00.1234569")),
+            "timestamp",
+            None,
+            "10:00:00.123456",
+        ),
+        (RowPosition(Value(Kind.TIMESTAMPTZ, "2026-01-01 10:00:00")), "timestamp", None, "10:00:00"),
+        (RowPosition(Value(Kind.DATE, "2026-01-01")), "timestamp", None, "00:00:00"),
+        (RowPosition(Value(Kind.TEXT, "2026-01-01")), "timestamp", None, "00:00:00"),
+        (RowPosition(Value(Kind.TEXT, "2026-01-01Z")), "timestamp", None, "00:00:00"),
+        (RowPosition(Value(Kind.TEXT, "2026-01-01T10:30")), "timestamp", None, "10:30:00"),
+        (RowPosition(Value(Kind.TEXT, "2026-01-01 10:30:01.5Z")), "timestamp", None, "10:30:01.500000"),
+        (RowPosition(Value(Kind.TEXT, "2026-01-01T10:30:01+02:00")), "timestamp", None, "08:30:01"),
+        (RowPosition(Value(Kind.TEXT, "2026-01-01")), "value", None, None),
+        (RowPosition(Value(Kind.TEXT, "01.01.2026")), "timestamp", None, None),
+        (RowPosition(Value(Kind.TEXT, "2026-02-30")), "timestamp", None, None),
+        (RowPosition(Value(Kind.TIMESTAMP, "12026-01-01 10:00:00")), "timestamp", None, None),
+        (RowPosition(Value(Kind.INT, "20260101")), "value", "2026-01-01T10:00:00", None),
+        (VersionPosition(3), "version", "2026-01-01T10:00:00.000001+00:00", "10:00:00.000001"),
+        (VersionPosition(3), "version", None, None),
+        (FilesPosition(3), "files", "2026-01-01T10:00:00", "10:00:00"),
+        (None, "version", "2026-01-01T10:00:00", None),
+    ],
+)
+def test_f3_when_a_position_was(
+    position: Position | None, cursor: str, stamp: str | None, at: str | None
+) -> None:
+    expected = None if at is None else datetime.fromisoformat(f"2026-01-01T{at}")
+    assert to_moment(position, cursor, stamp) == expected
 
 
 def test_positions_as_json_and_as_text() -> None:

@@ -103,6 +103,15 @@ def test_batches_end_by_versions_and_by_bytes() -> None:
     ]
 
 
+def test_f3_every_batch_has_the_time_of_its_last_commit() -> None:
+    found = history(version(1), version(2), version(3), after=0)
+    draft = plan(found, 0, flow=layer(source(max_versions=1)))
+    assert [batch.stamps for batch in draft.batches] == [
+        (f"2026-11-01T00:0{number}:00+00:00",) for number in (1, 2, 3)
+    ]
+    assert draft.inputs[0].stamp == "2026-11-01T00:03:00+00:00"
+
+
 def test_a_function_that_keeps_history_is_called_for_twenty_versions_at_most() -> None:
     found = history(*map(version, range(1, 46)), after=0)
     flow = layer(source(), mode=LayerMode.SCD2, transform=Function("m:f"))

@@ -10,7 +10,7 @@ from tidegauge.engine.walk import CargoOf
 from tidegauge.errors import OutputDisagrees
 from tidegauge.model.cargo import Cargo, LakeFile
 from tidegauge.model.plan import Batch, Draft, Plan
-from tidegauge.model.position import FilesPosition, Position
+from tidegauge.model.position import FilesPosition, Position, to_moment
 from tidegauge.model.protocols import Output, Watermark
 from tidegauge.model.spec import Flow, Folder, Mode
 from tidegauge.model.table import Layout
@@ -37,7 +37,7 @@ def prepare_load(
     for one in manifests:
         check_history(flow, _layout(flow, one))
     pieces = [
-        Piece(after + number, one.rows, _layout(flow, one).fingerprint)
+        Piece(after + number, one.rows, _layout(flow, one).fingerprint, _newest(one))
         for number, one in enumerate(manifests, start=1)
     ]
     # A plan of no batches moves nothing, so it must not change along which chain the watermark is counted.
@@ -110,6 +110,12 @@ def _cargo_of(flow: Flow, output: Output, row: Chain) -> CargoOf:
 def _manifests(folder: Folder, row: Chain, after: int, upto: int) -> Sequence[Manifest]:
     wanted = [Numbered(*files.number(row, place)) for place in range(after + 1, upto + 1)]
     return load_all(open_store(folder.lake), folder.folder, wanted)
+
+
+def _newest(manifest: Manifest) -> str | None:
+    """The time of the batch's newest row, at which its window ends."""
+    at = to_moment(manifest.windows[0].upto, manifest.cursor, None)
+    return None if at is None else at.isoformat()
 
 
 def _layout(flow: Flow, manifest: Manifest) -> Layout:

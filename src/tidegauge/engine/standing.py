@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, time
+from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 from typing import Any
 
 from tidegauge.ledger.open import open_ledger
-from tidegauge.model.position import Position, RowPosition, to_json, to_text
+from tidegauge.model.position import Position, RowPosition, to_json, to_moment, to_text
 from tidegauge.model.protocols import FlowStatus, RunRecord, Watermark
 from tidegauge.model.spec import Project, Stage
 from tidegauge.model.state import State
@@ -127,18 +127,13 @@ def _lag(mark: Watermark, now: datetime) -> float | None:
     """
     if mark.cursor != "timestamp":
         return None
-    seen = [moment for one in (mark.checked, mark.position) if (moment := _moment(one)) is not None]
+    places = (mark.checked, mark.position)
+    seen = [moment for place in places if (moment := _reached(place)) is not None]
     return round(max((now - max(seen)).total_seconds(), 0.0), 3) if seen else None
 
 
-def _moment(position: Position | None) -> datetime | None:
-    if not isinstance(position, RowPosition):
-        return None
-    text = position.cursor.text
-    try:
-        if len(text) == len("2025-01-01"):
-            return datetime.combine(datetime.fromisoformat(text), time.max)  # the whole day
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return moment.astimezone(UTC).replace(tzinfo=None) if moment.tzinfo else moment
+def _reached(position: Position | None) -> datetime | None:
+    moment = to_moment(position, "timestamp", None)
+    if moment and isinstance(position, RowPosition) and len(position.cursor.text) == len("2025-01-01"):
+        return moment + timedelta(days=1)  # of a date, the whole day
+    return moment

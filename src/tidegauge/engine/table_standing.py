@@ -39,6 +39,7 @@ class StageStanding:
             run=self.status.last_run,
             cursor=mark.cursor if mark else None,
             position=mark.position if mark else None,
+            stamp=mark.stamp if mark else None,
             tally=self.tally,
             created_at=self.tally.created_at,
             updated_at=self.tally.updated_at,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -52,7 +51,6 @@ _OVER = {"SUCCESS", "SKIPPED"}
 """A run that ended so was of an earlier record, or of none."""
 _NO_RUN_YET = dict.fromkeys(("job_id", "error_message", "run_duration", "records_processed"))
 _EPOCH, _MILLISECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(milliseconds=1)
-_NANOSECONDS = re.compile(r"(\.\d{6})\d+")
 
 
 def leaf_of(pipeline: str, row: Row) -> Leaf:
@@ -139,14 +137,14 @@ def moment(text: str | None) -> datetime | None:
 def _record(before: Row | None, leaf: Leaf, next_id: int) -> Row:
     shown = leaf.row
     started, ended = moment(shown.get("started_at")), moment(shown.get("ended_at"))
-    reached = _instant(shown.get("position")) if shown.get("cursor") == "timestamp" else None
+    reached = moment(shown.get("time"))
     return {
         "watermark_id": before["watermark_id"] if before else next_id,
         "job_id": shown.get("run_id"),
         "last_processed_ts": reached,
         "current_run_ts": None,
         # Document 000 gives a moment's milliseconds where there is no version.
-        "last_processed_version": (reached - _EPOCH) // _MILLISECOND if reached else shown.get("version"),
+        "last_processed_version": _number(reached, shown.get("version")),
         "status": shown.get("state"),
         "created_at": before["created_at"] if before else moment(shown.get("created_at")),
         "updated_at": moment(shown.get("updated_at")),
@@ -161,19 +159,12 @@ def _record(before: Row | None, leaf: Leaf, next_id: int) -> Row:
 
 def _window_end(shown: Mapping[str, Any]) -> datetime | None:
     if shown.get("cursor") == "timestamp":
-        return _instant(shown.get("upto"))
-    return moment(shown.get("started_at"))
+        return moment(shown.get("upto_time"))
+    return moment(shown.get("upto_time") or shown.get("started_at"))
 
 
-def _instant(text: Any) -> datetime | None:
-    """Of a position's text, to the microsecond, if a TIMESTAMP can hold it; the leaf has it whole."""
-    try:
-        found = datetime.fromisoformat(_NANOSECONDS.sub(r"\1", text)) if text else None
-    except (TypeError, ValueError):
-        return None
-    if found is None:
-        return None
-    return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+def _number(reached: datetime | None, version: int | None) -> int | None:
+    return (reached - _EPOCH) // _MILLISECOND if reached and version is None else version
 
 
 @lru_cache(maxsize=4)

@@ -72,6 +72,7 @@ def run_body(run: RunRecord) -> dict[str, Any]:
         "rows_updated": run.rows_updated,
         "rows_deleted": run.rows_deleted,
         "window": window_to_dict(run.window) if run.window else None,
+        "times": [None if at is None else moment_text(at) for at in run.times],
         # Text within text: what a driver said can hold what UTF-8 cannot.
         "error": error_text(run.error),
     }
@@ -95,7 +96,14 @@ def run_of(entry: Entry) -> RunRecord:
         rows_updated=entry["rows_updated"],
         rows_deleted=entry["rows_deleted"],
         window=window_from_dict(entry["window"]) if entry["window"] else None,
+        times=_times(entry),
     )
+
+
+def _times(entry: Entry) -> tuple[datetime | None, datetime | None]:
+    """None in entries from before they were kept."""
+    after, upto = (None if at is None else moment_of(at) for at in entry.get("times", (None, None)))
+    return after, upto
 
 
 def ended_body(ended: Ended) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from tidegauge.ledger.shelf import Leaf
 from tidegauge.ledger.summary import shown, stage_row
 from tidegauge.ledger.tallies import tally_body, tally_of
 from tidegauge.model.plan import Draft, Plan, draft_from_body, draft_to_body
-from tidegauge.model.position import from_body, to_body
+from tidegauge.model.position import from_body, to_body, to_moment
 from tidegauge.model.protocols import Owner, Tally
 from tidegauge.model.state import State
 
@@ -63,6 +63,7 @@ def _row(page: Page) -> dict[str, Any]:
             run=run,
             cursor=mark.cursor if mark else None,
             position=mark.position if mark else None,
+            stamp=mark.stamp if mark else None,
             tally=book.tally,
             created_at=page.created_at,
             updated_at=page.updated_at,
@@ -73,6 +74,11 @@ def _row(page: Page) -> dict[str, Any]:
         "rows": run.rows_written if run else None,
         "batches": run.batches if run else None,
         "upto": upto if upto is not None else upto_number,
+        "upto_time": _text(
+            to_moment(window.upto, active.plan.draft.inputs[0].cursor, active.plan.draft.inputs[0].stamp)
+            if active and window
+            else None
+        ),
         "epoch": book.epoch,
         "seq": book.seq,
         "fence": book.fence,

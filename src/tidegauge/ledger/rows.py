@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import Row
@@ -14,12 +14,21 @@ from tidegauge.ledger.journal import error_text, position_text
 from tidegauge.ledger.keys import flow_key, input_key, pipeline_key
 from tidegauge.ledger.tallies import tally_body, tally_of
 from tidegauge.model.plan import Plan, draft_from_json, draft_to_json
-from tidegauge.model.position import Kind, Position, RowPosition, VersionPosition, decode
+from tidegauge.model.position import (
+    FilesPosition,
+    Kind,
+    Position,
+    RowPosition,
+    Value,
+    VersionPosition,
+    decode,
+    to_moment,
+    to_text,
+)
 from tidegauge.model.protocols import Override, Owner, RunRecord, Tally, Undo
 from tidegauge.model.state import State
 
-_EPOCH = datetime(1970, 1, 1)
-_MOMENTS = (Kind.TIMESTAMP, Kind.TIMESTAMPTZ, Kind.DATE)
+_EPOCH, _MILLISECOND = datetime(1970, 1, 1), timedelta(milliseconds=1)
 
 
 # --- to rows
@@ -84,7 +93,7 @@ def plan_changes(book: Book, active: Active, word: str | None) -> dict[str, Any]
 
 
 def mark_values(book: Book, mark: Mark) -> dict[str, Any]:
-    moment, version = typed(mark.position)
+    moment = to_moment(mark.position, mark.cursor, mark.stamp)
     return {
         "flow_key": flow_key(book.pipeline, book.flow),
         "input_key": input_key(mark.input),
@@ -101,15 +110,15 @@ def mark_values(book: Book, mark: Mark) -> dict[str, Any]:
         "source_id": mark.source_id,
         "fingerprint": mark.fingerprint,
         "stamp": mark.stamp,
-        "position_version": version,
+        "position_version": number_of(mark.position, moment),
         "position_ts": moment,
         "updated_at": mark.updated_at,
     }
 
 
 def run_values(run: RunRecord) -> dict[str, Any]:
-    after_ts, after_version = typed(run.window.after if run.window else None)
-    upto_ts, upto_version = typed(run.window.upto if run.window else None)
+    after, upto = (run.window.after, run.window.upto) if run.window else (None, None)
+    after_ts, upto_ts = run.times
     return {
         "run_id": run.run_id,
         "flow_key": flow_key(run.pipeline, run.flow),
@@ -120,8 +129,10 @@ def run_values(run: RunRecord) -> dict[str, Any]:
         "started_at": run.started_at,
         "after_ts": after_ts,
         "upto_ts": upto_ts,
-        "after_version": after_version,
-        "upto_version": upto_version,
+        "after_version": number_of(after, after_ts),
+        "upto_version": number_of(upto, upto_ts),
+        "after_text": None if after is None else to_text(after),
+        "upto_text": None if upto is None else to_text(upto),
         **run_changes(run),
     }
 
@@ -140,21 +151,17 @@ def run_changes(run: RunRecord) -> dict[str, Any]:
     }
 
 
-def typed(position: Position | None) -> tuple[datetime | None, int | None]:
-    """A position as a moment, and as a number: a version, or the moment's milliseconds."""
+def number_of(position: Position | None, moment: datetime | None) -> int | None:
+    """A version, how many batches of files, a whole number; of a moment its milliseconds."""
     match position:
-        case VersionPosition(version):
-            return None, version
-        case RowPosition(cursor, _) if cursor.kind in _MOMENTS:
-            try:
-                moment = datetime.fromisoformat(cursor.text[:26])
-            except ValueError:
-                return None, None  # a year that Python has no name for
-            return moment, (moment - _EPOCH) // (datetime(1970, 1, 1, microsecond=1000) - _EPOCH)
-        case RowPosition(cursor, _) if cursor.kind is Kind.INT and len(cursor.text) < 19:
-            return None, int(cursor.text)
+        case VersionPosition(number) | FilesPosition(number):
+            return number
+        case RowPosition(Value(Kind.INT, text), _) if len(text) < 19:
+            return int(text)
+        case RowPosition() if moment is not None:
+            return (moment - _EPOCH) // _MILLISECOND
         case _:
-            return None, None
+            return None
 
 
 # --- from rows

@@ -15,8 +15,8 @@ from tidegauge.errors import FlowHeld, LeaseLost, WrongState
 from tidegauge.ledger.book import Active, Book, Change, Ended, Mark
 from tidegauge.ledger.journal import clean, masked, sentence
 from tidegauge.ledger.tallies import counted, spent
-from tidegauge.model.plan import Draft, Plan, Receipt
-from tidegauge.model.position import Position
+from tidegauge.model.plan import Draft, InputPlan, Plan, Receipt
+from tidegauge.model.position import Position, to_moment
 from tidegauge.model.protocols import Claim, HistoryEvent, Owner, RunRecord
 from tidegauge.model.secret import mask
 from tidegauge.model.state import Event, State, step
@@ -48,7 +48,8 @@ def plan(
         return _skip(book, draft, owner=owner, run_id=run_id, now=now), None
     state = step(book.idle, Event.PLAN)
     notes = tuple(mask(note) for note in draft.notes)
-    kept = Plan(plan_id, replace(draft, notes=notes, seen=None), book.epoch, book.seq + 1)
+    inputs = tuple(_since(book.marks.get(part.input), part) for part in draft.inputs)
+    kept = Plan(plan_id, replace(draft, inputs=inputs, notes=notes, seen=None), book.epoch, book.seq + 1)
     active = Active(
         plan=kept,
         state=state,
@@ -77,6 +78,12 @@ def plan(
         for place, part in enumerate(draft.inputs)
     )
     return Change(changed, events), kept
+
+
+def _since(mark: Mark | None, part: InputPlan) -> InputPlan:
+    """With the time of where it begins, which no source is asked for again."""
+    known = mark.stamp if mark is not None and part.window is not None and part.window.after else None
+    return replace(part, since=known) if known else part
 
 
 def _skip(book: Book, draft: Draft, *, owner: Owner, run_id: str, now: datetime) -> Change:
@@ -231,7 +238,7 @@ def advance(
     left = [part for part in kept.draft.inputs if part.input not in active.completed]
     moving = left if rows is None else [part for part in left if part.input in rows]
     whole = len(moving) == len(left)
-    for part, window in zip(kept.draft.inputs, batch.windows, strict=True):
+    for place, (part, window) in enumerate(zip(kept.draft.inputs, batch.windows, strict=True)):
         old = marks[part.input]
         if part not in moving:
             if whole:
@@ -241,6 +248,7 @@ def advance(
         checked = old.checked
         if index == len(kept.draft.batches) - 1:
             checked = part.checked or (checked if batch.again else upto)
+        stands = old.stamp if upto == old.position else None
         marks[part.input] = replace(
             old,
             position=upto,
@@ -249,7 +257,7 @@ def advance(
             # Counts whole batches: whoever looks in between must not take it for all that was planned.
             seq=seq if whole else old.seq,
             fingerprint=part.fingerprint,
-            stamp=part.stamp or old.stamp,
+            stamp=stands if batch.again else kept.draft.stamp(index, place) or stands,
             updated_at=now,
         )
         events.append(
@@ -420,6 +428,16 @@ def _run(
         rows_updated=0,
         rows_deleted=0,
         window=active.plan.draft.inputs[0].window if active else None,
+        times=_times(active.plan.draft.inputs[0]) if active else (None, None),
+    )
+
+
+def _times(part: InputPlan) -> tuple[datetime | None, datetime | None]:
+    if part.window is None:
+        return None, None
+    return (
+        to_moment(part.window.after, part.cursor, part.since),
+        to_moment(part.window.upto, part.cursor, part.stamp),
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from tidegauge.ledger.entries import moment_text
 from tidegauge.ledger.journal import sentence
-from tidegauge.model.position import FilesPosition, Position, RowPosition, VersionPosition
+from tidegauge.model.position import FilesPosition, Position, RowPosition, VersionPosition, to_moment
 from tidegauge.model.protocols import RunRecord, Tally
 from tidegauge.model.state import State
 
@@ -21,6 +21,7 @@ def stage_row(
     run: RunRecord | None,
     cursor: str | None,
     position: Position | None,
+    stamp: str | None,
     tally: Tally,
     created_at: datetime | None,
     updated_at: datetime | None,
@@ -34,6 +35,7 @@ def stage_row(
         "cursor": cursor,
         "position": text,
         "version": number,
+        "time": _text(to_moment(position, cursor or "", stamp)),
         "manual": tally.manual,
         "advanced_at": _text(tally.advanced_at),
         "total_rows": tally.rows,
@@ -103,7 +105,10 @@ def _status(row: Mapping[str, Any]) -> str | None:
 
 
 def _data_moment(row: Mapping[str, Any]) -> str | None:
-    """The database's own digits; no zone is put to them that the column does not have."""
+    """The database's own digits; no zone is put to them that the column does not have. Of a Delta table the
+    time of the commit."""
+    if row.get("cursor") == "version":
+        return _moment(row.get("time"))
     if row.get("cursor") != "timestamp" or row["position"] is None:
         return None
     return str(row["position"]).replace(" ", "T")

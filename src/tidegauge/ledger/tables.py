@@ -24,7 +24,7 @@ from sqlalchemy.dialects import mysql
 from tidegauge.ledger.keys import LENGTH
 
 VERSION_TABLE = "tidegauge_version"
-VERSIONS = ("0001", "0002", "0003")
+VERSIONS = ("0001", "0002", "0003", "0004")
 """Every version this code knows, oldest first. The last is the one it works with."""
 
 # MySQL: 64 KiB do not hold a plan of many batches, and a datetime without digits loses the fraction.
@@ -91,7 +91,7 @@ watermarks = Table(
     Column("updated_at", _moment, nullable=False),
     Column("fingerprint", _text),
     Column("stamp", _text),
-    # The position once more, where it is a moment or a version: for people, and for the views.
+    # The position once more, as a moment and as a number, where it has them: for people, and for the views.
     Column("position_ts", _moment),
     Column("position_version", BigInteger),
     Index("ix_watermarks_pipeline", "pipeline_key"),
@@ -153,11 +153,14 @@ runs = Table(
     Column("rows_inserted", BigInteger),
     Column("rows_updated", BigInteger),
     Column("rows_deleted", BigInteger),
-    # The window of the plan's first input, where its ends are versions, or moments and their milliseconds.
+    # The window of the plan's first input, each end as a moment and as a number, where it has them, and as
+    # people are shown it.
     Column("after_ts", _moment),
     Column("upto_ts", _moment),
     Column("after_version", BigInteger),
     Column("upto_version", BigInteger),
+    Column("after_text", _text),
+    Column("upto_text", _text),
     UniqueConstraint("plan_id", "attempt", name="uq_runs_attempt"),
     Index("ix_runs_flow", "flow_key", "id"),
     **_options,

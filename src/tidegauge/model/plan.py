@@ -48,6 +48,8 @@ class Batch:
     """Reads no rows: takes from the output the keys that the source no longer has."""
     ways: tuple[Way, ...] = ()
     """Of Delta inputs, how each one's window is read; in the order of the windows."""
+    stamps: tuple[str | None, ...] = ()
+    """When the source committed the upper end of each window; empty: known of the plan's end alone."""
 
 
 SET_BACK = "set back"
@@ -70,7 +72,10 @@ class InputPlan:
     pending: str | None = None
     """What the reader wants to be reminded of at its next survey."""
     stamp: str | None = None
-    """When the source committed the upper end, where the source says so."""
+    """When the source committed the upper end, where the source says so: a version's commit, the newest row
+    of a batch of files. ISO 8601, in UTC unless the column that it comes from has no zone."""
+    since: str | None = None
+    """The same of the lower end, as the ledger knew it when it kept the plan."""
     checked: Position | None = None
     """The bound: how far the source was looked at, where that is further than the window's last row."""
 
@@ -96,6 +101,12 @@ class Draft:
     @property
     def rows(self) -> int:
         return sum(batch.rows or 0 for batch in self.batches)
+
+    def stamp(self, index: int, place: int) -> str | None:
+        """When the source committed the end of a batch, for the input at a place; None: nobody said."""
+        if self.batches[index].stamps:
+            return self.batches[index].stamps[place]
+        return self.inputs[place].stamp if index == len(self.batches) - 1 else None
 
 
 @dataclass(frozen=True)
@@ -170,6 +181,7 @@ def draft_to_body(draft: Draft) -> dict[str, Any]:
                 "stamp": part.stamp,
                 **({"pending": part.pending} if part.pending else {}),
                 **({"checked": to_body(part.checked)} if part.checked else {}),
+                **({"since": part.since} if part.since else {}),
             }
             for part in draft.inputs
         ],
@@ -182,6 +194,7 @@ def draft_to_body(draft: Draft) -> dict[str, Any]:
                 "again": batch.again,
                 **({"deletes": True} if batch.deletes else {}),
                 **({"ways": list(batch.ways)} if batch.ways else {}),
+                **({"stamps": list(batch.stamps)} if batch.stamps else {}),
             }
             for batch in draft.batches
         ],
@@ -210,6 +223,7 @@ def draft_from_body(pipeline: str, flow: str, body: dict[str, Any]) -> Draft:
                 pending=part.get("pending"),
                 stamp=part.get("stamp"),
                 checked=from_body(part.get("checked")),
+                since=part.get("since"),
             )
             for part in body["inputs"]
         ),
@@ -231,4 +245,5 @@ def _batch(body: dict[str, Any]) -> Batch:
         again=body["again"],
         deletes=body.get("deletes", False),
         ways=tuple(Way(way) for way in body.get("ways", ())),
+        stamps=tuple(body.get("stamps", ())),
     )

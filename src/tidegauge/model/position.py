@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
 from typing import Any
@@ -38,6 +38,7 @@ _INT = re.compile(r"-?(0|[1-9]\d*)", re.ASCII)
 _DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,6})?", re.ASCII)
 _DATE = re.compile(r"\d{4,6}-\d\d-\d\d", re.ASCII)
 _TIMESTAMP = re.compile(r"(\d{4,6})-(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?", re.ASCII)
+_NOTATION = re.compile(r"(\d{4}-\d\d-\d\d)(?:[ T](\d\d:\d\d(?::\d\d)?)(\.\d+)?)?(Z|[+-]\d\d:\d\d)?", re.ASCII)
 _HEX = re.compile(r"([0-9a-f]{2})*")
 
 # Made once: json.dumps would make one for every call.
@@ -241,6 +242,36 @@ def to_text(position: Position | None) -> str:
             return f"version {version}"
         case FilesPosition(sequence):
             return f"batch {sequence}"
+
+
+def to_moment(position: Position | None, cursor: str, stamp: str | None) -> datetime | None:
+    """When that was: in UTC, or the wall-clock digits of a column without a zone; None where nobody can say.
+
+    A row has its cursor's time, also where that is kept as text, as `cursor` (the kind of cursor) tells. A
+    version or a batch of files has what its source said of it, which is `stamp`.
+    """
+    match position:
+        case RowPosition(Value(Kind.TIMESTAMP | Kind.TIMESTAMPTZ | Kind.DATE, text), _):
+            return _moment(text)
+        case RowPosition(Value(Kind.TEXT, text), _) if cursor == "timestamp":
+            return _moment(text)
+        case VersionPosition() | FilesPosition():
+            return _moment(stamp or "")
+        case _:
+            return None
+
+
+def _moment(text: str) -> datetime | None:
+    """Of every notation in which timestamps are read, and of ISO 8601, to the microsecond."""
+    parts = _NOTATION.fullmatch(text)
+    if parts is None:
+        return None
+    day, clock, fraction, zone = parts.groups()
+    try:
+        found = datetime.fromisoformat(f"{day}T{clock or '00:00'}{(fraction or '')[:7]}{zone or ''}")
+        return found.astimezone(UTC).replace(tzinfo=None) if found.tzinfo else found
+    except (ValueError, OverflowError):
+        return None  # a day that no calendar has, or a year that Python has no name for
 
 
 def step_down(value: Value, scale: int) -> Value:

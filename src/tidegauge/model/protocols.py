@@ -335,6 +335,8 @@ class RunRecord:
     """None where it is not known."""
     window: Window | None = None
     """What the attempt set out to cover of the plan's first input."""
+    times: tuple[datetime | None, datetime | None] = (None, None)
+    """When the ends of that window were, each None where nobody can say; see `to_moment`."""
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,8 @@ class Piece:
     rows: int
     fingerprint: str
     """Of its columns: a load batch never mixes two."""
+    stamp: str | None = None
+    """When its newest row was, where the cursor that it was extracted by is a time."""
 
 
 def length(chain: Chain) -> int:
@@ -111,6 +113,7 @@ def draft_files(flow: Flow, after: int, pieces: Sequence[Piece], *, source_id: s
         window=Window(_at(after), _at(end)),
         source_id=source_id,
         fingerprint=pieces[-1].fingerprint if pieces else "",
+        stamp=pieces[-1].stamp if pieces else None,
     )
     return Draft(flow.pipeline, flow.name, (part,), tuple(batches))
 
@@ -130,7 +133,8 @@ def _batches(flow: Flow, after: int, pieces: Sequence[Piece]) -> list[Batch]:
             else:
                 rows = 0
             rows += piece.rows
-            made.append(Batch((Window(_at(start), _at(piece.place)),), rows=rows))
+            stamps = (piece.stamp,) if piece.stamp else ()
+            made.append(Batch((Window(_at(start), _at(piece.place)),), rows=rows, stamps=stamps))
             after = piece.place
     return made
 

@@ -92,7 +92,13 @@ def draft_layer(
             window = Piece(course.begin, course.end(history.latest), Way.NOTHING).window
         inputs.append(_planned(part, history, window))
     batches = [
-        Batch(tuple(one.window for one in pieces), ways=tuple(one.way for one in pieces))
+        Batch(
+            tuple(one.window for one in pieces),
+            ways=tuple(one.way for one in pieces),
+            stamps=tuple(
+                _stamp(found[part.name], one.upto) for part, one in zip(layer.inputs, pieces, strict=True)
+            ),
+        )
         for pieces in zip(*steps, strict=True)
     ]
     return Draft(layer.pipeline, layer.name, tuple(inputs), tuple(batches), notes=tuple(notes), seen=seen)
@@ -253,13 +259,18 @@ def _said(part: LayerInput, begin: str) -> str:
 def _planned(part: LayerInput, history: History, window: Window) -> InputPlan:
     upto = window.upto
     assert isinstance(upto, VersionPosition)
-    at = next((one.at for one in history.versions if one.number == upto.version), None)
-    at = history.at if upto.version == history.latest else at
     return InputPlan(
         input=part.name,
         cursor=SNAPSHOT if part.snapshot else "version",
         window=window,
         source_id=history.table_id,
         fingerprint=history.digest,
-        stamp=at.astimezone(UTC).isoformat() if at else None,
+        stamp=_stamp(history, upto.version),
     )
+
+
+def _stamp(history: History, version: int) -> str | None:
+    """When a version was committed, if the log still says."""
+    at = next((one.at for one in history.versions if one.number == version), None)
+    at = history.at if version == history.latest else at
+    return at.astimezone(UTC).isoformat() if at else None

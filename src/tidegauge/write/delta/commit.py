@@ -57,6 +57,8 @@ def words(
     for index, window in enumerate(batch.windows):
         about = inputs[index] if index < len(inputs) else {}
         way = batch.ways[index] if index < len(batch.ways) else None
+        if batch.stamps:
+            about = {**about, "stamp": batch.stamps[index]}
         windows.append({**about, **window_to_dict(window), "way": way})
     said = {
         "tidegauge": 1,
