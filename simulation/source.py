@@ -100,6 +100,12 @@ class MemorySource:
     def tables(self) -> tuple[TableName, ...]:
         return (SHAPE.table,)
 
+    def left_out(self) -> tuple[tuple[TableName, str], ...]:
+        return ()
+
+    def identity(self) -> str:
+        return SHAPE.source_id.partition("#")[0]
+
     def shape(self, table: TableName, options: TableOptions) -> Shape:
         return SHAPE
 

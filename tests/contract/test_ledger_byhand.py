@@ -12,7 +12,7 @@ from tests.drafts import ME, OTHER, draft, position, receipt
 from tidegauge.errors import LeaseLost, WrongState
 from tidegauge.ledger.open import open_ledger
 from tidegauge.model.plan import Plan
-from tidegauge.model.protocols import Claim, LedgerWriter, Watermark
+from tidegauge.model.protocols import Claim, LedgerWriter, Recalled, Watermark
 from tidegauge.model.state import State
 
 pytestmark = pytest.mark.contract
@@ -154,3 +154,80 @@ def test_a_secret_in_a_reason_is_masked(ledger: LedgerWriter) -> None:
     ran(ledger)
     overridden(ledger, "reset", reason="password was hunter2-hunter2")
     assert all("hunter2-hunter2" not in (one.reason or "") for one in ledger.history("shop"))
+
+
+def test_a29_what_is_forgotten_leaves_its_history_and_nothing_to_go_on_from(ledger: LedgerWriter) -> None:
+    ran(ledger)
+    ledger.forget("shop", "orders", owner=OTHER, reason="its table was dropped")
+    assert ledger.watermarks("shop") == []
+    [status] = ledger.status("shop")
+    assert (status.state, status.plan) == (State.READY, None)
+    assert status.undo is not None
+    assert status.undo.forgot
+    event = ledger.history("shop", limit=1)[0]
+    assert (event.event, event.actor, event.reason) == ("forgotten", OTHER.actor, "its table was dropped")
+    assert (event.input, event.before, event.after) == ("orders", position(3), None)
+    # Whoever looked before that, and whoever finds the table there again, plans nothing.
+    again = replace(draft(start=3), seen=(0, 3))
+    assert ledger.plan([again, draft("items")], owner=ME, run_id="run").keys() == {"items"}
+    assert ledger.watermarks("shop", ["orders"]) == []
+
+
+def test_a29_who_works_on_what_is_forgotten_loses_it_and_no_tag_is_used_again(ledger: LedgerWriter) -> None:
+    ran(ledger)
+    claim = claimed(ledger, start=3)
+    advanced(ledger, claim, 1)
+    ledger.begin(claim, 1)
+    ledger.forget("shop", "orders", owner=OTHER, reason="gone")
+    with pytest.raises(LeaseLost):
+        ledger.advance(claim, 1, receipt(claim.plan, 1))
+    with pytest.raises(LeaseLost):
+        ledger.finish(claim, State.SUCCESS)
+    assert ledger.find_plan(claim.plan.plan_id) == ("shop", "orders", False)
+    begun = ledger.begin_override("shop", "orders", "reset", {"orders": None}, owner=ME, reason="back")
+    ledger.end_override("shop", "orders", epoch=begun.epoch)
+    plan = ledger.plan([draft()], owner=ME, run_id="run")["orders"]
+    assert plan.tag(0).epoch == 1
+    assert mark(ledger).position is None
+
+
+def test_a29_undo_brings_back_what_was_forgotten(ledger: LedgerWriter) -> None:
+    ran(ledger)
+    ledger.forget("shop", "orders", owner=ME, reason="by mistake")
+    ledger.forget("shop", "orders", owner=ME, reason="and once more")
+    begun = ledger.begin_override("shop", "orders", "undo", {}, owner=ME, reason="it is back")
+    assert (begun.epoch, begun.continues) == (1, (0, 3))
+    ledger.end_override("shop", "orders", epoch=1)
+    assert (mark(ledger).position, mark(ledger).epoch, mark(ledger).seq) == (position(3), 1, 0)
+    assert (mark(ledger).source_id, mark(ledger).fingerprint) == ("db/orders", "f00d")
+    assert ran(ledger, start=3).epoch == 1
+
+
+def test_a29_rebuild_brings_back_what_was_forgotten(ledger: LedgerWriter) -> None:
+    ran(ledger)
+    ledger.forget("shop", "orders", owner=ME, reason="gone")
+    found = {"orders": Recalled("timestamp", position(3))}
+    assert ledger.rebuild("shop", "orders", found, 0, 3, owner=ME, reason="it is back")
+    assert (mark(ledger).position, mark(ledger).epoch, mark(ledger).seq) == (position(3), 0, 3)
+    assert ran(ledger, start=3).first_seq == 4
+
+
+def test_a29_an_override_begun_and_not_ended_is_forgotten_with_its_epoch(ledger: LedgerWriter) -> None:
+    ran(ledger)
+    ledger.begin_override("shop", "orders", "refresh", {}, owner=ME, reason="anew")
+    ledger.forget("shop", "orders", owner=ME, reason="gone")
+    [status] = ledger.status("shop")
+    assert status.override is None
+    ledger.end_override("shop", "orders", epoch=1)  # who had begun it, and wakes up
+    assert ledger.watermarks("shop") == []
+    assert ledger.plan([draft()], owner=ME, run_id="run") == {}
+    begun = ledger.begin_override("shop", "orders", "reset", {"orders": None}, owner=ME, reason="back")
+    assert begun.epoch == 2
+
+
+def test_a29_a_flow_that_had_delivered_nothing_is_forgotten_and_may_begin(ledger: LedgerWriter) -> None:
+    ledger.refuse("shop", "orders", {"message": "no key"}, owner=ME, run_id="run")
+    ledger.forget("shop", "orders", owner=ME, reason="gone")
+    assert ran(ledger).tag(0).epoch == 0
+    assert mark(ledger).seq == 3
+    assert ran(ledger, start=3).first_seq == 4

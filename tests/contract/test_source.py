@@ -288,3 +288,21 @@ def test_value_kinds(place: Place) -> None:
     assert shape_of(place, "t", cursor="at").cursor_kind == "timestamp"
     if place.engine is not Engine.SQLITE:
         assert shape_of(place, "t", cursor="d").cursor.kind is Kind.DECIMAL
+
+
+def test_f4_what_a_name_may_mean_and_is_no_table_is_told_apart(place: Place) -> None:
+    place.run("CREATE TABLE t (id INTEGER PRIMARY KEY)")
+    place.run("CREATE VIEW v AS SELECT * FROM t")
+    found = [(place.table("v"), "view")]
+    match place.engine:
+        case Engine.SQLITE:
+            place.run("CREATE VIRTUAL TABLE w USING fts5(word)")
+            found.append((place.table("w"), "virtual table"))
+        case Engine.POSTGRESQL:
+            place.run("CREATE MATERIALIZED VIEW w AS SELECT * FROM t")
+            found.append((place.table("w"), "materialized view"))
+    source = open_source(place.database)
+    assert list(source.left_out()) == found
+    assert source.tables() == (place.table("t"),)
+    assert source.shape(place.table("t"), asked("id")).source_id.startswith(f"{source.identity()}#")
+    source.close()

@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 
-from tidegauge.engine.select import Sources, choose, expand
+from tidegauge.engine.select import Choice, Sources, choose, expand
 from tidegauge.errors import ConfigError, TableMissing
 from tidegauge.model.protocols import Source
 from tidegauge.model.spec import (
@@ -156,3 +156,59 @@ def test_a_selection_means_both_stages_unless_it_names_one(
 def test_two_tables_that_would_land_in_one_are_refused() -> None:
     with pytest.raises(ConfigError, match="would be one flow, or write to one place"):
         choose(project(sync("*.orders", to=WAREHOUSE)), (), Known())
+
+
+def choose_with(one: Sync, catalogue: list[TableName], known: dict[str, str | None], *words: str) -> Choice:
+    source = SimpleNamespace(
+        tables=lambda: tuple(catalogue), left_out=lambda: (), identity=lambda: "postgresql:7/shop"
+    )
+
+    class Shown(Sources):
+        def of(self, database: Database) -> Source:
+            return cast("Source", source)
+
+    return choose(project(one), words, Shown(), known=known)
+
+
+OURS = "postgresql:7/shop#4711#f00d"
+
+
+@pytest.mark.parametrize(
+    ("one", "known", "gone"),
+    [
+        (sync("*"), {"sales.gone": OURS}, ["sales.gone"]),
+        (sync("*"), {"sales.gone": None}, ["sales.gone"]),  # after a reset
+        (sync("gone", "orders"), {"sales.gone": OURS}, ["sales.gone"]),
+        (sync("*", via=LAKE, to=WAREHOUSE), {"sales.gone/extract": OURS}, ["sales.gone/extract"]),
+        (sync("*"), {"sales.orders": OURS}, []),  # there it is
+        (sync("*"), {"sales.gone": "postgresql:8/shop#4711#f00d"}, []),  # of another database
+        (sync("*", exclude=("gone",)), {"sales.gone": OURS}, []),
+        (sync("ord*"), {"sales.gone": OURS}, []),
+        (sync("*"), {"sales.gone/extract": OURS, "sales.gone/load": None}, []),  # it had two stages then
+        (sync("*", options=TableOptions(cursor=""), override={"orders": OPTIONS}), {"sales.gone": OURS}, []),
+    ],
+)
+def test_a29_gone_is_what_the_file_still_means_and_the_database_shows_no_more(
+    one: Sync, known: dict[str, str | None], gone: list[str]
+) -> None:
+    catalogue = [TableName("sales", "orders")]
+    choice = choose_with(one, catalogue, known)
+    assert list(choice.gone) == gone
+    assert set(gone) <= {flow.name for flow in choice.flows}
+    assert choice.faults == ()
+
+
+def test_a29_a_table_that_only_changed_its_letters_is_gone_and_stops_nobody() -> None:
+    choice = choose_with(sync("*", to=WAREHOUSE), [TableName("sales", "Orders")], {"sales.orders": OURS})
+    assert [flow.name for flow in choice.flows] == ["sales.Orders", "sales.orders"]
+    assert list(choice.gone) == ["sales.orders"]
+
+
+def test_a29_a_name_that_means_no_table_is_a_fault_of_its_own_where_it_is_asked_for() -> None:
+    one = sync("orders", "gone", "log_*")
+    choice = choose_with(one, [TableName("sales", "orders")], {})
+    assert [flow.name for flow in choice.flows] == ["sales.orders"]
+    assert [name for name, _ in choice.faults] == ["app: gone", "app: log_*"]
+    assert choose_with(one, [TableName("sales", "orders")], {}, "orders").faults == ()
+    [(name, _)] = choose_with(one, [TableName("sales", "orders")], {}, "sales.gone").faults
+    assert name == "app: gone"

@@ -13,6 +13,7 @@ from tidegauge.cli import (
     doctor,
     explain,
     files,
+    forget,
     health,
     history,
     init,
@@ -48,6 +49,7 @@ app.command("backfill")(backfill.command)
 app.command("retry")(retry.command)
 app.command("status")(status.command)
 app.command("history")(history.command)
+app.command("forget")(forget.command)
 app.command("verify")(verify.command)
 app.command("health")(health.command)
 app.command("optimize")(optimize.command)

@@ -19,6 +19,7 @@ from tidegauge.cli.options import (
 )
 from tidegauge.cli.output import print_json, print_table, report_error, say
 from tidegauge.cli.project import open_project
+from tidegauge.model.secret import mask
 
 if TYPE_CHECKING:
     from tidegauge.model.spec import Project, Stage
@@ -49,9 +50,11 @@ def show(
 ) -> NoReturn:
     from tidegauge.engine.preview import preview
 
-    shown = preview(project, wanted, stage=stage, limit=limit)
+    notes: list[str] = []
+    shown = preview(project, wanted, stage=stage, limit=limit, remark=notes.append)
     if json:
-        print_json({"schema": "tidegauge/plan/1", "flows": [flow.to_json() for flow in shown]})
+        flows = [flow.to_json() for flow in shown]
+        print_json({"schema": "tidegauge/plan/1", "flows": flows, "notes": [mask(note) for note in notes]})
     else:
         print_table(
             ["flow", "state", "rows", "batches", "after", "up to", "output"],
@@ -64,6 +67,8 @@ def show(
         for flow in shown:
             for note in flow.notes:
                 say(f"{flow.flow}: {note}")
+        for note in notes:
+            say(f"note: {note}")
     failed = [flow.error for flow in shown if flow.error is not None]
     for error in failed:
         if not json or debug:

@@ -78,6 +78,12 @@ def close(
 
 def show(report: RunReport) -> None:
     """The closing table. Changes are counted where an output can tell them."""
+    _show_flows(report)
+    for note in report.notes:
+        say(f"note: {note}")
+
+
+def _show_flows(report: RunReport) -> None:
     if not report.flows:
         say("nothing to do")
         return

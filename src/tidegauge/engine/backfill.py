@@ -11,6 +11,7 @@ from typing import Any
 
 from tidegauge.engine import asked
 from tidegauge.engine.downstream import downstream
+from tidegauge.engine.gone import Known, known_flows
 from tidegauge.engine.heartbeat import Heartbeat
 from tidegauge.engine.order import Order
 from tidegauge.engine.outside import open_reader
@@ -86,7 +87,8 @@ class Backfill:
 def preview(project: Project, selection: Sequence[str], wish: Wish) -> list[Backfill]:
     """What would be read again, table by table, and who follows; changes nothing."""
     with open_ledger(project.ledger, create=False) as ledger, Sources() as sources:
-        flows = _chosen(project, selection, sources).flows
+        known = known_flows(ledger, project.pipeline)
+        flows = _chosen(project, selection, sources, known).flows
         statuses = {status.flow: status for status in ledger.status(project.pipeline)}
         marks = {mark.flow: mark for mark in ledger.watermarks(project.pipeline)}
         heads = [flow for flow in flows if flow.reads is None]
@@ -95,7 +97,7 @@ def preview(project: Project, selection: Sequence[str], wish: Wish) -> list[Back
                 f"{', '.join(selection)} reads the lake, and a backfill reads the database",
                 hint="name the table itself; to load the lake again use `watermark reset --stage load`",
             )
-        every = _chosen(project, (), sources).flows
+        every = choose(project, (), sources, known=known).flows
         found = []
         for flow in heads:
             ends = Ends(
@@ -126,7 +128,7 @@ def run_backfill(
     """
     order = Order(tuple(name for one in found for name in (one.name, *one.then)), debug=debug)
     with open_ledger(project.ledger, create=True) as ledger, Sources() as sources:
-        choice = _chosen(project, order.selection, sources)
+        choice = _chosen(project, order.selection, sources, known_flows(ledger, project.pipeline))
         for one in found:
             said = f"{reason} ({one.window})"
             ledger.note(project.pipeline, one.name, "backfill", owner=this_process(), reason=said)
@@ -137,9 +139,9 @@ def run_backfill(
             return RunReport(runner.run_id, tuple(runner.everything(choice.flows, sources)))
 
 
-def _chosen(project: Project, selection: Sequence[str], sources: Sources) -> Choice:
-    choice = choose(project, selection, sources)
-    for _, error in choice.faults:
+def _chosen(project: Project, selection: Sequence[str], sources: Sources, known: Known) -> Choice:
+    choice = choose(project, selection, sources, known=known)
+    for error in (*(error for _, error in choice.faults), *choice.gone.values()):
         raise error
     return choice
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from tidegauge.engine.gone import Known, known_flows
 from tidegauge.engine.jars import Needs, jars
 from tidegauge.engine.java import find_java
-from tidegauge.engine.select import Sources, expand
+from tidegauge.engine.remarks import remarks
+from tidegauge.engine.select import Sources, choose
 from tidegauge.errors import TidegaugeError
 from tidegauge.ledger.open import open_ledger
 from tidegauge.model.secret import mask
@@ -54,22 +57,36 @@ def examine(project: Project) -> Iterator[Finding]:
                 yield from _guarded(about, lambda base=one: _database(base, sources))
             else:
                 yield from _guarded(about, lambda base=one: _warehouse(base))
+        known: Known = {}
+        # That the ledger does not answer is said already.
+        with suppress(TidegaugeError), open_ledger(project.ledger, create=False) as ledger:
+            known = known_flows(ledger, project.pipeline)
         for sync in project.syncs:
-            try:
-                flows = expand(project.pipeline, sync, sources.of(sync.source).tables())
-            except TidegaugeError as error:
-                yield Finding(f"tables of {sync.source.name}", False, str(error), error.hint)
-                continue
-            for flow in flows:
-                if flow.reads is not None:
-                    continue
-                try:
-                    shape = sources.of(flow.source).shape(flow.table, flow.options)
-                    yield Finding(
-                        f"table {flow.name}", True, "; ".join(shape.notes) or "cursor, key and types fit"
-                    )
-                except TidegaugeError as error:
-                    yield Finding(f"table {flow.name}", False, str(error), error.hint)
+            yield from _tables(replace(project, syncs=(sync,), layers=()), sources, known)
+
+
+def _tables(project: Project, sources: Sources, known: Known) -> Iterator[Finding]:
+    """Of a project with one sync."""
+    try:
+        choice = choose(project, (), sources, known=known)
+    except TidegaugeError as error:
+        yield Finding(f"tables of {project.syncs[0].source.name}", False, str(error), error.hint)
+        return
+    for name, fault in choice.faults:
+        yield Finding(f"tables of {name}", False, str(fault), fault.hint)
+    for flow in choice.flows:
+        if flow.reads is not None:
+            continue
+        try:
+            if flow.name in choice.gone:
+                raise choice.gone[flow.name]
+            shape = sources.of(flow.source).shape(flow.table, flow.options)
+            says = "; ".join(shape.notes) or "cursor, key and types fit"
+            yield Finding(f"table {flow.name}", True, says)
+        except TidegaugeError as error:
+            yield Finding(f"table {flow.name}", False, str(error), error.hint)
+    for note in remarks(project, choice.flows, sources, known):
+        yield Finding("tables", True, f"note: {note}")
 
 
 def _guarded(about: str, look: Any) -> Iterator[Finding]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+from tidegauge.engine.gone import known_flows
 from tidegauge.engine.owner import this_process
 from tidegauge.engine.select import Sources, choose
 from tidegauge.ledger.open import open_ledger
@@ -68,8 +69,9 @@ def clean(
 
 
 def _flows(project: Project, selection: Sequence[str]) -> list[tuple[Flow, Folder]]:
-    with Sources() as sources:
-        choice = choose(project, selection, sources)
+    with open_ledger(project.ledger, create=False) as ledger, Sources() as sources:
+        known = known_flows(ledger, project.pipeline)
+        choice = choose(project, selection, sources, known=known)
     for _, error in choice.faults:
         raise error
     return [(flow, flow.output) for flow in choice.flows if isinstance(flow.output, Folder)]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from tidegauge.engine.gone import Known
 from tidegauge.engine.known import KnownSources
 from tidegauge.engine.look import Look
 from tidegauge.engine.look_layer import LayerLook
 from tidegauge.engine.look_load import LoadLook
 from tidegauge.engine.look_table import TableLook
-from tidegauge.engine.override import CopyOf, Import, Move, SetTo, Undo, Wish
-from tidegauge.engine.select import Sources, choose
+from tidegauge.engine.override import CopyOf, Import, Move, Refresh, Reset, SetTo, Undo, Wish
+from tidegauge.engine.select import Choice, Sources, choose
 from tidegauge.errors import ConfigError
 from tidegauge.ledger.open import open_ledger
 from tidegauge.model.layer import Hop, Layer
@@ -33,8 +34,17 @@ def preview(
         found = ledger.watermarks(project.pipeline)
         marks = {mark.flow: mark for mark in found}
         with KnownSources(project, tuple(statuses)) as sources:
-            chosen = _chosen(project, selection, sources, stage)
-            every = _chosen(project, (), sources)
+            known: dict[str, str | None] = {mark.flow: mark.source_id for mark in found}
+            if isinstance(wish, Undo):
+                # What was forgotten comes back, also while its table is not there.
+                known |= {name: None for name, one in statuses.items() if one.undo and one.undo.forgot}
+            choice = _chosen(project, selection, sources, known, stage)
+            if isinstance(wish, Reset | Refresh):
+                # What cannot be read again is not thrown away.
+                for lost in choice.gone.values():
+                    raise lost
+            chosen = choice.hops
+            every = _chosen(project, (), sources, known).hops
             if isinstance(wish, SetTo | CopyOf) and stage is None:
                 chosen = _nearest(chosen)
             if isinstance(wish, Undo):
@@ -89,13 +99,17 @@ def _undoable(flows: Sequence[Hop], statuses: Mapping[str, FlowStatus]) -> tuple
 
 
 def _chosen(
-    project: Project, selection: Sequence[str], sources: Sources, stage: Stage | None = None
-) -> tuple[Hop, ...]:
-    choice = choose(project, selection, sources, stage=stage)
+    project: Project,
+    selection: Sequence[str],
+    sources: Sources,
+    known: Known,
+    stage: Stage | None = None,
+) -> Choice:
+    choice = choose(project, selection, sources, stage=stage, known=known)
     for _, error in choice.faults:
         if not choice.hops:
             raise error
-    return choice.hops
+    return choice
 
 
 def _imported(wish: Import, flows: Sequence[Hop]) -> tuple[Hop, ...]:

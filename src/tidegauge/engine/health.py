@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
+from tidegauge.engine.gone import come_back, remembered
 from tidegauge.engine.known import KnownSources
 from tidegauge.engine.places import Places
 from tidegauge.engine.prepare import agree
@@ -59,21 +60,23 @@ def examine(project: Project, selection: Sequence[str]) -> tuple[datetime, list[
         events: dict[str, list[HistoryEvent]] = {}
         for event in ledger.history(project.pipeline, limit=_EVENTS):
             events.setdefault(event.flow, []).append(event)
-        with KnownSources(project, tuple(statuses)) as sources:
-            choice = choose(project, selection, sources)
+        with KnownSources(project, remembered(statuses.values())) as sources:
+            known = {flow: mark.source_id for flow, mark in marks.items()}
+            choice = choose(project, selection, sources, known=known)
         retained = notices(project, ledger, choice.layers)
     places = Places(current_session)
 
     def one(hop: Hop) -> Health:
-        status = statuses.get(hop.name)
-        return _one(
+        status, lost = statuses.get(hop.name), choice.gone.get(hop.name)
+        found = _one(
             hop.name,
             status,
             events.get(hop.name, []),
             retained.get(hop.name, []),
-            None if status and status.plan else _disagreement(hop, marks.get(hop.name), places),
+            str(lost) if lost else _disagreement(hop, status, marks.get(hop.name), places),
             now,
         )
+        return replace(found, state=State.FAILED) if lost else found
 
     if not choice.hops:
         return now, _faults(choice)
@@ -112,8 +115,12 @@ def _one(
     return Health(flow, state, success, failures, tuple(problems), tuple(warnings))
 
 
-def _disagreement(hop: Hop, mark: Watermark | None, places: Places) -> str | None:
+def _disagreement(hop: Hop, status: FlowStatus | None, mark: Watermark | None, places: Places) -> str | None:
     """Why ledger and output do not tell the same story; None where they do, or nobody could ask."""
+    if status is not None and status.plan is not None:
+        return None
+    if status is not None and status.undo is not None and status.undo.forgot:
+        return come_back(hop.name, status.undo).message
     if isinstance(hop, Layer) and hop.output.table.path is None and not has_session():
         return None
     try:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NoReturn
 
-from tidegauge.engine.select import Sources, home
+from tidegauge.engine.gone import remembered
+from tidegauge.engine.names import is_pattern, table_named
+from tidegauge.engine.select import Sources
 from tidegauge.errors import SourceUnreachable
 from tidegauge.model.position import RowPosition, Value
 from tidegauge.model.protocols import LedgerReader, Source
-from tidegauge.model.spec import Database, Engine, Project, Stage, TableName, TableOptions
+from tidegauge.model.spec import Database, Project, Stage, TableName, TableOptions
 from tidegauge.model.table import Cut, Outlook, Shape, Survey
-
-_PATTERN = frozenset("*?[")
 
 
 class KnownSources(Sources):
@@ -39,26 +39,16 @@ class KnownSources(Sources):
             for sync in self._project.syncs
             if sync.source == database
             for name in sync.tables
-            if not _PATTERN & set(name)
+            if not is_pattern(name)
         ]
-        return tuple(
-            {str(table): table for table in (_table(database, n) for n in (*self._flows, *named))}.values()
-        )
+        return tuple(dict.fromkeys(table_named(database, name) for name in (*self._flows, *named)))
 
 
 def sources_for(project: Project, ledger: LedgerReader, stage: Stage | None) -> Sources:
     """A stage that reads only the lake goes on while the database is down."""
     if stage is not Stage.LOAD:
         return Sources()
-    return KnownSources(project, tuple(status.flow for status in ledger.status(project.pipeline)))
-
-
-def _table(database: Database, name: str) -> TableName:
-    name = name.removesuffix(f"/{Stage.EXTRACT}").removesuffix(f"/{Stage.LOAD}")
-    if database.engine is Engine.SQLITE:
-        return TableName(None, name)
-    schema, dot, table = name.partition(".")
-    return TableName(schema, table) if dot else TableName(home(database), name)
+    return KnownSources(project, remembered(ledger.status(project.pipeline)))
 
 
 class _Absent:
@@ -97,6 +87,12 @@ class _Absent:
         self._gone()
 
     def outlook(self) -> Outlook:
+        self._gone()
+
+    def left_out(self) -> tuple[tuple[TableName, str], ...]:
+        self._gone()
+
+    def identity(self) -> str:
         self._gone()
 
     def close(self) -> None:

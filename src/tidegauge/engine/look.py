@@ -34,16 +34,13 @@ class Look:
             )
         before = self.before()
         after, dangers = self.after(wish, before)
-        plan = status.plan if status else None
         made = Move(
             flow=flow,
             kind=KINDS[type(wish)],
             before=before,
             after=after,
-            supersedes=f"plan {plan.plan_id}, {plan.done} of {len(plan.draft.batches)} batches done"
-            if plan
-            else None,
-            holder=_holder(status),
+            supersedes=superseded(status),
+            holder=holder(status),
             unended=self._unended,
             downstream=tuple(other.name for other in readers),
             dangers=tuple(dangers),
@@ -120,7 +117,13 @@ def appends(flow: Hop) -> bool:
     return isinstance(flow.output, Landing) and flow.options.mode is Mode.APPEND
 
 
-def _holder(status: FlowStatus | None) -> str | None:
+def superseded(status: FlowStatus | None) -> str | None:
+    """The plan that a change by hand ends unfinished, in words."""
+    plan = status.plan if status else None
+    return f"plan {plan.plan_id}, {plan.done} of {len(plan.draft.batches)} batches done" if plan else None
+
+
+def holder(status: FlowStatus | None) -> str | None:
     if status is None or status.state is not State.RUNNING or status.owner is None:
         return None
     until = f" until {status.lease_until:%Y-%m-%d %H:%M:%S} UTC" if status.lease_until else ""

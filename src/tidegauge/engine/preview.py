@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from tidegauge.engine.gone import come_back, known_flows
 from tidegauge.engine.known import sources_for
 from tidegauge.engine.outside import open_reader
 from tidegauge.engine.places import places_of
 from tidegauge.engine.prepare import Ends, prepare
+from tidegauge.engine.remarks import remarks
 from tidegauge.engine.report import error_to_json, windows_to_json
 from tidegauge.engine.select import choose
 from tidegauge.errors import TableMissing, TidegaugeError, WrongState
@@ -84,11 +86,23 @@ class Preview:
 
 
 def preview(
-    project: Project, selection: Sequence[str], *, stage: Stage | None = None, limit: int | None = None
+    project: Project,
+    selection: Sequence[str],
+    *,
+    stage: Stage | None = None,
+    limit: int | None = None,
+    remark: Callable[[str], object] | None = None,
 ) -> list[Preview]:
-    """One entry for each selected flow; a flow with an open plan shows what is left of that."""
+    """One entry for each selected flow; a flow with an open plan shows what is left of that.
+
+    `remark` hears what the file says in vain, unless there is a selection.
+    """
     with open_ledger(project.ledger, create=False) as ledger, sources_for(project, ledger, stage) as sources:
-        choice = choose(project, selection, sources, stage=stage)
+        known = known_flows(ledger, project.pipeline)
+        choice = choose(project, selection, sources, stage=stage, known=known)
+        if remark is not None and not selection and stage is None:
+            for note in remarks(project, choice.flows, sources, known):
+                remark(note)
         names = [flow.name for flow in choice.hops]
         statuses = {status.flow: status for status in ledger.status(project.pipeline, names)}
         found = ledger.watermarks(project.pipeline)
@@ -106,6 +120,13 @@ def preview(
                     retryable=True,
                 )
                 shown.append(Preview(flow.name, status.state, where, error=begun))
+                continue
+            if flow.name in choice.gone:
+                shown.append(Preview(flow.name, State.FAILED, where, error=choice.gone[flow.name]))
+                continue
+            if status is not None and status.undo is not None and status.undo.forgot:
+                back = come_back(flow.name, status.undo)
+                shown.append(Preview(flow.name, State.FAILED, where, error=back))
                 continue
             if status is not None and status.plan is not None:
                 shown.append(Preview(flow.name, status.state, where, status.plan.draft, status.plan.done))

@@ -95,7 +95,8 @@ def preview(project: Project, selection: Sequence[str], *, debug: bool = False) 
         for mark in ledger.watermarks(project.pipeline):
             marks.setdefault(mark.flow, []).append(mark)
     with KnownSources(project, tuple(statuses)) as sources:
-        choice = choose(project, selection, sources)
+        known = {flow: mine[0].source_id for flow, mine in marks.items()}
+        choice = choose(project, selection, sources, known=known)
     places = Places(lambda: open_session(project.spark, needs_of(choice.hops), debug=debug))
 
     def one(hop: Hop) -> Found:

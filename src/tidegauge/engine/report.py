@@ -100,6 +100,8 @@ class FlowReport:
 class RunReport:
     run_id: str
     flows: tuple[FlowReport, ...] = field(default=())
+    notes: tuple[str, ...] = ()
+    """What the project file says in vain."""
 
     @property
     def state(self) -> State:
@@ -119,4 +121,5 @@ class RunReport:
             "run_id": self.run_id,
             "state": self.state.value,
             "flows": [report.to_json() for report in self.flows],
+            "notes": [mask(note) for note in self.notes],
         }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 
+from tidegauge.engine.gone import known_flows
 from tidegauge.engine.heartbeat import Heartbeat
 from tidegauge.engine.known import sources_for
 from tidegauge.engine.order import Order
@@ -27,11 +28,13 @@ def retry(project: Project, order: Order, *, tell: Listener, stop: threading.Eve
         open_ledger(project.ledger, create=True) as ledger,
         sources_for(project, ledger, order.stage) as sources,
     ):
-        choice = choose(project, order.selection, sources, stage=order.stage)
+        known = known_flows(ledger, project.pipeline)
+        choice = choose(project, order.selection, sources, stage=order.stage, known=known)
         held = _held(ledger, project.pipeline)
         with Heartbeat(ledger, project.lease) as heartbeat:
             runner = Runner(project, order, ledger, heartbeat, tell, stop)
-            reports = runner.left_behind([flow for flow in choice.hops if flow.name not in held])
+            left = [flow for flow in choice.hops if flow.name not in held]
+            reports = runner.left_behind(left, choice.gone)
         failed = [FlowReport(name, State.FAILED, 0.0, error=error) for name, error in choice.faults]
         return RunReport(runner.run_id, (*failed, *reports))
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
+from tidegauge.engine.gone import come_back, known_flows
 from tidegauge.engine.heartbeat import Heartbeat
 from tidegauge.engine.jars import Needs
 from tidegauge.engine.known import sources_for
@@ -19,6 +20,7 @@ from tidegauge.engine.outside import Outside
 from tidegauge.engine.override import finish
 from tidegauge.engine.places import Places
 from tidegauge.engine.prepare import Approach, Ends, Prepared, prepare, recall
+from tidegauge.engine.remarks import remarks
 from tidegauge.engine.report import FlowReport, RunReport, error_to_json
 from tidegauge.engine.select import Sources, choose, needs_of
 from tidegauge.engine.steps import Step, step
@@ -36,7 +38,7 @@ from tidegauge.errors import (
 from tidegauge.ledger.open import open_ledger
 from tidegauge.model.layer import Hop, Layer
 from tidegauge.model.plan import Plan, Receipt
-from tidegauge.model.protocols import Claim, FlowStatus, LedgerWriter, Output, Watermark
+from tidegauge.model.protocols import Claim, FlowStatus, LedgerWriter, Output, Undo, Watermark
 from tidegauge.model.spec import Flow, Project
 from tidegauge.model.state import State
 from tidegauge.observe.events import FlowEnded, FlowPlanned, Listener, Planning, SparkStarting
@@ -56,12 +58,15 @@ def run(project: Project, order: Order, *, tell: Listener, stop: threading.Event
         open_ledger(project.ledger, create=True) as ledger,
         sources_for(project, ledger, order.stage) as sources,
     ):
-        choice = choose(project, order.selection, sources, stage=order.stage)
+        known = known_flows(ledger, project.pipeline)
+        choice = choose(project, order.selection, sources, stage=order.stage, known=known)
+        whole = not order.selection and order.stage is None
+        notes = remarks(project, choice.flows, sources, known) if whole else ()
         with Heartbeat(ledger, project.lease) as heartbeat:
             runner = Runner(project, order, ledger, heartbeat, tell, stop)
-            reports = runner.everything(choice.hops, sources)
+            reports = runner.everything(choice.hops, sources, choice.gone)
         failed = [FlowReport(name, State.FAILED, 0.0, error=error) for name, error in choice.faults]
-        return RunReport(runner.run_id, (*failed, *reports))
+        return RunReport(runner.run_id, (*failed, *reports), notes)
 
 
 @dataclass(frozen=True)
@@ -110,7 +115,10 @@ class Runner:
         self._places = Places(self._spark)
 
     @kept_open()
-    def everything(self, flows: Sequence[Hop], sources: Sources) -> list[FlowReport]:
+    def everything(
+        self, flows: Sequence[Hop], sources: Sources, gone: Mapping[str, TidegaugeError] | None = None
+    ) -> list[FlowReport]:
+        """`gone`: those whose table has gone, and what to say of them."""
         self._needs |= needs_of(flows)
         self._tell(Planning(len(flows)))
         names = [flow.name for flow in flows]
@@ -119,6 +127,8 @@ class Runner:
         # Who reads what another one here writes comes after it; the others begin at once.
         later = [flow for flow in flows if any(name in names for name in flow.upstreams)]
         heads, left, reports = self._standing([flow for flow in flows if flow not in later])
+        heads, lost = self._without(heads, left, gone or {})
+        reports += lost
         ready, refused = self._freeze([flow for flow in heads if flow.name not in left], sources)
         reports += refused
         jobs = {one.flow.name: partial(self._go, one) for one in ready}
@@ -130,16 +140,16 @@ class Runner:
         return sorted(reports, key=lambda report: order[report.flow])
 
     @kept_open()
-    def left_behind(self, flows: Sequence[Hop]) -> list[FlowReport]:
+    def left_behind(
+        self, flows: Sequence[Hop], gone: Mapping[str, TidegaugeError] | None = None
+    ) -> list[FlowReport]:
         """End the plans that earlier runs left, with their own windows, and make no new ones."""
         self._needs |= needs_of(flows)
         flows = [self._order.readers(flow) for flow in flows]
         free, left, reports = self._standing(flows)
-        jobs = {
-            flow.name: partial(self._take_up, flow, left[flow.name], only=True)
-            for flow in free
-            if flow.name in left
-        }
+        free, lost = self._without([flow for flow in free if flow.name in left], left, gone or {})
+        reports += lost
+        jobs = {flow.name: partial(self._take_up, flow, left[flow.name], only=True) for flow in free}
         return [*reports, *self._side_by_side(jobs)]
 
     def _side_by_side(
@@ -211,6 +221,25 @@ class Runner:
         }
         return free, left, refused
 
+    def _without(
+        self, flows: Sequence[Hop], left: Mapping[str, Plan], gone: Mapping[str, TidegaugeError]
+    ) -> tuple[list[Hop], list[FlowReport]]:
+        """The flows whose table is there, and the reports of the others."""
+        reports = []
+        for flow in flows:
+            error, plan, began = gone.get(flow.name), left.get(flow.name), self._outside.clock()
+            if error is None:
+                continue
+            if plan is None:
+                reports.append(self._refused(flow, error, began))
+                continue
+            # Who holds it finds out by himself; it is not ours to say.
+            with contextlib.suppress(FlowHeld, WrongState, Stopped):
+                self._ledger.finish(self._claim(plan), State.FAILED, error_to_json(error))
+            report = FlowReport(flow.name, State.FAILED, self._since(began), draft=plan.draft, error=error)
+            reports.append(self._ended(report))
+        return [flow for flow in flows if flow.name not in gone], reports
+
     def _freeze(self, flows: Sequence[Hop], sources: Sources) -> tuple[list[_Ready], list[FlowReport]]:
         """Look at every flow's source, then keep all their windows in one transaction of the ledger.
 
@@ -265,6 +294,7 @@ class Runner:
     ) -> tuple[list[_Ready], list[Hop]]:
         """What there is to read of each flow, and whom to look at again; who cannot be read is reported."""
         marks = self._marks(flows)
+        forgotten = self._forgotten([flow.name for flow in flows if flow.name not in marks])
         looked: list[_Ready] = []
         again: list[Hop] = []
         for place, flow in enumerate(flows):
@@ -273,6 +303,8 @@ class Runner:
             began = self._outside.clock()
             approach = self._approach(flow, sources, marks)
             try:
+                if flow.name in forgotten:
+                    raise come_back(flow.name, forgotten[flow.name])
                 approach.output.prepare()
                 prepared = approach.prepare()
                 self._by_jdbc |= prepared.by_jdbc
@@ -298,6 +330,10 @@ class Runner:
         for mark in self._ledger.watermarks(self._project.pipeline, sorted(names)):
             marks.setdefault(mark.flow, []).append(mark)
         return marks
+
+    def _forgotten(self, names: Sequence[str]) -> dict[str, Undo]:
+        statuses = self._ledger.status(self._project.pipeline, names) if names else []
+        return {one.flow: one.undo for one in statuses if one.undo is not None and one.undo.forgot}
 
     def _approach(self, flow: Hop, sources: Sources, marks: Mapping[str, list[Watermark]]) -> Approach:
         mine, output = marks.get(flow.name, []), self._output(flow)

@@ -5,16 +5,17 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
+from tidegauge.engine.gone import Known, gone
 from tidegauge.engine.jars import Needs
+from tidegauge.engine.names import home, matches, means, table_named
 from tidegauge.errors import ConfigError, TableMissing, TidegaugeError
 from tidegauge.model.layer import Hop, Layer
 from tidegauge.model.protocols import Source
 from tidegauge.model.spec import (
     Database,
-    Engine,
     Flow,
     Folder,
     Lake,
@@ -55,7 +56,10 @@ class Choice:
     flows: tuple[Flow, ...]
     layers: tuple[Layer, ...]
     faults: tuple[tuple[str, TidegaugeError], ...]
-    """Syncs whose tables could not be found out, by a name to report them under."""
+    """Syncs whose tables could not be found out, and names that mean no table, by a name to report them
+    under."""
+    gone: Mapping[str, TidegaugeError] = field(default_factory=dict)
+    """By flow, those whose table the database shows no more: why they cannot run."""
 
     @property
     def hops(self) -> tuple[Hop, ...]:
@@ -63,25 +67,41 @@ class Choice:
 
 
 def choose(
-    project: Project, selection: Sequence[str], sources: Sources, *, stage: Stage | None = None
+    project: Project,
+    selection: Sequence[str],
+    sources: Sources,
+    *,
+    stage: Stage | None = None,
+    known: Known | None = None,
 ) -> Choice:
     """The flows of the project that are selected; all of them without a selection.
 
-    `stage` leaves out the other stage of tables that have two. A database that cannot be reached is a fault
-    of its own: the others' flows still run.
+    `stage` leaves out the other stage of tables that have two. `known` are the flows with a watermark: a
+    table of theirs that has gone is still one of the project's. A database that cannot be reached, and a name
+    that means no table, is a fault of its own: the others' flows still run.
     """
     flows: dict[str, Flow] = {}
     places: dict[tuple[str | None, ...], Flow] = {}
     faults: list[tuple[str, TidegaugeError]] = []
+    vanished: list[tuple[Sync, TableName, TidegaugeError]] = []
     for sync in project.syncs:
         try:
-            found = expand(project.pipeline, sync, sources.of(sync.source).tables())
+            source = sources.of(sync.source)
+            catalogue = source.tables()
+            lost = gone(sync, source, catalogue, known or {})
         except ConfigError:
             raise
         except TidegaugeError as error:
             faults.append((f"{sync.source.name}: {', '.join(sync.tables)}", error))
             continue
-        for flow in found:
+        # What the file names no cursor for any more was taken out of it.
+        vanished += [(sync, table, why) for table, why in lost.items() if _options(sync, table).cursor]
+        faults += [
+            (f"{sync.source.name}: {name}", _fault(sync, name, source, catalogue))
+            for name in _unmatched(sync, (*catalogue, *lost))
+            if _asks_for(selection, sync, name)
+        ]
+        for flow in _expanded(project.pipeline, sync, catalogue):
             place = _place(flow)
             twin = flows.get(flow.name) or places.get(place)
             if twin is not None:
@@ -91,6 +111,15 @@ def choose(
                     place=sync.place,
                 )
             flows[flow.name] = places[place] = flow
+    errors: dict[str, TidegaugeError] = {}
+    for sync, table, why in vanished:
+        for flow in _flows(project.pipeline, sync, table):
+            # Whoever has its name or its place now is there, and says so himself if that is not right.
+            if flow.name in flows or (flow.reads is not None and _place(flow) in places):
+                break
+            flows[flow.name] = flow
+            if flow.reads is None:
+                errors[flow.name] = why
     for layer in project.layers:
         if layer.name in flows:
             raise ConfigError(
@@ -114,7 +143,12 @@ def choose(
             if near
             else f"there are: {', '.join(sorted(names)[:10])}",
         )
-    return Choice(tuple(sorted(chosen, key=lambda flow: flow.name)), layers, tuple(faults))
+    return Choice(
+        tuple(sorted(chosen, key=lambda flow: flow.name)),
+        layers,
+        tuple(faults),
+        {flow.name: errors[flow.name] for flow in chosen if flow.name in errors},
+    )
 
 
 def layers_of(layers: Sequence[Layer], selection: Sequence[str]) -> tuple[Layer, ...]:
@@ -149,27 +183,47 @@ def _reached(names: set[str], steps: Mapping[str, set[str]]) -> set[str]:
 
 
 def expand(pipeline: str, sync: Sync, catalogue: Sequence[TableName]) -> list[Flow]:
-    """The flows of one sync, from what its database really has."""
-    picked: dict[TableName, None] = {}
-    for pattern in sync.tables:
-        matches = [table for table in catalogue if _matches(table, pattern, sync.source)]
-        if not matches:
-            names = [str(table) for table in catalogue]
-            near = difflib.get_close_matches(pattern, names, n=3, cutoff=0.5)
-            raise TableMissing(
-                f"connection '{sync.source.name}' has no table '{pattern}', or this login may not see it",
-                hint=f"did you mean {', '.join(near)}?"
-                if near
-                else "look at `tables:` and at the login's rights",
+    """The flows of one sync, from what its database really has. Raises TableMissing for a name that means no
+    table."""
+    for name in _unmatched(sync, catalogue):
+        raise _missing(sync, name, catalogue)
+    return _expanded(pipeline, sync, catalogue)
+
+
+def _expanded(pipeline: str, sync: Sync, catalogue: Sequence[TableName]) -> list[Flow]:
+    """In the order of `tables:`."""
+    picked = dict.fromkeys(
+        table for name in sync.tables for table in catalogue if matches(table, name, sync.source)
+    )
+    return [flow for table in picked if means(sync, table) for flow in _flows(pipeline, sync, table)]
+
+
+def _unmatched(sync: Sync, catalogue: Sequence[TableName]) -> list[str]:
+    return [name for name in sync.tables if not any(matches(table, name, sync.source) for table in catalogue)]
+
+
+def _fault(sync: Sync, name: str, source: Source, catalogue: Sequence[TableName]) -> TidegaugeError:
+    try:
+        others = source.left_out()
+    except TidegaugeError as error:
+        return error
+    for table, kind in others:
+        if matches(table, name, sync.source):
+            return TableMissing(
+                f"connection '{sync.source.name}' has no table '{name}', only the {kind} {table}",
+                hint="tables are read, and nothing else: name the tables that it is made of",
                 place=sync.place,
             )
-        picked |= dict.fromkeys(matches)
-    kept = [
-        table
-        for table in picked
-        if not any(_matches(table, pattern, sync.source) for pattern in sync.exclude)
-    ]
-    return [flow for table in kept for flow in _flows(pipeline, sync, table)]
+    return _missing(sync, name, catalogue)
+
+
+def _missing(sync: Sync, name: str, catalogue: Sequence[TableName]) -> TableMissing:
+    near = difflib.get_close_matches(name, [str(table) for table in catalogue], n=3, cutoff=0.5)
+    return TableMissing(
+        f"connection '{sync.source.name}' has no table '{name}', or this login may not see it",
+        hint=f"did you mean {', '.join(near)}?" if near else "look at `tables:` and at the login's rights",
+        place=sync.place,
+    )
 
 
 def _flows(pipeline: str, sync: Sync, table: TableName) -> list[Flow]:
@@ -226,32 +280,9 @@ def _options(sync: Sync, table: TableName) -> TableOptions:
     if str(table) in sync.override:
         return sync.override[str(table)]
     for pattern, options in sync.override.items():
-        if _matches(table, pattern, sync.source):
+        if matches(table, pattern, sync.source):
             return options
     return sync.options
-
-
-def _matches(table: TableName, pattern: str, database: Database) -> bool:
-    """By the full name; a pattern without a schema means the connection's own."""
-    name = str(table)
-    if name == pattern or fnmatchcase(name, pattern):
-        return True
-    return table.schema == home(database) and (table.table == pattern or fnmatchcase(table.table, pattern))
-
-
-def home(database: Database) -> str | None:
-    """The schema of a table that is named without one."""
-    match database.engine:
-        case Engine.SQLITE:
-            return None
-        case Engine.MYSQL:
-            return database.database
-        case Engine.POSTGRESQL | Engine.REDSHIFT:
-            return database.schema or "public"
-        case Engine.DUCKDB:
-            return database.schema or "main"
-        case Engine.SNOWFLAKE:
-            return database.schema or "PUBLIC"
 
 
 def is_on_s3(flow: Flow) -> bool:
@@ -275,11 +306,26 @@ def _selected(flow: Flow, selection: Iterable[str]) -> bool:
     return not wanted or any(
         word.removeprefix("tag:") in flow.tags
         if word.startswith("tag:")
-        else _matches(flow.table, word, flow.source)
+        else matches(flow.table, word, flow.source)
         or flow.name == word
         or (flow.stage is not None and word.endswith(f"/{flow.stage}") and _by_stage(flow, word))
         for word in wanted
     )
+
+
+def _asks_for(selection: Sequence[str], sync: Sync, name: str) -> bool:
+    """Whether a selection may mean what `tables:` calls by a name that is not there."""
+    table = table_named(sync.source, name)
+    return not selection or any(
+        word.removeprefix("tag:") in sync.tags
+        if word.startswith("tag:")
+        else word == name or matches(table, _staged(word), sync.source)
+        for word in (word.strip("+") for word in selection)
+    )
+
+
+def _staged(word: str) -> str:
+    return word.removesuffix(f"/{Stage.EXTRACT}").removesuffix(f"/{Stage.LOAD}")
 
 
 def _stages(flow: Flow) -> tuple[Stage, ...]:
@@ -291,4 +337,4 @@ def _stages(flow: Flow) -> tuple[Stage, ...]:
 
 def _by_stage(flow: Flow, word: str) -> bool:
     """`settlement.*/load`: one stage of some tables."""
-    return _matches(flow.table, word.rpartition("/")[0], flow.source)
+    return matches(flow.table, word.rpartition("/")[0], flow.source)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 from typing import Any
 
+from tidegauge.engine.names import first_flow, means, table_named
 from tidegauge.ledger.open import open_ledger
 from tidegauge.model.position import Position, RowPosition, to_json, to_moment, to_text
-from tidegauge.model.protocols import FlowStatus, RunRecord, Watermark
+from tidegauge.model.protocols import FORGET, FlowStatus, RunRecord, Watermark
 from tidegauge.model.spec import Project, Stage
 from tidegauge.model.state import State
 
@@ -28,6 +29,8 @@ class Standing:
     lease_until: datetime | None
     override: str | None = None
     """What somebody began to change by hand, and did not end."""
+    in_file: bool = True
+    """Whether the project file still names it."""
 
     @property
     def watermarks_text(self) -> dict[str, str]:
@@ -43,6 +46,8 @@ class Standing:
             return f"the next run, which ends the override ({self.override})"
         if self.state is State.RUNNING and self.holder:
             return f"{self.holder}, lease until {self.lease_until:%H:%M:%S} UTC"
+        if not self.in_file:
+            return "nothing: this file does not name it; `tidegauge forget` takes it off this list"
         if self.last_run is not None and self.last_run.error:
             return str(self.last_run.error.get("message", ""))
         return "the next run" if self.state is State.PLANNED else ""
@@ -59,6 +64,7 @@ class Standing:
             "lease": {"owner": self.holder, "until": iso(self.lease_until)}
             if self.holder and self.lease_until
             else None,
+            **({} if self.in_file else {"in_file": False}),
         }
 
 
@@ -69,8 +75,36 @@ def standings(project: Project, selection: Sequence[str]) -> tuple[datetime, lis
         marks: dict[str, list[Watermark]] = {}
         for mark in ledger.watermarks(project.pipeline):
             marks.setdefault(mark.flow, []).append(mark)
-        statuses = [one for one in ledger.status(project.pipeline) if wanted(one.flow, selection)]
-    return now, [_standing(status, marks.get(status.flow, []), now) for status in statuses]
+        statuses = [
+            one
+            for one in ledger.status(project.pipeline)
+            if wanted(one.flow, selection) and not is_hidden(one, marks.get(one.flow, ()))
+        ]
+    return now, [
+        replace(_standing(status, marks.get(status.flow, []), now), in_file=is_named(project, status.flow))
+        for status in statuses
+    ]
+
+
+def is_hidden(status: FlowStatus, marks: Sequence[Watermark]) -> bool:
+    """Forgotten, and not tried again since."""
+    undo, run = status.undo, status.last_run
+    if undo is None or undo.kind != FORGET or marks or status.plan is not None:
+        return False
+    return run is None or run.started_at <= undo.at
+
+
+def is_named(project: Project, flow: str) -> bool:
+    """Whether the file means the flow, if its table is there."""
+    if any(layer.name == flow for layer in project.layers):
+        return True
+    for sync in project.syncs:
+        table = table_named(sync.source, flow)
+        first = first_flow(sync, table)
+        names = (first,) if first == str(table) else (first, f"{table}/{Stage.LOAD}")
+        if flow in names and means(sync, table):
+            return True
+    return False
 
 
 def run_to_json(run: RunRecord) -> dict[str, Any]:
@@ -107,9 +141,12 @@ def wanted(flow: str, selection: Sequence[str]) -> bool:
 def _standing(status: FlowStatus, marks: list[Watermark], now: datetime) -> Standing:
     lags = [lag for mark in marks if (lag := _lag(mark, now)) is not None]
     running = status.state is State.RUNNING and status.owner is not None
+    run = status.last_run
+    # A flow that cannot even be planned is READY for the next try, and has failed all the same.
+    refused = status.state is State.READY and run is not None and run.plan_id is None
     return Standing(
         flow=status.flow,
-        state=status.state,
+        state=State.FAILED if refused and run and run.state is State.FAILED else status.state,
         watermarks={mark.input: mark.position for mark in marks},
         checked={mark.input: mark.checked for mark in marks},
         lag_seconds=max(lags) if lags else None,

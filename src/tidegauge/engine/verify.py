@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from tidegauge.engine.gone import known_flows
 from tidegauge.engine.jars import Needs
 from tidegauge.engine.loading import has_caught_up
 from tidegauge.engine.report import error_to_json
@@ -64,7 +65,8 @@ def verify(
     Rows that changed after the watermark are not judged: they are the next run's.
     """
     with open_ledger(project.ledger, create=False) as ledger, Sources() as sources:
-        choice = choose(project, selection, sources, stage=stage)
+        known = known_flows(ledger, project.pipeline)
+        choice = choose(project, selection, sources, stage=stage, known=known)
         passed = {flow.upstream for flow in choice.flows}
         flows = [flow for flow in choice.flows if flow.name not in passed]
         marks = {mark.flow: mark for mark in ledger.watermarks(project.pipeline)}
@@ -73,6 +75,9 @@ def verify(
         spark = partial(open_session, project.spark, needs, debug=debug)
         for flow in flows:
             try:
+                lost = choice.gone.get(flow.upstream or flow.name)
+                if lost is not None:
+                    raise lost
                 position = _position(flow, marks)
                 output = open_output(flow)
                 source = sources.of(flow.source)

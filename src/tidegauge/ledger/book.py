@@ -74,6 +74,10 @@ class Book:
     def state(self) -> State:
         return self.active.state if self.active else self.idle
 
+    @property
+    def forgotten(self) -> bool:
+        return self.undo is not None and self.undo.forgot
+
 
 @dataclass(frozen=True, slots=True)
 class Ended:

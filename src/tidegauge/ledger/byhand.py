@@ -1,4 +1,5 @@
-"""Rules for changes by hand: begin one, and end it once the output has opened its next life. Pure."""
+"""Rules for changes by hand: begin one, and end it once the output has opened its next life; or forget a
+flow. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from tidegauge.ledger.rules import SUPERSEDED, closed, event_of, lost, refuse_ov
 from tidegauge.ledger.tallies import overridden, spent
 from tidegauge.model.plan import SET_BACK
 from tidegauge.model.position import Position, VersionPosition
-from tidegauge.model.protocols import Identity, Override, Owner, RunRecord, Undo
+from tidegauge.model.protocols import FORGET, Identity, Override, Owner, RunRecord, Tally, Undo
 from tidegauge.model.secret import mask
 from tidegauge.model.state import Event, State, step
 
@@ -135,6 +136,51 @@ def end_override(book: Book, *, epoch: int, now: datetime) -> Change | None:
         tally_before=None if undo is None else book.tally,
     )
     return Change(changed, tuple(events), (), ended)
+
+
+def forget(book: Book, *, owner: Owner, reason: str, now: datetime) -> Change:
+    """See LedgerWriter.forget. The life goes on being counted: its tags are never used again."""
+    said = event_of(book, "forgotten", now, owner.actor, reason=reason)
+    untouched = not book.marks and book.active is None and book.override is None
+    if untouched and book.undo is not None and book.undo.kind == FORGET:
+        # Once more: what the first time replaced can still be brought back.
+        return Change(replace(book, fence=book.fence + 1, undo=replace(book.undo, at=now)), (said,))
+    ended: tuple[Ended, ...] = ()
+    runs: tuple[RunRecord, ...] = ()
+    idle = State.READY
+    if book.active is not None:
+        if book.active.state is State.RUNNING:
+            runs = closed(book, State.FAILED, now, lost(f"superseded by {owner.actor}: {FORGET}"))
+        idle = step(book.active.state, Event.SUPERSEDE)
+        ended = (Ended(replace(book.active, owner=None, lease_until=None, updated_at=now), SUPERSEDED),)
+    positions = {name: mark.position for name, mark in book.marks.items()}
+    known = {name: (mark.source_id, mark.fingerprint) for name, mark in book.marks.items()}
+    epoch, seq, undo = book.epoch, book.seq, Undo(FORGET, positions, (book.epoch, book.seq), now, known)
+    if book.override is not None:
+        # It may have opened its epoch in the output already, and emptied it: nothing to come back to.
+        epoch, seq, undo = book.override.epoch, 0, Undo(FORGET, {}, (book.override.epoch, 0), now)
+    changed = replace(
+        book,
+        idle=idle,
+        fence=book.fence + 1,
+        epoch=epoch,
+        seq=seq,
+        marks={},
+        active=None,
+        run=None,
+        override=None,
+        undo=undo,
+        tally=Tally(),
+        tally_before=spent(book.tally, runs),
+    )
+    plan_id = ended[0].active.plan.plan_id if ended else None
+    events = tuple(
+        event_of(
+            book, "forgotten", now, owner.actor, reason=reason, input=name, before=position, plan_id=plan_id
+        )
+        for name, position in positions.items()
+    )
+    return Change(changed, events or (said,), runs, ended)
 
 
 def _pending(mark: Mark, override: Override) -> str | None:

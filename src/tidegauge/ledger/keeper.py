@@ -152,6 +152,11 @@ class Keeper(ABC):
     def end_override(self, pipeline: str, flow: str, *, epoch: int) -> None:
         self._change(pipeline, flow, lambda book, now: byhand.end_override(book, epoch=epoch, now=now))
 
+    def forget(self, pipeline: str, flow: str, *, owner: Owner, reason: str) -> None:
+        self._change(
+            pipeline, flow, lambda book, now: byhand.forget(book, owner=owner, reason=reason, now=now)
+        )
+
     def rebuild(
         self,
         pipeline: str,

@@ -27,7 +27,7 @@ def rebuild(
     refuse_override(book)
     if book.active is not None:
         raise planned(book.flow, book.active.state, book.active.owner)
-    if (book.epoch, book.seq) == (epoch, seq):
+    if (book.epoch, book.seq) == (epoch, seq) and not book.forgotten:
         return None
     if (book.epoch, book.seq) > (epoch, seq):
         raise ahead(book.flow, (book.epoch, book.seq), (epoch, seq))

@@ -38,7 +38,7 @@ def plan(
     book: Book, draft: Draft, *, plan_id: str, owner: Owner, run_id: str, now: datetime
 ) -> tuple[Change | None, Plan | None]:
     """See LedgerWriter.plan. No change and no plan: the flow has moved on since it was looked at."""
-    if book.override is not None:
+    if book.override is not None or book.forgotten:
         return None, None
     if book.active is not None:
         return None, book.active.plan

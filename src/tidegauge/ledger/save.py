@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, DateTime, Table, bindparam, update
+from sqlalchemy import Connection, DateTime, Table, bindparam, delete, update
 
 from tidegauge.ledger.book import Active, Book, Change
 from tidegauge.ledger.bulk import insert_rows, moment
 from tidegauge.ledger.journal import entry
+from tidegauge.ledger.keys import flow_key, input_key
 from tidegauge.ledger.rows import (
     head_values,
     mark_values,
@@ -27,6 +28,10 @@ _MARK_KEY = ("flow_key", "input_key", "pipeline_key", "pipeline", "flow", "input
 
 _PLAN = update(plans).where(plans.c.plan_id == bindparam("of_plan"))
 _RUN = update(runs).where(runs.c.plan_id == bindparam("of_plan"), runs.c.attempt == bindparam("of_attempt"))
+_FORGET = delete(watermarks).where(
+    watermarks.c.flow_key == bindparam("of_flow"),
+    watermarks.c.input_key.in_(bindparam("inputs", expanding=True)),
+)
 _FLOWS = update(flows).where(flows.c.flow_key.in_(bindparam("keys", expanding=True)))
 
 
@@ -82,6 +87,10 @@ def _save_marks(connection: Connection, changes: Sequence[tuple[Book, Change]]) 
     ]
     if marks:
         _insert(connection, watermarks, marks, replace=[name for name in marks[0] if name not in _MARK_KEY])
+    for old, change in changes:
+        gone = [input_key(name) for name in old.marks if name not in change.book.marks]
+        if gone:
+            connection.execute(_FORGET, {"of_flow": flow_key(old.pipeline, old.flow), "inputs": gone})
 
 
 def _save_runs(connection: Connection, changes: Sequence[tuple[Book, Change]]) -> None:

@@ -24,6 +24,13 @@ class Source(Protocol):
     def tables(self) -> tuple[TableName, ...]:
         """Every base table this login can see, in name order; views and the engine's own tables left out."""
 
+    def left_out(self) -> tuple[tuple[TableName, str], ...]:
+        """What this login can see by a name like a table's, and which is none: each with what it is (view,
+        foreign table). Not the engine's own."""
+
+    def identity(self) -> str:
+        """Which database this is: a shape's `source_id` begins with it, and a `#`."""
+
     def shape(self, table: TableName, options: TableOptions) -> Shape:
         """Columns, cursor and key of one table.
 
@@ -269,15 +276,25 @@ class Override:
     """By input, what the next plan shall compare its table with; inputs that are not named keep theirs."""
 
 
+FORGET = "forget"
+
+
 @dataclass(frozen=True)
 class Undo:
-    """What the last override replaced."""
+    """What the last override replaced, or what was forgotten."""
 
     kind: str
+    """As an override's, or FORGET."""
     positions: Mapping[str, Position | None]
     continues: tuple[int, int]
     at: datetime
     identities: Mapping[str, Identity] = field(default_factory=dict)
+
+    @property
+    def forgot(self) -> bool:
+        """Whether the flow was forgotten after it had delivered: nothing is planned until a person says how
+        it goes on."""
+        return self.kind == FORGET and self.continues != (0, 0)
 
 
 @dataclass(frozen=True)
@@ -502,6 +519,13 @@ class LedgerWriter(LedgerReader, Protocol):
 
     def end_override(self, pipeline: str, flow: str, *, epoch: int) -> None:
         """Supersede the plan, move the watermarks, and begin the epoch. Does nothing the second time."""
+
+    def forget(self, pipeline: str, flow: str, *, owner: Owner, reason: str) -> None:
+        """Drop the watermarks, supersede the plan and raise the fence; the history keeps all of it.
+
+        The output is left as it is, and no tag is used again: a flow that had delivered is planned no more
+        until `undo` brings its watermarks back, or a reset or `rebuild` gives it others.
+        """
 
     def rebuild(
         self,

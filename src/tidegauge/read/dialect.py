@@ -106,6 +106,10 @@ class Dialect(Protocol):
 
     def tables(self) -> tuple[TableName, ...]: ...
 
+    def left_out(self) -> tuple[tuple[TableName, str], ...]: ...
+
+    def identity(self) -> str: ...
+
     def catalogue(self, table: TableName) -> Catalogue:
         """Raises TableMissing."""
 

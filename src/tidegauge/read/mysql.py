@@ -131,13 +131,19 @@ class MysqlDialect:
         return literal(value)
 
     def tables(self) -> tuple[TableName, ...]:
+        return self._named("'BASE TABLE', 'SYSTEM VERSIONED'")
+
+    def left_out(self) -> tuple[tuple[TableName, str], ...]:
+        return tuple((table, "view") for table in self._named("'VIEW'"))
+
+    def _named(self, types: str) -> tuple[TableName, ...]:
         if self._database.database:
             where = f"TABLE_SCHEMA = {_text(self._database.database)}"
         else:
             where = f"TABLE_SCHEMA NOT IN ({', '.join(map(_text, _SYSTEM))})"
         found = self.rows(
             f"SELECT {MARK} TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES"
-            f" WHERE TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED') AND {where}"
+            f" WHERE TABLE_TYPE IN ({types}) AND {where}"
         )
         return tuple(TableName(schema, table) for schema, table in found)
 
@@ -186,7 +192,7 @@ class MysqlDialect:
             tail = [column for column in primary if column not in parts] if whole else []
             for end in range(1, len(parts) + len(tail) + 1):
                 orders.setdefault((*parts, *tail)[:end], f" FORCE INDEX ({self.quote(name)})")
-        identity = f"{self._identity()}#{table}"
+        identity = f"{self.identity()}#{table}"
         return Catalogue(columns, uniques, indexed, identity, orders=orders)
 
     def expression(self, table: TableName, sql: str) -> Native:
@@ -271,7 +277,7 @@ class MysqlDialect:
     def close(self) -> None:
         self._connection.close()
 
-    def _identity(self) -> str:
+    def identity(self) -> str:
         """MySQL has a number of its own; MariaDB only its address, as its other marks change."""
         if self._mariadb:
             return f"mariadb:{self._address}"

@@ -47,6 +47,7 @@ _KINDS = {
     "bytea": Kind.BYTES,
 }
 _NUMERIC_HEADER = 4
+_OTHERS = {"v": "view", "m": "materialized view", "f": "foreign table"}
 _SYSTEM = "n.nspname NOT IN ('pg_catalog', 'information_schema') AND n.nspname !~ '^pg_(toast|temp)'"
 
 
@@ -111,13 +112,19 @@ class PostgresqlDialect:
         return literal(value)
 
     def tables(self) -> tuple[TableName, ...]:
+        return tuple(table for table, _ in self._named("'r', 'p'"))
+
+    def left_out(self) -> tuple[tuple[TableName, str], ...]:
+        return tuple((table, _OTHERS[kind]) for table, kind in self._named("'v', 'm', 'f'"))
+
+    def _named(self, kinds: str) -> list[tuple[TableName, str]]:
         found = self.rows(
-            f"SELECT {MARK} n.nspname, c.relname FROM pg_class c"
+            f"SELECT {MARK} n.nspname, c.relname, c.relkind::text FROM pg_class c"
             " JOIN pg_namespace n ON n.oid = c.relnamespace"
-            f" WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition AND {_SYSTEM}"
+            f" WHERE c.relkind IN ({kinds}) AND NOT c.relispartition AND {_SYSTEM}"
             " AND has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'SELECT')"
         )
-        return tuple(TableName(schema, table) for schema, table in found)
+        return [(TableName(schema, table), kind) for schema, table, kind in found]
 
     def catalogue(self, table: TableName) -> Catalogue:
         schema, name = _text(table.schema or "public"), _text(table.table)
@@ -158,7 +165,7 @@ class PostgresqlDialect:
             if unique and whole and not_null:
                 uniques.append(Unique(tuple(names), primary=primary))
         return Catalogue(
-            columns, tuple(uniques), frozenset(indexed), f"{self._identity()}#{oid}", notes=self._notes(oid)
+            columns, tuple(uniques), frozenset(indexed), f"{self.identity()}#{oid}", notes=self._notes(oid)
         )
 
     def expression(self, table: TableName, sql: str) -> Native:
@@ -254,7 +261,7 @@ class PostgresqlDialect:
             kind = f"{namespace}.{kind}"
         return Native(name, kind, full, not required, precision, scale)
 
-    def _identity(self) -> str:
+    def identity(self) -> str:
         try:
             ((number,),) = self.rows(f"SELECT {MARK} system_identifier FROM pg_control_system()")
         except SourceUnreachable:

@@ -33,6 +33,16 @@ class DatabaseSource:
         with self._lock:
             return tuple(sorted(self._dialect.tables(), key=lambda table: (table.schema or "", table.table)))
 
+    def left_out(self) -> tuple[tuple[TableName, str], ...]:
+        with self._lock:
+            return tuple(
+                sorted(self._dialect.left_out(), key=lambda one: (one[0].schema or "", one[0].table))
+            )
+
+    def identity(self) -> str:
+        with self._lock:
+            return self._dialect.identity()
+
     def shape(self, table: TableName, options: TableOptions) -> Shape:
         with self._lock:
             catalogue = self._dialect.catalogue(table)

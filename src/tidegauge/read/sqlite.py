@@ -81,6 +81,18 @@ class SqliteDialect:
         )
         return tuple(TableName(None, name) for (name,) in found)
 
+    def left_out(self) -> tuple[tuple[TableName, str], ...]:
+        found = self.rows(
+            f"SELECT {MARK} name, type FROM pragma_table_list WHERE schema = 'main' AND type IN"
+            " ('view', 'virtual')"
+        )
+        return tuple(
+            (TableName(None, name), "virtual table" if kind == "virtual" else kind) for name, kind in found
+        )
+
+    def identity(self) -> str:
+        return f"sqlite:{self._path}"
+
     def catalogue(self, table: TableName) -> Catalogue:
         name = literal(Value(Kind.TEXT, refuse_nul(table.table)))
         described = self.rows(
@@ -113,7 +125,7 @@ class SqliteDialect:
             if unique and None not in parts and not nullable & set(parts):
                 uniques.append(Unique(tuple(parts), primary=False))
         return Catalogue(
-            columns, tuple(uniques), frozenset(indexed), f"sqlite:{self._path}#{table.table}", primary
+            columns, tuple(uniques), frozenset(indexed), f"{self.identity()}#{table.table}", primary
         )
 
     def expression(self, table: TableName, sql: str) -> Native:
