@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 from tests.contract.test_source_parts import Place, mysql_place, postgresql_place, sqlite_place
 from tests.servers import (
@@ -25,6 +26,11 @@ from tidegauge.model.spec import SparkSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+# How long an example takes is the machine's affair.
+settings.register_profile("patient", deadline=None)
+settings.load_profile("patient")
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pyspark
@@ -50,15 +50,17 @@ def start_connect(folder: Path) -> Iterator[str]:
     with (folder / "connect.log").open("wb") as log:
         server = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
     try:
-        until = time.monotonic() + 120
+        until = time.monotonic() + 600
         while not _listens(port):
             assert server.poll() is None, (folder / "connect.log").read_text()[-2000:]
             assert time.monotonic() < until, "the Spark Connect server did not come up"
             time.sleep(0.2)
         yield f"sc://127.0.0.1:{port}"
     finally:
-        os.killpg(server.pid, signal.SIGTERM)
-        server.wait(30)
+        # At once: nobody reads again what such a server has stored.
+        with suppress(ProcessLookupError):
+            os.killpg(server.pid, signal.SIGKILL)
+        server.wait()
 
 
 def _listens(port: int) -> bool:

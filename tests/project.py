@@ -22,6 +22,9 @@ from tests.servers import S3, MariaDB, Postgres
 from tidegauge.cli.main import main
 
 ROOT = Path(__file__).parents[1]
+PATIENCE = 600.0
+"""Seconds until something counts as hanging. What is waited for comes long before that; how long before is
+the machine's affair."""
 TRACES = ("Traceback (most recent call last)", "\tat ", "Caused by:", "py4j", "org.apache.")
 """What a person must not be shown without asking for it."""
 
@@ -85,7 +88,7 @@ def start(
     )
 
 
-def end(process: subprocess.Popen[str], *, timeout: float = 120) -> Ran:
+def end(process: subprocess.Popen[str], *, timeout: float = PATIENCE) -> Ran:
     try:
         out, err = process.communicate(timeout=timeout)
     except subprocess.TimeoutExpired:
@@ -100,7 +103,7 @@ def shell(*words: object, env: dict[str, str] | None = None, prefix: Sequence[st
     return end(start(*words, env=env, prefix=prefix))
 
 
-def until(true: Callable[[], object], *, seconds: float = 60, every: float = 0.05) -> None:
+def until(true: Callable[[], object], *, seconds: float = PATIENCE, every: float = 0.05) -> None:
     limit = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < limit, f"not in {seconds} s"

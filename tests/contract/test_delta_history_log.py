@@ -144,9 +144,9 @@ def test_a_hundred_and_twenty_tables_with_ten_new_versions_each_take_well_under_
         shutil.copytree(first, tmp_path / f"t{number}")
     tables = {path.name: str(path) for path in tmp_path.iterdir()}
     for after, count in ((4, 10), (14, 0)):
-        started = time.perf_counter()
+        started = time.process_time()
         found = histories({name: (place, after, None) for name, place in tables.items()})
-        taken = time.perf_counter() - started
+        taken = time.process_time() - started
         print(f"120 tables with {count} new versions each in {taken:.2f} s")
         assert {len(one.versions) for one in found.values() if isinstance(one, History)} == {count}
         assert len(found) == 120

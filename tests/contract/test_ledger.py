@@ -81,7 +81,7 @@ def test_a_watermark_stands_at_the_beginning_from_the_first_plan_on(ledger: Ledg
     mark = watermark(ledger)
     assert (mark.position, mark.checked, mark.epoch, mark.seq) == (None, None, 0, 0)
     assert (mark.cursor, mark.pending, mark.source_id) == ("timestamp", "seen 42", "db/orders")
-    assert abs(mark.updated_at - ledger.now()) < timedelta(seconds=30)
+    assert abs(mark.updated_at - ledger.now()) < timedelta(minutes=10)
 
 
 def test_b11_a_flow_with_an_active_plan_keeps_it_and_its_windows(ledger: Ledger) -> None:

@@ -120,5 +120,5 @@ def test_b9_the_clock_is_the_store_s_and_does_not_go_back(store: Store) -> None:
     clock = Clock(store, every=timedelta(0))
     told = [clock.now() for _ in range(5)]
     assert told == sorted(told)
-    assert abs(told[0] - datetime.now(UTC)) < timedelta(seconds=10)
+    assert abs(told[0] - datetime.now(UTC)) < timedelta(minutes=1)
     assert told[0].tzinfo is UTC

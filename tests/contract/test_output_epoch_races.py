@@ -94,7 +94,7 @@ def test_b17_a_writer_paused_while_the_next_life_is_opened_cannot_advance(
     output.publish(tag(1, epoch=1), WINDOW, staged(), layout=LAYOUT, run_id="new life")
     there = [one.tag for one in committed(lake, "t")]
     os.kill(writer.pid, signal.SIGCONT)
-    assert answers.get(timeout=60)[0] == "OutputDisagrees"
+    assert answers.get(timeout=600)[0] == "OutputDisagrees"
     writer.join(60)
     assert [one.tag for one in committed(lake, "t")] == there
     assert there == ([tag(1)] if continues else []) + [tag(1, epoch=1)]
@@ -135,7 +135,7 @@ def test_b17_what_the_ledger_counted_is_what_readers_of_the_next_life_see(where:
         upto = counted.value
     ParquetOutput(lake, "t").open_epoch("shop", "shop.orders", 1, (0, upto), "set by hand")
     assert [one.tag.seq for one in committed(lake, "t")] == list(range(1, upto + 1))
-    assert ends.get(timeout=60) in ("the output refused", "the ledger refused")
+    assert ends.get(timeout=600) in ("the output refused", "the ledger refused")
     writer.join(60)
     assert upto > 0
     assert [one.tag.seq for one in committed(lake, "t")] == list(range(1, upto + 1))
@@ -163,7 +163,7 @@ def test_b7_of_many_who_open_a_life_all_agree_on_its_meaning(where: Where) -> No
         opener.start()
     told: dict[int, list[bool]] = {}
     for _ in range(4 * 5):
-        epoch, opened = answers.get(timeout=120)
+        epoch, opened = answers.get(timeout=600)
         told.setdefault(epoch, []).append(opened)
     for opener in openers:
         opener.join(60)

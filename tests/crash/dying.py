@@ -47,7 +47,7 @@ def start(
     at: Death | Stop | None,
     spark: dict[str, Any] | None,
     *words: object,
-    seconds: float = 120,
+    seconds: float = 600,
 ) -> int:
     """The process, which runs the command of these words; `nursery.end()` answers how it ended."""
     given = {
@@ -113,7 +113,7 @@ def _stop_at(places: dict[str, int]) -> None:
 
         def arrive(tickets: Any = tickets) -> None:
             if next(tickets, None) is not None:
-                together.wait(90)
+                together.wait(600)
 
         _wrap(place, before=arrive)
 

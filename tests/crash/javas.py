@@ -13,8 +13,6 @@ from typing import Self
 
 from tests.project import ROOT, command, until
 
-SECONDS = 120
-
 
 class Alone:
     def __init__(self, project: Path, *words: object) -> None:
@@ -54,7 +52,7 @@ class Alone:
             assert self._process.poll() is None, self._process.communicate()
             return False
 
-        until(ready, seconds=SECONDS, every=0.003)
+        until(ready, every=0.003)
         names = {_name(pid) for pid in self._members()}
         self._kill()
         assert "java" in names, names

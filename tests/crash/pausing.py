@@ -51,7 +51,7 @@ def await_stop(process: subprocess.Popen[str]) -> None:
         assert process.poll() is None, process.communicate()
         return stands_still(process.pid)
 
-    until(stopped, seconds=90)
+    until(stopped)
 
 
 def stands_still(pid: int) -> bool:

@@ -13,7 +13,7 @@ from tests.crash.nursery import Ended, Kill, Nursery
 from tests.lake import rows
 from tidegauge.engine.steps import Step
 
-pytestmark = [pytest.mark.crash, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.crash
 
 SYNC = "tables: [t], cursor: version, batch_rows: 3, parallel: 1"
 WHY = ("--reason", "a test", "--yes")

@@ -10,7 +10,7 @@ from tests.crash.houses import Build, House
 from tests.crash.nursery import Kill, Nursery
 from tidegauge.engine.steps import Step
 
-pytestmark = [pytest.mark.crash, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.crash
 
 SYNC = "tables: [t], cursor: version, batch_rows: 5, parallel: 1"
 HOUSES = [

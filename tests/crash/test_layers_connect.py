@@ -13,7 +13,7 @@ from tests.project import end, shell, start, until
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.crash, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.crash
 
 TABLES = ("north", "south")
 FEED = "USING delta TBLPROPERTIES (delta.enableChangeDataFeed = true)"

@@ -30,7 +30,7 @@ from tidegauge.ledger.open import open_ledger
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.crash, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.crash
 
 WHY = ("--reason", "a test", "--yes")
 FEED = "USING delta TBLPROPERTIES (delta.enableChangeDataFeed = true)"
@@ -296,7 +296,7 @@ def test_b17_a_runner_paused_in_its_commit_before_an_override_cannot_write_into_
     stop = Stop({f"{WRITE}.modes:_merge": 1, f"{WRITE}.modes:_append": 1, f"{WRITE}.scd2:keep": 2})
     words = ("run", "--json", "--parallel", 4, "--project", layers.file)
     zombie = dying.start(zombies, stop, layers.shared, *words, seconds=600)
-    until(lambda: stands_still(zombie), seconds=90)
+    until(lambda: stands_still(zombie))
 
     for flow in ("merge", "reset"):
         layers.type("watermark", "reset", "--select", flow, *WHY)

@@ -16,7 +16,7 @@ from tidegauge.engine.steps import Step
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.crash, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.crash
 
 
 def test_b1_b2_a_runner_killed_around_the_commit_to_s3_loses_and_doubles_nothing(

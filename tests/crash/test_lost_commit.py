@@ -19,7 +19,7 @@ from tidegauge.engine.steps import Step
 from tidegauge.model.spec import Stage
 from tidegauge.observe.events import RunEvent, StepBegun
 
-pytestmark = [pytest.mark.crash, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.crash
 
 
 @pytest.fixture

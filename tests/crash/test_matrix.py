@@ -105,7 +105,7 @@ def child(project: Path, *kill: str) -> subprocess.CompletedProcess[str]:
         env=os.environ,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
     )
 
 

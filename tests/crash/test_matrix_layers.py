@@ -21,7 +21,7 @@ from tidegauge.engine.steps import Step
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.crash, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.crash
 long = pytest.mark.long
 
 EVERYWHERE = [(side, step) for step in Step for side in ("before", "after")]

@@ -13,7 +13,7 @@ from tests.crash.nursery import Kill, Nursery
 from tidegauge.engine.steps import Step
 from tidegauge.write.warehouse.staging import PREFIX
 
-pytestmark = [pytest.mark.crash, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.crash
 
 # A step that comes once for each batch is hit in the second one, with one batch behind it and one ahead.
 TIMES = {

@@ -136,7 +136,7 @@ def test_b17_overrides_and_runs_at_once_leave_a_table_that_is_whole(project: Pro
     others = []
     for _ in range(3):
         others += [
-            project.start("run", "--json", "--wait", "60s"),
+            project.start("run", "--json", "--wait", "600s"),
             project.start("watermark", "reset", "-t", "t", *WHY, "--json"),
         ]
     for other in others:
@@ -146,6 +146,6 @@ def test_b17_overrides_and_runs_at_once_leave_a_table_that_is_whole(project: Pro
             assert error is None or error["type"] in (
                 "LeaseLost", "OutputDisagrees", "FlowHeld", "WrongState",
             ), ended.said  # fmt: skip
-    last = project.shell("run", "--json", "--wait", "60s")
+    last = project.shell("run", "--json", "--wait", "600s")
     assert last.code == 0, last.said
     assert landed(project) == [*range(ROWS)]

@@ -10,7 +10,7 @@ import pytest
 from tests.crash.houses import Build
 from tests.crash.nursery import ROOT, Nursery
 
-pytestmark = [pytest.mark.crash, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.crash
 
 SYNC = "tables: [t], cursor: version, batch_rows: 3, parallel: 1, mode: append"
 _DYING = """

@@ -14,7 +14,7 @@ from tests.crash.nursery import Nursery
 from tests.project import Database, mysql_database, postgres_database
 from tests.servers import MariaDB, Postgres
 
-pytestmark = [pytest.mark.crash, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.crash
 
 TABLE, REPLICA = "ETL_PIPELINE_RUN_HISTORY_LOG", "ETL_PIPELINE_RUN_HISTORY_LOG_REPLICATION"
 COLUMNS = "PIPELINE_RUN_ID, PIPELINE_NAME, STATUS, LAST_UPDATE_DATE"

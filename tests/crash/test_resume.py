@@ -10,7 +10,7 @@ from tests.lake import manifests
 from tidegauge.engine.steps import Step
 from tidegauge.write.warehouse.staging import PREFIX
 
-pytestmark = [pytest.mark.crash, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.crash
 
 BATCHES, IN_HAND, ROWS = 12, 8, 6
 

@@ -6,13 +6,14 @@ import signal
 import subprocess
 import time
 from contextlib import closing
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from tests.crash.pausing import start_pausing
 from tests.lake import manifests, rows
-from tests.project import Project, end, local, postgres_database, sqlite_database
+from tests.project import Project, end, local, postgres_database, sqlite_database, until
 from tests.servers import Postgres
 
 pytestmark = pytest.mark.crash
@@ -127,7 +128,7 @@ def test_b7_eight_runners_at_once_move_every_row_exactly_once(
 
 
 def test_b7_eight_runners_that_wait_all_end_well(project: Project) -> None:
-    runners = [project.start("run", "--json", "--wait", "90s") for _ in range(8)]
+    runners = [project.start("run", "--json", "--wait", "600s") for _ in range(8)]
     ended = [end(runner) for runner in runners]
     assert [ran.code for ran in ended] == [0] * 8, [ran.said for ran in ended if ran.code]
     assert landed(project) == EXPECTED
@@ -170,7 +171,7 @@ def test_a_flow_that_another_runner_holds_is_refused_at_once_and_waited_for_when
     assert standing["state"] == "RUNNING"
     assert f"process {holder.pid}" in standing["lease"]["owner"]
 
-    waiting = project.start("run", "--json", "--wait", "60s")
+    waiting = project.start("run", "--json", "--wait", "600s")
     time.sleep(4)
     assert waiting.poll() is None, "it did not wait"
     go_on(holder)
@@ -191,23 +192,30 @@ def test_a_holder_whose_process_is_gone_is_replaced_before_its_lease_ends(projec
     assert landed(project) == EXPECTED
 
 
+def lease_of(project: Project) -> datetime:
+    [standing] = project.here("status", "--json").json["flows"]
+    assert standing["state"] == "RUNNING"
+    return datetime.fromisoformat(standing["lease"]["until"])
+
+
 def test_a_batch_that_takes_longer_than_the_lease_keeps_it(
     tmp_path: Path, connect: str, postgres: Postgres
 ) -> None:
     database = postgres_database(postgres)
     database.execute("CREATE TABLE t (id int PRIMARY KEY, word text, at timestamp NOT NULL)")
     database.insert("t", [(n, f"word {n}", "2025-01-01 00:00:00") for n in range(ROWS)])
-    project = local(tmp_path, database).write(SYNC, top=f"lease: 3s\nspark: {{master: '{connect}'}}")
+    project = local(tmp_path, database).write(SYNC, top=f"lease: 9s\nspark: {{master: '{connect}'}}")
     slow = start_pausing(project, "before", "write", 2)
     with closing(database.connect()) as lock, lock.transaction():
         lock.execute("LOCK TABLE t IN ACCESS EXCLUSIVE MODE")
         go_on(slow)
-        time.sleep(7)
-        waits = database.rows("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
-        assert waits > [(0,)], "nobody reads"
-        [standing] = project.here("status", "--json").json["flows"]
-        assert standing["state"] == "RUNNING"
-        assert standing["lease"]["until"] > standing["last_run"]["started_at"]
+        waits = (
+            "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+        )
+        until(lambda: database.rows(waits))
+        first = lease_of(project)
+        # Renewed, and again: a lease that ends later than one whole lease after the batch stood still.
+        until(lambda: lease_of(project) > first + timedelta(seconds=9))
         rival = project.shell("run", "--json")
         assert (rival.code, rival.flow("public.t")["error"]["type"]) == (1, "FlowHeld"), rival.said
     ended = end(slow)

@@ -13,7 +13,7 @@ from tests.crash.nursery import Nursery
 from tests.crash.pausing import start_pausing
 from tests.project import end
 
-pytestmark = [pytest.mark.crash, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.crash
 
 SYNC = "tables: [t], cursor: version, batch_rows: 4"
 LOAD = ("--stage", "load")

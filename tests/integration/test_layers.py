@@ -15,7 +15,7 @@ from tests.project import Ran, here
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.integration
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 FEED = "USING delta TBLPROPERTIES (delta.enableChangeDataFeed = true)"

@@ -20,7 +20,7 @@ from tidegauge.write.hadoop import settle_bucket
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.integration
 
 Rows = list[tuple[Any, ...]]
 FEED = "USING delta TBLPROPERTIES (delta.enableChangeDataFeed = true)"

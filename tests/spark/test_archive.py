@@ -40,7 +40,7 @@ def start(**environment: str) -> tuple[str, str]:
         capture_output=True,
         text=True,
         check=True,
-        timeout=300,
+        timeout=1000,
     )
     return done.stdout.strip(), done.stderr.strip()
 

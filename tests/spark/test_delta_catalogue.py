@@ -133,9 +133,9 @@ def test_many_tables_are_listed_and_looked_at_at_once(
     for number in range(20):
         shutil.copytree(tmp_path / "bronze" / "orders", tmp_path / "bronze" / f"t{number}")
         spark.sql(f"CREATE TABLE bronze.t{number} USING delta LOCATION '{tmp_path}/bronze/t{number}'")
-    before, started = jobs(spark), time.perf_counter()
+    before, started = jobs(spark), time.process_time()
     found = look_many(locate(spark, ["bronze"]))
-    taken = time.perf_counter() - started
+    taken = time.process_time() - started
     print(f"22 tables in {taken:.2f} s")
     assert len(found) == 22
     assert all(isinstance(one, TableLook) for one in found.values())

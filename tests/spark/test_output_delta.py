@@ -38,7 +38,7 @@ def _halting(rows: str, started: Path, go: Path) -> MakeRows:
 def _wait(session: SparkSession, started: Path, go: Path) -> str:
     def wait(_: int) -> bool:
         started.touch()
-        for _ in range(1200):
+        for _ in range(12000):
             if go.exists():
                 return True
             time.sleep(0.05)
@@ -49,7 +49,7 @@ def _wait(session: SparkSession, started: Path, go: Path) -> str:
 
 
 def _until(file: Path) -> None:
-    for _ in range(1200):
+    for _ in range(12000):
         if file.exists():
             return
         time.sleep(0.05)

@@ -101,11 +101,11 @@ def test_e6_a_tag_on_a_key_is_refused_too(tmp_path: Path, parser: str) -> None:
 def test_an_alias_bomb_is_refused_quickly(tmp_path: Path, parser: str) -> None:
     lines = ["pipeline: x", "a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)]
-    began = time.monotonic()
+    began = time.process_time()
     error = refused(tmp_path, "\n".join(lines).encode())
     assert "aliases" in error.message
     assert error.place is not None
-    assert time.monotonic() - began < 10
+    assert time.process_time() - began < 10
 
 
 def test_a_chain_of_merges_is_refused(tmp_path: Path, parser: str) -> None:
@@ -116,10 +116,10 @@ def test_a_chain_of_merges_is_refused(tmp_path: Path, parser: str) -> None:
 
 @pytest.mark.parametrize("opening", ["[", "{a: ", "- "])
 def test_deep_nesting_is_refused_quickly(tmp_path: Path, parser: str, opening: str) -> None:
-    began = time.monotonic()
+    began = time.process_time()
     error = refused(tmp_path, b"pipeline: x\na:\n  " + opening.encode() * 20_000)
     assert "nested" in error.message
-    assert time.monotonic() - began < 10
+    assert time.process_time() - began < 10
 
 
 def test_a_huge_file_is_refused(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def test_a_killed_process_is_gone() -> None:
     owner = replace(this_process(), host=host, pid=int(pid), started=started)
     assert not is_gone(owner)
     os.kill(child.pid, signal.SIGKILL)
-    until = time.monotonic() + 10
+    until = time.monotonic() + 600
     while not is_gone(owner) and time.monotonic() < until:
         time.sleep(0.01)
     assert is_gone(owner)  # also while nobody has collected its exit code
