@@ -200,7 +200,7 @@ def _logged(path: Path) -> list[Path]:
     return sorted((path / "_delta_log").glob("*.json"))
 
 
-def test_drift_adds_and_widens_columns_and_keeps_what_is_no_longer_given(
+def test_drift_adds_and_widens_columns_and_a_row_that_is_written_has_none_that_is_gone(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     path = tmp_path / "t"
@@ -210,7 +210,7 @@ def test_drift_adds_and_widens_columns_and_keeps_what_is_no_longer_given(
     evolving.put(3, "SELECT 3 AS id, 7 AS N, 'u' AS _change_type")  # narrower again, and another spelling
     assert evolving.rows("id, n, old, extra") == [
         (1, 10, "x", None),
-        (2, 5_000_000_000, "y", 0.5),
+        (2, 5_000_000_000, None, 0.5),
         (3, 7, None, None),
     ]
     fields = evolving.output.layout()

@@ -222,3 +222,56 @@ def test_a_table_of_the_catalogue_with_its_schema_and_strange_columns(
             writer.put(1, rows, epoch=0)
     finally:
         spark.sql("DROP SCHEMA IF EXISTS layer_modes CASCADE")
+
+
+@pytest.mark.parametrize("mode", [LayerMode.MERGE, LayerMode.SCD2, LayerMode.APPEND, LayerMode.OVERWRITE])
+def test_d14_rows_written_after_a_column_vanished_have_null_there(
+    spark: SparkSession, tmp_path: Path, mode: LayerMode
+) -> None:
+    facts: dict[str, Any] = {"key": ("k",)} if mode in (LayerMode.MERGE, LayerMode.SCD2) else {}
+    if mode is LayerMode.SCD2:
+        facts["sequence_by"] = "at"
+    writer = Writer(spark, layer_of(tmp_path / "silver", mode, **facts))
+
+    def events(version: int, rows: list[tuple[Any, ...]], columns: str) -> str:
+        feed = f", 'insert' AS _change_type, {version}L AS _commit_version"
+        feed += f", timestamp_micros({version}L) AS _commit_timestamp"
+        told = values(rows, columns)
+        return told.replace("SELECT *", f"SELECT *{feed if facts else ''}")
+
+    writer.put(1, events(1, [("a", "old", 1, 1), ("b", "old", 1, 1), ("c", "old", 1, 1)], "k, word, n, at"))
+    # Of what comes, one row has changed, one is as it was but for the column, and one is new.
+    less = events(2, [("a", 2, 2), ("b", 1, 1), ("d", 1, 2)], "k, n, at")
+    if mode is LayerMode.MERGE:
+        spark.sql(f"ALTER TABLE delta.`{tmp_path}/silver` ADD COLUMNS (remark string)")
+        spark.sql(f"UPDATE delta.`{tmp_path}/silver` SET remark = concat('of ', k)")
+    elif mode is LayerMode.SCD2:
+        less = events(2, [("a", 2, 2), ("d", 1, 2)], "k, n, at")
+    for _ in range(2):
+        writer.put(2, less)
+        match mode:
+            case LayerMode.MERGE:
+                assert writer.rows("k, word, n, remark") == [
+                    ("a", None, 2, "of a"),
+                    ("b", "old", 1, "of b"),
+                    ("c", "old", 1, "of c"),
+                    ("d", None, 1, None),
+                ]
+                assert any("no longer gives the column word" in note for note in writer.notes)
+            case LayerMode.SCD2:
+                assert writer.rows("k, valid_from, word, is_current") == [
+                    ("a", 1, "old", False),
+                    ("a", 2, None, True),
+                    ("b", 1, "old", True),
+                    ("c", 1, "old", True),
+                    ("d", 2, None, True),
+                ]
+            case LayerMode.APPEND:
+                assert len([row for row in writer.rows("word") if row == (None,)]) == 3
+            case _:
+                assert writer.rows("k, word") == [("a", None), ("b", None), ("d", None)]
+    if mode is LayerMode.MERGE:
+        # It is back, and gone again.
+        writer.put(3, events(3, [("a", "back", 2, 3), ("b", "back", 1, 3)], "k, word, n, at"))
+        writer.put(4, events(4, [("b", 5, 4)], "k, n, at"))
+        assert writer.rows("k, word, n, remark")[:2] == [("a", "back", 2, "of a"), ("b", None, 5, "of b")]

@@ -141,6 +141,41 @@ def test_freeze_and_fail_never_widen() -> None:
         assert "evolve" in str(refused.value.hint)
 
 
+def test_d14_what_a_merge_wrote_is_told_from_what_its_user_added() -> None:
+    output = _output(LayerMode.MERGE, key=("a",))
+    a, b, mine = Held("a", "long"), Held("b", "long"), Held("mine", "long")
+    made = properties_for([a, b], output)
+    assert room_for((a, b), _target(a, b, mine, **made), output, Drift.EVOLVE) == Room(
+        (Column("a", "a", "long"), Column("b", "b", "long"))
+    )
+    gone = room_for((a,), _target(a, Held("B", "long"), mine, **made), output, Drift.EVOLVE)
+    assert gone.vanished == ("B",)
+    assert gone.statements == ()
+    [note] = gone.notes
+    assert "no longer gives the column B" in note
+    assert "NULL in the rows written from now on" in note
+    # Made by an older version, or by its user: what comes is known from now on, and nothing else is ours.
+    legacy = room_for((a,), _target(a, b, mine), output, Drift.EVOLVE)
+    assert legacy.vanished == ()
+    assert legacy.statements == ("SET TBLPROPERTIES ('tidegauge.columns.0' = '[\"a\"]')",)
+    # Left out as `drift: freeze` says, so it was never written.
+    frozen = room_for((a, b, Held("c", "long")), _target(a, b, **made), output, Drift.FREEZE)
+    assert frozen.statements == ()
+
+
+def test_d14_the_names_of_many_columns_are_kept_in_parts_that_a_catalogue_takes() -> None:
+    output = _output(LayerMode.MERGE, key=("c0",))
+    many = tuple(Held(f"c{number} it's \\ {'x' * 40}" if number else "c0", "long") for number in range(300))
+    made = properties_for(many, output)
+    parts = [value for name, value in made.items() if name.startswith("tidegauge.columns.")]
+    assert len(parts) > 4
+    assert max(map(len, parts)) < 4_000
+    assert room_for(many, _target(*many, **made), output, Drift.EVOLVE).statements == ()
+    assert len(room_for(many[:1], _target(*many, **made), output, Drift.EVOLVE).vanished) == 299
+    with pytest.raises(OutputDisagrees, match="not as they were written"):
+        room_for(many, _target(*many, **{**made, "tidegauge.columns.0": ""}), output, Drift.EVOLVE)
+
+
 def test_a_new_target_gets_what_its_mode_and_names_need() -> None:
     plain, strange = Held("a", "long"), Held("s", {"struct": [["x y", "long"]]})
     assert properties_for([plain], _output()) == {FEED: "true", MADE: "true"}
@@ -150,6 +185,7 @@ def test_a_new_target_gets_what_its_mode_and_names_need() -> None:
         MADE: "true",
         "delta.enableDeletionVectors": "true",
         "delta.columnMapping.mode": "name",
+        "tidegauge.columns.0": '["a", "s"]',
     }
 
 

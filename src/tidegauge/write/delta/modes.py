@@ -41,6 +41,8 @@ class Job:
     """The target has no file."""
     life: Life
     """Of the batch."""
+    vanished: tuple[str, ...] = ()
+    """See `target.Room`."""
 
     def is_few(self, checked: Checked) -> bool:
         """Whether the change is known to be small enough to be sent to every task whole."""
@@ -164,7 +166,8 @@ def _merge(job: Job, checked: Checked) -> None:
         stays = f"NOT ({_deleted('s')})"
         if others:
             differs = " OR ".join(_differs(column) for column in others)
-            told = ", ".join(f"{quoted(column.name)} = s.{quoted(column.name)}" for column in others)
+            sets = [f"{quoted(column.name)} = s.{quoted(column.name)}" for column in others]
+            told = ", ".join([*sets, *(f"{quoted(name)} = NULL" for name in job.vanished)])
             clauses.append(f"WHEN MATCHED AND {stays} AND ({differs}){_guard(output)} THEN UPDATE SET {told}")
         names = ", ".join(quoted(column.name) for column in job.columns)
         values = ", ".join(f"s.{quoted(column.name)}" for column in job.columns)

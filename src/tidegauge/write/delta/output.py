@@ -238,6 +238,7 @@ class DeltaOutput:
             partition_by=target_of(now.look).partition_by,
             empty=now.look.is_empty(),
             life=_life(now, tag),
+            vanished=pending.room.vanished,
         )
         pending.checked = modes.check(job)
         said = words(self._layer, self._plan, tag, batch, run_id, read=pending.checked.read)

@@ -8,7 +8,7 @@ from tidegauge.model.layer import Layer, LayerOutput, TableRef
 from tidegauge.write.delta.log import Look
 from tidegauge.write.delta.modes import no_rows
 from tidegauge.write.delta.target import Column, Held, Room, properties_for, room_for, target_of, wanted
-from tidegauge.write.delta.types import as_sql, quoted, table_name
+from tidegauge.write.delta.types import as_sql, literal, quoted, table_name
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -60,7 +60,7 @@ def _create(session: SparkSession, ref: TableRef, columns: tuple[Held, ...], out
     properties = properties_for(columns, output)
     told = ", ".join(f"{quoted(one.name)} {as_sql(one.type)}" for one in columns)
     parts = f" PARTITIONED BY ({', '.join(map(quoted, partition_by))})" if partition_by else ""
-    kept = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
+    kept = ", ".join(f"'{name}' = {literal(value, 'string')}" for name, value in properties.items())
     body = f"{name_of(ref)} ({told}) USING DELTA{parts} TBLPROPERTIES ({kept})"
     if ref.path is None:
         if schema := name_of(ref).rpartition(".")[0]:

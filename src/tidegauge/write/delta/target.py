@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ from tidegauge.errors import OutputDisagrees, TransformFailed
 from tidegauge.model.layer import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, LayerMode, LayerOutput
 from tidegauge.model.spec import Drift
 from tidegauge.write.delta.log import Look
-from tidegauge.write.delta.types import as_sql, bare, holds, names_in, quoted
+from tidegauge.write.delta.types import as_sql, bare, holds, literal, names_in, quoted
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -63,6 +63,8 @@ class Room:
     statements: tuple[str, ...] = ()
     """To follow `ALTER TABLE <target> `."""
     notes: tuple[str, ...] = ()
+    vanished: tuple[str, ...] = ()
+    """Columns that the flow wrote and that its rows no longer have: NULL in every row that is written."""
 
 
 def target_of(look: Look) -> Target:
@@ -120,13 +122,19 @@ def wanted(schema: StructType, output: LayerOutput) -> tuple[Held, ...]:
 
 MADE = "tidegauge.made"
 """The property of a target that was made here, and not by its user."""
+WRITTEN = "tidegauge.columns."
+"""Properties with the names of all columns that a flow ever merged; others are their user's. They are
+numbered, for catalogues hold no more than 4,000 characters in one."""
+_PART = 3_000
 
 
-def properties_for(columns: Iterable[Held], output: LayerOutput) -> dict[str, str]:
+def properties_for(columns: Sequence[Held], output: LayerOutput) -> dict[str, str]:
     """Of a target that is made anew."""
     found = {FEED: "true", MADE: "true"}
     if output.mode in (LayerMode.MERGE, LayerMode.SCD2):
         found[VECTORS] = "true"
+    if output.mode is LayerMode.MERGE:
+        found |= _kept([one.name for one in columns])
     if needs_mapping(columns):
         found[_MAPPING] = "name"
     return found
@@ -161,6 +169,25 @@ def room_for(columns: tuple[Held, ...], target: Target, output: LayerOutput, dri
         else:
             raise _mismatch(output, held, one)
     given = {one.name.casefold() for one in columns}
+    vanished: tuple[str, ...] = ()
+    if output.mode is LayerMode.MERGE:
+        known = _known(target, output)
+        ours = {name.casefold() for name in known}
+        names = [*known, *(one.name for one in written if one.name.casefold() not in ours)]
+        if len(names) > len(known):
+            # Before they are added: a name that is known and not there yet does no harm.
+            parts = ", ".join(f"'{name}' = {literal(part, 'string')}" for name, part in _kept(names).items())
+            statements.append(f"SET TBLPROPERTIES ({parts})")
+        vanished = tuple(
+            held.name
+            for held in target.columns
+            if held.name.casefold() in ours and held.name.casefold() not in given
+        )
+        notes += [
+            f"the transform no longer gives the column {name} of {output.table}: it is NULL in the rows"
+            " written from now on and as it was in the others"
+            for name in vanished
+        ]
     for held in target.columns:
         if held.name.casefold() in given:
             continue
@@ -180,7 +207,24 @@ def room_for(columns: tuple[Held, ...], target: Target, output: LayerOutput, dri
     if widened and target.properties.get(_WIDENING, "").lower() != "true":
         statements.append(f"SET TBLPROPERTIES ('{_WIDENING}' = 'true')")
     statements += [f"ALTER COLUMN {quoted(one.name)} TYPE {as_sql(one.type)}" for one in widened]
-    return Room(tuple(written), tuple(statements), tuple(notes))
+    return Room(tuple(written), tuple(statements), tuple(notes), vanished)
+
+
+def _kept(names: list[str]) -> dict[str, str]:
+    text = json.dumps(names)
+    return {f"{WRITTEN}{at // _PART}": text[at : at + _PART] for at in range(0, len(text), _PART)}
+
+
+def _known(target: Target, output: LayerOutput) -> list[str]:
+    there = {name for name in target.properties if name.startswith(WRITTEN)}
+    try:
+        text = "".join(target.properties[f"{WRITTEN}{number}"] for number in range(len(there)))
+        return [str(name) for name in json.loads(text or "[]")]
+    except (ValueError, TypeError, KeyError) as error:
+        raise OutputDisagrees(
+            f"the properties {', '.join(sorted(there))} of {output.table} are not as they were written",
+            hint="remove them (ALTER TABLE … UNSET TBLPROPERTIES): they are written anew",
+        ) from error
 
 
 def _check(target: Target, output: LayerOutput) -> None:
