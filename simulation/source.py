@@ -136,6 +136,10 @@ class MemorySource:
         position = at(self._table.top)
         return position.cursor if position else None
 
+    def settled(self, shape: Shape) -> Value | None:
+        position = at(self._table.bound)
+        return position.cursor if position else None
+
     def outlook(self) -> Outlook:
         return Outlook(self._table.world.now, None)
 

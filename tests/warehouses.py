@@ -30,7 +30,7 @@ from tidegauge.model.plan import Batch, Receipt, Tag
 from tidegauge.model.position import FilesPosition, Window
 from tidegauge.model.protocols import Staged
 from tidegauge.model.secret import Secret
-from tidegauge.model.spec import Database, Engine, Flow, Lake, Landing, Mode, TableName, TableOptions
+from tidegauge.model.spec import Database, Engine, Flow, Folder, Lake, Landing, Mode, TableName, TableOptions
 from tidegauge.model.table import Field, Layout
 from tidegauge.write.warehouse.engine import Column, Warehouse
 from tidegauge.write.warehouse.open import open_warehouse
@@ -354,7 +354,7 @@ class Loader:
         staged = output.write(cargo, no_spark)
         return output.publish(
             tag_of(self.flow, self.seq, self.epoch),
-            batch_to(self.seq),
+            replace(batch_to(self.seq), deletes=cargo.deletes),
             staged,
             layout=cargo.layout,
             run_id=f"run{self.seq}",
@@ -363,9 +363,19 @@ class Loader:
     def rows(self, layout: Layout, *stretches: Sequence[tuple[Any, ...]]) -> Receipt:
         return self.load(cargo_of(layout, *stretches))
 
+    def delete(self, layout: Layout, rows: Sequence[tuple[Any, ...]]) -> Receipt:
+        """Keys that are gone; for a history, with the moment at which they were seen gone."""
+        return self.load(replace(cargo_of(layout, rows), deletes=True))
+
 
 def loader(yard: Yard, **options: Any) -> Loader:
     return Loader(yard, flow_of(yard, **options))
+
+
+def load_stage(yard: Yard, **options: Any) -> Loader:
+    """Of a flow that finds its rows in a lake, where they lie on after they are gone from the source."""
+    reads = Folder(Lake("lake", "/nowhere"), "shop.orders")
+    return Loader(yard, replace(flow_of(yard, **options), reads=reads))
 
 
 def counts(receipt: Receipt) -> tuple[int, int | None, int | None, int | None]:

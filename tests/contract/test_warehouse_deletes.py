@@ -2,25 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
-from tests.warehouses import (
-    ORDERS,
-    Loader,
-    Yard,
-    batch_to,
-    cargo_of,
-    counts,
-    layout_of,
-    loader,
-    no_spark,
-    tag_of,
-)
+from tests.warehouses import ORDERS, Loader, Yard, counts, layout_of, loader
 from tidegauge.errors import OutputDisagrees
 from tidegauge.model.plan import Receipt
-from tidegauge.model.spec import Deletes, Mode
+from tidegauge.model.spec import Deletes
 
 pytestmark = pytest.mark.contract
 
@@ -29,11 +16,7 @@ ROWS = [(one, f"n{one}", None, one) for one in (1, 2, 3)]
 
 
 def delete(orders: Loader, *keys: int) -> Receipt:
-    orders.seq += 1
-    output = orders.yard.output(orders.flow)
-    staged = output.write(replace(cargo_of(KEYS, [(key,) for key in keys]), deletes=True), no_spark)
-    batch = replace(batch_to(orders.seq), deletes=True)
-    return output.publish(tag_of(orders.flow, orders.seq), batch, staged, layout=KEYS, run_id="d")
+    return orders.delete(KEYS, [(key,) for key in keys])
 
 
 def test_hard_removes_the_rows_and_counts_only_those_that_were_there(warehouse: Yard) -> None:
@@ -56,14 +39,6 @@ def test_soft_marks_a_row_once_and_takes_the_mark_back_when_it_comes_again(wareh
     # As it was before, and yet a change: it is there again.
     assert counts(orders.rows(ORDERS, ROWS)) == (3, 0, 1, 0)
     assert all(row[1] is None for row in warehouse.contents("orders", ["id", "_tidegauge_deleted_at"]))
-
-
-def test_a_history_keeps_its_versions_under_soft_and_loses_them_under_hard(warehouse: Yard) -> None:
-    for how in (Deletes.SOFT, Deletes.HARD):
-        orders = loader(warehouse, table=how, name=how, mode=Mode.SCD2, deletes=how)
-        orders.rows(ORDERS, [(1, "a", None, 1), (2, "b", None, 1)], [(1, "c", None, 2)])
-        delete(orders, 1)
-        assert len(warehouse.contents(how, ["id"])) == (3 if how is Deletes.SOFT else 1)
 
 
 def test_a_tag_of_deletes_is_no_tag_of_rows(warehouse: Yard) -> None:

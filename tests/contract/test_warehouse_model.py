@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import itertools
+from random import Random
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.warehouses import Yard, counts, layout_of, loader
-from tidegauge.model.spec import Mode
+from tests.warehouses import Yard, counts, layout_of, load_stage, loader
+from tidegauge.model.spec import Deletes, Mode
 
 pytestmark = pytest.mark.contract
 
@@ -80,6 +81,58 @@ def test_scd2_is_the_history_of_the_events(warehouse: Yard, loads: list[list[lis
         assert history(warehouse, table) == [
             (key, *version) for key in sorted(model) for version in model[key]
         ]
+
+
+GONE = layout_of(("id", "bigint"), ("valid_to", "bigint"))
+happenings = st.one_of(
+    st.tuples(st.just("write"), st.integers(1, 3), st.sampled_from([None, "a", "b"])),
+    st.tuples(st.just("delete"), st.integers(1, 3), st.none()),
+)
+runs = st.lists(st.lists(happenings, max_size=5), min_size=2, max_size=6)
+
+
+@settings(CAREFUL, max_examples=4)
+@given(lives=runs, seed=st.randoms(use_true_random=False))
+def test_d13_a_history_with_deletes_is_what_each_run_saw(
+    warehouse: Yard, lives: list[list[tuple[str, int, str | None]]], seed: Random
+) -> None:
+    """Rows come, change, go and come back; each run sees what is there, brings what is new, and now and then
+    what was brought before; then it looks which keys are gone."""
+    table = f"h{next(_numbers)}"
+    orders = load_stage(warehouse, table=table, name=table, mode=Mode.SCD2, deletes=Deletes.SOFT)
+    source: dict[int, tuple[str | None, int]] = {}
+    model: dict[int, list[Version]] = {}
+    brought: list[list[Row]] = []
+    clock = 0
+    for life in lives:
+        since = clock
+        for what, key, value in life:
+            clock += 1
+            if what == "delete":
+                source.pop(key, None)
+            else:
+                source[key] = (value, clock)
+        news = [(key, value, at) for key, (value, at) in source.items() if at > since]
+        again = seed.choice(brought) if brought and seed.random() < 0.5 else []
+        orders.rows(LAYOUT, again, news)
+        for key, value, at in news:
+            before = model.setdefault(key, [])
+            if before and before[-1][2]:
+                start, _, _, held = before[-1]
+                if held == value:
+                    continue
+                before[-1] = (start, at, 0, held)
+            before.append((at, None, 1, value))
+        brought.append(news)
+        clock += 1
+        gone = [key for key, known in model.items() if known[-1][2] and key not in source]
+        if gone:
+            assert counts(orders.delete(GONE, [(key, clock) for key in gone]))[1:] == (0, 0, len(gone))
+        for key in gone:
+            start, _, _, held = model[key][-1]
+            model[key][-1] = (start, clock, 0, held)
+        wanted = [(key, *version) for key in sorted(model) for version in model[key]]
+        assert history(warehouse, table) == wanted
 
 
 def history(yard: Yard, table: str) -> list[tuple[Any, ...]]:

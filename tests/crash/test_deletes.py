@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
 from tests.crash.houses import Build, House
 from tests.crash.nursery import Kill, Nursery
+from tests.project import until
 from tidegauge.engine.steps import Step
 
 pytestmark = pytest.mark.crash
@@ -70,6 +72,90 @@ def test_a12_rows_are_marked_and_come_back_when_their_key_does(
     assert house.landed() == house.source()
 
 
+def versions(house: House, key: int) -> list[tuple[Any, ...]]:
+    columns = "valid_from, valid_to, is_current, word"
+    found = house.target.rows(f"SELECT {columns} FROM t WHERE id = {key} ORDER BY valid_from")
+    return [(start, end, bool(current), word) for start, end, current, word in found]
+
+
+@pytest.mark.parametrize(
+    "way", [*HOUSES[:3], *(pytest.param(way, marks=pytest.mark.long) for way in HOUSES[3:])], ids="-".join
+)
+def test_d13_a_deleted_row_ends_its_version_and_comes_back_as_a_new_one(
+    build: Build, nursery: Nursery, way: tuple[str, str, str]
+) -> None:
+    house = begun(build, nursery, way, "mode: scd2, deletes: soft")
+    house.change(0, 4)
+    synced(house, nursery)
+    untouched = [key for key in range(10) if key not in (3, 4)]
+    before, others = versions(house, 3), [versions(house, key) for key in untouched]
+    assert [(one[0], one[1], one[2]) for one in before] == [(4, 14, False), (14, None, True)]
+    house.change(0, 1)  # a later value of the cursor
+    house.database.execute("DELETE FROM t WHERE id = 3")
+    flow = synced(house, nursery)
+    assert flow["rows_deleted"] == 1
+    assert any("the versions that were current are closed" in note for note in flow["notes"])
+    ended = [before[0], (14, 15, False, before[1][3])]
+    assert versions(house, 3) == ended
+    assert synced(house, nursery)["state"] == "SKIPPED", "it is closed already"
+    assert nursery.command("verify", "-t", "t", "--project", house.file).code == 0
+    # As it was: the row is there again all the same, and the gap stays.
+    house.database.execute(f"INSERT INTO t VALUES (3, 99, '{before[1][3]}')")
+    synced(house, nursery)
+    assert versions(house, 3) == [*ended, (99, None, True, before[1][3])]
+    assert [versions(house, key) for key in untouched] == others
+    assert nursery.command("verify", "-t", "t", "--project", house.file).code == 0
+    # What was loaded comes again, from the first row on, under other tags.
+    stages = ("--stage", "load") if house.lake_text else ()
+    words = ("watermark", "reset", "-t", "t", *stages, "--reason", "once more", "--yes")
+    assert nursery.command(*words, "--project", house.file).code == 0
+    synced(house, nursery)
+    assert versions(house, 3) == [*ended, (99, None, True, before[1][3])]
+    assert house.stages() == []
+
+
+MOMENTS = {
+    "sqlite": ("TEXT", "strftime('%Y-%m-%d %H:%M:%f', 'now')"),
+    "mysql": ("DATETIME(6)", "UTC_TIMESTAMP(6)"),
+    "postgresql": ("TIMESTAMP", "now() AT TIME ZONE 'utc'"),
+}
+CLOCKS = [("postgresql", "", "duckdb"), ("mysql", "local", "sqlite"), ("sqlite", "", "sqlite")]
+
+
+@pytest.mark.parametrize("way", CLOCKS, ids="-".join)
+def test_d13_a_version_ends_by_the_clock_of_the_source(
+    build: Build, nursery: Nursery, way: tuple[str, str, str]
+) -> None:
+    house = build(*way).write(
+        "tables: [t], cursor: at, settle: 1s, mode: scd2, deletes: soft, deletes_limit: 60%"
+    )
+    kind, now = MOMENTS[house.database.engine]
+    house.database.execute(
+        "DROP TABLE t",
+        f"CREATE TABLE t (id INT PRIMARY KEY, word VARCHAR(20), at {kind})",
+        "INSERT INTO t VALUES (1, 'a', '2025-01-01 10:00:00.000'), (2, 'b', '2025-01-01 10:00:00.000')",
+    )
+    synced(house, nursery)
+    [(earliest,)] = house.database.rows(f"SELECT {now}")
+    house.database.execute("DELETE FROM t WHERE id = 1")
+    assert synced(house, nursery)["rows_deleted"] == 1
+    [(latest,)] = house.database.rows(f"SELECT {now}")
+    [(_, ended, current, _)] = versions(house, 1)
+    assert not current
+    assert _moment(earliest) - timedelta(seconds=3) <= _moment(ended) <= _moment(latest)
+    house.database.execute(f"INSERT INTO t VALUES (1, 'a', {now})")
+    until(lambda: synced(house, nursery) and len(versions(house, 1)) == 2)
+    first, second = versions(house, 1)
+    assert first[1] == ended
+    assert _moment(ended) < _moment(second[0])
+    assert second[1:] == (None, True, "a")
+
+
+def _moment(value: object) -> datetime:
+    moment = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
+    return moment.replace(tzinfo=None)
+
+
 def test_a12_marking_can_be_asked_for_later(build: Build, nursery: Nursery) -> None:
     house = begun(build, nursery, HOUSES[0], "deletes: none")
     house.database.execute("DELETE FROM t WHERE id = 3")
@@ -103,6 +189,32 @@ def test_a12_without_the_source_a_load_goes_on_and_deletes_wait(build: Build, nu
     away.rename(source)
     assert synced(house, nursery)["rows_deleted"] == 1
     assert house.landed() == house.source()
+
+
+@pytest.mark.parametrize(
+    ("side", "step"),
+    [
+        ("after", Step.WRITE),
+        ("within", Step.PUBLISH),
+        ("after", Step.PUBLISH),
+        pytest.param("before", Step.WRITE, marks=pytest.mark.long),
+        pytest.param("before", Step.ADVANCE, marks=pytest.mark.long),
+        pytest.param("after", Step.ADVANCE, marks=pytest.mark.long),
+    ],
+)
+def test_d13_a_run_killed_while_it_closes_versions_is_ended_by_the_next(
+    build: Build, nursery: Nursery, step: Step, side: str
+) -> None:
+    house = begun(build, nursery, HOUSES[0], "mode: scd2, deletes: soft")
+    house.database.execute("DELETE FROM t WHERE id IN (4, 7)")
+    assert nursery.run(house.file, kill=Kill(house.load, side, step)).code == -9
+    closed = house.target.rows("SELECT id FROM t WHERE NOT is_current ORDER BY id")
+    assert closed in ([], [(4,), (7,)])
+    synced(house, nursery)
+    assert house.target.rows("SELECT id FROM t WHERE NOT is_current ORDER BY id") == [(4,), (7,)]
+    assert house.target.rows("SELECT COUNT(*) FROM t") == [(10,)]
+    assert sum(one["deleted"] or 0 for one in house.commits()) == 2
+    assert synced(house, nursery)["state"] == "SKIPPED"
 
 
 @pytest.mark.parametrize("step", [Step.BEGIN, Step.WRITE, Step.PUBLISH, Step.SETTLE, Step.ADVANCE])

@@ -68,17 +68,74 @@ def test_an_added_column_is_shown_first_and_reaches_both_stages(
 
 
 @pytest.mark.parametrize("way", WAYS, ids="-".join)
-def test_a_dropped_column_stays_and_is_null_from_then_on(
+def test_d14_a_dropped_column_is_null_in_the_rows_written_from_then_on(
     build: Build, nursery: Nursery, way: tuple[str, str, str]
 ) -> None:
     house = begun(build, nursery, way)
-    house.database.execute("ALTER TABLE t DROP COLUMN word", "INSERT INTO t (id, version) VALUES (50, 90)")
-    synced(house, nursery)
-    assert house.target.rows("SELECT id, word FROM t WHERE id IN (0, 50) ORDER BY id") == [
-        (0, "version 1 of 0"),
-        (50, None),
-    ]
+    house.target.execute("ALTER TABLE t ADD COLUMN remark VARCHAR(20)", "UPDATE t SET remark = 'mine'")
+    house.database.execute(
+        "ALTER TABLE t DROP COLUMN word",
+        "INSERT INTO t (id, version) VALUES (50, 90)",
+        "UPDATE t SET version = 91 WHERE id = 1",
+    )
+    ended = synced(house, nursery)
+    said = "the output keeps it, NULL in the rows written from now on and as it was in the others"
+    assert any(said in note for note in ended.flow(house.load)["notes"])
+    shown = "SELECT id, word, remark FROM t WHERE id IN (0, 1, 50) ORDER BY id"
+    assert house.target.rows(shown) == [(0, "version 1 of 0", "mine"), (1, None, "mine"), (50, None, None)]
     assert {event["flow"] for event in changes(house, nursery)} == flows(house)
+    assert nursery.command("verify", "-t", "t", "--project", house.file).code == 0
+    # It comes back, with what it has by then.
+    house.database.execute("ALTER TABLE t ADD COLUMN word VARCHAR(20)", "UPDATE t SET word = 'again'")
+    house.database.execute("UPDATE t SET version = 92 WHERE id = 50")
+    synced(house, nursery)
+    assert house.target.rows(shown) == [(0, "version 1 of 0", "mine"), (1, None, "mine"), (50, "again", None)]
+
+
+LOADS = [
+    WAYS[0],
+    pytest.param(WAYS[1], marks=pytest.mark.long),
+    pytest.param(("sqlite", "s3", "redshift"), marks=pytest.mark.long),
+]
+
+
+@pytest.mark.parametrize("way", LOADS, ids="-".join)
+def test_d14_files_from_before_and_after_a_column_vanished_are_loaded_at_once(
+    build: Build, nursery: Nursery, way: tuple[str, str, str]
+) -> None:
+    house = begun(build, nursery, way)
+    house.change(0, 2)
+    synced(house, nursery, "--backup-only")
+    rename = "ALTER TABLE t RENAME COLUMN word TO text"
+    house.database.execute(rename, "UPDATE t SET version = 91, text = 'new' WHERE id = 1")
+    synced(house, nursery, "--backup-only")
+    house.database.execute("ALTER TABLE t DROP COLUMN text", "UPDATE t SET version = 92 WHERE id = 2")
+    synced(house, nursery, "--backup-only")
+    synced(house, nursery, "--redshift-only")
+    wanted = [(0, "version 7 of 0", None), (1, None, "new"), (2, None, None), (3, "version 4 of 3", None)]
+    assert house.target.rows("SELECT id, word, text FROM t WHERE id < 4 ORDER BY id") == wanted
+    # Everything once more, over what is there.
+    words = ("watermark", "reset", "-t", "t", "--stage", "load", "--reason", "once more", "--yes")
+    assert nursery.command(*words, "--project", house.file).code == 0
+    synced(house, nursery, "--redshift-only")
+    assert house.target.rows("SELECT id, word, text FROM t WHERE id < 4 ORDER BY id") == wanted
+
+
+@pytest.mark.parametrize(
+    ("side", "step"), [("after", Step.WRITE), ("within", Step.PUBLISH), ("after", Step.PUBLISH)]
+)
+def test_d14_a_run_killed_after_a_column_vanished_is_ended_by_the_next(
+    build: Build, nursery: Nursery, side: str, step: Step
+) -> None:
+    house = begun(build, nursery, WAYS[0])
+    house.database.execute("ALTER TABLE t DROP COLUMN word", "UPDATE t SET version = 91 WHERE id = 1")
+    assert nursery.run(house.file, Kill(house.load, side, step)).code == -9
+    shown = "SELECT id, version, word FROM t WHERE id < 2 ORDER BY id"
+    kept, nulled = (1, 2, "version 2 of 1"), (1, 91, None)
+    published = (side, step) == ("after", Step.PUBLISH)
+    assert house.target.rows(shown) == [(0, 1, "version 1 of 0"), nulled if published else kept]
+    synced(house, nursery)
+    assert house.target.rows(shown) == [(0, 1, "version 1 of 0"), nulled]
 
 
 @pytest.mark.parametrize("way", WAYS[1:], ids="-".join)

@@ -160,7 +160,8 @@ class TableKeys(Keys):
     deletes: Annotated[str, Form(values.choice(Deletes), "`none`, `soft`, `hard`")] = Field(
         default="none",
         description="Rows that the source no longer has: left alone, marked in `_tidegauge_deleted_at`, or "
-        "deleted from the warehouse. They are found by comparing keys.",
+        "deleted from the warehouse. They are found by comparing keys. Mode `scd2` closes their version "
+        "under `soft`, and refuses `hard`.",
     )
     deletes_limit: Annotated[float, Form(values.share, "`30%` or `0.3`"), Unless("`30%`")] = Field(
         default=0.3,

@@ -14,11 +14,15 @@ def decided(
 ) -> Decision:
     """See `plan.drift.decide`. A lake's types are Spark's own; a warehouse knows best what its hold."""
     if isinstance(output, WarehouseOutput):
+        come = {output.named(field.name) for field in layout.fields}
+        rest = [field.name for field in held if output.named(field.name) not in come]
+        written = {output.named(name) for name in output.written()} if rest else set()
         return decide(
             flow.options.drift,
             held,
             layout,
             place=output.place,
+            foreign=[name for name in rest if output.named(name) not in written],
             known=known,
             named=output.named,
             fit=output.fit,

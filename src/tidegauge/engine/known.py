@@ -86,6 +86,9 @@ class _Absent:
     def latest(self, shape: Shape) -> Value | None:  # noqa: ARG002
         self._gone()
 
+    def settled(self, shape: Shape) -> Value | None:  # noqa: ARG002
+        self._gone()
+
     def outlook(self) -> Outlook:
         self._gone()
 

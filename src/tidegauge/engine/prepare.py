@@ -90,7 +90,7 @@ def prepare(flow: Flow, ends: Ends, *, limit: int | None = None, confirmed: bool
             made = replace(made, notes=(*made.notes, f"read through JDBC: {slower}"))
         cargo_of = _of_table(ends.reader, shape)
         by_jdbc = _by_jdbc(flow, slower)
-    deleting = Deleting(flow, ends.output, confirmed=confirmed)
+    deleting = Deleting(flow, ends.output, confirmed=confirmed, reached=_reached(ends))
     if flow.options.deletes is not Deletes.NONE and isinstance(flow.output, Landing):
         made = deleting.planned(made, ends.source, mark.position if mark else None)
     seen = (mark.epoch, mark.seq) if mark else (0, 0)
@@ -105,7 +105,7 @@ def prepare(flow: Flow, ends: Ends, *, limit: int | None = None, confirmed: bool
 
 def recall(flow: Flow, plan: Plan, ends: Ends, *, confirmed: bool = False) -> Prepared:
     """The same for a plan that an earlier run has frozen: its windows stay, its rows are read anew."""
-    deleting = Deleting(flow, ends.output, confirmed=confirmed)
+    deleting = Deleting(flow, ends.output, confirmed=confirmed, reached=_reached(ends))
     changes: tuple[str, ...] = ()
     by_jdbc = False
     if flow.reads is not None:
@@ -130,6 +130,13 @@ def shaped(flow: Flow, source: Source, ends: Ends) -> tuple[Shape, tuple[str, ..
         return shape, ()
     decision = decided(flow, ends.output, held, shape.layout)
     return narrowed(shape, [field.name for field in decision.layout.fields]), decision.notes
+
+
+def _reached(ends: Ends) -> RowPosition | None:
+    """Up to where the source itself was looked at."""
+    mark = ends.upstream or ends.mark
+    reached = mark.checked or mark.position if mark else None
+    return reached if isinstance(reached, RowPosition) else None
 
 
 def _by_jdbc(flow: Flow, slower: str | None) -> bool:

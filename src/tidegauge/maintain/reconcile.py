@@ -8,7 +8,7 @@ that only the source has are rows which the next run brings.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tidegauge.errors import MassDelete
@@ -31,6 +31,12 @@ class Vanished:
     @property
     def count(self) -> int:
         return int(self.keys.num_rows)
+
+    def dated(self, name: str, moment: pa.Scalar) -> Vanished:
+        """With one more column, which holds the one value everywhere."""
+        import pyarrow as pa
+
+        return replace(self, keys=self.keys.append_column(name, pa.repeat(moment, self.count)))
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         yield from self.keys.to_batches(max_chunksize=_ROWS_AT_ONCE)

@@ -29,6 +29,8 @@ _DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
 class Kind(StrEnum):
     ADDED = "added"
     DROPPED = "dropped"
+    FOREIGN = "foreign"
+    """The output has it, and as far as is known it was never the source's."""
     WIDENED = "widened"
     NARROWED = "narrowed"
     RETYPED = "retyped"
@@ -55,6 +57,8 @@ class Change:
                 return f"column {self.column} ({self.now}) is new"
             case Kind.DROPPED:
                 return f"column {self.column} ({self.held}) is gone from the source"
+            case Kind.FOREIGN:
+                return f"column {self.column} ({self.held}) is in the output only"
             case Kind.WIDENED:
                 return f"column {self.column} was {self.held} and is the wider {self.now} now"
             case Kind.NARROWED:
@@ -108,6 +112,7 @@ def decide(
     place: str = "the output",
     key: tuple[str, ...] | None = None,
     own: Collection[str] = (),
+    foreign: Collection[str] = (),
     known: bool = False,
     named: Callable[[str], str] = same,
     lands: Callable[[str], str] | None = None,
@@ -116,11 +121,12 @@ def decide(
     """Compare what the output holds with what comes, by the names of columns; their order means nothing.
 
     `place` is the output in messages. `key` is the key that the output knows, None where it knows none. `own`
-    are columns that are the output's and not the source's (`valid_from`). `known` says that the table looked
-    the same in the last plan: what was decided then is no news. `named` and `lands` give the name and the
-    type that the output makes of a column's; without `lands`, a type that is wider there is taken for its way
-    of holding the narrower one, and not for a change. An output with types of its own says by `fit` which
-    hold what.
+    are columns that are the output's and not the source's (`valid_from`), `foreign` those that the flow is
+    not known to have written: somebody may have added them by hand. `known` says that the table looked the
+    same in the last plan: what was decided then is no news. `named` and `lands` give the name and the type
+    that the output makes of a column's; without `lands`, a type that is wider there is taken for its way of
+    holding the narrower one, and not for a change. An output with types of its own says by `fit` which hold
+    what.
 
     Raises OutputDisagrees, with columns and both types, where the policy stops the flow, or the output cannot
     hold a type.
@@ -128,10 +134,12 @@ def decide(
     if held is None:
         return Decision(layout)
     judge = partial(_by_fit, fit) if fit else partial(_by_type, lands)
-    found = _differences(held, layout, key=key, own=own, named=named, judge=judge)
+    found = _differences(held, layout, key=key, own=own, foreign=foreign, named=named, judge=judge)
     if known:
         # A column that the output lacks all the same is no old story, unless it is frozen.
-        old = {Kind.DROPPED, Kind.NARROWED, Kind.TIGHT} | ({Kind.ADDED} if policy is Drift.FREEZE else set())
+        old = {Kind.DROPPED, Kind.FOREIGN, Kind.NARROWED, Kind.TIGHT} | (
+            {Kind.ADDED} if policy is Drift.FREEZE else set()
+        )
         found = [change for change in found if change.kind not in old or change.column in layout.key]
     changes = [
         replace(change, outcome=_outcome(policy, change.kind, key_column=change.column in layout.key))
@@ -194,6 +202,7 @@ def _differences(
     *,
     key: tuple[str, ...] | None,
     own: Collection[str],
+    foreign: Collection[str],
     named: Callable[[str], str],
     judge: Callable[[Field, Field, bool], Kind | None],
 ) -> list[Change]:
@@ -212,7 +221,12 @@ def _differences(
             before, now = (old.source_type, field.source_type) if alike else (old.type, field.type)
             found.append(Change(kind, field.name, before or old.source_type, now))
     return found + [
-        Change(Kind.DROPPED, field.name, field.type, None)
+        Change(
+            Kind.FOREIGN if field.name in foreign else Kind.DROPPED,
+            field.name,
+            field.type or field.source_type,
+            None,
+        )
         for field in held
         if named(field.name) not in come and field.name not in own
     ]
@@ -250,7 +264,9 @@ def _outcome(policy: Drift, kind: Kind, *, key_column: bool) -> str:
         case Kind.TIGHT:
             return "a value that it cannot hold stops the batch"
         case Kind.DROPPED:
-            return "the output keeps it, NULL in the rows that come from now on"
+            return "the output keeps it, NULL in the rows written from now on and as it was in the others"
+        case Kind.FOREIGN:
+            return "it stays as it is, for no batch of this flow is known to have written it"
         case _:
             return "the output's column stays as wide as it is"
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from tidegauge.errors import KeyUnsuitable, TypeNotHeld
 from tidegauge.model.arrow import schema_of, type_of
-from tidegauge.model.position import RowPosition
+from tidegauge.model.position import Kind, RowPosition, Value
 from tidegauge.model.spec import Database
-from tidegauge.model.table import Column, Layout, Shape
+from tidegauge.model.table import Column, Field, Layout, Shape
 from tidegauge.read import sql
 from tidegauge.read.dialect import MARK, Dialect
 from tidegauge.read.open import open_dialect
@@ -46,6 +46,32 @@ def keys(
     with closing(open_dialect(database)) as dialect:
         where = None if after is None else sql.after(shape, after, dialect.literal)
         yield from _batches(dialect, narrow, where, rows)
+
+
+def moment_field(shape: Shape, name: str) -> Field:
+    """A column of this name that holds points of the cursor."""
+    column = _cursor(shape)
+    return Field(name, column.arrives, column.native)
+
+
+def moment(shape: Shape, value: Value | None) -> pa.Scalar:
+    """One point of the cursor, as its column arrives; NULL where that cannot say it."""
+    import pyarrow as pa
+
+    kind = type_of(_cursor(shape).arrives)
+    if value is None:
+        return pa.scalar(None, kind)
+    timed = pa.types.is_timestamp(kind) or pa.types.is_date(kind)
+    try:
+        if value.kind is Kind.BYTES:
+            return pa.scalar(bytes.fromhex(value.text)).cast(kind)
+        return pa.scalar(_plain(value.text, kind) if timed else value.text).cast(kind)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError):
+        return pa.scalar(None, kind)
+
+
+def _cursor(shape: Shape) -> Column:
+    return next(column for column in shape.columns if column.name == shape.cursor.name)
 
 
 def _narrow(shape: Shape) -> Shape:

@@ -105,6 +105,10 @@ class DatabaseSource:
             notation = self._dialect.notation(shape, every)
             return notation.write(now) if notation else None
 
+    def settled(self, shape: Shape) -> Value | None:
+        with self._lock:
+            return _Survey(self._dialect, shape, None, 1).settled()
+
     def outlook(self) -> Outlook:
         with self._lock:
             moment = self._dialect.moment(fresh=True)
@@ -222,6 +226,14 @@ class _Survey:
             pending=remembered.to_text() if remembered else None,
             notes=tuple(self._notes),
         )
+
+    def settled(self) -> Value | None:
+        if self._shape.cursor_kind == "timestamp":
+            notation = self._dialect.notation(self._shape, self._past)
+            upto = self._timestamp(self._dialect.moment(fresh=True), notation)
+        else:
+            upto, _ = self._value(None)
+        return upto.cursor if upto else None
 
     def window(self, upto: RowPosition) -> tuple[Cut, ...]:
         """Stretches of the whole window: the last ends at `upto`."""

@@ -127,7 +127,7 @@ def wanted(house: Warehouse, layout: Layout, options: TableOptions) -> list[Colu
             Column(VALID_TO, house.type(moment, key=True)),
             Column(IS_CURRENT, house.flag),
         ]
-    if options.deletes is Deletes.SOFT:
+    if options.deletes is Deletes.SOFT and options.mode is not Mode.SCD2:
         columns.append(Column(DELETED_AT, house.moment))
     if options.metadata_columns:
         columns += [Column(RUN_ID, house.text), Column(LOADED_AT, house.moment)]

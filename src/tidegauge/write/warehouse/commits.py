@@ -6,12 +6,16 @@ also writes the rows and the batch's row: one statement that every engine makes 
 and that needs no key which the engine would have to enforce. It moves only while the life is not `closed`,
 and a later life closes all earlier heads in the transaction that makes its own; so of a late writer and a new
 life one comes first, and the other sees it.
+
+A head also keeps the names of the columns that its batches wrote: of a column that the rows no longer have,
+the target alone does not tell whether it was the source's or somebody added it by hand.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +28,9 @@ NAME = "tidegauge_commits"
 BATCH, NULLS, DELETES = "batch", "nulls", "deletes"
 _HEAD = "head"
 _TRIES = 5
+_WRITTEN = "written"
+_ROOM = 60_000
+"""Bytes that the text of every engine holds; the names of more columns than that are not kept."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +79,11 @@ class Commits:
                     session.rollback()
                     session.run(self._ddl())
                     session.commit()
+                elif not self.keeps_written(session):
+                    session.rollback()
+                    column = Column(_WRITTEN, self._warehouse.text)
+                    session.run(self._warehouse.add_column(self.table, column))
+                    session.commit()
                 self._check_owner(session)
                 if not self.heads(session):
                     session.rollback()
@@ -118,6 +130,39 @@ class Commits:
                 hint="rows were copied into it by hand: remove all but one; nothing was changed",
             )
         return hit == 1
+
+    def keeps_written(self, session: Session) -> bool:
+        """False for a table that an older version made, until `make` was called."""
+        held = self._warehouse.columns(session, self.table) or ()
+        return any(field.name == _WRITTEN for field in held)
+
+    def written(self, session: Session) -> frozenset[str]:
+        """Columns that batches of this flow wrote, in whatever life, as far as that was kept."""
+        found = session.rows(
+            f"SELECT {self._names(_WRITTEN)} FROM {self._name}"
+            f" WHERE {self._is('flow_key')} AND {self._is('seq')}",
+            (self._key, 0),
+        )
+        try:
+            return frozenset(str(name) for (text,) in found if text for name in json.loads(text))
+        except (ValueError, TypeError) as error:
+            raise OutputDisagrees(
+                f"a row of the flow {self._flow} in {self.table} is not ours: {error}",
+                hint="put it back from a backup; nothing was changed",
+            ) from error
+
+    def add_written(self, session: Session, epoch: int, columns: Iterable[str]) -> None:
+        """In the transaction of the batch that writes them."""
+        known = self.written(session)
+        names = known.union(columns)
+        text = json.dumps(sorted(names))
+        if names == known or len(text) > _ROOM:
+            return
+        session.run(
+            f"UPDATE {self._name} SET {self._is(_WRITTEN)}"
+            f" WHERE {self._is('flow_key')} AND {self._is('epoch')} AND {self._is('seq')}",
+            (text, self._key, epoch, 0),
+        )
 
     def record(self, session: Session, receipt: Receipt, kind: str) -> None:
         windows = json.dumps([window_to_dict(one) for one in receipt.windows], ensure_ascii=False)
@@ -281,6 +326,7 @@ class Commits:
             *(Column(name, house.whole) for name in ("rows", "inserted", "updated", "deleted")),
             Column("run_id", house.text),
             Column("committed_at", house.moment),
+            Column(_WRITTEN, house.text),
         ]
         return house.create(self.table, columns, key=("flow_key", "epoch", "seq"))
 

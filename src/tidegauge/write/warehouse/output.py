@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -46,6 +46,7 @@ class WarehouseOutput:
         self._landing = flow.output
         self._options = flow.options
         self._pipeline, self._flow = flow.pipeline, flow.name
+        self._live = flow.reads is None
         self._house = warehouse or open_warehouse(flow.output.warehouse)
         self._table = flow.output.table
         self._commits = Commits(self._house, self._table, flow.pipeline, flow.name)
@@ -66,9 +67,9 @@ class WarehouseOutput:
         with self._session() as session:
             if self._commits.is_there(session) and self._commits.any_batch(session):
                 return False
-            return self._house.columns(session, self._table) is None or not self._target(None).is_filled(
-                session
-            )
+            if self._house.columns(session, self._table) is None:
+                return True
+            return not Target(self._house, self._table, soft=False, run_id=None).is_filled(session)
 
     def is_open(self, epoch: int) -> bool:
         if not self._house.is_there():
@@ -120,8 +121,16 @@ class WarehouseOutput:
             held = self._house.columns(session, self._table)
         if held is None:
             return None
-        ours = OURS | (set(HISTORY) if self._options.mode is Mode.SCD2 else set())
-        return tuple(field for field in held if field.name not in ours)
+        return tuple(field for field in held if field.name not in self._ours)
+
+    def written(self) -> frozenset[str]:
+        """Columns of the target that this flow is known to have written."""
+        if not self._house.is_there():
+            return frozenset()
+        with self._session() as session:
+            if not self._commits.keeps_written(session):
+                return frozenset()
+            return self._commits.written(session)
 
     def named(self, name: str) -> str:
         """What a column's name is told apart by."""
@@ -143,7 +152,7 @@ class WarehouseOutput:
         with self._session() as session:
             self._make_ready(session)
             if deletes:
-                check_names(self._house, layout, self._options)
+                check_names(self._house, replace(layout, fields=_key_fields(layout)), self._options)
                 if self._options.deletes is Deletes.SOFT and mode is not Mode.SCD2:
                     # Marking may be asked for long after the target was made.
                     arrange(self._house, session, self._table, layout, self._options)
@@ -176,11 +185,13 @@ class WarehouseOutput:
                 if room is not None and mode is Mode.SCD2:
                     assert layout.cursor_column is not None
                     staging.check_filled(self._house, session, stage, layout.cursor_column)
-                    session.rollback()
                     columns = [
                         Column(name, room.held[name].source_type)
                         for name in (*(field.name for field in layout.fields), *HISTORY)
                     ]
+                    gone = self._vanished(session, layout, self._house.columns(session, self._table) or ())
+                    columns += [Column(field.name, field.source_type) for field in gone]
+                    session.rollback()
                     session.run(self._house.create(staging.history_of(table), columns))
                     session.commit()
                 return Staged(rows=rows, table=stage.table.table)
@@ -199,8 +210,16 @@ class WarehouseOutput:
             session.rollback()
             ours = Receipt(tag, batch.windows, rows, 0, 0, run_id)
             if self._commits.advance(session, tag):
-                soft = any(field.name == DELETED_AT for field in held)
-                target = self._target(run_id if self._options.metadata_columns else None, soft=soft)
+                target = Target(
+                    self._house,
+                    self._table,
+                    # In a history, the end of its last version says that a row was deleted.
+                    soft=self._options.mode is not Mode.SCD2
+                    and any(field.name == DELETED_AT for field in held),
+                    run_id=run_id if self._options.metadata_columns else None,
+                    vanished=() if batch.deletes else self._vanished(session, layout, held),
+                    live=self._live,
+                )
                 self._check_there(session, table, staged)
                 try:
                     counts = self._apply(session, target, table, layout, deletes)
@@ -220,6 +239,9 @@ class WarehouseOutput:
                     updated=counts.updated,
                     deleted=counts.deleted,
                 )
+                if not batch.deletes:
+                    names = [field.name for field in layout.fields]
+                    self._commits.add_written(session, tag.epoch, names)
                 self._commits.record(session, receipt, kind)
                 session.commit()
                 if self._house.key_after and deletes is Deletes.NONE:
@@ -246,9 +268,11 @@ class WarehouseOutput:
             there = {self.named(field.name) for field in self._house.columns(session, self._table) or ()}
         if not there:
             return
-        where = [f"{self._house.name(DELETED_AT)} IS NULL"] if self.named(DELETED_AT) in there else []
+        where = []
         if self._options.mode is Mode.SCD2:
             where.append(f"{self._house.name(IS_CURRENT)} = {self._house.true}")
+        elif self.named(DELETED_AT) in there:
+            where.append(f"{self._house.name(DELETED_AT)} IS NULL")
         fields = [field for field in layout.fields if self.named(field.name) in there]
         yield from shown.read(
             self._house, self._session, self._table, fields, key=layout.key, where=where, block=block
@@ -259,6 +283,8 @@ class WarehouseOutput:
     ) -> Counts:
         stage = staging.stage_of(table, layout)
         try:
+            if deletes is not Deletes.NONE and self._options.mode is Mode.SCD2:
+                return modes.close(session, target, stage)
             if deletes is not Deletes.NONE:
                 return modes.delete(session, target, stage, deletes)
             match self._options.mode:
@@ -331,8 +357,18 @@ class WarehouseOutput:
             session.rollback()
             self._ready = True
 
-    def _target(self, run_id: str | None, *, soft: bool = False) -> Target:
-        return Target(self._house, self._table, soft, run_id)
+    def _vanished(self, session: Session, layout: Layout, held: Sequence[Field]) -> tuple[Field, ...]:
+        """Columns of the target that this flow wrote and that rows of this layout do not have."""
+        known = {self.named(field.name) for field in layout.fields} | self._ours
+        rest = [field for field in held if self.named(field.name) not in known]
+        if not rest:
+            return ()
+        written = {self.named(name) for name in self._commits.written(session)}
+        return tuple(field for field in rest if self.named(field.name) in written)
+
+    @property
+    def _ours(self) -> frozenset[str]:
+        return OURS | (frozenset(HISTORY) if self._options.mode is Mode.SCD2 else frozenset())
 
     @contextmanager
     def _session(self) -> Iterator[Session]:
@@ -346,3 +382,7 @@ class WarehouseOutput:
             ) from error
         finally:
             session.close()
+
+
+def _key_fields(layout: Layout) -> tuple[Field, ...]:
+    return tuple(field for field in layout.fields if field.name in layout.key)
