@@ -38,7 +38,7 @@ def measure(rows: int = ROWS, *, times: int = TIMES) -> list[Result]:
     spark = open_session(SparkSettings(None, {}), [Needs.DELTA])
     with tempfile.TemporaryDirectory(prefix="tidegauge-bench-") as name:
         bench = _Bench(spark, Path(name))
-        return [*bench.append(times), *bench.merge(rows, times), *bench.many(times)]
+        return [*bench.append(times), *bench.merge(rows, times), *bench.grow(rows, times), *bench.many(times)]
 
 
 class _Bench:
@@ -120,22 +120,51 @@ class _Bench:
             ),
         ]
 
+    def grow(self, rows: int, times: int) -> list[Result]:
+        """Rows that are all new, by a key that leaves no file out: each has to be looked for, for another row
+        may have it."""
+        source, plain = self._path("grow_source"), self._path("grow_plain")
+        self._make(source, self._rows(0, rows))
+        project = self._project("grow", {"grow": (source, "key: title")})
+        self._run(project)
+        self._make(plain, self._spark.read.format("delta").load(source), vectors=True)
+        ours, reference = [], []
+        for turn in range(times + 1):
+            first = rows + turn * CHANGED
+            self._rows(first, first + CHANGED).write.format("delta").mode("append").save(source)
+            ours.append(self._run(project))
+            began = time.perf_counter()
+            self._merge(source, plain, turn + 1, turn + 1, on="t.title = s.title")
+            reference.append(time.perf_counter() - began)
+        self._check(plain, self._path("grow"))
+        return [
+            _result(
+                f"merge {CHANGED:,} new rows into {rows:,} rows",
+                Pairs(tuple(ours[1:]), tuple(reference[1:])),
+                1.1,
+                "plain PySpark: read the feed, last change of each key, MERGE with deletion vectors",
+            )
+        ]
+
     def many(self, times: int) -> list[Result]:
         import pyarrow as pa
-        from deltalake import write_deltalake
+        from deltalake import DeltaTable, write_deltalake
 
-        def add(number: int, first: int) -> None:
+        def words(first: int) -> pa.Table:
             ids = pa.array(range(first, first + IN_EACH), pa.int64())
-            rows = pa.table({"id": ids, "word": pa.array([f"word {first}"] * IN_EACH)})
-            write_deltalake(
-                self._path(f"many_{number}"),
-                rows,
-                mode="append",
-                configuration={"delta.enableChangeDataFeed": "true"},
-            )
+            return pa.table({"id": ids, "word": pa.array([f"word {first}"] * IN_EACH)})
+
+        def put(number: int, first: int) -> None:
+            table = DeltaTable(self._path(f"many_{number}"))
+            merger = table.merge(words(first), "s.id = t.id", source_alias="s", target_alias="t")
+            merger.when_matched_update_all().when_not_matched_insert_all().execute()
 
         for number in range(FLOWS):
-            add(number, 0)
+            write_deltalake(
+                self._path(f"many_{number}"),
+                words(0),
+                configuration={"delta.enableChangeDataFeed": "true"},
+            )
         outputs = {f"many_{n}_out": (self._path(f"many_{n}"), "key: id") for n in range(FLOWS)}
         project = self._project("many", outputs)
         self._run(project)
@@ -146,7 +175,7 @@ class _Bench:
         for turn in range(2):
             for number in range(FLOWS):
                 # Half of the rows are there already, and get another word.
-                add(number, (turn + 1) * IN_EACH // 2)
+                put(number, (turn + 1) * IN_EACH // 2)
             ours.append(self._run(project))
             began = time.perf_counter()
             for number in range(FLOWS):
@@ -188,7 +217,7 @@ class _Bench:
         reader = self._spark.read.format("delta").option("readChangeFeed", "true")
         return reader.option("startingVersion", first).option("endingVersion", last).load(path)
 
-    def _merge(self, source: str, target: str, first: int, last: int) -> None:
+    def _merge(self, source: str, target: str, first: int, last: int, on: str = "t.id = s.id") -> None:
         from pyspark.sql import functions as f
         from pyspark.sql.window import Window
 
@@ -198,7 +227,7 @@ class _Bench:
         newest.createOrReplaceTempView("newest")
         columns = [name for name in newest.columns if name not in _FEED]
         self._spark.sql(
-            f"MERGE INTO delta.`{target}` t USING newest s ON t.id = s.id"
+            f"MERGE INTO delta.`{target}` t USING newest s ON {on}"
             " WHEN MATCHED AND s._change_type = 'delete' THEN DELETE"
             f" WHEN MATCHED THEN UPDATE SET {', '.join(f't.{name} = s.{name}' for name in columns)}"
             f" WHEN NOT MATCHED AND s._change_type <> 'delete' THEN INSERT ({', '.join(columns)})"

@@ -39,6 +39,7 @@ SEED = os.environ.get("TIDEGAUGE_LAW_SEED", "tide")
 PLACES = [
     ("tidegauge.ledger.keeper:Keeper.begin", "after"),
     ("tidegauge.write.delta.output:DeltaOutput.write", "after"),
+    ("tidegauge.write.delta.keys:check_keys", "after"),
     ("tidegauge.write.delta.modes:apply", "before"),
     ("tidegauge.write.delta.modes:apply", "after"),
     ("tidegauge.ledger.keeper:Keeper.advance", "before"),

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import runpy
 import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +15,9 @@ import pytest
 from tests.project import Ran, here
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+
+    from tidegauge.write.delta.modes import Checked, Job
 
 pytestmark = pytest.mark.integration
 
@@ -204,6 +208,117 @@ def test_several_inputs_advance_together_and_a_pinned_snapshot_stays_pinned_on_a
     assert house.sql("SELECT * FROM @both") == [(1, "a1", "b1", "p2"), (2, "a2", "b2", "p3")]
     shown = json.loads(house.type("status", "--json").out)["flows"]
     assert shown[0]["watermarks"] == {"a": 3, "b": 2, "p": 4}
+
+
+@pytest.mark.parametrize("transform", [None, "SELECT k, id FROM a", "SELECT * FROM a WHERE id > 0"])
+def test_d10_a_key_that_is_there_twice_for_a_while_fails_and_is_never_lost(
+    lakehouse: Lakehouse, transform: str | None
+) -> None:
+    house = lakehouse
+    house.sql(f"CREATE TABLE @a (id INT, k STRING) {FEED}")
+    house.sql("INSERT INTO @a VALUES (1, 'a'), (2, 'b'), (3, 'c')")
+    via = ", transform: t.sql" if transform else ""
+    house.write(
+        f"  copy: {{inputs: {{a: {{path: a}}}}{via}, output: {{path: copy, key: k}}}}\n", t=transform or ""
+    )
+    house.run()
+    # Twice on the way, and once at the window's end.
+    house.sql("INSERT INTO @a VALUES (9, 'a'), (4, 'd')")
+    house.sql("DELETE FROM @a WHERE id = 1")
+    house.run()
+    assert house.sql("SELECT k, id FROM @copy") == [("a", 9), ("b", 2), ("c", 3), ("d", 4)]
+    house.sql("INSERT INTO @a VALUES (10, 'a'), (5, 'e')")
+    error = house.run(code=1)["copy"]["error"]
+    assert error["type"] == "KeyUnsuitable"
+    assert '{"k":"a"}' in error["message"]
+    assert "watermark reset --select copy" in error["hint"]
+    house.sql("DELETE FROM @a WHERE id = 10")
+    assert house.run(code=1)["copy"]["error"]["type"] == "KeyUnsuitable"  # the frozen window is what it is
+    reset = house.type("watermark", "reset", "--select", "copy", "--yes", "--reason", "mended")
+    assert reset.code == 0, reset
+    house.run()
+    assert house.sql("SELECT k, id FROM @copy") == [("a", 9), ("b", 2), ("c", 3), ("d", 4), ("e", 5)]
+
+
+def test_d10_a_target_from_before_keys_were_counted_is_compared_with_the_whole_once(
+    lakehouse: Lakehouse,
+) -> None:
+    house = lakehouse
+    house.sql(f"CREATE TABLE @a (id INT, k STRING) {FEED}")
+    house.sql("INSERT INTO @a VALUES (1, 'a'), (2, 'b')")
+    house.write("  copy: {inputs: {a: {path: a}}, output: {path: copy, key: k}}\n")
+    house.run()
+    # As an older version kept it, after it had lost a key.
+    ledger = sqlite3.connect(house.folder / ".tidegauge" / "ledger.db")
+    with closing(ledger), ledger:
+        ledger.execute("UPDATE watermarks SET pending = substr(pending, 1, 16)")
+    house.sql("DELETE FROM @copy WHERE k = 'a'")
+    house.sql("INSERT INTO @a VALUES (3, 'c')")
+    assert "twice was not looked at" in str(house.run()["copy"]["notes"])
+    assert house.sql("SELECT k, id FROM @copy") == [("a", 1), ("b", 2), ("c", 3)]
+    house.sql("INSERT INTO @a VALUES (4, 'd')")
+    assert "evaluated by rows" in str(house.run()["copy"]["notes"])
+
+
+def test_d10_the_key_of_a_merged_table_is_proven_until_another_hand_writes_it(
+    lakehouse: Lakehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tidegauge.write.delta import keys
+
+    house = lakehouse
+    looked: list[str] = []
+
+    def there(job: Job, checked: Checked) -> DataFrame:
+        looked.append(job.flow)
+        return seen(job, checked)
+
+    seen = keys._there
+    monkeypatch.setattr(keys, "_there", there)
+    house.sql(f"CREATE TABLE @a (id INT, word STRING) {FEED}")
+    house.sql("INSERT INTO @a VALUES (1, 'one'), (2, 'two')")
+    house.write(
+        "  silver: {inputs: {a: {path: a}}, output: {path: silver, key: id}}\n"
+        "  gold: {inputs: {s: {path: silver}}, transform: gold.sql, output: {path: gold, key: id}}\n",
+        gold="SELECT id, upper(word) AS word FROM s",
+    )
+    house.run()
+    house.sql("INSERT INTO @a VALUES (3, 'three')")
+    house.sql("UPDATE @a SET word = 'eins' WHERE id = 1")
+    house.run()
+    assert looked == ["silver"]
+    house.sql("INSERT INTO @silver VALUES (4, 'four')")
+    house.run()
+    assert looked == ["silver", "gold"]
+    house.sql("INSERT INTO @silver VALUES (1, 'uno')")
+    assert house.run(code=1)["gold"]["error"]["type"] == "KeyUnsuitable"
+    assert house.sql("SELECT * FROM @gold") == [(1, "EINS"), (2, "TWO"), (3, "THREE"), (4, "FOUR")]
+
+
+def test_c10_a_null_key_that_the_transform_filters_can_go(lakehouse: Lakehouse) -> None:
+    house = lakehouse
+    house.sql(f"CREATE TABLE @a (cid INT, n INT) {FEED}")
+    house.sql(f"CREATE TABLE @b (cid INT, m INT) {FEED}")
+    house.sql("INSERT INTO @a VALUES (1, 1), (NULL, 2), (2, 3)")
+    house.sql("INSERT INTO @b VALUES (NULL, 1), (3, 1)")
+    house.write(
+        "  sums: {inputs: {a: {path: a}}, transform: sums.sql, output: {path: sums, key: cid}}\n"
+        "  both: {inputs: {a: {path: a}, b: {path: b}}, transform: both.sql,"
+        " output: {path: both, key: cid}}\n",
+        sums="SELECT cid, sum(n) AS n FROM a GROUP BY cid HAVING cid IS NOT NULL",
+        both="SELECT coalesce(a.cid, b.cid) AS cid, n, m FROM a FULL OUTER JOIN b ON a.cid = b.cid"
+        " WHERE coalesce(a.cid, b.cid) IS NOT NULL",
+    )
+    house.run()
+    house.sql("DELETE FROM @a WHERE cid IS NULL OR cid = 2")
+    house.sql("DELETE FROM @b WHERE cid IS NULL")
+    assert {flow["state"] for flow in house.run().values()} == {"SUCCESS"}
+    assert house.sql("SELECT * FROM @sums") == [(1, 1)]
+    assert {row[0] for row in house.sql("SELECT cid FROM @both")} == {1, 3}
+    # One that does come out is refused as ever.
+    (house.folder / "sums.sql").write_text("SELECT cid, sum(n) AS n FROM a GROUP BY cid")
+    house.sql("INSERT INTO @a VALUES (NULL, 5)")
+    error = house.run(code=1)["sums"]["error"]
+    assert (error["type"], "NULL in its key" in error["message"]) == ("KeyUnsuitable", True)
 
 
 def test_tables_are_named_as_the_catalogue_knows_them(lakehouse: Lakehouse) -> None:

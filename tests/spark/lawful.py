@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -23,12 +23,14 @@ NAMES = ("a", "b", "c")
 class Wanted:
     """A transform, and what of its result is the key."""
 
-    transform: str | Callable[..., Any]
+    transform: str | Callable[..., Any] | None
     key: tuple[str, ...]
     moving: tuple[str, ...]
     pinned: tuple[str, ...] = ()
     mode: LayerMode = LayerMode.MERGE
     partition_by: tuple[str, ...] = ()
+    twins: bool = False
+    """Two rows of an input may have one id, for a while."""
 
 
 @dataclass
@@ -37,6 +39,7 @@ class World:
 
     session: SparkSession
     dice: random.Random
+    twins: bool = False
     tables: dict[str, Table] = field(default_factory=dict)
 
     def table(self, name: str) -> Table:
@@ -47,7 +50,9 @@ class World:
     def live(self, name: str) -> None:
         """One version more; it may change nothing."""
         table, dice = self.table(name), self.dice
-        there = {row[0]: row for row in table.rows()}
+        rows = table.rows()
+        ids = [row[0] for row in rows]
+        there = {row[0]: row for row in dice.sample(rows, len(rows))}
         insert: list[Row] = []
         update: list[tuple[Row, Row]] = []
         delete: list[Row] = []
@@ -55,6 +60,10 @@ class World:
             old, new = there.get(id_), self._row(id_)
             if old is None:
                 insert.append(new)
+            elif self.twins and ids.count(id_) > 1 and dice.random() < 0.7:
+                delete.append(old)
+            elif self.twins and dice.random() < 0.3:
+                insert.append(dice.choice([new, new, old]))
             elif dice.random() < 0.3:
                 delete.append(old)
             elif dice.random() < 0.2:
@@ -163,16 +172,45 @@ def full_by_key(dice: random.Random) -> Wanted:
 
 
 def aggregate(dice: random.Random) -> Wanted:
-    having = dice.choice(["", "", " HAVING count(*) > 1", " HAVING sum(n) > 2", " HAVING max(n) IS NOT NULL"])
+    having = dice.choice(["", "", " AND count(*) > 1", " AND sum(n) > 2", " AND max(n) IS NOT NULL"])
     if dice.random() < 0.4:
-        text = f"SELECT t.g AS k, count(*) AS c, sum(t.n) AS s FROM a t{where(dice, 't')} GROUP BY t.g"
+        by, group = _grouping(dice, "t.g")
+        text = f"SELECT {by} AS k, count(*) AS c, sum(t.n) AS s FROM a t{where(dice, 't')} GROUP BY {group}"
         return Wanted(text + having.replace("n)", "t.n)"), ("k",), ("a",))
     kind = dice.choice(["JOIN", "LEFT JOIN", "FULL JOIN", "RIGHT JOIN"])
-    by = dice.choice(["a.g", "a.g", "b.g", "a.r"])
+    by, group = _grouping(dice, dice.choice(["a.g", "a.g", "b.g", "a.r"]))
     text = (
         f"SELECT {by} AS k, count(*) AS c, sum(b.n) AS s FROM a {kind} b ON a.r = b.id{where(dice, 'a', 'b')}"
     )
-    return Wanted(f"{text} GROUP BY {by}{having.replace('n)', 'b.n)')}", ("k",), NAMES[:2])
+    return Wanted(f"{text} GROUP BY {group}{having.replace('n)', 'b.n)')}", ("k",), NAMES[:2])
+
+
+def _grouping(dice: random.Random, by: str) -> tuple[str, str]:
+    """A key that is never NULL when it comes out, and the GROUP BY of it up to where HAVING may go on."""
+    if dice.random() < 0.5:
+        return by, f"{by} HAVING {by} IS NOT NULL"
+    found = f"coalesce({by}, {'-1' if by.endswith('.r') else repr('?')})"
+    return found, f"{found} HAVING true"
+
+
+def doubled(dice: random.Random) -> Wanted:
+    """A key that is there twice for a while, by rows."""
+    least = dice.randrange(3)
+
+    def mapped(a: DataFrame) -> DataFrame:
+        return a.where(f"n > {least}").selectExpr("id AS k", "r AS v")
+
+    pin = f"SELECT a.id AS k, a.n AS v, p.g AS w FROM a JOIN p ON a.r = p.id{where(dice, 'a', 'p')}"
+    return dice.choice(
+        [
+            Wanted(None, ("id",), ("a",), twins=True),
+            Wanted(replace(filters(dice), twins=True).transform, ("k",), ("a",), twins=True),
+            Wanted(f"SELECT r AS k, id AS v FROM a WHERE r IS NOT NULL AND n > {least}", ("k",), ("a",)),
+            Wanted(f"SELECT id AS k, g AS v, n FROM a WHERE n > {least}", ("k",), ("a",), twins=True),
+            Wanted(mapped, ("k",), ("a",), twins=True),
+            Wanted(pin, ("k",), ("a",), ("p",), twins=True),
+        ]
+    )
 
 
 def of_aggregate(dice: random.Random) -> Wanted:
@@ -201,8 +239,13 @@ def others(dice: random.Random) -> Wanted:
                 "SELECT x.id AS k, y.id AS j, y.n AS v FROM a x JOIN a y ON x.g = y.g", ("k", "j"), ("a",)
             ),
             Wanted(f"SELECT id, {window} AS v FROM a{where(dice, 'a')}", ("id",), ("a",)),
-            Wanted(f"SELECT DISTINCT a.g AS k FROM a{where(dice, 'a')}", ("k",), ("a",)),
-            Wanted("SELECT DISTINCT a.g AS k, b.n AS v FROM a JOIN b ON a.r = b.id", ("k", "v"), ("a", "b")),
+            Wanted("SELECT DISTINCT a.g AS k FROM a WHERE a.g IS NOT NULL", ("k",), ("a",)),
+            Wanted(
+                "SELECT DISTINCT a.g AS k, b.n AS v FROM a JOIN b ON a.r = b.id WHERE a.g IS NOT NULL AND"
+                " b.n IS NOT NULL",
+                ("k", "v"),
+                ("a", "b"),
+            ),
             Wanted("SELECT id, n FROM a ORDER BY id LIMIT 2", ("id",), ("a",)),
             Wanted(
                 "SELECT id, n FROM a WHERE EXISTS (SELECT 1 FROM b WHERE b.id = a.r)", ("id",), ("a", "b")
@@ -261,7 +304,7 @@ def functions(dice: random.Random) -> Wanted:
         return found.where("m IS NULL") if least == 1 else found.drop("n")
 
     def summed(a: DataFrame) -> DataFrame:
-        found = a.groupBy("g").agg({"n": "sum", "*": "count"}).toDF("g", "s", "c")
+        found = a.groupBy("g").agg({"n": "sum", "*": "count"}).toDF("g", "s", "c").where("g IS NOT NULL")
         return found.where(f"c > {least}") if least else found
 
     def united(a: DataFrame, b: DataFrame) -> DataFrame:
@@ -296,6 +339,7 @@ FAMILIES: dict[str, Callable[[random.Random], Wanted]] = {
         any_join,
         full_by_key,
         aggregate,
+        doubled,
         of_aggregate,
         union,
         others,

@@ -113,6 +113,7 @@ class Window:
     upto: int
     afresh: bool
     raw: bool
+    unique: tuple[str, ...] = ()
 
     @property
     def moves(self) -> bool:

@@ -45,7 +45,7 @@ def changes(frame: DataFrame, *columns: str) -> dict[Any, Any]:
     """By key: None for a delete, else the values of the columns. A key comes once."""
     rows = collected(frame)
     assert len({row["id"] for row in rows}) == len(rows)
-    assert {row[CHANGE_TYPE] for row in rows} <= {"delete", "upsert"}
+    assert {row[CHANGE_TYPE] for row in rows} <= {"delete", "insert", "upsert"}
     return {
         row["id"]: None if row[CHANGE_TYPE] == "delete" else tuple(row[name] for name in columns)
         for row in rows
@@ -279,18 +279,86 @@ def test_a_copy_brings_what_is_another_than_before_and_each_key_that_went_once(o
         "SELECT * FROM VALUES (1, 'a', map('x', 0.0D), true), (1, 'b', map('x', 0.0D), false),"
         " (2, NULL, NULL, true), (2, NULL, NULL, false), (3, 'c', NULL, false), (3, 'd', NULL, false),"
         " (4, 'e', NULL, true), (5, 'f', NULL, true), (5, 'g', NULL, true), (NULL, 'h', NULL, true),"
-        f" (6, 'i', map('x', 1.0D), true), (6, 'i', map('x', 2.0D), false) AS v(id, word, m, {HERE})"
+        " (6, 'i', map('x', 1.0D), true), (6, 'i', map('x', 2.0D), false), (7, 'j', NULL, true),"
+        f" (7, 'k', NULL, true), (7, 'j', NULL, false), (7, 'k', NULL, false) AS v(id, word, m, {HERE})"
     )
     found = by_sides(both, ["id"]).select("id", "word", "_change_type").collect()
-    assert sorted(map(tuple, found), key=str) == sorted(
-        [
-            (1, "a", "upsert"),
-            (3, None, "delete"),
-            (4, "e", "upsert"),
-            (5, "f", "upsert"),
-            (5, "g", "upsert"),
-            (None, "h", "upsert"),
-            (6, "i", "upsert"),
-        ],
-        key=str,
-    )
+    rows = [
+        (1, "a", "upsert"),
+        (3, None, "delete"),
+        (4, "e", "insert"),
+        (5, "f", "insert"),
+        (5, "g", "insert"),
+        (None, "h", "insert"),
+        (6, "i", "upsert"),
+        (7, "j", "upsert"),
+        (7, "k", "upsert"),
+    ]
+    assert sorted(map(tuple, found), key=str) == sorted(rows, key=str)
+    every = by_sides(both, ["id"], same=True).select("id", "word", "_change_type").collect()
+    assert sorted(map(tuple, every), key=str) == sorted([*rows, (2, None, "upsert")], key=str)
+
+
+def test_c10_a_null_that_goes_and_never_came_out_is_nothing(orders: Table) -> None:
+    orders.commit(insert=[(None, "mon", "open", 1), (8, None, "open", 1)])
+    orders.commit(delete=[(None, "mon", "open", 1), (8, None, "open", 1)])
+    flows = [
+        layer("SELECT id, sum(amount) AS n FROM orders GROUP BY id HAVING id IS NOT NULL", "orders"),
+        layer("SELECT id, day, amount FROM orders", "orders", key=("id", "day")),
+        layer(None, "orders", key=("id", "day")),
+    ]
+    for flow, choice in zip(flows, (Evaluate.KEYS, Evaluate.ROWS, Evaluate.ROWS), strict=True):
+        found = collected(merged(flow, orders, choice, 2))
+        assert {row["id"] for row in found} <= {8}, flow
+        assert all(None not in [row[name] for name in flow.output.key] for row in found), flow
+
+
+@pytest.mark.parametrize(
+    "transform",
+    [None, "SELECT id, amount FROM orders", "SELECT id, amount FROM orders WHERE state <> 'gone'"],
+    ids=["copy", "projection", "filter"],
+)
+@pytest.mark.parametrize("pins", [False, True])
+def test_d10_a_key_that_is_new_by_its_rows_is_asked_for_in_the_whole(
+    orders: Table, transform: str | None, pins: bool
+) -> None:
+    days = Table(orders.session, {"day": pa.string()})
+    days.commit(insert=[("mon",)])
+    if pins and transform is not None:
+        transform = transform.replace("orders", "orders LEFT SEMI JOIN days ON orders.day = days.day")
+    pins = pins and transform is not None
+    flow = layer(transform, "orders", *([pinned("days")] if pins else []))
+    orders.commit(insert=[(1, "mon", "open", 11), (9, "mon", "open", 90)])
+    pin = {"days": days.pinned()} if pins else {}
+    change = evaluated(flow, {"orders": orders.window(1, 2), **pin}, orders.session, None, Evaluate.ROWS)
+    assert {(row["id"], row[CHANGE_TYPE]) for row in collected(change.rows)} == {(1, "insert"), (9, "insert")}
+    assert change.unsure is pins
+    asked = orders.session.sql("SELECT * FROM VALUES (1L), (9L), (7L) AS v(id)")
+    assert change.again is not None
+    found = sorted((row["id"], row["amount"], row[CHANGE_TYPE]) for row in collected(change.again(asked)))
+    assert found == [(1, 10, "upsert"), (1, 11, "upsert"), (7, None, "delete"), (9, 90, "upsert")]
+
+
+def test_d10_a_key_that_is_proven_is_not_asked_for(orders: Table) -> None:
+    orders.commit(insert=[(9, "mon", "open", 90)])
+
+    def doubled(orders: DataFrame) -> DataFrame:
+        return orders.selectExpr("id", "amount * 2 AS amount")
+
+    def another(orders: DataFrame) -> DataFrame:
+        return orders.selectExpr("id + 1 AS id", "amount")
+
+    for transform, unique, sure in (
+        (None, ("ID",), True),
+        (None, ("id", "day"), False),
+        (OPEN, ("id",), True),
+        ("WITH w AS (SELECT o.id AS x, o.* FROM orders o) SELECT x AS id FROM w", ("id",), True),
+        ("SELECT id + 0 AS id FROM orders", ("id",), False),
+        ("SELECT amount AS id FROM orders", ("id",), False),
+        (doubled, ("id",), True),
+        (another, ("id",), False),
+    ):
+        flow = layer(transform, "orders")
+        moved = {"orders": Window(orders, 1, 2, False, False, unique)}
+        change = evaluated(flow, moved, orders.session, None, Evaluate.ROWS)
+        assert (change.again is None) is sure, transform

@@ -45,7 +45,7 @@ def changes(frame: DataFrame, *columns: str) -> dict[Any, Any]:
     """By key: None for a delete, else the values of the columns. A key comes once."""
     rows = collected(frame)
     assert len({row["id"] for row in rows}) == len(rows)
-    assert {row[CHANGE_TYPE] for row in rows} <= {"delete", "upsert"}
+    assert {row[CHANGE_TYPE] for row in rows} <= {"delete", "insert", "upsert"}
     return {
         row["id"]: None if row[CHANGE_TYPE] == "delete" else tuple(row[name] for name in columns)
         for row in rows

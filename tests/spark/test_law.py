@@ -41,6 +41,8 @@ SEED = os.environ.get("TIDEGAUGE_LAW_SEED", "tide")
 STEPS = 3
 WHOLE = "whole"
 Rows = Counter[tuple[Any, ...]]
+Told = tuple[tuple[Any, ...], dict[str, Any]]
+"""A row, and what the feed's columns say of it."""
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +63,7 @@ class Case:
 
     def __init__(self, session: SparkSession, dice: random.Random, wanted: Wanted) -> None:
         self.session, self.dice, self.wanted = session, dice, wanted
-        self.world = World(session, dice)
+        self.world = World(session, dice, wanted.twins)
         for name in (*wanted.moving, *wanted.pinned):
             for _ in range(3):
                 self.world.live(name)
@@ -69,6 +71,7 @@ class Case:
         types = {name: "string" if type_ == pa.string() else "bigint" for name, type_ in COLUMNS.items()}
         known = dict.fromkeys((*wanted.moving, *wanted.pinned), types)
         self.choice = chosen(self.layer, columns=known).evaluate
+        self.refused = 0
         if isinstance(wanted.transform, str) and dice.random() < 0.15:
             # A slower way than the best one keeps the law too.
             ways = [Evaluate.ROWS, Evaluate.KEYS, Evaluate.WHOLE]
@@ -79,10 +82,13 @@ class Case:
         self.told: list[str] = []
 
     def live(self) -> None:
-        """A first load, of whole tables or of their first versions, and then one window after another."""
+        """A first load, of whole tables or of their first versions, and then one window after another.
+
+        A window at whose end a key is NULL or there twice is refused, and the next one holds it too.
+        """
         at = dict.fromkeys(self.wanted.moving, 0)
         afresh = self.dice.random() < 0.5
-        for _ in range(STEPS):
+        for _ in range(2 * STEPS if self.wanted.twins else STEPS):
             for name in self.wanted.moving:
                 for _ in range(self.dice.choice([0, 1, 2])):
                     self.world.live(name)
@@ -91,13 +97,14 @@ class Case:
                 table = self.world.tables[name]
                 upto = table.latest if afresh else self.dice.randint(at[name], table.latest)
                 windows[name] = table.window(at[name], upto, afresh=afresh)
-                at[name] = upto
             for name in self.wanted.pinned:
                 windows[name] = self.world.tables[name].pinned()
-            self._step(windows)
-            afresh = False
+            if self._step(windows):
+                at |= {name: windows[name].upto for name in self.wanted.moving}
+                afresh = False
 
-    def _step(self, windows: dict[str, Window]) -> None:
+    def _step(self, windows: dict[str, Window]) -> bool:
+        """Whether the window's rows are taken."""
         keep: list[DataFrame] | None = [] if self.dice.random() < 0.1 else None
         change = evaluated(self.layer, windows, self.session, self._target(), self.choice, keep=keep)
         self.told.append(f"{[(name, one.after, one.upto, one.afresh) for name, one in windows.items()]}")
@@ -112,10 +119,43 @@ class Case:
                 assert all(row[part] in touched for row, _ in rows), self._story()
                 self.target.update(row for row, _ in rows)
             case _:
+                rows = self._asked_again(change, rows)
+                if not self._is_keyed(whole):
+                    assert not self._is_keyed(Counter(row for row, feed in rows)), self._story()
+                    self.refused += 1
+                    return False
                 self._merge(rows)
         assert self.target == whole, f"{self._story()}\n{self.target - whole} should be {whole - self.target}"
+        return True
 
-    def _merge(self, rows: list[tuple[tuple[Any, ...], dict[str, Any]]]) -> None:
+    def _key(self, row: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple(row[self.columns.index(name)] for name in self.wanted.key)
+
+    def _is_keyed(self, rows: Rows) -> bool:
+        keys = Counter(self._key(row) for row in rows.elements())
+        return not any(None in key or many > 1 for key, many in keys.items())
+
+    def _asked_again(self, change: Change, rows: list[Told]) -> list[Told]:
+        """As an output does it: for keys that should be new, and that the target has."""
+        if change.again is None or not self.target:
+            return rows
+        there = {self._key(row) for row in self.target}
+        doubted = {
+            self._key(row)
+            for row, feed in rows
+            if change.unsure or (feed[CHANGE_TYPE] == "insert" and self._key(row) in there)
+        }
+        doubted = {key for key in doubted if None not in key}
+        if not doubted:
+            return rows
+        types = {field.name: field.dataType.simpleString() for field in change.rows.schema.fields}
+        schema = ", ".join(f"`{name}` {types[name]}" for name in self.wanted.key)
+        whole = collected(change.again(self.session.createDataFrame(sorted(doubted), schema)))
+        told = [(tuple(row[name] for name in self.columns), {CHANGE_TYPE: row[CHANGE_TYPE]}) for row in whole]
+        assert {self._key(row) for row, _ in told} == doubted, self._story()
+        return [(row, feed) for row, feed in rows if self._key(row) not in doubted] + told
+
+    def _merge(self, rows: list[Told]) -> None:
         keys = [self.columns.index(name) for name in self.wanted.key]
         held = {tuple(row[at] for at in keys): row for row in self.target}
         if self.wanted.mode is LayerMode.SCD2:
@@ -130,9 +170,7 @@ class Case:
                 held[key] = row
         self.target = Counter(held.values())
 
-    def _collected(
-        self, change: Change, windows: dict[str, Window]
-    ) -> tuple[list[tuple[tuple[Any, ...], dict[str, Any]]], Rows, set[Any]]:
+    def _collected(self, change: Change, windows: dict[str, Window]) -> tuple[list[Told], Rows, set[Any]]:
         """Changed rows, the transform over the whole, and the partitions touched, in one query."""
         from pyspark.sql import functions as F  # noqa: N812
 
@@ -145,7 +183,7 @@ class Case:
         for other in others:
             first = first.unionByName(other, allowMissingColumns=True)
         feed = (CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP)
-        rows: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
+        rows: list[Told] = []
         expected: Rows = Counter()
         touched: set[Any] = set()
         for row in collected(first):
@@ -161,6 +199,9 @@ class Case:
     def _whole(self, windows: dict[str, Window]) -> DataFrame:
         frames = {name: one.now() for name, one in windows.items()}
         transform = self.wanted.transform
+        if transform is None:
+            (frame,) = frames.values()
+            return frame
         if not isinstance(transform, str):
             made: DataFrame = transform(**frames)
             return made

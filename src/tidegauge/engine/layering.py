@@ -15,6 +15,7 @@ from tidegauge.errors import OutputDisagrees, TidegaugeError
 from tidegauge.model.cargo import Cargo, Change
 from tidegauge.model.layer import Evaluate, Function, Layer, LayerInput, LayerMode, Sql
 from tidegauge.model.plan import SET_BACK, Batch, Draft, Plan
+from tidegauge.model.position import VersionPosition, Window
 from tidegauge.model.protocols import Output, Watermark
 from tidegauge.model.spec import TableName
 from tidegauge.model.table import Layout
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 _ANEW = "the transform has changed since the last plan"
 _AGAIN = "its watermark was set back, so the target knows some of what is read again"
+_UNCOUNTED = "whether a key was in the input twice was not looked at when its target was written"
 _WHOLE = " whole"
 """Behind a digest: the plan has to be evaluated whole, also by whoever takes it up."""
 
@@ -57,7 +59,8 @@ class Layering:
         draft = draft_layer(dated, found, self._marks, seen=seen)
         if draft.batches:
             # Kept with the marks: the next plan has to know by what the rows were made that are there.
-            pending = _digest(layer) + (_WHOLE if choice.why in (_ANEW, _AGAIN) else "")
+            whole = choice.why in (_ANEW, _AGAIN, _UNCOUNTED)
+            pending = _digest(layer) + _counted(layer) + (_WHOLE if whole else "")
             inputs = tuple(replace(part, pending=pending) for part in draft.inputs)
             said = f"evaluated by {choice.evaluate}: {choice.why}"
             draft = replace(draft, inputs=inputs, notes=(said, *draft.notes))
@@ -65,7 +68,7 @@ class Layering:
             inputs = tuple(replace(part, pending=self._pending(part.input)) for part in draft.inputs)
             draft = replace(draft, inputs=inputs)
         changes = (_ANEW,) if choice.why == _ANEW else ()
-        return Prepared(draft, self._cargo_of(draft, choice), changes, by_jdbc=True)
+        return Prepared(draft, self._cargo_of(draft, choice, found), changes, by_jdbc=True)
 
     def recall(self, plan: Plan) -> Prepared:
         """The same windows and the same pinned snapshots; the transform may have been mended since."""
@@ -85,7 +88,7 @@ class Layering:
         if any(one and one.endswith(_WHOLE) for one in known):
             choice = Choice(Evaluate.WHOLE, choice.why)
         changes = (_ANEW,) if choice.why == _ANEW else ()
-        return Prepared(plan.draft, self._cargo_of(plan.draft, choice), changes, by_jdbc=True)
+        return Prepared(plan.draft, self._cargo_of(plan.draft, choice, found), changes, by_jdbc=True)
 
     def _choice(self, found: Mapping[str, History], known: Set[str | None]) -> Choice:
         """`known`: by what the rows were made that are there, as marks and plans keep it."""
@@ -97,9 +100,13 @@ class Layering:
         mode = self._layer.output.mode
         if SET_BACK in known and mode not in (LayerMode.APPEND, LayerMode.SCD2):
             return Choice(Evaluate.WHOLE, _AGAIN)
-        digests = {one.removesuffix(_WHOLE) for one in known if one is not None and one != SET_BACK}
-        if not digests - {_digest(self._layer)} or mode is LayerMode.APPEND:
+        made = {one.removesuffix(_WHOLE) for one in known if one is not None and one != SET_BACK}
+        if mode is LayerMode.APPEND:
             return choice
+        if not {one.partition(" ")[0] for one in made} - {_digest(self._layer)}:
+            counted = all(one.endswith(_counted(self._layer)) for one in made)
+            by_rows = choice.evaluate is Evaluate.ROWS
+            return choice if counted or not by_rows else Choice(Evaluate.WHOLE, _UNCOUNTED)
         # What is there was made by another transform, and the law is about this one.
         return Choice(Evaluate.WHOLE, _ANEW)
 
@@ -132,7 +139,9 @@ class Layering:
         where = self._places.location(part.table)
         return replace(part, initial=str(version_at(where, initial, storage=part.table.storage)))
 
-    def _cargo_of(self, draft: Draft, choice: Choice) -> Callable[[Batch], Cargo]:
+    def _cargo_of(
+        self, draft: Draft, choice: Choice, found: Mapping[str, History]
+    ) -> Callable[[Batch], Cargo]:
         layer, names = self._layer, [part.input for part in draft.inputs]
         parts = {part.name: part for part in layer.inputs}
         layout = Layout(TableName(None, layer.name), (), layer.output.key, "version", None)
@@ -148,6 +157,7 @@ class Layering:
                         window,
                         way,
                         raw=parts[name].raw,
+                        unique=_unique(found[name], window),
                     )
                     for name, window, way in zip(names, batch.windows, batch.ways, strict=True)
                 }
@@ -157,6 +167,22 @@ class Layering:
             return Cargo(layout, change=change, explain=lambda error: translated_read(error, self._tables()))
 
         return cargo_of
+
+
+def _unique(history: History, window: Window) -> tuple[str, ...]:
+    """The columns by which every version of the window was merged here, if it changed any row."""
+    first = window.after.version if isinstance(window.after, VersionPosition) else -1
+    last = window.upto.version if isinstance(window.upto, VersionPosition) else -1
+    inside = [one for one in history.versions if first < one.number <= last]
+    keys = {one.key for one in inside if one.changes}
+    return keys.pop() if len(keys) == 1 and len(inside) == last - first else ()
+
+
+def _counted(layer: Layer) -> str:
+    """Behind a digest: each key was seen to come once. That is what evaluation by rows builds upon."""
+    if layer.output.mode is not LayerMode.MERGE or any(part.raw for part in layer.inputs):
+        return ""
+    return f" by {hashlib.sha256(json.dumps(layer.output.key).encode()).hexdigest()[:8]}"
 
 
 def _digest(layer: Layer) -> str:

@@ -49,7 +49,8 @@ class Change:
 
     `append`, `overwrite`: none. `replace_partitions`: none; they are all rows of the partitions `touched`.
     `merge`: `_change_type`, which is `delete` for a key that goes (its other columns may be NULL) and
-    anything else for a row as it shall be; a key comes once, or the batch fails.
+    anything else for a row as it shall be; a key comes once, or the batch fails. Of an `insert` nothing with
+    that key was there before, as far as the rows that changed tell; see `again`.
     `scd2`: `_change_type` likewise, `_commit_version` (bigint) and `_commit_timestamp` (timestamp): each row
     is one event, in any order. Of a delete from the feed the sequence column is NULL: it closes at its
     commit's time.
@@ -60,6 +61,12 @@ class Change:
     """`replace_partitions`: the partition columns of every partition to be written anew, each once."""
     refused: DataFrame | None = None
     """`append`: deleted rows. One of them fails the batch."""
+    again: Callable[[DataFrame], DataFrame] | None = None
+    """`merge`: what the whole has under given keys, as `rows` have it: a key twice if it is there twice, and
+    a delete if it is not. None: what `rows` say of a key is all there is. Else another row of the input,
+    which has not changed, may have the key of an `insert`; it came out before, so the target has it."""
+    unsure: bool = False
+    """With `again`: every key has to be asked for, and not just that of an `insert`."""
     notes: tuple[str, ...] = ()
     kept: tuple[DataFrame, ...] = ()
     """Frames that are held in memory until the batch has ended: whoever commits it lets them go."""

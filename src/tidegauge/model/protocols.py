@@ -96,6 +96,11 @@ class Moved(Protocol):
         """Whole new rows are all that came (`Way.FILES`): `gone` is empty."""
 
     @property
+    def unique(self) -> tuple[str, ...]:
+        """Columns of which no two rows have the same values, if none had at the window's beginning: so say
+        all commits of the window. Empty: that is not known."""
+
+    @property
     def version(self) -> int:
         """Of the table at the window's end."""
 

@@ -27,6 +27,8 @@ class Version:
     digest: str | None
     """Of the schema; None, as with the id below, where the log does not reach that far any more."""
     table_id: str | None
+    key: tuple[str, ...] = ()
+    """By which it was merged here: it gave no key to two rows. Empty: by whoever, in whatever way."""
     missing: tuple[str, ...] = ()
     """Files that have to be read for it, and are gone."""
     absent: bool = False

@@ -40,7 +40,14 @@ _WIDENED = {
 
 
 def moved(
-    session: SparkSession, table: TableRef, location: str, window: Window, way: Way, *, raw: bool = False
+    session: SparkSession,
+    table: TableRef,
+    location: str,
+    window: Window,
+    way: Way,
+    *,
+    raw: bool = False,
+    unique: tuple[str, ...] = (),
 ) -> Moved:
     """One input in one batch. `session` is the flow's own: it is given the settings that the reads need.
 
@@ -52,7 +59,7 @@ def moved(
     if not isinstance(upto, VersionPosition) or not isinstance(after, VersionPosition | None):
         raise PositionError(f"the window of {table} has no versions of a Delta table: {window}")
     first = None if after is None else after.version
-    return DeltaMoved(session, table, location, first, upto.version, way, raw=raw)
+    return DeltaMoved(session, table, location, first, upto.version, way, raw=raw, unique=unique)
 
 
 class DeltaMoved:
@@ -68,6 +75,7 @@ class DeltaMoved:
         way: Way,
         *,
         raw: bool,
+        unique: tuple[str, ...] = (),
     ) -> None:
         self._session = session
         self._table = table
@@ -76,6 +84,7 @@ class DeltaMoved:
         self._upto = upto
         self._way = Way.NOTHING if way in (Way.FEED, Way.FILES, Way.DIFF) and after == upto else way
         self._raw = raw
+        self._unique = unique
 
     @property
     def moves(self) -> bool:
@@ -88,6 +97,10 @@ class DeltaMoved:
     @property
     def grows(self) -> bool:
         return self._way is Way.FILES
+
+    @property
+    def unique(self) -> tuple[str, ...]:
+        return self._unique
 
     @property
     def version(self) -> int:

@@ -22,6 +22,8 @@ class Commit:
     added: tuple[Action, ...]
     removed: tuple[Action, ...]
     cdc: tuple[Action, ...]
+    key: tuple[str, ...] = ()
+    """Of a merge that was committed here, as it says itself."""
 
     @functools.cached_property
     def came(self) -> tuple[Action, ...]:
@@ -51,7 +53,8 @@ def parse(body: bytes) -> Commit:
     """Raises ValueError for what is no commit."""
     facts: dict[str, Action] = {}
     found: dict[str, list[Action]] = {"add": [], "remove": [], "cdc": []}
-    at = None
+    at: datetime | None = None
+    key: tuple[str, ...] = ()
     for action in lines(body):
         for kind, part in action.items():
             if kind in found:
@@ -59,8 +62,8 @@ def parse(body: bytes) -> Commit:
             elif kind in _FACTS and part:
                 facts[kind] = part
             elif kind == "commitInfo":
-                at = moment(part)
-    return Commit(at, facts, tuple(found["add"]), tuple(found["remove"]), tuple(found["cdc"]))
+                at, key = moment(part), _key_of(part)
+    return Commit(at, facts, tuple(found["add"]), tuple(found["remove"]), tuple(found["cdc"]), key)
 
 
 def facts_of(body: bytes) -> dict[str, Action]:
@@ -108,6 +111,19 @@ def _bare(part: Any) -> Any:
             return ["map", _bare(key), _bare(value), nullable]
         case _:
             return part
+
+
+def _key_of(info: Mapping[str, Any]) -> tuple[str, ...]:
+    """A note on a commit is anybody's; only what is said in our own words counts."""
+    said = info.get("userMetadata")
+    if not isinstance(said, str) or '"tidegauge"' not in said:
+        return ()
+    try:
+        note = json.loads(said)
+    except ValueError:
+        return ()
+    key = note.get("key") if isinstance(note, dict) and note.get("tidegauge") == 1 else None
+    return tuple(key) if isinstance(key, list) and all(isinstance(one, str) for one in key) else ()
 
 
 def _object(line: bytes) -> Action:

@@ -158,6 +158,7 @@ def _versions(
                 feed=feed,
                 digest=state.digest if state else None,
                 table_id=state.table_id if state else None,
+                key=commit.key,
             )
         )
     state = state or log.state(latest)

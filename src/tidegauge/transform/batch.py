@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tidegauge.errors import TransformFailed
-from tidegauge.model.layer import Evaluate, Function, Layer, LayerInput, LayerMode
+from tidegauge.model.layer import Evaluate, Function, Layer, LayerInput, LayerMode, Sql
 from tidegauge.model.protocols import Moved
 from tidegauge.transform.apply import Transform
 from tidegauge.transform.faults import named
-from tidegauge.transform.logical import readable, same, shape
+from tidegauge.transform.logical import origins, readable, same, shape
+from tidegauge.transform.passed import passed
 from tidegauge.transform.proof import prove
 
 if TYPE_CHECKING:
@@ -49,6 +51,33 @@ class Parts:
     @property
     def raw(self) -> bool:
         return any(part.raw for part in self.layer.inputs)
+
+    @property
+    def pinned(self) -> bool:
+        """Whether it reads a table whose own changes touch nothing, so that rows of the target may have been
+        made with another one."""
+        return any(part.snapshot for part in self.layer.inputs)
+
+    @cached_property
+    def proven(self) -> bool:
+        """Whether each key comes of one row of the only moving input, and of no other."""
+        name, transform = self.only.name, self.layer.transform
+        unique = {column.casefold() for column in self.inputs[name].unique}
+        if not unique:
+            return False
+        columns: dict[str, str] = {}
+        match transform:
+            case None:
+                columns = {column: column for column in self.by}
+            case Sql(text):
+                known = {part.name: self.now(part.name).columns for part in self.layer.inputs}
+                for column in self.by:
+                    if (found := passed(text, column, moving=name, columns=known)) is not None:
+                        columns[column] = found
+            case Function() if readable(self.whole()):
+                columns = origins(self.whole(), inputs=self.transform.views.inputs, moving=name)
+                columns = {column: columns.get(column.casefold(), "") for column in self.by}
+        return unique <= {column.casefold() for column in columns.values()}
 
     @property
     def only(self) -> LayerInput:

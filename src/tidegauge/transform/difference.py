@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType, StructField
 
-UPSERT = "upsert"
+INSERT, UPSERT = "insert", "upsert"
 HERE, _THERE, _TIMES = "__tidegauge_here", "__tidegauge_there", "__tidegauge_times"
+_BEFORE = "__tidegauge_before"
 
 
 def by_key(whole: DataFrame, target: DataFrame, key: Sequence[str]) -> DataFrame:
@@ -69,30 +70,47 @@ def by_key(whole: DataFrame, target: DataFrame, key: Sequence[str]) -> DataFrame
     )
 
 
-def by_sides(both: DataFrame, key: Sequence[str]) -> DataFrame:
+def by_sides(both: DataFrame, key: Sequence[str], *, same: bool = False) -> DataFrame:
     """Of rows as they are (`HERE`) and as they were: those that are not what they were, and the keys of which
-    nothing is left; with `_change_type`. They travel once, by their key. A key that is there twice comes out
-    twice."""
+    nothing is left; with `_change_type`. `insert`: nothing with that key was there before. They travel once,
+    by their key. A key that is there twice comes out twice.
+
+    `same`: with the rows that are what they were. What the transform says is deleted is no row.
+    """
     from pyspark.sql import Window
     from pyspark.sql import functions as F  # noqa: N812
 
-    fields = [field for field in both.schema.fields if field.name != HERE]
+    here, goes = F.col(HERE), F.lit(False)
+    if CHANGE_TYPE in both.columns:
+        goes = F.col(CHANGE_TYPE).eqNullSafe(DELETE)
+        both = both.where(here | ~goes)
+    fields = [field for field in both.schema.fields if field.name not in (HERE, CHANGE_TYPE)]
     keys = {name.casefold() for name in key}
     row = F.struct(*(comparable(F.col(quoted(field.name)), field.dataType) for field in fields))
-    window = Window.partitionBy(*(F.col(quoted(name)) for name in key)).orderBy(F.col(HERE).desc())
-    here, before = F.col(HERE), F.lead(F.when(~F.col(HERE), row)).over(window)
+    of_key = Window.partitionBy(*(F.col(quoted(name)) for name in key))
+    window = of_key.orderBy(here.desc())
+    # Two rows that are here, and one before, are two however alike one of them is to it.
+    alike = F.lead(F.when(~here, row)).over(window).eqNullSafe(row) & (F.count_if(here).over(of_key) == 1)
     chosen = (
         F.col(quoted(field.name))
         if field.name.casefold() in keys
         else F.when(here, F.col(quoted(field.name)))
         for field in fields
     )
+    known = reduce(lambda one, other: one & other, (F.col(quoted(name)).isNotNull() for name in key))
+    kind = F.when(~here | goes, DELETE).when(F.col(_BEFORE) == 0, INSERT).otherwise(UPSERT)
     return (
-        both.withColumns({_THERE: before.eqNullSafe(row), _TIMES: F.row_number().over(window)})
-        .where(F.when(here, ~F.col(_THERE)).otherwise(F.col(_TIMES) == 1))
+        both.withColumns(
+            {
+                _THERE: F.lit(False) if same else alike & ~goes,
+                _TIMES: F.row_number().over(window),
+                _BEFORE: F.count_if(~here).over(of_key),
+            }
+        )
+        .where(F.when(here, ~F.col(_THERE)).otherwise((F.col(_TIMES) == 1) & known))
         .select(
             *(column.alias(field.name) for column, field in zip(chosen, fields, strict=True)),
-            F.when(here, UPSERT).otherwise(DELETE).alias(CHANGE_TYPE),
+            kind.alias(CHANGE_TYPE),
         )
     )
 

@@ -6,6 +6,7 @@ After every window the target of a `merge` flow equals its transform over the wh
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tidegauge.errors import TransformFailed
@@ -25,7 +26,7 @@ from tidegauge.model.layer import (
 )
 from tidegauge.model.protocols import Moved
 from tidegauge.transform.batch import Parts, settled
-from tidegauge.transform.difference import HERE, by_key, by_partition, by_sides
+from tidegauge.transform.difference import HERE, INSERT, by_key, by_partition, by_sides
 from tidegauge.transform.faults import named, sentence, unheard
 from tidegauge.transform.history import AFTER, at_end, by_version, ends, images, kinds
 from tidegauge.transform.keys import found, lapsed, only
@@ -78,7 +79,10 @@ def _change(parts: Parts, target: Callable[[], DataFrame] | None, choice: Evalua
             return Change(rows, touched=touched, notes=tuple(parts.notes))
         case LayerMode.MERGE:
             rows = _raw(parts) if parts.raw else _merged(parts, target, choice)
-            return Change(rows.drop(COMMIT_VERSION, COMMIT_TIMESTAMP), notes=tuple(parts.notes))
+            changed = Change(rows.drop(COMMIT_VERSION, COMMIT_TIMESTAMP), notes=tuple(parts.notes))
+            if choice is not Evaluate.ROWS or parts.raw or parts.afresh or parts.proven:
+                return changed
+            return replace(changed, again=lambda keys: _of_keys(parts, keys), unsure=parts.pinned)
         case LayerMode.SCD2:
             return Change(_told(parts, target, choice), notes=tuple(parts.notes))
 
@@ -92,24 +96,28 @@ def _merged(parts: Parts, target: Callable[[], DataFrame] | None, choice: Evalua
         return _differing(parts, target)
     if choice is Evaluate.ROWS:
         name, moved = parts.only.name, parts.inputs[parts.only.name]
-        if parts.layer.transform is None and not moved.grows:
-            sides = moved.sides(HERE)
-            parts.transform.check(sides.drop(HERE))
-            return by_sides(sides, parts.by)
-        rows = parts.over(parts.came(name))
         if moved.grows:
-            return kinds(rows)
-        before = parts.over(parts.gone(name))
-        keys = before.select(*(F.col(quoted(column)) for column in by)).distinct()
-    else:
-        touched = found(parts, by=by, choice=choice)
-        if touched is None:
-            return _differing(parts, target)
-        rows, keys = only(parts.whole(), touched, by, how="left_semi"), touched
-    changed = kinds(rows).unionByName(ends(only(keys, rows, by, how="left_anti"), rows))
-    if choice is Evaluate.ROWS and target is not None and (more := lapsed(parts, changed)) is not None:
-        return changed.unionByName(ends(more, rows))
-    return changed
+            return kinds(parts.over(parts.came(name)), otherwise=INSERT)
+        if parts.layer.transform is None:
+            both = moved.sides(HERE)
+            parts.transform.check(both.drop(HERE))
+        else:
+            came, gone = parts.over(parts.came(name)), parts.over(parts.gone(name))
+            both = came.withColumn(HERE, F.lit(True)).unionByName(gone.withColumn(HERE, F.lit(False)))
+        # What was not what it is now while a pinned table was another one is to be written all the same.
+        changed = by_sides(both, by, same=parts.pinned)
+        if target is not None and (more := lapsed(parts, both)) is not None:
+            return changed.unionByName(ends(more, changed, by))
+        return changed
+    touched = found(parts, by=by, choice=choice)
+    return _differing(parts, target) if touched is None else _of_keys(parts, touched)
+
+
+def _of_keys(parts: Parts, keys: DataFrame) -> DataFrame:
+    """What the whole has under these keys, and a delete of each that it does not have."""
+    rows = only(parts.whole(), keys, parts.by, how="left_semi")
+    gone = only(keys, rows, parts.by, how="left_anti")
+    return kinds(rows).unionByName(ends(gone, rows, parts.by))
 
 
 def _differing(parts: Parts, target: Callable[[], DataFrame] | None) -> DataFrame:
@@ -134,7 +142,7 @@ def _told(parts: Parts, target: Callable[[], DataFrame] | None, choice: Evaluate
         told = by_version(parts)
         if target is not None and (more := lapsed(parts, told)) is not None:
             plain = told.drop(COMMIT_VERSION, COMMIT_TIMESTAMP)
-            return told.unionByName(at_end(parts, ends(more, plain)))
+            return told.unionByName(at_end(parts, ends(more, plain, parts.by)))
         return told
     return at_end(parts, _merged(parts, target, choice))
 

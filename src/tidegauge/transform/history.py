@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from functools import reduce
 from typing import TYPE_CHECKING
@@ -54,22 +55,25 @@ def by_version(parts: Parts) -> DataFrame:
         on,
         how="left_anti",
     )
-    return kinds(after).unionByName(ends(ended, after))
+    return kinds(after).unionByName(ends(ended, after, parts.by))
 
 
-def kinds(rows: DataFrame) -> DataFrame:
+def kinds(rows: DataFrame, *, otherwise: str = UPSERT) -> DataFrame:
     """With `_change_type`: what the transform says is a delete is one."""
     from pyspark.sql import functions as F  # noqa: N812
 
     if CHANGE_TYPE not in rows.columns:
-        return rows.withColumn(CHANGE_TYPE, F.lit(UPSERT))
+        return rows.withColumn(CHANGE_TYPE, F.lit(otherwise))
     goes = F.col(CHANGE_TYPE).eqNullSafe(DELETE)
     others = (F.col(quoted(name)) for name in rows.columns if name != CHANGE_TYPE)
-    return rows.select(*others, F.when(goes, DELETE).otherwise(UPSERT).alias(CHANGE_TYPE))
+    return rows.select(*others, F.when(goes, DELETE).otherwise(otherwise).alias(CHANGE_TYPE))
 
 
-def ends(keys: DataFrame, like: DataFrame) -> DataFrame:
-    """Deletes of these keys, with the columns of `like`, which are NULL where the keys have none."""
+def ends(keys: DataFrame, like: DataFrame, by: Sequence[str]) -> DataFrame:
+    """Deletes of these keys, with the columns of `like`, which are NULL where the keys have none.
+
+    A key that is NULL was never written: there is nothing to end.
+    """
     from pyspark.sql import functions as F  # noqa: N812
 
     there = {name.casefold() for name in keys.columns}
@@ -80,7 +84,8 @@ def ends(keys: DataFrame, like: DataFrame) -> DataFrame:
         for field in like.schema.fields
         if field.name != CHANGE_TYPE
     ]
-    return keys.select(*columns, F.lit(DELETE).alias(CHANGE_TYPE))
+    known = reduce(lambda one, other: one & other, (F.col(quoted(name)).isNotNull() for name in by))
+    return keys.where(known).select(*columns, F.lit(DELETE).alias(CHANGE_TYPE))
 
 
 def _carried(parts: Parts, rows: DataFrame) -> DataFrame | None:
@@ -120,7 +125,7 @@ def _each_version(parts: Parts, events: DataFrame) -> DataFrame:
         after, before = parts.over(images(one, AFTER)), parts.over(images(one, BEFORE))
         keys = [F.col(quoted(name)) for name in parts.by]
         ended = only(before.select(*keys).distinct(), after, parts.by, how="left_anti")
-        steps.append(_stamped(kinds(after).unionByName(ends(ended, after)), version, at))
+        steps.append(_stamped(kinds(after).unionByName(ends(ended, after, parts.by)), version, at))
     return reduce(lambda one, other: one.unionByName(other), steps)
 
 

@@ -41,13 +41,13 @@ def found(parts: Parts, *, by: Sequence[str], choice: Evaluate) -> DataFrame | N
 
 
 def lapsed(parts: Parts, seen: DataFrame) -> DataFrame | None:
-    """Keys of rows that went, other than those `seen`, that do not come out any more at all.
+    """Keys of rows that went, other than those `seen` to come out, that do not come out any more at all.
 
     They came out while a pinned table was another one: over the one of today nothing comes of the rows as
     they were, nor of the rows as they are. None where there is no such key.
     """
     name, by = parts.only.name, parts.by
-    if parts.inputs[name].grows or not any(part.snapshot for part in parts.layer.inputs):
+    if parts.inputs[name].grows or not parts.pinned:
         return None
     match parts.layer.transform:
         case Sql() as transform:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tidegauge.errors import OutputDisagrees, PositionError
-from tidegauge.model.layer import Layer
+from tidegauge.model.layer import Layer, LayerMode
 from tidegauge.model.plan import Batch, Plan, Receipt, Tag, window_from_dict, window_to_dict
 from tidegauge.write.delta.log import Commit, Look, application
 
@@ -72,6 +72,9 @@ def words(
     }
     if read is not None:
         said["read"] = read
+    if layer.output.mode is LayerMode.MERGE:
+        # Whoever reads the table next need not ask whether two of its rows have one key.
+        said["key"] = list(layer.output.key)
     return json.dumps(said, ensure_ascii=False)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tidegauge.errors import KeyUnsuitable, OutputError, TransformFailed
+from tidegauge.errors import OutputError, TransformFailed
 from tidegauge.model.cargo import Change
 from tidegauge.model.layer import CHANGE_TYPE, DELETE, LayerMode, LayerOutput
 from tidegauge.write.delta.kept_events import Life
@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column as Expression
     from pyspark.sql import DataFrame, SparkSession
 
-_PRUNED = {"byte", "short", "integer", "long", "date", "timestamp", "timestamp_ntz", "string"}
-"""Types of which Delta keeps the least and the greatest value of each file, and compares them as we do."""
-
 _SMALL = 400_000
 """Values in a change that is sent to every task whole, instead of sorting the target by its key."""
 
@@ -28,6 +25,7 @@ _SMALL = 400_000
 @dataclass(frozen=True)
 class Job:
     session: SparkSession
+    flow: str
     table: str
     """As SQL names the target."""
     location: str
@@ -68,7 +66,9 @@ def check(job: Job) -> Checked:
     """Everything that can be refused is refused here, before anything is committed."""
     match job.output.mode:
         case LayerMode.MERGE:
-            return _check_keys(job)
+            from tidegauge.write.delta.keys import check_keys
+
+            return check_keys(job)
         case LayerMode.REPLACE_PARTITIONS:
             return Checked(aligned(job), predicate=_touched(job))
         case LayerMode.APPEND:
@@ -107,7 +107,7 @@ def apply(job: Job, checked: Checked) -> None:
             if is_idle(job, checked):
                 _append(job, no_rows(job.session, job.columns))
             elif job.empty:
-                _append(job, checked.rows.where(f"NOT ({_deleted()})").drop(CHANGE_TYPE))
+                _append(job, checked.rows.where(f"NOT ({deleted()})").drop(CHANGE_TYPE))
             else:
                 _merge(job, checked)
         case LayerMode.SCD2:
@@ -116,11 +116,14 @@ def apply(job: Job, checked: Checked) -> None:
             apply_scd2(job.session, job.table, job.location, checked.rows, job.output, job.life)
 
 
-def aligned(job: Job, *besides: str) -> DataFrame:
-    """The rows with the target's own names and types, in its order, and some of the feed's columns."""
+def aligned(job: Job, *besides: str, rows: DataFrame | None = None) -> DataFrame:
+    """The rows with the target's own names and types, in its order, and some of the feed's columns.
+
+    Those of the change, unless others are given.
+    """
     from pyspark.sql import functions as f
 
-    frame = job.change.rows
+    frame = job.change.rows if rows is None else rows
     here = {one.name.casefold(): one for one in frame.schema.fields}
     chosen: list[Expression] = []
     for column in job.columns:
@@ -161,9 +164,9 @@ def _merge(job: Job, checked: Checked) -> None:
         on.append(f"t.{quoted(name)} >= {least} AND t.{quoted(name)} <= {greatest}")
     clauses = []
     if checked.deletes:
-        clauses.append(f"WHEN MATCHED AND {_deleted('s')}{_guard(output, delete=True)} THEN DELETE")
+        clauses.append(f"WHEN MATCHED AND {deleted('s')}{_guard(output, delete=True)} THEN DELETE")
     if checked.deletes != checked.read:
-        stays = f"NOT ({_deleted('s')})"
+        stays = f"NOT ({deleted('s')})"
         if others:
             differs = " OR ".join(_differs(column) for column in others)
             sets = [f"{quoted(column.name)} = s.{quoted(column.name)}" for column in others]
@@ -185,7 +188,7 @@ def _merge(job: Job, checked: Checked) -> None:
         job.session.catalog.dropTempView(view)
 
 
-def _deleted(alias: str | None = None) -> str:
+def deleted(alias: str | None = None) -> str:
     return f"{f'{alias}.' if alias else ''}{CHANGE_TYPE} <=> '{DELETE}'"
 
 
@@ -204,51 +207,6 @@ def _guard(output: LayerOutput, *, delete: bool = False) -> str:
     name = quoted(output.sequence_by)
     unless = f"s.{name} IS NULL OR " if delete else ""
     return f" AND ({unless}t.{name} IS NULL OR s.{name} >= t.{name})"
-
-
-def _check_keys(job: Job) -> Checked:
-    """One pass: the change is computed, kept, and looked through."""
-    from pyspark.sql import functions as f
-
-    rows = aligned(job, CHANGE_TYPE)
-    if CHANGE_TYPE not in rows.columns:
-        rows = rows.withColumn(CHANGE_TYPE, f.lit("update_postimage"))
-    # As Delta itself would do it: computed once, and never again, whatever becomes of the inputs.
-    rows = rows.localCheckpoint(eager=False)
-    types = {column.name.casefold(): column for column in job.columns}
-    keys = [types[name.casefold()].name for name in job.output.key]
-    pruned = [name for name in keys if types[name.casefold()].type in _PRUNED]
-    grouped = rows.groupBy(*(f.col(quoted(name)) for name in keys)).agg(
-        f.count(f.lit(1)).alias("_n"), f.sum(f.expr(f"int({_deleted()})")).alias("_d")
-    )
-    empty = " OR ".join(f"{quoted(name)} IS NULL" for name in keys)
-    shown = f"to_json(struct({', '.join(map(quoted, keys))}), map('ignoreNullFields', 'false'))"
-    facts = grouped.agg(
-        f.expr("coalesce(sum(_n), 0)").alias("rows"),
-        f.expr("coalesce(sum(_d), 0)").alias("deletes"),
-        f.expr(f"max(CASE WHEN {empty} THEN {shown} END)").alias("no_key"),
-        f.expr(f"max(CASE WHEN _n > 1 THEN {shown} END)").alias("repeated"),
-        *(f.expr(f"string(min({quoted(name)}))").alias(f"least{i}") for i, name in enumerate(pruned)),
-        *(f.expr(f"string(max({quoted(name)}))").alias(f"greatest{i}") for i, name in enumerate(pruned)),
-    ).collect()[0]
-    told = f"(key: {', '.join(keys)})"
-    if facts["no_key"] is not None:
-        raise KeyUnsuitable(
-            f"a row for {job.output.table} has NULL in its key: {facts['no_key']} {told}",
-            hint="filter such rows in the transform, or fill the key with coalesce()",
-        )
-    if facts["repeated"] is not None:
-        raise KeyUnsuitable(
-            f"a key comes more than once for {job.output.table}: {facts['repeated']} {told}",
-            hint="name all columns of the key, or let the transform keep one row for each",
-        )
-    bounds: dict[str, tuple[str, str]] = {}
-    for index, name in enumerate(pruned):
-        least, greatest = facts[f"least{index}"], facts[f"greatest{index}"]
-        if least is not None and len(least) + len(greatest) < 2000:
-            kind = types[name.casefold()].type
-            bounds[name] = literal(least, kind), literal(greatest, kind)
-    return Checked(rows, read=int(facts["rows"]), deletes=int(facts["deletes"]), bounds=bounds, held=rows)
 
 
 def _check_refused(job: Job) -> None:

@@ -230,6 +230,7 @@ class DeltaOutput:
             )
         job = modes.Job(
             session=pending.session,
+            flow=self._layer.name,
             table=session.name_of(self._ref),
             location=self._table.opened().where,
             output=self._layer.output,
