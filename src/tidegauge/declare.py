@@ -43,7 +43,7 @@ class Declared:
     inputs: Mapping[str, Input | str]
     output: Output
     keys: Mapping[str, Any]
-    """`evaluate`, `drift`, `tags` and `expect`, those that were given."""
+    """`evaluate`, `allow_nondeterministic`, `drift`, `tags` and `expect`, those that were given."""
     place: Place
     module: str
     function: Callable[..., Any] = field(repr=False)
@@ -119,6 +119,7 @@ def flow(
     *,
     output: Output,
     evaluate: str | None = None,
+    allow_nondeterministic: bool | None = None,
     drift: str | None = None,
     tags: str | Sequence[str] | None = None,
     name: str | None = None,
@@ -145,7 +146,15 @@ def flow(
                 hint=f'write `{key}=tg.changes("SCHEMA.TABLE")`, or the same with `tg.snapshot`',
                 place=place,
             )
-    keys = _given({"evaluate": evaluate, "drift": drift, "tags": tags, "expect": expect})
+    keys = _given(
+        {
+            "evaluate": evaluate,
+            "allow_nondeterministic": allow_nondeterministic,
+            "drift": drift,
+            "tags": tags,
+            "expect": expect,
+        }
+    )
     module, code = _running(frame)
 
     def declare(function: _F) -> _F:

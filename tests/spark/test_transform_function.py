@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from tests.spark.moving import Table, collected, layer, quick
 from tidegauge.errors import TransformFailed
 from tidegauge.model.cargo import Change
 from tidegauge.model.layer import Evaluate, Function, LayerMode, Sql
+from tidegauge.transform.choose import chosen
 from tidegauge.transform.evaluate import evaluated
 
 if TYPE_CHECKING:
@@ -167,6 +169,20 @@ def random_udf(t: DataFrame) -> DataFrame:
     return t.withColumn("r", dice())
 
 
+def dated(t: DataFrame) -> DataFrame:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return t.where(F.datediff(F.current_date(), F.lit("2026-01-01").cast("date")) >= 0)
+
+
+def stamped(t: DataFrame) -> DataFrame:
+    return t.selectExpr("id", "g", "'now()' AS word", "now() AS at")
+
+
+def worded(t: DataFrame) -> DataFrame:
+    return t.selectExpr("id", "g", "'now()' AS word")
+
+
 def counts_random(t: DataFrame) -> DataFrame:
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -207,6 +223,8 @@ def twice_n(t: DataFrame) -> DataFrame:
         (random_column, "random_column is not deterministic (rand())"),
         (random_key, "random_key is not deterministic (uuid())"),
         (random_udf, "random_udf is not deterministic (<lambda>"),
+        (dated, "dated reads the clock: current_date() is another one with every run"),
+        (stamped, "stamped reads the clock: now() is another one"),
         (counts_random, "counts_random is not deterministic: called again"),
         (counts_rand_column, 'Non-deterministic expression "count(rand('),
         (random_literal, "random_literal is not deterministic: called again"),
@@ -254,6 +272,22 @@ def test_an_error_in_a_file_is_told_with_its_line_and_column(table: Table, tmp_p
     assert str(error).startswith(f"{file}:2:3: A column, variable, or function parameter with name `nmae`")
     assert str(failed(table, Sql("SELECT id\nFORM t", file))).startswith(f"{file}:2:6: Syntax error")
     assert str(failed(table, Sql("SELECT g FROM t", file))).startswith(f"{file} drops the key column id")
+
+
+@pytest.mark.parametrize("transform", [dated, stamped, random_column, random_literal, sampled, worded])
+def test_c11_what_is_allowed_is_taken_as_it_comes(table: Table, transform: Callable[..., Any]) -> None:
+    flow = layer(transform, "t")
+    clock = transform in (dated, stamped)
+    for allowed, evaluate in ((True, Evaluate.AUTO), (False, Evaluate.WHOLE)):
+        asked = replace(flow, allow_nondeterministic=allowed, evaluate=evaluate)
+        choice = chosen(asked).evaluate
+        if not allowed and not clock and transform is not worded:
+            with pytest.raises(TransformFailed, match="not deterministic"):
+                evaluated(asked, {"t": table.window(1, 2)}, table.session, None, choice)
+            continue
+        change = evaluated(asked, {"t": table.window(1, 2)}, table.session, None, choice)
+        assert {row["id"] for row in collected(change.rows)} or transform is sampled
+        assert change.notes == ()
 
 
 def by_group(t: DataFrame) -> DataFrame:

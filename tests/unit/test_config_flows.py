@@ -91,6 +91,7 @@ flows:
       a: {path: lake/../lake/a, feed: raw, initial: 007, on_missing: diff, max_versions: 10, max_bytes: 64MB}
     output: {path: "file:///lake/b/", mode: append, on_delete: ignore, partition_by: [d, e]}
     evaluate: rows
+    allow_nondeterministic: true
     drift: fail
     tags: [daily, core]
   b:
@@ -104,6 +105,7 @@ flows:
     assert (part.max_versions, part.max_bytes) == (10, 64_000_000)
     assert (layer.output.table, layer.output.mode) == (TableRef(path="/lake/b"), LayerMode.APPEND)
     assert (layer.output.on_delete, layer.output.partition_by) == (OnDelete.IGNORE, ("d", "e"))
+    assert layer.allow_nondeterministic
     assert (layer.evaluate, layer.drift, layer.tags) == (Evaluate.ROWS, Drift.FAIL, ("daily", "core"))
     assert layer.transform is None
     assert other.inputs[0].table == TableRef("db.`odd.name`")

@@ -35,6 +35,7 @@ flows:
     output: {table: silver.clusters, mode: scd2, key: [a, b], sequence_by: c, track: d, surrogate_key: sk,
              partition_by: [p]}
     evaluate: rows
+    allow_nondeterministic: true
     drift: freeze
     tags: [daily]
   gold: {inputs: {clusters: silver.clusters, other: {table: o, initial: 3}}, transform: m:f,
@@ -55,7 +56,7 @@ import tidegauge as tg
     workspaces=tg.snapshot(path="lake/workspaces"),
     output=tg.delta("silver.clusters", mode="scd2", key=("a", "b"), sequence_by="c", track="d",
                     surrogate_key="sk", partition_by=["p"]),
-    evaluate="rows", drift="freeze", tags=["daily"],
+    evaluate="rows", allow_nondeterministic=True, drift="freeze", tags=["daily"],
 )
 def silver(clusters, workspaces):
     return clusters.join(workspaces)

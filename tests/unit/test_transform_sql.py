@@ -60,11 +60,6 @@ def refused(sql: str, by: Sequence[str] = ("id",)) -> TransformFailed:
             "row by row over orders",
         ),
         ("SELECT id, my_udf(v) AS w FROM orders", ROWS, "row by row over orders"),
-        (
-            "SELECT id, current_date() AS d FROM orders",
-            ROWS,
-            "CURRENT_DATE is what it is when a row is computed",
-        ),
         ("SELECT 1 AS id FROM dims", ROWS, "reads nothing that moves"),
         ("SELECT id, sum(v) FROM orders GROUP BY id", KEYS, "GROUP BY; the key covers the grouping"),
         ("SELECT o.id, i.v FROM orders o JOIN items i ON o.id = i.oid", KEYS, "joins 2 inputs"),
@@ -144,9 +139,6 @@ def test_what_the_sql_allows_and_why(sql: str, way: Evaluate, why: str) -> None:
         ("SELECT 1 AS id", 1, 1, "reads no input"),
         ("SELECT id\nFROM orders JOIN silver.items USING (id)", 2, 18, "silver.items, which is no input"),
         ("SELECT id FROM\n  stores", 2, 3, "stores, which is no input"),
-        ("SELECT id,\n   Rand() AS r FROM orders", 2, 4, "not deterministic: Rand()"),
-        ("SELECT id, `uuid`() AS r FROM orders", 1, 12, "not deterministic: uuid()"),
-        ("SELECT monotonically_increasing_id() AS id FROM orders", 1, 8, "not deterministic"),
         ("SELECT v FROM orders", 1, 1, "drops the key column id"),
         ("SELECT * EXCEPT (id) FROM orders", 1, 1, "drops the key column id"),
         ("SELECT upper(id), v FROM orders", 1, 1, "drops the key column id"),
@@ -166,7 +158,59 @@ def test_sql_that_only_spark_can_read_is_left_to_it_when_asked_for_whole() -> No
 
 def test_without_a_file_the_message_has_line_and_column() -> None:
     with pytest.raises(TransformFailed, match=r"rand.*\(line 2, column 2\)"):
-        read_sql("SELECT id,\n rand() FROM orders", inputs=INPUTS, moving=["orders"], by=["id"])
+        chosen(layer("SELECT id,\n rand() FROM orders"))
+
+
+@pytest.mark.parametrize(
+    ("sql", "line", "column", "cause"),
+    [
+        ("SELECT id,\n   Rand() AS r FROM orders", 2, 4, "not deterministic: Rand()"),
+        ("SELECT id, `uuid`() AS r FROM orders", 1, 12, "not deterministic: uuid()"),
+        ("SELECT monotonically_increasing_id() AS id FROM orders", 1, 8, "not deterministic"),
+        ("SELECT id, current_date() AS d FROM orders", 1, 12, "reads the clock: CURRENT_DATE"),
+        ("SELECT id FROM orders\nWHERE at > Current_Timestamp", 2, 12, "reads the clock: CURRENT_TIMESTAMP"),
+        ("SELECT id, now() AS d FROM orders", 1, 12, "reads the clock: NOW"),
+        ("SELECT id, date_diff(curdate(), at) AS d FROM orders", 1, 22, "reads the clock: CURDATE"),
+        ("SELECT id, unix_timestamp() AS d FROM orders", 1, 12, "reads the clock: UNIX_TIMESTAMP"),
+        ("SELECT id, localtimestamp() AS d FROM orders", 1, 12, "reads the clock: LOCALTIMESTAMP"),
+        ("SELECT id, current_time AS d FROM orders", 1, 12, "reads the clock: CURRENT_TIME"),
+    ],
+)
+def test_c11_dice_and_clocks_are_refused_with_their_place_and_the_ways_out(
+    sql: str, line: int, column: int, cause: str
+) -> None:
+    flow = replace(layer(sql), transform=Sql(sql, Path("gold/daily.sql")))
+    for mode in (LayerMode.MERGE, LayerMode.APPEND, LayerMode.REPLACE_PARTITIONS):
+        output = replace(flow.output, mode=mode, partition_by=("id",))
+        with pytest.raises(TransformFailed) as failed:
+            chosen(replace(flow, output=output))
+        assert cause in failed.value.message
+        assert failed.value.place == Place("gold/daily.sql", line, column)
+        assert "allow_nondeterministic: true" in str(failed.value.hint)
+    assert chosen(replace(flow, allow_nondeterministic=True)).evaluate in (ROWS, WHOLE)
+    # What is computed whole each time has the time of its batch; dice fall otherwise at a retry.
+    whole = replace(flow, evaluate=WHOLE)
+    overwrites = replace(flow, output=replace(flow.output, mode=LayerMode.OVERWRITE))
+    if "clock" in cause:
+        assert "evaluate: whole" in str(failed.value.hint)
+        assert {chosen(one).evaluate for one in (whole, overwrites)} == {WHOLE}
+    else:
+        for one in (whole, overwrites):
+            with pytest.raises(TransformFailed, match="not deterministic"):
+                chosen(one)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT id, o.current_date, `now` FROM orders o",
+        "SELECT id, at AS current_timestamp, 'now()' AS now FROM orders -- now()",
+        "SELECT id, unix_timestamp(at) AS s, to_date(at) AS d FROM orders",
+        "SELECT id, current_date FROM orders",
+    ],
+)
+def test_c11_columns_and_texts_are_no_clocks(sql: str) -> None:
+    assert chosen(layer(sql), columns={"orders": ["id", "at", "current_date"]}).evaluate is ROWS
 
 
 def test_the_hint_lists_the_inputs() -> None:

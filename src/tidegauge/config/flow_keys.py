@@ -31,6 +31,12 @@ class FlowKeys(Keys):
         description="What is computed anew after a change: the changed rows, the keys that they touch, or "
         "everything. `auto` reads the SQL; a function is `rows` with one moving input, `keys` with several.",
     )
+    allow_nondeterministic: Annotated[Flag, Unless("`false`")] = Field(
+        default=False,
+        description="Take a transform that reads the clock or rolls dice (`current_date()`, `rand()`, "
+        "`uuid()`): each row is then what it was when it was last computed. Without it they are refused, "
+        "but for the clock under `evaluate: whole` and in mode `overwrite`.",
+    )
     drift: Annotated[str, Form(values.choice(Drift), "`evolve`, `freeze`, `fail`")] = Field(
         default="evolve",
         description="When the columns that come out change: follow where nothing is lost, keep the target's "

@@ -80,6 +80,7 @@ def _flow(check: Check, name: str, body: Any, trail: Trail, around: Around) -> L
         output=output,
         transform=transform or made,
         evaluate=Evaluate(keys.evaluate),
+        allow_nondeterministic=keys.allow_nondeterministic,
         drift=Drift(keys.drift),
         tags=keys.tags,
         place=check.document.key_place(trail),

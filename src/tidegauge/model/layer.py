@@ -131,6 +131,8 @@ class Layer:
     transform: Sql | Function | None = None
     """None: the rows of the only input, as they are."""
     evaluate: Evaluate = Evaluate.AUTO
+    allow_nondeterministic: bool = False
+    """The transform may roll dice and read the clock."""
     drift: Drift = Drift.EVOLVE
     tags: tuple[str, ...] = ()
     upstreams: tuple[str, ...] = ()

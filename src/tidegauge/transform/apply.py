@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tidegauge.errors import TransformFailed
 from tidegauge.model.layer import COMMIT_TIMESTAMP, COMMIT_VERSION, Function, Layer, LayerMode, Sql
+from tidegauge.transform.chance import FOR_CHANCE
 from tidegauge.transform.faults import from_sql, named, unheard
 from tidegauge.transform.function import call
 from tidegauge.transform.logical import chance, readable
@@ -72,11 +73,10 @@ class Transform:
                     hint=f"it gives {', '.join(frame.columns)}",
                     place=self.layer.output.place,
                 )
-        if self.layer.transform is not None and readable(frame) and (found := chance(frame)) is not None:
-            raise TransformFailed(
-                f"{name} is not deterministic ({found})",
-                hint="a batch that is tried again has to give the same rows: hash the key instead",
-            )
+        if self.layer.transform is None or self.layer.allow_nondeterministic or not readable(frame):
+            return
+        if (found := chance(frame)) is not None:
+            raise TransformFailed(f"{name} is not deterministic ({found})", hint=FOR_CHANCE)
 
     def _needed(self) -> Iterator[tuple[str, str]]:
         output = self.layer.output

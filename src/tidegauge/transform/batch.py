@@ -10,8 +10,9 @@ from tidegauge.errors import TransformFailed
 from tidegauge.model.layer import Evaluate, Function, Layer, LayerInput, LayerMode, Sql
 from tidegauge.model.protocols import Moved
 from tidegauge.transform.apply import Transform
+from tidegauge.transform.chance import ALLOW, FOR_CLOCK, follows_clock
 from tidegauge.transform.faults import named
-from tidegauge.transform.logical import origins, readable, same, shape
+from tidegauge.transform.logical import clock, origins, readable, same, shape
 from tidegauge.transform.passed import passed
 from tidegauge.transform.proof import prove
 
@@ -180,11 +181,20 @@ def settled(parts: Parts, choice: Evaluate) -> Evaluate:
     if not readable(whole):
         return choice
     name = named(layer)
-    if not same(whole, parts.transform.over(parts.frames())):
-        raise TransformFailed(
-            f"{name} is not deterministic: called again with the same inputs, it gave something else",
-            hint="keep clocks, random numbers and what is counted of them out of the function",
-        )
+    stable = same(whole, parts.transform.over(parts.frames()))
+    if not layer.allow_nondeterministic:
+        if not stable:
+            raise TransformFailed(
+                f"{name} is not deterministic: called again with the same inputs, it gave something else",
+                hint="keep clocks, random numbers and what is counted of them out of the function;"
+                f" {ALLOW} takes what comes",
+            )
+        if (moment := clock(whole)) is not None and not follows_clock(layer):
+            raise TransformFailed(
+                f"{name} reads the clock: {moment} is another one with every run, and rows that do not change"
+                " would keep the old one",
+                hint=FOR_CLOCK,
+            )
     if choice is Evaluate.WHOLE or parts.raw or parts.afresh or layer.output.mode is LayerMode.OVERWRITE:
         return choice
     proof = prove(
@@ -193,7 +203,7 @@ def settled(parts: Parts, choice: Evaluate) -> Evaluate:
         moving=[part.name for part in layer.moving],
         by=parts.by,
     )
-    looks = any(
+    looks = stable and any(
         shape(parts.transform.over(parts.frames({part.name: parts.came(part.name)}))) != shape(whole)
         for part in layer.moving
         if parts.inputs[part.name].moves

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from tidegauge.errors import TransformFailed
 from tidegauge.model.layer import Evaluate, Function, Layer, LayerMode, Sql
+from tidegauge.transform.chance import refuse_chance
 from tidegauge.transform.parse import readable
 from tidegauge.transform.sql import Columns, Reading, read_sql
 
@@ -20,7 +21,8 @@ class Choice:
 
 
 def chosen(layer: Layer, *, columns: Columns | None = None) -> Choice:
-    """Raises TransformFailed for SQL that cannot be read, or does not allow the `evaluate` or mode asked for.
+    """Raises TransformFailed for SQL that cannot be read, is not deterministic, or does not allow the
+    `evaluate` or mode asked for.
 
     `columns`: of the inputs, where they are known; without them more is computed whole.
     """
@@ -28,6 +30,7 @@ def chosen(layer: Layer, *, columns: Columns | None = None) -> Choice:
     whole = mode is LayerMode.OVERWRITE or (asked is Evaluate.WHOLE and mode is not LayerMode.APPEND)
     if whole and isinstance(layer.transform, Sql) and not readable(layer.transform.text):
         return Choice(Evaluate.WHOLE, "the SQL is left to Spark to read")
+    refuse_chance(layer, columns or {})
     raw = next((part for part in layer.inputs if part.raw), None)
     best = _best(layer, columns)
     if raw is not None:

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _MANY_FIELDS = 100_000
+_CLOCKS = {"CurrentDate", "CurrentTime", "CurrentTimestamp", "LocalTimestamp", "Now"}
+_TIMES = re.compile(r"\b(?:current_(?:date|time|timestamp)|localtimestamp|now)\(")
 _IDS = re.compile(r"#\d+L?|" + PREFIX + r"\d+")
 
 
@@ -31,11 +33,17 @@ def chance(frame: DataFrame) -> str | None:
     return None if plan.deterministic() else next(_chances(plan), None)
 
 
+def clock(frame: DataFrame) -> str | None:
+    """A function in the plan that tells the time, such as `current_date`; None: there is none."""
+    plan = analyzed(frame)
+    return next(_clocks(plan), None) if _TIMES.search(_tree(plan)) else None
+
+
 def shape(frame: DataFrame) -> str:
     """The plan as text, down to the inputs' views, without what differs from call to call for no reason."""
     lines: list[str] = []
     depth = None
-    for line in str(analyzed(frame).treeString(False, False, _MANY_FIELDS, False, False)).splitlines():
+    for line in _tree(analyzed(frame)).splitlines():
         indent = len(line) - len(line.lstrip(" :+-"))
         if depth is not None and indent > depth:
             continue
@@ -88,6 +96,26 @@ def _chances(plan: Any) -> Iterator[str]:
         yield from _chances_in(expression)
     for below in (*each(plan.children()), *each(plan.subqueries())):
         yield from _chances(below)
+
+
+def _tree(plan: Any) -> str:
+    return str(plan.treeString(False, False, _MANY_FIELDS, False, False))
+
+
+def _clocks(plan: Any) -> Iterator[str]:
+    if plan.nodeName() == "SubqueryAlias" and plan.alias().startswith(PREFIX):
+        return
+    for expression in each(plan.expressions()):
+        yield from _clocks_in(expression)
+    for below in (*each(plan.children()), *each(plan.subqueries())):
+        yield from _clocks(below)
+
+
+def _clocks_in(expression: Any) -> Iterator[str]:
+    if expression.nodeName() in _CLOCKS:
+        yield f"{expression.prettyName()}()"
+    for below in each(expression.children()):
+        yield from _clocks_in(below)
 
 
 def _chances_in(expression: Any) -> Iterator[str]:

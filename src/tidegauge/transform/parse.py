@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
@@ -10,10 +9,8 @@ from typing import NoReturn
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import ParseError, TokenError
-from sqlglot.tokenizer_core import TokenType
 
 from tidegauge.errors import Place, TransformFailed
-from tidegauge.transform.spark_functions import CHANCE, CLOCK
 
 DIALECT = "spark"
 RECURSIVE = "tidegauge_recursive"
@@ -21,9 +18,8 @@ RECURSIVE = "tidegauge_recursive"
 
 
 def parsed(text: str, *, inputs: Sequence[str], place: Path | None = None) -> exp.Query:
-    """Raises TransformFailed for everything but one deterministic query that reads inputs alone."""
+    """Raises TransformFailed for everything but one query that reads inputs alone."""
     query = _statement(text, place)
-    _refuse_chance(text, query, place)
     query = written_out(query)
     known = {name.lower() for name in inputs}
     named = [table for table in query.find_all(exp.Table) if isinstance(table.this, exp.Identifier)]
@@ -32,7 +28,7 @@ def parsed(text: str, *, inputs: Sequence[str], place: Path | None = None) -> ex
         plain = not table.db and not table.catalog
         if not plain or (table.name.lower() not in known and table.name.lower() not in own):
             shown = ".".join(part.name for part in table.parts)
-            _fail(
+            fail(
                 f"the SQL reads {shown}, which is no input of this flow",
                 f"name it under `inputs`; those there are: {', '.join(inputs)}",
                 text,
@@ -40,13 +36,13 @@ def parsed(text: str, *, inputs: Sequence[str], place: Path | None = None) -> ex
                 place,
             )
     if not named:
-        _fail("the SQL reads no input", f"the inputs are views: {', '.join(inputs)}", text, None, place)
+        fail("the SQL reads no input", f"the inputs are views: {', '.join(inputs)}", text, None, place)
     return query
 
 
-def parse(text: str) -> exp.Query:
-    """A text that was read before, as it is: CTEs stay."""
-    return _statement(text, None)
+def parse(text: str, place: Path | None = None) -> exp.Query:
+    """The query as it is: CTEs stay."""
+    return _statement(text, place)
 
 
 def readable(text: str) -> bool:
@@ -56,18 +52,6 @@ def readable(text: str) -> bool:
     except (ParseError, TokenError):
         return False
     return True
-
-
-def clock(text: str) -> str | None:
-    """A function in it that gives another value on another day."""
-    tokens = sqlglot.tokenize(text, dialect=DIALECT)
-    for token, following in zip(tokens, [*tokens[1:], None], strict=True):
-        if token.text.lower() in CLOCK and (
-            (following is not None and following.token_type is TokenType.L_PAREN)
-            or (token.token_type is not TokenType.IDENTIFIER and token.text.lower().startswith("current_"))
-        ):
-            return token.text.upper()
-    return None
 
 
 def reads(node: exp.Expr, name: str) -> int:
@@ -93,7 +77,7 @@ def _statement(text: str, place: Path | None) -> exp.Query:
             before = "\n".join(text.split("\n")[: first["line"] - 1])
             start = len(before) + bool(before) + first["col"] - len(first.get("highlight") or "")
         near = f" near {first['highlight']}" if first.get("highlight") else ""
-        _fail(
+        fail(
             f"the SQL cannot be read: {cause}{near}",
             "if Spark does take it, say `evaluate: whole`: then it is left to Spark",
             text,
@@ -103,31 +87,13 @@ def _statement(text: str, place: Path | None) -> exp.Query:
         )
     statements = [each for each in statements if not isinstance(each, exp.Semicolon)]
     if len(statements) > 1:
-        _fail("the SQL has several statements", "a transform is one SELECT", text, None, place)
+        fail("the SQL has several statements", "a transform is one SELECT", text, None, place)
     if not statements:
-        _fail("the SQL is empty", "a transform is one SELECT", text, None, place)
+        fail("the SQL is empty", "a transform is one SELECT", text, None, place)
     found = statements[0]
     if not isinstance(found, exp.Query):
-        _fail(
-            f"the SQL is {_article(found.key)} and no query", "a transform is one SELECT", text, None, place
-        )
+        fail(f"the SQL is {_article(found.key)} and no query", "a transform is one SELECT", text, None, place)
     return found
-
-
-def _refuse_chance(text: str, query: exp.Query, place: Path | None) -> None:
-    own = {cte.alias.lower() for cte in query.find_all(exp.CTE)}
-    tokens = sqlglot.tokenize(text, dialect=DIALECT)
-    for token, following in itertools.pairwise(tokens):
-        name = token.text.lower()
-        if following.token_type is TokenType.L_PAREN and name in CHANCE and name not in own:
-            _fail(
-                f"the SQL is not deterministic: {token.text}() gives another value each time",
-                "a batch that is tried again has to come out the same; use a hash of the row, such as "
-                "xxhash64(…), instead",
-                text,
-                token.start,
-                place,
-            )
 
 
 def written_out(query: exp.Query) -> exp.Query:
@@ -164,7 +130,7 @@ def _article(key: str) -> str:
     return f"{'an' if key[:1] in 'aeiou' else 'a'} {key.upper()}"
 
 
-def _fail(
+def fail(
     cause: str, hint: str, text: str, start: int | None, place: Path | None, error: Exception | None = None
 ) -> NoReturn:
     line = text.count("\n", 0, start) + 1 if start is not None else 1

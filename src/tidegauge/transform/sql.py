@@ -14,7 +14,7 @@ from tidegauge.model.layer import Evaluate
 from tidegauge.transform.clause import Missing, Unclear
 from tidegauge.transform.find import Finder
 from tidegauge.transform.linear import moving_tables, row_wise
-from tidegauge.transform.parse import clock, parsed
+from tidegauge.transform.parse import parsed
 from tidegauge.transform.scope import Columns, Scope, output_name, outputs
 
 __all__ = ["Columns", "Reading", "read_sql"]
@@ -40,14 +40,11 @@ def read_sql(
     """`by`: the output columns that must be found, which are the key or the partition columns.
 
     Raises TransformFailed, with the place in the text, for what does not parse, is no query or several
-    statements, reads no input or a table that is none, is not deterministic, or drops a column of `by`.
+    statements, reads no input or a table that is none, or drops a column of `by`.
     """
     query = parsed(text, inputs=inputs, place=place)
     _refuse_dropped(query, by, columns or {}, place)
-    found = _best(query, moving, by, columns or {})
-    if moment := clock(text):
-        return Reading(found.evaluate, f"{found.why}; {moment} is what it is when a row is computed")
-    return found
+    return _best(query, moving, by, columns or {})
 
 
 def _best(query: exp.Query, moving: Sequence[str], by: Sequence[str], columns: Columns) -> Reading:

@@ -1,0 +1,89 @@
+"""What makes a transform's SQL give something else for the same inputs: dice and clocks. No Spark."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection
+from pathlib import Path
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.tokenizer_core import TokenType
+
+from tidegauge.model.layer import Evaluate, Layer, LayerMode, Sql
+from tidegauge.transform.parse import DIALECT, fail, parse
+from tidegauge.transform.scope import Columns
+from tidegauge.transform.spark_functions import CHANCE, CLOCK
+
+ALLOW = "`allow_nondeterministic: true`"
+FOR_CHANCE = (
+    "a batch that is tried again has to come out the same: use a hash of the row, such as xxhash64(…), or a"
+    f" column of the input; {ALLOW} takes what comes"
+)
+FOR_CLOCK = (
+    "read the time from a column of the input, have all of it computed each time with `evaluate: whole`, or"
+    f" leave each row as of when it was computed with {ALLOW}"
+)
+_CLOCKS = (exp.CurrentDate, exp.CurrentDatetime, exp.CurrentTime, exp.CurrentTimestamp, exp.Localtimestamp)
+_BARE = {"current_date", "current_time", "current_timestamp"}
+"""Those that Spark takes without parentheses too, where no column has that name."""
+
+
+def follows_clock(layer: Layer) -> bool:
+    """Whether every row is computed anew in each batch, so that the time of the batch is the time of all."""
+    return layer.output.mode is LayerMode.OVERWRITE or (
+        layer.evaluate is Evaluate.WHOLE and layer.output.mode is not LayerMode.APPEND
+    )
+
+
+def refuse_chance(layer: Layer, columns: Columns) -> None:
+    """Raises TransformFailed, with the place, for SQL that rolls dice, or whose rows would age."""
+    transform = layer.transform
+    if layer.allow_nondeterministic or not isinstance(transform, Sql):
+        return
+    text, place = transform.text, transform.file
+    query = parse(text, place)
+    _refuse_dice(text, query, place)
+    if follows_clock(layer):
+        return
+    there = {column.lower() for known in columns.values() for column in known}
+    found = next((name for node in query.walk() if (name := _clock(node, there)) is not None), None)
+    if found is not None:
+        tokens = sqlglot.tokenize(text, dialect=DIALECT)
+        token = next((each for each in tokens if each.text.lower() in CLOCK), None)
+        fail(
+            f"the SQL reads the clock: {(token.text if token else found).upper()} is another one with every"
+            " run, and rows that do not change would keep the old one",
+            FOR_CLOCK,
+            text,
+            token.start if token else None,
+            place,
+        )
+
+
+def _refuse_dice(text: str, query: exp.Query, place: Path | None) -> None:
+    own = {cte.alias.lower() for cte in query.find_all(exp.CTE)}
+    tokens = sqlglot.tokenize(text, dialect=DIALECT)
+    for token, following in itertools.pairwise(tokens):
+        name = token.text.lower()
+        if following.token_type is TokenType.L_PAREN and name in CHANCE and name not in own:
+            fail(
+                f"the SQL is not deterministic: {token.text}() gives another value each time",
+                FOR_CHANCE,
+                text,
+                token.start,
+                place,
+            )
+
+
+def _clock(node: exp.Expr, columns: Collection[str]) -> str | None:
+    if isinstance(node, exp.Anonymous):
+        return node.name.lower() if node.name.lower() in CLOCK and not node.expressions else None
+    if isinstance(node, exp.Column):
+        name = node.name.lower()
+        plain = len(node.parts) == 1 and not node.this.args.get("quoted")
+        return name if plain and name in _BARE - set(columns) else None
+    if isinstance(node, _CLOCKS):
+        name = node.sql_name().lower()
+        return None if not node.meta and name in columns else name
+    return None
