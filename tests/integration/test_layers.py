@@ -321,7 +321,9 @@ def test_c10_a_null_key_that_the_transform_filters_can_go(lakehouse: Lakehouse) 
     assert (error["type"], "NULL in its key" in error["message"]) == ("KeyUnsuitable", True)
 
 
-def test_tables_are_named_as_the_catalogue_knows_them(lakehouse: Lakehouse) -> None:
+def test_d15_tables_are_named_as_the_catalogue_knows_them_and_none_is_made_in_memory(
+    lakehouse: Lakehouse,
+) -> None:
     house = lakehouse
     house.spark.sql(f"CREATE DATABASE layers_bronze LOCATION '{house.folder}/bronze'")
     try:
@@ -329,6 +331,9 @@ def test_tables_are_named_as_the_catalogue_knows_them(lakehouse: Lakehouse) -> N
         house.spark.sql(
             "INSERT INTO layers_bronze.a VALUES (1, DATE'2026-01-01', 2), (2, DATE'2026-01-02', 3)"
         )
+        house.spark.sql(f"CREATE DATABASE layers_silver LOCATION '{house.folder}/silver'")
+        house.spark.sql(f"CREATE TABLE layers_silver.a (id INT, day DATE, n INT) {FEED}")
+        house.spark.sql(f"CREATE TABLE layers_silver.days (day DATE, n BIGINT) {FEED} PARTITIONED BY (day)")
         house.write(
             "  copy: {inputs: {a: layers_bronze.a}, output: {table: layers_silver.a, key: id}}\n"
             "  days: {inputs: {a: {table: layers_silver.a}}, transform: days.sql,"
@@ -346,6 +351,12 @@ def test_tables_are_named_as_the_catalogue_knows_them(lakehouse: Lakehouse) -> N
         )
         error = house.run(code=1)["more"]["error"]
         assert (error["type"], "layers_bronze.nobody" in error["message"]) == ("TableMissing", True)
+        house.write("  more: {inputs: {a: layers_bronze.a}, output: {table: layers_silver.b, key: id}}\n")
+        error = house.run(code=1)["more"]["error"]
+        assert error["type"] == "OutputUnsafe"
+        assert "layers_silver.b would be gone when this process ends" in error["message"]
+        assert "`path:`" in error["hint"]
+        assert not house.spark.catalog.tableExists("layers_silver.b")
     finally:
         for schema in ("layers_bronze", "layers_silver"):
             house.spark.sql(f"DROP DATABASE IF EXISTS {schema} CASCADE")

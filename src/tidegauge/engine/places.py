@@ -12,17 +12,23 @@ from typing import TYPE_CHECKING
 from tidegauge.engine.jars import Needs
 from tidegauge.engine.select import needs_of
 from tidegauge.engine.session import lent, open_session, sibling
-from tidegauge.errors import TableMissing
+from tidegauge.errors import OutputUnsafe, TableMissing
 from tidegauge.model.layer import Hop, Layer, TableRef
 from tidegauge.model.plan import Plan
 from tidegauge.model.protocols import Output
 from tidegauge.model.spec import Lake, Project
-from tidegauge.read.delta_catalogue import locate, split_name
+from tidegauge.read.delta_catalogue import in_memory, locate, split_name
 from tidegauge.write.hadoop import settle_bucket
 from tidegauge.write.open import open_output
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+_LASTING = (
+    "name a lasting one under `spark: conf:` (spark.sql.catalogImplementation, spark.sql.catalog.…), or the"
+    " table's `path:`"
+)
 
 
 def places_of(project: Project, hops: Sequence[Hop], *, debug: bool = False) -> Places:
@@ -65,9 +71,18 @@ class Places:
         if found is None:
             raise TableMissing(
                 f"Spark's catalogue has no Delta table {table}",
-                hint="check the name. A catalogue in memory ends with its process: name a lasting one under"
-                " `spark: conf:` (spark.sql.catalogImplementation, spark.sql.catalog.…), or the table's"
-                " `path:`",
+                hint=f"check the name. A catalogue in memory ends with its process: {_LASTING}",
+            )
+        return found
+
+    def made(self, table: TableRef) -> str | None:
+        """Of a table that is written; None while it is yet to be made. Raises OutputUnsafe where it would be
+        gone with the process that makes it."""
+        found = self.find(table)
+        if found is None and table.name is not None and in_memory(self._spark(), table.name):
+            raise OutputUnsafe(
+                f"Spark's catalogue is in memory: {table} would be gone when this process ends",
+                hint=_LASTING,
             )
         return found
 
@@ -77,7 +92,7 @@ class Places:
             return open_output(hop)
         from tidegauge.write.delta.output import DeltaOutput
 
-        made = DeltaOutput(hop, locate=lambda: self.find(hop.output.table))
+        made = DeltaOutput(hop, locate=lambda: self.made(hop.output.table))
         if plan is not None:
             made.follow(plan)
         return made

@@ -19,6 +19,7 @@ _PLAIN = re.compile(r"\w+")
 _PART = re.compile(r"`((?:[^`]|``)+)`|([^`.]+)")
 Facts = tuple[str, str, str]
 """Kind, provider and location."""
+_OF_SESSION, _DELTAS = "spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 _VIEWS = {"VIEW", "METRIC_VIEW"}
 
 
@@ -176,6 +177,18 @@ def _missing(what: str) -> TableMissing:
     return TableMissing(
         f"Spark's catalogue does not have {what}",
         hint="check the name, and the catalogue that the session uses",
+    )
+
+
+def in_memory(spark: SparkSession, table: str) -> bool:
+    """Whether the catalogue that a table is named in forgets its tables when Spark ends."""
+    parts = _parts(table)
+    if (parts[0] if len(parts) > 2 else spark.catalog.currentCatalog()) != _OF_SESSION:
+        return False
+    # One of another make keeps its tables itself; Delta's hands them on to the session's own.
+    made_by = spark.conf.get(f"spark.sql.catalog.{_OF_SESSION}", None) or _DELTAS
+    return (
+        made_by == _DELTAS and spark.conf.get("spark.sql.catalogImplementation", "in-memory") == "in-memory"
     )
 
 
