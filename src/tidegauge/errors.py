@@ -26,6 +26,7 @@
     ├── TransformFailed            the user's SQL or Python, or what came out of it
     ├── RuntimeMissing             Java, jars or an optional library
     ├── SparkFailed                a Spark job ended in an error; the last cause, in one sentence
+    ├── NotCompared                `verify` has nothing that it could compare (exit code 2)
     ├── PositionError              a position that cannot be read, or compared here
     └── Stopped                    a signal asked us to stop; nothing is wrong
         └── LimitReached           so did `--limit`
@@ -179,6 +180,15 @@ class RuntimeMissing(TidegaugeError):
 
 class SparkFailed(TidegaugeError):
     default_retryable = True
+
+
+class NotCompared(TidegaugeError):
+    exit_code = 2
+
+    def __init__(self, message: str, *, hint: str | None = None, excused: bool = False) -> None:
+        super().__init__(message, hint=hint)
+        self.excused = excused
+        """It never can be, so that it is no failure beside tables that are."""
 
 
 class PositionError(TidegaugeError):

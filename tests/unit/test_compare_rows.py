@@ -89,9 +89,38 @@ def test_a_wider_type_and_columns_of_its_own_make_no_difference() -> None:
 
 
 def test_types_with_nothing_in_common_are_refused() -> None:
-    one, other = pa.schema([("id", pa.int64())]), pa.schema([("id", pa.string())])
-    with pytest.raises(OutputDisagrees, match="column id is int64 at the source and string in the target"):
-        compare_rows(stream([(1,)], one), stream([("1",)], other), one, key=["id"])
+    one, other = pa.schema([("id", pa.int64())]), pa.schema([("id", pa.binary())])
+    with pytest.raises(OutputDisagrees, match="column id is int64 at the source and binary in the target"):
+        compare_rows(stream([(1,)], one), stream([(b"1",)], other), one, key=["id"])
+
+
+def test_f2_a_text_and_a_number_are_compared_as_texts() -> None:
+    schema = pa.schema([("id", pa.int64()), ("v", pa.string())])
+    wide = pa.schema([("id", pa.int64()), ("v", pa.int32())])
+    source = [(1, "5"), (2, None), (3, "07"), (4, "many")]
+    target = [(1, 5), (2, None), (3, 7), (4, 4)]
+    found = compare_rows(stream(source, schema), stream(target, wide), schema, key=["id"])
+    assert found.examples == (("different", "3"), ("different", "4"))
+    assert found.notes == ("column v is string at the source and int32 in the target: compared as texts",)
+
+
+def test_f2_rows_that_may_be_there_are_read_only_where_the_target_has_more() -> None:
+    def never() -> Iterator[pa.RecordBatch]:
+        raise AssertionError
+
+    rows = [("a", 1, None)]
+    assert compare_rows(stream(rows), stream(rows), SCHEMA, key=["id"], allowed=never).equal
+    target = [("a", 1, None), ("b", 2, None), ("c", 3, None), ("d", 4, None)]
+    below = [("b", 2, None), ("x", 3, None), ("e", 5, None)]
+    found = compare_rows(
+        stream(rows),
+        stream(target),
+        SCHEMA,
+        key=["id"],
+        allowed=lambda: stream(below),
+        leave_out=keys_of(7, 8),
+    )
+    assert found == Difference(3, 4, 0, 1, 1, (("different", "3"), ("extra", "4")), newer=2)
 
 
 def test_a_key_that_the_target_has_twice_is_different() -> None:

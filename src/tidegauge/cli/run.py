@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,6 +23,7 @@ from tidegauge.cli.options import (
     WaitOption,
     selection,
 )
+from tidegauge.cli.output import say
 from tidegauge.cli.plan import show as show_plan
 from tidegauge.cli.project import open_project
 from tidegauge.cli.refresh import refresh
@@ -122,6 +124,7 @@ def carry_out(path: Path | None, wanted: Wanted) -> None:
     from tidegauge.engine.order import Order
     from tidegauge.engine.run import run
     from tidegauge.engine.verify import verify
+    from tidegauge.observe.view import watch
 
     if wanted.reason and not wanted.full_refresh:
         raise ConfigError("--reason belongs to --full-refresh", hint="leave it out: a run needs none")
@@ -158,8 +161,12 @@ def carry_out(path: Path | None, wanted: Wanted) -> None:
         lambda tell, stop: run(project, order, tell=tell, stop=stop), json=json, debug=debug
     )
     verified = None
-    if wanted.verify_data and not signalled and report.flows and all(flow.ok for flow in report.flows):
-        verified = verify(project, sorted({flow.flow for flow in report.flows}), debug=debug)
+    if wanted.verify_data and not signalled and all(flow.ok for flow in report.flows):
+        names = sorted({flow.flow for flow in report.flows})
+        with watch(sys.stderr) as tell:
+            verified = verify(project, names, tell=tell, debug=debug) if names else []
+    if wanted.verify_data and verified is None and not json:
+        say("not verified: not every flow ended well")
     close(
         report,
         wanted.command,

@@ -54,6 +54,7 @@ def close(
 ) -> NoReturn:
     """Say what happened, in a table or as JSON, and leave with the exit code that it means."""
     from tidegauge.cli.verify import show as show_verified
+    from tidegauge.engine.verify import is_proven, nothing_compared
 
     if json:
         document = {**report.to_json(command), **(more or {})}
@@ -68,11 +69,15 @@ def close(
             show_verified(list(verified))
     failed = [one.error for one in refreshed if one.error is not None]
     failed += [flow.error for flow in report.flows if flow.error is not None and not flow.ok]
-    failed += [one.error for one in verified or () if one.error is not None]
+    nothing = None if verified is None else nothing_compared(verified)
+    if nothing is None:
+        failed += [one.error for one in verified or () if one.error is not None and not one.excused]
+    elif not failed:
+        raise typer.Exit(signalled or report_error(nothing, json=False, debug=debug))
     for error in failed:
         if debug or not json:
             report_error(error, json=False, debug=debug)
-    good = not failed and all(one.equal for one in verified or ())
+    good = not failed and (verified is None or is_proven(verified))
     raise typer.Exit(signalled or (0 if good else 1))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 import typer
@@ -21,6 +22,8 @@ from tidegauge.cli.project import open_project
 if TYPE_CHECKING:
     from tidegauge.engine.verify import Verified
 
+_MARKS = {True: "✓", False: "✗", None: "—"}
+
 
 def command(
     project: ProjectOption = None,
@@ -32,38 +35,48 @@ def command(
 ) -> None:
     """Prove that source and target are the same up to the watermark; exit 1 and a list if not.
 
-    The target of a table with two stages is the warehouse; --stage extract looks at the lake.
+    The target of a table with two stages is the warehouse; --stage extract looks at the lake. A flow between
+    Delta tables is computed anew over its whole inputs. Rows past the watermark are counted as newer, and are
+    no difference. Exit 2 if nothing was compared.
     """
-    from tidegauge.engine.verify import verify
+    from tidegauge.engine.verify import is_proven, nothing_compared, verify
+    from tidegauge.observe.view import watch
 
-    results = verify(open_project(project), selection(select, table), stage=stage, debug=debug)
+    opened = open_project(project)
+    with watch(sys.stderr) as tell:
+        results = verify(opened, selection(select, table), stage=stage, tell=tell, debug=debug)
+    nothing = nothing_compared(results)
+    if nothing is not None:
+        raise nothing
     if json:
         print_json({"schema": "tidegauge/verify/1", "tables": [one.to_json() for one in results]})
     else:
         show(results)
     for one in results:
-        if one.error is not None and not json:
+        if one.error is not None and not one.excused and not json:
             report_error(one.error, json=False, debug=debug)
-    raise typer.Exit(0 if all(one.equal for one in results) else 1)
+    raise typer.Exit(0 if is_proven(results) else 1)
 
 
 def show(results: list[Verified]) -> None:
     print_table(
-        ["table", "equal", "source rows", "target rows", "missing", "extra", "different"],
+        ["table", "equal", "source rows", "target rows", "missing", "extra", "different", "newer"],
         [
             [
                 one.table,
-                "✓" if one.equal else "✗",
+                _MARKS[one.equal],
                 *(
-                    (d.source_rows, d.target_rows, d.missing, d.extra, d.different)
+                    (d.source_rows, d.target_rows, d.missing, d.extra, d.different, d.newer)
                     if (d := one.difference)
-                    else (None,) * 5
+                    else (None,) * 6
                 ),
             ]
             for one in results
         ],
-        numbers=("source rows", "target rows", "missing", "extra", "different"),
+        numbers=("source rows", "target rows", "missing", "extra", "different", "newer"),
     )
     for one in results:
         for kind, key in one.difference.examples if one.difference else ():
             say(f"{one.table}: {kind}: {key}")
+        for note in one.notes:
+            say(f"{one.table}: {note}")

@@ -185,6 +185,12 @@ def _counted(layer: Layer) -> str:
     return f" by {hashlib.sha256(json.dumps(layer.output.key).encode()).hexdigest()[:8]}"
 
 
+def made_by(layer: Layer) -> set[str]:
+    """What marks keep of a target that this transform made."""
+    digest = _digest(layer)
+    return {digest + counted + whole for counted in ("", _counted(layer)) for whole in ("", _WHOLE)}
+
+
 def _digest(layer: Layer) -> str:
     """Changes with the user's transform, as far as it can be seen."""
     match layer.transform:

@@ -17,7 +17,7 @@ from tidegauge.model.protocols import Output, Reader, Source, Watermark
 from tidegauge.model.spec import Deletes, Flow, Folder, Landing, Read
 from tidegauge.model.table import Shape
 from tidegauge.plan.backfill import limited
-from tidegauge.plan.draft import batch_step, check_history, check_identity, draft, start
+from tidegauge.plan.draft import batch_step, check_history, check_identity, draft, start, with_nothing
 from tidegauge.plan.drift import narrowed
 from tidegauge.read.direct import check as check_direct
 from tidegauge.write.stretches import FEW
@@ -90,6 +90,8 @@ def prepare(flow: Flow, ends: Ends, *, limit: int | None = None, confirmed: bool
             made = replace(made, notes=(*made.notes, f"read through JDBC: {slower}"))
         cargo_of = _of_table(ends.reader, shape)
         by_jdbc = _by_jdbc(flow, slower)
+        if not (made.batches or position or (mark and mark.seq)) and ends.output.layout() is None:
+            made = with_nothing(made)
     deleting = Deleting(flow, ends.output, confirmed=confirmed, reached=_reached(ends))
     if flow.options.deletes is not Deletes.NONE and isinstance(flow.output, Landing):
         made = deleting.planned(made, ends.source, mark.position if mark else None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -10,25 +11,27 @@ from typing import TYPE_CHECKING, Any
 from tidegauge.engine.gone import known_flows
 from tidegauge.engine.jars import Needs
 from tidegauge.engine.loading import has_caught_up
+from tidegauge.engine.places import Places
 from tidegauge.engine.report import error_to_json
-from tidegauge.engine.select import Sources, choose, is_on_s3
+from tidegauge.engine.select import Sources, choose, needs_of
 from tidegauge.engine.session import open_session
 from tidegauge.engine.spark_errors import translated
+from tidegauge.engine.verify_lake import verify_lake
 from tidegauge.engine.verify_landed import verify_landed
-from tidegauge.errors import SourceError, TidegaugeError
+from tidegauge.errors import NotCompared, SourceError, TidegaugeError
 from tidegauge.ledger.open import open_ledger
-from tidegauge.maintain.compare import Difference, compare
-from tidegauge.model.plan import Batch
-from tidegauge.model.position import RowPosition, Window
-from tidegauge.model.protocols import Source, Watermark
-from tidegauge.model.spec import Flow, Folder, NullCursor, Project, Stage
-from tidegauge.plan.draft import start
-from tidegauge.read.jdbc import JdbcReader
+from tidegauge.maintain.compare import Difference
+from tidegauge.model.layer import Hop, Layer
+from tidegauge.model.position import RowPosition
+from tidegauge.model.protocols import LedgerReader, Watermark
+from tidegauge.model.spec import Flow, Project, Stage
+from tidegauge.observe.events import Comparing, Listener
 from tidegauge.write.open import open_output
-from tidegauge.write.table import latest
 from tidegauge.write.warehouse.output import WarehouseOutput
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import SparkSession
 
 
@@ -39,8 +42,30 @@ class Verified:
     error: TidegaugeError | None = None
 
     @property
-    def equal(self) -> bool:
-        return self.difference is not None and self.difference.equal
+    def excused(self) -> bool:
+        """It can never be compared, and that is no failure."""
+        return isinstance(self.error, NotCompared) and self.error.excused
+
+    @property
+    def equal(self) -> bool | None:
+        """None: it can never be compared."""
+        return None if self.excused else self.difference is not None and self.difference.equal
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a person should know of it, besides the counts."""
+        if self.excused:
+            assert self.error is not None
+            return (f"not compared: {self.error.message}",)
+        if self.difference is None:
+            return ()
+        many = self.difference.newer
+        rows = (
+            (f"{many:,} row{'' if many == 1 else 's'} newer than the last look: the next run's",)
+            if many
+            else ()
+        )
+        return (*rows, *self.difference.notes)
 
     def to_json(self) -> dict[str, Any]:
         found = self.difference
@@ -52,48 +77,93 @@ class Verified:
             "missing": found.missing if found else None,
             "extra": found.extra if found else None,
             "different": found.different if found else None,
+            "newer": found.newer if found else None,
             "examples": [{"kind": kind, "key": key} for kind, key in found.examples] if found else [],
+            "notes": list(self.notes),
             "error": error_to_json(self.error) if self.error else None,
         }
 
 
 def verify(
-    project: Project, selection: Sequence[str], *, stage: Stage | None = None, debug: bool = False
+    project: Project,
+    selection: Sequence[str],
+    *,
+    stage: Stage | None = None,
+    tell: Listener | None = None,
+    debug: bool = False,
 ) -> list[Verified]:
-    """Every selected table against where it ends up: of two stages the second, unless `stage` says which.
+    """Every selected table against where it ends up: of two stages the second, unless `stage` says which; and
+    every selected flow between Delta tables against its transform over whole inputs.
 
-    Rows that changed after the watermark are not judged: they are the next run's.
+    Rows past the watermark are not judged, but counted: they are the next run's.
     """
     with open_ledger(project.ledger, create=False) as ledger, Sources() as sources:
         known = known_flows(ledger, project.pipeline)
         choice = choose(project, selection, sources, stage=stage, known=known)
         passed = {flow.upstream for flow in choice.flows}
-        flows = [flow for flow in choice.flows if flow.name not in passed]
-        marks = {mark.flow: mark for mark in ledger.watermarks(project.pipeline)}
+        hops: list[Hop] = [flow for flow in choice.flows if flow.name not in passed]
+        hops += choice.layers
+        needs = {Needs.JDBC} | needs_of(hops)
+        spark = functools.cache(partial(open_session, project.spark, needs, debug=debug))
+        places = Places(spark)
         results = [Verified(name, None, error) for name, error in choice.faults]
-        needs = {Needs.JDBC} | {Needs.S3 for flow in flows if is_on_s3(flow)}
-        spark = partial(open_session, project.spark, needs, debug=debug)
-        for flow in flows:
+        for number, hop in enumerate(hops, start=1):
+            name = hop.name if isinstance(hop, Layer) else hop.input
+            if tell is not None:
+                tell(Comparing(name, number, len(hops)))
             try:
-                lost = choice.gone.get(flow.upstream or flow.name)
+                lost = None if isinstance(hop, Layer) else choice.gone.get(hop.upstream or hop.name)
                 if lost is not None:
                     raise lost
-                position = _position(flow, marks)
-                output = open_output(flow)
-                source = sources.of(flow.source)
-                with translated(flow.name):
-                    if isinstance(output, WarehouseOutput):
-                        found = verify_landed(flow, source, output, position, spark)
+                with translated(hop.name):
+                    if isinstance(hop, Layer):
+                        found = _layer(hop, ledger, places)
                     else:
-                        found = _verify_lake(flow, source, position, marks[flow.name].epoch, spark())
-                results.append(Verified(flow.input, found))
+                        found = _flow(hop, ledger, sources, spark)
+                results.append(Verified(name, found))
             except TidegaugeError as error:
-                results.append(Verified(flow.input, None, error))
+                results.append(Verified(name, None, error))
     return results
 
 
-def _position(flow: Flow, marks: Mapping[str, Watermark]) -> RowPosition:
-    """The position in the source up to which the target has everything."""
+def nothing_compared(results: Sequence[Verified]) -> NotCompared | None:
+    """What to say where no two tables were compared, and nothing went wrong either."""
+    reasons = [one.error for one in results if isinstance(one.error, NotCompared)]
+    if any(one.difference is not None for one in results) or len(reasons) < len(results):
+        return None
+    said = "; ".join(reason.message for reason in reasons[:3]) or "nothing was selected"
+    more = f"; and {len(reasons) - 3} more" if len(reasons) > 3 else ""
+    hint = next((reason.hint for reason in reasons if reason.hint), "`tidegauge status` lists what there is")
+    return NotCompared(f"nothing was compared: {said}{more}", hint=hint)
+
+
+def is_proven(results: Sequence[Verified]) -> bool:
+    """Whether all that can be compared is equal."""
+    return all(one.equal is not False for one in results) and nothing_compared(results) is None
+
+
+def _layer(layer: Layer, ledger: LedgerReader, places: Places) -> Difference:
+    # Not before it is needed: whoever has tables alone shall not wait for a parser of SQL.
+    from tidegauge.engine.verify_layer import verify_layer
+
+    return verify_layer(layer, lambda: ledger.watermarks(layer.pipeline, [layer.name]), places)
+
+
+def _flow(
+    flow: Flow, ledger: LedgerReader, sources: Sources, spark: Callable[[], SparkSession]
+) -> Difference:
+    names = [name for name in (flow.name, flow.upstream) if name]
+    marks = {mark.flow: mark for mark in ledger.watermarks(flow.pipeline, names)}
+    position = _position(flow, marks)
+    output = open_output(flow)
+    source = sources.of(flow.source)
+    if isinstance(output, WarehouseOutput):
+        return verify_landed(flow, source, output, position, spark)
+    return verify_lake(flow, source, position, marks[flow.name].epoch, spark())
+
+
+def _position(flow: Flow, marks: Mapping[str, Watermark]) -> RowPosition | None:
+    """The position in the source up to which the target has everything; None: it has no row with a cursor."""
     mark = marks.get(flow.name)
     if flow.reads is not None and mark is not None:
         upper = marks.get(flow.upstream or "")
@@ -103,22 +173,9 @@ def _position(flow: Flow, marks: Mapping[str, Watermark]) -> RowPosition:
                 hint=f"`tidegauge sync -t {flow.table} --stage load` loads the rest",
             )
         mark = upper
-    if mark is None or not isinstance(mark.position, RowPosition):
-        raise SourceError(
+    if mark is None or not (mark.seq or isinstance(mark.position, RowPosition)):
+        raise NotCompared(
             f"{flow.name} has no watermark yet, so there is nothing to compare", hint="run it first"
         )
+    assert mark.position is None or isinstance(mark.position, RowPosition)
     return mark.position
-
-
-def _verify_lake(
-    flow: Flow, source: Source, position: RowPosition, epoch: int, spark: SparkSession
-) -> Difference:
-    assert isinstance(flow.output, Folder)
-    shape = source.shape(flow.table, flow.options)
-    reader = JdbcReader(flow.source)
-    key = [part.name for part in shape.key]
-    rows = reader.read(spark, shape, Batch((Window(start(flow, shape, None), position),)))
-    if flow.options.null_cursor is NullCursor.INCLUDE:
-        rows = rows.unionAll(reader.read(spark, shape, Batch((Window(position, position),), nulls=True)))
-    target = latest(spark, flow.output.lake, flow.output.folder, key=key, epoch=epoch)
-    return compare(rows, target, key=key, leave_out=reader.keys_after(spark, shape, position))

@@ -89,7 +89,7 @@ def _plain(batch: pa.RecordBatch, schema: pa.Schema) -> list[pa.Array]:
         except (KeyError, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise OutputDisagrees(
                 f"column {field.name} cannot be compared as {field.type}: {error}",
-                hint="the target was changed by another hand; `tidegauge plan` shows what differs",
+                hint="it was changed since it was delivered; `tidegauge plan` says what the next run does",
             ) from error
     return arrays
 

@@ -44,6 +44,8 @@ class Batch:
     """Reads the rows whose cursor is NULL, and nothing else."""
     again: bool = False
     """Reads below the watermark (`lookback`), so the watermark stays until the plan's last batch moves it."""
+    empty: bool = False
+    """Reads no rows: makes the output of a table that has none, with its columns."""
     deletes: bool = False
     """Reads no rows: takes from the output the keys that the source no longer has."""
     ways: tuple[Way, ...] = ()
@@ -192,6 +194,7 @@ def draft_to_body(draft: Draft) -> dict[str, Any]:
                 "rows": batch.rows,
                 "nulls": batch.nulls,
                 "again": batch.again,
+                **({"empty": True} if batch.empty else {}),
                 **({"deletes": True} if batch.deletes else {}),
                 **({"ways": list(batch.ways)} if batch.ways else {}),
                 **({"stamps": list(batch.stamps)} if batch.stamps else {}),
@@ -243,6 +246,7 @@ def _batch(body: dict[str, Any]) -> Batch:
         rows=body["rows"],
         nulls=body["nulls"],
         again=body["again"],
+        empty=body.get("empty", False),
         deletes=body.get("deletes", False),
         ways=tuple(Way(way) for way in body.get("ways", ())),
         stamps=tuple(body.get("stamps", ())),

@@ -69,5 +69,24 @@ class FlowEnded:
     error: str | None
 
 
-RunEvent = Planning | FlowPlanned | Noted | SparkStarting | StepBegun | StepDone | BatchCommitted | FlowEnded
+@dataclass(frozen=True)
+class Comparing:
+    """A target is being held against its source."""
+
+    table: str
+    number: int
+    of: int
+
+
+RunEvent = (
+    Planning
+    | FlowPlanned
+    | Noted
+    | SparkStarting
+    | StepBegun
+    | StepDone
+    | BatchCommitted
+    | FlowEnded
+    | Comparing
+)
 Listener = Callable[[RunEvent], None]

@@ -11,6 +11,7 @@ from tidegauge.model.secret import mask
 from tidegauge.model.state import State
 from tidegauge.observe.events import (
     BatchCommitted,
+    Comparing,
     FlowEnded,
     FlowPlanned,
     Listener,
@@ -73,6 +74,8 @@ def lines(event: RunEvent) -> list[str]:
             return [f"{flow}: note: {note}"]
         case SparkStarting():
             return ["starting Spark"]
+        case Comparing(table, number, of):
+            return [f"comparing {table} ({number} of {of})"]
         case BatchCommitted(flow, number, of, rows, found):
             return [f"{flow}: batch {number}/{of}: {rows:,} rows{', already there' if found else ''}"]
         case FlowEnded(flow, state, rows, seconds, error):
@@ -100,6 +103,8 @@ class Bars:
                 self._progress.update(self._status, description=f"planning {flows} flows")
             case SparkStarting():
                 self._progress.update(self._status, description="starting Spark")
+            case Comparing(table, number, of):
+                self._progress.update(self._status, description=f"comparing {table} ({number} of {of})")
             case FlowPlanned(flow, rows, batches, resumed, notes):
                 for note in notes:
                     self._print(flow, note)

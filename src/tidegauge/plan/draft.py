@@ -105,6 +105,14 @@ def again_below(watermark: RowPosition, batches: Sequence[Batch], cursor: str) -
     ]
 
 
+def with_nothing(made: Draft) -> Draft:
+    """The first plan of a table in which there is nothing to read yet: its output is made, with its columns
+    and no row, so that whoever queries it finds it. The watermark stays at the beginning."""
+    nothing = Window(None, None)
+    inputs = tuple(replace(part, window=part.window or nothing) for part in made.inputs)
+    return replace(made, inputs=inputs, batches=(Batch((nothing,), rows=0, empty=True),))
+
+
 def identity(shape: Shape) -> str:
     """Which table this is and what orders it: a watermark means nothing against another order."""
     order = "\0".join([shape.cursor.order, *(part.order for part in shape.key)])

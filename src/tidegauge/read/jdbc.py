@@ -48,7 +48,7 @@ class JdbcReader:
     def read(self, spark: SparkSession, shape: Shape, batch: Batch) -> DataFrame:
         return self._load(spark, shape, self.selects(shape, batch))
 
-    def keys_after(self, spark: SparkSession, shape: Shape, position: RowPosition) -> DataFrame:
+    def keys_after(self, spark: SparkSession, shape: Shape, position: RowPosition | None) -> DataFrame:
         """The keys of the rows past a position, which nobody has promised anything about yet."""
         names = [part.name for part in shape.key]
         keys = {column.name: column for column in shape.columns if column.name in names}

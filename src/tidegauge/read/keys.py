@@ -35,16 +35,23 @@ def key_layout(shape: Shape) -> Layout:
 
 
 def keys(
-    database: Database, shape: Shape, *, after: RowPosition | None = None, rows: int = ROWS_AT_ONCE
+    database: Database,
+    shape: Shape,
+    *,
+    after: RowPosition | None = None,
+    ordered: bool = False,
+    rows: int = ROWS_AT_ONCE,
 ) -> Iterator[pa.RecordBatch]:
     """All keys of the table, or those of the rows past a position, as `schema_of(key_layout(shape))`.
+
+    `ordered`: without a position those of every row that has a cursor.
 
     Raises KeyUnsuitable for a key that is NULL, TypeNotHeld for one that cannot be held exactly.
     """
     narrow = _narrow(shape)
     # Not the control side's own session: that one has to stay free while this one streams.
     with closing(open_dialect(database)) as dialect:
-        where = None if after is None else sql.after(shape, after, dialect.literal)
+        where = None if after is None and not ordered else sql.after(shape, after, dialect.literal)
         yield from _batches(dialect, narrow, where, rows)
 
 

@@ -51,6 +51,8 @@ def between(shape: Shape, lower: RowPosition | None, upper: RowPosition, literal
 
 def stretches(shape: Shape, batch: Batch, literal: Literal) -> list[str]:
     """The predicates of a batch's parallel readers; neighbours share their end, so nothing falls between."""
+    if batch.empty:
+        return ["1 = 0"]
     if batch.nulls:
         return [f"{shape.cursor.order} IS NULL"]
     (window,) = batch.windows

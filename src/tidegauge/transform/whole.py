@@ -1,0 +1,53 @@
+"""What a target has to be, computed without it: the transform over whole inputs, for a proof."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from tidegauge.errors import TransformFailed
+from tidegauge.model.layer import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, DELETE, Evaluate, Layer
+from tidegauge.model.protocols import Moved
+from tidegauge.transform.batch import Parts
+from tidegauge.transform.evaluate import _appended, _present
+from tidegauge.transform.faults import named, sentence, unheard
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def computed(
+    layer: Layer, inputs: Mapping[str, Moved], session: SparkSession
+) -> tuple[DataFrame, DataFrame | None]:
+    """The rows that come out of the inputs as they are at the ends of their windows, and those that the
+    transform says are deleted; None where it says nothing of that."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    with _explained(layer):
+        rows = Parts(layer, inputs, session, None).whole()
+        if CHANGE_TYPE not in rows.columns:
+            return rows, None
+        gone = rows.where(F.col(CHANGE_TYPE).eqNullSafe(DELETE))
+        return _present(rows), gone.drop(CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP)
+
+
+def appended(layer: Layer, inputs: Mapping[str, Moved], session: SparkSession) -> DataFrame:
+    """The rows that an `append` flow adds for these windows."""
+    with _explained(layer):
+        return _appended(Parts(layer, inputs, session, None), Evaluate.ROWS)[0]
+
+
+@contextmanager
+def _explained(layer: Layer) -> Iterator[None]:
+    from pyspark.errors import AnalysisException
+
+    try:
+        with unheard():
+            yield
+    except AnalysisException as error:
+        raise TransformFailed(
+            f"{named(layer)}: {sentence(error)}",
+            hint="run again with --debug for all that Spark says",
+            detail=str(error),
+        ) from error
