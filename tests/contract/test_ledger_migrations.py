@@ -153,6 +153,7 @@ def _fill_without_times(connection: Connection) -> None:
             input="in",
             cursor_kind=cursor,
             position=encode(second),
+            checked=encode(second),
             epoch=0,
             seq=2,
             stamp=stamps[1] if cursor == "version" else None,
@@ -184,7 +185,7 @@ def test_f3_times_and_texts_are_filled_in_where_an_earlier_version_left_them_out
         with ledger._engine.connect() as connection:
             runs = connection.execute(select(tables.runs).order_by(tables.runs.c.id)).all()
             marks = connection.execute(select(tables.watermarks)).all()
-        assert [row.position_ts for row in marks] == [twelve, twelve]
+        assert [(row.position_ts, row.checked_ts) for row in marks] == [(twelve, twelve)] * 2
         assert {row.position_version for row in marks} == {9, 1767268800500}
         assert [(row.after_ts, row.upto_ts) for row in runs] == [(None, ten), (ten, twelve)] * 2
         assert [(row.after_text, row.upto_text) for row in runs] == [

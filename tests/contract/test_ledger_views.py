@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -285,3 +286,19 @@ def test_f3_a_json_ledger_has_the_time_of_a_version(tmp_path: Path) -> None:
     assert json.loads(versions_file.read_text())["last_mysql_data_timestamp"] == "2026-01-01T12:00:00.000000Z"
     [texts_file] = (tmp_path / "ledger").rglob("text.json")
     assert json.loads(texts_file.read_text())["last_mysql_data_timestamp"] == "2026-01-01T12:00:00Z"
+
+
+def test_a26_the_last_row_and_how_far_was_looked_stand_side_by_side(ledger: SqlLedger) -> None:
+    one = draft("shop", batches=1)
+    [part] = one.inputs
+    bound = RowPosition(Value(Kind.TIMESTAMP, "2026-11-16 12:00:00"))
+    plan = ledger.plan([replace(one, inputs=(replace(part, checked=bound),))], owner=ME, run_id="job")["shop"]
+    claim = ledger.claim(plan, owner=ME, run_id="job", lease=MINUTE)
+    ledger.begin(claim, 0)
+    ledger.advance(claim, 0, receipt(plan, 0))
+    [found] = rows(ledger, "SELECT watermark_ts, checked_ts, batches FROM watermark_positions")
+    assert [str(found["watermark_ts"])[:19], str(found["checked_ts"])[:19], found["batches"]] == [
+        "2025-08-14 00:00:01",
+        "2026-11-16 12:00:00",
+        1,
+    ]

@@ -112,6 +112,7 @@ def mark_values(book: Book, mark: Mark) -> dict[str, Any]:
         "stamp": mark.stamp,
         "position_version": number_of(mark.position, moment),
         "position_ts": moment,
+        "checked_ts": to_moment(mark.checked, mark.cursor, mark.stamp),
         "updated_at": mark.updated_at,
     }
 

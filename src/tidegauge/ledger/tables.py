@@ -24,7 +24,7 @@ from sqlalchemy.dialects import mysql
 from tidegauge.ledger.keys import LENGTH
 
 VERSION_TABLE = "tidegauge_version"
-VERSIONS = ("0001", "0002", "0003", "0004")
+VERSIONS = ("0001", "0002", "0003", "0004", "0005")
 """Every version this code knows, oldest first. The last is the one it works with."""
 
 # MySQL: 64 KiB do not hold a plan of many batches, and a datetime without digits loses the fraction.
@@ -94,6 +94,7 @@ watermarks = Table(
     # The position once more, as a moment and as a number, where it has them: for people, and for the views.
     Column("position_ts", _moment),
     Column("position_version", BigInteger),
+    Column("checked_ts", _moment),
     Index("ix_watermarks_pipeline", "pipeline_key"),
     **_options,
 )

@@ -47,7 +47,7 @@ def upgrade() -> None:
 def _fill_watermarks(bind: sa.Connection) -> None:
     empty = _watermarks.c.position_ts.is_(None) & _watermarks.c.position.is_not(None)
     for row in bind.execute(sa.select(_watermarks).where(empty)).all():
-        at, number = _typed(json.loads(row.position), row.cursor_kind, row.stamp)
+        at, number = typed(json.loads(row.position), row.cursor_kind, row.stamp)
         if at is None and number is None:
             continue
         mine = (_watermarks.c.flow_key == row.flow_key) & (_watermarks.c.input_key == row.input_key)
@@ -66,8 +66,8 @@ def _fill_runs(bind: sa.Connection) -> None:
         part, window = inputs[0], inputs[0]["window"]
         since = ends.get((row.flow_key, json.dumps(window["after"])))
         ends[row.flow_key, json.dumps(window["upto"])] = part.get("stamp")
-        after_ts, after_version = _typed(window["after"], part["cursor"], since)
-        upto_ts, upto_version = _typed(window["upto"], part["cursor"], part.get("stamp"))
+        after_ts, after_version = typed(window["after"], part["cursor"], since)
+        upto_ts, upto_version = typed(window["upto"], part["cursor"], part.get("stamp"))
         values = {
             "after_text": _shown(window["after"]),
             "upto_text": _shown(window["upto"]),
@@ -81,7 +81,7 @@ def _fill_runs(bind: sa.Connection) -> None:
             bind.execute(sa.update(_runs).where(_runs.c.plan_id == row.plan_id).values(known))
 
 
-def _typed(position: Any, cursor: str, stamp: str | None) -> tuple[datetime | None, int | None]:
+def typed(position: Any, cursor: str, stamp: str | None) -> tuple[datetime | None, int | None]:
     match position:
         case {"version": int(number)} | {"files": int(number)}:
             return _at(stamp or ""), number
