@@ -7,6 +7,7 @@ import runpy
 import shutil
 import sqlite3
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +47,15 @@ class Lakehouse:
 
     def type(self, *words: str) -> Ran:
         return here(*words, "--project", str(self.file))
+
+    def reached(self, flow: str) -> datetime:
+        """The time of a flow's watermark, as the ledger's view of its next run has it."""
+        with closing(sqlite3.connect(self.folder / ".tidegauge/ledger.db")) as ledger:
+            [(at,)] = ledger.execute(
+                "SELECT last_processed_ts FROM watermarks_v WHERE status = 'READY' AND pipeline_name = ?",
+                [f"lakehouse/{flow}"],
+            ).fetchall()
+        return datetime.fromisoformat(at)
 
     def run(self, *words: str, code: int = 0) -> dict[str, dict[str, Any]]:
         """By flow, the last report of each."""
@@ -151,6 +161,9 @@ def test_c2_a_table_made_anew_stops_the_flow_until_it_is_reset(lakehouse: Lakeho
         house.write("  copy: {inputs: {a: {path: a}}, output: {path: copy, key: id}}\n")
         if "1" in rows:
             house.run()
+            # F3: a version has its commit's time.
+            [(_, at, *_)] = house.sql("DESCRIBE HISTORY @a LIMIT 1")
+            assert house.reached("copy") == at.astimezone(UTC).replace(tzinfo=None)
     error = house.run(code=1)["copy"]["error"]
     assert error["type"] == "TableReplaced"
     assert "watermark reset --select copy" in error["hint"]

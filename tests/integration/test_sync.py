@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +86,21 @@ def test_sync_brings_one_table_through_both_stages_and_the_second_time_only_what
     shown = project.here("sync", "-t", "orders")
     assert shown.code == 0
     assert "inserted" not in shown.out, "nothing was committed, so nothing is counted"
+
+
+def test_f3_both_stages_show_how_far_they_came_in_time(project: Project) -> None:
+    done(project, "run")
+    with closing(sqlite3.connect(project.ledger_file)) as ledger:
+        reached = dict(ledger.execute("SELECT table_name, watermark_to FROM etl_pipeline_sync_control"))
+        ready = dict(
+            ledger.execute("SELECT pipeline_name, last_processed_ts FROM watermarks_v WHERE status = 'READY'")
+        )
+        texts = dict(ledger.execute("SELECT flow, upto_text FROM runs"))
+    assert reached["orders/extract"] is not None
+    assert reached["orders/load"] == reached["orders/extract"]
+    assert ready == {f"test/{flow}": at for flow, at in reached.items()}
+    assert texts["orders/load"] == "batch 2"
+    assert texts["orders/extract"][:4] in reached["orders/extract"]
 
 
 def test_the_closing_table_counts_what_the_warehouse_can_tell(project: Project) -> None:
