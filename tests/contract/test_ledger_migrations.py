@@ -138,7 +138,10 @@ def _fill_without_times(connection: Connection) -> None:
         "delta": ("version", [VersionPosition(3), VersionPosition(9)]),
         "text": (
             "timestamp",
-            [RowPosition(Value(Kind.TEXT, f"2026-01-01 {clock}:00.5")) for clock in ("10:00", "12:00")],
+            [
+                RowPosition(Value(Kind.TEXT, f"2026-01-01 {clock}:00.5"), (Value(Kind.TEXT, "\0"),))
+                for clock in ("10:00", "12:00")
+            ],
         ),
     }
     stamps = ["2026-01-01T10:00:00.500000+00:00", "2026-01-01T12:00:00.500000+00:00"]
@@ -191,12 +194,12 @@ def test_f3_times_and_texts_are_filled_in_where_an_earlier_version_left_them_out
         assert [(row.after_text, row.upto_text) for row in runs] == [
             (None, "version 3"),
             ("version 3", "version 9"),
-            (None, "2026-01-01 10:00:00.5"),
-            ("2026-01-01 10:00:00.5", "2026-01-01 12:00:00.5"),
+            (None, "2026-01-01 10:00:00.5 · �"),
+            ("2026-01-01 10:00:00.5 · �", "2026-01-01 12:00:00.5 · �"),
         ]
         assert {mark.position for mark in ledger.watermarks("shop")} == {
             VersionPosition(9),
-            RowPosition(Value(Kind.TEXT, "2026-01-01 12:00:00.5")),
+            RowPosition(Value(Kind.TEXT, "2026-01-01 12:00:00.5"), (Value(Kind.TEXT, "\0"),)),
         }
 
 

@@ -138,9 +138,9 @@ EVERY: dict[str, tuple[str, list[Position], list[str | None], list[str], list[da
     ),
     "text value": (
         "value",
-        [RowPosition(Value(Kind.TEXT, day)) for day in ("2026-01-01", "2026-01-02", "b")],
+        [RowPosition(Value(Kind.TEXT, day)) for day in ("2026-01-01", "2026-01-02", "a\0b")],
         [None, None, None],
-        ["2026-01-01", "2026-01-02", "b"],
+        ["2026-01-01", "2026-01-02", "a�b"],
         [None, None, None],
     ),
 }

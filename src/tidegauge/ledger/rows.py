@@ -10,7 +10,7 @@ from sqlalchemy import Row
 
 from tidegauge.ledger.book import Active, Book, Mark
 from tidegauge.ledger.intents import override_from_body, override_to_body, undo_from_body, undo_to_body
-from tidegauge.ledger.journal import error_text, position_text
+from tidegauge.ledger.journal import clean, error_text, position_text
 from tidegauge.ledger.keys import flow_key, input_key, pipeline_key
 from tidegauge.ledger.tallies import tally_body, tally_of
 from tidegauge.model.plan import Plan, draft_from_json, draft_to_json
@@ -132,8 +132,8 @@ def run_values(run: RunRecord) -> dict[str, Any]:
         "upto_ts": upto_ts,
         "after_version": number_of(after, after_ts),
         "upto_version": number_of(upto, upto_ts),
-        "after_text": None if after is None else to_text(after),
-        "upto_text": None if upto is None else to_text(upto),
+        "after_text": None if after is None else clean(to_text(after)),
+        "upto_text": None if upto is None else clean(to_text(upto)),
         **run_changes(run),
     }
 

@@ -111,7 +111,9 @@ def _at(text: str) -> datetime | None:
 def _shown(position: Any) -> str | None:
     match position:
         case {"cursor": [_, text], "key": [*key]}:
-            return str(text) + (f" · {', '.join(value for _, value in key)}" if key else "")
+            shown = str(text) + (f" · {', '.join(value for _, value in key)}" if key else "")
+            # PostgreSQL cannot store a NUL, and no database half a surrogate pair.
+            return shown.replace("\0", "�").encode("utf-8", "replace").decode("utf-8")
         case {"version": number}:
             return f"version {number}"
         case {"files": number}:
