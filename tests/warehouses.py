@@ -30,7 +30,7 @@ from tidegauge.model.plan import Batch, Receipt, Tag
 from tidegauge.model.position import FilesPosition, Window
 from tidegauge.model.protocols import Staged
 from tidegauge.model.secret import Secret
-from tidegauge.model.spec import Database, Engine, Flow, Folder, Lake, Landing, Mode, TableName, TableOptions
+from tidegauge.model.spec import Database, Engine, Flow, Lake, Landing, Mode, TableName, TableOptions
 from tidegauge.model.table import Field, Layout
 from tidegauge.write.warehouse.engine import Column, Warehouse
 from tidegauge.write.warehouse.open import open_warehouse
@@ -347,6 +347,14 @@ class Loader:
     flow: Flow
     seq: int = 0
     epoch: int = 0
+    place: int | None = None
+    """Which batch of the lake it is that is loaded; None: always the next one."""
+
+    def again(self) -> None:
+        """Begin the target's next life, as a reset does: the lake is loaded again, over what is there."""
+        self.epoch, self.seq = self.epoch + 1, 0
+        output = self.yard.output(self.flow)
+        output.open_epoch(self.flow.pipeline, self.flow.name, self.epoch, None, "once more")
 
     def load(self, cargo: Cargo) -> Receipt:
         self.seq += 1
@@ -354,7 +362,7 @@ class Loader:
         staged = output.write(cargo, no_spark)
         return output.publish(
             tag_of(self.flow, self.seq, self.epoch),
-            replace(batch_to(self.seq), deletes=cargo.deletes),
+            replace(batch_to(self.place or self.seq), deletes=cargo.deletes),
             staged,
             layout=cargo.layout,
             run_id=f"run{self.seq}",
@@ -370,12 +378,6 @@ class Loader:
 
 def loader(yard: Yard, **options: Any) -> Loader:
     return Loader(yard, flow_of(yard, **options))
-
-
-def load_stage(yard: Yard, **options: Any) -> Loader:
-    """Of a flow that finds its rows in a lake, where they lie on after they are gone from the source."""
-    reads = Folder(Lake("lake", "/nowhere"), "shop.orders")
-    return Loader(yard, replace(flow_of(yard, **options), reads=reads))
 
 
 def counts(receipt: Receipt) -> tuple[int, int | None, int | None, int | None]:

@@ -151,6 +151,27 @@ def test_d13_a_version_ends_by_the_clock_of_the_source(
     assert second[1:] == (None, True, "a")
 
 
+@pytest.mark.parametrize("way", [HOUSES[0], HOUSES[3]], ids="-".join)
+def test_d13_a_row_that_comes_back_dated_in_the_past_is_current(
+    build: Build, nursery: Nursery, way: tuple[str, str, str]
+) -> None:
+    """An import with its own timestamps: past the newest row, and long before the deletion was seen."""
+    house = build(*way).write("tables: [t], cursor: at, mode: scd2, deletes: soft, deletes_limit: 60%")
+    house.database.execute(
+        "DROP TABLE t",
+        "CREATE TABLE t (id INT PRIMARY KEY, word TEXT, at TEXT)",
+        "INSERT INTO t VALUES (1, 'a', '2025-01-01 10:00:00'), (2, 'b', '2025-01-01 10:00:00')",
+    )
+    synced(house, nursery)
+    house.database.execute("DELETE FROM t WHERE id = 1")
+    assert synced(house, nursery)["rows_deleted"] == 1
+    house.database.execute("INSERT INTO t VALUES (1, 'c', '2025-02-01 10:00:00')")
+    synced(house, nursery)
+    january, february = "2025-01-01 10:00:00", "2025-02-01 10:00:00"
+    assert versions(house, 1) == [(january, february, False, "a"), (february, None, True, "c")]
+    assert nursery.command("verify", "-t", "t", "--project", house.file).code == 0
+
+
 def _moment(value: object) -> datetime:
     moment = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
     return moment.replace(tzinfo=None)

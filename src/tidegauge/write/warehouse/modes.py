@@ -33,8 +33,8 @@ class Target:
     """For the metadata columns; None where there are none."""
     vanished: tuple[Field, ...] = ()
     """Columns that this flow wrote and that its rows no longer have: NULL in every row that is written."""
-    live: bool = False
-    """Rows come straight from the source: whatever comes is there now, which a lake's files do not say."""
+    live: bool = True
+    """What comes was read after all that the target has; not so where a lake's files are loaded again."""
 
     @property
     def name(self) -> str:
@@ -108,8 +108,8 @@ def scd2(session: Session, target: Target, stage: Stage, history: TableName, cur
     at one moment the one that was read last counts; one that changes nothing but the cursor makes no version.
     A version that ends where no other begins was closed (`close`): that is an event as well, so what comes
     from before it changes nothing of it, and what comes from after it begins a version, whatever its values.
-    Only a row that is there now, with a cursor from before it was seen gone, is taken for one that never was
-    gone. The counts are of versions.
+    Only a row that was read later, and has a cursor from before it was seen gone, is taken for one that never
+    was gone. The counts are of versions.
     """
     house = target.warehouse
     session.run(_rebuild(target, stage, history, cursor))

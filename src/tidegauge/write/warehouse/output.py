@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from tidegauge.errors import KeyUnsuitable, OutputDisagrees, OutputError, OutputUnreachable, TidegaugeError
 from tidegauge.model.cargo import Cargo
 from tidegauge.model.plan import Batch, Receipt, Tag
+from tidegauge.model.position import FilesPosition
 from tidegauge.model.protocols import Staged
 from tidegauge.model.spec import Deletes, Flow, Landing, Mode, TableName
 from tidegauge.model.table import Field, Layout
@@ -46,7 +47,6 @@ class WarehouseOutput:
         self._landing = flow.output
         self._options = flow.options
         self._pipeline, self._flow = flow.pipeline, flow.name
-        self._live = flow.reads is None
         self._house = warehouse or open_warehouse(flow.output.warehouse)
         self._table = flow.output.table
         self._commits = Commits(self._house, self._table, flow.pipeline, flow.name)
@@ -218,7 +218,7 @@ class WarehouseOutput:
                     and any(field.name == DELETED_AT for field in held),
                     run_id=run_id if self._options.metadata_columns else None,
                     vanished=() if batch.deletes else self._vanished(session, layout, held),
-                    live=self._live,
+                    live=self._options.mode is not Mode.SCD2 or self._is_live(session, tag, batch),
                 )
                 self._check_there(session, table, staged)
                 try:
@@ -349,6 +349,20 @@ class WarehouseOutput:
                 hint="nothing is lost: run again, and the flow goes on from where its watermark was set",
             )
         return found[0] if found else None
+
+    def _is_live(self, session: Session, tag: Tag, batch: Batch) -> bool:
+        """False for batches of a lake that an earlier life of the target has loaded already."""
+        (window,) = batch.windows
+        if not isinstance(window.upto, FilesPosition):
+            return True
+        after = window.after.sequence if isinstance(window.after, FilesPosition) else 0
+        for head in self._commits.heads(session):
+            last = replace(tag, epoch=head.epoch, seq=head.last_seq)
+            found = self._commits.find(session, last) if head.epoch < tag.epoch and head.last_seq else None
+            upto = found[0].windows[0].upto if found else None
+            if isinstance(upto, FilesPosition) and upto.sequence > after:
+                return False
+        return True
 
     def _make_ready(self, session: Session) -> None:
         if not self._ready:
