@@ -203,15 +203,21 @@ def test_f2_rows_past_the_watermark_are_counted_and_no_difference(project: Proje
     project.write(OPTIONS)
     done(project, "run")
     assert verified(project)["newer"] == 0
-    # One that is new, one that changed, and one that is dated in the future.
+    # One that is new, one that changed, one that is dated in the future, and one that was committed late with
+    # a time between the last row and the last look: the next run reads them all.
     now = project.database.ago(0)
     project.database.execute(
         f"INSERT INTO orders VALUES (4, 40, {now})",
         f"UPDATE orders SET total = 31, at = {now} WHERE id = 3",
         "INSERT INTO orders VALUES (5, 50, '2099-01-01 00:00:00')",
+        "INSERT INTO orders VALUES (6, 60, '2025-02-01 00:00:00')",
     )
-    one = verified(project)
-    assert counts(one) == [2, 2, 0, 0, 0, 3]
+    assert counts(verified(project)) == [2, 2, 0, 0, 0, 4]
     shown = project.here("verify")
     assert shown.code == 0
-    assert f"{project.name('orders')}: 3 rows newer than the last look" in shown.out
+    assert f"{project.name('orders')}: 4 rows newer than the last look" in shown.out
+    # Below the last row no run will look by itself.
+    project.database.execute("INSERT INTO orders VALUES (7, 70, '2025-01-02 00:00:00')")
+    one = verified(project, code=1)
+    assert counts(one) == [3, 2, 1, 0, 0, 4]
+    assert one["examples"] == [{"kind": "missing", "key": "7"}]

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tidegauge.maintain.compare import Beside, Difference, compare, compare_whole, differing_groups
+from tidegauge.maintain.compare import Beside, Difference, compare
+from tidegauge.maintain.compare_whole import compare_whole, differing_groups
 from tidegauge.maintain.intervals import faults
 
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from tidegauge.errors import VersionsMissing
-from tidegauge.maintain.compare import Difference, compare_whole
+from tidegauge.maintain.compare import Difference
+from tidegauge.maintain.compare_whole import compare_whole
 from tidegauge.model.plan import Way
 from tidegauge.model.position import Position, VersionPosition, Window
 from tidegauge.model.versions import LATEST, History

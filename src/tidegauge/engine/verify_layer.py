@@ -14,15 +14,16 @@ from typing import TYPE_CHECKING
 from tidegauge.engine.layering import made_by
 from tidegauge.engine.places import Places
 from tidegauge.engine.verify_append import compare_appended
+from tidegauge.engine.verify_pins import earlier_pins
 from tidegauge.errors import (
     NotCompared,
     OutputDisagrees,
-    SourceError,
     TableReplaced,
     TidegaugeError,
     VersionsMissing,
 )
-from tidegauge.maintain.compare import Beside, Difference, compare, compare_whole, differing_groups
+from tidegauge.maintain.compare import Beside, Difference, compare
+from tidegauge.maintain.compare_whole import compare_whole, differing_groups
 from tidegauge.maintain.intervals import faults
 from tidegauge.model.layer import IS_CURRENT, Layer, LayerInput, LayerMode
 from tidegauge.model.plan import SET_BACK, Way
@@ -34,15 +35,12 @@ from tidegauge.read.delta_changes import moved
 from tidegauge.read.delta_faults import translated_read
 from tidegauge.read.delta_history import histories
 from tidegauge.transform.whole import computed
-from tidegauge.write.delta.batches import Reach, told_batches
 from tidegauge.write.delta.lives import Standing
 from tidegauge.write.delta.place import Place
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_PINS = 8
-"""How many earlier pins a target is held against, newest first."""
 _LOOKS = 3
 
 
@@ -125,7 +123,7 @@ def _compared(proof: Proof, session: SparkSession) -> Difference:
         found = compare_whole(proof.rows(session), target, lacking=lacking)
     if found.equal or layer.output.mode is LayerMode.OVERWRITE:
         return found
-    pins, gone = _earlier_pins(proof)
+    pins, gone = earlier_pins(proof)
     note = f"rows may be as {gone} made them, which cannot be read any more" if gone else None
     if pins and layer.output.mode is LayerMode.REPLACE_PARTITIONS:
         frames = [proof.rows(session, one) for one in ({}, *pins)]
@@ -288,37 +286,3 @@ def _unread(part: LayerInput, proof: Proof) -> str:
     many = _newer(part, proof)
     verb = "version of {} is" if many == 1 else "versions of {} are"
     return f"{many} {verb.format(part.name)} newer than the last look"
-
-
-def _earlier_pins(proof: Proof) -> tuple[list[dict[str, int]], str | None]:
-    """The versions that were pinned for earlier batches, newest first, and what of them cannot be had.
-
-    Back to the batch that wrote the target whole: what was pinned before it has left nothing.
-    """
-    layer = proof.layer
-    pinned = [part for part in layer.inputs if part.snapshot]
-    assert proof.standing.look is not None
-    if not pinned:
-        return [], None
-    last = {part.name: proof.versions[part.name] for part in pinned}
-    found: list[dict[str, int]] = []
-    for told in told_batches(proof.standing.look, layer.pipeline, layer.name):
-        if isinstance(told, Reach):
-            return found, None if told.whole else "versions that were pinned before its log begins"
-        pins: dict[str, int] = {}
-        for part in pinned:
-            window = told.windows.get(part.name)
-            if window is None or not isinstance(window.upto, VersionPosition):
-                return found, "an earlier form of the flow"
-            pins[part.name] = window.upto.version
-        if pins != last and pins not in found:
-            for part in pinned:
-                history = proof.histories[part.name]
-                if pins[part.name] != history.latest and not history.readable(pins[part.name]):
-                    return found, f"version {pins[part.name]} of {part.name}"
-            if len(found) == _PINS:
-                return found, f"versions that were pinned before the last {_PINS}"
-            found.append(pins)
-        if any(way is Way.SNAPSHOT for way in told.ways.values()):
-            return found, None
-    raise SourceError(f"the log of {proof.where} ended without an end")  # `told_batches` always says how

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tidegauge.maintain.compare import quoted
+from tidegauge.maintain.match import quoted
 from tidegauge.model.layer import IS_CURRENT, VALID_FROM, VALID_TO
 
 if TYPE_CHECKING:
