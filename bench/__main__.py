@@ -8,13 +8,23 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from bench import bookkeeping, extract, layers, load, planning, report, startup, updates
+from bench import bookkeeping, extract, freshness, layers, load, planning, report, startup, updates
 from bench import versions as ranges
 from bench.machine import machine, versions
 from bench.result import FOLDER, Result, document, keep, kept
 from bench.table import table
 
-PARTS = ("startup", "bookkeeping", "planning", "updates", "versions", "extract", "load", "layers")
+PARTS = (
+    "startup",
+    "bookkeeping",
+    "planning",
+    "freshness",
+    "updates",
+    "versions",
+    "extract",
+    "load",
+    "layers",
+)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -27,6 +37,7 @@ def main(arguments: Sequence[str]) -> int:
         "startup": startup.measure,
         "bookkeeping": bookkeeping.measure,
         "planning": planning.measure,
+        "freshness": freshness.measure,
         "updates": updates.measure,
         "versions": ranges.measure,
         "extract": lambda: extract.measure(rows, times=options.times),

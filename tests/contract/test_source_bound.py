@@ -22,6 +22,7 @@ from tidegauge.model.position import Kind, RowPosition, Value
 from tidegauge.model.secret import Secret
 from tidegauge.model.spec import Engine
 from tidegauge.model.table import Survey
+from tidegauge.read import vigil
 from tidegauge.read.dialect import MARK
 from tidegauge.read.open import open_source
 
@@ -29,6 +30,12 @@ pytestmark = pytest.mark.contract
 
 SECOND = timedelta(seconds=1)
 INSERT = "INSERT INTO t (note) VALUES ('{}')"
+
+
+@pytest.fixture(autouse=True)
+def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is open here stays open until the test is done with it."""
+    monkeypatch.setattr(vigil, "LONG", 1.0)
 
 
 @pytest.fixture(params=["mysql", "postgresql"])
@@ -83,6 +90,15 @@ def moment(survey: Survey) -> datetime:
     return datetime.fromisoformat(survey.upto.cursor.text)
 
 
+def reached(place: Place, survey: Survey) -> datetime:
+    """How far a survey may read beside open work. MySQL cannot say when that was begun, so nothing is safe
+    that was not looked at before."""
+    if place.engine is Engine.MYSQL and survey.upto is None:
+        assert survey.pending
+        return datetime.min
+    return moment(survey)
+
+
 def utc_now() -> datetime:
     return datetime.now(UTC).replace(tzinfo=None)
 
@@ -131,7 +147,7 @@ def test_a2_a_statement_that_still_runs_holds_the_bound(place: Place) -> None:
     with waiting(place, "INSERT INTO t (note) SELECT concat('slow', left({}, 0))", place.run):
         time.sleep(2)
         first = place.survey("t")
-        assert moment(first[1]) < utc_now() - timedelta(seconds=1.5)
+        assert reached(place, first[1]) < utc_now() - timedelta(seconds=1.5)
         assert notes_of(place, first, None) == []
     time.sleep(1.1)
     second = place.survey("t", after=first[1].upto)
@@ -233,7 +249,7 @@ def test_a8_settle_also_counts_from_the_start_of_an_open_transaction(place: Plac
         began = utc_now()
         time.sleep(1)
         _, survey = place.survey("t", settle=settle)
-        assert moment(survey) <= began - settle
+        assert reached(place, survey) <= began - settle
 
 
 def test_a9_a_row_dated_in_the_future_waits_and_is_reported(place: Place) -> None:
@@ -331,7 +347,7 @@ def test_a24_the_transaction_that_holds_the_bound_is_named_and_may_be_ignored(pl
         assert place.database.user in held
         assert "idle in transaction" in held
         assert "a secret value" not in held
-        assert moment(survey) < utc_now() - timedelta(seconds=2)
+        assert reached(place, survey) < utc_now() - timedelta(seconds=2)
         asked_at = utc_now()
         _, bold = place.survey("t", ignore_transactions_after=SECOND)
         assert any(note.startswith("risk:") for note in bold.notes)

@@ -5,13 +5,11 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from tidegauge.model.position import Kind, Value
+from tidegauge.model.position import Kind
 from tidegauge.model.spec import TableOptions
 from tidegauge.model.table import OrderedColumn
-from tidegauge.read.bound import Candidate, candidate_from_text, latest_now, timestamp_bound, value_bound
+from tidegauge.read.bound import latest_now, timestamp_bound
 from tidegauge.read.dialect import Moment, OpenWork
 
 pytestmark = pytest.mark.unit
@@ -72,57 +70,3 @@ def test_a9_the_future_begins_past_the_highest_offset() -> None:
     moment = Moment(NOON, highest_offset=timedelta(hours=2))
     assert latest_now(moment, column(Kind.TIMESTAMP)).text == "2025-06-01 14:00:00.000000"
     assert latest_now(moment, column(Kind.TIMESTAMPTZ)).text == "2025-06-01 12:00:00.000000"
-
-
-def number(value: int, seen: datetime) -> Candidate:
-    return Candidate(Value(Kind.INT, str(value)), seen)
-
-
-OPTIONS = TableOptions(cursor="id", settle=10 * SECOND)
-
-
-def test_a25_with_nothing_open_the_highest_value_is_safe_at_once() -> None:
-    found = value_bound(Moment(NOON), OPTIONS, number(9, NOON), None)
-    assert found.value == Value(Kind.INT, "9")
-    assert found.pending is None
-
-
-def test_a25_an_older_candidate_is_kept_until_it_is_safe() -> None:
-    moment = Moment(NOON, (OpenWork(NOON - 5 * SECOND, "w"),))
-    old = number(3, NOON - 4 * SECOND)
-    found = value_bound(moment, OPTIONS, number(9, NOON), old)
-    assert found.value is None
-    assert found.pending == old
-
-
-def test_a25_an_older_candidate_that_is_safe_gives_way_to_the_new_one() -> None:
-    moment = Moment(NOON, (OpenWork(NOON - 5 * SECOND, "w"),))
-    found = value_bound(moment, OPTIONS, number(9, NOON), number(3, NOON - 6 * SECOND))
-    assert found.value == Value(Kind.INT, "3")
-    assert found.pending == number(9, NOON)
-
-
-def test_a25_work_that_began_at_the_very_moment_is_waited_for() -> None:
-    moment = Moment(NOON, (OpenWork(NOON, "w"),))
-    assert value_bound(moment, OPTIONS, number(9, NOON), None).value is None
-
-
-def test_a23_without_sight_settle_has_to_pass() -> None:
-    moment = Moment(NOON, blind="cannot see")
-    assert value_bound(moment, OPTIONS, number(9, NOON), number(3, NOON - 9 * SECOND)).value is None
-    found = value_bound(moment, OPTIONS, number(9, NOON), number(3, NOON - 10 * SECOND))
-    assert found.value == Value(Kind.INT, "3")
-    assert found.notes == ("cannot see",)
-
-
-@given(st.integers(), st.datetimes(min_value=datetime(1970, 1, 1)))
-def test_a_candidate_survives_the_ledger(value: int, seen: datetime) -> None:
-    candidate = number(value, seen)
-    assert candidate_from_text(candidate.to_text(), Kind.INT) == candidate
-
-
-@pytest.mark.parametrize(
-    "text", [None, "", "nonsense", "{}", '{"kind": "text", "value": "a", "seen": "2025-01-01"}']
-)
-def test_a_reminder_of_something_else_is_dropped(text: str | None) -> None:
-    assert candidate_from_text(text, Kind.INT) is None

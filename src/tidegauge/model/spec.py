@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidegauge.errors import Place
+from tidegauge.model.epoch import Epoch
 from tidegauge.model.secret import Secret
 
 if TYPE_CHECKING:
@@ -92,6 +93,13 @@ class NullCursor(StrEnum):
     EXCLUDE = "exclude"
 
 
+class FutureGuard(StrEnum):
+    """What to do with a number that lies far beyond all others."""
+
+    NOTE = "note"
+    FAIL = "fail"
+
+
 class Mode(StrEnum):
     """How rows land in a warehouse. A lake keeps every version of a row, whatever the mode."""
 
@@ -126,6 +134,9 @@ class TableOptions:
     cursor: str
     """A column, or an expression in the database's own SQL. Empty on a sync whose overrides name one each:
     a table that none of them covers has no cursor."""
+    epoch: Epoch | None = None
+    """`cursor: {column: ts, epoch: ms}`: the cursor's numbers are moments."""
+    future_guard: FutureGuard = FutureGuard.NOTE
     key: tuple[str, ...] = ()
     """Empty: the primary key."""
     settle: timedelta = timedelta(seconds=30)

@@ -7,6 +7,7 @@ import json
 from dataclasses import dataclass
 from datetime import datetime
 
+from tidegauge.model.epoch import Epoch
 from tidegauge.model.position import Kind, RowPosition
 from tidegauge.model.spec import TableName, TableOptions
 
@@ -71,6 +72,8 @@ class OrderedColumn:
     nullable: bool
     scale: int = 0
     """Digits after the second, for timestamps."""
+    epoch: Epoch | None = None
+    """Of whole numbers that are moments."""
 
 
 @dataclass(frozen=True)

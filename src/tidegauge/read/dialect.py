@@ -55,11 +55,19 @@ class OpenWork:
     """A transaction, or a statement, that has not ended."""
 
     started: datetime
-    """In UTC without a zone; never later than it really was."""
+    """In UTC without a zone; never later than the server says."""
     who: str
     """Connection, user, state and the head of the statement."""
     prepared: bool = False
     """Waits for its second phase: `started` is when that began, and its own start is not to be known."""
+    connection: str = ""
+    """Its number; empty for a transaction that no connection holds any more."""
+    transaction: str = ""
+    """What the server says of its beginning; empty while the server knows of no transaction."""
+    number: str = ""
+    """The transaction's own, once it has one."""
+    statement: str = ""
+    """What tells the running statement from the connection's next; empty while none runs."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +85,9 @@ class Moment:
     """Of the server's own zone from UTC, the lowest in a year; 0 where it is never below."""
     highest_offset: timedelta = timedelta(0)
     zone: str = "UTC"
+    sure: bool = True
+    """What is open stamps no row earlier than its `started`. Where it may (MySQL: a statement has its time
+    before it waits for a lock, its transaction begins after), only its end tells."""
 
 
 class Dialect(Protocol):

@@ -2,7 +2,8 @@
 
 Two lists are needed, in this order. A statement's NOW() is taken before InnoDB knows of its transaction, so
 the running statements are listed first; what ended its statement in between but not its transaction is then
-in InnoDB's list.
+in InnoDB's list. How long before is not to be known: while the statement waits for a table's lock there is no
+transaction, and once it idles in one there is no statement. So who was open is told apart, for `read.vigil`.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from __future__ import annotations
 import secrets
 import threading
 import time
+from collections.abc import Iterable
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
@@ -22,6 +25,8 @@ _SECOND = timedelta(seconds=1)
 _TRIES = 40
 _PAUSE = 0.11
 _NO_PRIVILEGE = "1227"
+_READERS = 2**48
+"""Up from here InnoDB numbers transactions that have written nothing, and will number them anew."""
 
 Offsets = tuple[timedelta, timedelta, str]
 
@@ -96,31 +101,45 @@ def _look(session: Session, zone: Offsets, *, mariadb: bool) -> Moment:
     lowest, highest, name = zone
     return Moment(
         clock=clock,
-        open=(*running, *transactions),
+        open=_by_connection(running, transactions),
         blind=blind,
         lowest_offset=lowest,
         highest_offset=highest,
         zone=name,
+        sure=blind is not None,
     )
+
+
+def _by_connection(running: Iterable[OpenWork], transactions: Iterable[OpenWork]) -> tuple[OpenWork, ...]:
+    """One work for each connection: its transaction with the statement that runs in it, or the one it has."""
+    statements = {work.connection: work for work in running}
+    works = []
+    for work in transactions:
+        mate = statements.pop(work.connection, None)
+        if mate is not None:
+            work = replace(work, started=min(work.started, mate.started), statement=mate.statement)
+        works.append(work)
+    return (*statements.values(), *works)
 
 
 def _statements(session: Session, *, mariadb: bool) -> tuple[list[OpenWork], set[str]]:
     """Statements that run, and the connections that are our own."""
     age = "TIME_MS" if mariadb else "(TIME + 1) * 1000"
+    # MySQL does not number its statements: their words do, and that a time of whole seconds fits.
+    statement = "QUERY_ID" if mariadb else "COALESCE(MD5(INFO), '-')"
     found = session.rows(
         f"SELECT {MARK} ID, USER, HOST, {age}, STATE, LEFT(INFO, 200), UTC_TIMESTAMP(6),"
-        f" INFO LIKE '%{MARK}%', ID = CONNECTION_ID() FROM information_schema.PROCESSLIST"
+        f" INFO LIKE '%{MARK}%', ID = CONNECTION_ID(), {statement} FROM information_schema.PROCESSLIST"
         f" WHERE COMMAND NOT IN ({_IDLE}) AND USER NOT IN ('system user', 'event_scheduler')"
     )
     works, ours = [], set()
-    for number, user, host, milliseconds, state, info, now, marked, itself in found:
+    for number, user, host, milliseconds, state, info, now, marked, itself, statement in found:
         if _true(marked) or _true(itself):
             ours.add(str(number))
             continue
         started = datetime.fromisoformat(now) - timedelta(milliseconds=float(milliseconds))
-        works.append(
-            OpenWork(started, f"connection {number} of {user}@{host} ({state or 'running'}{head(info)})")
-        )
+        who = f"connection {number} of {user}@{host} ({state or 'running'}{head(info)})"
+        works.append(OpenWork(started, who, connection=str(number), statement=str(statement)))
     return works, ours
 
 
@@ -139,7 +158,7 @@ def _transactions(session: Session, own: str, ours: set[str]) -> list[OpenWork]:
             found = session.rows(
                 f"SELECT {MARK} {words} t.trx_mysql_thread_id, t.trx_started, t.trx_state,"
                 f" LEFT(t.trx_query, 200), t.trx_is_read_only, t.trx_query LIKE '%{words}%',"
-                " p.USER, p.HOST, p.COMMAND FROM information_schema.INNODB_TRX t"
+                " p.USER, p.HOST, p.COMMAND, t.trx_id FROM information_schema.INNODB_TRX t"
                 " LEFT JOIN information_schema.PROCESSLIST p ON p.ID = t.trx_mysql_thread_id"
             )
             mine = next((row for row in found if str(row[0]) == own and _true(row[5])), None)
@@ -157,15 +176,21 @@ def _transactions(session: Session, own: str, ours: set[str]) -> list[OpenWork]:
         session.rows(f"ROLLBACK {MARK}")
     shift = datetime.fromisoformat(second) - datetime.fromisoformat(mine[1])
     works = []
-    for thread, started, state, statement, only_reads, _, user, host, command in found:
+    for thread, started, state, statement, only_reads, _, user, host, command, number in found:
         # What cannot write need not be waited for; all of our own sessions are among those.
         if str(thread) == own or str(thread) in ours or _true(only_reads):
             continue
-        # Whole seconds, and begun a moment after the NOW() of its first statement.
+        # Whole seconds, and begun a moment after the NOW() of its first statement, or long after.
         began = datetime.fromisoformat(started) + shift - _SECOND
         idle = "idle in transaction" if command == "Sleep" else str(state).lower()
         works.append(
-            OpenWork(began, f"connection {thread} of {user or '?'}@{host or '?'} ({idle}{head(statement)})")
+            OpenWork(
+                began,
+                f"connection {thread} of {user or '?'}@{host or '?'} ({idle}{head(statement)})",
+                connection="" if int(thread) == 0 else str(thread),
+                transaction=str(started),
+                number=str(number) if 0 < int(number) < _READERS else "",
+            )
         )
     return works
 

@@ -40,7 +40,8 @@ def look(session: Session, zone: Offsets) -> Moment:
     )
     found = session.rows(
         f"SELECT {MARK} pid, usename::text, coalesce(client_addr::text, 'local'), state, left(query, 200),"
-        f" to_char(xact_start, {_STAMP}) FROM pg_stat_activity WHERE datname = current_database()"
+        f" to_char(xact_start, {_STAMP}), coalesce(backend_xid::text, '') FROM pg_stat_activity"
+        " WHERE datname = current_database()"
         " AND xact_start IS NOT NULL AND pid <> pg_backend_pid()"
         f" AND coalesce(application_name, '') <> '{READER}'"
         " AND coalesce(backend_type, '') NOT IN ('autovacuum worker', 'walsender')"
@@ -49,16 +50,25 @@ def look(session: Session, zone: Offsets) -> Moment:
         OpenWork(
             datetime.fromisoformat(started),
             f"connection {pid} of {user}@{host} ({state or 'background'}{head(query)})",
+            connection=str(pid),
+            transaction=started,
+            number=number,
         )
-        for pid, user, host, state, query, started in found
+        for pid, user, host, state, query, started, number in found
     ]
     prepared = session.rows(
-        f"SELECT {MARK} gid, owner::text, to_char(prepared, {_STAMP}) FROM pg_prepared_xacts"
-        " WHERE database = current_database()"
+        f"SELECT {MARK} gid, owner::text, to_char(prepared, {_STAMP}), transaction::text"
+        " FROM pg_prepared_xacts WHERE database = current_database()"
     )
     works += [
-        OpenWork(datetime.fromisoformat(at), f"the prepared transaction '{gid}' of {owner}", prepared=True)
-        for gid, owner, at in prepared
+        OpenWork(
+            datetime.fromisoformat(at),
+            f"the prepared transaction '{gid}' of {owner}",
+            prepared=True,
+            transaction=at,
+            number=number,
+        )
+        for gid, owner, at, number in prepared
     ]
     lowest, highest, name = zone
     blind = None

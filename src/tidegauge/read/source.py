@@ -8,17 +8,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tidegauge.errors import CursorUnsuitable, KeyUnsuitable, PositionError
-from tidegauge.model.position import ORDERED, RowPosition, Value, compare
+from tidegauge.model.position import ORDERED, Kind, RowPosition, Value, compare
 from tidegauge.model.spec import NullCursor, TableName, TableOptions
 from tidegauge.model.table import Cut, OrderedColumn, Outlook, Shape, Survey
 from tidegauge.read import sql
-from tidegauge.read.bound import Candidate, candidate_from_text, latest_now, timestamp_bound, value_bound
-from tidegauge.read.dialect import Catalogue, Dialect, Moment, missing, unused_types
+from tidegauge.read.bound import latest_now
+from tidegauge.read.candidate import Candidate, from_text, to_text
+from tidegauge.read.dialect import Catalogue, Dialect, missing, unused_types
 from tidegauge.read.notation import Notation, notation_of
+from tidegauge.read.reach import Reach
 from tidegauge.read.types import Native, arrive
+from tidegauge.read.vigil import Vigil
 
-_LOOKS = 3
-"""How often a value cursor looks again for what was open at its first look, before a later plan has to."""
 _NAME = re.compile(r"[^\W\d]\w*")
 
 
@@ -28,6 +29,7 @@ class DatabaseSource:
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
         self._lock = threading.RLock()
+        self._vigil = Vigil(dialect.moment)
 
     def tables(self) -> tuple[TableName, ...]:
         with self._lock:
@@ -76,7 +78,7 @@ class DatabaseSource:
     def survey(self, shape: Shape, after: RowPosition | None, step: int, pending: str | None) -> Survey:
         with self._lock:
             try:
-                return _Survey(self._dialect, shape, after, step).make(pending)
+                return _Survey(self._dialect, self._vigil, shape, after, step).make(pending)
             except PositionError as error:
                 raise CursorUnsuitable(
                     f"{shape.table}: {error}, so it cannot be paged by {shape.cursor.name}",
@@ -85,7 +87,7 @@ class DatabaseSource:
 
     def cuts(self, shape: Shape, after: RowPosition | None, upto: RowPosition, step: int) -> tuple[Cut, ...]:
         with self._lock:
-            return _Survey(self._dialect, shape, after, step).window(upto)
+            return _Survey(self._dialect, self._vigil, shape, after, step).window(upto)
 
     def count(self, shape: Shape, after: RowPosition | None, upto: RowPosition) -> int:
         with self._lock:
@@ -148,6 +150,15 @@ class DatabaseSource:
                 f"{table}: the cursor {options.cursor} is a {native.full}, which cannot be ordered safely",
                 hint="choose a timestamp, a date, an integer, a decimal or a text column that grows",
             )
+        if options.epoch is not None:
+            if ordered.kind is not Kind.INT:
+                raise CursorUnsuitable(
+                    f"{table}: the cursor {options.cursor} is a {native.full}, and `epoch` is for whole"
+                    " numbers",
+                    hint="leave `epoch` out where the column holds timestamps; of anything else make a whole"
+                    " number by an expression",
+                )
+            ordered, kind = replace(ordered, epoch=options.epoch), "timestamp"
         return replace(ordered, name=options.cursor), kind, notes
 
     def _key(
@@ -185,14 +196,16 @@ class DatabaseSource:
 class _Survey:
     """One look at one table."""
 
-    def __init__(self, dialect: Dialect, shape: Shape, after: RowPosition | None, step: int) -> None:
+    def __init__(
+        self, dialect: Dialect, vigil: Vigil, shape: Shape, after: RowPosition | None, step: int
+    ) -> None:
         self._dialect = dialect
         self._shape = shape
         self._after = after
         self._step = step
         self._table = dialect.name(shape.table)
         self._past = sql.after(shape, after, dialect.literal)
-        self._notes: list[str] = []
+        self._reach = Reach(dialect, vigil, shape, after)
 
     def make(self, pending: str | None) -> Survey:
         shape, dialect = self._shape, self._dialect
@@ -200,18 +213,23 @@ class _Survey:
         if notation is None and shape.cursor_kind == "timestamp" and shape.cursor.kind not in ORDERED:
             # Nothing new to see it by: what was read last shows it too.
             notation = notation_of(self._after.cursor.text) if self._after else None
-        remembered: Candidate | None = None
+        remembered: tuple[Candidate, ...] = ()
         waiting: str | None = None
         if shape.cursor_kind == "timestamp":
-            moment = dialect.moment(fresh=False)
-            upto = self._timestamp(moment, notation)
+            upto, remembered = self._timestamp(from_text(pending, None), notation)
+            moment = self._reach.look()
             # Also while nothing is safe to read yet; only text without a notation cannot be compared.
             if notation is not None or shape.cursor.kind in ORDERED:
                 late = latest_now(moment, shape.cursor)
                 value = notation.write(late) if notation else late
                 waiting = f"{shape.cursor.order} > {dialect.literal(value)}"
+                if self._after is not None and compare(RowPosition(value), self._after, moments=True) == -1:
+                    self._reach.notes.append(
+                        f"risk: the window begins at {self._after.cursor.text}, past the source's clock: rows"
+                        " before that are not read; `tidegauge watermark set` moves the watermark back"
+                    )
         else:
-            upto, remembered = self._value(candidate_from_text(pending, shape.cursor.kind))
+            upto, remembered = self._reach.value(from_text(pending, shape.cursor.kind), self._past)
         nulls, late_rows = self._counts(waiting)
         cuts: tuple[Cut, ...] = ()
         if upto is not None:
@@ -223,8 +241,8 @@ class _Survey:
             cuts=cuts,
             rows_null=nulls,
             rows_waiting=late_rows,
-            pending=remembered.to_text() if remembered else None,
-            notes=tuple(self._notes),
+            pending=to_text(remembered),
+            notes=tuple(self._reach.notes),
         )
 
     def settled(self) -> Value | None:
@@ -246,15 +264,18 @@ class _Survey:
         self._check_key(where)
         return self._cuts_along(upto) if self._shape.along else self._cuts(where)
 
-    def _timestamp(self, moment: Moment, notation: Notation | None) -> RowPosition | None:
+    def _timestamp(
+        self, kept: tuple[Candidate, ...], notation: Notation | None
+    ) -> tuple[RowPosition | None, tuple[Candidate, ...]]:
         cursor = self._shape.cursor
         if cursor.kind not in ORDERED:
             if notation is None:
-                return None
+                return None, kept
             cursor = replace(cursor, scale=notation.scale)
-        bound = timestamp_bound(moment, self._shape.options, cursor)
-        self._notes.extend(bound.notes)
-        value = notation.write_bound(bound.value) if notation else bound.value
+        found, waiting = self._reach.moment(cursor, kept)
+        if found is None:
+            return None, waiting
+        value = notation.write_bound(found) if notation else found
         if notation and self._after and not notation.follows(self._after.cursor.text):
             raise CursorUnsuitable(
                 f"{self._shape.table}: {cursor.name} is written in another notation than the position to"
@@ -262,24 +283,8 @@ class _Survey:
                 hint="write all timestamps of the column, and `initial`, the same way",
             )
         if self._after is not None and compare(RowPosition(value), self._after, moments=True) == -1:
-            return None
-        return RowPosition(value)
-
-    def _value(self, pending: Candidate | None) -> tuple[RowPosition | None, Candidate | None]:
-        shape = self._shape
-        found = self._dialect.rows(sql.highest(shape, self._table, self._past))
-        # The clock is read after the value, so whatever was open when the value was seen began before it.
-        moment = self._dialect.moment(fresh=True)
-        fresh = Candidate(Value(shape.cursor.kind, found[0][0]), moment.clock) if found else None
-        bound = value_bound(moment, shape.options, fresh, pending)
-        for _ in range(_LOOKS):
-            if fresh is None or bound.value == fresh.value:
-                break
-            # Most of what was open was a statement of milliseconds, and has ended since.
-            moment = self._dialect.moment(fresh=True)
-            bound = value_bound(moment, shape.options, fresh, pending)
-        self._notes.extend(bound.notes)
-        return (RowPosition(bound.value) if bound.value else None), bound.pending
+            return None, waiting
+        return RowPosition(value), waiting
 
     def _counts(self, waiting: str | None) -> tuple[int, int]:
         shape = self._shape

@@ -105,13 +105,28 @@ def count(shape: Shape, table: str, where: str) -> str:
     return f"SELECT {MARK} COUNT(*) FROM {table}{shape.along} WHERE {where}"
 
 
-def highest(shape: Shape, table: str, where: str) -> str:
-    """The text of the highest cursor value, found without MAX so that its type and collation stay."""
+def highest(shape: Shape, table: str, where: str, rows: int = 1) -> str:
+    """The texts of the highest cursor values, found without MAX so that their type and collation stay."""
     text = shape.cursor.text.replace("{}", "o0")
     return (
         f"SELECT {MARK} {text} FROM (SELECT {shape.cursor.order} AS o0 FROM {table} WHERE {where}"
-        " ORDER BY o0 DESC LIMIT 1) AS w"
+        f" ORDER BY o0 DESC LIMIT {rows}) AS w ORDER BY o0 DESC"
     )
+
+
+def around(shape: Shape, table: str, literal: str) -> str:
+    """The texts of three cursor values: the lowest, the last up to this one, and the first past it."""
+    cursor, text = shape.cursor.order, shape.cursor.text
+    ends = (
+        (f"MIN({cursor})", f"{cursor} IS NOT NULL"),
+        (f"MAX({cursor})", f"{cursor} <= {literal}"),
+        (f"MIN({cursor})", f"{cursor} > {literal}"),
+    )
+    found = ", ".join(
+        f"(SELECT {text.replace('{}', 'o0')} FROM (SELECT {end} AS o0 FROM {table} WHERE {where}) AS w{i})"
+        for i, (end, where) in enumerate(ends)
+    )
+    return f"SELECT {MARK} {found}"
 
 
 def counts(shape: Shape, table: str, waiting: str | None) -> str:

@@ -174,7 +174,7 @@ class SqliteDialect:
 
     def notation(self, shape: Shape, where: str) -> Notation | None:
         parts = (shape.cursor, *shape.key)
-        moments = shape.cursor_kind == "timestamp"
+        moments = shape.cursor_kind == "timestamp" and shape.cursor.epoch is None
         asked = [f"typeof({part.order})" for part in parts]
         asked.append(_shape_of(shape.cursor.order) if moments else "''")
         found = self.rows(

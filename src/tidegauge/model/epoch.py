@@ -1,0 +1,48 @@
+"""Whole numbers that are moments: seconds, milliseconds or microseconds since 1970, in UTC."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+
+from tidegauge.model.position import Kind, Value
+
+_BEGIN = datetime(1970, 1, 1, tzinfo=UTC)
+_FIRST = 10**8
+"""Seconds of the year 1973. From there to the year 5138 the three units have no number in common."""
+
+
+class Epoch(StrEnum):
+    SECONDS = "s"
+    MILLISECONDS = "ms"
+    MICROSECONDS = "us"
+
+    @property
+    def unit(self) -> timedelta:
+        return timedelta(seconds=1) / self.each
+
+    @property
+    def each(self) -> int:
+        """How many of them a second has."""
+        return {Epoch.SECONDS: 1, Epoch.MILLISECONDS: 10**3, Epoch.MICROSECONDS: 10**6}[self]
+
+
+def number_of(moment: datetime, epoch: Epoch) -> Value:
+    """A moment in UTC, without a zone, as a number of this unit; rounded down."""
+    return Value(Kind.INT, str((moment.replace(tzinfo=UTC) - _BEGIN) // epoch.unit))
+
+
+def unit_of(number: int) -> Epoch | None:
+    """The unit in which this could be a moment of our time; None where it is none in any."""
+    return next((epoch for epoch in Epoch if _FIRST <= number // epoch.each < _FIRST * 1000), None)
+
+
+def moment_of(text: str) -> datetime | None:
+    """When that was, in UTC without a zone, told by the size of the number; None where it does not tell."""
+    if not (text.isascii() and text.isdigit()):
+        return None
+    epoch = unit_of(int(text))
+    try:
+        return None if epoch is None else (_BEGIN + int(text) * epoch.unit).replace(tzinfo=None)
+    except OverflowError:
+        return None
