@@ -1,5 +1,6 @@
 """The keys of `tidegauge.yml`: names, types, defaults and meanings. The reference is printed from here."""
 
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Annotated, Any, ClassVar
 
@@ -25,7 +26,16 @@ from tidegauge.config.forms import (
     texts_by_name,
 )
 from tidegauge.config.problems import Complaint
-from tidegauge.model.spec import Deletes, Drift, Mode, NullCursor, Read
+from tidegauge.model.epoch import Epoch
+from tidegauge.model.spec import Deletes, Drift, FutureGuard, Mode, NullCursor, Read
+
+
+@dataclass(frozen=True)
+class Ordered:
+    """A cursor as it is written."""
+
+    column: str
+    epoch: Epoch | None = None
 
 
 def _types(value: Any) -> dict[str, str]:
@@ -49,6 +59,24 @@ def _open_transactions(value: Any) -> timedelta | None:
         return values.duration(timedelta(seconds=1))(value["ignore_after"])
     except Complaint as complaint:
         raise Complaint(complaint.message, hint=complaint.hint, trail=("ignore_after",)) from None
+
+
+def _cursor(value: Any) -> Ordered:
+    form = "write `COLUMN`, or `{column: COLUMN, epoch: s}` where its numbers are seconds since 1970"
+    if not isinstance(value, dict):
+        return Ordered(values.text(value))
+    parse = {"column": values.text, "epoch": values.choice(Epoch)}
+    found = {}
+    for key, part in value.items():
+        if key not in parse:
+            raise Complaint(f"unknown key `{key[:60]}`", hint=form, trail=(key,), at_key=True)
+        try:
+            found[key] = parse[key](part)
+        except Complaint as complaint:
+            raise Complaint(complaint.message, hint=complaint.hint, trail=(key,)) from None
+    if "column" not in found:
+        raise Complaint("`column` is missing", hint=form)
+    return Ordered(found["column"], Epoch(found["epoch"]) if "epoch" in found else None)
 
 
 class ProjectKeys(Keys):
@@ -89,9 +117,20 @@ class SparkKeys(Keys):
 class TableKeys(Keys):
     """What may differ from table to table: on a sync for all of its tables, under `override` for some."""
 
-    cursor: Annotated[MaybeText, Unless("required here or in every override")] = Field(
+    cursor: Annotated[
+        Ordered | None,
+        Form(_cursor, "text, or `{column: TEXT, epoch: s}`"),
+        Unless("required here or in every override"),
+    ] = Field(
         default=None,
-        description="The column that grows with every change, or an expression of the database's own SQL.",
+        description="The column that grows with every change, or an expression of the database's own SQL. "
+        "`epoch: s | ms | us` says that its whole numbers are times: seconds, milliseconds or microseconds "
+        "since 1970, in UTC.",
+    )
+    future_guard: Annotated[str, Form(values.choice(FutureGuard), "`note`, `fail`")] = Field(
+        default="note",
+        description="A number as the cursor that lies far beyond all others, or would be a time in the "
+        "future: say so, or stop before it is read.",
     )
     key: Annotated[SomeTexts, Unless("the primary key")] = Field(
         default=(), description="The columns that tell rows with equal cursor values apart."

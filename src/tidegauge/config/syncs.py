@@ -12,7 +12,7 @@ from tidegauge.config.connections import Connections
 from tidegauge.config.ends import Ends, find_ends, refuse_itself
 from tidegauge.config.models import SyncKeys, TableKeys
 from tidegauge.config.problems import Trail, quoted
-from tidegauge.model.spec import Deletes, Drift, Lake, Mode, NullCursor, Read, Sync, TableOptions
+from tidegauge.model.spec import Deletes, Drift, FutureGuard, Lake, Mode, NullCursor, Read, Sync, TableOptions
 
 _NEED_CURSOR = "add `cursor: COLUMN` to the sync, or to every override"
 
@@ -80,7 +80,9 @@ def _given(keys: TableKeys) -> dict[str, Any]:
 def _table_options(check: Check, given: dict[str, Any], trail: Trail, ends: Ends | None) -> TableOptions:
     keys = TableKeys.model_construct(**given)
     options = TableOptions(
-        cursor=keys.cursor or "",
+        cursor=keys.cursor.column if keys.cursor else "",
+        epoch=keys.cursor.epoch if keys.cursor else None,
+        future_guard=FutureGuard(keys.future_guard),
         key=keys.key,
         settle=keys.settle,
         lookback=keys.lookback,

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tidegauge.errors import ConfigError, PositionError
+from tidegauge.model.epoch import number_of
 from tidegauge.model.position import Kind, Position, RowPosition, Value
 from tidegauge.model.table import OrderedColumn, Shape
 
@@ -76,6 +77,8 @@ def check_fits(shape: Shape, position: Position | None, source: str) -> RowPosit
 
 def _moment(shape: Shape, text: str, like: Value | None) -> Value:
     cursor = shape.cursor
+    if cursor.epoch is not None and text.strip().lstrip("-").isdigit():
+        return _value(shape, cursor, text.strip())
     match = _MOMENT.fullmatch(text.strip())
     if match is None:
         raise _unfit(shape, cursor, text)
@@ -93,6 +96,9 @@ def _moment(shape: Shape, text: str, like: Value | None) -> Value:
             whole = whole.replace(tzinfo=offset).astimezone(UTC).replace(tzinfo=None)
     except (ValueError, OverflowError):
         raise _unfit(shape, cursor, text) from None
+    if cursor.epoch is not None:
+        exact = whole.replace(microsecond=int((fraction or "")[:6].ljust(6, "0")))
+        return Value(Kind.INT, str(number_of(exact, cursor.epoch)))
     if cursor.kind is Kind.DATE:
         if whole.time().isoformat() != "00:00:00" or (fraction or "").strip("0"):
             raise _unfit(shape, cursor, text)

@@ -171,6 +171,7 @@ def _lag(mark: Watermark, now: datetime) -> float | None:
 
 def _reached(position: Position | None) -> datetime | None:
     moment = to_moment(position, "timestamp", None)
-    if moment and isinstance(position, RowPosition) and len(position.cursor.text) == len("2025-01-01"):
+    text = position.cursor.text if isinstance(position, RowPosition) else ""
+    if moment and len(text) == len("2025-01-01") and "-" in text:
         return moment + timedelta(days=1)  # of a date, the whole day
     return moment

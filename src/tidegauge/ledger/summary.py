@@ -8,6 +8,7 @@ from typing import Any
 
 from tidegauge.ledger.entries import moment_text
 from tidegauge.ledger.journal import sentence
+from tidegauge.model.epoch import moment_of
 from tidegauge.model.position import FilesPosition, Position, RowPosition, VersionPosition, to_moment
 from tidegauge.model.protocols import RunRecord, Tally
 from tidegauge.model.state import State
@@ -111,7 +112,8 @@ def _data_moment(row: Mapping[str, Any]) -> str | None:
         return _moment(row.get("time"))
     if row.get("cursor") != "timestamp" or row["position"] is None:
         return None
-    return str(row["position"]).replace(" ", "T")
+    number = moment_of(str(row["position"]))
+    return f"{_text(number)}Z" if number else str(row["position"]).replace(" ", "T")
 
 
 def _address(path: str) -> str:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
-from tidegauge.model.position import Kind, Value
-
 _BEGIN = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST = 10**8
 """Seconds of the year 1973. From there to the year 5138 the three units have no number in common."""
@@ -27,9 +25,9 @@ class Epoch(StrEnum):
         return {Epoch.SECONDS: 1, Epoch.MILLISECONDS: 10**3, Epoch.MICROSECONDS: 10**6}[self]
 
 
-def number_of(moment: datetime, epoch: Epoch) -> Value:
+def number_of(moment: datetime, epoch: Epoch) -> int:
     """A moment in UTC, without a zone, as a number of this unit; rounded down."""
-    return Value(Kind.INT, str((moment.replace(tzinfo=UTC) - _BEGIN) // epoch.unit))
+    return (moment.replace(tzinfo=UTC) - _BEGIN) // epoch.unit
 
 
 def unit_of(number: int) -> Epoch | None:

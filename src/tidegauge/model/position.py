@@ -16,6 +16,7 @@ from enum import StrEnum
 from typing import Any
 
 from tidegauge.errors import PositionError
+from tidegauge.model.epoch import moment_of
 
 
 class Kind(StrEnum):
@@ -247,7 +248,7 @@ def to_text(position: Position | None) -> str:
 def to_moment(position: Position | None, cursor: str, stamp: str | None) -> datetime | None:
     """When that was: in UTC, or the wall-clock digits of a column without a zone; None where nobody can say.
 
-    A row has its cursor's time, also where that is kept as text, as `cursor` (the kind of cursor) tells. A
+    A row has its cursor's time, also where that is kept as text or number, as `cursor` (its kind) tells. A
     version or a batch of files has what its source said of it, which is `stamp`.
     """
     match position:
@@ -255,6 +256,8 @@ def to_moment(position: Position | None, cursor: str, stamp: str | None) -> date
             return _moment(text)
         case RowPosition(Value(Kind.TEXT, text), _) if cursor == "timestamp":
             return _moment(text)
+        case RowPosition(Value(Kind.INT, text), _) if cursor == "timestamp":
+            return moment_of(text)
         case VersionPosition() | FilesPosition():
             return _moment(stamp or "")
         case _:

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from itertools import islice
 
 from tidegauge.errors import ConfigError, PositionError, SourceError
+from tidegauge.model.epoch import Epoch, number_of
 from tidegauge.model.plan import Batch, Draft, InputPlan
 from tidegauge.model.position import Kind, RowPosition, Value, Window, compare, step_down
 from tidegauge.model.spec import Flow, Landing, Mode, NullCursor
@@ -31,7 +32,7 @@ def start(flow: Flow, shape: Shape, watermark: RowPosition | None) -> RowPositio
             hint="leave lookback out for this table",
             place=flow.options.place,
         )
-    return RowPosition(_earlier(watermark.cursor, flow.options.lookback))
+    return RowPosition(_earlier(watermark.cursor, flow.options.lookback, shape.cursor.epoch))
 
 
 def is_whole(flow: Flow) -> bool:
@@ -169,6 +170,11 @@ def _initial(flow: Flow, shape: Shape, text: str) -> RowPosition:
     kind = shape.cursor.kind
     moment = _MOMENT.fullmatch(text)
     try:
+        if shape.cursor.epoch is not None and not text.lstrip("-").isdigit():
+            day, _, clock, fraction, _ = moment.groups() if moment else (text, "", "00:00:00", "", "")
+            exact = datetime.fromisoformat(f"{day} {clock}.{(fraction or '')[:6]:0<6}")
+            number = number_of(exact - timedelta(microseconds=1), shape.cursor.epoch)
+            return RowPosition(Value(Kind.INT, str(number)))
         if kind in (Kind.TIMESTAMP, Kind.TIMESTAMPTZ):
             text = text if moment else f"{text} 00:00:00"
             return RowPosition(step_down(Value(kind, text.replace("T", " ")), shape.cursor.scale))
@@ -190,8 +196,10 @@ def _initial(flow: Flow, shape: Shape, text: str) -> RowPosition:
         ) from None
 
 
-def _earlier(value: Value, by: timedelta) -> Value:
+def _earlier(value: Value, by: timedelta, epoch: Epoch | None) -> Value:
     """The same moment, `by` earlier, in the same notation; rounded down, never up."""
+    if epoch is not None:
+        return Value(Kind.INT, str(int(value.text) - -(-by // epoch.unit)))
     if value.kind is Kind.DATE:
         days = -(-by // timedelta(days=1))
         return Value(

@@ -75,7 +75,7 @@ def bound_at(edge: datetime, moment: Moment, options: TableOptions, cursor: Orde
     """What may be read when everything that was stamped before the edge is committed."""
     edge, said = edge - options.settle, []
     if cursor.epoch is not None:
-        return Bound(step_down(number_of(edge, cursor.epoch), 0), ())
+        return Bound(Value(Kind.INT, str(number_of(edge, cursor.epoch) - 1)), ())
     if cursor.kind is not Kind.TIMESTAMPTZ:
         edge += moment.lowest_offset
         if moment.lowest_offset or moment.highest_offset:
@@ -93,7 +93,7 @@ def latest_now(moment: Moment, cursor: OrderedColumn) -> Value:
     """The latest that a row stamped by now can say; what lies past it is dated in the future."""
     edge = moment.clock
     if cursor.epoch is not None:
-        return number_of(edge, cursor.epoch)
+        return Value(Kind.INT, str(number_of(edge, cursor.epoch)))
     if cursor.kind is not Kind.TIMESTAMPTZ:
         edge += moment.highest_offset
     if cursor.kind is Kind.DATE:

@@ -37,7 +37,7 @@ def odd_number(
     numbers = sorted((int(value.text) for value in highest), reverse=True)
     top = numbers[0]
     epoch = unit_of(top)
-    if epoch is not None and (edge := int(number_of(clock + _SOON, epoch).text)) < top:
+    if epoch is not None and (edge := number_of(clock + _SOON, epoch)) < top:
         ((_, below_text, above_text),) = rows(sql.around(shape, table, literal(_value(edge))))
         if below_text is not None and above_text is not None:
             below, above = int(below_text), int(above_text)

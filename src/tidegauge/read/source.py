@@ -109,7 +109,7 @@ class DatabaseSource:
 
     def settled(self, shape: Shape) -> Value | None:
         with self._lock:
-            return _Survey(self._dialect, shape, None, 1).settled()
+            return _Survey(self._dialect, self._vigil, shape, None, 1).settled()
 
     def outlook(self) -> Outlook:
         with self._lock:
@@ -248,9 +248,9 @@ class _Survey:
     def settled(self) -> Value | None:
         if self._shape.cursor_kind == "timestamp":
             notation = self._dialect.notation(self._shape, self._past)
-            upto = self._timestamp(self._dialect.moment(fresh=True), notation)
+            upto, _ = self._timestamp((), notation)
         else:
-            upto, _ = self._value(None)
+            upto, _ = self._reach.value((), self._past)
         return upto.cursor if upto else None
 
     def window(self, upto: RowPosition) -> tuple[Cut, ...]:
