@@ -359,9 +359,7 @@ def test_d15_tables_are_named_as_the_catalogue_knows_them_and_none_is_made_in_me
         house.run()
         days = house.spark.sql("SELECT CAST(day AS STRING), n FROM layers_silver.days").collect()
         assert [tuple(row) for row in days] == [("2026-01-01", 7)]
-        house.write(
-            "  more: {inputs: {a: layers_bronze.nobody}, output: {table: layers_silver.b, key: id}}\n"
-        )
+        house.write("  more: {inputs: {a: layers_bronze.nobody}, output: {path: more, key: id}}\n")
         error = house.run(code=1)["more"]["error"]
         assert (error["type"], "layers_bronze.nobody" in error["message"]) == ("TableMissing", True)
         house.write("  more: {inputs: {a: layers_bronze.a}, output: {table: layers_silver.b, key: id}}\n")
