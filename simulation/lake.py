@@ -83,7 +83,7 @@ class MemoryOutput:
         self._ask("is it empty?")
         return not self._lake.manifests
 
-    def is_open(self, epoch: int) -> bool:
+    def is_open(self, epoch: int, *, kept: bool = False) -> bool:
         self._ask(f"is epoch {epoch} open?")
         return epoch == 0 or epoch in self._lake.openings
 
@@ -115,6 +115,9 @@ class MemoryOutput:
             raise OutputDisagrees(f"epoch {epoch} was opened with another meaning", hint="feigned")
         if fault is Fault.LOST:
             raise _unreachable(what, fault)
+
+    def is_pending(self, epoch: int) -> bool:
+        return False
 
     def receipt(self, tag: Tag) -> Receipt | None:
         what = f"is {tag.epoch}/{tag.seq} there?"

@@ -71,6 +71,35 @@ def test_opening_again_is_fine_and_with_another_meaning_is_refused(output: Parqu
     assert seen(lake) == []
 
 
+def test_d11_a_refresh_shows_the_old_life_until_its_first_batch_is_there(
+    output: ParquetOutput, lake: Lake
+) -> None:
+    def refresh(epoch: int) -> None:
+        output.open_epoch("shop", "shop.orders", epoch, None, "why", empty=True)
+
+    publish(output, 1)
+    publish(output, 2)
+    open_next(output, 1, (0, 1))
+    publish(output, 1, epoch=1)
+    old = [(0, 1), (1, 1)]
+    refresh(2)
+    refresh(2)
+    assert seen(lake) == old
+    assert (seen(lake, epoch=2), output.layout()) == ([], None), "the new life itself has nothing yet"
+    assert output.is_pending(2)
+    refresh(3)
+    open_next(output, 4)
+    open_next(output, 5, (4, 0))
+    assert seen(lake) == old, "whatever was done before its first batch"
+    with pytest.raises(OutputDisagrees, match="a later life"):
+        publish(output, 2, epoch=1)
+    assert seen(lake) == old
+    assert output.is_pending(5)
+    publish(output, 1, epoch=5)
+    assert seen(lake) == [(5, 1)]
+    assert not output.is_pending(5)
+
+
 def test_b17_a_reset_shows_nothing_of_the_old_life(output: ParquetOutput, lake: Lake) -> None:
     publish(output, 1)
     open_next(output, 1)

@@ -86,17 +86,6 @@ def test_what_is_continued_has_to_be_there(warehouse: Yard) -> None:
     assert output.is_open(0)
 
 
-def test_a_life_can_begin_empty(warehouse: Yard) -> None:
-    orders = loader(warehouse)
-    orders.rows(ORDERS, [ROW])
-    output = warehouse.output(orders.flow)
-    output.open_epoch("shop", orders.flow.name, 1, None, "anew", empty=True)
-    assert warehouse.contents("orders", ["id"]) == []
-    Loader(warehouse, orders.flow, epoch=1).rows(ORDERS, [ROW])
-    output.open_epoch("shop", orders.flow.name, 1, None, "anew", empty=True)
-    assert warehouse.contents("orders", ["id"]) == [(1,)]
-
-
 class Paused(WarehouseOutput):
     """Waits with the batch in hand, before the transaction that publishes it."""
 

@@ -165,8 +165,8 @@ def run(
 
     record = Commits.record
 
-    def record_and_die(self: Commits, session: Session, receipt: Receipt, kind: str) -> None:
-        record(self, session, receipt, kind)
+    def record_and_die(self: Commits, session: Session, receipt: Receipt, kind: str, shape: str) -> None:
+        record(self, session, receipt, kind, shape)
         if wanted is not None and wanted.side == "within":
             die()
 

@@ -84,8 +84,8 @@ def _watch_and_stop(side: str, step: str, times: int) -> None:
 
     record = Commits.record
 
-    def record_and_stop(commits: Commits, session: Session, receipt: Receipt, kind: str) -> None:
-        record(commits, session, receipt, kind)
+    def record_and_stop(commits: Commits, session: Session, receipt: Receipt, *rest: str) -> None:
+        record(commits, session, receipt, *rest)
         stop_in_time()
 
     patch.object(SqlLedger, "renew", renew_in_turn).start()

@@ -174,6 +174,40 @@ def test_c2_a_table_made_anew_stops_the_flow_until_it_is_reset(lakehouse: Lakeho
     assert house.sql("SELECT * FROM @copy") == [(2, "c"), (3, "d")]
 
 
+def test_d9_a_target_that_was_removed_is_refused_and_a_full_refresh_fills_it(lakehouse: Lakehouse) -> None:
+    house = lakehouse
+    house.sql(f"CREATE TABLE @a (id INT, word STRING) {FEED}")
+    house.sql("INSERT INTO @a VALUES (1, 'a'), (2, 'b')")
+    house.write("  copy: {inputs: {a: {path: a}}, output: {path: copy, key: id}}\n")
+    house.run()
+    shutil.rmtree(house.folder / "copy")
+    for place in (3, 4):
+        error = house.run(code=1)["copy"]["error"]
+        assert "does not have it" in error["message"]
+        assert "run --select copy --full-refresh" in error["hint"]
+        assert house.type("health").code == 1
+        assert not (house.folder / "copy" / "_delta_log").exists()
+        house.sql(f"INSERT INTO @a VALUES ({place}, 'c')")
+    house.run("--full-refresh", "--yes", "--reason", "it was removed")
+    assert house.sql("SELECT id FROM @copy") == [(1,), (2,), (3,), (4,)]
+
+
+def test_d11_a_full_refresh_looks_first_whether_its_inputs_can_be_read(lakehouse: Lakehouse) -> None:
+    house = lakehouse
+    house.sql(f"CREATE TABLE @a (id INT, word STRING) {FEED}")
+    house.sql("INSERT INTO @a VALUES (1, 'a'), (2, 'b')")
+    house.write("  copy: {inputs: {a: {path: a}}, output: {path: copy, key: id}}\n")
+    house.run()
+    (house.folder / "a").rename(house.folder / "away")
+    refused = house.type("run", "--full-refresh", "--yes", "--reason", "a test")
+    assert refused.code == 1, refused
+    assert "is left as it is" in refused.err
+    assert house.sql("SELECT id FROM @copy") == [(1,), (2,)]
+    (house.folder / "away").rename(house.folder / "a")
+    house.run("--full-refresh", "--yes", "--reason", "a test")
+    assert house.sql("SELECT id FROM @copy") == [(1,), (2,)]
+
+
 def test_an_append_is_reset_only_by_a_full_refresh_that_empties_it_first(lakehouse: Lakehouse) -> None:
     house = lakehouse
     house.sql(f"CREATE TABLE @a (id INT) {FEED}")

@@ -309,6 +309,11 @@ CASES = {
         "replaces the whole table, and so undoes deletes `hard`",
         "mode `merge`",
     ),
+    "overwrite nulls": (
+        WAREHOUSE + "mode: overwrite, ▲null_cursor: include}\n",
+        "would leave nothing but those",
+        "mode `merge`",
+    ),
     "distkey elsewhere": (WAREHOUSE + "▲distkey: id}\n", "`distkey` belongs to Redshift", "remove"),
     "sortkey in a lake": (SYNC + "▲sortkey: [id]}\n", "`sortkey` belongs to Redshift", "remove"),
     "hybrid elsewhere": (WAREHOUSE + "▲hybrid: true}\n", "`hybrid` belongs to Snowflake", "remove"),

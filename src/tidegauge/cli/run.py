@@ -46,7 +46,8 @@ DryRunOption = Annotated[
 FullRefreshOption = Annotated[
     bool,
     typer.Option(
-        "--full-refresh", help="Empty the targets first and begin again at the beginning; needs a reason."
+        "--full-refresh",
+        help="Begin again at the beginning, with nothing left of what is there; needs a reason.",
     ),
 ]
 VerifyDataOption = Annotated[

@@ -65,6 +65,13 @@ def _in_a_warehouse(options: TableOptions) -> Iterator[Conflict]:
                     f"mode `overwrite` replaces the whole table, and so undoes deletes `{options.deletes}`",
                     "use mode `merge` with `deletes`, or remove `deletes`",
                 )
+            if options.null_cursor is NullCursor.INCLUDE:
+                yield Conflict(
+                    ("null_cursor", "mode"),
+                    "null_cursor `include` reads rows without a cursor in a batch of their own, and mode"
+                    " `overwrite` would leave nothing but those",
+                    "use mode `merge`, or null_cursor `exclude`",
+                )
         case Mode.SCD2:
             if options.deletes is Deletes.HARD:
                 yield Conflict(

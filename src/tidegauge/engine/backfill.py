@@ -29,7 +29,7 @@ from tidegauge.model.table import Shape
 from tidegauge.observe.events import Listener
 from tidegauge.plan.backfill import Span, limited, span, under_limit
 from tidegauge.plan.backfill import backfill as draft_backfill
-from tidegauge.plan.draft import batch_step, check_identity
+from tidegauge.plan.draft import batch_step, check_identity, is_whole
 from tidegauge.write.open import open_output
 
 
@@ -154,7 +154,7 @@ def _look(flow: Flow, ends: Ends, wish: Wish, status: FlowStatus | None, readers
             hint="`tidegauge run` ends it; then repeat the backfill",
             retryable=True,
         )
-    if isinstance(flow.output, Landing) and flow.options.mode is Mode.OVERWRITE:
+    if is_whole(flow):
         raise ConfigError(
             f"{flow.name} overwrites: each of its runs reads the whole table, so there is none to backfill",
             hint=f"`tidegauge run -t {flow.table}`",
@@ -194,7 +194,7 @@ def _prepare(flow: Flow, ends: Ends, *, wish: Wish) -> Prepared:
     if flow.reads is not None:
         return prepare(flow, ends)
     mark = ends.mark
-    agree(flow, ends.output, mark)
+    agree(flow, ends.output, mark, lost=True)
     if wish.limit is not None:
         flow = under_limit(flow, wish.limit)
     source = ends.source()
@@ -207,7 +207,7 @@ def _prepare(flow: Flow, ends: Ends, *, wish: Wish) -> Prepared:
         made = limited(made, wish.limit, step=step)
     seen = (mark.epoch, mark.seq) if mark else (0, 0)
     made = replace(made, seen=seen, notes=(*made.notes, *changes))
-    return Prepared(made, lambda batch: ends.reader.cargo(shape, batch), changes)
+    return Prepared(made, lambda batch: replace(ends.reader.cargo(shape, batch), anew=True), changes)
 
 
 def _window(flow: Flow, shape: Shape, mark: Watermark | None, wish: Wish, source: Source) -> Span:

@@ -10,8 +10,9 @@ from typing import Any
 
 from tidegauge.engine.gone import come_back, remembered
 from tidegauge.engine.known import KnownSources
+from tidegauge.engine.owner import is_gone
 from tidegauge.engine.places import Places
-from tidegauge.engine.prepare import agree
+from tidegauge.engine.prepare import agree, still_there
 from tidegauge.engine.retention import Notice, current_session, has_session, notices
 from tidegauge.engine.select import Choice, choose
 from tidegauge.engine.standing import iso
@@ -115,9 +116,19 @@ def _one(
     return Health(flow, state, success, failures, tuple(problems), tuple(warnings))
 
 
+def _is_busy(status: FlowStatus | None) -> bool:
+    """Whether somebody is at it, or was until a moment ago: ledger and output need not say the same then."""
+    if status is None or status.override is not None:
+        return status is not None
+    return status.state is State.RUNNING and not (status.owner and is_gone(status.owner))
+
+
 def _disagreement(hop: Hop, status: FlowStatus | None, mark: Watermark | None, places: Places) -> str | None:
-    """Why ledger and output do not tell the same story; None where they do, or nobody could ask."""
-    if status is not None and status.plan is not None:
+    """Why ledger and output do not tell the same story; None where they do, or nobody could ask.
+
+    Of a plan that was left half-way the output may have a batch more than the ledger.
+    """
+    if _is_busy(status):
         return None
     if status is not None and status.undo is not None and status.undo.forgot:
         return come_back(hop.name, status.undo).message
@@ -125,7 +136,8 @@ def _disagreement(hop: Hop, status: FlowStatus | None, mark: Watermark | None, p
         return None
     try:
         output = places.output(hop) if isinstance(hop, Layer) else open_output(hop)
-        agree(hop, output, mark)
+        check = still_there if status and status.plan else agree
+        check(hop, output, mark)
     except TidegaugeError as error:
         return error.message
     return None

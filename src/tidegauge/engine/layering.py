@@ -49,8 +49,12 @@ class Layering:
 
     def prepare(self) -> Prepared:
         """Reads the logs of the inputs, and starts no Spark job."""
+        agree(self._layer, self._output, next(iter(self._marks.values()), None))
+        return self.foresee()
+
+    def foresee(self) -> Prepared:
+        """The same, whatever the output holds."""
         layer, first = self._layer, next(iter(self._marks.values()), None)
-        agree(layer, self._output, first)
         dated = replace(layer, inputs=tuple(self._dated(part) for part in layer.inputs))
         marks = self._marks
         found = self._histories({part.name: asks(dated, part, marks.get(part.name)) for part in dated.inputs})

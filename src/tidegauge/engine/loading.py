@@ -12,15 +12,16 @@ from tidegauge.model.cargo import Cargo, LakeFile
 from tidegauge.model.plan import Batch, Draft, Plan
 from tidegauge.model.position import FilesPosition, Position, to_moment
 from tidegauge.model.protocols import Output, Watermark
-from tidegauge.model.spec import Flow, Folder, Mode
+from tidegauge.model.spec import Flow, Folder
 from tidegauge.model.table import Layout
 from tidegauge.objects.store import open_store
 from tidegauge.objects.stretch import FileStretch
 from tidegauge.plan import files
-from tidegauge.plan.draft import check_history
+from tidegauge.plan.draft import check_history, is_whole
 from tidegauge.plan.files import Chain, Piece
 from tidegauge.write.manifest import Manifest, Numbered
 from tidegauge.write.table import chain, load_all
+from tidegauge.write.warehouse.lake import check as check_files
 
 
 def prepare_load(
@@ -76,23 +77,43 @@ def rows_between(flow: Flow, upstream: Watermark | None, after: int, upto: int) 
     return sum(one.rows for one in _manifests(flow.reads, row, after, min(upto, files.length(row))))
 
 
+def check_whole(flow: Flow, upstream: Watermark | None) -> None:
+    """Refuse, by OutputDisagrees, a lake from which the target could not be filled from the beginning: a
+    manifest or a file is not there, or is not as it was committed, or there are none at all."""
+    assert flow.reads is not None
+    epoch, seq = (upstream.epoch, upstream.seq) if upstream else (0, 0)
+    row = chain(open_store(flow.reads.lake), flow.reads.folder, epoch, seq)
+    manifests = _manifests(flow.reads, row, 0, files.length(row))
+    if not manifests:
+        raise OutputDisagrees(f"{flow.reads} has no batch", hint="run the stage `extract` first")
+    for one in manifests:
+        check_history(flow, _layout(flow, one))
+        check_files(_files(flow.reads, [one]))
+
+
+def _files(folder: Folder, manifests: Sequence[Manifest]) -> tuple[LakeFile, ...]:
+    return tuple(
+        LakeFile(folder.lake, f"{folder.folder}/{file.path}", file.rows, file.bytes)
+        for manifest in manifests
+        for file in manifest.files
+    )
+
+
 def _cargo_of(flow: Flow, output: Output, row: Chain) -> CargoOf:
     folder = flow.reads
     assert folder is not None
 
     def cargo_of(batch: Batch) -> Cargo:
         (window,) = batch.windows
-        after = 0 if flow.options.mode is Mode.OVERWRITE else _number(window.after)
-        manifests = _manifests(folder, row, after, _number(window.upto))
+        if is_whole(flow):
+            manifests = _newest_whole(folder, row, _number(window.upto))
+        else:
+            manifests = _manifests(folder, row, _number(window.after), _number(window.upto))
         layout = _layout(flow, manifests[-1])
         held = output.layout()
         if held is not None:
             layout = decided(flow, output, held, layout, known=True).layout
-        found = tuple(
-            LakeFile(folder.lake, f"{folder.folder}/{file.path}", file.rows, file.bytes)
-            for manifest in manifests
-            for file in manifest.files
-        )
+        found = _files(folder, manifests)
         alike = len(list(groupby(manifests, key=lambda one: one.schema))) == 1
         as_they_are = alike and layout.fields == manifests[-1].schema
         return Cargo(
@@ -116,6 +137,15 @@ def _newest(manifest: Manifest) -> str | None:
     """The time of the batch's newest row, at which its window ends."""
     at = to_moment(manifest.windows[0].upto, manifest.cursor, None)
     return None if at is None else at.isoformat()
+
+
+def _newest_whole(folder: Folder, row: Chain, upto: int) -> Sequence[Manifest]:
+    """Of a lake that gets the whole table each time, what came last: from the last batch on that began where
+    the first one did. Those between them are of a version that read only what was new."""
+    manifests = _manifests(folder, row, 0, upto)
+    begins = (None, manifests[0].windows[0].after)
+    last = max(place for place, one in enumerate(manifests) if one.windows[0].after in begins)
+    return manifests[last:]
 
 
 def _layout(flow: Flow, manifest: Manifest) -> Layout:

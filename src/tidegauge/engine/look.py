@@ -106,7 +106,8 @@ class Look:
                 f"an override ({self._unended.kind}) that {self._unended.actor} began is ended first"
             )
         if isinstance(wish, Refresh) and not isinstance(self._flow.output, Folder):
-            notes.append(f"every row of {self._flow.output} is deleted")
+            when = "" if isinstance(self._flow, Layer) else " with the first batch that takes their place"
+            notes.append(f"every row of {self._flow.output} is deleted{when}")
         return notes
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from tidegauge.engine.deleting import Deleting
 from tidegauge.engine.drifting import decided
+from tidegauge.engine.emptying import check_emptied, emptied, nothing
 from tidegauge.engine.loading import prepare_load, recall_load
 from tidegauge.engine.walk import CargoOf
 from tidegauge.errors import OutputDisagrees, OutputNotEmpty
@@ -14,10 +15,18 @@ from tidegauge.model.layer import Hop
 from tidegauge.model.plan import Draft, Plan, Tag
 from tidegauge.model.position import RowPosition
 from tidegauge.model.protocols import Output, Reader, Source, Watermark
-from tidegauge.model.spec import Deletes, Flow, Folder, Landing, Read
+from tidegauge.model.spec import Deletes, Flow, Folder, Landing, Read, Stage
 from tidegauge.model.table import Shape
 from tidegauge.plan.backfill import limited
-from tidegauge.plan.draft import batch_step, check_history, check_identity, draft, start, with_nothing
+from tidegauge.plan.draft import (
+    batch_step,
+    check_history,
+    check_identity,
+    draft,
+    is_whole,
+    start,
+    with_nothing,
+)
 from tidegauge.plan.drift import narrowed
 from tidegauge.read.direct import check as check_direct
 from tidegauge.write.stretches import FEW
@@ -68,9 +77,12 @@ def prepare(flow: Flow, ends: Ends, *, limit: int | None = None, confirmed: bool
     """
     mark = ends.mark
     agree(flow, ends.output, mark)
+    pending = mark is not None and mark.epoch > 0 and not mark.seq and ends.output.is_pending(mark.epoch)
     by_jdbc = False
     if flow.reads is not None:
         made, cargo_of, changes = prepare_load(flow, ends.output, mark, ends.upstream)
+        if not pending:
+            check_emptied(flow, made, cargo_of, ends.output, confirmed=confirmed)
     else:
         source = ends.source()
         shape, changes = shaped(flow, source, ends)
@@ -78,6 +90,8 @@ def prepare(flow: Flow, ends: Ends, *, limit: int | None = None, confirmed: bool
         check_history(flow, shape.layout)
         position = mark.position if mark else None
         assert position is None or isinstance(position, RowPosition)
+        if is_whole(flow):
+            limit = None  # a part of the table would take the place of all of it
         after = start(flow, shape, position)
         step = batch_step(flow) if limit is None else min(batch_step(flow), limit)
         survey = source.survey(shape, after, step, mark.pending if mark else None)
@@ -85,6 +99,7 @@ def prepare(flow: Flow, ends: Ends, *, limit: int | None = None, confirmed: bool
         if limit is not None:
             below = position if after != position else None
             made = limited(made, limit, step=step, watermark=below)
+        made = emptied(flow, made, ends.output, shape, mark, pending=pending, confirmed=confirmed)
         slower = check_direct(shape, flow.source)
         if slower is not None:
             made = replace(made, notes=(*made.notes, f"read through JDBC: {slower}"))
@@ -93,7 +108,7 @@ def prepare(flow: Flow, ends: Ends, *, limit: int | None = None, confirmed: bool
         if not (made.batches or position or (mark and mark.seq)) and ends.output.layout() is None:
             made = with_nothing(made)
     deleting = Deleting(flow, ends.output, confirmed=confirmed, reached=_reached(ends))
-    if flow.options.deletes is not Deletes.NONE and isinstance(flow.output, Landing):
+    if flow.options.deletes is not Deletes.NONE and isinstance(flow.output, Landing) and not pending:
         made = deleting.planned(made, ends.source, mark.position if mark else None)
     seen = (mark.epoch, mark.seq) if mark else (0, 0)
     made = replace(made, seen=seen, notes=(*made.notes, *changes))
@@ -150,11 +165,14 @@ def _with_deletes(cargo_of: CargoOf, deleting: Deleting) -> CargoOf:
 
 
 def _of_table(reader: Reader, shape: Shape) -> CargoOf:
-    return lambda batch: reader.cargo(shape, batch)
+    return lambda batch: nothing(shape.layout) if batch.empties else reader.cargo(shape, batch)
 
 
-def agree(flow: Hop, output: Output, watermark: Watermark | None) -> None:
-    """Refuse when the output holds what the ledger does not know, or lacks what the ledger is sure of."""
+def agree(flow: Hop, output: Output, watermark: Watermark | None, *, lost: bool = False) -> None:
+    """Refuse when the output holds what the ledger does not know, or lacks what the ledger is sure of.
+
+    `lost`: a target that is gone is made anew, as a person has asked for.
+    """
     where = output.place
     epoch, seq = (watermark.epoch, watermark.seq) if watermark else (0, 0)
     if (epoch, seq) == (0, 0) and not output.is_empty():
@@ -165,20 +183,31 @@ def agree(flow: Hop, output: Output, watermark: Watermark | None) -> None:
             " ledger rebuild`; for a fresh start move them away, or leave what it holds behind with"
             " `tidegauge watermark reset`",
         )
-    if not output.is_open(epoch):
-        raise OutputDisagrees(
-            f"{flow.name}: the ledger says that epoch {epoch} was opened, and {where} does not have it",
-            hint="bring back what is gone, or start afresh there with `tidegauge watermark reset`",
-        )
-    last = Tag(flow.pipeline, flow.name, epoch, seq)
-    if seq and output.receipt(last) is None:
-        raise OutputDisagrees(
-            f"{flow.name}: the ledger says batch {seq} was committed, and {where} does not have it",
-            hint="bring back what is gone, or start afresh there with `tidegauge watermark reset`",
-        )
+    still_there(flow, output, watermark, lost=lost)
     # Also where nothing was committed: asking refuses a ledger that missed the opening of a later epoch.
     if output.receipt(Tag(flow.pipeline, flow.name, epoch, seq + 1)) is not None:
         raise OutputDisagrees(
             f"{flow.name}: {where} holds more batches than the ledger knows ({seq})",
             hint="the ledger is an older copy; bring back the newest one",
+        )
+
+
+def still_there(flow: Hop, output: Output, watermark: Watermark | None, *, lost: bool = False) -> None:
+    """Refuse when the output lacks what the ledger is sure of; also while a plan is being walked."""
+    where = output.place
+    epoch, seq = (watermark.epoch, watermark.seq) if watermark else (0, 0)
+    back = flow.name.removesuffix(f"/{Stage.EXTRACT}")
+    hint = (
+        "bring back what is gone, or begin again at the beginning with `tidegauge run --select"
+        f" {back} --full-refresh`"
+    )
+    if not output.is_open(epoch, kept=not lost):
+        raise OutputDisagrees(
+            f"{flow.name}: the ledger says that epoch {epoch} was opened, and {where} does not have it",
+            hint=hint,
+        )
+    if seq and output.receipt(Tag(flow.pipeline, flow.name, epoch, seq)) is None:
+        raise OutputDisagrees(
+            f"{flow.name}: the ledger says batch {seq} was committed, and {where} does not have it",
+            hint=hint,
         )

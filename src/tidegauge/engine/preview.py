@@ -10,8 +10,9 @@ from typing import Any
 from tidegauge.engine.gone import come_back, known_flows
 from tidegauge.engine.known import sources_for
 from tidegauge.engine.outside import open_reader
+from tidegauge.engine.owner import is_gone
 from tidegauge.engine.places import places_of
-from tidegauge.engine.prepare import Ends, prepare
+from tidegauge.engine.prepare import Ends, prepare, still_there
 from tidegauge.engine.remarks import remarks
 from tidegauge.engine.report import error_to_json, windows_to_json
 from tidegauge.engine.select import choose
@@ -128,10 +129,12 @@ def preview(
                 back = come_back(flow.name, status.undo)
                 shown.append(Preview(flow.name, State.FAILED, where, error=back))
                 continue
-            if status is not None and status.plan is not None:
-                shown.append(Preview(flow.name, status.state, where, status.plan.draft, status.plan.done))
-                continue
             try:
+                if status is not None and status.plan is not None:
+                    if status.state is not State.RUNNING or (status.owner and is_gone(status.owner)):
+                        still_there(flow, places.output(flow), marks.get(flow.name))
+                    shown.append(Preview(flow.name, status.state, where, status.plan.draft, status.plan.done))
+                    continue
                 if isinstance(flow, Layer):
                     from tidegauge.engine.layering import Layering
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from tidegauge.engine import foresee
 from tidegauge.engine.override import Done, Move, Refresh, carry_out
+from tidegauge.engine.refill import noted, unfillable
 from tidegauge.errors import WrongState
 from tidegauge.model.spec import Project, Stage
 from tidegauge.observe.events import Listener
@@ -16,7 +17,7 @@ from tidegauge.observe.events import Listener
 
 def preview(project: Project, selection: Sequence[str], *, stage: Stage | None = None) -> list[Move]:
     """What would be read again, and what would be emptied; both stages of a table unless one is named."""
-    return foresee.preview(project, selection, Refresh(), stage=stage)
+    return noted(project, foresee.preview(project, selection, Refresh(), stage=stage))
 
 
 def refresh(
@@ -25,11 +26,17 @@ def refresh(
     """Do what was shown, the stage nearest to the source first.
 
     In the other order a runner that comes between the two would load the old life of the lake into the target
-    just emptied. Whose first stage cannot begin anew keeps its target as it is.
+    just emptied. Whose first stage cannot begin anew keeps its target as it is. So does who would not find
+    what to fill it with again: that is looked for first, again, for a person may take his time to answer.
     """
     done: list[Done] = []
+    why = unfillable(project, moves)
     failed: set[str] = set()
     for move in _nearest_first(moves):
+        if move.name in why:
+            done.append(Done(move, None, why[move.name]))
+            failed.add(move.name)
+            continue
         before = next((name for name in move.flow.upstreams if name in failed), None)
         if before is not None:
             error = WrongState(

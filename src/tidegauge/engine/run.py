@@ -19,7 +19,7 @@ from tidegauge.engine.order import Order
 from tidegauge.engine.outside import Outside
 from tidegauge.engine.override import finish
 from tidegauge.engine.places import Places
-from tidegauge.engine.prepare import Approach, Ends, Prepared, prepare, recall
+from tidegauge.engine.prepare import Approach, Ends, Prepared, prepare, recall, still_there
 from tidegauge.engine.remarks import remarks
 from tidegauge.engine.report import FlowReport, RunReport, error_to_json
 from tidegauge.engine.select import Sources, choose, needs_of
@@ -386,6 +386,7 @@ class Runner:
             try:
                 approach = self._approach(flow, sources, self._marks([flow]))
                 approach.output.prepare()
+                self._check_kept(flow, approach)
                 prepared = approach.recall(plan)
                 self._by_jdbc |= prepared.by_jdbc
             except TidegaugeError as error:
@@ -399,6 +400,15 @@ class Runner:
                 return [first]
             ready, refused = self._freeze([flow], sources)
             return [first, *refused, *(report for one in ready for report in self._go(one))]
+
+    def _check_kept(self, flow: Hop, approach: Approach) -> None:
+        """Whoever goes on with a plan has to find what its batches before left."""
+        try:
+            still_there(flow, approach.output, approach.mark)
+        except OutputDisagrees:
+            _, moved = self._overtaken(flow, approach.mark)
+            if not moved:
+                raise
 
     def _go(self, ready: _Ready) -> list[FlowReport]:
         if ready.plan is not None:

@@ -81,6 +81,10 @@ class Cargo:
     """Where they were counted before they are read: exact in a lake, at a live source a moment old."""
     deletes: bool = False
     """The rows are keys alone, and what the output has under them goes."""
+    empties: bool = False
+    """There are no rows, and what the output has goes."""
+    anew: bool = False
+    """A person asked for just these rows: that the output has lost what came before them is no fault."""
     files: tuple[LakeFile, ...] = ()
     """In order; a file in here has as many rows and bytes as it says, or the batch fails."""
     stretches: tuple[Stretch, ...] = ()

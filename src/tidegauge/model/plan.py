@@ -48,6 +48,8 @@ class Batch:
     """Reads no rows: makes the output of a table that has none, with its columns."""
     deletes: bool = False
     """Reads no rows: takes from the output the keys that the source no longer has."""
+    empties: bool = False
+    """Reads no rows: the source has none, and the output is left with none."""
     ways: tuple[Way, ...] = ()
     """Of Delta inputs, how each one's window is read; in the order of the windows."""
     stamps: tuple[str | None, ...] = ()
@@ -196,6 +198,7 @@ def draft_to_body(draft: Draft) -> dict[str, Any]:
                 "again": batch.again,
                 **({"empty": True} if batch.empty else {}),
                 **({"deletes": True} if batch.deletes else {}),
+                **({"empties": True} if batch.empties else {}),
                 **({"ways": list(batch.ways)} if batch.ways else {}),
                 **({"stamps": list(batch.stamps)} if batch.stamps else {}),
             }
@@ -248,6 +251,7 @@ def _batch(body: dict[str, Any]) -> Batch:
         again=body["again"],
         empty=body.get("empty", False),
         deletes=body.get("deletes", False),
+        empties=body.get("empties", False),
         ways=tuple(Way(way) for way in body.get("ways", ())),
         stamps=tuple(body.get("stamps", ())),
     )

@@ -163,8 +163,12 @@ class Output(Protocol):
     def is_empty(self) -> bool:
         """No batch of any epoch, and no rows of anybody else's. Leftovers of dead attempts do not count."""
 
-    def is_open(self, epoch: int) -> bool:
-        """Whether batches of this epoch may be committed; epoch 0 is open from the start."""
+    def is_open(self, epoch: int, *, kept: bool = False) -> bool:
+        """Whether batches of this epoch may be committed; epoch 0 is open from the start.
+
+        `kept`: refuse, by OutputDisagrees, a place that has its tags and not what was committed with them: a
+        table that was dropped, emptied, or filled in another mode.
+        """
 
     def open_epoch(
         self,
@@ -178,12 +182,16 @@ class Output(Protocol):
     ) -> None:
         """Begin the table's next life. Can be repeated: the same again changes nothing.
 
-        `empty`: with no row in it. Else a warehouse keeps its rows, and a lake shows just what it continues.
+        `empty`: with no row in it, once its first batch is there (`is_pending`). Else a warehouse keeps its
+        rows, and a lake shows just what it continues.
 
         From the moment it is open, what an earlier life commits is never seen: a lake's readers follow
         `continues` (epoch, last batch) and no further, a warehouse refuses it. Raises OutputDisagrees when
         the epoch was opened with another meaning, or what it continues is not there.
         """
+
+    def is_pending(self, epoch: int) -> bool:
+        """Whether readers still see what earlier lives wrote, which the first batch of this one ends."""
 
     def lacks(self, continues: tuple[int, int]) -> str | None:
         """What a new epoch that continues this one (up to a batch) would miss; None: it is all there."""

@@ -36,8 +36,11 @@ def start(flow: Flow, shape: Shape, watermark: RowPosition | None) -> RowPositio
 
 
 def is_whole(flow: Flow) -> bool:
-    """Whether the table is read whole each time, because what is read takes the place of what is there."""
-    return isinstance(flow.output, Landing) and flow.options.mode is Mode.OVERWRITE
+    """Whether the table is read whole each time, because what is read takes the place of what is there.
+
+    Into a lake before the warehouse too: rows that are gone from the source are gone from what is read last.
+    """
+    return flow.options.mode is Mode.OVERWRITE
 
 
 def batch_step(flow: Flow) -> int:

@@ -2,14 +2,15 @@
 
 `<table's folder>/_tidegauge/<epoch>/open.json` is put once, before the first batch of that epoch, and says
 which batches of an earlier epoch still belong to the table (`continues`). Epoch 0 is open from the start.
-Readers follow the newest epoch that is open, and through `continues` those before it. Whatever else an
-older life holds, or writes later, is never seen; its files stay, because an undo continues them.
+Readers follow the newest epoch that is open, and through `continues` those before it. One that continues
+nothing may `show` what was there before it until its first batch is: a full refresh does. Whatever
+else an older life holds, or writes later, is never seen; its files stay, because an undo continues them.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tidegauge.errors import OutputDisagrees
@@ -35,6 +36,8 @@ class Opening:
     continues: tuple[int, int] | None
     """Epoch, and the last of its batches that still counts; with it come those that it continues itself."""
     reason: str
+    shows: tuple[int, int] | None = None
+    """As `continues`, until its first batch is there. Who opens it looks; it is no part of what it means."""
 
     def __str__(self) -> str:
         shown = "nothing" if self.continues is None else "epoch {} up to batch {}".format(*self.continues)
@@ -91,7 +94,45 @@ def followed(store: Store, folder: str, found: Contents, *, epoch: int | None = 
             hint=f"{path_of(folder, stray.epoch)} is gone: put it back from a backup; nothing was changed",
         )
     last = found.newest if epoch is None else epoch
-    stretches = [[one for one in found.batches if one.epoch == last]]
+    begun = _chain(store, folder, last, [one for one in found.batches if one.epoch == last])
+    if begun or epoch is not None or not last:
+        return begun
+    opening = load_opening(store, folder, last)
+    if opening is None or opening.shows is None:
+        return ()
+    return _chain(store, folder, opening.shows[0], _upto(*opening.shows))
+
+
+def is_pending(store: Store, folder: str, epoch: int) -> bool:
+    """Whether readers still see what was there before this life, which has no batch yet."""
+    opening = load_opening(store, folder, epoch) if epoch else None
+    return opening is not None and opening.shows is not None and load(store, folder, epoch, 1) is None
+
+
+def _shown(store: Store, folder: str, found: Contents, *, refresh: bool) -> tuple[int, int] | None:
+    """What readers see now: an epoch, and the last of its batches; with it comes what it continues.
+
+    Without `refresh` only what an earlier one still shows.
+    """
+    newest = found.newest
+    try:
+        if followed(store, folder, found, epoch=newest):
+            last = max((one.seq for one in found.batches if one.epoch == newest), default=0)
+            return (newest, last) if refresh else None
+        opening = load_opening(store, folder, newest) if newest else None
+        shows = opening.shows if opening else None
+    except OutputDisagrees:
+        shows = None  # a new life is the way out of a table that is damaged
+    return shows or ((0, 0) if refresh else None)
+
+
+def _upto(epoch: int, last: int) -> list[Numbered]:
+    return [Numbered(epoch, seq) for seq in range(1, last + 1)]
+
+
+def _chain(store: Store, folder: str, last: int, own: list[Numbered]) -> tuple[Numbered, ...]:
+    """The batches of an epoch behind those that it continues."""
+    stretches = [own]
     while last:
         opening = load_opening(store, folder, last)
         if opening is None:
@@ -103,12 +144,14 @@ def followed(store: Store, folder: str, found: Contents, *, epoch: int | None = 
             break
         # By number and not by the listing, which may have passed this epoch before its last batch came.
         last, upto = opening.continues
-        stretches.append([Numbered(last, seq) for seq in range(1, upto + 1)])
+        stretches.append(_upto(last, upto))
     return tuple(one for stretch in reversed(stretches) for one in stretch)
 
 
-def open_epoch(store: Store, folder: str, opening: Opening) -> None:
+def open_epoch(store: Store, folder: str, opening: Opening, *, refresh: bool = False) -> None:
     """From here on readers follow this epoch, and no batch of an older one is confirmed.
+
+    `refresh`: until its first batch is there, they see what they see now.
 
     Can be repeated. Raises OutputDisagrees when the epoch was opened with another meaning, when batches
     that it continues are not there, or when the table is another flow's; then nothing has changed.
@@ -123,12 +166,15 @@ def open_epoch(store: Store, folder: str, opening: Opening) -> None:
                 f"{opening} cannot be opened in {place}: {gap} is not there",
                 hint="bring the files back, or reset the watermark, which continues nothing",
             )
+        before = opening.continues
+        if before is None or not _chain(store, folder, before[0], _upto(*before)):
+            opening = replace(opening, shows=_shown(store, folder, found, refresh=refresh))
     for epoch in sorted(set(range(1, opening.epoch)) - found.opened):
         # A place that is new to an old ledger. Without a gap, whoever asks for the next epoch knows of all.
         skipped = Opening(opening.pipeline, opening.flow, epoch, None, f"closed by epoch {opening.epoch}")
         _put(store, folder, skipped)
     theirs = _put(store, folder, opening)
-    if theirs != opening:
+    if replace(theirs, shows=None) != replace(opening, shows=None):
         raise OutputDisagrees(
             f"{store.place}/{path_of(folder, opening.epoch)} holds {theirs}, and the ledger wants {opening}",
             hint="another ledger writes here, or this one is an older copy; nothing was changed",
@@ -181,6 +227,8 @@ def render(opening: Opening) -> bytes:
         "flow": opening.flow,
         "reason": opening.reason,
     }
+    if opening.shows is not None:
+        body["shows"] = dict(zip(("epoch", "upto"), opening.shows, strict=True))
     return (json.dumps(body, indent=1) + "\n").encode()
 
 
@@ -194,9 +242,15 @@ def parse(body: bytes, name: str) -> Opening:
 def _parse(body: dict[str, Any]) -> Opening:
     if integer(body["tidegauge"]) != FORMAT:
         raise ValueError(f"its format is {body['tidegauge']}, and this version reads {FORMAT}")
-    epoch, continues = integer(body["epoch"]), body["continues"]
-    if continues is not None:
-        continues = (integer(continues["epoch"]), integer(continues["upto"]))
-        if continues[0] >= epoch:
-            raise ValueError(f"epoch {epoch} cannot continue epoch {continues[0]}")
-    return Opening(text(body["pipeline"]), text(body["flow"]), epoch, continues, text(body["reason"]))
+    epoch = integer(body["epoch"])
+    continues, shows = _earlier(body["continues"], epoch), _earlier(body.get("shows"), epoch)
+    return Opening(text(body["pipeline"]), text(body["flow"]), epoch, continues, text(body["reason"]), shows)
+
+
+def _earlier(said: dict[str, Any] | None, epoch: int) -> tuple[int, int] | None:
+    if said is None:
+        return None
+    before, upto = integer(said["epoch"]), integer(said["upto"])
+    if before >= epoch:
+        raise ValueError(f"epoch {epoch} cannot continue epoch {before}")
+    return before, upto

@@ -19,7 +19,15 @@ from tidegauge.objects.folder import check_folder
 from tidegauge.objects.probe import prove
 from tidegauge.objects.store import Entry, Store, open_store
 from tidegauge.write import hadoop
-from tidegauge.write.epochs import Opening, contents, followed, lacking, load_opening, open_epoch
+from tidegauge.write.epochs import (
+    Opening,
+    contents,
+    followed,
+    is_pending,
+    lacking,
+    load_opening,
+    open_epoch,
+)
 from tidegauge.write.manifest import (
     DATA,
     Manifest,
@@ -76,7 +84,8 @@ class ParquetOutput:
     def is_empty(self) -> bool:
         return not numbered(self._store, self._folder)
 
-    def is_open(self, epoch: int) -> bool:
+    def is_open(self, epoch: int, *, kept: bool = False) -> bool:  # noqa: ARG002
+        """A manifest is its batch's tag; who reads its files finds out what is gone."""
         return epoch == 0 or load_opening(self._store, self._folder, epoch) is not None
 
     def open_epoch(
@@ -90,7 +99,11 @@ class ParquetOutput:
         empty: bool = False,
     ) -> None:
         assert not (empty and continues), "an epoch that continues another is not empty"
-        open_epoch(self._store, self._folder, Opening(pipeline, flow, epoch, continues, reason))
+        opening = Opening(pipeline, flow, epoch, continues, reason)
+        open_epoch(self._store, self._folder, opening, refresh=empty)
+
+    def is_pending(self, epoch: int) -> bool:
+        return is_pending(self._store, self._folder, epoch)
 
     def lacks(self, continues: tuple[int, int]) -> str | None:
         return lacking(contents(self._store, self._folder), continues)
@@ -102,13 +115,15 @@ class ParquetOutput:
 
     def layout(self) -> tuple[Field, ...] | None:
         found = contents(self._store, self._folder)
-        batches = followed(self._store, self._folder, found)
+        batches = followed(self._store, self._folder, found, epoch=found.newest)
         if not batches:
             return None
         [last] = load_all(self._store, self._folder, batches[-1:])
         return last.schema
 
     def write(self, cargo: Cargo, spark: Callable[[], SparkSession]) -> Staged:
+        if cargo.empties:
+            return Staged(0)
         attempt = f"{self._folder}/{DATA}/{uuid.uuid4().hex}"
         if cargo.stretches:
             start = len(self._folder) + 1

@@ -86,7 +86,8 @@ class DeltaOutput:
             return True
         return not now.ours and now.look.is_empty()
 
-    def is_open(self, epoch: int) -> bool:
+    def is_open(self, epoch: int, *, kept: bool = False) -> bool:  # noqa: ARG002
+        """Rows and tags are one log, and go together."""
         now = self._standing()
         if now is None:
             return True  # a table of the catalogue that is not there yet: see `lives`
@@ -118,6 +119,9 @@ class DeltaOutput:
                 f"{opening} cannot be opened: there is no table {self.place}",
                 hint="bring the table back, or reset the watermark, which continues nothing",
             )
+
+    def is_pending(self, epoch: int) -> bool:  # noqa: ARG002 - the commit that opens a life empties it
+        return False
 
     def lacks(self, continues: tuple[int, int]) -> str | None:
         found = self._table.open()

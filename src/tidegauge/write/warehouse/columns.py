@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tidegauge.errors import OutputDisagrees, OutputError
@@ -35,16 +36,24 @@ class Room:
 
 
 def arrange(
-    house: Warehouse, session: Session, table: TableName, layout: Layout, options: TableOptions
+    house: Warehouse,
+    session: Session,
+    table: TableName,
+    layout: Layout,
+    options: TableOptions,
+    check_new: Callable[[Session], None] | None = None,
 ) -> Room:
     """Make the target, or room in it. Nothing that is there is lost; what cannot be done raises
-    OutputDisagrees before anything was changed. Commits."""
+    OutputDisagrees before anything was changed; so does `check_new`, where there is no target. Commits."""
     check_names(house, layout, options)
     held = house.columns(session, table)
     fresh = held is None
     if held is None:
         session.rollback()
-        session.run(_create(house, table, layout, options))
+        if check_new is not None:
+            check_new(session)
+            session.rollback()
+        session.run(create(house, table, layout, options))
         session.commit()
         held = house.columns(session, table)
         if held is None:
@@ -71,7 +80,8 @@ def arrange(
                 raise OutputDisagrees(
                     f"the column {field.name} of {table} is {there.source_type}, which cannot hold"
                     f" {field.source_type} ({field.type}) from the source",
-                    hint="change the column's type, drop the table, or load into another with `rename:`",
+                    hint="change the column's type, make the table anew from the source with `tidegauge run"
+                    " --full-refresh`, or load into another with `rename:`",
                 )
             case Verdict.HOLDS:
                 pass
@@ -87,6 +97,57 @@ def arrange(
     names = (*(field.name for field in layout.fields), *HISTORY)
     mine = {name: found[_folded(house, name)] for name in names if _folded(house, name) in found}
     return Room(mine, tuple(narrow), fresh)
+
+
+def foreseen(house: Warehouse, layout: Layout, options: TableOptions) -> Room:
+    """What the target will have once it is made anew."""
+    check_names(house, layout, options)
+    made = {one.name: Field(one.name, "", one.type) for one in wanted(house, layout, options)}
+    return Room(made, (), fresh=True)
+
+
+def fits(
+    house: Warehouse, held: Sequence[Field], layout: Layout, options: TableOptions, shape: str | None
+) -> bool:
+    """Whether a layout's rows have a place in a target with these columns, as it is or with more room.
+
+    `shape`: how it was laid out, where that is known.
+    """
+    before = None if shape is None else mode_of(shape)
+    if before is not None and shape is not None:
+        same_key = shape.partition(" ")[2] == shape_of(layout, options).partition(" ")[2]
+        if not go_together(before, options.mode) or not same_key:
+            return False
+    found = {_folded(house, field.name): field for field in held}
+    names = {_folded(house, field.name) for field in layout.fields}
+    history = {_folded(house, name) for name in HISTORY}
+    if options.mode is not Mode.SCD2 and not history & names and history <= {*found}:
+        return False
+    if not {_folded(house, name) for name in _needed(layout, options)} <= {*found}:
+        return False
+    return not any(
+        house.fit(found[_folded(house, field.name)], field, key=field.name in layout.key).verdict
+        is Verdict.REFUSED
+        for field in layout.fields
+        if _folded(house, field.name) in found
+    )
+
+
+def shape_of(layout: Layout, options: TableOptions) -> str:
+    """How a target is laid out, for `tidegauge_commits`: the mode, and what tells its rows apart."""
+    return f"{options.mode} {json.dumps(key_of(layout, options), ensure_ascii=False)}"
+
+
+def mode_of(shape: str) -> Mode | None:
+    """None: of a version that has more modes."""
+    word = shape.partition(" ")[0]
+    return Mode(word) if word in {*Mode} else None
+
+
+def go_together(before: Mode, now: Mode) -> bool:
+    """Whether what one mode left can be gone on with in another."""
+    alike = {Mode.MERGE, Mode.OVERWRITE}
+    return before is now or {before, now} <= alike
 
 
 def check_names(house: Warehouse, layout: Layout, options: TableOptions) -> None:
@@ -145,7 +206,7 @@ def key_of(layout: Layout, options: TableOptions) -> tuple[str, ...]:
             return layout.key
 
 
-def _create(house: Warehouse, table: TableName, layout: Layout, options: TableOptions) -> str:
+def create(house: Warehouse, table: TableName, layout: Layout, options: TableOptions) -> str:
     key = () if house.key_after else key_of(layout, options)
     return house.create(table, wanted(house, layout, options), key=key, options=options)
 
@@ -153,13 +214,19 @@ def _create(house: Warehouse, table: TableName, layout: Layout, options: TableOp
 def _check_added(
     house: Warehouse, table: TableName, layout: Layout, options: TableOptions, added: Sequence[Column]
 ) -> None:
-    needed = {*key_of(layout, options)} | ({*HISTORY} if options.mode is Mode.SCD2 else set())
+    needed = _needed(layout, options)
     lacking = next((column.name for column in added if column.name in needed), None)
     if lacking is not None:
         raise OutputDisagrees(
             f"{table} in {house.place} has no column {lacking}, which mode {options.mode} needs in every row",
-            hint="it was made by something else: drop it, or load into another table with `rename:`",
+            hint="to make it anew from the source use `tidegauge run --full-refresh`; to keep it as it is,"
+            " load into another table with `rename:`",
         )
+
+
+def _needed(layout: Layout, options: TableOptions) -> set[str]:
+    """Columns that cannot be added to rows which are there already."""
+    return {*key_of(layout, options)} | ({*HISTORY} if options.mode is Mode.SCD2 else set())
 
 
 def _folded(house: Warehouse, name: str) -> str:

@@ -9,14 +9,17 @@ life one comes first, and the other sees it.
 
 A head also keeps the names of the columns that its batches wrote: of a column that the rows no longer have,
 the target alone does not tell whether it was the source's or somebody added it by hand.
+
+The head of a full refresh is of another kind: its first batch takes away what is there, in the transaction
+that brings its own rows, so that readers see the old ones until then.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tidegauge.errors import OutputDisagrees, OutputError, OutputUnreachable
@@ -25,8 +28,9 @@ from tidegauge.model.spec import TableName
 from tidegauge.write.warehouse.engine import Column, Session, Warehouse
 
 NAME = "tidegauge_commits"
-BATCH, NULLS, DELETES = "batch", "nulls", "deletes"
-_HEAD = "head"
+BATCH, NULLS, DELETES, EMPTIES = "batch", "nulls", "deletes", "empties"
+SHAPE = "shape"
+_HEAD, _REFRESH = "head", "refresh"
 _TRIES = 5
 _WRITTEN = "written"
 _ROOM = 60_000
@@ -47,14 +51,38 @@ class Head:
     closed: bool
     continues: tuple[int, int] | None
     reason: str
+    empties: bool = False
+    """Its first batch takes away what earlier lives left."""
+
+    @property
+    def is_pending(self) -> bool:
+        """What is there is still of earlier lives, and goes."""
+        return self.empties and not self.last_seq
 
     def __str__(self) -> str:
         shown = "nothing" if self.continues is None else "epoch {} up to batch {}".format(*self.continues)
         return f"epoch {self.epoch}, continuing {shown} ({self.reason})"
 
 
-def kind_of(batch: Batch, *, deletes: bool = False) -> str:
-    return DELETES if deletes else NULLS if batch.nulls else BATCH
+def kind_of(batch: Batch) -> str:
+    if batch.empties:
+        return EMPTIES
+    return DELETES if batch.deletes else NULLS if batch.nulls else BATCH
+
+
+def followed(heads: Sequence[Head], epoch: int) -> tuple[int, ...]:
+    """The lives whose batches are in the target, of which this one is the last; none: no batch counts yet."""
+    lives = {head.epoch: head for head in heads}
+    found: list[int] = []
+    head, upto = lives.get(epoch), None
+    while head is not None and not head.is_pending:
+        if head.last_seq if upto is None else upto:
+            found.append(head.epoch)
+        if head.continues is None:
+            break
+        before, upto = head.continues
+        head = lives.get(before)
+    return tuple(found)
 
 
 class Commits:
@@ -67,40 +95,55 @@ class Commits:
         self._pipeline, self._flow = pipeline, flow
         name = json.dumps([pipeline, flow], ensure_ascii=False).encode("utf-8", "surrogatepass")
         self._key = hashlib.sha256(name).hexdigest()
+        self._kept_columns: frozenset[str] = frozenset()
 
     def is_there(self, session: Session) -> bool:
-        return self._warehouse.columns(session, self.table) is not None
+        held = self._warehouse.columns(session, self.table)
+        self._kept_columns = frozenset(field.name for field in held or ())
+        return held is not None
 
-    def make(self, session: Session) -> None:
-        """The table, and the head of epoch 0 unless a life began already. Commits; safe against others."""
-        for attempt in range(_TRIES):
+    def make(self, session: Session) -> Head:
+        """The table, and the head of epoch 0 unless a life began already; the newest head. Commits; safe
+        against others."""
+        attempt = 0
+        while True:
+            attempt += 1
             try:
                 if not self.is_there(session):
                     session.rollback()
                     session.run(self._ddl())
                     session.commit()
-                elif not self.keeps_written(session):
+                elif missing := [name for name in (_WRITTEN, SHAPE) if name not in self._kept_columns]:
+                    # Made by a version that did not keep them.
                     session.rollback()
-                    column = Column(_WRITTEN, self._warehouse.text)
-                    session.run(self._warehouse.add_column(self.table, column))
+                    for name in missing:
+                        session.run(
+                            self._warehouse.add_column(self.table, Column(name, self._warehouse.text))
+                        )
                     session.commit()
+                self._kept_columns |= {_WRITTEN, SHAPE}
                 self._check_owner(session)
-                if not self.heads(session):
+                heads = self.heads(session)
+                if not heads:
                     session.rollback()
                     self._warehouse.lock(session, self.table)
-                    if not self.heads(session):
-                        self._insert_head(session, Head(0, 0, closed=False, continues=None, reason=""))
+                    heads = self.heads(session)
+                if not heads:
+                    heads = (Head(0, 0, closed=False, continues=None, reason=""),)
+                    self._insert_head(session, heads[0])
                 session.commit()
-                return
+                return heads[-1]
             except OutputError as error:
                 # Two sessions that make one table, or one row, get in each other's way on some engines.
                 session.rollback()
-                if isinstance(error, OutputDisagrees | OutputUnreachable) or attempt == _TRIES - 1:
+                if isinstance(error, OutputDisagrees | OutputUnreachable) or attempt == _TRIES:
                     raise
 
     def heads(self, session: Session) -> tuple[Head, ...]:
         """Of every life, in order."""
-        columns = self._names("epoch", "last_seq", "closed", "continues_epoch", "continues_upto", "reason")
+        columns = self._names(
+            "epoch", "last_seq", "closed", "continues_epoch", "continues_upto", "reason", "kind"
+        )
         found = session.rows(
             f"SELECT {columns} FROM {self._name} WHERE {self._is('flow_key')} AND {self._is('seq')}"
             f" ORDER BY {self._names('epoch')}",
@@ -113,8 +156,9 @@ class Commits:
                 bool(closed),
                 None if of is None else (int(of), int(upto)),
                 reason or "",
+                empties=kind == _REFRESH,
             )
-            for epoch, last, closed, of, upto, reason in found
+            for epoch, last, closed, of, upto, reason, kind in found
         )
 
     def advance(self, session: Session, tag: Tag) -> bool:
@@ -133,8 +177,7 @@ class Commits:
 
     def keeps_written(self, session: Session) -> bool:
         """False for a table that an older version made, until `make` was called."""
-        held = self._warehouse.columns(session, self.table) or ()
-        return any(field.name == _WRITTEN for field in held)
+        return self.is_there(session) and _WRITTEN in self._kept_columns
 
     def written(self, session: Session) -> frozenset[str]:
         """Columns that batches of this flow wrote, in whatever life, as far as that was kept."""
@@ -164,7 +207,8 @@ class Commits:
             (text, self._key, epoch, 0),
         )
 
-    def record(self, session: Session, receipt: Receipt, kind: str) -> None:
+    def record(self, session: Session, receipt: Receipt, kind: str, shape: str) -> None:
+        """`shape`: how the target is laid out, as `columns.shape_of` says it."""
         windows = json.dumps([window_to_dict(one) for one in receipt.windows], ensure_ascii=False)
         self._insert(
             session,
@@ -177,7 +221,42 @@ class Commits:
             updated=receipt.updated,
             deleted=receipt.deleted,
             run_id=receipt.run_id,
+            shape=shape,
         )
+
+    def shape(self, session: Session, heads: Sequence[Head]) -> str | None:
+        """How the target is laid out: by the newest batch, or who has made it since for a life that has no
+        batch yet. None where nobody says. After `is_there`."""
+        places = [(head.epoch, 0) for head in heads[-1:] if head.is_pending]
+        places += [(head.epoch, head.last_seq) for head in heads[::-1] if head.last_seq][:1]
+        for epoch, seq in places if SHAPE in self._kept_columns else ():
+            found = session.rows(
+                f"SELECT {self._names(SHAPE)} FROM {self._name} WHERE {self._is('flow_key')}"
+                f" AND {self._is('epoch')} AND {self._is('seq')}",
+                (self._key, epoch, seq),
+            )
+            if found and found[0][0] is not None:
+                return str(found[0][0])
+        return None
+
+    def note_shape(self, session: Session, shape: str) -> None:
+        """That the target was made just now for a life that is to fill it."""
+        session.run(
+            f"UPDATE {self._name} SET {self._is(SHAPE)} WHERE {self._is('flow_key')} AND {self._is('seq')}"
+            f" AND {self._is('last_seq')} AND {self._is('closed')}",
+            (shape, self._key, 0, 0, 0),
+        )
+
+    def kept(self, session: Session, epochs: Sequence[int]) -> int:
+        """How many rows the batches of these lives have left in the target, at the least."""
+        lives = ", ".join(map(str, epochs))
+        ((rows,),) = session.rows(
+            f"SELECT SUM(COALESCE({self._names('inserted')}, 0) - COALESCE({self._names('deleted')}, 0))"
+            f" FROM {self._name} WHERE {self._is('flow_key')} AND {self._names('seq')} > 0"
+            f" AND {self._names('epoch')} IN ({lives})",
+            (self._key,),
+        )
+        return int(rows or 0)
 
     def find(self, session: Session, tag: Tag) -> tuple[Receipt, str] | None:
         """The committed batch and its kind."""
@@ -267,6 +346,9 @@ class Commits:
                 f"{head} cannot be opened: {gap} is not in {self.table}",
                 hint="bring the rows back, or reset the watermark, which continues nothing",
             )
+        if heads and heads[-1].is_pending:
+            # What a full refresh was going to take away goes with the first batch of this life.
+            head = replace(head, empties=True)
         self._insert_head(session, head)
         return True
 
@@ -289,7 +371,7 @@ class Commits:
             session,
             epoch=head.epoch,
             seq=0,
-            kind=_HEAD,
+            kind=_REFRESH if head.empties else _HEAD,
             last_seq=head.last_seq,
             closed=int(head.closed),
             continues_epoch=of,
@@ -327,6 +409,7 @@ class Commits:
             Column("run_id", house.text),
             Column("committed_at", house.moment),
             Column(_WRITTEN, house.text),
+            Column(SHAPE, house.text),
         ]
         return house.create(self.table, columns, key=("flow_key", "epoch", "seq"))
 

@@ -111,6 +111,8 @@ class Warehouse(ABC):
     rows for a new target need not be looked through before."""
     folds_case: bool = False
     """Whether columns that differ only in the case of letters are one."""
+    ddl_commits: bool = False
+    """Whether CREATE and DROP commit the transaction that they stand in."""
     patience: float = LOCK_SECONDS
     """How many seconds a statement waits for what another session holds."""
 
@@ -218,6 +220,11 @@ class Warehouse(ABC):
 
     def lock(self, session: Session, commits: TableName) -> None:  # noqa: B027 - most have nothing to do
         """Where keys are not enforced: no other session gets past this until our transaction ends."""
+
+    def hold(self, session: Session, name: str) -> bool:  # noqa: ARG002
+        """Where `ddl_commits`: until the session closes, no other one gets past this with the same name of up
+        to 64 characters. False: there is no such lock."""
+        return False
 
     def declare_key(self, session: Session, target: TableName, key: Sequence[str]) -> None:  # noqa: B027
         """Where `key_after`: after each committed batch, in a transaction of its own; commits. Does nothing

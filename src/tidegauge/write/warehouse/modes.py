@@ -73,6 +73,10 @@ def overwrite(session: Session, target: Target, stage: Stage) -> Counts:
     return Counts(inserted=_insert(session, target, stage.table, columns, ()), deleted=gone)
 
 
+def empty(session: Session, target: Target) -> Counts:
+    return Counts(deleted=session.run(target.warehouse.delete(target.table, "1 = 1")))
+
+
 def delete(session: Session, target: Target, stage: Stage, how: Deletes) -> Counts:
     """The staged rows are keys; those that are not in the target (any more) change nothing."""
     house = target.warehouse

@@ -17,7 +17,7 @@ from tidegauge.model.cargo import Cargo
 from tidegauge.model.spec import Database, TableName, TableOptions
 from tidegauge.model.table import Field
 from tidegauge.write.warehouse import fit, lake, tasks
-from tidegauge.write.warehouse.engine import Column, Session, Stage, Warehouse
+from tidegauge.write.warehouse.engine import Column, Locked, Session, Stage, Warehouse
 from tidegauge.write.warehouse.mysql_load import LoadSink, Rows, bring_in, hexed, takes_local
 from tidegauge.write.warehouse.mysql_session import DEFAULT_PORT, MARK, Login, MysqlSession
 
@@ -77,6 +77,7 @@ _COLLATION = "/*M! COLLATE utf8mb4_nopad_bin */ /*!80017 COLLATE utf8mb4_0900_bi
 class MySQL(Warehouse):
     mark = MARK
     finds_repeats = True
+    ddl_commits = True
     now = "UTC_TIMESTAMP(6)"
     moment = "datetime(6)"
     text = "longtext"
@@ -223,6 +224,13 @@ class MySQL(Warehouse):
 
     def delete(self, target: TableName, where: str) -> str:
         return f"DELETE t FROM {self.table(target)} AS t WHERE {where}"
+
+    def hold(self, session: Session, name: str) -> bool:
+        wait = max(1, round(self.patience))
+        ((taken,),) = session.rows(f"SELECT GET_LOCK({MARK}, {wait})", (name,))
+        if taken != 1:
+            raise Locked("another session makes the table anew")
+        return True
 
     def drop(self, session: Session, table: TableName) -> None:
         names = [self.table(table)]

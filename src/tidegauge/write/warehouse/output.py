@@ -15,10 +15,11 @@ from tidegauge.model.protocols import Staged
 from tidegauge.model.spec import Deletes, Flow, Landing, Mode, TableName
 from tidegauge.model.table import Field, Layout
 from tidegauge.write.warehouse import modes, shown, staging
-from tidegauge.write.warehouse.columns import arrange, check_names, key_of
-from tidegauge.write.warehouse.commits import Commits, Counts, Head, kind_of
+from tidegauge.write.warehouse.columns import Room, arrange, check_names, foreseen, key_of, shape_of
+from tidegauge.write.warehouse.commits import BATCH, NULLS, Commits, Counts, Head, kind_of
 from tidegauge.write.warehouse.engine import Column, Locked, Refused, Session, Stage, Warehouse
 from tidegauge.write.warehouse.fit import Verdict
+from tidegauge.write.warehouse.held import Held
 from tidegauge.write.warehouse.modes import DELETED_AT, HISTORY, IS_CURRENT, OURS, Target
 from tidegauge.write.warehouse.open import open_warehouse
 
@@ -50,7 +51,10 @@ class WarehouseOutput:
         self._house = warehouse or open_warehouse(flow.output.warehouse)
         self._table = flow.output.table
         self._commits = Commits(self._house, self._table, flow.pipeline, flow.name)
+        self._held = Held(flow, self._house, self._table, self._commits)
         self._ready = False
+        self._pending = False
+        """When it was made ready, what is there was still of an earlier life than the newest."""
 
     @property
     def place(self) -> str:
@@ -67,15 +71,15 @@ class WarehouseOutput:
         with self._session() as session:
             if self._commits.is_there(session) and self._commits.any_batch(session):
                 return False
-            if self._house.columns(session, self._table) is None:
-                return True
-            return not Target(self._house, self._table, soft=False, run_id=None).is_filled(session)
+            return self._house.columns(session, self._table) is None or not self._held.is_filled(session)
 
-    def is_open(self, epoch: int) -> bool:
+    def is_open(self, epoch: int, *, kept: bool = False) -> bool:
         if not self._house.is_there():
             return epoch == 0
         with self._session() as session:
             heads = self._commits.heads(session) if self._commits.is_there(session) else ()
+            if kept:
+                self._held.check(session, heads, epoch)
         head = next((head for head in heads if head.epoch == epoch), None)
         return not head.closed if head else epoch == 0 and not heads
 
@@ -89,16 +93,23 @@ class WarehouseOutput:
         *,
         empty: bool = False,
     ) -> None:
-        """As the protocol promises. `empty` also removes every row of the target, in the same transaction."""
+        """As the protocol promises. `empty`: what is there goes with the first batch, and not before."""
         assert (pipeline, flow) == (self._pipeline, self._flow)
         self.prepare()
         with self._session() as session:
-            began = self._commits.open(
-                session, Head(epoch, 0, closed=False, continues=continues, reason=reason)
+            self._commits.open(
+                session, Head(epoch, 0, closed=False, continues=continues, reason=reason, empties=empty)
             )
-            if began and empty and self._house.columns(session, self._table) is not None:
-                session.run(self._house.delete(self._table, "1 = 1"))
             session.commit()
+            self._pending = self._held.pending(session) is not None
+
+    def is_pending(self, epoch: int) -> bool:
+        if not self._house.is_there():
+            return False
+        with self._session() as session:
+            if self._held.pending(session, epoch) is None:
+                return False
+            return self._house.columns(session, self._table) is not None and self._held.is_filled(session)
 
     def lacks(self, continues: tuple[int, int]) -> str | None:
         if not self._house.is_there():
@@ -119,8 +130,8 @@ class WarehouseOutput:
             return None
         with self._session() as session:
             held = self._house.columns(session, self._table)
-        if held is None:
-            return None
+            if held is None or (self._held.pending(session) and self._held.is_of_another_mode(session)):
+                return None
         return tuple(field for field in held if field.name not in self._ours)
 
     def written(self) -> frozenset[str]:
@@ -145,20 +156,31 @@ class WarehouseOutput:
 
     def write(self, cargo: Cargo, spark: Callable[[], SparkSession]) -> Staged:
         layout, mode, deletes = cargo.layout, self._options.mode, cargo.deletes
+        if cargo.empties:
+            return Staged(rows=0)
         if mode is not Mode.APPEND and not layout.key:
             raise KeyUnsuitable(
                 f"{layout.table} has no key, and mode {mode} needs one", hint="name one with `key:`"
             )
         with self._session() as session:
             self._make_ready(session)
-            if deletes:
+            outgrown = self._pending and self._held.is_outgrown(session, layout)
+            session.rollback()
+            room: Room | None
+            if outgrown and not deletes:
+                room = foreseen(self._house, layout, self._options)
+            elif deletes:
                 check_names(self._house, replace(layout, fields=_key_fields(layout)), self._options)
                 if self._options.deletes is Deletes.SOFT and mode is not Mode.SCD2:
                     # Marking may be asked for long after the target was made.
-                    arrange(self._house, session, self._table, layout, self._options)
+                    arrange(self._house, session, self._table, layout, self._options, self._held.check_new)
                 room = None
             else:
-                room = arrange(self._house, session, self._table, layout, self._options)
+                made = None if cargo.anew else self._held.check_new
+                room = arrange(self._house, session, self._table, layout, self._options, made)
+                if room.fresh and self._pending:
+                    self._commits.note_shape(session, shape_of(layout, self._options))
+                    session.commit()
             table = staging.fresh(self._house, session, self._table.schema)
             session.rollback()
             try:
@@ -189,7 +211,8 @@ class WarehouseOutput:
                         Column(name, room.held[name].source_type)
                         for name in (*(field.name for field in layout.fields), *HISTORY)
                     ]
-                    gone = self._vanished(session, layout, self._house.columns(session, self._table) or ())
+                    held = () if outgrown else self._house.columns(session, self._table) or ()
+                    gone = self._vanished(session, layout, held)
                     columns += [Column(field.name, field.source_type) for field in gone]
                     session.rollback()
                     session.run(self._house.create(staging.history_of(table), columns))
@@ -201,33 +224,29 @@ class WarehouseOutput:
                 raise
 
     def publish(self, tag: Tag, batch: Batch, staged: Staged, *, layout: Layout, run_id: str) -> Receipt:
-        deletes = self._options.deletes if batch.deletes else Deletes.NONE
+        try:
+            return self._publish(tag, batch, staged, layout, run_id)
+        except _Repeated as found:
+            with self._session() as session:
+                kept = staging.keep_last(self._house, session, found.stage, found.keys)
+            return self._publish(tag, batch, replace(staged, table=kept.table.table), layout, run_id)
+
+    def _publish(self, tag: Tag, batch: Batch, staged: Staged, layout: Layout, run_id: str) -> Receipt:
         rows = 0 if batch.deletes else staged.rows
-        kind = kind_of(batch, deletes=batch.deletes)
+        kind = kind_of(batch)
         with self._session() as session:
             table = TableName(self._table.schema, staged.table)
-            held = self._house.columns(session, self._table) or ()
+            anew = tag.epoch > 0 and tag.seq == 1 and self._held.pending(session, tag.epoch) is not None
+            if anew and self._house.ddl_commits:
+                self._held.make_alone(session, layout, tag.epoch)
+            outgrown = anew and not self._house.ddl_commits and self._held.is_outgrown(session, layout)
             session.rollback()
             ours = Receipt(tag, batch.windows, rows, 0, 0, run_id)
             if self._commits.advance(session, tag):
-                target = Target(
-                    self._house,
-                    self._table,
-                    # In a history, the end of its last version says that a row was deleted.
-                    soft=self._options.mode is not Mode.SCD2
-                    and any(field.name == DELETED_AT for field in held),
-                    run_id=run_id if self._options.metadata_columns else None,
-                    vanished=() if batch.deletes else self._vanished(session, layout, held),
-                    live=self._options.mode is not Mode.SCD2 or self._is_live(session, tag, batch),
-                )
+                if anew:
+                    self._held.make(session, layout, outgrown=outgrown)
                 self._check_there(session, table, staged)
-                try:
-                    counts = self._apply(session, target, table, layout, deletes)
-                except _Repeated as found:
-                    session.rollback()
-                    kept = staging.keep_last(self._house, session, found.stage, found.keys)
-                    staged = replace(staged, table=kept.table.table)
-                    return self.publish(tag, batch, staged, layout=layout, run_id=run_id)
+                counts = self._apply(session, tag, batch, table, layout, run_id)
                 receipt = Receipt(
                     tag,
                     batch.windows,
@@ -239,24 +258,38 @@ class WarehouseOutput:
                     updated=counts.updated,
                     deleted=counts.deleted,
                 )
-                if not batch.deletes:
+                if not (batch.deletes or batch.empties):
                     names = [field.name for field in layout.fields]
                     self._commits.add_written(session, tag.epoch, names)
-                self._commits.record(session, receipt, kind)
+                self._commits.record(session, receipt, kind, shape_of(layout, self._options))
                 session.commit()
-                if self._house.key_after and deletes is Deletes.NONE:
+                self._pending = False
+                if self._house.key_after and kind in (BATCH, NULLS):
                     with suppress(TidegaugeError):  # the batch is there, and the next one tries again
                         self._house.declare_key(session, self._table, key_of(layout, self._options))
                     session.rollback()
             else:
                 session.rollback()
                 receipt = self._committed(session, ours, kind)
-            staging.drop(self._house, session, table)
+            if staged.table:
+                staging.drop(self._house, session, table)
             return receipt
 
     def discard(self, staged: Staged) -> None:
+        if not staged.table:
+            return
         with suppress(TidegaugeError), self._session() as session:
             staging.drop(self._house, session, TableName(self._table.schema, staged.table))
+
+    def count(self) -> int:
+        """How many rows there are, of whatever kind."""
+        if not self._house.is_there():
+            return 0
+        with self._session() as session:
+            if self._house.columns(session, self._table) is None:
+                return 0
+            ((rows,),) = session.rows(f"SELECT COUNT(*) FROM {self._house.table(self._table)}")
+            return int(rows)
 
     def rows(self, layout: Layout, *, block: int = shown.BLOCK) -> Iterator[pa.RecordBatch]:
         """What the target shows of a layout's columns, as `schema_of` says of those that it has.
@@ -279,14 +312,27 @@ class WarehouseOutput:
         )
 
     def _apply(
-        self, session: Session, target: Target, table: TableName, layout: Layout, deletes: Deletes
+        self, session: Session, tag: Tag, batch: Batch, table: TableName, layout: Layout, run_id: str
     ) -> Counts:
+        held = self._house.columns(session, self._table)
+        history = self._options.mode is Mode.SCD2
+        target = Target(
+            self._house,
+            self._table,
+            # In a history, the end of its last version says that a row was deleted.
+            soft=not history and any(field.name == DELETED_AT for field in held or ()),
+            run_id=run_id if self._options.metadata_columns else None,
+            vanished=() if batch.deletes else self._vanished(session, layout, held or ()),
+            live=not history or self._is_live(session, tag, batch),
+        )
         stage = staging.stage_of(table, layout)
         try:
-            if deletes is not Deletes.NONE and self._options.mode is Mode.SCD2:
+            if batch.empties:
+                return Counts() if held is None else modes.empty(session, target)
+            if batch.deletes and self._options.mode is Mode.SCD2:
                 return modes.close(session, target, stage)
-            if deletes is not Deletes.NONE:
-                return modes.delete(session, target, stage, deletes)
+            if batch.deletes:
+                return modes.delete(session, target, stage, self._options.deletes)
             match self._options.mode:
                 case Mode.APPEND:
                     return modes.append(session, target, stage)
@@ -366,7 +412,7 @@ class WarehouseOutput:
 
     def _make_ready(self, session: Session) -> None:
         if not self._ready:
-            self._commits.make(session)
+            self._pending = self._commits.make(session).is_pending
             staging.clear_leftovers(self._house, session, self._table.schema)
             session.rollback()
             self._ready = True

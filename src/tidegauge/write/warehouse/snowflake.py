@@ -72,6 +72,7 @@ class Snowflake(Warehouse):
     whole = "NUMBER(19,0)"
     text = "VARCHAR"
     keys_enforced = False
+    ddl_commits = True
 
     # Sessions
 
