@@ -52,17 +52,20 @@ class World:
         table, dice = self.table(name), self.dice
         rows = table.rows()
         ids = [row[0] for row in rows]
+        # Mostly what is there twice goes before anything else comes.
+        twins = {id_ for id_ in ids if ids.count(id_) > 1}
         there = {row[0]: row for row in dice.sample(rows, len(rows))}
         insert: list[Row] = []
         update: list[tuple[Row, Row]] = []
         delete: list[Row] = []
-        for id_ in dice.sample(range(1, 7), dice.choice([0, 1, 1, 2, 3])):
+        some = dice.sample(range(1, 5 if self.twins else 7), dice.choice([0, 1, 1, 2, 3]))
+        for id_ in sorted(twins) if twins and dice.random() < 0.7 else some:
             old, new = there.get(id_), self._row(id_)
             if old is None:
                 insert.append(new)
-            elif self.twins and ids.count(id_) > 1 and dice.random() < 0.7:
+            elif id_ in twins:
                 delete.append(old)
-            elif self.twins and dice.random() < 0.3:
+            elif self.twins and dice.random() < 0.5:
                 insert.append(dice.choice([new, new, old]))
             elif dice.random() < 0.3:
                 delete.append(old)
@@ -198,15 +201,18 @@ def doubled(dice: random.Random) -> Wanted:
     least = dice.randrange(3)
 
     def mapped(a: DataFrame) -> DataFrame:
-        return a.where(f"n > {least}").selectExpr("id AS k", "r AS v")
+        return a.where(f"coalesce(n, 3) > {least}").selectExpr("id AS k", "r AS v")
 
-    pin = f"SELECT a.id AS k, a.n AS v, p.g AS w FROM a JOIN p ON a.r = p.id{where(dice, 'a', 'p')}"
+    pin = f"SELECT a.id AS k, a.n AS v, p.g AS w FROM a LEFT JOIN p ON a.r = p.id{where(dice, 'p')}"
+    key = "SELECT r AS k, id AS v FROM a WHERE r IS NOT NULL"
     return dice.choice(
         [
             Wanted(None, ("id",), ("a",), twins=True),
             Wanted(replace(filters(dice), twins=True).transform, ("k",), ("a",), twins=True),
-            Wanted(f"SELECT r AS k, id AS v FROM a WHERE r IS NOT NULL AND n > {least}", ("k",), ("a",)),
-            Wanted(f"SELECT id AS k, g AS v, n FROM a WHERE n > {least}", ("k",), ("a",), twins=True),
+            Wanted(f"{key} AND coalesce(n, {least}) > 1", ("k",), ("a",)),
+            Wanted(
+                f"SELECT id AS k, g AS v, n FROM a WHERE coalesce(n, 3) > {least}", ("k",), ("a",), twins=True
+            ),
             Wanted(mapped, ("k",), ("a",), twins=True),
             Wanted(pin, ("k",), ("a",), ("p",), twins=True),
         ]

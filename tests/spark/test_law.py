@@ -53,7 +53,9 @@ def session(spark: SparkSession) -> SparkSession:
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_target_equals_the_transform_over_the_whole(session: SparkSession, family: str) -> None:
-    for number in range(-(-CASES // len(FAMILIES))):
+    # Keys that come and go twice meet the right moment only now and then.
+    least = 9 if family == "doubled" else 1
+    for number in range(max(least, -(-CASES // len(FAMILIES)))):
         dice = random.Random(f"{SEED}-{family}-{number}")
         Case(session, dice, FAMILIES[family](dice)).live()
 
