@@ -116,11 +116,11 @@ def _one(
     return Health(flow, state, success, failures, tuple(problems), tuple(warnings))
 
 
-def _is_busy(status: FlowStatus | None) -> bool:
+def _is_busy(status: FlowStatus) -> bool:
     """Whether somebody is at it, or was until a moment ago: ledger and output need not say the same then."""
-    if status is None or status.override is not None:
-        return status is not None
-    return status.state is State.RUNNING and not (status.owner and is_gone(status.owner))
+    return status.override is not None or (
+        status.state is State.RUNNING and not (status.owner and is_gone(status.owner))
+    )
 
 
 def _disagreement(hop: Hop, status: FlowStatus | None, mark: Watermark | None, places: Places) -> str | None:
@@ -128,7 +128,7 @@ def _disagreement(hop: Hop, status: FlowStatus | None, mark: Watermark | None, p
 
     Of a plan that was left half-way the output may have a batch more than the ledger.
     """
-    if _is_busy(status):
+    if status is not None and _is_busy(status):
         return None
     if status is not None and status.undo is not None and status.undo.forgot:
         return come_back(hop.name, status.undo).message

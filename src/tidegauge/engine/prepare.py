@@ -105,7 +105,8 @@ def prepare(flow: Flow, ends: Ends, *, limit: int | None = None, confirmed: bool
             made = replace(made, notes=(*made.notes, f"read through JDBC: {slower}"))
         cargo_of = _of_table(ends.reader, shape)
         by_jdbc = _by_jdbc(flow, slower)
-        if not (made.batches or position or (mark and mark.seq)) and ends.output.layout() is None:
+        first = not (made.batches or position or pending or (mark and mark.seq))
+        if first and ends.output.layout() is None:
             made = with_nothing(made)
     deleting = Deleting(flow, ends.output, confirmed=confirmed, reached=_reached(ends))
     if flow.options.deletes is not Deletes.NONE and isinstance(flow.output, Landing) and not pending:

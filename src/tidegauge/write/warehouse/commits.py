@@ -117,10 +117,9 @@ class Commits:
                     # Made by a version that did not keep them.
                     session.rollback()
                     for name in missing:
-                        session.run(
-                            self._warehouse.add_column(self.table, Column(name, self._warehouse.text))
-                        )
-                    session.commit()
+                        column = Column(name, self._warehouse.text)
+                        session.run(self._warehouse.add_column(self.table, column))
+                        session.commit()
                 self._kept_columns |= {_WRITTEN, SHAPE}
                 self._check_owner(session)
                 heads = self.heads(session)
