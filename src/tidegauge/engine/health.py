@@ -93,7 +93,7 @@ def _one(
     disagreement: str | None,
     now: datetime,
 ) -> Health:
-    state = status.state if status else State.READY
+    state = status.shown_state if status else State.READY
     problems = [notice.text for notice in retained if notice.over]
     warnings = [notice.text for notice in retained if not notice.over]
     run = status.last_run if status else None

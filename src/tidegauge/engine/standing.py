@@ -141,12 +141,9 @@ def wanted(flow: str, selection: Sequence[str]) -> bool:
 def _standing(status: FlowStatus, marks: list[Watermark], now: datetime) -> Standing:
     lags = [lag for mark in marks if (lag := _lag(mark, now)) is not None]
     running = status.state is State.RUNNING and status.owner is not None
-    run = status.last_run
-    # A flow that cannot even be planned is READY for the next try, and has failed all the same.
-    refused = status.state is State.READY and run is not None and run.plan_id is None
     return Standing(
         flow=status.flow,
-        state=State.FAILED if refused and run and run.state is State.FAILED else status.state,
+        state=status.shown_state,
         watermarks={mark.input: mark.position for mark in marks},
         checked={mark.input: mark.checked for mark in marks},
         lag_seconds=max(lags) if lags else None,

@@ -349,6 +349,13 @@ class FlowStatus:
     """One that was begun and not ended."""
     undo: Undo | None = None
 
+    @property
+    def shown_state(self) -> State:
+        """For people: a flow that could not even be planned is READY for the next try, and has failed."""
+        run = self.last_run
+        refused = run is not None and run.plan_id is None and run.state is State.FAILED
+        return State.FAILED if self.state is State.READY and refused else self.state
+
 
 @dataclass(frozen=True)
 class RunRecord:
