@@ -247,6 +247,18 @@ def test_d11_who_reads_the_source_looks_first_whether_it_answers(
     assert (house.landed(), house.marks()) == (old, marks), "nothing was begun"
 
 
+def test_d11_a_refresh_keeps_the_old_rows_while_the_new_ones_are_too_young(build: Build) -> None:
+    house = build("sqlite", "local", "duckdb").write("tables: [t], cursor: at, settle: 1h")
+    house.database.execute("ALTER TABLE t ADD COLUMN at TEXT", "CREATE INDEX by_at ON t (at, id)")
+    house.change(2, 0)
+    house.database.execute("UPDATE t SET at = '2025-01-01 00:00:00'")
+    run(house)
+    house.database.execute(f"UPDATE t SET at = {house.database.ago(1)}")
+    for _ in range(2):
+        run(house, "--select", "t", "--full-refresh", *WHY)
+        assert len(house.landed()) == 2
+
+
 def test_d11_a_refresh_of_an_emptied_source_empties_lake_and_target(build: Build) -> None:
     house = build("sqlite", "local", "duckdb").write(SYNC)
     house.change(5, 0)
