@@ -97,6 +97,12 @@ def verify_layer(layer: Layer, marks: Callable[[], Sequence[Watermark]], places:
             hint="compare it with a query of your own",
             excused=True,
         )
+    if layer.allow_nondeterministic:
+        raise NotCompared(
+            f"the transform of {layer.name} may give something else each time (`allow_nondeterministic`)",
+            hint="compare it with a query of your own",
+            excused=True,
+        )
     proof = _prepared(layer, marks, places)
     notes = tuple(_unread(part, proof) for part in layer.moving if _newer(part, proof))
     try:

@@ -6,12 +6,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from tidegauge.errors import TransformFailed
+from tidegauge.errors import NotCompared, TransformFailed
 from tidegauge.model.layer import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, DELETE, Evaluate, Layer
 from tidegauge.model.protocols import Moved
 from tidegauge.transform.batch import Parts
 from tidegauge.transform.evaluate import _appended, _present
 from tidegauge.transform.faults import named, sentence, unheard
+from tidegauge.transform.logical import clock, readable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -21,11 +22,18 @@ def computed(
     layer: Layer, inputs: Mapping[str, Moved], session: SparkSession
 ) -> tuple[DataFrame, DataFrame | None]:
     """The rows that come out of the inputs as they are at the ends of their windows, and those that the
-    transform says are deleted; None where it says nothing of that."""
+    transform says are deleted; None where it says nothing of that. Raises NotCompared for one that reads the
+    clock."""
     from pyspark.sql import functions as F  # noqa: N812
 
     with _explained(layer):
         rows = Parts(layer, inputs, session, None).whole()
+        if layer.transform is not None and readable(rows) and (moment := clock(rows)) is not None:
+            raise NotCompared(
+                f"the transform of {layer.name} reads the clock ({moment}), and gives something else by now",
+                hint="compare it with a query of your own, or read the time from a column of an input",
+                excused=True,
+            )
         if CHANGE_TYPE not in rows.columns:
             return rows, None
         gone = rows.where(F.col(CHANGE_TYPE).eqNullSafe(DELETE))
