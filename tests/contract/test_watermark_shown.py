@@ -45,7 +45,7 @@ def shown(project: Project) -> dict[str, Any]:
     return flow
 
 
-def test_a26_a_row_dated_between_the_last_one_and_the_clock_arrives(project: Project) -> None:
+def test_a26_f5_a_row_dated_between_the_last_one_and_the_clock_arrives(project: Project) -> None:
     first = ran(project)
     assert first["rows_written"] == 1
     for _ in range(2):
