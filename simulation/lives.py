@@ -143,7 +143,9 @@ class Checker:
                 if (before, upto) not in lake.manifests:
                     self._world.violated(VISIBLE, f"{before}/{upto} is continued, and is not there")
                 low = number(lake.manifests[before, 1].receipt.windows[0].after)
-                stretches.append((low, number(lake.manifests[before, upto].receipt.windows[0].upto)))
+                high = number(lake.manifests[before, upto].receipt.windows[0].upto)
+                if low < high:  # a table that was empty is no stretch
+                    stretches.append((low, high))
             opening = lake.openings.get(before)
         return tuple(reversed(stretches)), last, end
 
