@@ -94,3 +94,9 @@ def test_a26_a_window_that_a_person_named_ends_where_he_said(place: Place) -> No
     finally:
         source.close()
     assert (cut.position, cut.rows) == (survey.upto, 2)
+
+
+def test_a25_the_highest_number_is_not_the_highest_text(place: Place) -> None:
+    place.run("CREATE TABLE t (id int PRIMARY KEY, at int NOT NULL)")
+    place.run("INSERT INTO t VALUES (1, 9), (2, 10)")
+    assert ids(place)[0] == [1, 2]

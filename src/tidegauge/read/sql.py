@@ -108,9 +108,10 @@ def count(shape: Shape, table: str, where: str) -> str:
 def highest(shape: Shape, table: str, where: str, rows: int = 1) -> str:
     """The texts of the highest cursor values, found without MAX so that their type and collation stay."""
     text = shape.cursor.text.replace("{}", "o0")
+    # By `w.o0`: PostgreSQL names the text o0 too, and would sort 9 before 10.
     return (
         f"SELECT {MARK} {text} FROM (SELECT {shape.cursor.order} AS o0 FROM {table} WHERE {where}"
-        f" ORDER BY o0 DESC LIMIT {rows}) AS w ORDER BY o0 DESC"
+        f" ORDER BY o0 DESC LIMIT {rows}) AS w ORDER BY w.o0 DESC"
     )
 
 
