@@ -259,7 +259,14 @@ def test_several_inputs_advance_together_and_a_pinned_snapshot_stays_pinned_on_a
     assert shown[0]["watermarks"] == {"a": 3, "b": 2, "p": 4}
 
 
-@pytest.mark.parametrize("transform", [None, "SELECT k, id FROM a", "SELECT * FROM a WHERE id > 0"])
+@pytest.mark.parametrize(
+    "transform",
+    [
+        None,
+        pytest.param("SELECT k, id FROM a", marks=pytest.mark.long),
+        pytest.param("SELECT * FROM a WHERE id > 0", marks=pytest.mark.long),
+    ],
+)
 def test_d10_a_key_that_is_there_twice_for_a_while_fails_and_is_never_lost(
     lakehouse: Lakehouse, transform: str | None
 ) -> None:

@@ -227,6 +227,7 @@ def test_f1_values_of_every_kind_are_compared_as_values(lakehouse: Lakehouse) ->
     assert keys(one) == {("different", str(number)) for number in range(7)}
 
 
+@pytest.mark.long
 def test_f1_a_pinned_table_that_changes_later_is_no_false_alarm(lakehouse: Lakehouse) -> None:
     """Its own changes touch nothing, so a target has rows as each of its pinned versions made them."""
     house = lakehouse
