@@ -24,7 +24,7 @@ test-long: setup servers
 	$(BIN)/pytest -n 2 --dist loadfile -m long
 
 fast: setup
-	$(BIN)/pytest -m unit
+	$(BIN)/pytest -n 2 -m unit
 
 lint: setup
 	$(BIN)/ruff format --check .
