@@ -44,7 +44,8 @@ class Held:
         before = None if shape is None else columns.mode_of(shape)
         now = self._options.mode
         if before is not None and not columns.go_together(before, now):
-            raise self._refused(f"was filled in mode {before}, and cannot be gone on with in mode {now}")
+            said = f"was filled in mode {before}, and cannot be gone on with in mode {now}"
+            raise self._refused(said, in_part=False)
         # Rows that are appended may be meant for somebody who takes them away.
         if now is not Mode.APPEND and not filled:
             kept = self._commits.kept(session, lives)
@@ -127,8 +128,9 @@ class Held:
         shape = self._commits.shape(session, self._heads(session))
         return columns.fits(self._house, held, layout, self._options, shape)
 
-    def _refused(self, what: str) -> OutputDisagrees:
+    def _refused(self, what: str, *, in_part: bool = True) -> OutputDisagrees:
+        """`in_part`: a backfill of some of it is a way back too."""
         hint = f"to fill it again from the beginning use `tidegauge run --select {self._flow} --full-refresh`"
-        if not self._by_lake:
+        if in_part and not self._by_lake:
             hint += f"; for a part of it alone, `tidegauge backfill -t {self._flow} --from …`"
         return OutputDisagrees(f"{self._flow}: {self._place} {what}", hint=hint)
