@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import closing
 
 import pytest
 
@@ -162,6 +163,32 @@ def test_of_two_writers_with_one_tag_one_is_counted_and_both_get_its_receipt(war
     assert len({receipt.run_id for receipt in receipts}) == 1
     assert warehouse.contents("orders", ["id", "name"]) == [(1, "a"), (2, receipts[0].run_id)]
     assert warehouse.output(orders.flow).receipt(tag_of(orders.flow, 2)) == receipts[0]
+
+
+def test_flows_that_make_the_table_of_tags_at_once_all_get_ready(warehouse: Yard) -> None:
+    barrier = threading.Barrier(6)
+    faults: list[Exception] = []
+    one_by_one = threading.Lock()
+
+    def get_ready(number: int) -> None:
+        house = warehouse.house()
+        commits = Commits(house, warehouse.table(f"orders_{number}"), "shop", f"flow {number}")
+        try:
+            with one_by_one:
+                session = house.connect()
+            with closing(session):
+                barrier.wait(60)
+                commits.make(session)
+        except Exception as error:
+            faults.append(error)
+
+    threads = [threading.Thread(target=get_ready, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert faults == []
+    assert warehouse.rows(f"SELECT COUNT(*) FROM {warehouse.at('tidegauge_commits')}") == [(6,)]
 
 
 def test_outputs_that_are_made_at_once_get_one_head(warehouse: Yard) -> None:

@@ -18,20 +18,22 @@ from __future__ import annotations
 
 import hashlib
 import json
+import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from time import monotonic, sleep
 from typing import Any
 
 from tidegauge.errors import OutputDisagrees, OutputError, OutputUnreachable
 from tidegauge.model.plan import Batch, Receipt, Tag, window_from_dict, window_to_dict
 from tidegauge.model.spec import TableName
-from tidegauge.write.warehouse.engine import Column, Session, Warehouse
+from tidegauge.write.warehouse.engine import Column, Locked, Session, Warehouse
 
 NAME = "tidegauge_commits"
 BATCH, NULLS, DELETES, EMPTIES = "batch", "nulls", "deletes", "empties"
 SHAPE = "shape"
 _HEAD, _REFRESH = "head", "refresh"
-_TRIES = 5
+_TRIES = 8
 _WRITTEN = "written"
 _ROOM = 60_000
 """Bytes that the text of every engine holds; the names of more columns than that are not kept."""
@@ -105,7 +107,7 @@ class Commits:
     def make(self, session: Session) -> Head:
         """The table, and the head of epoch 0 unless a life began already; the newest head. Commits; safe
         against others."""
-        attempt = 0
+        attempt, began = 0, monotonic()
         while True:
             attempt += 1
             try:
@@ -133,10 +135,14 @@ class Commits:
                 session.commit()
                 return heads[-1]
             except OutputError as error:
-                # Two sessions that make one table, or one row, get in each other's way on some engines.
+                # Two sessions that make one table, or one row, get in each other's way on some engines: the
+                # slower one is refused at once, and then finds it made. A lock that was waited for differs.
                 session.rollback()
-                if isinstance(error, OutputDisagrees | OutputUnreachable) or attempt == _TRIES:
+                was_faster = isinstance(error, Locked) and monotonic() - began < self._warehouse.patience
+                final = isinstance(error, OutputDisagrees | OutputUnreachable) and not was_faster
+                if final or attempt == _TRIES:
                     raise
+                sleep(random.uniform(0, 0.1 * attempt))  # noqa: S311 - only spreads them
 
     def heads(self, session: Session) -> tuple[Head, ...]:
         """Of every life, in order."""
