@@ -11,9 +11,10 @@ from simulation.places import LEASE, NAME, PIPELINE, at
 from simulation.world import Actor, World
 from tidegauge.errors import LeaseLost, LedgerError, TidegaugeError
 from tidegauge.ledger.book import Book, Change
+from tidegauge.model.claim import Claim, Owner
 from tidegauge.model.plan import Batch, Draft, InputPlan, Plan
 from tidegauge.model.position import Window
-from tidegauge.model.protocols import Claim, Owner, Watermark
+from tidegauge.model.watermark import Watermark
 
 INPUTS = ("left", "right")
 

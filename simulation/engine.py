@@ -25,7 +25,7 @@ from tidegauge.engine.report import FlowReport
 from tidegauge.engine.run import Runner
 from tidegauge.engine.select import Sources
 from tidegauge.errors import TidegaugeError
-from tidegauge.model.protocols import Source
+from tidegauge.model.protocols.source import Source
 from tidegauge.model.spec import Database
 from tidegauge.observe.events import RunEvent
 

@@ -7,8 +7,8 @@ from datetime import datetime
 from simulation.places import DAWN, LEASE, number
 from simulation.world import World
 from tidegauge.ledger.book import Active, Book, Change
+from tidegauge.model.claim import Owner
 from tidegauge.model.position import Window
-from tidegauge.model.protocols import Owner
 from tidegauge.model.state import State
 
 VISIBLE = "the watermark never passes data that is not visible"

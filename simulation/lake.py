@@ -11,7 +11,7 @@ from simulation.world import Actor, Fault, World
 from tidegauge.errors import OutputDisagrees, OutputUnreachable
 from tidegauge.model.cargo import Cargo
 from tidegauge.model.plan import Batch, Receipt, Tag
-from tidegauge.model.protocols import DataFile, Staged
+from tidegauge.model.staged import DataFile, Staged
 from tidegauge.model.table import Field, Layout
 
 if TYPE_CHECKING:

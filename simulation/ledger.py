@@ -16,8 +16,10 @@ from tidegauge.ledger import rules
 from tidegauge.ledger.book import Book, Change
 from tidegauge.ledger.keeper import Keeper, Rule
 from tidegauge.ledger.shown import status_of, watermarks_of
+from tidegauge.model.claim import Owner
 from tidegauge.model.plan import Draft, Plan
-from tidegauge.model.protocols import FlowStatus, HistoryEvent, Owner, Tally, Watermark
+from tidegauge.model.run import FlowStatus, HistoryEvent
+from tidegauge.model.watermark import Tally, Watermark
 
 
 class Watcher(Protocol):

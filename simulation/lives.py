@@ -14,8 +14,8 @@ from simulation.places import INPUT, number
 from simulation.source import Table
 from simulation.world import World
 from tidegauge.ledger.book import Book, Change
+from tidegauge.model.claim import Owner
 from tidegauge.model.plan import Tag
-from tidegauge.model.protocols import Owner
 
 if TYPE_CHECKING:
     from simulation.lake import Continues, Lake, Manifest

@@ -16,8 +16,11 @@ from simulation.source import MemorySource, Table
 from tidegauge.engine import run, walk
 from tidegauge.ledger import byhand, rules
 from tidegauge.ledger.book import Active, Book, Change
+from tidegauge.model.claim import Claim, Owner
+from tidegauge.model.override import Override
 from tidegauge.model.plan import Draft, Plan, Receipt, Tag
-from tidegauge.model.protocols import Claim, LedgerWriter, Output, Override, Owner
+from tidegauge.model.protocols.ledger import LedgerWriter
+from tidegauge.model.protocols.output import Output
 from tidegauge.model.spec import Flow
 from tidegauge.model.state import Event, State
 from tidegauge.model.table import Cut

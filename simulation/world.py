@@ -12,7 +12,7 @@ from typing import TypeVar
 from greenlet import GreenletExit, getcurrent, greenlet
 
 from simulation.places import DAWN
-from tidegauge.model.protocols import Owner
+from tidegauge.model.claim import Owner
 
 T = TypeVar("T")
 

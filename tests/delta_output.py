@@ -12,8 +12,8 @@ from tidegauge.model.cargo import Cargo, Change
 from tidegauge.model.layer import Layer, LayerInput, LayerMode, LayerOutput, TableRef
 from tidegauge.model.plan import Batch, Receipt, Tag, Way
 from tidegauge.model.position import VersionPosition, Window
-from tidegauge.model.protocols import Staged
 from tidegauge.model.spec import Drift, TableName
+from tidegauge.model.staged import Staged
 from tidegauge.model.table import Layout
 from tidegauge.write.delta.output import DeltaOutput
 

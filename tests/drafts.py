@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from tidegauge.model.claim import Owner
 from tidegauge.model.plan import Batch, Draft, InputPlan, Plan, Receipt
 from tidegauge.model.position import Kind, RowPosition, Value, Window
-from tidegauge.model.protocols import Owner
 
 ME = Owner("me@here", "here/boot/ns", 101, "5001")
 OTHER = Owner("other@there", "there/boot/ns", 202, "5002")

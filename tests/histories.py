@@ -8,8 +8,8 @@ from typing import Any
 from tidegauge.model.layer import Layer, LayerInput, LayerMode, LayerOutput, TableRef
 from tidegauge.model.plan import Draft
 from tidegauge.model.position import VersionPosition, Window
-from tidegauge.model.protocols import Watermark
 from tidegauge.model.versions import FEED, History, Version
+from tidegauge.model.watermark import Watermark
 from tidegauge.plan.versions import draft_layer
 
 DAY = timedelta(days=1)

@@ -10,7 +10,7 @@ from tidegauge.engine.session import sibling
 from tidegauge.model.layer import TableRef
 from tidegauge.model.plan import Way
 from tidegauge.model.position import VersionPosition, Window
-from tidegauge.model.protocols import Moved
+from tidegauge.model.protocols.source import Moved
 from tidegauge.read.delta_changes import moved
 from tidegauge.read.delta_log import look
 

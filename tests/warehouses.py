@@ -28,9 +28,9 @@ from tidegauge.model.arrow import schema_of
 from tidegauge.model.cargo import Cargo, LakeFile
 from tidegauge.model.plan import Batch, Receipt, Tag
 from tidegauge.model.position import FilesPosition, Window
-from tidegauge.model.protocols import Staged
 from tidegauge.model.secret import Secret
 from tidegauge.model.spec import Database, Engine, Flow, Lake, Landing, Mode, TableName, TableOptions
+from tidegauge.model.staged import Staged
 from tidegauge.model.table import Field, Layout
 from tidegauge.write.warehouse.engine import Column, Warehouse
 from tidegauge.write.warehouse.open import open_warehouse

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tidegauge.config.durations import parse_duration
 from tidegauge.errors import ConfigError
 from tidegauge.ledger.open import open_ledger
-from tidegauge.model.protocols import HistoryEvent
+from tidegauge.model.run import HistoryEvent
 from tidegauge.model.secret import Secret
 from tidegauge.tracking.address import look_up as locate_ledger
 from tidegauge.tracking.address import named_schema, show

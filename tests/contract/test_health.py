@@ -17,8 +17,8 @@ from tidegauge.engine.retention import warnings
 from tidegauge.ledger.open import open_ledger
 from tidegauge.model.layer import Layer, LayerInput, LayerOutput, TableRef
 from tidegauge.model.position import VersionPosition
-from tidegauge.model.protocols import Recalled
 from tidegauge.model.spec import Project, SparkSettings
+from tidegauge.model.watermark import Recalled
 
 pytestmark = pytest.mark.contract
 

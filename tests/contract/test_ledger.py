@@ -16,9 +16,11 @@ from tidegauge.errors import FlowHeld, LeaseLost, WrongState
 from tidegauge.ledger.open import Ledger, open_ledger
 from tidegauge.ledger.store import SqlLedger
 from tidegauge.ledger.tables import plans
+from tidegauge.model.claim import Claim, Owner
 from tidegauge.model.plan import Draft, Plan
-from tidegauge.model.protocols import Claim, FlowStatus, Owner, Watermark
+from tidegauge.model.run import FlowStatus
 from tidegauge.model.state import State
+from tidegauge.model.watermark import Watermark
 
 pytestmark = pytest.mark.contract
 

@@ -13,7 +13,7 @@ from tidegauge.errors import ConfigError, FlowHeld, WrongState
 from tidegauge.ledger.open import open_ledger
 from tidegauge.model.plan import Batch, Draft, InputPlan, Plan
 from tidegauge.model.position import VersionPosition, Window
-from tidegauge.model.protocols import LedgerWriter
+from tidegauge.model.protocols.ledger import LedgerWriter
 from tidegauge.model.state import State
 
 pytestmark = pytest.mark.contract

@@ -11,9 +11,11 @@ import pytest
 from tests.drafts import ME, OTHER, draft, position, receipt
 from tidegauge.errors import LeaseLost, WrongState
 from tidegauge.ledger.open import open_ledger
+from tidegauge.model.claim import Claim
 from tidegauge.model.plan import Plan
-from tidegauge.model.protocols import Claim, LedgerWriter, Recalled, Watermark
+from tidegauge.model.protocols.ledger import LedgerWriter
 from tidegauge.model.state import State
+from tidegauge.model.watermark import Recalled, Watermark
 
 pytestmark = pytest.mark.contract
 

@@ -29,7 +29,7 @@ from tidegauge.errors import FlowHeld, LeaseLost, LedgerError, WrongState
 from tidegauge.ledger import documents
 from tidegauge.ledger.open import Ledger, open_ledger
 from tidegauge.ledger.store import SqlLedger
-from tidegauge.model.protocols import Claim, Owner
+from tidegauge.model.claim import Claim, Owner
 from tidegauge.model.state import State
 
 pytestmark = pytest.mark.contract

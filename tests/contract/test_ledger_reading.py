@@ -17,9 +17,9 @@ from tidegauge.ledger.bulk import insert_rows, moment
 from tidegauge.ledger.open import Ledger, open_ledger
 from tidegauge.ledger.store import SqlLedger
 from tidegauge.ledger.tables import runs
+from tidegauge.model.claim import Owner
 from tidegauge.model.plan import Batch, Draft, InputPlan
 from tidegauge.model.position import FilesPosition, Kind, RowPosition, Value, VersionPosition, Window
-from tidegauge.model.protocols import Owner
 from tidegauge.model.secret import Secret
 from tidegauge.model.state import State
 

@@ -12,8 +12,9 @@ from tests.drafts import ME, OTHER, draft, nothing_new, receipt
 from tidegauge.ledger.open import Ledger, open_ledger
 from tidegauge.ledger.tallies import MOST
 from tidegauge.model.plan import Draft
-from tidegauge.model.protocols import RunRecord, Tally
+from tidegauge.model.run import RunRecord
 from tidegauge.model.state import State
+from tidegauge.model.watermark import Tally
 
 pytestmark = pytest.mark.contract
 

@@ -29,8 +29,9 @@ from tidegauge.model.position import (
     VersionPosition,
     Window,
 )
-from tidegauge.model.protocols import LedgerWriter, Watermark
+from tidegauge.model.protocols.ledger import LedgerWriter
 from tidegauge.model.state import State
+from tidegauge.model.watermark import Watermark
 
 pytestmark = pytest.mark.contract
 

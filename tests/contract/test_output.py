@@ -10,8 +10,9 @@ import pytest
 from tests.contract.test_output_parts import LAYOUT, batch, local_lake, s3_lake, staged, tag
 from tidegauge.errors import OutputDisagrees, OutputUnreachable
 from tidegauge.model.plan import Receipt
-from tidegauge.model.protocols import DataFile, Output
+from tidegauge.model.protocols.output import Output
 from tidegauge.model.spec import Lake
+from tidegauge.model.staged import DataFile
 from tidegauge.objects.store import Entry, Store, open_store
 from tidegauge.write.files import clean, survey
 from tidegauge.write.parquet import ParquetOutput

@@ -10,9 +10,9 @@ from tests.servers import S3
 from tidegauge.model.cargo import Cargo
 from tidegauge.model.plan import Batch, Tag
 from tidegauge.model.position import Kind, RowPosition, Value, Window
-from tidegauge.model.protocols import DataFile, Staged
 from tidegauge.model.secret import Secret
 from tidegauge.model.spec import Lake, TableName, TableOptions
+from tidegauge.model.staged import DataFile, Staged
 from tidegauge.model.table import Column, OrderedColumn, Shape
 from tidegauge.write.parquet import ParquetOutput
 

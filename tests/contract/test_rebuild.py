@@ -16,9 +16,10 @@ from tidegauge.engine.rebuild import furthest
 from tidegauge.errors import FlowHeld, OutputDisagrees, WrongState
 from tidegauge.ledger.open import open_ledger
 from tidegauge.model.position import FilesPosition, Kind, RowPosition, Value, VersionPosition, Window, to_body
-from tidegauge.model.protocols import LedgerWriter, Recalled, Watermark
+from tidegauge.model.protocols.ledger import LedgerWriter
 from tidegauge.model.spec import Lake
 from tidegauge.model.state import State
+from tidegauge.model.watermark import Recalled, Watermark
 from tidegauge.write.delta.recall import recall_delta
 
 pytestmark = pytest.mark.contract

@@ -23,7 +23,7 @@ from tidegauge.ledger.store import SqlLedger
 
 if TYPE_CHECKING:
     from tests.crash.nursery import Ended, Nursery
-    from tidegauge.model.protocols import Claim
+    from tidegauge.model.claim import Claim
 
 
 @dataclass(frozen=True)

@@ -21,9 +21,10 @@ from pathlib import Path
 from tidegauge.engine.owner import is_gone, this_process
 from tidegauge.errors import FlowHeld, LeaseLost, LedgerUnreachable, WrongState
 from tidegauge.ledger.open import open_ledger
+from tidegauge.model.claim import Claim
 from tidegauge.model.plan import Batch, Draft, InputPlan, Plan, Receipt
 from tidegauge.model.position import Kind, RowPosition, Value, Window
-from tidegauge.model.protocols import Claim, LedgerWriter
+from tidegauge.model.protocols.ledger import LedgerWriter
 from tidegauge.model.state import State
 
 LEASE = timedelta(seconds=2)

@@ -23,8 +23,8 @@ from unittest.mock import patch
 from tests.project import ROOT, Project, until
 from tidegauge.cli.main import main
 from tidegauge.ledger.store import SqlLedger
+from tidegauge.model.claim import Claim
 from tidegauge.model.plan import Receipt
-from tidegauge.model.protocols import Claim
 from tidegauge.observe import view
 from tidegauge.observe.events import Listener, RunEvent, StepBegun, StepDone
 from tidegauge.write.warehouse.commits import Commits

@@ -13,7 +13,7 @@ from tidegauge.engine.session import sibling
 from tidegauge.model.layer import TableRef
 from tidegauge.model.plan import Way
 from tidegauge.model.position import VersionPosition, Window
-from tidegauge.model.protocols import Moved
+from tidegauge.model.protocols.source import Moved
 from tidegauge.model.secret import Secret
 from tidegauge.model.spec import Lake
 from tidegauge.read.delta_changes import moved

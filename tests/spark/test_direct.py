@@ -28,9 +28,9 @@ from tidegauge.model.arrow import schema_of
 from tidegauge.model.cargo import Cargo
 from tidegauge.model.plan import Batch
 from tidegauge.model.position import Window
-from tidegauge.model.protocols import DataFile
 from tidegauge.model.secret import Secret
 from tidegauge.model.spec import Lake, NullCursor, Read, TableName
+from tidegauge.model.staged import DataFile
 from tidegauge.model.table import Field, Layout, Shape
 from tidegauge.read import connectorx_stretch
 from tidegauge.read.connectorx_stretch import ConnectorxStretch

@@ -15,8 +15,8 @@ import pytest
 
 from tests.contract.test_output_parts import LAYOUT, batch, local_lake, s3_lake, staged, tag, write
 from tidegauge.errors import OutputDisagrees, OutputError, OutputUnreachable
-from tidegauge.model.protocols import DataFile
 from tidegauge.model.spec import Lake
+from tidegauge.model.staged import DataFile
 from tidegauge.objects.store import open_store
 from tidegauge.write import hadoop
 from tidegauge.write.files import clean, survey

@@ -12,7 +12,7 @@ import pytest
 from tests.project import here
 from tidegauge.ledger.open import open_ledger
 from tidegauge.model.position import VersionPosition
-from tidegauge.model.protocols import Watermark
+from tidegauge.model.watermark import Watermark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

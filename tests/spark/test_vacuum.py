@@ -20,8 +20,8 @@ from tidegauge.ledger.open import open_ledger
 from tidegauge.model.layer import Layer, LayerInput, LayerMode, LayerOutput, TableRef
 from tidegauge.model.plan import Batch, Draft, InputPlan, Way
 from tidegauge.model.position import VersionPosition, Window
-from tidegauge.model.protocols import Recalled
 from tidegauge.model.spec import Project, SparkSettings
+from tidegauge.model.watermark import Recalled
 from tidegauge.read.delta_log import look
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pytest
 
 from tidegauge.engine.select import Choice, Sources, choose, expand
 from tidegauge.errors import ConfigError, TableMissing
-from tidegauge.model.protocols import Source
+from tidegauge.model.protocols.source import Source
 from tidegauge.model.spec import (
     Database,
     Engine,

@@ -15,7 +15,8 @@ from tidegauge.errors import TidegaugeError
 from tidegauge.model import spec
 from tidegauge.model.plan import Batch, Receipt, Tag
 from tidegauge.model.position import Window
-from tidegauge.model.protocols import DataFile, Output, Staged
+from tidegauge.model.protocols.output import Output
+from tidegauge.model.staged import DataFile, Staged
 from tidegauge.write.parquet import ParquetOutput
 
 pytestmark = pytest.mark.unit

@@ -10,9 +10,9 @@ import pytest
 from tidegauge.errors import WrongState
 from tidegauge.ledger import alone, byhand, rules
 from tidegauge.ledger.book import Book, Change
+from tidegauge.model.claim import Owner
 from tidegauge.model.plan import Batch, Draft, InputPlan
 from tidegauge.model.position import VersionPosition, Window
-from tidegauge.model.protocols import Owner
 
 pytestmark = pytest.mark.unit
 

@@ -10,8 +10,9 @@ import pytest
 from tidegauge.errors import SourceError, SourceUnreachable, TableMissing, TidegaugeError
 from tidegauge.model.plan import Draft, Plan
 from tidegauge.model.position import VersionPosition
-from tidegauge.model.protocols import FlowStatus, Watermark
+from tidegauge.model.run import FlowStatus
 from tidegauge.model.state import State
+from tidegauge.model.watermark import Watermark
 from tidegauge.tracker import WatermarkTracker
 from tidegauge.tracking.latest import Latest
 from tidegauge.tracking.processing import from_standing

@@ -8,7 +8,7 @@ import pytest
 
 from tests.contract.test_output_parts import LAYOUT, batch, tag
 from tidegauge.errors import OutputDisagrees
-from tidegauge.model.protocols import DataFile
+from tidegauge.model.staged import DataFile
 from tidegauge.objects.local import LocalFiles
 from tidegauge.write.manifest import (
     Manifest,

@@ -12,7 +12,7 @@ from tidegauge.cli.output import ago, print_json, print_table, say
 from tidegauge.cli.project import open_project
 
 if TYPE_CHECKING:
-    from tidegauge.model.protocols import Watermark
+    from tidegauge.model.watermark import Watermark
 
 app = typer.Typer(
     help="How far everything has got, and changing it by hand.", no_args_is_help=True, rich_markup_mode=None

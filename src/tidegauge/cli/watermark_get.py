@@ -14,7 +14,7 @@ from tidegauge.model.spec import Engine, Folder, Lake, Landing
 
 if TYPE_CHECKING:
     from tidegauge.engine.table_standing import StageStanding, TableStanding
-    from tidegauge.model.protocols import Watermark
+    from tidegauge.model.watermark import Watermark
 
 _ENGINES = {
     Engine.SQLITE: "SQLite",

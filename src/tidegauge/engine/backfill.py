@@ -23,9 +23,11 @@ from tidegauge.engine.select import Choice, Sources, choose
 from tidegauge.errors import ColumnMissing, ConfigError, WrongState
 from tidegauge.ledger.open import open_ledger
 from tidegauge.model.position import Position, RowPosition, compare, to_json, to_text
-from tidegauge.model.protocols import FlowStatus, Source, Watermark
+from tidegauge.model.protocols.source import Source
+from tidegauge.model.run import FlowStatus
 from tidegauge.model.spec import Drift, Flow, Landing, Mode, Project
 from tidegauge.model.table import Shape
+from tidegauge.model.watermark import Watermark
 from tidegauge.observe.events import Listener
 from tidegauge.plan.backfill import Span, limited, span, under_limit
 from tidegauge.plan.backfill import backfill as draft_backfill

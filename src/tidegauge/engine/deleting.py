@@ -13,7 +13,8 @@ from tidegauge.model.cargo import Cargo
 from tidegauge.model.layer import VALID_TO
 from tidegauge.model.plan import Batch, Draft
 from tidegauge.model.position import ORDERED, Position, RowPosition, Value, Window
-from tidegauge.model.protocols import Output, Source
+from tidegauge.model.protocols.output import Output
+from tidegauge.model.protocols.source import Source
 from tidegauge.model.spec import Deletes, Engine, Flow, Landing, Mode
 from tidegauge.model.table import Shape
 from tidegauge.read.keys import key_layout, keys, moment, moment_field

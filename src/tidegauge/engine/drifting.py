@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidegauge.model.protocols import Output
+from tidegauge.model.protocols.output import Output
 from tidegauge.model.spec import Flow
 from tidegauge.model.table import Field, Layout
 from tidegauge.plan.drift import Decision, decide

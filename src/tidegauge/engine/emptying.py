@@ -9,9 +9,10 @@ from tidegauge.maintain.reconcile import check_limit
 from tidegauge.model.cargo import Cargo
 from tidegauge.model.plan import Batch, Draft, Tag
 from tidegauge.model.position import Window
-from tidegauge.model.protocols import Output, Watermark
+from tidegauge.model.protocols.output import Output
 from tidegauge.model.spec import Flow
 from tidegauge.model.table import Layout, Shape
+from tidegauge.model.watermark import Watermark
 from tidegauge.plan.draft import is_whole, start
 from tidegauge.read.keys import keys
 from tidegauge.write.warehouse.output import WarehouseOutput

@@ -15,8 +15,10 @@ from tidegauge.engine.select import Choice, Sources, choose
 from tidegauge.errors import ConfigError
 from tidegauge.ledger.open import open_ledger
 from tidegauge.model.layer import Hop, Layer
-from tidegauge.model.protocols import FlowStatus, LedgerReader, Watermark
+from tidegauge.model.protocols.ledger import LedgerReader
+from tidegauge.model.run import FlowStatus
 from tidegauge.model.spec import Flow, Project, Stage
+from tidegauge.model.watermark import Watermark
 
 
 def preview(

@@ -17,8 +17,9 @@ from tidegauge.engine.standing import is_hidden, wanted
 from tidegauge.errors import ConfigError, SourceUnreachable, TidegaugeError
 from tidegauge.ledger.open import open_ledger
 from tidegauge.model.position import Position, to_json
-from tidegauge.model.protocols import FlowStatus, Watermark
+from tidegauge.model.run import FlowStatus
 from tidegauge.model.spec import Flow, Project
+from tidegauge.model.watermark import Watermark
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from tidegauge.engine.names import first_flow, is_pattern, matches, means, table_named
 from tidegauge.errors import OutputNotEmpty, TableMissing
-from tidegauge.model.protocols import FlowStatus, LedgerReader, Source, Undo
+from tidegauge.model.override import Undo
+from tidegauge.model.protocols.ledger import LedgerReader
+from tidegauge.model.protocols.source import Source
+from tidegauge.model.run import FlowStatus
 from tidegauge.model.spec import Sync, TableName
 
 Known = Mapping[str, str | None]

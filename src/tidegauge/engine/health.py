@@ -19,9 +19,10 @@ from tidegauge.engine.standing import iso
 from tidegauge.errors import TidegaugeError
 from tidegauge.ledger.open import open_ledger
 from tidegauge.model.layer import Hop, Layer
-from tidegauge.model.protocols import FlowStatus, HistoryEvent, Watermark
+from tidegauge.model.run import FlowStatus, HistoryEvent
 from tidegauge.model.spec import Project
 from tidegauge.model.state import State
+from tidegauge.model.watermark import Watermark
 from tidegauge.write.open import open_output
 
 _PARALLEL = 8

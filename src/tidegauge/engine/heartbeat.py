@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from datetime import timedelta
 
 from tidegauge.errors import LeaseLost, LedgerError
-from tidegauge.model.protocols import Claim, LedgerWriter
+from tidegauge.model.claim import Claim
+from tidegauge.model.protocols.ledger import LedgerWriter
 
 
 class Heartbeat:

@@ -10,7 +10,8 @@ from tidegauge.engine.names import is_pattern, table_named
 from tidegauge.engine.select import Sources
 from tidegauge.errors import SourceUnreachable
 from tidegauge.model.position import RowPosition, Value
-from tidegauge.model.protocols import LedgerReader, Source
+from tidegauge.model.protocols.ledger import LedgerReader
+from tidegauge.model.protocols.source import Source
 from tidegauge.model.spec import Database, Project, Stage, TableName, TableOptions
 from tidegauge.model.table import Cut, Outlook, Shape, Survey
 

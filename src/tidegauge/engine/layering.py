@@ -16,10 +16,11 @@ from tidegauge.model.cargo import Cargo, Change
 from tidegauge.model.layer import Evaluate, Function, Layer, LayerInput, LayerMode, Sql
 from tidegauge.model.plan import SET_BACK, Batch, Draft, Plan
 from tidegauge.model.position import VersionPosition, Window
-from tidegauge.model.protocols import Output, Watermark
+from tidegauge.model.protocols.output import Output
 from tidegauge.model.spec import TableName
 from tidegauge.model.table import Layout
 from tidegauge.model.versions import History
+from tidegauge.model.watermark import Watermark
 from tidegauge.plan import frozen
 from tidegauge.plan.versions import asks, begins, draft_layer
 from tidegauge.read.delta_changes import moved

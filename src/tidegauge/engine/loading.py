@@ -11,9 +11,10 @@ from tidegauge.errors import OutputDisagrees
 from tidegauge.model.cargo import Cargo, LakeFile
 from tidegauge.model.plan import Batch, Draft, Plan
 from tidegauge.model.position import FilesPosition, Position, to_moment
-from tidegauge.model.protocols import Output, Watermark
+from tidegauge.model.protocols.output import Output
 from tidegauge.model.spec import Flow, Folder
 from tidegauge.model.table import Layout
+from tidegauge.model.watermark import Watermark
 from tidegauge.objects.store import open_store
 from tidegauge.objects.stretch import FileStretch
 from tidegauge.plan import files

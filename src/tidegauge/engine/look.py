@@ -10,9 +10,10 @@ from tidegauge.engine.override import KINDS, Move, Refresh, Reset, Undo, Wish
 from tidegauge.errors import ConfigError
 from tidegauge.model.layer import Hop, Layer, LayerMode
 from tidegauge.model.position import Position
-from tidegauge.model.protocols import FlowStatus, Watermark
+from tidegauge.model.run import FlowStatus
 from tidegauge.model.spec import Folder, Landing, Mode
 from tidegauge.model.state import State
+from tidegauge.model.watermark import Watermark
 
 
 class Look:

@@ -11,7 +11,8 @@ from tidegauge.engine.override import Import, Move, Refresh, Reset, SetTo, Undo,
 from tidegauge.errors import ConfigError
 from tidegauge.model.layer import Hop, Layer
 from tidegauge.model.position import Position, VersionPosition
-from tidegauge.model.protocols import FlowStatus, Watermark
+from tidegauge.model.run import FlowStatus
+from tidegauge.model.watermark import Watermark
 
 
 class LayerLook(Look):

@@ -9,8 +9,9 @@ from tidegauge.engine.look import Look, shown_rows
 from tidegauge.engine.override import Import, Move, Reset, SetTo, Wish
 from tidegauge.errors import ConfigError, OutputError
 from tidegauge.model.position import FilesPosition, Position
-from tidegauge.model.protocols import FlowStatus, Watermark
+from tidegauge.model.run import FlowStatus
 from tidegauge.model.spec import Flow, Mode
+from tidegauge.model.watermark import Watermark
 
 
 class LoadLook(Look):

@@ -11,9 +11,11 @@ from tidegauge.engine.override import CopyOf, Import, Move, Reset, SetTo, Undo, 
 from tidegauge.engine.select import Sources
 from tidegauge.errors import ConfigError, SourceError
 from tidegauge.model.position import Position, RowPosition, Value, compare
-from tidegauge.model.protocols import FlowStatus, LedgerReader, Watermark
+from tidegauge.model.protocols.ledger import LedgerReader
+from tidegauge.model.run import FlowStatus
 from tidegauge.model.spec import Flow, Folder, Landing, Stage
 from tidegauge.model.table import Shape
+from tidegauge.model.watermark import Watermark
 from tidegauge.plan.draft import identity, start
 
 

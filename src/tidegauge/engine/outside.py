@@ -12,7 +12,9 @@ from tidegauge.engine.jars import Needs
 from tidegauge.engine.owner import is_gone, this_process
 from tidegauge.engine.select import Sources
 from tidegauge.engine.session import check_java, open_session
-from tidegauge.model.protocols import Output, Owner, Reader
+from tidegauge.model.claim import Owner
+from tidegauge.model.protocols.output import Output
+from tidegauge.model.protocols.source import Reader
 from tidegauge.model.spec import Flow, SparkSettings
 from tidegauge.read.direct import DirectReader
 from tidegauge.write.open import open_output

@@ -16,8 +16,10 @@ from tidegauge.engine.steps import OverrideStep, step
 from tidegauge.errors import OutputDisagrees, TidegaugeError
 from tidegauge.ledger.open import open_ledger
 from tidegauge.model.layer import Hop, Layer
+from tidegauge.model.override import Override
 from tidegauge.model.position import Position, to_json
-from tidegauge.model.protocols import LedgerReader, LedgerWriter, Output, Override
+from tidegauge.model.protocols.ledger import LedgerReader, LedgerWriter
+from tidegauge.model.protocols.output import Output
 from tidegauge.model.spec import Project
 from tidegauge.observe.events import Listener, RunEvent
 

@@ -7,7 +7,7 @@ import os
 import socket
 from pathlib import Path
 
-from tidegauge.model.protocols import Owner
+from tidegauge.model.claim import Owner
 
 
 def this_process() -> Owner:

@@ -15,7 +15,7 @@ from tidegauge.engine.session import lent, open_session, sibling
 from tidegauge.errors import OutputUnsafe, TableMissing
 from tidegauge.model.layer import Hop, Layer, TableRef
 from tidegauge.model.plan import Plan
-from tidegauge.model.protocols import Output
+from tidegauge.model.protocols.output import Output
 from tidegauge.model.spec import Lake, Project
 from tidegauge.read.delta_catalogue import in_memory, locate, split_name
 from tidegauge.write.hadoop import settle_bucket

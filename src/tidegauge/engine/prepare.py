@@ -14,9 +14,11 @@ from tidegauge.errors import OutputDisagrees, OutputNotEmpty
 from tidegauge.model.layer import Hop
 from tidegauge.model.plan import Draft, Plan, Tag
 from tidegauge.model.position import RowPosition
-from tidegauge.model.protocols import Output, Reader, Source, Watermark
+from tidegauge.model.protocols.output import Output
+from tidegauge.model.protocols.source import Reader, Source
 from tidegauge.model.spec import Deletes, Flow, Folder, Landing, Read, Stage
 from tidegauge.model.table import Shape
+from tidegauge.model.watermark import Watermark
 from tidegauge.plan.backfill import limited
 from tidegauge.plan.draft import (
     batch_step,

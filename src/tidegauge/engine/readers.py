@@ -9,7 +9,8 @@ from tidegauge.maintain.vacuum import Reader
 from tidegauge.model.layer import Layer, LayerInput, LayerMode
 from tidegauge.model.plan import Plan, Way
 from tidegauge.model.position import Position, VersionPosition
-from tidegauge.model.protocols import FlowStatus, Watermark
+from tidegauge.model.run import FlowStatus
+from tidegauge.model.watermark import Watermark
 from tidegauge.plan.versions import begins
 from tidegauge.read.delta_history import version_at
 

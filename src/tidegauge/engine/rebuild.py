@@ -19,8 +19,9 @@ from tidegauge.ledger.open import open_ledger
 from tidegauge.ledger.rebuilding import ahead, planned
 from tidegauge.model.layer import Hop, Layer
 from tidegauge.model.position import FilesPosition, Kind, Position, RowPosition, Window, compare, to_json
-from tidegauge.model.protocols import FlowStatus, Recalled, Watermark
+from tidegauge.model.run import FlowStatus
 from tidegauge.model.spec import Folder, Project
+from tidegauge.model.watermark import Recalled, Watermark
 from tidegauge.objects.store import open_store
 from tidegauge.plan import files
 from tidegauge.read.delta_place import lake_of

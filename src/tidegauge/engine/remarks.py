@@ -9,7 +9,7 @@ from tidegauge.engine.gone import Known
 from tidegauge.engine.names import first_flow, is_pattern, matches, means, table_named
 from tidegauge.engine.select import Sources
 from tidegauge.errors import TidegaugeError
-from tidegauge.model.protocols import Source
+from tidegauge.model.protocols.source import Source
 from tidegauge.model.spec import Flow, Project, Sync, TableName
 
 _MOST = 5

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 from tidegauge.engine.places import Places
 from tidegauge.errors import TidegaugeError
 from tidegauge.model.layer import Layer, LayerInput
-from tidegauge.model.protocols import LedgerReader, Watermark
+from tidegauge.model.protocols.ledger import LedgerReader
 from tidegauge.model.retention import unread
 from tidegauge.model.spec import Project
 from tidegauge.model.versions import History
+from tidegauge.model.watermark import Watermark
 from tidegauge.plan.versions import begins
 from tidegauge.read.delta_history import histories
 

@@ -13,7 +13,7 @@ from tidegauge.engine.report import FlowReport, RunReport
 from tidegauge.engine.run import Runner
 from tidegauge.engine.select import choose
 from tidegauge.ledger.open import open_ledger
-from tidegauge.model.protocols import LedgerReader
+from tidegauge.model.protocols.ledger import LedgerReader
 from tidegauge.model.spec import Project
 from tidegauge.model.state import State
 from tidegauge.observe.events import Listener

@@ -36,11 +36,16 @@ from tidegauge.errors import (
     WrongState,
 )
 from tidegauge.ledger.open import open_ledger
+from tidegauge.model.claim import Claim
 from tidegauge.model.layer import Hop, Layer
+from tidegauge.model.override import Undo
 from tidegauge.model.plan import Plan, Receipt
-from tidegauge.model.protocols import Claim, FlowStatus, LedgerWriter, Output, Undo, Watermark
+from tidegauge.model.protocols.ledger import LedgerWriter
+from tidegauge.model.protocols.output import Output
+from tidegauge.model.run import FlowStatus
 from tidegauge.model.spec import Flow, Project
 from tidegauge.model.state import State
+from tidegauge.model.watermark import Watermark
 from tidegauge.observe.events import FlowEnded, FlowPlanned, Listener, Planning, SparkStarting
 from tidegauge.write.warehouse.keep import kept_open
 

@@ -13,7 +13,7 @@ from tidegauge.engine.jars import Needs
 from tidegauge.engine.names import home, matches, means, table_named
 from tidegauge.errors import ConfigError, TableMissing, TidegaugeError
 from tidegauge.model.layer import Hop, Layer
-from tidegauge.model.protocols import Source
+from tidegauge.model.protocols.source import Source
 from tidegauge.model.spec import (
     Database,
     Flow,

@@ -10,10 +10,12 @@ from typing import Any
 
 from tidegauge.engine.names import first_flow, means, table_named
 from tidegauge.ledger.open import open_ledger
+from tidegauge.model.override import FORGET
 from tidegauge.model.position import Position, RowPosition, to_json, to_moment, to_text
-from tidegauge.model.protocols import FORGET, FlowStatus, RunRecord, Watermark
+from tidegauge.model.run import FlowStatus, RunRecord
 from tidegauge.model.spec import Project, Stage
 from tidegauge.model.state import State
+from tidegauge.model.watermark import Watermark
 
 
 @dataclass(frozen=True)

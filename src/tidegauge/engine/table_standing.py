@@ -14,8 +14,10 @@ from tidegauge.ledger.json_document import table_of
 from tidegauge.ledger.open import open_ledger
 from tidegauge.ledger.summary import stage_row, table_fields
 from tidegauge.model.position import RowPosition, to_json, to_text
-from tidegauge.model.protocols import FlowStatus, LedgerReader, Tally, Watermark
+from tidegauge.model.protocols.ledger import LedgerReader
+from tidegauge.model.run import FlowStatus
 from tidegauge.model.spec import Database, Engine, Flow, Project, Stage, TableName
+from tidegauge.model.watermark import Tally, Watermark
 
 
 @dataclass(frozen=True)

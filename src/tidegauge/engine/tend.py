@@ -22,7 +22,7 @@ from tidegauge.errors import ConfigError, TableMissing, TidegaugeError
 from tidegauge.ledger.open import open_ledger
 from tidegauge.model.layer import Layer, TableRef
 from tidegauge.model.location import WITH_COLON, resolve
-from tidegauge.model.protocols import FlowStatus
+from tidegauge.model.run import FlowStatus
 from tidegauge.model.spec import Lake, Project
 
 if TYPE_CHECKING:

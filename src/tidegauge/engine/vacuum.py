@@ -11,8 +11,8 @@ from tidegauge.engine.spark_errors import translated
 from tidegauge.engine.tend import Target, Tended, Tending
 from tidegauge.errors import OutputError, SourceError, WrongState
 from tidegauge.maintain.vacuum import Commit, Need, needs
-from tidegauge.model.protocols import FlowStatus
 from tidegauge.model.retention import FILE_RETENTION, retention, shown
+from tidegauge.model.run import FlowStatus
 from tidegauge.model.state import State
 from tidegauge.read.delta_commit import parse
 from tidegauge.read.delta_place import lake_of, missing

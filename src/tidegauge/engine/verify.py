@@ -23,8 +23,9 @@ from tidegauge.ledger.open import open_ledger
 from tidegauge.maintain.compare import Difference
 from tidegauge.model.layer import Hop, Layer
 from tidegauge.model.position import RowPosition
-from tidegauge.model.protocols import LedgerReader, Watermark
+from tidegauge.model.protocols.ledger import LedgerReader
 from tidegauge.model.spec import Flow, Project, Stage
+from tidegauge.model.watermark import Watermark
 from tidegauge.observe.events import Comparing, Listener
 from tidegauge.write.open import open_output
 from tidegauge.write.warehouse.output import WarehouseOutput

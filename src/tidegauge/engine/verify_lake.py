@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tidegauge.maintain.compare import Beside, Difference, compare
 from tidegauge.model.plan import Batch
 from tidegauge.model.position import RowPosition, Window
-from tidegauge.model.protocols import Source
+from tidegauge.model.protocols.source import Source
 from tidegauge.model.spec import Flow, Folder, NullCursor
 from tidegauge.plan.draft import start
 from tidegauge.read.jdbc import JdbcReader

@@ -16,7 +16,7 @@ from tidegauge.maintain.compare_rows import compare_rows
 from tidegauge.model.arrow import schema_of
 from tidegauge.model.plan import Batch
 from tidegauge.model.position import RowPosition, Window
-from tidegauge.model.protocols import Source
+from tidegauge.model.protocols.source import Source
 from tidegauge.model.spec import Flow, Mode, NullCursor
 from tidegauge.model.table import Field
 from tidegauge.plan.draft import start

@@ -28,9 +28,10 @@ from tidegauge.maintain.intervals import faults
 from tidegauge.model.layer import IS_CURRENT, Layer, LayerInput, LayerMode
 from tidegauge.model.plan import SET_BACK, Way
 from tidegauge.model.position import VersionPosition, Window
-from tidegauge.model.protocols import Moved, Watermark
+from tidegauge.model.protocols.source import Moved
 from tidegauge.model.spec import Drift
 from tidegauge.model.versions import History
+from tidegauge.model.watermark import Watermark
 from tidegauge.read.delta_changes import moved
 from tidegauge.read.delta_faults import translated_read
 from tidegauge.read.delta_history import histories

@@ -13,8 +13,10 @@ from tidegauge.engine.spark_errors import translated
 from tidegauge.engine.steps import Step, step
 from tidegauge.errors import LimitReached, OutputDisagrees, OutputError, Stopped, TidegaugeError
 from tidegauge.model.cargo import Cargo
+from tidegauge.model.claim import Claim
 from tidegauge.model.plan import Batch, Receipt, Tag
-from tidegauge.model.protocols import Claim, LedgerWriter, Output
+from tidegauge.model.protocols.ledger import LedgerWriter
+from tidegauge.model.protocols.output import Output
 from tidegauge.observe.events import BatchCommitted, Listener, Noted
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import Any
 from tidegauge.errors import ConfigError, WrongState
 from tidegauge.ledger.book import Book, Change
 from tidegauge.ledger.rules import advance, begin, claim, claim_of, finish, plan, refuse_override
+from tidegauge.model.claim import Claim, Owner
 from tidegauge.model.plan import Draft, Receipt
-from tidegauge.model.protocols import Claim, Owner
 from tidegauge.model.state import Event, State, step
 
 _ENDLESS = timedelta(days=36500)

@@ -6,10 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from tidegauge.model.claim import Owner
+from tidegauge.model.override import Override, Undo
 from tidegauge.model.plan import Plan
 from tidegauge.model.position import Position
-from tidegauge.model.protocols import HistoryEvent, Override, Owner, RunRecord, Tally, Undo
+from tidegauge.model.run import HistoryEvent, RunRecord
 from tidegauge.model.state import State
+from tidegauge.model.watermark import Tally
 
 
 @dataclass(frozen=True, slots=True)

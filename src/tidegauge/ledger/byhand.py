@@ -12,11 +12,14 @@ from tidegauge.ledger.book import Active, Book, Change, Ended, Mark
 from tidegauge.ledger.journal import clean
 from tidegauge.ledger.rules import SUPERSEDED, closed, event_of, lost, refuse_override
 from tidegauge.ledger.tallies import overridden, spent
+from tidegauge.model.claim import Owner
+from tidegauge.model.override import FORGET, Identity, Override, Undo
 from tidegauge.model.plan import SET_BACK
 from tidegauge.model.position import Position, VersionPosition
-from tidegauge.model.protocols import FORGET, Identity, Override, Owner, RunRecord, Tally, Undo
+from tidegauge.model.run import RunRecord
 from tidegauge.model.secret import mask
 from tidegauge.model.state import Event, State, step
+from tidegauge.model.watermark import Tally
 
 
 def begin_override(

@@ -14,7 +14,8 @@ from tidegauge.ledger.leaves import page_of
 from tidegauge.ledger.pages import Page, newest_first
 from tidegauge.ledger.shelf import Shelf
 from tidegauge.ledger.shown import status_of, watermarks_of
-from tidegauge.model.protocols import FlowStatus, HistoryEvent, Tally, Watermark
+from tidegauge.model.run import FlowStatus, HistoryEvent
+from tidegauge.model.watermark import Tally, Watermark
 
 
 class DocumentReader:

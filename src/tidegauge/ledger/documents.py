@@ -16,8 +16,8 @@ from tidegauge.ledger.keeper import Keeper, Rule, uncollected
 from tidegauge.ledger.leaves import leaf_of, page_of
 from tidegauge.ledger.pages import Page, new_page, turned, without
 from tidegauge.ledger.shelf import LOGS, Leaf, Loaded, Moved
+from tidegauge.model.claim import Owner
 from tidegauge.model.plan import Draft, Plan
-from tidegauge.model.protocols import Owner
 
 _PATIENCE = 30.0
 """Seconds. Each lost race means that somebody else won it, so nobody loses for so long by himself."""

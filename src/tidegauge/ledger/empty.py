@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tidegauge.ledger.reader import SqlReader
-from tidegauge.model.protocols import FlowStatus, HistoryEvent, Tally, Watermark
+from tidegauge.model.run import FlowStatus, HistoryEvent
+from tidegauge.model.watermark import Tally, Watermark
 
 
 class EmptyLedger(SqlReader):

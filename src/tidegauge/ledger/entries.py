@@ -11,7 +11,7 @@ from tidegauge.ledger.journal import error_text
 from tidegauge.ledger.shelf import Entry
 from tidegauge.model.plan import draft_to_body, window_from_dict, window_to_dict
 from tidegauge.model.position import from_body, to_body
-from tidegauge.model.protocols import HistoryEvent, RunRecord
+from tidegauge.model.run import HistoryEvent, RunRecord
 from tidegauge.model.state import State
 
 

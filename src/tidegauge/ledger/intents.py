@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from tidegauge.model.override import Identity, Override, Undo
 from tidegauge.model.position import Position, from_body, to_body
-from tidegauge.model.protocols import Identity, Override, Undo
 
 
 def override_to_body(override: Override) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from tidegauge.ledger.keys import flow_key, pipeline_key
 from tidegauge.model.position import Position, encode
-from tidegauge.model.protocols import HistoryEvent
+from tidegauge.model.run import HistoryEvent
 from tidegauge.model.secret import mask
 
 FAILURES = ("failed", "refused")

@@ -12,10 +12,13 @@ from typing import Any
 
 from tidegauge.ledger import alone, byhand, rebuilding, rules
 from tidegauge.ledger.book import Book, Change
+from tidegauge.model.claim import Claim, Owner
+from tidegauge.model.override import Override
 from tidegauge.model.plan import Draft, Plan, Receipt
 from tidegauge.model.position import Position
-from tidegauge.model.protocols import Claim, FlowStatus, Override, Owner, Recalled
+from tidegauge.model.run import FlowStatus
 from tidegauge.model.state import State
+from tidegauge.model.watermark import Recalled
 
 Rule = Callable[[Book, datetime], Change | None]
 """What becomes of a book, at the store's time; None: nothing."""

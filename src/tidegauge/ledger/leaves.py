@@ -15,10 +15,11 @@ from tidegauge.ledger.pages import Page
 from tidegauge.ledger.shelf import Leaf
 from tidegauge.ledger.summary import shown, stage_row
 from tidegauge.ledger.tallies import tally_body, tally_of
+from tidegauge.model.claim import Owner
 from tidegauge.model.plan import Draft, Plan, draft_from_body, draft_to_body
 from tidegauge.model.position import from_body, to_body, to_moment
-from tidegauge.model.protocols import Owner, Tally
 from tidegauge.model.state import State
+from tidegauge.model.watermark import Tally
 
 
 def leaf_of(page: Page) -> Leaf:

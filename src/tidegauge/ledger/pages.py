@@ -10,7 +10,7 @@ from tidegauge.ledger.book import Book, Change
 from tidegauge.ledger.entries import ended_body, event_body, run_body
 from tidegauge.ledger.keys import flow_key
 from tidegauge.ledger.shelf import LOGS, Entry
-from tidegauge.model.protocols import RunRecord
+from tidegauge.model.run import RunRecord
 
 
 @dataclass(frozen=True)

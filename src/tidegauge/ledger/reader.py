@@ -27,8 +27,9 @@ from tidegauge.ledger.rows import (
 from tidegauge.ledger.shown import watermark_of
 from tidegauge.ledger.tables import flows, history, plans, runs, watermarks
 from tidegauge.model.position import decode
-from tidegauge.model.protocols import FlowStatus, HistoryEvent, Tally, Watermark
+from tidegauge.model.run import FlowStatus, HistoryEvent
 from tidegauge.model.state import State
+from tidegauge.model.watermark import Tally, Watermark
 
 _last = runs.alias("last")
 _heads = flows

@@ -9,8 +9,9 @@ from datetime import datetime
 from tidegauge.errors import FlowHeld, WrongState
 from tidegauge.ledger.book import Book, Change, Mark
 from tidegauge.ledger.rules import event_of, refuse_override
-from tidegauge.model.protocols import Owner, Recalled
+from tidegauge.model.claim import Owner
 from tidegauge.model.state import State
+from tidegauge.model.watermark import Recalled
 
 
 def rebuild(

@@ -13,6 +13,8 @@ from tidegauge.ledger.intents import override_from_body, override_to_body, undo_
 from tidegauge.ledger.journal import clean, error_text, position_text
 from tidegauge.ledger.keys import flow_key, input_key, pipeline_key
 from tidegauge.ledger.tallies import tally_body, tally_of
+from tidegauge.model.claim import Owner
+from tidegauge.model.override import Override, Undo
 from tidegauge.model.plan import Plan, draft_from_json, draft_to_json
 from tidegauge.model.position import (
     FilesPosition,
@@ -25,8 +27,9 @@ from tidegauge.model.position import (
     to_moment,
     to_text,
 )
-from tidegauge.model.protocols import Override, Owner, RunRecord, Tally, Undo
+from tidegauge.model.run import RunRecord
 from tidegauge.model.state import State
+from tidegauge.model.watermark import Tally
 
 _EPOCH, _MILLISECOND = datetime(1970, 1, 1), timedelta(milliseconds=1)
 

@@ -15,9 +15,10 @@ from tidegauge.errors import FlowHeld, LeaseLost, WrongState
 from tidegauge.ledger.book import Active, Book, Change, Ended, Mark
 from tidegauge.ledger.journal import clean, masked, sentence
 from tidegauge.ledger.tallies import counted, spent
+from tidegauge.model.claim import Claim, Owner
 from tidegauge.model.plan import Draft, InputPlan, Plan, Receipt
 from tidegauge.model.position import Position, to_moment
-from tidegauge.model.protocols import Claim, HistoryEvent, Owner, RunRecord
+from tidegauge.model.run import HistoryEvent, RunRecord
 from tidegauge.model.secret import mask
 from tidegauge.model.state import Event, State, step
 

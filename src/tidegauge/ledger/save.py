@@ -21,7 +21,7 @@ from tidegauge.ledger.rows import (
     run_values,
 )
 from tidegauge.ledger.tables import flows, history, plans, runs, watermarks
-from tidegauge.model.protocols import RunRecord
+from tidegauge.model.run import RunRecord
 
 _HEAD = ("idle_state", "fence", "epoch", "seq", "override_body", "undo_body", "tally_body")
 _MARK_KEY = ("flow_key", "input_key", "pipeline_key", "pipeline", "flow", "input")

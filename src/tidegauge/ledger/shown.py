@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tidegauge.ledger.book import Book, Mark
-from tidegauge.model.protocols import FlowStatus, RunRecord, Watermark
+from tidegauge.model.run import FlowStatus, RunRecord
+from tidegauge.model.watermark import Watermark
 
 
 def watermarks_of(book: Book) -> list[Watermark]:

@@ -25,8 +25,8 @@ from tidegauge.ledger.load import load
 from tidegauge.ledger.prune import prune
 from tidegauge.ledger.reader import SqlReader
 from tidegauge.ledger.save import save
+from tidegauge.model.claim import Owner
 from tidegauge.model.plan import Draft, Plan
-from tidegauge.model.protocols import Owner
 
 T = TypeVar("T")
 

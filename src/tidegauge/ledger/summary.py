@@ -10,8 +10,9 @@ from tidegauge.ledger.entries import moment_text
 from tidegauge.ledger.journal import sentence
 from tidegauge.model.epoch import moment_of
 from tidegauge.model.position import FilesPosition, Position, RowPosition, VersionPosition, to_moment
-from tidegauge.model.protocols import RunRecord, Tally
+from tidegauge.model.run import RunRecord
 from tidegauge.model.state import State
+from tidegauge.model.watermark import Tally
 
 _S3A, _S3 = "s3a://", "s3://"
 

@@ -8,7 +8,8 @@ from datetime import datetime
 from typing import Any
 
 from tidegauge.model.plan import Batch, Receipt
-from tidegauge.model.protocols import RunRecord, Tally
+from tidegauge.model.run import RunRecord
+from tidegauge.model.watermark import Tally
 
 MOST = 1000
 """Files that are remembered by name. The lake's manifests know all of them."""

@@ -15,9 +15,9 @@ from tidegauge.errors import ConfigError, SourceError, TableReplaced
 from tidegauge.model.layer import Layer, LayerInput, LayerMode
 from tidegauge.model.plan import Batch, Draft, InputPlan, Way
 from tidegauge.model.position import VersionPosition, Window
-from tidegauge.model.protocols import Watermark
 from tidegauge.model.retention import time_left
 from tidegauge.model.versions import LATEST, History, Version
+from tidegauge.model.watermark import Watermark
 from tidegauge.plan.missing import instead, unreadable
 from tidegauge.plan.pieces import Piece, cut
 

@@ -15,7 +15,7 @@ from tidegauge.errors import PositionError, SourceError, TidegaugeError
 from tidegauge.model.layer import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, DELETE, TableRef
 from tidegauge.model.plan import Way
 from tidegauge.model.position import VersionPosition, Window
-from tidegauge.model.protocols import Moved
+from tidegauge.model.protocols.source import Moved
 from tidegauge.read.delta_added import Additions, added_rows, additions, committed_at, described, stamped
 from tidegauge.read.delta_faults import translated_read
 from tidegauge.read.delta_fit import fitted

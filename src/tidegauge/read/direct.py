@@ -23,7 +23,7 @@ _NO_TLS = ("require", "verify-ca", "verify-full")
 
 
 class DirectReader:
-    """Implements `model.protocols.Reader`: stretches where that is possible and wanted, else Spark's JDBC."""
+    """Implements `model.protocols.source.Reader`: stretches where possible and wanted, else Spark's JDBC."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -36,7 +36,7 @@ _TABLE = {
 
 
 class JdbcReader:
-    """Implements `model.protocols.Reader`. Holds no connection: Spark's tasks open their own."""
+    """Implements `model.protocols.source.Reader`. Holds no connection: Spark's tasks open their own."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidegauge.errors import ConfigError
-from tidegauge.model.protocols import Source
+from tidegauge.model.protocols.source import Source
 from tidegauge.model.spec import Database, Engine
 from tidegauge.read.dialect import Dialect
 from tidegauge.read.source import DatabaseSource

@@ -24,7 +24,7 @@ _NAME = re.compile(r"[^\W\d]\w*")
 
 
 class DatabaseSource:
-    """Implements `model.protocols.Source` over one dialect; one call at a time."""
+    """Implements `model.protocols.source.Source` over one dialect; one call at a time."""
 
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from tidegauge.errors import ConfigError, WrongState
+from tidegauge.model.claim import Claim
 from tidegauge.model.plan import Plan
-from tidegauge.model.protocols import Claim, FlowStatus
+from tidegauge.model.run import FlowStatus
 from tidegauge.model.state import State
 from tidegauge.tracking.desk import Desk, check_rows
 from tidegauge.tracking.processing import ProcessingPlan

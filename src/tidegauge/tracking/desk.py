@@ -13,8 +13,10 @@ from tidegauge.engine.heartbeat import Heartbeat
 from tidegauge.engine.owner import is_gone, this_process
 from tidegauge.engine.report import error_to_json
 from tidegauge.errors import ConfigError, FlowHeld, LeaseLost, LedgerError, TidegaugeError, WrongState
+from tidegauge.model.claim import Claim, Owner
 from tidegauge.model.plan import Plan
-from tidegauge.model.protocols import Claim, FlowStatus, LedgerWriter, Owner
+from tidegauge.model.protocols.ledger import LedgerWriter
+from tidegauge.model.run import FlowStatus
 from tidegauge.model.secret import mask
 from tidegauge.model.state import State
 from tidegauge.tracking.standing import Standing, look

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from tidegauge.model.plan import InputPlan, Plan
 from tidegauge.model.position import Position, VersionPosition
-from tidegauge.model.protocols import FlowStatus, HistoryEvent
+from tidegauge.model.run import FlowStatus, HistoryEvent
 from tidegauge.model.secret import mask
 from tidegauge.model.state import State
 from tidegauge.tracking.moment import aware

@@ -8,7 +8,7 @@ from datetime import UTC
 from tidegauge.errors import ConfigError, SourceError, TableMissing, TidegaugeError
 from tidegauge.model.plan import Batch, Draft, InputPlan
 from tidegauge.model.position import VersionPosition, Window
-from tidegauge.model.protocols import Watermark
+from tidegauge.model.watermark import Watermark
 from tidegauge.tracking.latest import Latest, Names, belongs, names
 from tidegauge.tracking.processing import by_name, span, version
 from tidegauge.tracking.standing import VERSION, Standing, source_id, table_id

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
+from tidegauge.model.claim import Claim
 from tidegauge.model.plan import Plan
 from tidegauge.model.position import Position, Window, encode
-from tidegauge.model.protocols import Claim, FlowStatus, HistoryEvent
+from tidegauge.model.run import FlowStatus, HistoryEvent
 from tidegauge.model.secret import mask
 from tidegauge.model.state import State
 from tidegauge.tracking.moment import aware, from_position, to_utc

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from tidegauge.errors import ConfigError
 from tidegauge.model.plan import Plan
 from tidegauge.model.position import RowPosition
-from tidegauge.model.protocols import FlowStatus, LedgerReader, Watermark
+from tidegauge.model.protocols.ledger import LedgerReader
+from tidegauge.model.run import FlowStatus
+from tidegauge.model.watermark import Watermark
 
 TIME, VERSION = "timestamp", "version"
 """The two kinds of pipeline, by their cursor."""

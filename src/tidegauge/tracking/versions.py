@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from tidegauge.engine.owner import is_gone
 from tidegauge.errors import ConfigError, TidegaugeError, WrongState
+from tidegauge.model.claim import Claim
 from tidegauge.model.plan import Plan
-from tidegauge.model.protocols import Claim
 from tidegauge.model.state import State
 from tidegauge.tracking.completion import Processing, Records, counts
 from tidegauge.tracking.desk import TRIES, Desk, Error, busy, described, new_id

@@ -8,9 +8,9 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from tidegauge.errors import ConfigError, TidegaugeError, WrongState
+from tidegauge.model.claim import Claim
 from tidegauge.model.plan import Batch, Draft, InputPlan
 from tidegauge.model.position import Position, Window
-from tidegauge.model.protocols import Claim
 from tidegauge.model.state import State
 from tidegauge.tracking.desk import TRIES, Desk, Error, busy, check_rows, described, new_id
 from tidegauge.tracking.moment import Moment, ahead, aware, from_position, read, to_position

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tidegauge.errors import TransformFailed
 from tidegauge.model.layer import Evaluate, Function, Layer, LayerInput, LayerMode, Sql
-from tidegauge.model.protocols import Moved
+from tidegauge.model.protocols.source import Moved
 from tidegauge.transform.apply import Transform
 from tidegauge.transform.chance import ALLOW, FOR_CLOCK, follows_clock
 from tidegauge.transform.faults import named

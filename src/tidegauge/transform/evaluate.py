@@ -24,7 +24,7 @@ from tidegauge.model.layer import (
     LayerMode,
     OnDelete,
 )
-from tidegauge.model.protocols import Moved
+from tidegauge.model.protocols.source import Moved
 from tidegauge.transform.batch import Parts, settled
 from tidegauge.transform.difference import HERE, INSERT, by_key, by_partition, by_sides
 from tidegauge.transform.faults import named, sentence, unheard

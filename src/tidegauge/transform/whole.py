@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tidegauge.errors import NotCompared, TransformFailed
 from tidegauge.model.layer import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, DELETE, Evaluate, Layer
-from tidegauge.model.protocols import Moved
+from tidegauge.model.protocols.source import Moved
 from tidegauge.transform.batch import Parts
 from tidegauge.transform.evaluate import _appended, _present
 from tidegauge.transform.faults import named, sentence, unheard

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from tidegauge.errors import OutputDisagrees, OutputUnreachable, TidegaugeError
 from tidegauge.model.plan import Batch, Receipt, Tag, window_from_dict, window_to_dict
 from tidegauge.model.position import Window
-from tidegauge.model.protocols import DataFile
+from tidegauge.model.staged import DataFile
 from tidegauge.model.table import Field, Layout
 from tidegauge.objects.store import Store
 

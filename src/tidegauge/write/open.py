@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidegauge.model.protocols import Output
+from tidegauge.model.protocols.output import Output
 from tidegauge.model.spec import Flow, Folder
 from tidegauge.write.parquet import ParquetOutput
 from tidegauge.write.warehouse.output import WarehouseOutput

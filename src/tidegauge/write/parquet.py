@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from tidegauge.errors import OutputDisagrees
 from tidegauge.model.cargo import Cargo
 from tidegauge.model.plan import Batch, Receipt, Tag
-from tidegauge.model.protocols import DataFile, Staged
 from tidegauge.model.spec import Lake
+from tidegauge.model.staged import DataFile, Staged
 from tidegauge.model.table import Field, Layout
 from tidegauge.objects.folder import check_folder
 from tidegauge.objects.probe import prove
@@ -50,7 +50,7 @@ _FOOTER = 64 * 1024
 
 
 class ParquetOutput:
-    """`model.protocols.Output` on a local folder or an S3 bucket.
+    """`model.protocols.output.Output` on a local folder or an S3 bucket.
 
     Why no writer of an older epoch can advance, wherever it was paused while an override opened the next one:
 

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 from tidegauge.errors import OutputDisagrees
 from tidegauge.model.arrow import schema_of
 from tidegauge.model.cargo import Cargo, Stretch
-from tidegauge.model.protocols import DataFile
 from tidegauge.model.spec import Lake
+from tidegauge.model.staged import DataFile
 from tidegauge.objects.local import told
 from tidegauge.objects.store import open_store
 from tidegauge.write.crossing import attempted, opened, raise_any, sealed

@@ -9,8 +9,8 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from tidegauge.errors import OutputDisagrees, OutputError
-from tidegauge.model.protocols import DataFile
 from tidegauge.model.spec import Lake
+from tidegauge.model.staged import DataFile
 from tidegauge.model.table import Field
 from tidegauge.objects.folder import check_folder
 from tidegauge.objects.store import Store, open_store

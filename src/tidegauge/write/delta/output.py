@@ -14,7 +14,7 @@ from tidegauge.errors import OutputDisagrees, OutputError, TidegaugeError
 from tidegauge.model.cargo import Cargo, Change
 from tidegauge.model.layer import IS_CURRENT, VALID_FROM, VALID_TO, Layer, LayerMode
 from tidegauge.model.plan import Batch, Plan, Receipt, Tag
-from tidegauge.model.protocols import Staged
+from tidegauge.model.staged import Staged
 from tidegauge.model.table import Field, Layout
 from tidegauge.write.delta import modes, session
 from tidegauge.write.delta.commit import find, receipt_of, tagged, words
@@ -48,7 +48,7 @@ class _Pending:
 
 
 class DeltaOutput:
-    """`model.protocols.Output` for a Layer.
+    """`model.protocols.output.Output` for a Layer.
 
     What `write` keeps for later is a plan: the versions of the inputs are frozen, so the rows are computed
     when they are committed, and nothing is written twice. `lives` tells why no writer of an older epoch is

@@ -11,8 +11,8 @@ from typing import Any
 
 from tidegauge.errors import OutputDisagrees, PositionError
 from tidegauge.model.position import from_body
-from tidegauge.model.protocols import Recalled
 from tidegauge.model.spec import Lake
+from tidegauge.model.watermark import Recalled
 from tidegauge.objects.store import open_store
 from tidegauge.write.delta.lives import EPOCH, Lives, Standing
 from tidegauge.write.delta.log import Log

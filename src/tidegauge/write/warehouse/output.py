@@ -11,8 +11,8 @@ from tidegauge.errors import KeyUnsuitable, OutputDisagrees, OutputError, Output
 from tidegauge.model.cargo import Cargo
 from tidegauge.model.plan import Batch, Receipt, Tag
 from tidegauge.model.position import FilesPosition
-from tidegauge.model.protocols import Staged
 from tidegauge.model.spec import Deletes, Flow, Landing, Mode, TableName
+from tidegauge.model.staged import Staged
 from tidegauge.model.table import Field, Layout
 from tidegauge.write.warehouse import modes, shown, staging
 from tidegauge.write.warehouse.columns import Room, arrange, check_names, foreseen, key_of, shape_of
@@ -37,7 +37,7 @@ class _Repeated(Exception):
 
 
 class WarehouseOutput:
-    """`model.protocols.Output` for a flow whose output is a Landing.
+    """`model.protocols.output.Output` for a flow whose output is a Landing.
 
     Why no writer of an older epoch can advance: `commits` tells it. `receipt` reads the batch's row first and
     then looks whether a later life began, for the reason that `write.parquet.ParquetOutput` gives.

@@ -1,0 +1,166 @@
+"""What a ledger promises, to those who read it and to those who change it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Protocol
+
+from tidegauge.model.claim import Claim, Owner
+from tidegauge.model.override import Override
+from tidegauge.model.plan import Draft, Plan, Receipt
+from tidegauge.model.position import Position
+from tidegauge.model.run import FlowStatus, HistoryEvent
+from tidegauge.model.state import State
+from tidegauge.model.watermark import Recalled, Tally, Watermark
+
+
+class LedgerReader(Protocol):
+    def now(self) -> datetime:
+        """The store's clock, in UTC without a zone."""
+
+    def watermarks(self, pipeline: str, flows: Sequence[str] | None = None) -> list[Watermark]: ...
+
+    def status(self, pipeline: str, flows: Sequence[str] | None = None) -> list[FlowStatus]:
+        """Every flow the ledger has heard of, in name order."""
+
+    def tallies(self, pipeline: str, flows: Sequence[str]) -> dict[str, Tally]:
+        """By flow; one that the ledger has never heard of has no entry."""
+
+    def history(
+        self, pipeline: str, *, flow: str | None = None, failed: bool = False, limit: int = 20
+    ) -> list[HistoryEvent]:
+        """Newest first."""
+
+    def pipelines(self) -> list[str]:
+        """Every pipeline that the ledger has heard of, in name order."""
+
+    def find_plan(self, plan_id: str) -> tuple[str, str, bool] | None:
+        """Pipeline and flow of a plan, and whether it is active; None where it is not known (any more)."""
+
+
+class LedgerWriter(LedgerReader, Protocol):
+    """Changes to the ledger. Each call is one transaction: all of it or nothing."""
+
+    def plan(self, drafts: Sequence[Draft], *, owner: Owner, run_id: str) -> dict[str, Plan]:
+        """Keep the drafts as plans, all in one transaction; answers by flow.
+
+        A flow that already has an active plan keeps it: that one is returned and the draft is dropped. A
+        draft without batches is recorded as SKIPPED and has no entry in the answer. Nor has a draft whose
+        flow has moved on since it was looked at (`Draft.seen`): its window would overlap what is committed.
+        """
+
+    def refuse(self, pipeline: str, flow: str, error: dict[str, Any], *, owner: Owner, run_id: str) -> None:
+        """Record that a flow could not even be planned."""
+
+    def note(self, pipeline: str, flow: str, event: str, *, owner: Owner, reason: str) -> None:
+        """Keep in the history that a person did something to a flow, and why."""
+
+    def claim(
+        self, plan: Plan, *, owner: Owner, run_id: str, lease: timedelta, dead: Owner | None = None
+    ) -> Claim:
+        """Take the flow and raise its fence; the lease runs on the store's clock.
+
+        Raises FlowHeld, naming the holder and the end of its lease, while another's lease runs. `dead` is the
+        holder which `status` showed and which is known to be gone: its lease does not count. If somebody
+        else has taken the flow since, that one's does. Raises WrongState, retryable, once the plan has ended.
+        """
+
+    def renew(self, claim: Claim, lease: timedelta) -> None:
+        """Raises LeaseLost once another has raised the fence."""
+
+    def begin(self, claim: Claim, index: int) -> None:
+        """From here on this batch has only one meaning. Raises LeaseLost."""
+
+    def advance(self, claim: Claim, index: int, receipt: Receipt) -> None:
+        """Move the watermark to the end of the batch. Compare-and-set on the fence; raises LeaseLost.
+
+        A batch that reads `again` below the watermark counts, and leaves it where it is.
+        """
+
+    def finish(self, claim: Claim, state: State, error: dict[str, Any] | None = None) -> None:
+        """End the attempt as SUCCESS or FAILED; as PLANNED when it only lets go of the lease.
+
+        SKIPPED ends the plan too and moves nothing; the error's message is then the reason. Only before the
+        first batch was begun.
+        """
+
+    def complete(
+        self,
+        pipeline: str,
+        flow: str,
+        plan_id: str,
+        *,
+        owner: Owner,
+        run_id: str,
+        rows: Mapping[str, int | None] | None = None,
+        claim: Claim | None = None,
+    ) -> FlowStatus:
+        """Advance a plan that has one batch and no output of ours, for a caller who did the work himself.
+
+        `rows` names the inputs that are done, with their counts where known; None: all that are left. Once
+        none is left, the plan ends as SUCCESS. Raises WrongState for a plan that has ended, FlowHeld while
+        another process holds it, and ConfigError for an input that it does not have. Whoever has claimed the
+        plan gives the claim, and gets LeaseLost if it was taken over since.
+        """
+
+    def fail(
+        self, pipeline: str, flow: str, plan_id: str, error: dict[str, Any], *, owner: Owner, run_id: str
+    ) -> FlowStatus:
+        """Record that the caller's work on a plan failed; the plan keeps its windows."""
+
+    def move(self, draft: Draft, *, owner: Owner, run_id: str, rows: int | None = None) -> None:
+        """Plan, advance and finish in one transaction, for a caller whose rows are there already.
+
+        Raises FlowHeld or WrongState while the flow has an active plan.
+        """
+
+    def begin_override(
+        self,
+        pipeline: str,
+        flow: str,
+        kind: str,
+        positions: Mapping[str, Position | None],
+        *,
+        owner: Owner,
+        reason: str,
+    ) -> Override:
+        """Raise the fence, so that nobody advances any more, and keep what is going to be changed.
+
+        `undo` ignores `positions`. Raises WrongState where another override was begun and not ended, and
+        where there is nothing to undo. The output has to open `epoch` before `end_override`.
+        """
+
+    def end_override(self, pipeline: str, flow: str, *, epoch: int) -> None:
+        """Supersede the plan, move the watermarks, and begin the epoch. Does nothing the second time."""
+
+    def forget(self, pipeline: str, flow: str, *, owner: Owner, reason: str) -> None:
+        """Drop the watermarks, supersede the plan and raise the fence; the history keeps all of it.
+
+        The output is left as it is, and no tag is used again: a flow that had delivered is planned no more
+        until `undo` brings its watermarks back, or a reset or `rebuild` gives it others.
+        """
+
+    def rebuild(
+        self,
+        pipeline: str,
+        flow: str,
+        marks: Mapping[str, Recalled],
+        epoch: int,
+        seq: int,
+        *,
+        owner: Owner,
+        reason: str,
+    ) -> bool:
+        """Stand where the output does: in this epoch, after this batch, every input named where it is there.
+
+        False: it stands there already. Raises WrongState where the ledger is ahead of the output or an
+        override was begun, and FlowHeld while a plan is active: only a run can say what became of that.
+        """
+
+    def prune(self, *, before: datetime, pipeline: str | None = None) -> dict[str, int]:
+        """Remove history, runs and ended plans older than a moment; how many of each.
+
+        What recovery needs stays: watermarks, active plans with all their runs, overrides begun, and the
+        last run of every flow.
+        """
