@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 
 from sqlalchemy import Connection, Engine, event
-from tests.drafts import ME, draft, receipt
+from tests.support.drafts import ME, draft, receipt
 
 from bench.result import Result
 from bench.stores import Store, run, stores

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.servers import PASSWORD, MariaDB, start_mariadb
+from tests.support.servers import PASSWORD, MariaDB, start_mariadb
 
 from bench import orders
 from bench.machine import processor_seconds

@@ -23,13 +23,13 @@ from bench.memory import tree
 from bench.orders import TABLE
 from tidegauge.config.find import find_project
 from tidegauge.config.load import load_project
-from tidegauge.engine.jars import Needs
-from tidegauge.engine.order import Order
-from tidegauge.engine.run import run
-from tidegauge.engine.session import open_session
 from tidegauge.model.spec import Database, Project
 from tidegauge.observe.events import StepBegun, StepDone
-from tidegauge.read.address import jdbc_options
+from tidegauge.run.options import Order
+from tidegauge.run.runner import run
+from tidegauge.sources.jdbc_address import jdbc_options
+from tidegauge.spark.jars import Needs
+from tidegauge.spark.session import open_session
 
 
 class Steps:

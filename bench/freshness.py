@@ -10,13 +10,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 
-from tests.servers import MariaDB, start_mariadb
+from tests.support.servers import MariaDB, start_mariadb
 
 from bench.result import Result
 from bench.timing import Stopwatch
 from tidegauge.model.secret import Secret
 from tidegauge.model.spec import Database, Engine, TableName, TableOptions
-from tidegauge.read.open import open_source
+from tidegauge.sources.open import open_source
 
 GOAL = 1.0
 _WRITERS = 8

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 from bench.result import Result
 from bench.timing import Pairs
 from tidegauge.config.load import load_project
-from tidegauge.engine.jars import Needs
-from tidegauge.engine.order import Order
-from tidegauge.engine.run import run
-from tidegauge.engine.session import open_session
 from tidegauge.model.spec import SparkSettings
+from tidegauge.run.options import Order
+from tidegauge.run.runner import run
+from tidegauge.spark.jars import Needs
+from tidegauge.spark.session import open_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

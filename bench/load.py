@@ -11,12 +11,11 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.servers import Postgres, start_postgres
+from tests.support.servers import Postgres, start_postgres
 
 from bench.result import Result
 from bench.timing import Pairs, in_turns
-from tidegauge.engine.session import open_session
-from tidegauge.model.cargo import Cargo, LakeFile
+from tidegauge.model.batch_data import Cargo, LakeFile
 from tidegauge.model.plan import Batch, Tag
 from tidegauge.model.position import FilesPosition, Window
 from tidegauge.model.secret import Secret
@@ -31,9 +30,10 @@ from tidegauge.model.spec import (
     TableOptions,
 )
 from tidegauge.model.table import Field, Layout
-from tidegauge.objects.stretch import FileStretch
-from tidegauge.write.warehouse.keep import kept_open
-from tidegauge.write.warehouse.output import WarehouseOutput
+from tidegauge.outputs.warehouse.open_files import kept_open
+from tidegauge.outputs.warehouse.output import WarehouseOutput
+from tidegauge.spark.session import open_session
+from tidegauge.storage.parquet_split import FileStretch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.servers import MariaDB
+from tests.support.servers import MariaDB
 
 TABLE = "orders"
 COLUMNS = 12

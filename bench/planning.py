@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tests.drafts import ME, draft
+from tests.support.drafts import ME, draft
 
 from bench.result import Result
 from bench.stores import Store, stores

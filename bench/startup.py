@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Engine, event
-from tests.drafts import ME, draft, receipt
+from tests.support.drafts import ME, draft, receipt
 
 from bench.result import Result
 from tidegauge.ledger.open import open_ledger

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from tests.servers import MariaDB, Postgres, start_mariadb, start_postgres
+from tests.support.servers import MariaDB, Postgres, start_mariadb, start_postgres
 
 # The tests' servers have durability off; the last word on a command line counts.
 _DURABLE_MARIADB = ("--innodb-flush-log-at-trx-commit=1", "--innodb-flush-method=fsync")

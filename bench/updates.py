@@ -15,8 +15,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from tests.drafts import ME, draft
-from tests.servers import S3, start_s3
+from tests.support.drafts import ME, draft
+from tests.support.servers import S3, start_s3
 
 from bench.result import Result
 from bench.stores import Store, stores

@@ -10,7 +10,7 @@ from simulation.ledger import Desk, MemoryLedger
 from simulation.places import LEASE, NAME, PIPELINE, at
 from simulation.world import Actor, World
 from tidegauge.errors import LeaseLost, LedgerError, TidegaugeError
-from tidegauge.ledger.book import Book, Change
+from tidegauge.ledger.flow_state import Book, Change
 from tidegauge.model.claim import Claim, Owner
 from tidegauge.model.plan import Batch, Draft, InputPlan, Plan
 from tidegauge.model.position import Window

@@ -17,17 +17,17 @@ from simulation.places import DAWN, FLOWS, INPUT, LEASE, NAME, PIPELINE, PROJECT
 from simulation.shelf import Cabinet
 from simulation.source import MemorySource, Table
 from simulation.world import Actor, World
-from tidegauge.engine.heartbeat import Heartbeat
-from tidegauge.engine.order import Order
-from tidegauge.engine.outside import Outside
-from tidegauge.engine.override import finish
-from tidegauge.engine.report import FlowReport
-from tidegauge.engine.run import Runner
-from tidegauge.engine.select import Sources
 from tidegauge.errors import TidegaugeError
+from tidegauge.flows.select import Sources
+from tidegauge.ledger.heartbeat import Heartbeat
 from tidegauge.model.protocols.source import Source
 from tidegauge.model.spec import Database
 from tidegauge.observe.events import RunEvent
+from tidegauge.run.end_override import finish
+from tidegauge.run.environment import Outside
+from tidegauge.run.options import Order
+from tidegauge.run.report import FlowReport
+from tidegauge.run.runner import Runner
 
 T = TypeVar("T")
 

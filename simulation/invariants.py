@@ -6,7 +6,7 @@ from datetime import datetime
 
 from simulation.places import DAWN, LEASE, number
 from simulation.world import World
-from tidegauge.ledger.book import Active, Book, Change
+from tidegauge.ledger.flow_state import Active, Book, Change
 from tidegauge.model.claim import Owner
 from tidegauge.model.position import Window
 from tidegauge.model.state import State

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from simulation.source import Frame
 from simulation.world import Actor, Fault, World
 from tidegauge.errors import OutputDisagrees, OutputUnreachable
-from tidegauge.model.cargo import Cargo
+from tidegauge.model.batch_data import Cargo
 from tidegauge.model.plan import Batch, Receipt, Tag
 from tidegauge.model.staged import DataFile, Staged
 from tidegauge.model.table import Field, Layout

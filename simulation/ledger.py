@@ -13,9 +13,9 @@ from simulation.places import NAME, PIPELINE
 from simulation.world import Actor, Fault, World
 from tidegauge.errors import LedgerUnreachable
 from tidegauge.ledger import rules
-from tidegauge.ledger.book import Book, Change
-from tidegauge.ledger.keeper import Keeper, Rule
-from tidegauge.ledger.shown import status_of, watermarks_of
+from tidegauge.ledger.base import Keeper, Rule
+from tidegauge.ledger.flow_state import Book, Change
+from tidegauge.ledger.flow_view import status_of, watermarks_of
 from tidegauge.model.claim import Owner
 from tidegauge.model.plan import Draft, Plan
 from tidegauge.model.run import FlowStatus, HistoryEvent

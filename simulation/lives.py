@@ -13,7 +13,7 @@ from simulation.invariants import ENDS, EPOCHS, ONCE, VISIBLE, WRITER, BookCheck
 from simulation.places import INPUT, number
 from simulation.source import Table
 from simulation.world import World
-from tidegauge.ledger.book import Book, Change
+from tidegauge.ledger.flow_state import Book, Change
 from tidegauge.model.claim import Owner
 from tidegauge.model.plan import Tag
 

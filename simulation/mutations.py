@@ -13,9 +13,10 @@ from simulation.lake import Lake, Manifest
 from simulation.ledger import MemoryLedger
 from simulation.places import at
 from simulation.source import MemorySource, Table
-from tidegauge.engine import run, walk
-from tidegauge.ledger import byhand, rules
-from tidegauge.ledger.book import Active, Book, Change
+from tidegauge.ledger import override_rules as byhand
+from tidegauge.ledger import rules
+from tidegauge.ledger.flow_state import Active, Book, Change
+from tidegauge.model.batch_data import CargoOf
 from tidegauge.model.claim import Claim, Owner
 from tidegauge.model.override import Override
 from tidegauge.model.plan import Draft, Plan, Receipt, Tag
@@ -25,6 +26,8 @@ from tidegauge.model.spec import Flow
 from tidegauge.model.state import Event, State
 from tidegauge.model.table import Cut
 from tidegauge.observe.events import Listener
+from tidegauge.run import execute as walk
+from tidegauge.run import runner as run
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,7 @@ _claim = rules.claim
 _found = MemorySource._found
 
 
-def _advance_first(claim: Claim, index: int, cargo_of: walk.CargoOf, tools: walk.Tools) -> Receipt:
+def _advance_first(claim: Claim, index: int, cargo_of: CargoOf, tools: walk.Tools) -> Receipt:
     batch = claim.plan.draft.batches[index]
     tools.ledger.begin(claim, index)
     forged = Receipt(claim.plan.tag(index), batch.windows, batch.rows or 0, 1, 0, claim.run_id)

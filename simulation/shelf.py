@@ -10,11 +10,11 @@ from simulation.ledger import Watcher
 from simulation.places import LEASE, NAME, PIPELINE
 from simulation.world import Actor, Fault, World
 from tidegauge.errors import LedgerUnreachable
-from tidegauge.ledger.book import Book, Change
-from tidegauge.ledger.documents import DocumentLedger
-from tidegauge.ledger.leaves import page_of
-from tidegauge.ledger.pages import Page
-from tidegauge.ledger.shelf import LOGS, Entry, Leaf, Loaded, Moved
+from tidegauge.ledger.document_ledger import DocumentLedger
+from tidegauge.ledger.document_store import LOGS, Entry, Leaf, Loaded, Moved
+from tidegauge.ledger.flow_document import Page
+from tidegauge.ledger.flow_state import Book, Change
+from tidegauge.ledger.stored_flow import page_of
 
 LOGGED = "every entry of the logs is there once"
 

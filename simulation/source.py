@@ -11,7 +11,7 @@ from collections.abc import Callable
 from simulation.places import SHAPE, at, number
 from simulation.world import Actor, World
 from tidegauge.errors import SourceUnreachable
-from tidegauge.model.cargo import Cargo
+from tidegauge.model.batch_data import Cargo
 from tidegauge.model.plan import Batch
 from tidegauge.model.position import RowPosition, Value
 from tidegauge.model.spec import TableName, TableOptions

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import settings
 
 from tests.contract.test_source_parts import Place, mysql_place, postgresql_place, sqlite_place
-from tests.servers import (
+from tests.support.servers import (
     S3,
     MariaDB,
     Postgres,
@@ -20,9 +20,9 @@ from tests.servers import (
     start_redshift,
     start_s3,
 )
-from tidegauge.engine.jars import Needs
-from tidegauge.engine.session import open_session
 from tidegauge.model.spec import SparkSettings
+from tidegauge.spark.jars import Needs
+from tidegauge.spark.session import open_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

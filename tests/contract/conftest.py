@@ -1,3 +1,3 @@
 """Fixtures of single suites."""
 
-from tests.warehouses import warehouse as warehouse
+from tests.support.warehouses import warehouse as warehouse

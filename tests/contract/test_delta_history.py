@@ -12,9 +12,9 @@ from urllib.parse import unquote
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from tests.delta_tables import FED, ROWS, actions, add, append, commit, facts, log, metadata, protocol
-from tidegauge.read.delta_history import history
-from tidegauge.read.delta_log import look
+from tests.support.delta_tables import FED, ROWS, actions, add, append, commit, facts, log, metadata, protocol
+from tidegauge.delta_log.history import history
+from tidegauge.delta_log.table import look
 
 pytestmark = pytest.mark.contract
 

@@ -13,8 +13,22 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from tests.delta_tables import FED, ROWS, actions, add, append, commit, facts, log, metadata, protocol, same
-from tests.servers import S3
+from tests.support.delta_tables import (
+    FED,
+    ROWS,
+    actions,
+    add,
+    append,
+    commit,
+    facts,
+    log,
+    metadata,
+    protocol,
+    same,
+)
+from tests.support.servers import S3
+from tidegauge.delta_log.history import histories, history, version_at
+from tidegauge.delta_log.library import address, options
 from tidegauge.errors import (
     ConfigError,
     SourceError,
@@ -24,8 +38,6 @@ from tidegauge.errors import (
 from tidegauge.model.secret import Secret
 from tidegauge.model.spec import Lake
 from tidegauge.model.versions import LATEST, History
-from tidegauge.objects.delta import address, options
-from tidegauge.read.delta_history import histories, history, version_at
 
 pytestmark = pytest.mark.contract
 

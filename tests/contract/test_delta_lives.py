@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.delta_log_table import LogTable
-from tests.delta_output import layer_of, tag_of
-from tests.servers import S3
+from tests.support.delta_log_table import LogTable
+from tests.support.delta_output import layer_of, tag_of
+from tests.support.servers import S3
+from tidegauge.delta_log.output_log import CLOSED, Action, Log, path_of, prefix_of
 from tidegauge.errors import OutputDisagrees, OutputUnreachable
-from tidegauge.model.layer import LayerMode, TableRef
+from tidegauge.model.delta_flow import LayerMode, TableRef
 from tidegauge.model.secret import Secret
 from tidegauge.model.spec import Lake
-from tidegauge.write.delta.lives import Lives, Opening
-from tidegauge.write.delta.log import CLOSED, Action, Log, path_of, prefix_of
-from tidegauge.write.delta.output import DeltaOutput
+from tidegauge.outputs.delta.epochs import Lives, Opening
+from tidegauge.outputs.delta.output import DeltaOutput
 
 pytestmark = pytest.mark.contract
 

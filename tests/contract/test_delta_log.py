@@ -14,7 +14,9 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from tests.servers import S3
+from tests.support.servers import S3
+from tidegauge.delta_log.library import address, options
+from tidegauge.delta_log.table import TableLook, look, look_many, schema_digest
 from tidegauge.errors import (
     RuntimeMissing,
     SourceError,
@@ -24,8 +26,6 @@ from tidegauge.errors import (
 )
 from tidegauge.model.secret import Secret
 from tidegauge.model.spec import Lake
-from tidegauge.objects.delta import address, options
-from tidegauge.read.delta_log import TableLook, look, look_many, schema_digest
 
 pytestmark = pytest.mark.contract
 

@@ -18,16 +18,16 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from tests import processes
-from tests.ledgers import timed
-from tests.servers import S3
+from tests.support import processes
+from tests.support.ledgers import timed
+from tests.support.servers import S3
+from tidegauge.delta_log.library import address, options
 from tidegauge.errors import ConfigError, LedgerError, LedgerUnreachable, LedgerVersion
-from tidegauge.ledger.delta import DeltaShelf
-from tidegauge.ledger.shelf import Leaf, Moved
+from tidegauge.ledger.delta_store import DeltaShelf
+from tidegauge.ledger.document_store import Leaf, Moved
 from tidegauge.model.secret import Secret
 from tidegauge.model.spec import Lake
-from tidegauge.objects.clock import steady
-from tidegauge.objects.delta import address, options
+from tidegauge.storage.clock import steady
 
 pytestmark = pytest.mark.contract
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from tests.delta_log_table import LogTable
-from tests.delta_output import batch_of, tag_of
+from tests.support.delta_log_table import LogTable
+from tests.support.delta_output import batch_of, tag_of
+from tidegauge.delta_log.output_log import Log, application, epoch_of, prefix_of
 from tidegauge.errors import OutputDisagrees, OutputUnreachable
 from tidegauge.model.plan import Tag
 from tidegauge.model.spec import Lake
-from tidegauge.write.delta.log import Log, application, epoch_of, prefix_of
 
 pytestmark = pytest.mark.contract
 
@@ -113,7 +113,7 @@ class _Counting:
     """The store of a table, with a list of what was asked of it."""
 
     def __init__(self, table: LogTable, asked: list[str]) -> None:
-        from tidegauge.objects.store import open_store
+        from tidegauge.storage.store import open_store
 
         self._store, self._asked = open_store(table.lake), asked
 

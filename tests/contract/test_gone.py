@@ -12,8 +12,8 @@ from typing import Any
 import duckdb
 import pytest
 
-from tests.drafts import OTHER, draft
-from tests.project import (
+from tests.support.drafts import OTHER, draft
+from tests.support.project import (
     Database,
     Project,
     local,
@@ -22,7 +22,7 @@ from tests.project import (
     refused,
     sqlite_database,
 )
-from tests.servers import MariaDB, Postgres
+from tests.support.servers import MariaDB, Postgres
 from tidegauge.ledger.open import open_ledger
 
 pytestmark = pytest.mark.contract

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from tests.contract.test_rebuild import shop
-from tests.drafts import ME
-from tidegauge.engine.health import Health, examine
-from tidegauge.engine.retention import warnings
+from tests.support.drafts import ME
 from tidegauge.ledger.open import open_ledger
-from tidegauge.model.layer import Layer, LayerInput, LayerOutput, TableRef
+from tidegauge.model.delta_flow import Layer, LayerInput, LayerOutput, TableRef
 from tidegauge.model.position import VersionPosition
 from tidegauge.model.spec import Project, SparkSettings
 from tidegauge.model.watermark import Recalled
+from tidegauge.operations.health import Health, examine
+from tidegauge.operations.retention import warnings
 
 pytestmark = pytest.mark.contract
 

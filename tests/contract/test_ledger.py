@@ -10,12 +10,12 @@ import pytest
 from sqlalchemy import event, insert, select
 from sqlalchemy.exc import IntegrityError, OperationalError
 
-from tests.drafts import ME, OTHER, THIRD, draft, nothing_new, position, receipt
-from tests.ledgers import everything
+from tests.support.drafts import ME, OTHER, THIRD, draft, nothing_new, position, receipt
+from tests.support.ledgers import everything
 from tidegauge.errors import FlowHeld, LeaseLost, WrongState
 from tidegauge.ledger.open import Ledger, open_ledger
-from tidegauge.ledger.store import SqlLedger
-from tidegauge.ledger.tables import plans
+from tidegauge.ledger.sql_ledger import SqlLedger
+from tidegauge.ledger.sql_tables import plans
 from tidegauge.model.claim import Claim, Owner
 from tidegauge.model.plan import Draft, Plan
 from tidegauge.model.run import FlowStatus

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from tests.drafts import ME, OTHER, draft, nothing_new, position, receipt
+from tests.support.drafts import ME, OTHER, draft, nothing_new, position, receipt
 from tidegauge.errors import ConfigError, FlowHeld, WrongState
 from tidegauge.ledger.open import open_ledger
 from tidegauge.model.plan import Batch, Draft, InputPlan, Plan

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from tests.drafts import ME, OTHER, draft, position, receipt
+from tests.support.drafts import ME, OTHER, draft, position, receipt
 from tidegauge.errors import LeaseLost, WrongState
 from tidegauge.ledger.open import open_ledger
 from tidegauge.model.claim import Claim

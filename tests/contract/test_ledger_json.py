@@ -14,18 +14,18 @@ from typing import Any, cast
 import pytest
 
 from tests.contract.test_objects_probe import liar
-from tests.drafts import ME, OTHER, draft, nothing_new, position, receipt
-from tests.servers import S3
+from tests.support.drafts import ME, OTHER, draft, nothing_new, position, receipt
+from tests.support.servers import S3
 from tidegauge.errors import LedgerError, LedgerUnreachable, LedgerVersion, OutputUnreachable
-from tidegauge.ledger.documents import DocumentLedger
+from tidegauge.ledger.document_ledger import DocumentLedger
+from tidegauge.ledger.document_store import Entry
 from tidegauge.ledger.json_document import parse, render
-from tidegauge.ledger.json_files import JsonShelf
+from tidegauge.ledger.json_store import JsonShelf
 from tidegauge.ledger.open import open_ledger
-from tidegauge.ledger.shelf import Entry
 from tidegauge.model.plan import Draft
 from tidegauge.model.state import State
-from tidegauge.objects.local import LocalFiles
-from tidegauge.objects.store import Store
+from tidegauge.storage.local import LocalFiles
+from tidegauge.storage.store import Store
 
 pytestmark = pytest.mark.contract
 

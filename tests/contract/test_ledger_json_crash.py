@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from tests import processes
 from tests.contract.test_ledger_races import CALLS, _stage
-from tests.drafts import ME, OTHER, draft, receipt
+from tests.support import processes
+from tests.support.drafts import ME, OTHER, draft, receipt
 from tidegauge.errors import FlowHeld, LedgerUnreachable
 from tidegauge.ledger.open import Ledger, open_ledger
 from tidegauge.model.state import State
-from tidegauge.objects import lock
+from tidegauge.storage import lock
 
 pytestmark = pytest.mark.contract
 

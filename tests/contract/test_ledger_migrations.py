@@ -14,15 +14,15 @@ from alembic.config import Config
 from sqlalchemy import Connection, MetaData, Table, insert, select
 
 import tidegauge.ledger.migrate
-from tests.drafts import ME, draft, position, receipt
-from tidegauge.ledger import tables
+from tests.support.drafts import ME, draft, position, receipt
+from tidegauge.ledger import sql_tables as tables
 from tidegauge.ledger.address import parse
-from tidegauge.ledger.connect import WRITE, connect
 from tidegauge.ledger.keys import flow_key, input_key, pipeline_key
 from tidegauge.ledger.migrate import migrate, prepare_place
 from tidegauge.ledger.open import open_ledger
-from tidegauge.ledger.store import SqlLedger
-from tidegauge.ledger.tables import VERSIONS
+from tidegauge.ledger.sql_connect import WRITE, connect
+from tidegauge.ledger.sql_ledger import SqlLedger
+from tidegauge.ledger.sql_tables import VERSIONS
 from tidegauge.model.plan import Batch, Draft, InputPlan, draft_to_body, draft_to_json
 from tidegauge.model.position import Kind, Position, RowPosition, Value, VersionPosition, Window, encode
 from tidegauge.model.state import State

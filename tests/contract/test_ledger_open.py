@@ -20,16 +20,16 @@ from sqlalchemy import Connection, text
 from sqlalchemy.engine import make_url
 
 import tidegauge.ledger.migrate
-from tests import processes
-from tests.drafts import ME, draft
-from tests.ledgers import open_sql
-from tests.servers import HOST, S3, MariaDB, Postgres, free_port
+from tests.support import processes
+from tests.support.drafts import ME, draft
+from tests.support.ledgers import open_sql
+from tests.support.servers import HOST, S3, MariaDB, Postgres, free_port
 from tidegauge.errors import LedgerError, LedgerUnreachable, LedgerVersion, TidegaugeError
 from tidegauge.ledger.empty import EmptyLedger
 from tidegauge.ledger.migrate import migrate
 from tidegauge.ledger.open import open_ledger
-from tidegauge.ledger.store import SqlLedger
-from tidegauge.ledger.tables import VERSION_TABLE, VERSIONS, metadata
+from tidegauge.ledger.sql_ledger import SqlLedger
+from tidegauge.ledger.sql_tables import VERSION_TABLE, VERSIONS, metadata
 from tidegauge.model.secret import Secret
 
 pytestmark = pytest.mark.contract
@@ -262,7 +262,7 @@ def test_a_folder_that_cannot_be_made_is_one_clear_sentence(open_folder: Path) -
 
 
 def test_a_locked_file_is_one_clear_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidegauge.ledger.connect.BUSY_SECONDS", 0.2)
+    monkeypatch.setattr("tidegauge.ledger.sql_connect.BUSY_SECONDS", 0.2)
     path = tmp_path / "ledger.db"
     open_ledger(f"sqlite:///{path}", create=True).close()
     other = sqlite3.connect(path, isolation_level=None)

@@ -21,14 +21,14 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, event
 
-from tests import processes
-from tests.drafts import ME, OTHER, draft, nothing_new, receipt
-from tests.ledgers import everything, needs_fresh_process, open_sql
-from tests.servers import MariaDB, Postgres, ServerMissing
+from tests.support import processes
+from tests.support.drafts import ME, OTHER, draft, nothing_new, receipt
+from tests.support.ledgers import everything, needs_fresh_process, open_sql
+from tests.support.servers import MariaDB, Postgres, ServerMissing
 from tidegauge.errors import FlowHeld, LeaseLost, LedgerError, WrongState
-from tidegauge.ledger import documents
+from tidegauge.ledger import document_ledger as documents
 from tidegauge.ledger.open import Ledger, open_ledger
-from tidegauge.ledger.store import SqlLedger
+from tidegauge.ledger.sql_ledger import SqlLedger
 from tidegauge.model.claim import Claim, Owner
 from tidegauge.model.state import State
 
@@ -354,7 +354,7 @@ def test_b7_a_planner_overtaken_between_look_and_change_gets_the_others_plan(ser
 RUNNER = """
 import json, sys
 from datetime import datetime, timedelta, UTC
-from tests.drafts import OTHER, draft
+from tests.support.drafts import OTHER, draft
 from tidegauge.errors import FlowHeld
 from tidegauge.ledger.open import open_ledger
 with open_ledger(sys.argv[1], create=True) as ledger:
@@ -429,7 +429,7 @@ def test_b9_a_runner_whose_clock_is_behind_sees_that_a_lease_is_over(clocked_add
 def test_b8_a_process_stopped_inside_a_transaction_does_not_hold_the_others_for_ever(
     sql_ledger_address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidegauge.ledger.connect.BUSY_SECONDS", 1)
+    monkeypatch.setattr("tidegauge.ledger.sql_connect.BUSY_SECONDS", 1)
     with open_sql(sql_ledger_address) as ledger:
         plan = ledger.plan([draft()], owner=ME, run_id="run")["orders"]
 

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, select, text
 
-from tests.drafts import ME, draft, nothing_new, receipt
-from tests.ledgers import everything
-from tidegauge.ledger.bulk import insert_rows, moment
+from tests.support.drafts import ME, draft, nothing_new, receipt
+from tests.support.ledgers import everything
 from tidegauge.ledger.open import Ledger, open_ledger
-from tidegauge.ledger.store import SqlLedger
-from tidegauge.ledger.tables import runs
+from tidegauge.ledger.sql_bulk import insert_rows, moment
+from tidegauge.ledger.sql_ledger import SqlLedger
+from tidegauge.ledger.sql_tables import runs
 from tidegauge.model.claim import Owner
 from tidegauge.model.plan import Batch, Draft, InputPlan
 from tidegauge.model.position import FilesPosition, Kind, RowPosition, Value, VersionPosition, Window

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from tests.drafts import ME, OTHER, draft, nothing_new, receipt
+from tests.support.drafts import ME, OTHER, draft, nothing_new, receipt
 from tidegauge.ledger.open import Ledger, open_ledger
 from tidegauge.ledger.tallies import MOST
 from tidegauge.model.plan import Draft

@@ -15,10 +15,10 @@ from deltalake import DeltaTable
 from sqlalchemy import text
 
 from tests.contract.test_ledger_alone import versions
-from tests.drafts import ME, draft, nothing_new, receipt
-from tests.servers import Postgres
+from tests.support.drafts import ME, draft, nothing_new, receipt
+from tests.support.servers import Postgres
 from tidegauge.ledger.open import open_ledger
-from tidegauge.ledger.store import SqlLedger
+from tidegauge.ledger.sql_ledger import SqlLedger
 from tidegauge.model.plan import Batch, Draft, InputPlan
 from tidegauge.model.position import (
     FilesPosition,

@@ -10,9 +10,9 @@ import pytest
 from tests.contract.test_output_parts import local_lake, s3_lake
 from tidegauge.errors import OutputUnsafe
 from tidegauge.model.spec import Lake
-from tidegauge.objects.clock import Clock
-from tidegauge.objects.probe import prove
-from tidegauge.objects.store import Store, open_store
+from tidegauge.storage.clock import Clock
+from tidegauge.storage.probe import prove
+from tidegauge.storage.store import Store, open_store
 
 pytestmark = pytest.mark.contract
 

@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from tests.contract.test_output_parts import s3_lake
-from tests.servers import S3
+from tests.support.servers import S3
 from tidegauge.errors import OutputUnsafe
-from tidegauge.objects.local import LocalFiles
-from tidegauge.objects.probe import prove
-from tidegauge.objects.store import open_store
+from tidegauge.storage.local import LocalFiles
+from tidegauge.storage.probe import prove
+from tidegauge.storage.store import open_store
 
 pytestmark = pytest.mark.contract
 

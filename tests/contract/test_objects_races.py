@@ -19,11 +19,11 @@ import pytest
 
 from tests.contract.test_output_parts import s3_lake
 from tests.contract.test_output_races import Where, open_lake
-from tests.servers import S3
+from tests.support.servers import S3
 from tidegauge.errors import OutputUnreachable
-from tidegauge.objects import lock
-from tidegauge.objects.local import LocalFiles
-from tidegauge.objects.store import open_store
+from tidegauge.storage import lock
+from tidegauge.storage.local import LocalFiles
+from tidegauge.storage.store import open_store
 
 pytestmark = pytest.mark.contract
 

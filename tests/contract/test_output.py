@@ -13,10 +13,10 @@ from tidegauge.model.plan import Receipt
 from tidegauge.model.protocols.output import Output
 from tidegauge.model.spec import Lake
 from tidegauge.model.staged import DataFile
-from tidegauge.objects.store import Entry, Store, open_store
-from tidegauge.write.files import clean, survey
-from tidegauge.write.parquet import ParquetOutput
-from tidegauge.write.table import committed, committed_files
+from tidegauge.outputs.lake.files import clean, survey
+from tidegauge.outputs.lake.output import ParquetOutput
+from tidegauge.outputs.lake.table import committed, committed_files
+from tidegauge.storage.store import Entry, Store, open_store
 
 pytestmark = pytest.mark.contract
 

@@ -15,9 +15,9 @@ from tests.contract.test_output_parts import LAYOUT, batch, staged, tag
 from tests.contract.test_output_races import Where, open_lake, where
 from tidegauge.errors import OutputDisagrees
 from tidegauge.model.staged import DataFile
-from tidegauge.objects.store import Store, open_store
-from tidegauge.write.parquet import ParquetOutput
-from tidegauge.write.table import committed
+from tidegauge.outputs.lake.output import ParquetOutput
+from tidegauge.outputs.lake.table import committed
+from tidegauge.storage.store import Store, open_store
 
 pytestmark = pytest.mark.contract
 

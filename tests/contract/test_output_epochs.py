@@ -13,11 +13,11 @@ from tests.contract.test_output import FOLDER, Fault, data, lake, output, publis
 from tests.contract.test_output_parts import tag
 from tidegauge.errors import OutputDisagrees, OutputUnreachable
 from tidegauge.model.spec import Lake
-from tidegauge.objects.store import Store, open_store
-from tidegauge.write.epochs import Opening, parse, render
-from tidegauge.write.files import clean, survey
-from tidegauge.write.parquet import ParquetOutput
-from tidegauge.write.table import committed, committed_files
+from tidegauge.outputs.lake.epochs import Opening, parse, render
+from tidegauge.outputs.lake.files import clean, survey
+from tidegauge.outputs.lake.output import ParquetOutput
+from tidegauge.outputs.lake.table import committed, committed_files
+from tidegauge.storage.store import Store, open_store
 
 pytestmark = pytest.mark.contract
 

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.servers import S3
-from tidegauge.model.cargo import Cargo
+from tests.support.servers import S3
+from tidegauge.model.batch_data import Cargo
 from tidegauge.model.plan import Batch, Tag
 from tidegauge.model.position import Kind, RowPosition, Value, Window
 from tidegauge.model.secret import Secret
 from tidegauge.model.spec import Lake, TableName, TableOptions
 from tidegauge.model.staged import DataFile, Staged
 from tidegauge.model.table import Column, OrderedColumn, Shape
-from tidegauge.write.parquet import ParquetOutput
+from tidegauge.outputs.lake.output import ParquetOutput
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

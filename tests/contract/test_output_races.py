@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 
 from tests.contract.test_output_parts import LAYOUT, batch, local_lake, s3_lake, staged, tag
-from tests.servers import S3
+from tests.support.servers import S3
 from tidegauge.model.plan import Receipt
 from tidegauge.model.secret import Secret
 from tidegauge.model.spec import Lake
 from tidegauge.model.staged import DataFile
-from tidegauge.objects.store import open_store
-from tidegauge.write.parquet import ParquetOutput
-from tidegauge.write.table import committed
+from tidegauge.outputs.lake.output import ParquetOutput
+from tidegauge.outputs.lake.table import committed
+from tidegauge.storage.store import open_store
 
 pytestmark = pytest.mark.contract
 

@@ -14,11 +14,11 @@ from urllib.request import Request, urlopen
 import pytest
 
 from tests.contract.test_output_parts import LAYOUT, batch, s3_lake, staged, tag
-from tests.servers import S3, free_port, start_s3
+from tests.support.servers import S3, free_port, start_s3
 from tidegauge.errors import ConfigError, OutputUnreachable, OutputUnsafe
 from tidegauge.model.secret import Secret
 from tidegauge.model.spec import Lake
-from tidegauge.write.parquet import ParquetOutput
+from tidegauge.outputs.lake.output import ParquetOutput
 
 pytestmark = pytest.mark.contract
 

@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.drafts import ME, OTHER, draft, position, receipt
-from tests.project import Project, Ran, local, refused, sqlite_database
-from tidegauge.engine.rebuild import furthest
+from tests.support.drafts import ME, OTHER, draft, position, receipt
+from tests.support.project import Project, Ran, local, refused, sqlite_database
 from tidegauge.errors import FlowHeld, OutputDisagrees, WrongState
 from tidegauge.ledger.open import open_ledger
 from tidegauge.model.position import FilesPosition, Kind, RowPosition, Value, VersionPosition, Window, to_body
@@ -20,7 +19,8 @@ from tidegauge.model.protocols.ledger import LedgerWriter
 from tidegauge.model.spec import Lake
 from tidegauge.model.state import State
 from tidegauge.model.watermark import Recalled, Watermark
-from tidegauge.write.delta.recall import recall_delta
+from tidegauge.operations.rebuild import furthest
+from tidegauge.outputs.delta.recall import recall_delta
 
 pytestmark = pytest.mark.contract
 

@@ -14,7 +14,7 @@ import pytest
 import redshift_connector
 from redshift_connector.error import InterfaceError, ProgrammingError
 
-from tests.servers import Redshift
+from tests.support.servers import Redshift
 
 pytestmark = pytest.mark.contract
 

@@ -10,7 +10,7 @@ from typing import Any
 import pymysql
 import pytest
 
-from tests.servers import S3, MariaDB, Postgres
+from tests.support.servers import S3, MariaDB, Postgres
 
 pytestmark = pytest.mark.contract
 

@@ -15,10 +15,10 @@ from simulation.shelf import LOGGED
 from simulation.world import Fault
 
 from tidegauge.errors import LedgerError
-from tidegauge.ledger.documents import DocumentLedger
-from tidegauge.ledger.leaves import leaf_of, page_of
-from tidegauge.ledger.pages import without
-from tidegauge.ledger.shelf import Moved
+from tidegauge.ledger.document_ledger import DocumentLedger
+from tidegauge.ledger.document_store import Moved
+from tidegauge.ledger.flow_document import without
+from tidegauge.ledger.stored_flow import leaf_of, page_of
 
 pytestmark = pytest.mark.contract
 

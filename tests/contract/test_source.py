@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.contract.test_source_parts import Place, asked, mysql_place, postgresql_place, sqlite_place
-from tests.servers import MariaDB, Postgres
+from tests.support.servers import MariaDB, Postgres
 from tidegauge.errors import (
     ColumnMissing,
     CursorUnsuitable,
@@ -26,8 +26,10 @@ from tidegauge.errors import (
 from tidegauge.model.position import Kind
 from tidegauge.model.secret import Secret
 from tidegauge.model.spec import Engine, NullCursor
-from tidegauge.read import mysql_sql, postgresql_sql, sqlite_sql
-from tidegauge.read.open import open_source
+from tidegauge.sources.mysql import sql as mysql_sql
+from tidegauge.sources.open import open_source
+from tidegauge.sources.postgresql import sql as postgresql_sql
+from tidegauge.sources.sqlite import sql as sqlite_sql
 
 pytestmark = pytest.mark.contract
 

@@ -16,15 +16,15 @@ from typing import Any
 import pytest
 
 from tests.contract.test_source_parts import Place, batches, mysql_place, postgresql_place, sqlite_place
-from tests.project import until
-from tests.servers import MariaDB, Postgres, start_mariadb, start_postgres
+from tests.support.project import until
+from tests.support.servers import MariaDB, Postgres, start_mariadb, start_postgres
 from tidegauge.model.position import Kind, RowPosition, Value
 from tidegauge.model.secret import Secret
 from tidegauge.model.spec import Engine
 from tidegauge.model.table import Survey
-from tidegauge.read import vigil
-from tidegauge.read.dialect import MARK
-from tidegauge.read.open import open_source
+from tidegauge.sources import bound_wait as vigil
+from tidegauge.sources.dialect import MARK
+from tidegauge.sources.open import open_source
 
 pytestmark = pytest.mark.contract
 

@@ -10,7 +10,7 @@ import pytest
 from tests.contract.test_source_parts import Place, asked, sqlite_place
 from tidegauge.model.position import Kind, RowPosition, Value
 from tidegauge.model.spec import Engine
-from tidegauge.read.open import open_source
+from tidegauge.sources.open import open_source
 
 pytestmark = pytest.mark.contract
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.contract.test_source_parts import Place, batches, mysql_place, postgresql_place, sqlite_place
 from tidegauge.errors import CursorUnsuitable
-from tidegauge.model.epoch import Epoch
+from tidegauge.model.epoch_numbers import Epoch
 from tidegauge.model.position import Kind, RowPosition, Value
 from tidegauge.model.spec import FutureGuard
 from tidegauge.model.table import Survey

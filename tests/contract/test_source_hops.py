@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.contract.test_source_parts import Place, asked, mysql_place
-from tests.servers import MariaDB
-from tidegauge.read.open import open_source
+from tests.support.servers import MariaDB
+from tidegauge.sources.open import open_source
 
 pytestmark = pytest.mark.contract
 

@@ -11,14 +11,14 @@ import pyarrow as pa
 import pytest
 
 from tests.contract.test_source_parts import Place, asked, mysql_place, postgresql_place, sqlite_place
-from tests.servers import MariaDB, Postgres
+from tests.support.servers import MariaDB, Postgres
 from tidegauge.errors import KeyUnsuitable, SourceError, TableMissing, TypeNotHeld
 from tidegauge.model.arrow import schema_of
 from tidegauge.model.position import Kind, RowPosition, Value
 from tidegauge.model.spec import Engine
 from tidegauge.model.table import Shape
-from tidegauge.read.keys import key_layout, keys
-from tidegauge.read.open import open_source
+from tidegauge.sources.keys import key_layout, keys
+from tidegauge.sources.open import open_source
 
 pytestmark = pytest.mark.contract
 

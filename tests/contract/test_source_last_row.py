@@ -8,7 +8,7 @@ import pytest
 
 from tests.contract.test_source_parts import Place, batches
 from tidegauge.model.position import Kind, RowPosition, Value
-from tidegauge.read.open import open_source
+from tidegauge.sources.open import open_source
 
 pytestmark = pytest.mark.contract
 

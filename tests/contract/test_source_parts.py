@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from tests.servers import MariaDB, Postgres
+from tests.support.servers import MariaDB, Postgres
 from tidegauge.model.plan import Batch
 from tidegauge.model.position import RowPosition, Window
 from tidegauge.model.secret import Secret
 from tidegauge.model.spec import Database, Engine, NullCursor, TableName, TableOptions
 from tidegauge.model.table import Shape, Survey
-from tidegauge.read import sql
-from tidegauge.read.jdbc import JdbcReader
-from tidegauge.read.open import open_source
+from tidegauge.sources import sql
+from tidegauge.sources.jdbc import JdbcReader
+from tidegauge.sources.open import open_source
 
 pytestmark = pytest.mark.contract
 
@@ -157,7 +157,9 @@ def with_nulls(policy: NullCursor) -> dict[str, Any]:
 
 
 def predicate(place: Place, shape: Shape, lower: RowPosition | None, upper: RowPosition) -> str:
-    from tidegauge.read import mysql_sql, postgresql_sql, sqlite_sql
+    from tidegauge.sources.mysql import sql as mysql_sql
+    from tidegauge.sources.postgresql import sql as postgresql_sql
+    from tidegauge.sources.sqlite import sql as sqlite_sql
 
     literal = {
         Engine.SQLITE: sqlite_sql.literal,

@@ -24,11 +24,11 @@ from tests.contract.test_source_bound import (
     utc_now,
 )
 from tests.contract.test_source_parts import Place, asked, mysql_place
-from tests.project import until
-from tests.servers import MariaDB
+from tests.support.project import until
+from tests.support.servers import MariaDB
 from tidegauge.model.secret import Secret
 from tidegauge.model.spec import Engine
-from tidegauge.read.open import open_source
+from tidegauge.sources.open import open_source
 
 __all__ = ["hurry", "place"]
 

@@ -20,12 +20,12 @@ from tests.contract.test_source_parts import (
     predicate,
     sqlite_place,
 )
-from tests.servers import MariaDB, Postgres
+from tests.support.servers import MariaDB, Postgres
 from tidegauge.errors import CursorUnsuitable
 from tidegauge.model.plan import Batch
 from tidegauge.model.position import Kind, RowPosition, Value, Window, decode, encode
 from tidegauge.model.spec import Engine, NullCursor
-from tidegauge.read.open import open_source
+from tidegauge.sources.open import open_source
 
 pytestmark = pytest.mark.contract
 

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from tests.contract.document_000 import Document000
-from tests.ledgers import needs_fresh_process
-from tests.processes import KILLED, run
+from tests.support.ledgers import needs_fresh_process
+from tests.support.processes import KILLED, run
 from tidegauge import WatermarkTracker
 from tidegauge.errors import FlowHeld
-from tidegauge.tracking.desk import Desk
+from tidegauge.tracker.ledger import Desk
 
 pytestmark = pytest.mark.contract
 

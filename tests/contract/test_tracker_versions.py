@@ -11,9 +11,9 @@ from functools import partial
 
 import pytest
 
-from tests.ledgers import needs_fresh_process
-from tests.processes import KILLED, start
-from tests.processes import run as in_a_process
+from tests.support.ledgers import needs_fresh_process
+from tests.support.processes import KILLED, start
+from tests.support.processes import run as in_a_process
 from tidegauge import WatermarkTracker
 from tidegauge.errors import ConfigError, FlowHeld, SourceError, WrongState
 from tidegauge.model.secret import Secret

@@ -11,10 +11,10 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from tests.drafts import ME, draft
-from tests.ledgers import needs_fresh_process
-from tests.processes import run as in_a_process
-from tests.project import until
+from tests.support.drafts import ME, draft
+from tests.support.ledgers import needs_fresh_process
+from tests.support.processes import run as in_a_process
+from tests.support.project import until
 from tidegauge import WatermarkTracker
 from tidegauge.errors import ConfigError, FlowHeld, LeaseLost, WrongState
 from tidegauge.ledger.open import open_ledger

@@ -8,9 +8,9 @@ from typing import Any
 import duckdb
 import pytest
 
-from tests.project import Project, Ran, local, mysql_database, postgres_database, sqlite_database
-from tests.warehouses import Yard, flow_of, loader
-from tidegauge.model.cargo import Cargo
+from tests.support.project import Project, Ran, local, mysql_database, postgres_database, sqlite_database
+from tests.support.warehouses import Yard, flow_of, loader
+from tidegauge.model.batch_data import Cargo
 from tidegauge.model.spec import Mode, TableName
 from tidegauge.model.table import Field, Layout
 

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from tests.contract.test_source_parts import Place, sqlite_place
-from tests.warehouses import Yard, flow_of, loader, no_spark
-from tidegauge.engine.outside import open_reader
-from tidegauge.engine.verify_landed import verify_landed
-from tidegauge.maintain.compare import Difference
+from tests.support.warehouses import Yard, flow_of, loader, no_spark
+from tidegauge.compare.frames import Difference
 from tidegauge.model.plan import Batch
 from tidegauge.model.position import Kind, RowPosition, Value, Window
 from tidegauge.model.spec import Flow, Mode, NullCursor
-from tidegauge.read.open import open_source
+from tidegauge.operations.verify_warehouse import verify_landed
+from tidegauge.run.environment import open_reader
+from tidegauge.sources.open import open_source
 
 pytestmark = pytest.mark.contract
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.warehouses import (
+from tests.support.warehouses import (
     ORDERS,
     Yard,
     batch_to,

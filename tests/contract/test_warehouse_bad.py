@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.warehouses import (
+from tests.support.warehouses import (
     ORDERS,
     Yard,
     batch_to,
@@ -23,9 +23,9 @@ from tests.warehouses import (
     tag_of,
 )
 from tidegauge.errors import KeyUnsuitable, OutputDisagrees, OutputError, OutputUnreachable, SourceError
-from tidegauge.model.cargo import Cargo
+from tidegauge.model.batch_data import Cargo
 from tidegauge.model.spec import Mode
-from tidegauge.write.warehouse import staging
+from tidegauge.outputs.warehouse import staging
 
 pytestmark = pytest.mark.contract
 

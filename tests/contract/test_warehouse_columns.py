@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.warehouses import ORDERS, Yard, counts, layout_of, loader
+from tests.support.warehouses import ORDERS, Yard, counts, layout_of, loader
 from tidegauge.errors import OutputDisagrees, OutputError
 from tidegauge.model.spec import Mode
 

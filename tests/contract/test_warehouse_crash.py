@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from tests.processes import KILLED, start
-from tests.warehouses import ORDERS, Yard, batch_to, cargo_of, counts, loader, no_spark, tag_of
-from tidegauge.write.warehouse.commits import Commits
-from tidegauge.write.warehouse.engine import Session
+from tests.support.processes import KILLED, start
+from tests.support.warehouses import ORDERS, Yard, batch_to, cargo_of, counts, loader, no_spark, tag_of
+from tidegauge.outputs.warehouse.commits import Commits
+from tidegauge.outputs.warehouse.warehouse import Session
 
 pytestmark = pytest.mark.contract
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.warehouses import ORDERS, Loader, Yard, counts, layout_of, loader
+from tests.support.warehouses import ORDERS, Loader, Yard, counts, layout_of, loader
 from tidegauge.errors import OutputDisagrees
 from tidegauge.model.plan import Receipt
 from tidegauge.model.spec import Deletes

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tidegauge.model.spec import Database, Engine
-from tidegauge.write.warehouse.duckdb import DuckDB
+from tidegauge.outputs.warehouse.duckdb.warehouse import DuckDB
 
 pytestmark = pytest.mark.contract
 

@@ -8,7 +8,7 @@ from contextlib import closing
 
 import pytest
 
-from tests.warehouses import (
+from tests.support.warehouses import (
     ORDERS,
     Loader,
     Yard,
@@ -23,8 +23,8 @@ from tests.warehouses import (
 from tidegauge.errors import OutputDisagrees, OutputUnreachable, TidegaugeError
 from tidegauge.model.plan import Receipt
 from tidegauge.model.spec import Flow
-from tidegauge.write.warehouse.commits import Commits
-from tidegauge.write.warehouse.output import WarehouseOutput
+from tidegauge.outputs.warehouse.commits import Commits
+from tidegauge.outputs.warehouse.output import WarehouseOutput
 
 pytestmark = pytest.mark.contract
 

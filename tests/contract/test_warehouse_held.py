@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.warehouses import (
+from tests.support.warehouses import (
     ORDERS,
     Loader,
     Yard,
@@ -17,11 +17,11 @@ from tests.warehouses import (
     tag_of,
 )
 from tidegauge.errors import OutputDisagrees
-from tidegauge.model.cargo import Cargo
+from tidegauge.model.batch_data import Cargo
 from tidegauge.model.plan import Batch, Receipt
 from tidegauge.model.position import Window
 from tidegauge.model.spec import Flow, Mode
-from tidegauge.write.warehouse.commits import Commits
+from tidegauge.outputs.warehouse.commits import Commits
 
 pytestmark = pytest.mark.contract
 

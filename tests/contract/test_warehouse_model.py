@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.warehouses import Yard, counts, layout_of, loader
+from tests.support.warehouses import Yard, counts, layout_of, loader
 from tidegauge.model.spec import Deletes, Mode
 
 pytestmark = pytest.mark.contract

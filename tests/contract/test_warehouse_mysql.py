@@ -16,11 +16,11 @@ from typing import Any
 import pymysql
 import pytest
 
-from tests import every_type
-from tests.cutting_proxy import cutting
-from tests.servers import MariaDB
-from tests.warehouse_servers import hold_mariadb, mariadb_database
-from tests.warehouses import (
+from tests.support import every_type
+from tests.support.cutting_proxy import cutting
+from tests.support.servers import MariaDB
+from tests.support.warehouse_servers import hold_mariadb, mariadb_database
+from tests.support.warehouses import (
     ORDERS,
     Heap,
     Yard,
@@ -35,10 +35,10 @@ from tests.warehouses import (
 )
 from tidegauge.errors import OutputDisagrees, OutputError, OutputUnreachable
 from tidegauge.model.spec import Mode
-from tidegauge.write.warehouse.engine import Refused
-from tidegauge.write.warehouse.local_stream import StreamConnection
-from tidegauge.write.warehouse.mysql_load import LoadSink, Rows
-from tidegauge.write.warehouse.mysql_session import Login
+from tidegauge.outputs.warehouse.mysql.load import LoadSink, Rows
+from tidegauge.outputs.warehouse.mysql.local_stream import StreamConnection
+from tidegauge.outputs.warehouse.mysql.session import Login
+from tidegauge.outputs.warehouse.warehouse import Refused
 
 pytestmark = pytest.mark.contract
 

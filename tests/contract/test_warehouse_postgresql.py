@@ -13,11 +13,11 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests import every_type
-from tests.cutting_proxy import cutting
-from tests.servers import Postgres
-from tests.warehouse_servers import hold_postgres, postgres_database
-from tests.warehouses import (
+from tests.support import every_type
+from tests.support.cutting_proxy import cutting
+from tests.support.servers import Postgres
+from tests.support.warehouse_servers import hold_postgres, postgres_database
+from tests.support.warehouses import (
     ORDERS,
     Heap,
     Yard,
@@ -34,11 +34,11 @@ from tests.warehouses import (
 from tidegauge.errors import OutputDisagrees, OutputError, OutputUnreachable
 from tidegauge.model.secret import Secret
 from tidegauge.model.spec import Mode
-from tidegauge.write.warehouse import copy_binary
-from tidegauge.write.warehouse.engine import Refused
-from tidegauge.write.warehouse.output import WarehouseOutput
-from tidegauge.write.warehouse.postgresql_load import CopySink
-from tidegauge.write.warehouse.postgresql_session import Login
+from tidegauge.outputs.warehouse.output import WarehouseOutput
+from tidegauge.outputs.warehouse.postgresql import copy_binary
+from tidegauge.outputs.warehouse.postgresql.load import CopySink
+from tidegauge.outputs.warehouse.postgresql.session import Login
+from tidegauge.outputs.warehouse.warehouse import Refused
 
 pytestmark = pytest.mark.contract
 

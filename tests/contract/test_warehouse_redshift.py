@@ -21,9 +21,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests import every_type
-from tests.servers import Redshift
-from tests.warehouses import (
+from tests.support import every_type
+from tests.support.servers import Redshift
+from tests.support.warehouses import (
     ORDERS,
     Loader,
     Yard,
@@ -39,13 +39,13 @@ from tests.warehouses import (
     tag_of,
 )
 from tidegauge.errors import OutputDisagrees, OutputError, OutputUnreachable
-from tidegauge.model.cargo import Cargo, LakeFile
+from tidegauge.model.batch_data import Cargo, LakeFile
 from tidegauge.model.secret import Secret
 from tidegauge.model.spec import Lake, Mode
 from tidegauge.model.table import Field, Layout
-from tidegauge.write.warehouse import redshift as engine
-from tidegauge.write.warehouse import redshift_copy
-from tidegauge.write.warehouse.engine import Column, Locked
+from tidegauge.outputs.warehouse.redshift import copy as redshift_copy
+from tidegauge.outputs.warehouse.redshift import warehouse as engine
+from tidegauge.outputs.warehouse.warehouse import Column, Locked
 
 pytestmark = pytest.mark.contract
 
@@ -438,12 +438,12 @@ def test_what_the_manifest_says_can_be_read_by_anyone(
 
 DOOMED = """
 import json, os, signal, sys
-from tests.warehouses import ORDERS, Heap, Loader, Yard, flow_of
-from tidegauge.model.cargo import Cargo, LakeFile
+from tests.support.warehouses import ORDERS, Heap, Loader, Yard, flow_of
+from tidegauge.model.batch_data import Cargo, LakeFile
 from tidegauge.model.secret import Secret
 from tidegauge.model.spec import Database, Engine, Lake
-from tidegauge.write.warehouse.commits import Commits
-from tidegauge.write.warehouse.redshift_session import RedshiftSession
+from tidegauge.outputs.warehouse.commits import Commits
+from tidegauge.outputs.warehouse.redshift.session import RedshiftSession
 
 told = json.loads(sys.stdin.read())
 password, keys = Secret(told["password"]), [Secret(key) for key in told["keys"]]

@@ -6,10 +6,10 @@ from datetime import datetime
 
 import pytest
 
-from tests.warehouses import ORDERS, Yard, counts, layout_of, loader
+from tests.support.warehouses import ORDERS, Yard, counts, layout_of, loader
 from tidegauge.errors import OutputDisagrees, OutputError
 from tidegauge.model.spec import Deletes, Mode
-from tidegauge.write.warehouse.engine import Column
+from tidegauge.outputs.warehouse.warehouse import Column
 
 pytestmark = pytest.mark.contract
 

@@ -10,10 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.warehouses import Yard, batch_to, cargo_of, flow_of, layout_of, loader, no_spark, tag_of
-from tidegauge.engine.drifting import decided
-from tidegauge.maintain.compare_rows import compare_rows
-from tidegauge.maintain.reconcile import vanished
+from tests.support.warehouses import Yard, batch_to, cargo_of, flow_of, layout_of, loader, no_spark, tag_of
+from tidegauge.compare.deleted_keys import vanished
+from tidegauge.compare.rows import compare_rows
+from tidegauge.flows.drift import decided
 from tidegauge.model.arrow import schema_of
 from tidegauge.model.spec import Deletes, Drift, Mode
 from tidegauge.model.table import Layout

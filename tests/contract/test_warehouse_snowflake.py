@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import sqlglot
 
-from tests import every_type
-from tests.warehouses import (
+from tests.support import every_type
+from tests.support.warehouses import (
     ORDERS,
     Loader,
     Yard,
@@ -28,10 +28,10 @@ from tidegauge.errors import OutputDisagrees, OutputError, OutputUnreachable
 from tidegauge.model.secret import Secret
 from tidegauge.model.spec import Mode, TableOptions
 from tidegauge.model.table import Field
-from tidegauge.write.warehouse.engine import Column, Locked, Refused
-from tidegauge.write.warehouse.fit import Verdict
-from tidegauge.write.warehouse.snowflake import Snowflake
-from tidegauge.write.warehouse.snowflake_session import SnowflakeSession
+from tidegauge.outputs.warehouse.fit import Verdict
+from tidegauge.outputs.warehouse.snowflake.session import SnowflakeSession
+from tidegauge.outputs.warehouse.snowflake.warehouse import Snowflake
+from tidegauge.outputs.warehouse.warehouse import Column, Locked, Refused
 
 pytestmark = pytest.mark.contract
 
@@ -162,7 +162,7 @@ def test_a_lake_file_that_is_gone_stops_the_batch(yard: Yard, tmp_path: Path) ->
 
 
 def test_a_failed_load_leaves_no_table_behind(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidegauge.write.warehouse.snowflake._check_loaded", _fail)
+    monkeypatch.setattr("tidegauge.outputs.warehouse.snowflake.warehouse._check_loaded", _fail)
     with pytest.raises(OutputDisagrees):
         loader(yard).rows(ORDERS, [ROW])
     assert yard.staging_tables() == []

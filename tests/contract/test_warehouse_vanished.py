@@ -7,13 +7,23 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from tests.contract.test_warehouse_crash import DiesAtCommit, die
-from tests.processes import KILLED, start
-from tests.warehouses import Yard, batch_to, cargo_of, counts, flow_of, layout_of, loader, no_spark, tag_of
-from tidegauge.engine.drifting import decided
+from tests.support.processes import KILLED, start
+from tests.support.warehouses import (
+    Yard,
+    batch_to,
+    cargo_of,
+    counts,
+    flow_of,
+    layout_of,
+    loader,
+    no_spark,
+    tag_of,
+)
+from tidegauge.flows.drift import decided
 from tidegauge.model.spec import Drift, Mode
 from tidegauge.model.table import Layout
-from tidegauge.write.warehouse.commits import Commits
-from tidegauge.write.warehouse.engine import Column
+from tidegauge.outputs.warehouse.commits import Commits
+from tidegauge.outputs.warehouse.warehouse import Column
 
 pytestmark = pytest.mark.contract
 

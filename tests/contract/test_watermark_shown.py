@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.project import Project, local, mysql_database, postgres_database, sqlite_database
+from tests.support.project import Project, local, mysql_database, postgres_database, sqlite_database
 
 pytestmark = pytest.mark.contract
 

@@ -14,9 +14,9 @@ import threading
 from pathlib import Path
 
 from tidegauge.config.load import load_project
-from tidegauge.engine.order import Order
-from tidegauge.engine.run import run
 from tidegauge.observe.events import RunEvent, StepBegun, StepDone
+from tidegauge.run.options import Order
+from tidegauge.run.runner import run
 
 
 def main(project: str, side: str = "", step: str = "", times: str = "1") -> int:

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.connect import start_connect
 from tests.crash.houses import build
 from tests.crash.nursery import Nursery, start_nursery
+from tests.support.connect import start_connect
 
 __all__ = ["build"]
 

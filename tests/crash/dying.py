@@ -18,8 +18,8 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 from tests.crash.attached import attach
-from tests.project import here
-from tidegauge.ledger.store import SqlLedger
+from tests.support.project import here
+from tidegauge.ledger.sql_ledger import SqlLedger
 
 if TYPE_CHECKING:
     from tests.crash.nursery import Ended, Nursery

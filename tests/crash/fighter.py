@@ -18,9 +18,9 @@ from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
-from tidegauge.engine.owner import is_gone, this_process
 from tidegauge.errors import FlowHeld, LeaseLost, LedgerUnreachable, WrongState
 from tidegauge.ledger.open import open_ledger
+from tidegauge.ledger.owner import is_gone, this_process
 from tidegauge.model.claim import Claim
 from tidegauge.model.plan import Batch, Draft, InputPlan, Plan, Receipt
 from tidegauge.model.position import Kind, RowPosition, Value, Window

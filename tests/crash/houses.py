@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.lake import Lake, LocalLake, manifests
-from tests.project import (
+from tests.support.lake import Lake, LocalLake, manifests
+from tests.support.project import (
     Database,
     Project,
     mysql_database,
@@ -20,7 +20,7 @@ from tests.project import (
     s3_lake,
     sqlite_database,
 )
-from tests.servers import MariaDB, Postgres, Redshift
+from tests.support.servers import MariaDB, Postgres, Redshift
 from tidegauge.ledger.open import open_ledger
 
 Row = tuple[int, int, str]

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tests.project import ROOT, command, until
+from tests.support.project import ROOT, command, until
 
 
 class Alone:

@@ -36,20 +36,20 @@ IMPORTED = (
     "pyspark.sql",
     "redshift_connector",
     "sqlalchemy.dialects.sqlite.pysqlite",
-    "tests.project",
+    "tests.support.project",
     "tidegauge.cli.run",
     "tidegauge.config.load",
-    "tidegauge.engine.layering",
-    "tidegauge.engine.run",
-    "tidegauge.ledger.store",
-    "tidegauge.objects.s3",
-    "tidegauge.read.mysql",
-    "tidegauge.read.postgresql",
-    "tidegauge.read.sqlite",
-    "tidegauge.write.warehouse.duckdb",
-    "tidegauge.write.warehouse.mysql",
-    "tidegauge.write.warehouse.postgresql",
-    "tidegauge.write.warehouse.redshift",
+    "tidegauge.flows.delta",
+    "tidegauge.run.runner",
+    "tidegauge.ledger.sql_ledger",
+    "tidegauge.storage.s3",
+    "tidegauge.sources.mysql.dialect",
+    "tidegauge.sources.postgresql.dialect",
+    "tidegauge.sources.sqlite.dialect",
+    "tidegauge.outputs.warehouse.duckdb.warehouse",
+    "tidegauge.outputs.warehouse.mysql.warehouse",
+    "tidegauge.outputs.warehouse.postgresql.warehouse",
+    "tidegauge.outputs.warehouse.redshift.warehouse",
 )
 
 
@@ -141,12 +141,12 @@ def run(
 ) -> tuple[int, str]:
     from tests.crash.attached import attach
     from tidegauge.config.load import load_project
-    from tidegauge.engine import run as engine
-    from tidegauge.engine.order import Order
     from tidegauge.model.plan import Receipt
     from tidegauge.observe.events import RunEvent, StepBegun, StepDone
-    from tidegauge.write.warehouse.commits import Commits
-    from tidegauge.write.warehouse.engine import Session
+    from tidegauge.outputs.warehouse.commits import Commits
+    from tidegauge.outputs.warehouse.warehouse import Session
+    from tidegauge.run import runner as engine
+    from tidegauge.run.options import Order
 
     wanted = Kill(**kill) if kill else None
     left = wanted.times if wanted else 0
@@ -179,7 +179,7 @@ def run(
 
 
 def command(words: list[str]) -> tuple[int, str]:
-    from tests.project import here
+    from tests.support.project import here
 
     ran = here(*words)
     sys.stderr.write(ran.err)
@@ -188,7 +188,7 @@ def command(words: list[str]) -> tuple[int, str]:
 
 def loop(commands: list[list[str]]) -> tuple[int, str]:
     """The real commands, one after the other and from the beginning again, as long as they go well."""
-    from tests.project import here
+    from tests.support.project import here
 
     while True:
         for words in commands:

@@ -11,9 +11,9 @@ import sys
 from pathlib import Path
 
 from tidegauge.config.load import load_project
-from tidegauge.engine.foresee import preview
-from tidegauge.engine.override import Reset, SetTo, Wish, carry_out
 from tidegauge.observe.events import RunEvent, StepBegun, StepDone
+from tidegauge.operations.override import Reset, SetTo, Wish, carry_out
+from tidegauge.operations.override_preview import preview
 
 
 def main(project: str, kind: str, side: str, step: str) -> int:

@@ -20,15 +20,15 @@ from pathlib import Path
 from typing import TextIO
 from unittest.mock import patch
 
-from tests.project import ROOT, Project, until
+from tests.support.project import ROOT, Project, until
 from tidegauge.cli.main import main
-from tidegauge.ledger.store import SqlLedger
+from tidegauge.ledger.sql_ledger import SqlLedger
 from tidegauge.model.claim import Claim
 from tidegauge.model.plan import Receipt
 from tidegauge.observe import view
 from tidegauge.observe.events import Listener, RunEvent, StepBegun, StepDone
-from tidegauge.write.warehouse.commits import Commits
-from tidegauge.write.warehouse.engine import Session
+from tidegauge.outputs.warehouse.commits import Commits
+from tidegauge.outputs.warehouse.warehouse import Session
 
 
 def start_pausing(project: Project, side: str, step: str, times: int, *words: str) -> subprocess.Popen[str]:

@@ -10,8 +10,8 @@ import pytest
 
 from tests.crash.houses import Build, House, Row
 from tests.crash.nursery import Ended, Kill, Nursery
-from tests.lake import rows
-from tidegauge.engine.steps import Step
+from tests.support.lake import rows
+from tidegauge.run.steps import Step
 
 pytestmark = pytest.mark.crash
 

@@ -9,8 +9,8 @@ import pytest
 
 from tests.crash.houses import Build, House
 from tests.crash.nursery import Kill, Nursery
-from tests.project import until
-from tidegauge.engine.steps import Step
+from tests.support.project import until
+from tidegauge.run.steps import Step
 
 pytestmark = pytest.mark.crash
 

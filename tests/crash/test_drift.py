@@ -9,7 +9,7 @@ import pytest
 
 from tests.crash.houses import Build, House
 from tests.crash.nursery import Ended, Kill, Nursery
-from tidegauge.engine.steps import Step
+from tidegauge.run.steps import Step
 
 pytestmark = pytest.mark.crash
 

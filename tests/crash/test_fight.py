@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from tests.crash import fighter
-from tests.project import PATIENCE, until
+from tests.support.project import PATIENCE, until
 from tidegauge.ledger.open import open_ledger
 
 pytestmark = pytest.mark.crash

@@ -14,7 +14,7 @@ import pytest
 
 from tests.crash.houses import Build, House
 from tests.crash.nursery import Kill, Nursery
-from tidegauge.engine.steps import Step
+from tidegauge.run.steps import Step
 
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(900)]
 

@@ -14,10 +14,10 @@ from tests.crash import dying
 from tests.crash.attached import address_of
 from tests.crash.dying import Death
 from tests.crash.nursery import Nursery
-from tests.project import here
 from tests.spark import lawful
 from tests.spark.lawful import NAMES, Wanted
-from tidegauge.model.layer import LayerMode
+from tests.support.project import here
+from tidegauge.model.delta_flow import LayerMode
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,13 +37,13 @@ FAMILIES = [
 ]
 SEED = os.environ.get("TIDEGAUGE_LAW_SEED", "tide")
 PLACES = [
-    ("tidegauge.ledger.keeper:Keeper.begin", "after"),
-    ("tidegauge.write.delta.output:DeltaOutput.write", "after"),
-    ("tidegauge.write.delta.keys:check_keys", "after"),
-    ("tidegauge.write.delta.modes:apply", "before"),
-    ("tidegauge.write.delta.modes:apply", "after"),
-    ("tidegauge.ledger.keeper:Keeper.advance", "before"),
-    ("tidegauge.ledger.keeper:Keeper.advance", "after"),
+    ("tidegauge.ledger.base:Keeper.begin", "after"),
+    ("tidegauge.outputs.delta.output:DeltaOutput.write", "after"),
+    ("tidegauge.outputs.delta.keys:check_keys", "after"),
+    ("tidegauge.outputs.delta.modes:apply", "before"),
+    ("tidegauge.outputs.delta.modes:apply", "after"),
+    ("tidegauge.ledger.base:Keeper.advance", "before"),
+    ("tidegauge.ledger.base:Keeper.advance", "after"),
 ]
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.project import end, shell, start, until
+from tests.support.project import end, shell, start, until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -23,7 +23,7 @@ from tests.crash.javas import Alone
 from tests.crash.nursery import Nursery, start_nursery
 from tests.crash.pausing import stands_still
 from tests.crash.test_matrix_layers import MODES, Rows, Table
-from tests.project import Ran, here, until
+from tests.support.project import Ran, here, until
 from tidegauge.config.load import load_project
 from tidegauge.ledger.open import open_ledger
 
@@ -34,9 +34,9 @@ pytestmark = pytest.mark.crash
 
 WHY = ("--reason", "a test", "--yes")
 FEED = "USING delta TBLPROPERTIES (delta.enableChangeDataFeed = true)"
-KEEPER = "tidegauge.ledger.keeper:Keeper"
-LIVES = "tidegauge.write.delta.lives:Lives"
-WRITE = "tidegauge.write.delta"
+KEEPER = "tidegauge.ledger.base:Keeper"
+LIVES = "tidegauge.outputs.delta.epochs:Lives"
+WRITE = "tidegauge.outputs.delta"
 BEGUN, MARKED, LOGGED, ENDED = (
     Death((f"{KEEPER}.begin_override",)),
     Death((f"{LIVES}._put_marker",)),
@@ -164,8 +164,8 @@ def test_b4_a_rebuild_killed_at_any_step_is_done_again_and_nothing_is_lost_or_co
 
     # Files are put into their places one by one, and the process dies after each of them in turn.
     writes = (
-        "tidegauge.objects.local:LocalFiles.replace",
-        "tidegauge.objects.local:LocalFiles.put_if_absent",
+        "tidegauge.storage.local:LocalFiles.replace",
+        "tidegauge.storage.local:LocalFiles.put_if_absent",
     )
     for number in itertools.count(1):
         lose(f"json:lost/{number}")
@@ -393,12 +393,12 @@ def test_c1_a_vacuum_or_compaction_killed_between_its_steps_takes_nothing_that_a
     merge = ("--select", "merge")
     layers.run(*merge)
     # The reader has not seen the last change yet.
-    layers.die(Death(("tidegauge.engine.optimize:vacuum",), "before"), "optimize", *merge, on_spark=True)
+    layers.die(Death(("tidegauge.operations.optimize:vacuum",), "before"), "optimize", *merge, on_spark=True)
     vacuum = ("vacuum", "--retain", "0h", "--yes", *merge)
     layers.type(*vacuum, code=1)
     layers.run()
     layers.check(table.rows, reader="merge")
-    layers.die(Death(("tidegauge.engine.tend:Tending.note",), "before"), *vacuum, on_spark=True)
+    layers.die(Death(("tidegauge.operations.delta_tables:Tending.note",), "before"), *vacuum, on_spark=True)
     table.change(2)
     layers.run()
     layers.check(table.rows, reader="merge")

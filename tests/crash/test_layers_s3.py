@@ -10,8 +10,8 @@ import pytest
 from tests.crash.attached import address_of
 from tests.crash.nursery import Kill, Nursery
 from tests.integration.test_layers_s3 import FEED, Bucket
-from tests.servers import S3
-from tidegauge.engine.steps import Step
+from tests.support.servers import S3
+from tidegauge.run.steps import Step
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

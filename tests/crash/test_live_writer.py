@@ -20,9 +20,18 @@ from typing import Any
 
 import pytest
 
-from tests.lake import manifests, rows
-from tests.project import ROOT, Database, Project, end, local, mysql_database, postgres_database, until
-from tests.servers import MariaDB, Postgres
+from tests.support.lake import manifests, rows
+from tests.support.project import (
+    ROOT,
+    Database,
+    Project,
+    end,
+    local,
+    mysql_database,
+    postgres_database,
+    until,
+)
+from tests.support.servers import MariaDB, Postgres
 
 pytestmark = pytest.mark.crash
 
@@ -31,7 +40,7 @@ WRITERS = 3
 KEYS = 120
 LOOP = """
 import sys
-from tests.project import here
+from tests.support.project import here
 while True:
     ran = here("run", "--json", "--project", sys.argv[1])
     if ran.code:

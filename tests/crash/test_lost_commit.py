@@ -10,14 +10,14 @@ import pytest
 from tests.crash.houses import Build, House
 from tests.crash.losing import Fate, start_losing
 from tests.crash.nursery import Nursery
-from tests.servers import MariaDB, Postgres, Redshift
+from tests.support.servers import MariaDB, Postgres, Redshift
 from tidegauge.config.load import load_project
-from tidegauge.engine.order import Order
-from tidegauge.engine.report import FlowReport
-from tidegauge.engine.run import run
-from tidegauge.engine.steps import Step
 from tidegauge.model.spec import Stage
 from tidegauge.observe.events import RunEvent, StepBegun
+from tidegauge.run.options import Order
+from tidegauge.run.report import FlowReport
+from tidegauge.run.runner import run
+from tidegauge.run.steps import Step
 
 pytestmark = pytest.mark.crash
 

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.lake import Lake, LocalLake, S3Lake, rows
-from tests.servers import S3, MariaDB, Postgres
-from tidegauge.engine.steps import Step
+from tests.support.lake import Lake, LocalLake, S3Lake, rows
+from tests.support.servers import S3, MariaDB, Postgres
+from tidegauge.run.steps import Step
 
 pytestmark = pytest.mark.crash
 

@@ -16,7 +16,7 @@ import pytest
 
 from tests.crash.attached import address_of
 from tests.crash.nursery import Kill, Nursery
-from tidegauge.engine.steps import Step
+from tidegauge.run.steps import Step
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,8 +10,8 @@ import pytest
 
 from tests.crash.houses import Build, House
 from tests.crash.nursery import Kill, Nursery
-from tidegauge.engine.steps import Step
-from tidegauge.write.warehouse.staging import PREFIX
+from tidegauge.outputs.warehouse.staging import PREFIX
+from tidegauge.run.steps import Step
 
 pytestmark = pytest.mark.crash
 

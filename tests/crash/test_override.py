@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.crash.pausing import start_pausing
-from tests.lake import manifests, rows
-from tests.project import ROOT, Project, end, local, sqlite_database
-from tidegauge.engine.steps import OverrideStep
+from tests.support.lake import manifests, rows
+from tests.support.project import ROOT, Project, end, local, sqlite_database
+from tidegauge.run.steps import OverrideStep
 
 pytestmark = pytest.mark.crash
 

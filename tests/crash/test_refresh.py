@@ -11,8 +11,8 @@ import pytest
 from tests.crash.houses import Build
 from tests.crash.nursery import ROOT, Kill, Nursery
 from tidegauge.config.load import load_project
-from tidegauge.engine import refresh
-from tidegauge.engine.steps import Step
+from tidegauge.operations import refresh
+from tidegauge.run.steps import Step
 
 pytestmark = pytest.mark.crash
 
@@ -24,8 +24,8 @@ _DYING = """
 import os, signal, sys
 from pathlib import Path
 from tidegauge.config.load import load_project
-from tidegauge.engine import foresee, override
-from tidegauge.engine.override import Refresh
+from tidegauge.operations import override, override_preview
+from tidegauge.operations.override import Refresh
 from tidegauge.model.spec import Stage
 from tidegauge.observe.events import StepBegun, StepDone
 
@@ -36,7 +36,7 @@ def tell(event):
         os.kill(os.getpid(), signal.SIGKILL)
 
 project = load_project(Path(sys.argv[1]))
-moves = foresee.preview(project, ("t",), Refresh(), stage=Stage.LOAD)
+moves = override_preview.preview(project, ("t",), Refresh(), stage=Stage.LOAD)
 override.carry_out(project, moves, reason="a test", tell=tell)
 """
 

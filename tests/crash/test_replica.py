@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from tests.crash.nursery import Nursery
-from tests.project import Database, mysql_database, postgres_database
-from tests.servers import MariaDB, Postgres
+from tests.support.project import Database, mysql_database, postgres_database
+from tests.support.servers import MariaDB, Postgres
 
 pytestmark = pytest.mark.crash
 

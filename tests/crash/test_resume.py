@@ -6,9 +6,9 @@ import pytest
 
 from tests.crash.houses import Build
 from tests.crash.nursery import Kill, Nursery
-from tests.lake import manifests
-from tidegauge.engine.steps import Step
-from tidegauge.write.warehouse.staging import PREFIX
+from tests.support.lake import manifests
+from tidegauge.outputs.warehouse.staging import PREFIX
+from tidegauge.run.steps import Step
 
 pytestmark = pytest.mark.crash
 

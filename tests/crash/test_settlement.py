@@ -23,8 +23,8 @@ import pytest
 
 from tests.crash.houses import redshift_database
 from tests.crash.nursery import Nursery
-from tests.project import Database, here, mysql_database, postgres_database, s3_lake
-from tests.servers import S3, MariaDB, Postgres, Redshift
+from tests.support.project import Database, here, mysql_database, postgres_database, s3_lake
+from tests.support.servers import S3, MariaDB, Postgres, Redshift
 
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(1800)]
 

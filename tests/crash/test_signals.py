@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from tests.crash.pausing import await_stop, pausing, start_pausing
-from tests.lake import manifests, rows
-from tests.project import PATIENCE, ROOT, Project, end, local, postgres_database, until
-from tests.servers import Postgres
+from tests.support.lake import manifests, rows
+from tests.support.project import PATIENCE, ROOT, Project, end, local, postgres_database, until
+from tests.support.servers import Postgres
 
 pytestmark = pytest.mark.crash
 

@@ -12,9 +12,9 @@ import pytest
 from tests.crash import dying
 from tests.crash.dying import Death
 from tests.crash.nursery import Nursery
-from tests.lake import rows
-from tests.project import local, mysql_database, until
-from tests.servers import MariaDB
+from tests.support.lake import rows
+from tests.support.project import local, mysql_database, until
+from tests.support.servers import MariaDB
 
 pytestmark = pytest.mark.crash
 
@@ -51,7 +51,7 @@ def test_a27_a_plan_killed_beside_its_ledger_loses_nobody_it_waits_for(
             waits = pool.submit(late.cursor().execute, "INSERT INTO t (id) SELECT id FROM gate")
             until(lambda: database.rows(WAITING) == [(1,)])
             # Seen while it waits for the lock, and remembered or not, as the kill has it.
-            assert run(Death(("tidegauge.ledger.store:SqlLedger.plan",), side)) == -9
+            assert run(Death(("tidegauge.ledger.sql_ledger:SqlLedger.plan",), side)) == -9
             time.sleep(2.5)  # more than settle, and the second that a transaction's start is rounded to
             owner.cursor().execute("UNLOCK TABLES")
             waits.result()

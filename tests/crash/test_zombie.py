@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from tests.crash.pausing import start_pausing
-from tests.lake import manifests, rows
-from tests.project import Project, end, local, postgres_database, sqlite_database, until
-from tests.servers import Postgres
+from tests.support.lake import manifests, rows
+from tests.support.project import Project, end, local, postgres_database, sqlite_database, until
+from tests.support.servers import Postgres
 
 pytestmark = pytest.mark.crash
 

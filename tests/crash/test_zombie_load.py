@@ -11,7 +11,7 @@ import pytest
 from tests.crash.houses import Build, House
 from tests.crash.nursery import Nursery
 from tests.crash.pausing import start_pausing
-from tests.project import end
+from tests.support.project import end
 
 pytestmark = pytest.mark.crash
 

@@ -6,8 +6,15 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.lake import LocalLake
-from tests.project import Database, Project, mysql_database, postgres_database, s3_lake, sqlite_database
+from tests.support.lake import LocalLake
+from tests.support.project import (
+    Database,
+    Project,
+    mysql_database,
+    postgres_database,
+    s3_lake,
+    sqlite_database,
+)
 
 Make = Callable[..., Project]
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.integration.conftest import Make
 from tests.integration.test_sync import OPTIONS, ROUTE, WAREHOUSE, WHY, counts, done, landed, positions, query
-from tests.project import Project, refused, unchanged
+from tests.support.project import Project, refused, unchanged
 
 pytestmark = pytest.mark.integration
 

@@ -13,9 +13,9 @@ from urllib.request import Request, urlopen
 import pytest
 
 from tests.integration.conftest import Make
-from tests.lake import rows
-from tests.project import Project, refused, unchanged
-from tests.servers import MariaDB, Postgres, free_port, start_s3
+from tests.support.lake import rows
+from tests.support.project import Project, refused, unchanged
+from tests.support.servers import MariaDB, Postgres, free_port, start_s3
 
 pytestmark = pytest.mark.integration
 
@@ -246,7 +246,7 @@ def test_a_ledger_that_is_a_folder_or_another_file_is_refused(project: Project) 
 def test_a_ledger_that_another_process_locks_is_named(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidegauge.ledger.connect.BUSY_SECONDS", 1)
+    monkeypatch.setattr("tidegauge.ledger.sql_connect.BUSY_SECONDS", 1)
     with closing(sqlite3.connect(project.ledger_file, isolation_level=None)) as holder:
         holder.execute("PRAGMA locking_mode = EXCLUSIVE")
         holder.execute("BEGIN EXCLUSIVE")

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from tests.integration.conftest import Make
-from tests.lake import rows
-from tests.project import Project, local, refused, sqlite_database, unchanged
+from tests.support.lake import rows
+from tests.support.project import Project, local, refused, sqlite_database, unchanged
 
 pytestmark = pytest.mark.integration
 

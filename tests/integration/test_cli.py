@@ -7,7 +7,7 @@ import re
 import pytest
 
 from tests.integration.conftest import Make
-from tests.project import Project, here, refused, shell
+from tests.support.project import Project, here, refused, shell
 
 pytestmark = pytest.mark.integration
 

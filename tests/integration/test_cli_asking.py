@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.project import ROOT, Project, command, local, sqlite_database
+from tests.support.project import ROOT, Project, command, local, sqlite_database
 
 pytestmark = pytest.mark.integration
 

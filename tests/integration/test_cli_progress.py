@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.conftest import Make
-from tests.project import ROOT, Project, command
+from tests.support.project import ROOT, Project, command
 
 pytestmark = pytest.mark.integration
 

@@ -13,12 +13,12 @@ from tests.contract.test_source_parts import Place, batches, mysql_place, postgr
 from tests.integration import test_types_mysql, test_types_postgresql
 from tests.integration.test_types_guards import refused
 from tests.integration.test_types_parts import arrived, make
-from tests.servers import MariaDB, Postgres
+from tests.support.servers import MariaDB, Postgres
 from tidegauge.errors import TypeNotHeld
 from tidegauge.model.spec import Lake
-from tidegauge.read import connectorx_stretch
-from tidegauge.read.direct import DirectReader, direct_reason
-from tidegauge.write.stretches import write_stretches
+from tidegauge.outputs.lake.splits import write_stretches
+from tidegauge.sources import connectorx_split as connectorx_stretch
+from tidegauge.sources.direct import DirectReader, direct_reason
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -19,8 +19,8 @@ from typing import Any
 import duckdb
 import pytest
 
-from tests.project import Ran, end, here, start
-from tests.servers import S3, MariaDB, Redshift
+from tests.support.project import Ran, end, here, start
+from tests.support.servers import S3, MariaDB, Redshift
 
 pytestmark = pytest.mark.integration
 

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.project import Ran, here
+from tests.support.project import Ran, here
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from tidegauge.write.delta.modes import Checked, Job
+    from tidegauge.outputs.delta.modes import Checked, Job
 
 pytestmark = pytest.mark.integration
 
@@ -319,7 +319,7 @@ def test_d10_a_target_from_before_keys_were_counted_is_compared_with_the_whole_o
 def test_d10_the_key_of_a_merged_table_is_proven_until_another_hand_writes_it(
     lakehouse: Lakehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tidegauge.write.delta import keys
+    from tidegauge.outputs.delta import keys
 
     house = lakehouse
     looked: list[str] = []

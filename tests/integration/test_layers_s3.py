@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.project import Ran, here, refused
-from tests.servers import S3
-from tidegauge.engine.session import sibling
+from tests.support.project import Ran, here, refused
+from tests.support.servers import S3
 from tidegauge.model.secret import Secret
 from tidegauge.model.spec import Lake
-from tidegauge.write.hadoop import settle_bucket
+from tidegauge.spark.hadoop import settle_bucket
+from tidegauge.spark.session import sibling
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.integration.conftest import Make
-from tests.lake import rows
-from tests.project import Project, Ran, refused, unchanged
+from tests.support.lake import rows
+from tests.support.project import Project, Ran, refused, unchanged
 
 pytestmark = pytest.mark.integration
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.integration.conftest import Make
-from tests.lake import latest, manifests, rows
-from tests.project import Project
+from tests.support.lake import latest, manifests, rows
+from tests.support.project import Project
 
 pytestmark = pytest.mark.integration
 

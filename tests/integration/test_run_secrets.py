@@ -12,10 +12,10 @@ from urllib.parse import quote, quote_plus
 import pytest
 
 from tests.integration.conftest import Make
-from tests.project import Project, Ran
-from tests.servers import S3, MariaDB, Postgres, free_port
-from tidegauge.read.connectorx_stretch import ConnectorxStretch
-from tidegauge.read.jdbc import JdbcReader
+from tests.support.project import Project, Ran
+from tests.support.servers import S3, MariaDB, Postgres, free_port
+from tidegauge.sources.connectorx_split import ConnectorxStretch
+from tidegauge.sources.jdbc import JdbcReader
 
 pytestmark = pytest.mark.integration
 
@@ -172,10 +172,10 @@ def test_e3_a_surprise_inside_shows_no_secret_either(
         raise ZeroDivisionError(f"jdbc:mysql://host?password={password}")
 
     with monkeypatch.context() as patched:
-        patched.setattr("tidegauge.read.jdbc.JdbcReader.read", surprise)
+        patched.setattr("tidegauge.sources.jdbc.JdbcReader.read", surprise)
         in_walk = project.here("run", "--debug")
     with monkeypatch.context() as patched:
-        patched.setattr("tidegauge.engine.run.choose", surprise)
+        patched.setattr("tidegauge.run.runner.choose", surprise)
         outside = [project.here("run"), project.here("run", "--json", "--debug")]
     for ran in (in_walk, *outside):
         assert ran.code == 1, ran.said

@@ -13,7 +13,7 @@ import duckdb
 import pytest
 
 from tests.integration.conftest import Make
-from tests.project import Project, Ran, refused, unchanged
+from tests.support.project import Project, Ran, refused, unchanged
 
 pytestmark = pytest.mark.integration
 

@@ -11,9 +11,9 @@ import pytest
 
 from tests.contract.test_source_parts import Place, mysql_place, postgresql_place, sqlite_place
 from tests.integration.test_types_parts import arrived
-from tests.servers import MariaDB, Postgres
-from tidegauge.engine.spark_errors import from_spark
+from tests.support.servers import MariaDB, Postgres
 from tidegauge.errors import TypeNotHeld
+from tidegauge.spark.errors import from_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,8 +15,8 @@ import pytest
 
 from tests.contract.test_source_parts import Place, mysql_place
 from tests.integration.test_types_parts import Case, arrived, column, make
-from tests.servers import MariaDB
-from tidegauge.read import types_mysql
+from tests.support.servers import MariaDB
+from tidegauge.sources.mysql import types as types_mysql
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.contract.test_source_parts import Place, batches
-from tidegauge.read.jdbc import JdbcReader
+from tidegauge.sources.jdbc import JdbcReader
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

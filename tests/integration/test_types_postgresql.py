@@ -16,8 +16,8 @@ import pytest
 
 from tests.contract.test_source_parts import Place, postgresql_place
 from tests.integration.test_types_parts import Case, arrived, column, make
-from tests.servers import Postgres
-from tidegauge.read import types_postgresql
+from tests.support.servers import Postgres
+from tidegauge.sources.postgresql import types as types_postgresql
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

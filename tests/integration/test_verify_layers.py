@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.integration.test_layers import FEED, Lakehouse
-from tests.project import refused
+from tests.support.project import refused
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.drafts import ME, draft, receipt
-from tests.project import Ran, here
+from tests.support.drafts import ME, draft, receipt
+from tests.support.project import Ran, here
 from tidegauge.ledger.open import Ledger, open_ledger
 from tidegauge.model.plan import Batch, Draft, InputPlan
 from tidegauge.model.position import FilesPosition, Window

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from tests.spark.moving import Row, Table
-from tidegauge.model.layer import LayerMode
+from tidegauge.model.delta_flow import LayerMode
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

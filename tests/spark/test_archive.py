@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from tidegauge.engine.archive import java_options, make, path_of
-from tidegauge.engine.java import Java, find_java
 from tidegauge.errors import TidegaugeError
+from tidegauge.spark.archive import java_options, make, path_of
+from tidegauge.spark.java import Java, find_java
 
 pytestmark = pytest.mark.spark
 
 _START = """
 import sys
-from tidegauge.engine.session import open_session
+from tidegauge.spark.session import open_session
 from tidegauge.model.spec import SparkSettings
 session = open_session(SparkSettings("local[1]", {"spark.driver.memory": "1g"}), ())
 pid = session.sparkContext._gateway.proc.pid
@@ -98,8 +98,8 @@ def test_one_that_cannot_be_made_says_so_and_leaves_nothing(
 
 def test_a_process_leaves_the_making_to_its_end_once(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     left: list[object] = []
-    monkeypatch.setattr("tidegauge.engine.archive.atexit.register", left.append)
-    monkeypatch.setattr("tidegauge.engine.archive._left_to_make", False)
+    monkeypatch.setattr("tidegauge.spark.archive.atexit.register", left.append)
+    monkeypatch.setattr("tidegauge.spark.archive._left_to_make", False)
     java = find_java()
     assert java_options(java) == java_options(java) == ""
     assert len(left) == 1

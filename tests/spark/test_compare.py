@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tidegauge.maintain.compare import Beside, Difference, compare
-from tidegauge.maintain.compare_whole import compare_whole, differing_groups
-from tidegauge.maintain.intervals import faults
+from tidegauge.compare.frames import Beside, Difference, compare
+from tidegauge.compare.intervals import faults
+from tidegauge.compare.whole_rows import compare_whole, differing_groups
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

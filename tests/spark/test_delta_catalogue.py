@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests import processes
-from tests.connect import start_connect
+from tests.support import processes
+from tests.support.connect import start_connect
+from tidegauge.delta_log.table import TableLook, look, look_many
 from tidegauge.errors import ConfigError, SourceError, TableMissing
-from tidegauge.read.delta_catalogue import locate
-from tidegauge.read.delta_log import TableLook, look, look_many
+from tidegauge.sources.delta.catalogue import locate
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

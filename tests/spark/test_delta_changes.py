@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.versioned import FEED, Rows, Versioned, as_text, counted, told
+from tests.support.versioned import FEED, Rows, Versioned, as_text, counted, told
+from tidegauge.delta_log.table import look
 from tidegauge.errors import SourceError, TableMissing, VersionsMissing
 from tidegauge.model.plan import Way
-from tidegauge.read.delta_faults import translated_read
-from tidegauge.read.delta_log import look
+from tidegauge.sources.delta.errors import translated_read
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.versioned import FEED, Rows, Versioned, as_text, counted, told
+from tests.support.versioned import FEED, Rows, Versioned, as_text, counted, told
 from tidegauge.errors import SourceError
 from tidegauge.model.plan import Way
 

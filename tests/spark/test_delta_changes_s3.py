@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.servers import S3
-from tests.versioned import FEED, counted, told
-from tidegauge.engine.session import sibling
-from tidegauge.model.layer import TableRef
+from tests.support.servers import S3
+from tests.support.versioned import FEED, counted, told
+from tidegauge.model.delta_flow import TableRef
 from tidegauge.model.plan import Way
 from tidegauge.model.position import VersionPosition, Window
 from tidegauge.model.protocols.source import Moved
 from tidegauge.model.secret import Secret
 from tidegauge.model.spec import Lake
-from tidegauge.read.delta_changes import moved
-from tidegauge.write.hadoop import options_of
+from tidegauge.sources.delta.changes import moved
+from tidegauge.spark.hadoop import options_of
+from tidegauge.spark.session import sibling
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.delta_tables import facts, same
 from tests.spark.moving import quick
+from tests.support.delta_tables import facts, same
+from tidegauge.delta_log.history import history
 from tidegauge.model.versions import FEED
-from tidegauge.read.delta_history import history
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

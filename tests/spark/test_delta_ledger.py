@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.contract.test_delta_shelf import ODD, entry, leaf, on_s3, opened, rows
-from tests.servers import S3
+from tests.support.servers import S3
 from tidegauge import WatermarkTracker
 from tidegauge.errors import ConfigError, LedgerError
-from tidegauge.ledger.delta import DeltaShelf
+from tidegauge.ledger.delta_store import DeltaShelf
 from tidegauge.model.spec import Lake
-from tidegauge.write import hadoop
+from tidegauge.spark import hadoop
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

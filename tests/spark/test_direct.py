@@ -20,23 +20,23 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.connect import start_connect
 from tests.contract.test_source_parts import Place, batches, mysql_place, postgresql_place, sqlite_place
-from tests.servers import S3, MariaDB, Postgres, free_port
+from tests.support.connect import start_connect
+from tests.support.servers import S3, MariaDB, Postgres, free_port
 from tidegauge.errors import ConfigError, SourceUnreachable, TypeNotHeld
 from tidegauge.model.arrow import schema_of
-from tidegauge.model.cargo import Cargo
+from tidegauge.model.batch_data import Cargo
 from tidegauge.model.plan import Batch
 from tidegauge.model.position import Window
 from tidegauge.model.secret import Secret
 from tidegauge.model.spec import Lake, NullCursor, Read, TableName
 from tidegauge.model.staged import DataFile
 from tidegauge.model.table import Field, Layout, Shape
-from tidegauge.read import connectorx_stretch
-from tidegauge.read.connectorx_stretch import ConnectorxStretch
-from tidegauge.read.direct import DirectReader, check, direct_reason
-from tidegauge.write import stretches as writing
-from tidegauge.write.stretches import write_stretches
+from tidegauge.outputs.lake import splits as writing
+from tidegauge.outputs.lake.splits import write_stretches
+from tidegauge.sources import connectorx_split as connectorx_stretch
+from tidegauge.sources.connectorx_split import ConnectorxStretch
+from tidegauge.sources.direct import DirectReader, check, direct_reason
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -509,7 +509,7 @@ def test_it_works_through_spark_connect(tmp_path: Path) -> None:
     code = (
         "import json, pickle, sys\n"
         "from pyspark.sql import SparkSession\n"
-        "from tidegauge.write.stretches import write_stretches\n"
+        "from tidegauge.outputs.lake.splits import write_stretches\n"
         "cargo, lake = pickle.load(sys.stdin.buffer)\n"
         "spark = SparkSession.builder.remote(sys.argv[1]).getOrCreate()\n"
         "files = write_stretches(lake, 't/data/x', cargo, lambda: spark)\n"

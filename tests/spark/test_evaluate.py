@@ -10,13 +10,7 @@ import pytest
 
 from tests.spark.moving import Row, Table, Window, collected, layer, pinned, quick, raw
 from tidegauge.errors import OutputError, TransformFailed
-from tidegauge.model.layer import (
-    CHANGE_TYPE,
-    Evaluate,
-    Layer,
-    LayerMode,
-    OnDelete,
-)
+from tidegauge.model.delta_flow import CHANGE_TYPE, Evaluate, Layer, LayerMode, OnDelete
 from tidegauge.transform.difference import HERE, by_sides
 from tidegauge.transform.evaluate import evaluated
 

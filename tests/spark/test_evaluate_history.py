@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from tests.spark.moving import Row, Table, collected, layer, moment, pinned, quick, raw
-from tidegauge.model.layer import (
+from tidegauge.model.delta_flow import (
     CHANGE_TYPE,
     COMMIT_TIMESTAMP,
     COMMIT_VERSION,

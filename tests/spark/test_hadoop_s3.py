@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.servers import S3, start_s3
-from tidegauge.engine.session import sibling
+from tests.support.servers import S3, start_s3
 from tidegauge.model.secret import Secret
 from tidegauge.model.spec import Lake
-from tidegauge.write.hadoop import settle_bucket
+from tidegauge.spark.hadoop import settle_bucket
+from tidegauge.spark.session import sibling
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -17,8 +17,8 @@ import pytest
 
 from tests.spark.lawful import COLUMNS, FAMILIES, Wanted, World
 from tests.spark.moving import Table, collected, layer, pinned, quick
-from tidegauge.model.cargo import Change
-from tidegauge.model.layer import (
+from tidegauge.model.batch_data import Change
+from tidegauge.model.delta_flow import (
     CHANGE_TYPE,
     COMMIT_TIMESTAMP,
     COMMIT_VERSION,

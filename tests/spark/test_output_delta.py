@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.delta_output import LAYOUT, MakeRows, Writer, batch_of, layer_of, tag_of, values
+from tests.support.delta_output import LAYOUT, MakeRows, Writer, batch_of, layer_of, tag_of, values
 from tidegauge.errors import OutputDisagrees, OutputError, TransformFailed
-from tidegauge.model.layer import LayerMode
+from tidegauge.model.delta_flow import LayerMode
 from tidegauge.model.spec import Drift
-from tidegauge.write.delta import modes, output
+from tidegauge.outputs.delta import modes, output
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.delta_output import Writer, batch_of, layer_of, tag_of, values
+from tests.support.delta_output import Writer, batch_of, layer_of, tag_of, values
 from tidegauge.errors import KeyUnsuitable, OutputDisagrees, OutputError, TransformFailed
-from tidegauge.model.layer import LayerMode, TableRef
+from tidegauge.model.delta_flow import LayerMode, TableRef
 from tidegauge.model.plan import Receipt
 
 if TYPE_CHECKING:

@@ -17,11 +17,11 @@ from tests.contract.test_output_parts import LAYOUT, batch, local_lake, s3_lake,
 from tidegauge.errors import OutputDisagrees, OutputError, OutputUnreachable
 from tidegauge.model.spec import Lake
 from tidegauge.model.staged import DataFile
-from tidegauge.objects.store import open_store
-from tidegauge.write import hadoop
-from tidegauge.write.files import clean, survey
-from tidegauge.write.parquet import ParquetOutput
-from tidegauge.write.table import SEQ, committed_files, latest, versions
+from tidegauge.outputs.lake.files import clean, survey
+from tidegauge.outputs.lake.output import ParquetOutput
+from tidegauge.outputs.lake.table import SEQ, committed_files, latest, versions
+from tidegauge.spark import hadoop
+from tidegauge.storage.store import open_store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

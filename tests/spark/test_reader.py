@@ -17,11 +17,11 @@ from tests.contract.test_source_parts import (
     postgresql_place,
     sqlite_place,
 )
-from tests.servers import MariaDB, Postgres
+from tests.support.servers import MariaDB, Postgres
 from tidegauge.model.plan import Batch
 from tidegauge.model.position import Window
 from tidegauge.model.spec import NullCursor
-from tidegauge.read.jdbc import JdbcReader
+from tidegauge.sources.jdbc import JdbcReader
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.project import here
+from tests.support.project import here
 from tidegauge.ledger.open import open_ledger
 from tidegauge.model.position import VersionPosition
 from tidegauge.model.watermark import Watermark

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tidegauge.engine.session import sibling
 from tidegauge.errors import KeyUnsuitable, TransformFailed
-from tidegauge.model.layer import LayerMode, LayerOutput, TableRef
+from tidegauge.model.delta_flow import LayerMode, LayerOutput, TableRef
 from tidegauge.model.plan import Tag
-from tidegauge.write.delta import scd2
-from tidegauge.write.delta.commit import tagged
-from tidegauge.write.delta.kept_events import FOLDER
-from tidegauge.write.delta.scd2 import added_columns, apply_scd2
-from tidegauge.write.delta.session import settle
+from tidegauge.outputs.delta import scd2
+from tidegauge.outputs.delta.commit import tagged
+from tidegauge.outputs.delta.kept_events import FOLDER
+from tidegauge.outputs.delta.scd2 import added_columns, apply_scd2
+from tidegauge.outputs.delta.session import settle
+from tidegauge.spark.session import sibling
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

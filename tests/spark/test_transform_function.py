@@ -13,8 +13,8 @@ import pytest
 
 from tests.spark.moving import Table, collected, layer, quick
 from tidegauge.errors import TransformFailed
-from tidegauge.model.cargo import Change
-from tidegauge.model.layer import Evaluate, Function, LayerMode, Sql
+from tidegauge.model.batch_data import Change
+from tidegauge.model.delta_flow import Evaluate, Function, LayerMode, Sql
 from tidegauge.transform.choose import chosen
 from tidegauge.transform.evaluate import evaluated
 

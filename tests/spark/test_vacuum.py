@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.drafts import ME, draft
-from tidegauge.engine.optimize import optimize
-from tidegauge.engine.retention import notices
-from tidegauge.engine.tend import Tended, Tending
-from tidegauge.engine.vacuum import check
-from tidegauge.engine.vacuum import vacuum as run_vacuum
+from tests.support.drafts import ME, draft
+from tidegauge.delta_log.table import look
 from tidegauge.errors import WrongState
 from tidegauge.ledger.open import open_ledger
-from tidegauge.model.layer import Layer, LayerInput, LayerMode, LayerOutput, TableRef
+from tidegauge.model.delta_flow import Layer, LayerInput, LayerMode, LayerOutput, TableRef
 from tidegauge.model.plan import Batch, Draft, InputPlan, Way
 from tidegauge.model.position import VersionPosition, Window
 from tidegauge.model.spec import Project, SparkSettings
 from tidegauge.model.watermark import Recalled
-from tidegauge.read.delta_log import look
+from tidegauge.operations.delta_tables import Tended, Tending
+from tidegauge.operations.optimize import optimize
+from tidegauge.operations.retention import notices
+from tidegauge.operations.vacuum import check
+from tidegauge.operations.vacuum import vacuum as run_vacuum
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.warehouses import Yard, batch_to, counts, flow_of, layout_of, make, tag_of
-from tidegauge.model.cargo import Cargo
+from tests.support.warehouses import Yard, batch_to, counts, flow_of, layout_of, make, tag_of
+from tidegauge.model.batch_data import Cargo
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -12,16 +12,26 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from tests import every_type
-from tests.warehouse_servers import hold_mariadb, hold_postgres, mariadb_database, postgres_database
-from tests.warehouses import ORDERS, Heap, Yard, batch_of, batch_to, counts, flow_of, layout_of, tag_of
+from tests.support import every_type
+from tests.support.warehouse_servers import hold_mariadb, hold_postgres, mariadb_database, postgres_database
+from tests.support.warehouses import (
+    ORDERS,
+    Heap,
+    Yard,
+    batch_of,
+    batch_to,
+    counts,
+    flow_of,
+    layout_of,
+    tag_of,
+)
 from tidegauge.errors import OutputError, OutputUnreachable, SourceUnreachable
-from tidegauge.model.cargo import Cargo
+from tidegauge.model.batch_data import Cargo
 from tidegauge.model.plan import Receipt
 from tidegauge.model.secret import Secret
 from tidegauge.model.spec import Lake
-from tidegauge.write.crossing import opened, sealed
-from tidegauge.write.warehouse import tasks
+from tidegauge.outputs.warehouse import tasks
+from tidegauge.spark.task_values import opened, sealed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from tests.contract.test_output_parts import SHAPE
-from tidegauge.engine.asked import check_fits, from_text, from_timestamp
 from tidegauge.errors import ConfigError
 from tidegauge.model.position import Kind, RowPosition, Value, VersionPosition, compare
 from tidegauge.model.table import Shape
+from tidegauge.operations.override_position import check_fits, from_text, from_timestamp
 
 pytestmark = pytest.mark.unit
 

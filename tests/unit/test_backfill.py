@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.drafts import ME, OTHER
+from tests.support.drafts import ME, OTHER
 from tidegauge.errors import PositionError
 from tidegauge.ledger import rules
-from tidegauge.ledger.book import Book
+from tidegauge.ledger.flow_state import Book
 from tidegauge.model.plan import Batch, Draft, Receipt, Tag
 from tidegauge.model.position import Kind, RowPosition, Value, Window
 from tidegauge.model.spec import Database, Engine, Flow, Folder, Lake, TableName, TableOptions
@@ -26,7 +26,8 @@ from tidegauge.model.state import State
 from tidegauge.model.table import Cut, OrderedColumn, Shape, Survey
 from tidegauge.plan.backfill import Span, backfill, below, limited, span, under_limit
 from tidegauge.plan.draft import batch_step, draft
-from tidegauge.read import sql, sqlite_sql
+from tidegauge.sources import sql
+from tidegauge.sources.sqlite import sql as sqlite_sql
 
 pytestmark = pytest.mark.unit
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from tests.project import here, refused
+from tests.support.project import here, refused
 from tidegauge.cli.options import one_stage
-from tidegauge.engine.report import FlowReport, RunReport
-from tidegauge.engine.standing import wanted
 from tidegauge.errors import ConfigError, LimitReached, SourceError, Stopped
 from tidegauge.model.spec import Stage
 from tidegauge.model.state import State
+from tidegauge.operations.status import wanted
+from tidegauge.run.report import FlowReport, RunReport
 
 pytestmark = pytest.mark.unit
 

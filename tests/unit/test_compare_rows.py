@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tidegauge.compare.frames import Difference
+from tidegauge.compare.rows import compare_rows
 from tidegauge.errors import OutputDisagrees
-from tidegauge.maintain.compare import Difference
-from tidegauge.maintain.compare_rows import compare_rows
 
 pytestmark = pytest.mark.unit
 

@@ -8,7 +8,7 @@ import pytest
 
 from tidegauge.config.load import load_project
 from tidegauge.errors import Place
-from tidegauge.model.layer import (
+from tidegauge.model.delta_flow import (
     Evaluate,
     Function,
     Layer,

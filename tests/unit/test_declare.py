@@ -17,7 +17,7 @@ from tidegauge.config import modules
 from tidegauge.config.load import load_project
 from tidegauge.declare import declared_in
 from tidegauge.errors import ConfigError, Place
-from tidegauge.model.layer import Function, Layer
+from tidegauge.model.delta_flow import Function, Layer
 from tidegauge.model.spec import Project
 
 pytestmark = pytest.mark.unit

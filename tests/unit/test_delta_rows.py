@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from tests.ledgers import timed
-from tidegauge.engine.jars import Needs
-from tidegauge.engine.session import _conf
+from tests.support.ledgers import timed
 from tidegauge.ledger.delta_rows import WATERMARKS, Row, decode, encode, next_rows
-from tidegauge.ledger.shelf import Leaf
+from tidegauge.ledger.document_store import Leaf
 from tidegauge.model.spec import SparkSettings
+from tidegauge.spark.jars import Needs
+from tidegauge.spark.session import _conf
 
 pytestmark = pytest.mark.unit
 
@@ -118,7 +118,7 @@ def test_rows_come_back_from_a_file_as_they_went_in() -> None:
 
 
 def test_a_session_knows_delta_when_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidegauge.engine.session.jars", lambda needs, conf: [])
+    monkeypatch.setattr("tidegauge.spark.session.jars", lambda needs, conf: [])
     own = {"spark.databricks.delta.snapshotPartitions": "7"}
     found = _conf(SparkSettings("local[1]", own), [Needs.DELTA])
     assert found["spark.sql.extensions"] == "io.delta.sql.DeltaSparkSessionExtension"

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from tests.delta_output import layer_of
+from tests.support.delta_output import layer_of
 from tidegauge.errors import OutputDisagrees
-from tidegauge.model.layer import LayerMode, LayerOutput
+from tidegauge.model.delta_flow import LayerMode, LayerOutput
 from tidegauge.model.spec import Drift
-from tidegauge.write.delta.conflicts import is_conflict, told
-from tidegauge.write.delta.target import FEED, MADE, Column, Held, Room, Target, properties_for, room_for
-from tidegauge.write.delta.types import as_sql, bare, has_map, holds, literal, table_name
+from tidegauge.outputs.delta.conflicts import is_conflict, told
+from tidegauge.outputs.delta.target import FEED, MADE, Column, Held, Room, Target, properties_for, room_for
+from tidegauge.outputs.delta.types import as_sql, bare, has_map, holds, literal, table_name
 
 pytestmark = pytest.mark.unit
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from tidegauge.engine.java import find_java
-from tidegauge.engine.owner import is_gone, this_process
-from tidegauge.engine.spark_errors import from_spark, last_cause
 from tidegauge.errors import OutputUnreachable, RuntimeMissing, SparkFailed, TypeNotHeld
+from tidegauge.ledger.owner import is_gone, this_process
 from tidegauge.model.secret import Secret
+from tidegauge.spark.errors import from_spark, last_cause
+from tidegauge.spark.java import find_java
 
 pytestmark = pytest.mark.unit
 
@@ -29,7 +29,7 @@ def test_this_process_lives_and_one_with_a_reused_pid_does_not() -> None:
 
 def test_a_killed_process_is_gone() -> None:
     code = (
-        "from tidegauge.engine.owner import this_process; me = this_process();"
+        "from tidegauge.ledger.owner import this_process; me = this_process();"
         "print(me.host, me.pid, me.started, sep='|', flush=True); input()"
     )
     child = subprocess.Popen(

@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 
 from tests.unit.test_draft import flow_with, shape_of
 from tidegauge.config.load import load_project
-from tidegauge.engine.asked import from_text, from_timestamp
 from tidegauge.errors import ConfigError
-from tidegauge.model.epoch import Epoch, moment_of, number_of, unit_of
+from tidegauge.model.epoch_numbers import Epoch, moment_of, number_of, unit_of
 from tidegauge.model.position import Kind, RowPosition, Value, to_moment
 from tidegauge.model.spec import FutureGuard
 from tidegauge.model.table import Shape
+from tidegauge.operations.override_position import from_text, from_timestamp
 from tidegauge.plan.draft import start
-from tidegauge.read.bound import latest_now, timestamp_bound
-from tidegauge.read.dialect import Moment
+from tidegauge.sources.bound import latest_now, timestamp_bound
+from tidegauge.sources.dialect import Moment
 
 pytestmark = pytest.mark.unit
 

@@ -8,9 +8,9 @@ from functools import partial
 
 import pytest
 
-from tests.histories import SEEN, history, idle, layer, mark, plan, source, version
+from tests.support.histories import SEEN, history, idle, layer, mark, plan, source, version
 from tidegauge.errors import TableReplaced, VersionsMissing
-from tidegauge.model.layer import OnMissing
+from tidegauge.model.delta_flow import OnMissing
 from tidegauge.model.versions import LATEST
 from tidegauge.plan.frozen import check, since
 from tidegauge.plan.versions import draft_layer

@@ -6,9 +6,9 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from tests.drafts import ME, draft, receipt
+from tests.support.drafts import ME, draft, receipt
 from tidegauge.errors import LeaseLost, WrongState
-from tidegauge.ledger.book import Book
+from tidegauge.ledger.flow_state import Book
 from tidegauge.ledger.rules import advance, begin, claim, claim_of, finish, plan
 from tidegauge.model.state import State
 

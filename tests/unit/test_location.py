@@ -8,13 +8,13 @@ import pytest
 
 from tests.unit.test_config_bad_input import connection, refused
 from tidegauge.config.load import load_project
+from tidegauge.delta_log.library import through_catalogue
+from tidegauge.delta_log.location import lake_of
 from tidegauge.errors import ConfigError, OutputUnreachable, SourceError
 from tidegauge.ledger.address import parse
 from tidegauge.model.location import is_in_catalogue, resolve
 from tidegauge.model.spec import Lake
-from tidegauge.objects.delta import through_catalogue
-from tidegauge.read.delta_place import lake_of
-from tidegauge.write.delta.place import _lake
+from tidegauge.outputs.delta.place import _lake
 
 pytestmark = pytest.mark.unit
 

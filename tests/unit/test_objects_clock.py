@@ -6,9 +6,9 @@ from typing import Any, cast
 
 import pytest
 
-from tidegauge.objects import clock
-from tidegauge.objects.clock import Clock
-from tidegauge.objects.store import Store
+from tidegauge.storage import clock
+from tidegauge.storage.clock import Clock
+from tidegauge.storage.store import Store
 
 pytestmark = pytest.mark.unit
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegauge.errors import OutputUnsafe
-from tidegauge.objects.folder import check_folder, folder_name
+from tidegauge.storage.folder import check_folder, folder_name
 
 pytestmark = pytest.mark.unit
 

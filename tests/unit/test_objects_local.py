@@ -10,8 +10,8 @@ import pytest
 
 from tests.contract.test_output_parts import LAYOUT, batch, local_lake, staged, tag
 from tidegauge.errors import OutputUnreachable, OutputUnsafe
-from tidegauge.objects.local import LocalFiles
-from tidegauge.write.parquet import ParquetOutput
+from tidegauge.outputs.lake.output import ParquetOutput
+from tidegauge.storage.local import LocalFiles
 
 pytestmark = pytest.mark.unit
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tidegauge.read.delta_commit import parse
+from tidegauge.delta_log.commit import parse
 from tidegauge.transform.passed import passed
 
 pytestmark = pytest.mark.unit

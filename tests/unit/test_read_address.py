@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tidegauge.errors import ConfigError
 from tidegauge.model.secret import Secret
 from tidegauge.model.spec import Database, Engine
-from tidegauge.read.address import jdbc_options
+from tidegauge.sources.jdbc_address import jdbc_options
 
 pytestmark = pytest.mark.unit
 

@@ -9,8 +9,8 @@ import pytest
 from tidegauge.model.position import Kind
 from tidegauge.model.spec import TableOptions
 from tidegauge.model.table import OrderedColumn
-from tidegauge.read.bound import latest_now, timestamp_bound
-from tidegauge.read.dialect import Moment, OpenWork
+from tidegauge.sources.bound import latest_now, timestamp_bound
+from tidegauge.sources.dialect import Moment, OpenWork
 
 pytestmark = pytest.mark.unit
 

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from tidegauge.model.position import Kind, Value
-from tidegauge.read.notation import read_shapes
-from tidegauge.read.statement import head
+from tidegauge.sources.notation import read_shapes
+from tidegauge.sources.statement import head
 
 pytestmark = pytest.mark.unit
 

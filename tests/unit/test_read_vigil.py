@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from tidegauge.model.position import Kind, Value
 from tidegauge.model.spec import TableOptions
-from tidegauge.read import vigil
-from tidegauge.read.candidate import Candidate, followed, from_text, to_text
-from tidegauge.read.dialect import Moment, OpenWork
-from tidegauge.read.vigil import Ripe, Vigil
+from tidegauge.sources import bound_wait as vigil
+from tidegauge.sources.bound_wait import Ripe, Vigil
+from tidegauge.sources.candidate import Candidate, followed, from_text, to_text
+from tidegauge.sources.dialect import Moment, OpenWork
 
 pytestmark = pytest.mark.unit
 

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tidegauge.compare.deleted_keys import check_limit, vanished
 from tidegauge.errors import MassDelete, OutputDisagrees
-from tidegauge.maintain.reconcile import check_limit, vanished
 
 pytestmark = pytest.mark.unit
 

@@ -7,7 +7,6 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from tidegauge.errors import SourceError
-from tidegauge.maintain.vacuum import Commit, Reader, needs
 from tidegauge.model.retention import (
     FILE_RETENTION,
     LOG_RETENTION,
@@ -18,6 +17,7 @@ from tidegauge.model.retention import (
     unread,
 )
 from tidegauge.model.versions import History, Version
+from tidegauge.operations.vacuum_needs import Commit, Reader, needs
 
 pytestmark = pytest.mark.unit
 

@@ -9,14 +9,14 @@ from typing import Any, cast
 
 import pytest
 
-from tidegauge.engine.order import Order
-from tidegauge.engine.report import FlowReport
-from tidegauge.engine.run import Runner
-from tidegauge.engine.select import layers_of
 from tidegauge.errors import SourceError, Stopped, TidegaugeError
-from tidegauge.model.layer import Layer, LayerInput, LayerOutput, TableRef
+from tidegauge.flows.select import layers_of
+from tidegauge.model.delta_flow import Layer, LayerInput, LayerOutput, TableRef
 from tidegauge.model.spec import Project, SparkSettings
 from tidegauge.model.state import State
+from tidegauge.run.options import Order
+from tidegauge.run.report import FlowReport
+from tidegauge.run.runner import Runner
 
 pytestmark = pytest.mark.unit
 

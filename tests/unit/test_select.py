@@ -8,8 +8,8 @@ from typing import cast
 
 import pytest
 
-from tidegauge.engine.select import Choice, Sources, choose, expand
 from tidegauge.errors import ConfigError, TableMissing
+from tidegauge.flows.select import Choice, Sources, choose, expand
 from tidegauge.model.protocols.source import Source
 from tidegauge.model.spec import (
     Database,

@@ -17,7 +17,7 @@ from tidegauge.model.plan import Batch, Receipt, Tag
 from tidegauge.model.position import Window
 from tidegauge.model.protocols.output import Output
 from tidegauge.model.staged import DataFile, Staged
-from tidegauge.write.parquet import ParquetOutput
+from tidegauge.outputs.lake.output import ParquetOutput
 
 pytestmark = pytest.mark.unit
 

@@ -8,8 +8,10 @@ from datetime import datetime
 import pytest
 
 from tidegauge.errors import WrongState
-from tidegauge.ledger import alone, byhand, rules
-from tidegauge.ledger.book import Book, Change
+from tidegauge.ledger import caller_rules as alone
+from tidegauge.ledger import override_rules as byhand
+from tidegauge.ledger import rules
+from tidegauge.ledger.flow_state import Book, Change
 from tidegauge.model.claim import Owner
 from tidegauge.model.plan import Batch, Draft, InputPlan
 from tidegauge.model.position import VersionPosition, Window

@@ -13,7 +13,10 @@ from tidegauge.model.plan import Batch
 from tidegauge.model.position import Kind, RowPosition, Value, Window
 from tidegauge.model.spec import TableName, TableOptions
 from tidegauge.model.table import OrderedColumn, Shape
-from tidegauge.read import mysql_sql, postgresql_sql, sql, sqlite_sql
+from tidegauge.sources import sql
+from tidegauge.sources.mysql import sql as mysql_sql
+from tidegauge.sources.postgresql import sql as postgresql_sql
+from tidegauge.sources.sqlite import sql as sqlite_sql
 
 pytestmark = pytest.mark.unit
 

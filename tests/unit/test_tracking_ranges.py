@@ -14,10 +14,10 @@ from tidegauge.model.run import FlowStatus
 from tidegauge.model.state import State
 from tidegauge.model.watermark import Watermark
 from tidegauge.tracker import WatermarkTracker
-from tidegauge.tracking.latest import Latest
-from tidegauge.tracking.processing import from_standing
-from tidegauge.tracking.ranges import check_active, draft
-from tidegauge.tracking.standing import Standing
+from tidegauge.tracker.latest import Latest
+from tidegauge.tracker.pipeline_state import Standing
+from tidegauge.tracker.processing import from_standing
+from tidegauge.tracker.ranges import check_active, draft
 
 pytestmark = pytest.mark.unit
 

@@ -15,7 +15,7 @@ import tidegauge
 from tidegauge.errors import ConfigError
 from tidegauge.model.position import Kind
 from tidegauge.tracker import TimeWindow
-from tidegauge.tracking.moment import from_position, read, to_position
+from tidegauge.tracker.moment import from_position, read, to_position
 
 pytestmark = pytest.mark.unit
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tidegauge.errors import Place, TransformFailed
-from tidegauge.model.layer import (
+from tidegauge.model.delta_flow import (
     Evaluate,
     Function,
     Layer,

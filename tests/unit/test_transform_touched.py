@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from tests.transforms import NAMES, Bench, Maker, Row, fields
-from tidegauge.model.layer import Evaluate
+from tests.support.transforms import NAMES, Bench, Maker, Row, fields
+from tidegauge.model.delta_flow import Evaluate
 from tidegauge.transform.sql import Columns, read_sql
 from tidegauge.transform.touched import touched
 

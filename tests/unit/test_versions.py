@@ -8,9 +8,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.histories import DAY, GONE, SEEN, START, history, idle, layer, mark, plan, source, steps, version
+from tests.support.histories import (
+    DAY,
+    GONE,
+    SEEN,
+    START,
+    history,
+    idle,
+    layer,
+    mark,
+    plan,
+    source,
+    steps,
+    version,
+)
 from tidegauge.errors import TableReplaced, VersionsMissing
-from tidegauge.model.layer import Function, LayerMode, OnMissing
+from tidegauge.model.delta_flow import Function, LayerMode, OnMissing
 from tidegauge.model.plan import Way, draft_from_json, draft_to_json
 from tidegauge.model.position import VersionPosition, Window
 from tidegauge.model.versions import FEED, LATEST, Version

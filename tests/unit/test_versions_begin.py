@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.histories import history, idle, layer, plan, source, steps, version
+from tests.support.histories import history, idle, layer, plan, source, steps, version
 from tidegauge.errors import ConfigError, SourceError, TableReplaced, VersionsMissing
-from tidegauge.model.layer import LayerMode, OnMissing
+from tidegauge.model.delta_flow import LayerMode, OnMissing
 from tidegauge.model.versions import LATEST
 from tidegauge.plan.versions import asks
 

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from tidegauge.write.warehouse import keep
+from tidegauge.outputs.warehouse import open_files as keep
 
 pytestmark = pytest.mark.unit
 

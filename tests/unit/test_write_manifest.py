@@ -9,16 +9,8 @@ import pytest
 from tests.contract.test_output_parts import LAYOUT, batch, tag
 from tidegauge.errors import OutputDisagrees
 from tidegauge.model.staged import DataFile
-from tidegauge.objects.local import LocalFiles
-from tidegauge.write.manifest import (
-    Manifest,
-    Numbered,
-    load,
-    manifest_of,
-    numbered,
-    parse,
-    render,
-)
+from tidegauge.outputs.lake.manifest import Manifest, Numbered, load, manifest_of, numbered, parse, render
+from tidegauge.storage.local import LocalFiles
 
 pytestmark = pytest.mark.unit
 

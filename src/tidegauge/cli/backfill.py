@@ -18,12 +18,12 @@ from tidegauge.cli.options import (
     selection,
 )
 from tidegauge.cli.output import print_json, print_table, say
+from tidegauge.cli.progress import close, running
 from tidegauge.cli.project import open_project
-from tidegauge.cli.running import close, running
 from tidegauge.errors import ConfigError
 
 if TYPE_CHECKING:
-    from tidegauge.engine.backfill import Backfill
+    from tidegauge.operations.backfill import Backfill
 
 
 def command(
@@ -51,7 +51,7 @@ def command(
     debug: DebugOption = False,
 ) -> None:
     """Read a window again, or all for a new column; the live watermark stays where it is."""
-    from tidegauge.engine.backfill import Wish, preview, run_backfill
+    from tidegauge.operations.backfill import Wish, preview, run_backfill
 
     chosen = selection(select, table)
     if not chosen:

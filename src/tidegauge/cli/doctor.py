@@ -11,7 +11,7 @@ from tidegauge.cli.project import open_project
 
 def command(project: ProjectOption = None, json: JsonOption = False, debug: DebugOption = False) -> None:  # noqa: ARG001
     """Check Java, jars, ledger, connections, privileges, clocks, S3 and tables; say how to mend each."""
-    from tidegauge.engine.doctor import examine
+    from tidegauge.operations.doctor import examine
 
     findings = []
     for one in examine(open_project(project)):

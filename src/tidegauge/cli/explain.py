@@ -18,8 +18,8 @@ from tidegauge.cli.output import print_json, report_error, say
 from tidegauge.cli.project import open_project
 
 if TYPE_CHECKING:
-    from tidegauge.engine.preview import Preview
     from tidegauge.model.plan import Batch, Draft
+    from tidegauge.operations.plan import Preview
 
 _MOST = 20
 """Batches that a person is shown."""
@@ -33,7 +33,7 @@ def command(
     debug: DebugOption = False,
 ) -> None:
     """Show batch by batch what a run would read, and how; write nothing."""
-    from tidegauge.engine.preview import preview
+    from tidegauge.operations.plan import preview
 
     shown = preview(open_project(project), selection(select, table))
     if json:

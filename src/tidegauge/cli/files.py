@@ -29,7 +29,7 @@ def list_(
     debug: DebugOption = False,  # noqa: ARG001 - read where errors are shown
 ) -> None:
     """Show committed files by batch, and leftovers that no reader sees."""
-    from tidegauge.engine.files import listings
+    from tidegauge.operations.files import listings
 
     found = listings(open_project(project), selection(select, table))
     if json:
@@ -65,7 +65,7 @@ def clean(
 ) -> None:
     """Delete leftovers of dead attempts. Committed files are never touched."""
     from tidegauge.config.durations import parse_duration
-    from tidegauge.engine.files import clean as clean_files
+    from tidegauge.operations.files import clean as clean_files
 
     loaded, wanted, age = open_project(project), selection(select, table), parse_duration(older_than)
     found = clean_files(loaded, wanted, older_than=age, reason=None)

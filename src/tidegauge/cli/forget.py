@@ -13,7 +13,7 @@ from tidegauge.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tidegauge.engine.forget import Parting
+    from tidegauge.operations.forget import Parting
 
 
 def command(
@@ -30,7 +30,7 @@ def command(
 
     `watermark undo` brings them back.
     """
-    from tidegauge.engine.forget import carry_out, preview
+    from tidegauge.operations.forget import carry_out, preview
 
     wanted = selection(select, table)
     if not wanted:

@@ -17,7 +17,7 @@ def command(
     debug: DebugOption = False,  # noqa: ARG001 - read where errors are shown
 ) -> None:
     """Say what is wrong, and what will be soon: failures, lost versions, outputs that disagree."""
-    from tidegauge.engine.health import examine
+    from tidegauge.operations.health import examine
 
     now, found = examine(open_project(project), selection(select, table))
     healthy = not any(one.problems for one in found)

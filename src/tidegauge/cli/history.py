@@ -21,9 +21,9 @@ def command(
     debug: DebugOption = False,  # noqa: ARG001 - read where errors are shown
 ) -> None:
     """Show what happened: who did what, when, from where to where."""
-    from tidegauge.engine.standing import iso
     from tidegauge.ledger.open import open_ledger
     from tidegauge.model.position import to_json, to_text
+    from tidegauge.operations.status import iso
 
     loaded = open_project(project)
     with open_ledger(loaded.ledger, create=False) as ledger:

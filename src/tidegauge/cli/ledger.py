@@ -13,7 +13,7 @@ from tidegauge.cli.output import print_json, print_table, report_error, say
 from tidegauge.cli.project import open_project
 
 if TYPE_CHECKING:
-    from tidegauge.engine.rebuild import Found
+    from tidegauge.operations.rebuild import Found
 
 app = typer.Typer(help="The store of watermarks itself.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -65,7 +65,7 @@ def rebuild(
     debug: DebugOption = False,
 ) -> None:
     """Bring watermarks back from the outputs, for a ledger that is lost or an older copy."""
-    from tidegauge.engine.rebuild import carry_out, preview
+    from tidegauge.operations.rebuild import carry_out, preview
 
     if not dry_run:
         check_reason("ledger rebuild", reason)

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
+from tidegauge.cli.delta_tables import TablesOption, Tell, close
 from tidegauge.cli.options import DebugOption, JsonOption, ProjectOption, SelectOption
 from tidegauge.cli.project import open_project
-from tidegauge.cli.tending import TablesOption, Tell, close
 
 
 def command(
@@ -25,8 +25,8 @@ def command(
     debug: DebugOption = False,
 ) -> None:
     """Make few large files of many small ones in Delta outputs, then vacuum what no reader needs."""
-    from tidegauge.engine.optimize import optimize
-    from tidegauge.engine.tend import Tending
+    from tidegauge.operations.delta_tables import Tending
+    from tidegauge.operations.optimize import optimize
 
     columns = tuple(name.strip() for name in (zorder or "").split(",") if name.strip())
     tending = Tending(open_project(project), tuple(select or ()), tuple(table or ()), debug=debug)

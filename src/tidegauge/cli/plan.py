@@ -48,7 +48,7 @@ def show(
     json: bool,
     debug: bool,
 ) -> NoReturn:
-    from tidegauge.engine.preview import preview
+    from tidegauge.operations.plan import preview
 
     notes: list[str] = []
     shown = preview(project, wanted, stage=stage, limit=limit, remark=notes.append)

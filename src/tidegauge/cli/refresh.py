@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from tidegauge.cli.confirm import agreed, check_reason
-from tidegauge.cli.moves import count_flows, show_moves
 from tidegauge.cli.output import print_json, report_error, say
+from tidegauge.cli.override_table import count_flows, show_moves
 
 if TYPE_CHECKING:
-    from tidegauge.engine.override import Done, Move
     from tidegauge.model.spec import Project, Stage
+    from tidegauge.operations.override import Done, Move
 
 
 def refresh(
@@ -29,7 +29,7 @@ def refresh(
     debug: bool,
 ) -> list[Done]:
     """What was done of it, flow by flow; ends the command where there is nothing to go on with."""
-    from tidegauge.engine import refresh as engine
+    from tidegauge.operations import refresh as engine
 
     if not dry_run:
         check_reason(f"{command} --full-refresh", reason)

@@ -13,8 +13,8 @@ from tidegauge.cli.options import (
     WaitOption,
     selection,
 )
+from tidegauge.cli.progress import close, running
 from tidegauge.cli.project import open_project
-from tidegauge.cli.running import close, running
 
 
 def command(
@@ -29,8 +29,8 @@ def command(
 ) -> None:
     """Try the plans again that failed or were left, with the same windows; plan nothing new."""
     from tidegauge.config.durations import parse_duration
-    from tidegauge.engine.order import Order
-    from tidegauge.engine.retry import retry
+    from tidegauge.operations.retry import retry
+    from tidegauge.run.options import Order
 
     chosen = selection(select, table)
     order = Order(chosen, stage=stage, parallel=parallel, wait=parse_duration(wait), debug=debug)

@@ -25,14 +25,14 @@ from tidegauge.cli.options import (
 )
 from tidegauge.cli.output import say
 from tidegauge.cli.plan import show as show_plan
+from tidegauge.cli.progress import close, running
 from tidegauge.cli.project import open_project
 from tidegauge.cli.refresh import refresh
-from tidegauge.cli.running import close, running
 from tidegauge.errors import ConfigError
 from tidegauge.model.spec import Stage, Strategy
 
 if TYPE_CHECKING:
-    from tidegauge.engine.override import Done
+    from tidegauge.operations.override import Done
 
 StrategyOption = Annotated[
     Strategy | None,
@@ -122,10 +122,10 @@ def command(
 def carry_out(path: Path | None, wanted: Wanted) -> None:
     """Both commands, from what was wanted to the exit code."""
     from tidegauge.config.durations import parse_duration
-    from tidegauge.engine.order import Order
-    from tidegauge.engine.run import run
-    from tidegauge.engine.verify import verify
     from tidegauge.observe.view import watch
+    from tidegauge.operations.verify import verify
+    from tidegauge.run.options import Order
+    from tidegauge.run.runner import run
 
     if wanted.reason and not wanted.full_refresh:
         raise ConfigError("--reason belongs to --full-refresh", hint="leave it out: a run needs none")

@@ -20,7 +20,7 @@ def command(
     debug: DebugOption = False,  # noqa: ARG001 - read where errors are shown
 ) -> None:
     """Show each flow's state, watermark (the last row delivered), how far was checked, lag and last run."""
-    from tidegauge.engine.standing import standings
+    from tidegauge.operations.status import standings
 
     found = open_project(project)
     now, shown = standings(found, selection(select, table))
@@ -61,8 +61,8 @@ def _warnings(project: Project) -> dict[str, list[str]]:
     """Whose unread versions are about to vanish; only flows between Delta tables are asked."""
     if not project.layers:
         return {}
-    from tidegauge.engine.retention import warnings
     from tidegauge.ledger.open import open_ledger
+    from tidegauge.operations.retention import warnings
 
     with open_ledger(project.ledger, create=False) as ledger:
         return warnings(project, ledger)

@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 
 from tidegauge.cli.confirm import DryRunOption, YesOption, confirmed
+from tidegauge.cli.delta_tables import TablesOption, Tell, close
 from tidegauge.cli.options import DebugOption, JsonOption, ProjectOption, SelectOption
 from tidegauge.cli.project import open_project
-from tidegauge.cli.tending import TablesOption, Tell, close
 
 
 def command(
@@ -30,8 +30,8 @@ def command(
     A table of which a flow has not read every version yet is refused, with the flow's name and its watermark.
     """
     from tidegauge.config.durations import parse_duration
-    from tidegauge.engine.tend import Tended, Tending
-    from tidegauge.engine.vacuum import check, vacuum
+    from tidegauge.operations.delta_tables import Tended, Tending
+    from tidegauge.operations.vacuum import check, vacuum
 
     opened, kept = open_project(project), None if retain is None else parse_duration(retain)
     tending = Tending(opened, tuple(select or ()), tuple(table or ()), debug=debug)

@@ -20,7 +20,7 @@ from tidegauge.cli.output import print_json, print_table, report_error, say
 from tidegauge.cli.project import open_project
 
 if TYPE_CHECKING:
-    from tidegauge.engine.verify import Verified
+    from tidegauge.operations.verify import Verified
 
 _MARKS = {True: "✓", False: "✗", None: "—"}
 
@@ -39,8 +39,8 @@ def command(
     Delta tables is computed anew over its whole inputs. Rows past the watermark are counted as newer, and are
     no difference. Exit 2 if nothing was compared.
     """
-    from tidegauge.engine.verify import is_proven, nothing_compared, verify
     from tidegauge.observe.view import watch
+    from tidegauge.operations.verify import is_proven, nothing_compared, verify
 
     opened = open_project(project)
     with watch(sys.stderr) as tell:

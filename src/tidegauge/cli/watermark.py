@@ -62,8 +62,8 @@ app.command("import")(watermark_transfer.import_)
 
 
 def _json(mark: Watermark) -> dict[str, Any]:
-    from tidegauge.engine.standing import iso
     from tidegauge.model.position import to_json
+    from tidegauge.operations.status import iso
 
     return {
         "pipeline": mark.pipeline,

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from tidegauge.cli.confirm import agreed, check_reason
-from tidegauge.cli.moves import count_flows, show_moves
 from tidegauge.cli.output import print_json, report_error, say
+from tidegauge.cli.override_table import count_flows, show_moves
 from tidegauge.errors import ConfigError
 
 if TYPE_CHECKING:
-    from tidegauge.engine.override import Done, Move, Wish
     from tidegauge.model.spec import Project, Stage
+    from tidegauge.operations.override import Done, Move, Wish
 
 
 def override(
@@ -32,8 +32,8 @@ def override(
     debug: bool,
 ) -> None:
     """Preview, ask, do. Raises ConfigError for what lacks a reason, force or a yes."""
-    from tidegauge.engine.foresee import preview
-    from tidegauge.engine.override import carry_out
+    from tidegauge.operations.override import carry_out
+    from tidegauge.operations.override_preview import preview
 
     if not dry_run:
         check_reason(f"watermark {command}", reason)

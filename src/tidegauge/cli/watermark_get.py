@@ -13,8 +13,8 @@ from tidegauge.model.position import to_text
 from tidegauge.model.spec import Engine, Folder, Lake, Landing
 
 if TYPE_CHECKING:
-    from tidegauge.engine.table_standing import StageStanding, TableStanding
     from tidegauge.model.watermark import Watermark
+    from tidegauge.operations.table_status import StageStanding, TableStanding
 
 _ENGINES = {
     Engine.SQLITE: "SQLite",
@@ -37,7 +37,7 @@ def get(
 ) -> None:
     """Show one table's watermarks, stage by stage, and where its next run will start."""
     from tidegauge.cli.project import open_project
-    from tidegauge.engine.table_standing import table_standing
+    from tidegauge.operations.table_status import table_standing
 
     if (table is None) == (select is None):
         raise ConfigError(

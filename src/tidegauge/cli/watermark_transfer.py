@@ -28,7 +28,7 @@ from tidegauge.errors import ConfigError, PositionError
 from tidegauge.model.spec import Stage
 
 if TYPE_CHECKING:
-    from tidegauge.engine.override import Imported
+    from tidegauge.operations.override import Imported
 
 SCHEMA = "tidegauge/watermark-export/1"
 _STANDARD = Path("-")
@@ -44,9 +44,9 @@ def export(
     debug: DebugOption = False,  # noqa: ARG001 - read where errors are shown
 ) -> None:
     """Write watermarks as one JSON document that `import` takes."""
-    from tidegauge.engine.standing import iso, wanted
     from tidegauge.ledger.open import open_ledger
     from tidegauge.model.position import to_body
+    from tidegauge.operations.status import iso, wanted
 
     loaded, chosen = open_project(project), selection(select, table)
     with open_ledger(loaded.ledger, create=False) as ledger:
@@ -98,7 +98,7 @@ def import_(
     debug: DebugOption = False,
 ) -> None:
     """Set the watermarks of an exported document; flows that stand there already are left alone."""
-    from tidegauge.engine.override import Import
+    from tidegauge.operations.override import Import
 
     override(
         open_project(project),
@@ -162,8 +162,8 @@ def _read(file: Path) -> dict[str, Imported]:
 
 
 def _mark(body: dict[str, Any]) -> Imported:
-    from tidegauge.engine.override import Imported
     from tidegauge.model.position import from_body
+    from tidegauge.operations.override import Imported
 
     source = body.get("source_id")
     return Imported(from_body(body["position"]), source if isinstance(source, str) else None)

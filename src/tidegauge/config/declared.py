@@ -13,7 +13,7 @@ from tidegauge.config.modules import Failed, as_shown, import_flows
 from tidegauge.config.problems import Problem, quoted
 from tidegauge.declare import Declared, Input, Output
 from tidegauge.errors import Place
-from tidegauge.model.layer import Function, Layer
+from tidegauge.model.delta_flow import Function, Layer
 from tidegauge.model.spec import Lake
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tidegauge.config.flow_keys import InputKeys, OutputKeys
 from tidegauge.config.problems import Trail, quoted
-from tidegauge.model.layer import IS_CURRENT, VALID_FROM, VALID_TO, Evaluate, Layer, LayerMode
+from tidegauge.model.delta_flow import IS_CURRENT, VALID_FROM, VALID_TO, Evaluate, Layer, LayerMode
 
 _OF_CHANGES = ("cursor", "feed", "initial", "on_missing", "max_versions", "max_bytes")
 _KEYED = (LayerMode.MERGE, LayerMode.SCD2)

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from tidegauge.config import flow_values, values
 from tidegauge.config.forms import Flag, Form, Keys, Mapped, MaybeText, Tags, Unless
-from tidegauge.model.layer import Evaluate, LayerMode, OnDelete, OnMissing
+from tidegauge.model.delta_flow import Evaluate, LayerMode, OnDelete, OnMissing
 from tidegauge.model.spec import Drift
 
 MaybeTable = Annotated[str | None, Form(flow_values.table_name, "name in Spark's catalogue")]

@@ -15,7 +15,7 @@ from tidegauge.config.flow_combinations import Conflict, in_a_flow, in_an_input,
 from tidegauge.config.flow_keys import FlowKeys, InputKeys, OutputKeys
 from tidegauge.config.flow_values import is_dotted
 from tidegauge.config.problems import Complaint, Trail, quoted
-from tidegauge.model.layer import (
+from tidegauge.model.delta_flow import (
     Evaluate,
     Function,
     Layer,

@@ -10,7 +10,7 @@ from graphlib import CycleError, TopologicalSorter
 from tidegauge.config.flow_values import name_parts
 from tidegauge.config.problems import Problem, quoted
 from tidegauge.errors import Place
-from tidegauge.model.layer import Layer, LayerInput, TableRef
+from tidegauge.model.delta_flow import Layer, LayerInput, TableRef
 
 DEFAULT_CATALOGUE = "spark.sql.defaultCatalog"
 

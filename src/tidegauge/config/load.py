@@ -18,7 +18,7 @@ from tidegauge.config.models import ProjectKeys, SparkKeys
 from tidegauge.config.problems import Complaint
 from tidegauge.config.secrets import interpolate
 from tidegauge.config.syncs import make_syncs
-from tidegauge.model.layer import Layer
+from tidegauge.model.delta_flow import Layer
 from tidegauge.model.spec import Lake, Project, SparkSettings
 
 

@@ -26,7 +26,7 @@ from tidegauge.config.forms import (
     texts_by_name,
 )
 from tidegauge.config.problems import Complaint
-from tidegauge.model.epoch import Epoch
+from tidegauge.model.epoch_numbers import Epoch
 from tidegauge.model.spec import Deletes, Drift, FutureGuard, Mode, NullCursor, Read
 
 

@@ -16,14 +16,14 @@ from pathlib import Path
 
 from tidegauge.config.load import load_project
 from tidegauge.demo.shop import add_orders, delete_orders, make_shop, open_shop
-from tidegauge.engine.order import Order
-from tidegauge.engine.report import RunReport
-from tidegauge.engine.run import run
-from tidegauge.engine.verify import Verified, verify
 from tidegauge.errors import TidegaugeError
 from tidegauge.ledger.open import open_ledger
 from tidegauge.model.spec import Project
 from tidegauge.observe.events import Listener
+from tidegauge.operations.verify import Verified, verify
+from tidegauge.run.options import Order
+from tidegauge.run.report import RunReport
+from tidegauge.run.runner import run
 
 ORDERS = 55_000
 _SETTLED = 3

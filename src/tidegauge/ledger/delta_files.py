@@ -12,9 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, TypeVar
 
+from tidegauge.delta_log.snapshot import File, Snapshot
 from tidegauge.errors import LedgerError, LedgerUnreachable
 from tidegauge.ledger.delta_rows import Row, encode
-from tidegauge.ledger.delta_snapshot import File, Snapshot
 from tidegauge.ledger.delta_table import Table
 from tidegauge.ledger.keys import pipeline_key
 

@@ -7,12 +7,12 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from tidegauge.delta_log.snapshot import File, Snapshot
 from tidegauge.ledger.delta_files import LARGEST, commit, new_file, until, worth_merging
 from tidegauge.ledger.delta_rows import LOG, Row, decode, entry_row
-from tidegauge.ledger.delta_snapshot import File, Snapshot
 from tidegauge.ledger.delta_table import Table
+from tidegauge.ledger.document_store import Entry
 from tidegauge.ledger.keys import flow_key
-from tidegauge.ledger.shelf import Entry
 
 _FIRST = datetime.max.replace(tzinfo=UTC)
 

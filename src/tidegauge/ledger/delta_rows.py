@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any
 
-from tidegauge.ledger.shelf import Entry, Leaf
+from tidegauge.ledger.document_store import Entry, Leaf
 
 Row = dict[str, Any]
 

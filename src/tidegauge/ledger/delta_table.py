@@ -15,13 +15,13 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+from tidegauge.delta_log.library import address, is_panic, library, options, said, through_catalogue
+from tidegauge.delta_log.snapshot import PARTITION, File, Snapshot, after
 from tidegauge.errors import LedgerError, LedgerUnreachable, LedgerVersion
-from tidegauge.ledger.delta_snapshot import PARTITION, File, Snapshot, after
-from tidegauge.ledger.translate import told
+from tidegauge.ledger.storage_errors import told
 from tidegauge.model.spec import Lake
-from tidegauge.objects.clock import Clock, steady
-from tidegauge.objects.delta import address, is_panic, library, options, said, through_catalogue
-from tidegauge.objects.store import Store
+from tidegauge.storage.clock import Clock, steady
+from tidegauge.storage.store import Store
 
 _LOG = "_delta_log"
 _READER, _WRITER = 1, 2

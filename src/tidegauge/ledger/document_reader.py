@@ -7,13 +7,13 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Self
 
-from tidegauge.ledger.entries import event_of
+from tidegauge.ledger.document_store import Shelf
+from tidegauge.ledger.flow_document import Page, newest_first
+from tidegauge.ledger.flow_view import status_of, watermarks_of
 from tidegauge.ledger.journal import FAILURES
 from tidegauge.ledger.keys import flow_key
-from tidegauge.ledger.leaves import page_of
-from tidegauge.ledger.pages import Page, newest_first
-from tidegauge.ledger.shelf import Shelf
-from tidegauge.ledger.shown import status_of, watermarks_of
+from tidegauge.ledger.log_entries import event_of
+from tidegauge.ledger.stored_flow import page_of
 from tidegauge.model.run import FlowStatus, HistoryEvent
 from tidegauge.model.watermark import Tally, Watermark
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tidegauge.ledger.reader import SqlReader
+from tidegauge.ledger.sql_reader import SqlReader
 from tidegauge.model.run import FlowStatus, HistoryEvent
 from tidegauge.model.watermark import Tally, Watermark
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidegauge.errors import LedgerError, LedgerVersion
-from tidegauge.ledger.shelf import Leaf
+from tidegauge.ledger.document_store import Leaf
 from tidegauge.ledger.summary import table_fields
 
 FORMAT = 1

@@ -17,11 +17,11 @@ from itertools import islice
 from typing import TypeVar
 
 from tidegauge.errors import LedgerError, LedgerUnreachable
-from tidegauge.ledger.entries import moment_of, moment_text
+from tidegauge.ledger.document_store import Entry
 from tidegauge.ledger.keys import flow_key
-from tidegauge.ledger.shelf import Entry
-from tidegauge.objects.folder import folder_name
-from tidegauge.objects.store import Store
+from tidegauge.ledger.log_entries import moment_of, moment_text
+from tidegauge.storage.folder import folder_name
+from tidegauge.storage.store import Store
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -13,9 +13,9 @@ from sqlalchemy.exc import OperationalError
 
 from tidegauge.errors import ConfigError, LedgerError, LedgerUnreachable, LedgerVersion
 from tidegauge.ledger.address import Address, parse
-from tidegauge.ledger.connect import BUSY_SECONDS, WRITE, connect
-from tidegauge.ledger.faults import translated
-from tidegauge.ledger.tables import VERSION_TABLE, VERSIONS, metadata
+from tidegauge.ledger.database_errors import translated
+from tidegauge.ledger.sql_connect import BUSY_SECONDS, WRITE, connect
+from tidegauge.ledger.sql_tables import VERSION_TABLE, VERSIONS, metadata
 from tidegauge.model.secret import Secret
 
 _LOCK_NAME = "tidegauge ledger migration"

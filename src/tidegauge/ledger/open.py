@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Literal, overload
 
 from tidegauge.ledger.address import Address, parse
-from tidegauge.ledger.connect import clock_only, connect
-from tidegauge.ledger.documents import DocumentLedger
+from tidegauge.ledger.database_errors import translated
+from tidegauge.ledger.document_ledger import DocumentLedger
+from tidegauge.ledger.document_store import Shelf
 from tidegauge.ledger.empty import EmptyLedger
-from tidegauge.ledger.faults import translated
 from tidegauge.ledger.migrate import check_version, prepare_place, upgrade, version
-from tidegauge.ledger.shelf import Shelf
-from tidegauge.ledger.store import SqlLedger
+from tidegauge.ledger.sql_connect import clock_only, connect
+from tidegauge.ledger.sql_ledger import SqlLedger
 from tidegauge.model.secret import Secret
 from tidegauge.model.spec import Lake
 
@@ -41,10 +41,10 @@ def open_ledger(address: str | Secret, *, create: bool) -> Ledger | EmptyLedger:
 
 def _open_shelf(scheme: str, lake: Lake, shown: str, *, create: bool) -> Shelf | None:
     if scheme == "delta":
-        from tidegauge.ledger.delta import DeltaShelf
+        from tidegauge.ledger.delta_store import DeltaShelf
 
         return DeltaShelf.open(lake, shown=shown, create=create)
-    from tidegauge.ledger.json_files import JsonShelf
+    from tidegauge.ledger.json_store import JsonShelf
 
     return JsonShelf.open(lake, shown=shown, create=create)
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from sqlalchemy import Connection, and_, delete, func, not_, select
 
 from tidegauge.ledger.keys import pipeline_key
-from tidegauge.ledger.tables import flows, history, plans, runs
+from tidegauge.ledger.sql_tables import flows, history, plans, runs
 
 
 def prune(connection: Connection, *, before: datetime, pipeline: str | None) -> dict[str, int]:

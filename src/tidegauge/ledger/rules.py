@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from tidegauge.errors import FlowHeld, LeaseLost, WrongState
-from tidegauge.ledger.book import Active, Book, Change, Ended, Mark
+from tidegauge.ledger.flow_state import Active, Book, Change, Ended, Mark
 from tidegauge.ledger.journal import clean, masked, sentence
 from tidegauge.ledger.tallies import counted, spent
 from tidegauge.model.claim import Claim, Owner

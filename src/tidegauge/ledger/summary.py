@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from tidegauge.ledger.entries import moment_text
 from tidegauge.ledger.journal import sentence
-from tidegauge.model.epoch import moment_of
+from tidegauge.ledger.log_entries import moment_text
+from tidegauge.model.epoch_numbers import moment_of
 from tidegauge.model.position import FilesPosition, Position, RowPosition, VersionPosition, to_moment
 from tidegauge.model.run import RunRecord
 from tidegauge.model.state import State

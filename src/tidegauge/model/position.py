@@ -16,7 +16,7 @@ from enum import StrEnum
 from typing import Any
 
 from tidegauge.errors import PositionError
-from tidegauge.model.epoch import moment_of
+from tidegauge.model.epoch_numbers import moment_of
 
 
 class Kind(StrEnum):

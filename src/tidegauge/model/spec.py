@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidegauge.errors import Place
-from tidegauge.model.epoch import Epoch
+from tidegauge.model.epoch_numbers import Epoch
 from tidegauge.model.secret import Secret
 
 if TYPE_CHECKING:
-    from tidegauge.model.layer import Layer
+    from tidegauge.model.delta_flow import Layer
 
 
 class Engine(StrEnum):

@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass
 from datetime import datetime
 
-from tidegauge.model.epoch import Epoch
+from tidegauge.model.epoch_numbers import Epoch
 from tidegauge.model.position import Kind, RowPosition
 from tidegauge.model.spec import TableName, TableOptions
 

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from itertools import islice
 
 from tidegauge.errors import ConfigError, PositionError, SourceError
-from tidegauge.model.epoch import Epoch, number_of
+from tidegauge.model.epoch_numbers import Epoch, number_of
 from tidegauge.model.plan import Batch, Draft, InputPlan
 from tidegauge.model.position import Kind, RowPosition, Value, Window, compare, step_down
 from tidegauge.model.spec import Flow, Landing, Mode, NullCursor

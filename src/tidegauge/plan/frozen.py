@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tidegauge.errors import TableReplaced, VersionsMissing
-from tidegauge.model.layer import Layer
+from tidegauge.model.delta_flow import Layer
 from tidegauge.model.plan import Draft, Way
 from tidegauge.model.position import Position, VersionPosition, Window
 from tidegauge.model.versions import LATEST, History

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tidegauge.errors import VersionsMissing
-from tidegauge.model.layer import Layer, LayerInput, OnMissing
+from tidegauge.model.delta_flow import Layer, LayerInput, OnMissing
 from tidegauge.model.plan import Way
 from tidegauge.model.versions import FEED, History, Version
 from tidegauge.plan.pieces import Piece

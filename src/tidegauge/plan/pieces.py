@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tidegauge.model.layer import Function, Layer, LayerInput, LayerMode
+from tidegauge.model.delta_flow import Function, Layer, LayerInput, LayerMode
 from tidegauge.model.plan import Way
 from tidegauge.model.position import VersionPosition, Window
 from tidegauge.model.versions import Version

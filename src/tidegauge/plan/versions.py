@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from tidegauge.errors import ConfigError, SourceError, TableReplaced
-from tidegauge.model.layer import Layer, LayerInput, LayerMode
+from tidegauge.model.delta_flow import Layer, LayerInput, LayerMode
 from tidegauge.model.plan import Batch, Draft, InputPlan, Way
 from tidegauge.model.position import VersionPosition, Window
 from tidegauge.model.retention import time_left

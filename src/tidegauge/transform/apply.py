@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from tidegauge.errors import TransformFailed
-from tidegauge.model.layer import COMMIT_TIMESTAMP, COMMIT_VERSION, Function, Layer, LayerMode, Sql
+from tidegauge.model.delta_flow import COMMIT_TIMESTAMP, COMMIT_VERSION, Function, Layer, LayerMode, Sql
 from tidegauge.transform.chance import FOR_CHANCE
 from tidegauge.transform.faults import from_sql, named, unheard
 from tidegauge.transform.function import call

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tidegauge.errors import TransformFailed
-from tidegauge.model.layer import Evaluate, Function, Layer, LayerInput, LayerMode, Sql
+from tidegauge.model.delta_flow import Evaluate, Function, Layer, LayerInput, LayerMode, Sql
 from tidegauge.model.protocols.source import Moved
 from tidegauge.transform.apply import Transform
 from tidegauge.transform.chance import ALLOW, FOR_CLOCK, follows_clock

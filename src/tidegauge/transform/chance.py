@@ -10,7 +10,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
-from tidegauge.model.layer import Evaluate, Layer, LayerMode, Sql
+from tidegauge.model.delta_flow import Evaluate, Layer, LayerMode, Sql
 from tidegauge.transform.parse import DIALECT, fail, parse
 from tidegauge.transform.scope import Columns
 from tidegauge.transform.spark_functions import CHANCE, CLOCK

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidegauge.errors import TransformFailed
-from tidegauge.model.layer import Evaluate, Function, Layer, LayerMode, Sql
+from tidegauge.model.delta_flow import Evaluate, Function, Layer, LayerMode, Sql
 from tidegauge.transform.chance import refuse_chance
 from tidegauge.transform.parse import readable
 from tidegauge.transform.sql import Columns, Reading, read_sql

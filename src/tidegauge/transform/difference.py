@@ -7,7 +7,7 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from tidegauge.errors import OutputError
-from tidegauge.model.layer import CHANGE_TYPE, DELETE
+from tidegauge.model.delta_flow import CHANGE_TYPE, DELETE
 from tidegauge.transform.views import quoted
 
 if TYPE_CHECKING:

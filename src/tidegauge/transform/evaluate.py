@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tidegauge.errors import TransformFailed
-from tidegauge.model.cargo import Change
-from tidegauge.model.layer import (
+from tidegauge.model.batch_data import Change
+from tidegauge.model.delta_flow import (
     CHANGE_TYPE,
     COMMIT_TIMESTAMP,
     COMMIT_VERSION,

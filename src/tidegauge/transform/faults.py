@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tidegauge.errors import Place, TransformFailed
-from tidegauge.model.layer import Function, Layer, Sql
+from tidegauge.model.delta_flow import Function, Layer, Sql
 from tidegauge.model.secret import mask
 
 _CLASS = re.compile(r"^\[[A-Z0-9_.]+\]\s*")

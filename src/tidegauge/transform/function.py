@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from tidegauge.errors import TransformFailed
-from tidegauge.model.layer import Function
+from tidegauge.model.delta_flow import Function
 from tidegauge.transform.faults import from_function, unheard
 
 if TYPE_CHECKING:

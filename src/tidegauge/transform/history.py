@@ -8,7 +8,7 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from tidegauge.errors import TransformFailed
-from tidegauge.model.layer import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, DELETE, Sql
+from tidegauge.model.delta_flow import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, DELETE, Sql
 from tidegauge.transform.batch import Parts
 from tidegauge.transform.carry import carried
 from tidegauge.transform.difference import UPSERT

@@ -7,7 +7,7 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from tidegauge.errors import TransformFailed
-from tidegauge.model.layer import Evaluate, Function, Sql
+from tidegauge.model.delta_flow import Evaluate, Function, Sql
 from tidegauge.transform.batch import Parts
 from tidegauge.transform.logical import origins, readable
 from tidegauge.transform.touched import all_name, delta_name, touched

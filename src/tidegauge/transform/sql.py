@@ -10,7 +10,7 @@ from pathlib import Path
 from sqlglot import exp
 
 from tidegauge.errors import Place, TransformFailed
-from tidegauge.model.layer import Evaluate
+from tidegauge.model.delta_flow import Evaluate
 from tidegauge.transform.clause import Missing, Unclear
 from tidegauge.transform.find import Finder
 from tidegauge.transform.linear import moving_tables, row_wise

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from tidegauge.errors import NotCompared, TransformFailed
-from tidegauge.model.layer import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, DELETE, Evaluate, Layer
+from tidegauge.model.delta_flow import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, DELETE, Evaluate, Layer
 from tidegauge.model.protocols.source import Moved
 from tidegauge.transform.batch import Parts
 from tidegauge.transform.evaluate import _appended, _present

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from tidegauge.model.cargo import Cargo
+from tidegauge.model.batch_data import Cargo
 from tidegauge.model.plan import Batch, Receipt, Tag
 from tidegauge.model.staged import Staged
 from tidegauge.model.table import Field, Layout

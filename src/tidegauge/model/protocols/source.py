@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
-from tidegauge.model.cargo import Cargo
+from tidegauge.model.batch_data import Cargo
 from tidegauge.model.plan import Batch
 from tidegauge.model.position import RowPosition, Value
 from tidegauge.model.spec import TableName, TableOptions

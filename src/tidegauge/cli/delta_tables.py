@@ -1,0 +1,69 @@
+"""What `vacuum` and `optimize` share: which tables, what is shown of them, and how it ended."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+
+from tidegauge.cli.output import print_json, print_table, report_error, say
+
+if TYPE_CHECKING:
+    from tidegauge.operations.delta_tables import Tended
+
+TablesOption = Annotated[
+    list[str] | None,
+    typer.Option("--table", "-t", help="A Delta table by its path or name, also one that no flow writes."),
+]
+
+
+class Tell:
+    """A line on stderr for each table that is begun."""
+
+    def __init__(self, word: str, *, quiet: bool) -> None:
+        self._word = word
+        self._quiet = quiet
+
+    def __call__(self, name: str) -> None:
+        if not self._quiet:
+            sys.stderr.write(f"{name}: {self._word}\n")
+            sys.stderr.flush()
+
+
+def close(
+    found: Sequence[Tended], columns: Sequence[str], *, command: str, done: bool, json: bool, debug: bool
+) -> NoReturn:
+    """Show it, and leave with the exit code that it means."""
+    if json:
+        tables = [one.to_json() for one in found]
+        print_json({"schema": f"tidegauge/{command}/1", "done": done, "tables": tables})
+    elif not found:
+        say("this project writes no Delta table; name one with --table")
+    else:
+        print_table(columns, [[_cell(one, name) for name in columns] for one in found], numbers=columns[1:-1])
+    for one in found:
+        if one.error is not None:
+            report_error(one.error, json=False, debug=debug)
+    raise typer.Exit(1 if any(one.error for one in found) else 0)
+
+
+def _cell(one: Tended, column: str) -> object:
+    from tidegauge.model.retention import shown
+
+    match column:
+        case "table":
+            return one.target.name
+        case "files written":
+            return one.added
+        case "for":
+            return one.replaced
+        case "kept for":
+            return shown(one.retain) if one.retain is not None else None
+        case "removed" | "would go":
+            return f"{one.removed:,} and more" if one.more else one.removed
+        case _:
+            if one.absent:
+                return "not there yet"
+            return "refused" if one.error and not one.done else "not vacuumed" if one.error else ""

@@ -1,0 +1,150 @@
+"""Run something under the eyes of a person, and say how it ended: the part that `run` and its kin share."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from types import FrameType
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import typer
+
+from tidegauge.cli.output import fits, print_json, print_table, report_error, say
+from tidegauge.cli.override_table import count
+from tidegauge.errors import Stopped
+
+if TYPE_CHECKING:
+    from tidegauge.observe.events import Listener
+    from tidegauge.operations.override import Done
+    from tidegauge.operations.verify import Verified
+    from tidegauge.run.report import RunReport
+
+_CHANGES = ("inserted", "updated", "deleted")
+
+
+def running(
+    go: Callable[[Listener, threading.Event], RunReport], *, json: bool, debug: bool
+) -> tuple[RunReport, int]:
+    """What was done, and the exit code of a signal that asked to stop; 0 if there was none."""
+    from tidegauge.observe.view import watch
+
+    stop = Stop()
+    try:
+        with stop, watch(sys.stderr) as tell:
+            report = go(tell, stop.asked)
+    except Stopped as error:
+        report_error(error, json=json, debug=debug)
+        raise typer.Exit(stop.exit_code) from None
+    return report, stop.exit_code
+
+
+def close(
+    report: RunReport,
+    command: str,
+    *,
+    verified: Sequence[Verified] | None = None,
+    refreshed: Sequence[Done] = (),
+    signalled: int = 0,
+    json: bool,
+    debug: bool,
+    more: dict[str, Any] | None = None,
+) -> NoReturn:
+    """Say what happened, in a table or as JSON, and leave with the exit code that it means."""
+    from tidegauge.cli.verify import show as show_verified
+    from tidegauge.operations.verify import is_proven, nothing_compared
+
+    if json:
+        document = {**report.to_json(command), **(more or {})}
+        if refreshed:
+            document["refreshed"] = [one.to_json() for one in refreshed]
+        if verified is not None:
+            document["verify"] = {"tables": [one.to_json() for one in verified]}
+        print_json(document)
+    else:
+        show(report)
+        if verified is not None:
+            show_verified(list(verified))
+    failed = [one.error for one in refreshed if one.error is not None]
+    failed += [flow.error for flow in report.flows if flow.error is not None and not flow.ok]
+    nothing = None if verified is None else nothing_compared(verified)
+    if nothing is None:
+        failed += [one.error for one in verified or () if one.error is not None and not one.excused]
+    elif not failed:
+        raise typer.Exit(signalled or report_error(nothing, json=False, debug=debug))
+    for error in failed:
+        if debug or not json:
+            report_error(error, json=False, debug=debug)
+    good = not failed and (verified is None or is_proven(verified))
+    raise typer.Exit(signalled or (0 if good else 1))
+
+
+def show(report: RunReport) -> None:
+    """The closing table. Changes are counted where an output can tell them."""
+    _show_flows(report)
+    for note in report.notes:
+        say(f"note: {note}")
+
+
+def _show_flows(report: RunReport) -> None:
+    if not report.flows:
+        say("nothing to do")
+        return
+    told = [flow for flow in report.flows if any(one.inserted is not None for one in flow.receipts)]
+    columns, rows = _closing(report, _CHANGES if told else ())
+    narrow = bool(told) and not fits(columns, rows)
+    if narrow:
+        columns, rows = _closing(report, ())
+    print_table(columns, rows, numbers=("batches", "rows", *_CHANGES, "seconds"))
+    for flow in told if narrow else ():
+        say(f"{flow.flow}: {', '.join(f'{count(flow.count(which))} {which}' for which in _CHANGES)}")
+    for flow in report.flows:
+        limits = [note for note in flow.notes if "limit" in note and note not in flow.endings]
+        for said in (*limits, *flow.endings):
+            say(f"{flow.flow}: {said}")
+
+
+def _closing(report: RunReport, changes: Sequence[str]) -> tuple[list[str], list[list[object]]]:
+    rows: list[list[object]] = []
+    for flow in report.flows:
+        windows = flow.to_json()["windows"]
+        upto = windows[0]["upto"] if windows else None
+        rows.append(
+            [
+                flow.flow,
+                flow.state,
+                flow.batches,
+                flow.rows,
+                *(flow.count(which) for which in changes),
+                f"{flow.seconds:.1f}",
+                upto["cursor"] if isinstance(upto, dict) else upto,
+            ]
+        )
+    return ["flow", "state", "batches", "rows", *changes, "seconds", "up to"], rows
+
+
+class Stop:
+    """The first signal asks to stop after the batch in hand; the second stops at once."""
+
+    def __init__(self) -> None:
+        self.asked = threading.Event()
+        self.exit_code = 0
+
+    def __enter__(self) -> Stop:
+        self._before = {name: signal.signal(name, self._ask) for name in (signal.SIGINT, signal.SIGTERM)}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for name, handler in self._before.items():
+            signal.signal(name, handler)
+
+    def _ask(self, number: int, _: FrameType | None) -> None:
+        code = 128 + number
+        if self.asked.is_set():
+            os._exit(code)
+        self.exit_code = code
+        self.asked.set()
+        # Past Python's buffer, which the code that was interrupted may be holding.
+        os.write(2, b"stopping after the batch in hand; once more stops at once\n")

@@ -1,0 +1,182 @@
+"""Compare two frames key by key. One pass: the rows of both sides meet in one aggregate, each
+with a hash of its values; a difference names its keys."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from tidegauge.compare.digest import digest_row
+from tidegauge.compare.match import Match, as_type, common, field_of, quoted, total
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import DataType
+
+SHOWN = 20
+_SIDE, _HASH, _ORDER = "side", "h", "q"
+
+
+@dataclass(frozen=True)
+class Difference:
+    source_rows: int
+    target_rows: int
+    missing: int
+    """Keys that the source has and the target does not."""
+    extra: int
+    """Keys that the target has and the source does not: deleted there, or never there."""
+    different: int
+    examples: tuple[tuple[str, str], ...]
+    """What is wrong (`missing`, `extra`, `different`) and the key as text; of a table without one the row."""
+    newer: int | None = 0
+    """Rows that the source has past the watermark: the next run's, and no difference. None: not counted."""
+    notes: tuple[str, ...] = ()
+    """What a person should know of the comparison."""
+
+    @property
+    def equal(self) -> bool:
+        return not (self.missing or self.extra or self.different)
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What else has a say in whether a key is as it should be. Frames have the key's columns at least."""
+
+    waiting: DataFrame | None = None
+    """Keys of the source's rows past the watermark: they count on neither side."""
+    allowed: DataFrame | None = None
+    """Rows that the target may have or not, but if it does, as they are here."""
+    ended: DataFrame | None = None
+    """Keys that the source says are deleted, with the column `sequence`."""
+    faults: DataFrame | None = None
+    """Keys with which something is wrong in the target, whatever the source has."""
+    instead: Sequence[DataFrame] = ()
+    """Other states of the source: a key that is as any of them has it is as it should be."""
+
+
+def compare(
+    source: DataFrame,
+    target: DataFrame,
+    *,
+    key: Sequence[str],
+    beside: Beside | None = None,
+    sequence: str | None = None,
+    hashed: Sequence[str] | None = None,
+    lacking: bool = False,
+    hold: bool = False,
+) -> Difference:
+    """Every key, with a hash of the columns that both have, or of those in `hashed`.
+
+    `sequence` orders the versions of a row: a target that has a later one than the source is ahead by right.
+    `lacking`: a column that the target does not have counts as NULL there, and else not at all. `hold`: the
+    source may move while it is read, so that it is read only once.
+    """
+    from pyspark.sql import functions as F  # noqa: N812
+
+    more = beside or Beside()
+    match = Match(source, target, hashed, lacking=lacking)
+    sides = _Sides(match, key, sequence)
+    union = sides.union(source, target, more)
+    judged = sides.judged(union, more)
+    if hold:
+        judged = judged.persist()
+    try:
+        [counts] = judged.agg(
+            total("CASE WHEN nw = 0 THEN ns + CASE WHEN nt > 0 THEN na ELSE 0 END END").alias("source"),
+            total("CASE WHEN nw = 0 THEN nt END").alias("target"),
+            total("nw").alias("newer"),
+            *(F.count_if(F.col("verdict") == word).alias(word) for word in ("missing", "extra", "different")),
+        ).collect()
+        bad = counts["missing"] + counts["extra"] + counts["different"]
+        texts = [F.coalesce(F.col(name).cast("string"), F.lit("NULL")) for name in sides.keys]
+        wrong = judged.where("verdict IS NOT NULL").select("verdict", F.concat_ws(", ", *texts).alias("key"))
+        shown = wrong.limit(SHOWN).collect() if bad else []
+    finally:
+        if hold:
+            judged.unpersist()
+    return Difference(
+        counts["source"],
+        counts["target"],
+        counts["missing"],
+        counts["extra"],
+        counts["different"],
+        tuple(sorted((row["verdict"], row["key"]) for row in shown)),
+        newer=counts["newer"],
+    )
+
+
+class _Sides:
+    """Rows of every side in one form: the key, a hash, the sequence value, and whose they are."""
+
+    def __init__(self, match: Match, key: Sequence[str], sequence: str | None) -> None:
+        self._match, self._key, self._sequence = match, key, sequence
+        self.keys = [f"k{at}" for at in range(len(key))]
+
+    def union(self, source: DataFrame, target: DataFrame, beside: Beside) -> DataFrame:
+        types = self._types(source, target)
+        parts = [self._rows(source, "s", types), self._rows(target, "t", types)]
+        plain = (("w", beside.waiting), ("e", beside.ended), ("f", beside.faults))
+        parts += [self._rows(frame, side, types, bare=True) for side, frame in plain if frame is not None]
+        if beside.allowed is not None:
+            parts.append(self._rows(beside.allowed, "a", types))
+        parts += [self._rows(frame, f"i{at}", types) for at, frame in enumerate(beside.instead)]
+        return reduce(lambda one, other: one.unionAll(other), parts)
+
+    def judged(self, union: DataFrame, beside: Beside) -> DataFrame:
+        from pyspark.sql import functions as F  # noqa: N812
+
+        instead = range(len(beside.instead))
+        sides = ["s", "t", "w", "e", "f", "a", *(f"i{at}" for at in instead)]
+
+        def greatest(column: str, *of: str) -> Column:
+            return F.max(F.when(F.col(_SIDE).isin(*of), F.col(column)))
+
+        grouped = union.groupBy(*self.keys).agg(
+            *(F.count_if(F.col(_SIDE) == side).alias(f"n{side}") for side in sides),
+            greatest(_HASH, "s", "a").alias("hs"),
+            greatest(_HASH, "t").alias("ht"),
+            *(greatest(_HASH, f"i{at}").alias(f"hi{at}") for at in instead),
+            greatest(_ORDER, "s", "a", "e").alias("qs"),
+            greatest(_ORDER, "t").alias("qt"),
+        )
+        later = "coalesce(qt > qs, false)" if self._sequence else "false"
+        ahead = "(qt IS NOT NULL AND (qs IS NULL OR qt > qs))" if self._sequence else "false"
+        as_another = " OR ".join(f"(ni{at} = nt AND nt <= 1 AND hi{at} <=> ht)" for at in instead) or "false"
+        return grouped.withColumn(
+            "verdict",
+            F.expr(
+                f"""
+                CASE WHEN nw > 0 THEN NULL
+                     WHEN nf > 0 THEN 'different'
+                     WHEN {as_another} THEN NULL
+                     WHEN nt = 0 AND ns > 0 THEN 'missing'
+                     WHEN nt > 0 AND ns + na = 0 THEN CASE WHEN ne > 0 AND {later} THEN NULL ELSE 'extra' END
+                     WHEN nt > 1 OR ns + na > 1 THEN CASE WHEN nt > 0 THEN 'different' END
+                     WHEN nt > 0 AND hs <> ht AND NOT {ahead} THEN 'different' END
+                """
+            ),
+        )
+
+    def _types(self, source: DataFrame, target: DataFrame) -> Mapping[str, DataType]:
+        names = [*self._key, *([self._sequence] if self._sequence else [])]
+        return {name: common(field_of(source, name), field_of(target, name)) for name in names}
+
+    def _rows(
+        self, frame: DataFrame, side: str, types: Mapping[str, DataType], *, bare: bool = False
+    ) -> DataFrame:
+        from pyspark.sql import functions as F  # noqa: N812
+
+        def held(name: str) -> Column:
+            own = field_of(frame, name)
+            return as_type(F.col(quoted(own.name)), own.dataType, types[name])
+
+        known = {name.casefold() for name in frame.columns}
+        order = F.lit(None).cast("bigint")
+        if self._sequence is not None:
+            there = self._sequence.casefold() in known
+            order = held(self._sequence) if there else F.lit(None).cast(types[self._sequence])
+        hashed = F.lit(0).cast("bigint") if bare else digest_row(self._match.values(frame))
+        keys = [held(name).alias(inner) for name, inner in zip(self._key, self.keys, strict=True)]
+        return frame.select(*keys, hashed.alias(_HASH), order.alias(_ORDER), F.lit(side).alias(_SIDE))

@@ -1,0 +1,147 @@
+"""Compare two streams of rows key by key, without Spark: counts, then a hash of each row.
+
+What `maintain.compare` does with frames, for a target that hands out its rows itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from tidegauge.compare.frames import SHOWN, Difference
+from tidegauge.compare.scratch import fill, restored, scratch
+from tidegauge.errors import OutputDisagrees
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def compare_rows(
+    source: Iterable[pa.RecordBatch],
+    target: Iterable[pa.RecordBatch],
+    schema: pa.Schema,
+    *,
+    key: Sequence[str],
+    leave_out: Iterable[pa.RecordBatch] = (),
+    allowed: Callable[[], Iterable[pa.RecordBatch]] | None = None,
+    versions: bool = False,
+) -> Difference:
+    """Full comparison of the columns that both have, in any order of rows.
+
+    `schema` is the source's. The target's types may be wider: values are compared, and a text with something
+    else as texts. Keys in `leave_out` count on neither side: they are `newer`. `allowed` are rows that the
+    target may have or not, but if it does, as they are there; they are read only if it has more than the
+    source. A key that the target has twice is `different`, unless it keeps all `versions` of a row: then only
+    keys are compared. Raises OutputDisagrees for two columns that have nothing in common.
+    """
+    import pyarrow as pa
+
+    target, found = _peeked(target)
+    shared = pa.schema(
+        [_common(field, found) for field in schema if found is None or field.name in found.names]
+    )
+    notes = tuple(
+        _retyped(field, found) for field in schema if found is not None and _is_retyped(field, found)
+    )
+    keys = pa.schema([shared.field(name) for name in key])
+    ordered = pa.schema([*keys, *(field for field in shared if field.name not in key and not versions)])
+    names = [f"k{i}" for i in range(len(keys))]
+    using = ", ".join(names)
+    values = [f"c{i} AS {name}" for i, name in enumerate(names)]
+    rest = [_form(f"c{i}", field.type) for i, field in enumerate(ordered) if i >= len(keys)]
+    row = f"hash({', '.join(rest) or '0'}) AS h"
+    with scratch() as sets:
+        fill(sets, "source", source, ordered, values=[*values, row])
+        fill(sets, "target", target, ordered, values=[*values, row])
+        if (
+            allowed is not None
+            and sets.sql(f"FROM target ANTI JOIN source USING ({using}) LIMIT 1").fetchall()
+        ):
+            fill(sets, "allowed", allowed(), ordered, values=[*values, row])
+            sets.execute(f"INSERT INTO source FROM allowed SEMI JOIN target USING ({using})")
+        # Last: a row that left the window while it was read is past it now.
+        newer = fill(sets, "waiting", leave_out, keys, values=values)
+        sets.execute(
+            f"""
+            CREATE TABLE judged AS
+            SELECT {using}, t.n AS t,
+                   CASE WHEN t.n IS NULL THEN 'missing' WHEN source.h IS NULL THEN 'extra'
+                        WHEN (t.n > 1 AND NOT {versions}) OR source.h <> t.h THEN 'different' END AS verdict,
+                   source.h IS NOT NULL AS here
+            FROM source FULL JOIN (
+                SELECT {using}, any_value(h) AS h, count(*) AS n FROM target GROUP BY {using}
+            ) AS t USING ({using})
+            ANTI JOIN waiting USING ({using})
+            """
+        )
+        [(here, there, missing, extra, different)] = sets.execute(
+            "SELECT count(*) FILTER (here), coalesce(sum(t), 0)::BIGINT,"
+            " count(*) FILTER (verdict = 'missing'), count(*) FILTER (verdict = 'extra'),"
+            " count(*) FILTER (verdict = 'different') FROM judged"
+        ).fetchall()
+        shown = f"FROM judged WHERE verdict IS NOT NULL ORDER BY verdict, {using} LIMIT {SHOWN}"
+        verdicts = [word for (word,) in sets.execute(f"SELECT verdict {shown}").fetchall()]
+        examples = restored(sets.sql(f"SELECT {using} {shown}").to_arrow_table(), keys).to_pylist()
+    texts = [", ".join(_text(value) for value in example.values()) for example in examples]
+    shown_keys = tuple(zip(verdicts, texts, strict=True))
+    return Difference(here, there, missing, extra, different, shown_keys, newer=newer, notes=notes)
+
+
+def _peeked(batches: Iterable[pa.RecordBatch]) -> tuple[Iterable[pa.RecordBatch], pa.Schema | None]:
+    rest = iter(batches)
+    for first in rest:
+        return chain([first], rest), first.schema
+    return (), None
+
+
+def _common(field: pa.Field, found: pa.Schema | None) -> pa.Field:
+    """The column with a type that holds every value of both sides."""
+    import pyarrow as pa
+
+    if found is None:
+        return field
+    other = found.field(field.name)
+    if other.type == field.type:
+        return field
+    if _is_retyped(field, found):
+        return pa.field(field.name, pa.string())
+    try:
+        pair = [pa.schema([pa.field("x", side.type)]) for side in (field, other)]
+        return pa.field(field.name, pa.unify_schemas(pair, promote_options="permissive").field(0).type)
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise OutputDisagrees(
+            f"column {field.name} is {field.type} at the source and {other.type} in the target:"
+            " they cannot be compared",
+            hint="it was changed since it was delivered; `tidegauge plan` says what the next run does",
+        ) from error
+
+
+def _is_retyped(field: pa.Field, found: pa.Schema) -> bool:
+    """A text on one side, and on the other something that has a text of its own."""
+    import pyarrow as pa
+
+    if field.name not in found.names:
+        return False
+    pair = (field.type, found.field(field.name).type)
+    texts = [pa.types.is_string(one) or pa.types.is_large_string(one) for one in pair]
+    return texts[0] != texts[1] and not any(pa.types.is_binary(one) for one in pair)
+
+
+def _retyped(field: pa.Field, found: pa.Schema) -> str:
+    there = found.field(field.name).type
+    here = field.type
+    return f"column {field.name} is {here} at the source and {there} in the target: compared as texts"
+
+
+def _form(name: str, kind: pa.DataType) -> str:
+    """A value as it is hashed: numbers that are equal hash alike, and so do any two NaN."""
+    import pyarrow as pa
+
+    if not pa.types.is_floating(kind):
+        return name
+    return f"CASE WHEN isnan({name}) THEN 'nan'::DOUBLE WHEN {name} = 0 THEN 0.0 ELSE {name} END"
+
+
+def _text(value: Any) -> str:
+    return value.hex() if isinstance(value, bytes) else str(value)

@@ -1,0 +1,72 @@
+"""Where the files are that a Delta log names, and whether they are there."""
+
+from __future__ import annotations
+
+import base64
+import os
+import re
+import uuid
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from urllib.parse import unquote
+
+from tidegauge.delta_log.commit import Action
+from tidegauge.delta_log.log import in_turn
+from tidegauge.errors import OutputUnreachable
+from tidegauge.model.spec import Lake
+from tidegauge.storage.store import open_store
+
+_URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(/+.*)", re.DOTALL)
+# The same 85 digits as Python's base85, in the order of ZeroMQ's.
+_DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
+_ZEROMQ = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+_TO_PYTHON = str.maketrans(_ZEROMQ, _DIGITS)
+_UUID_DIGITS = 20
+
+
+def paths_of(action: Action) -> Iterator[str]:
+    """The data file and its deletion vector: below the table's folder, or in full where it is not."""
+    yield unquote(action["path"])
+    vector = action.get("deletionVector")
+    if not vector:
+        return
+    where: str = vector["pathOrInlineDv"]
+    match vector["storageType"]:
+        case "p":
+            yield unquote(where)
+        case "u":
+            folder, digits = where[:-_UUID_DIGITS], where[-_UUID_DIGITS:]
+            name = uuid.UUID(bytes=base64.b85decode(digits.translate(_TO_PYTHON)))
+            yield f"{folder}/deletion_vector_{name}.bin" if folder else f"deletion_vector_{name}.bin"
+
+
+def gone(lake: Lake, paths: Iterable[str]) -> set[str]:
+    """Those that are not there. What lies on a store of another kind is taken to be there."""
+    wanted = list(dict.fromkeys(paths))
+    found = in_turn(lambda path: _is_there(lake, path), wanted, remote=lake.on_s3)
+    return {path for path, there in zip(wanted, found, strict=True) if not there}
+
+
+def _is_there(lake: Lake, path: str) -> bool:
+    elsewhere = _URI.fullmatch(path)
+    scheme, rest = elsewhere.groups() if elsewhere else ("", path)
+    if scheme in ("s3", "s3a", "s3n"):
+        bucket, _, key = rest.lstrip("/").partition("/")
+        return _is_on_s3(replace(lake, path=f"s3a://{bucket}"), key)
+    if scheme == "file":
+        return os.path.exists("/" + rest.lstrip("/"))  # noqa: PTH110 - thousands of them
+    if scheme:
+        return True
+    if lake.on_s3:
+        return _is_on_s3(lake, path)
+    return os.path.exists(os.path.join(lake.path, path))  # noqa: PTH110, PTH118 - likewise
+
+
+def _is_on_s3(lake: Lake, key: str) -> bool:
+    try:
+        open_store(lake).tail(key, 1)
+    except OutputUnreachable as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            return False
+        raise
+    return True

@@ -1,0 +1,238 @@
+"""The versions of a Delta table that were not read yet, from its log alone: no Spark job, many at once."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+
+from tidegauge.delta_log.commit import parse, time_of
+from tidegauge.delta_log.files import gone, paths_of
+from tidegauge.delta_log.library import through_catalogue
+from tidegauge.delta_log.location import damaged, each, lake_of, missing, unreachable
+from tidegauge.delta_log.log import Log, State
+from tidegauge.errors import ConfigError, OutputError, SourceError, TidegaugeError
+from tidegauge.model.spec import Lake
+from tidegauge.model.versions import History, Version, has_feed
+
+_NEWEST_READER = 3
+_KNOWN = {
+    "appendOnly",
+    "changeDataFeed",
+    "checkConstraints",
+    "checkpointProtection",
+    "clustering",
+    "columnMapping",
+    "deletionVectors",
+    "domainMetadata",
+    "generatedColumns",
+    "identityColumns",
+    "inCommitTimestamp",
+    "invariants",
+    "rowTracking",
+    "timestampNtz",
+    "typeWidening",
+    "v2Checkpoint",
+    "vacuumProtocolCheck",
+    "variantShredding",
+    "variantType",
+}
+"""What a reader has to know and Delta on Spark does; `-preview` behind a name changes nothing."""
+_CHUNK = 64
+
+
+def history(location: str, *, after: int | None, storage: Lake | None = None) -> History:
+    """The table at a local path, `file:` or `s3a://` location, and each version past `after`.
+
+    None is the beginning: every version whose commit is there. With `model.versions.LATEST`, or any version
+    that is not below the newest, only the table's present is read. `storage` has the endpoint, region and
+    keys for S3. Raises TableMissing, SourceUnreachable, or SourceError for a log that cannot be understood
+    and for a feature that cannot be read.
+    """
+    lake = lake_of(location, storage)
+    with _told(location):
+        log = Log(lake)
+        if log.latest is None:
+            raise missing(location, lake)
+        begin = min(log.commits, default=log.latest) - 1 if after is None else after
+        versions, state = _versions(location, lake, log, begin, log.latest)
+        newest = log.commit(log.latest)
+        _check(location, state)
+        return History(
+            location=location,
+            table_id=state.table_id,
+            latest=log.latest,
+            at=time_of(newest) if newest else None,
+            digest=state.digest,
+            schema=state.schema,
+            earliest=min(log.commits, default=log.latest + 1),
+            read_at=datetime.now(UTC),
+            after=after,
+            versions=versions,
+            partition_by=tuple(state.metadata.get("partitionColumns") or ()),
+            properties=state.properties,
+            reader=state.protocol["minReaderVersion"],
+            features=state.features,
+            readable=partial(_readable, location, lake),
+        )
+
+
+def histories(
+    wanted: Mapping[str, tuple[str, int | None, Lake | None]], parallel: int = 16
+) -> dict[str, History | TidegaugeError]:
+    """By name, of location, `after` and storage. What stops one table is its answer, and stops no other."""
+    return each(
+        {
+            name: partial(history, location, after=after, storage=storage)
+            for name, (location, after, storage) in wanted.items()
+        },
+        parallel=parallel,
+    )
+
+
+def version_at(location: str, timestamp: str | datetime, storage: Lake | None = None) -> int:
+    """The newest version committed at or before a moment, by the commits' own times.
+
+    A moment without a zone is in UTC. Raises SourceError that names the range for one before the first
+    commit that is there, or to come.
+    """
+    wanted = _moment(timestamp)
+    lake = lake_of(location, storage)
+    with _told(location):
+        log = Log(lake)
+        if log.latest is None:
+            raise missing(location, lake)
+        oldest = None
+        numbers = sorted(log.commits, reverse=True)
+        future = wanted > datetime.now(UTC)
+        for start in range(0, len(numbers), _CHUNK):
+            chunk = numbers[start : start + _CHUNK]
+            for number, body in zip(chunk, log.bodies(chunk), strict=True):
+                at = time_of(body) if body else None
+                if at is not None and at <= wanted and not future:
+                    return number
+                oldest = (number, at) if at is not None else oldest
+        newest = log.commit(log.latest)
+        last = time_of(newest) if newest else None
+    reach = (
+        f"its log goes from version {oldest[0]} ({_shown(oldest[1])}) to version {log.latest}"
+        f" ({_shown(last)})"
+        if oldest
+        else "no commit in its log says when it was made"
+    )
+    raise SourceError(
+        f"the Delta table at {location} has no version of {_shown(wanted)}: {reach}",
+        hint="give a moment within that range, or a version",
+    )
+
+
+def _versions(
+    location: str, lake: Lake, log: Log, after: int, latest: int
+) -> tuple[tuple[Version, ...], State]:
+    """Those past `after`, and the state at the latest."""
+    numbers = range(after + 1, latest + 1)
+    state = log.state(after) if after < latest else None
+    found: list[Version] = []
+    needed: dict[int, list[str]] = {}
+    for number, body in zip(numbers, log.bodies(numbers), strict=True):
+        if body is None:
+            found.append(Version(number, None, True, False, 0, False, None, None, absent=True))
+            state = None
+            continue
+        commit = parse(body)
+        state = state.changed(commit.facts) if state else log.state(number)
+        if state is not None and "protocol" in commit.facts:
+            _check(location, state)
+        feed = state is not None and has_feed(state.properties)
+        if feed or commit.only_adds:
+            needed[number] = [path for action in commit.needed for path in paths_of(action)]
+        found.append(
+            Version(
+                number=number,
+                at=commit.at,
+                changes=commit.changes,
+                only_adds=commit.only_adds,
+                bytes=sum(action.get("size") or 0 for action in commit.needed),
+                feed=feed,
+                digest=state.digest if state else None,
+                table_id=state.table_id if state else None,
+                key=commit.key,
+            )
+        )
+    state = state or log.state(latest)
+    if state is None:
+        raise ValueError(_gap(log, latest))
+    lost = gone(lake, (path for paths in needed.values() for path in paths))
+    if lost:
+        found = [
+            replace(one, missing=tuple(path for path in needed.get(one.number, ()) if path in lost))
+            for one in found
+        ]
+    return tuple(found), state
+
+
+def _readable(location: str, lake: Lake, version: int) -> bool:
+    with _told(location):
+        files = Log(lake).files(version)
+        return files is not None and not gone(lake, (path for file in files for path in paths_of(file)))
+
+
+def _check(location: str, state: State) -> None:
+    reader = state.protocol["minReaderVersion"]
+    if reader > _NEWEST_READER:
+        raise SourceError(
+            f"the Delta table at {location} has reader protocol {reader}, and {_NEWEST_READER} is the newest"
+            " that is known",
+            hint="update tidegauge",
+        )
+    if feature := through_catalogue(state.features):
+        raise SourceError(
+            f"the Delta table at {location} is committed through a catalogue ({feature}), so its log does not"
+            " tell the newest version",
+            hint="read it by a copy, or drop the feature from the table",
+        )
+    for name in state.protocol.get("readerFeatures") or ():
+        if name.removesuffix("-preview") not in _KNOWN:
+            raise SourceError(
+                f"the Delta table at {location} has the feature {name}, which cannot be read here",
+                hint=f"drop it with ALTER TABLE … DROP FEATURE {name}, or update tidegauge",
+            )
+
+
+def _gap(log: Log, latest: int) -> str:
+    lost = next((number for number in range(latest, -1, -1) if number not in log.commits), None)
+    return (
+        "no commit says what columns the table has"
+        if lost is None
+        else f"commit {lost} is missing, and no checkpoint stands for it"
+    )
+
+
+def _moment(text: str | datetime) -> datetime:
+    try:
+        moment = text if isinstance(text, datetime) else datetime.fromisoformat(text.strip())
+    except ValueError:
+        raise ConfigError(
+            f"'{text}' is neither a version nor a moment",
+            hint="write a version (12), a day (2025-08-14) or a moment (2025-08-14 15:30:22)",
+        ) from None
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+
+
+def _shown(moment: datetime | None) -> str:
+    return moment.strftime("%Y-%m-%d %H:%M:%S UTC") if moment else "at a time that it does not say"
+
+
+@contextlib.contextmanager
+def _told(location: str) -> Iterator[None]:
+    try:
+        yield
+    except OutputError as error:
+        raise unreachable(location, error) from error
+    except OSError as error:
+        raise unreachable(location, error) from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        # What a log says may be well-formed JSON and no log all the same.
+        raise damaged(location, error) from error

@@ -1,0 +1,75 @@
+"""How delta-rs reaches the place that we reach: the library, a table's address and its storage options."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from tidegauge.errors import RuntimeMissing
+from tidegauge.model.secret import mask
+from tidegauge.model.spec import Lake
+from tidegauge.storage.settings import settings_of
+
+_SHELL = re.compile(r"\x1b\[\d+m|↳")
+_FRAMES = re.compile(r"\n +\d+: .*", re.DOTALL)
+_ELSEWHERE = {"catalogManaged", "catalogOwned", "coordinatedCommits"}
+
+
+def library() -> Any:
+    """The module `deltalake`. Raises RuntimeMissing where it is not installed."""
+    try:
+        import deltalake
+        import deltalake.exceptions
+    except ImportError as error:
+        raise RuntimeMissing(
+            "Delta tables are reached through the library deltalake, which is not installed",
+            hint="run: pip install 'tidegauge[delta]'",
+        ) from error
+    return deltalake
+
+
+def address(lake: Lake) -> str:
+    return f"s3://{lake.path.removeprefix('s3a://')}" if lake.on_s3 else lake.path
+
+
+def options(lake: Lake) -> dict[str, str] | None:
+    """Bounded like our own requests, so that a store which is not there is an error within seconds."""
+    if not lake.on_s3:
+        return None
+    settings = settings_of(lake)
+    found = {
+        "aws_region": settings.region,
+        "conditional_put": "etag",
+        "connect_timeout": "3s",
+        "timeout": "10s",
+        "max_retries": "4",
+        "retry_timeout": "6s",
+    }
+    if settings.endpoint:
+        plain = str(settings.endpoint.startswith("http:")).lower()
+        found |= {"aws_endpoint": settings.endpoint, "aws_virtual_hosted_style_request": "false"}
+        found["allow_http"] = plain
+    if settings.access_key and settings.secret_key:
+        found["aws_access_key_id"] = settings.access_key.reveal()
+        found["aws_secret_access_key"] = settings.secret_key.reveal()
+    return found
+
+
+def through_catalogue(features: Iterable[str]) -> str | None:
+    """The table feature, if there is one, under which a catalogue takes the commits: it knows of some that
+    the log does not have yet, and a file that is put into the log is no commit. `-preview` behind a name
+    changes nothing."""
+    return next((name for name in sorted(features) if name.removesuffix("-preview") in _ELSEWHERE), None)
+
+
+def is_panic(error: BaseException) -> bool:
+    """Whether the library gave up, as it does in a process that was forked after its first use. What it then
+    raises is no Exception, and has no class that could be imported."""
+    return type(error).__name__ == "PanicException"
+
+
+def said(error: BaseException) -> str:
+    """The library's message in one masked line, without colours, arrows and stack frames."""
+    text = _FRAMES.sub("", _SHELL.sub(" ", mask(str(error))))
+    return " ".join(text.split())[:300].rstrip(". ")

@@ -1,0 +1,97 @@
+"""Where the log of a Delta table is, and the sentences for what stops us on the way to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+from tidegauge.delta_log.library import said
+from tidegauge.errors import (
+    OutputError,
+    RuntimeMissing,
+    SourceError,
+    SourceUnreachable,
+    TableMissing,
+    TidegaugeError,
+)
+from tidegauge.model.location import resolve
+from tidegauge.model.secret import mask
+from tidegauge.model.spec import Lake
+from tidegauge.storage.store import open_store
+
+LOG = "_delta_log"
+Answer = TypeVar("Answer")
+
+
+def lake_of(location: str, storage: Lake | None) -> Lake:
+    """The table's own folder, reached as `storage` says. Raises SourceError for a store of another kind."""
+    try:
+        path = resolve(location)
+    except ValueError as error:
+        raise SourceError(
+            f"the Delta table at {location} cannot be reached: {error}",
+            hint="copy it to one that is supported, or name its location there",
+        ) from None
+    if not path.startswith("s3a://"):
+        path = str(Path(path).absolute())
+    return Lake("", path) if storage is None else replace(storage, path=path)
+
+
+def each(asked: Mapping[str, Callable[[], Answer]], *, parallel: int) -> dict[str, Answer | TidegaugeError]:
+    """Every answer by its table's name, at once. What stops one table is its answer, and stops no other."""
+
+    def one(name: str) -> Answer | TidegaugeError:
+        try:
+            return asked[name]()
+        except RuntimeMissing:
+            raise
+        except TidegaugeError as error:
+            named = type(error)(
+                f"{name}: {error.message}", hint=error.hint, retryable=error.retryable, detail=error.detail
+            )
+            named.__cause__ = error
+            return named
+
+    if not asked:
+        return {}
+    with ThreadPoolExecutor(max(1, min(parallel, len(asked)))) as pool:
+        return dict(zip(asked, pool.map(one, asked), strict=True))
+
+
+def missing(location: str, lake: Lake, error: Exception | None = None) -> SourceError:
+    if lake.on_s3:
+        # delta-rs calls a bucket that is not there, or not ours to see, a missing table too.
+        try:
+            there = next(iter(open_store(lake).list(LOG)), None) is not None
+        except OutputError as refused:
+            return unreachable(location, refused)
+    else:
+        there = Path(lake.path).exists()
+    sentence = f"{location} is not a Delta table" if there else f"there is no Delta table at {location}"
+    return TableMissing(
+        sentence,
+        hint="check the location, and that this user may read it",
+        detail=mask(str(error)) if error else None,
+    )
+
+
+def unreachable(location: str, error: Exception) -> SourceUnreachable:
+    retryable = error.retryable if isinstance(error, TidegaugeError) else None
+    hint = error.hint if isinstance(error, TidegaugeError) else None
+    return SourceUnreachable(
+        f"the log of the Delta table at {location} cannot be reached: {said(error)}",
+        hint=hint or "check the path, the endpoint and region, the keys and the network",
+        retryable=retryable,
+        detail=mask(str(error)),
+    )
+
+
+def damaged(location: str, error: Exception) -> SourceError:
+    return SourceError(
+        f"the log of the Delta table at {location} cannot be read: {said(error)}",
+        hint="a commit or checkpoint in its _delta_log is damaged or missing; restore it, or the table",
+        detail=mask(str(error)),
+    )

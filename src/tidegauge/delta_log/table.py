@@ -1,0 +1,124 @@
+"""What a Delta table says of itself, from its log alone: no Spark job, many tables at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+
+from tidegauge.delta_log.commit import moment, schema_digest, time_of
+from tidegauge.delta_log.library import address, is_panic, library, options, said, through_catalogue
+from tidegauge.delta_log.location import LOG, damaged, each, lake_of, missing, unreachable
+from tidegauge.delta_log.log import Log
+from tidegauge.errors import OutputError, SourceError, TidegaugeError
+from tidegauge.model.spec import Lake
+from tidegauge.storage.store import Store
+
+__all__ = ["TableLook", "look", "look_many", "schema_digest"]
+
+_NEWEST_READER = 3
+
+
+@dataclass(frozen=True)
+class TableLook:
+    location: str
+    version: int
+    table_id: str
+    """Another one means another table, whatever its name and version."""
+    schema_version: str
+    """Changes when a column's name, type or nullability does, and with nothing else."""
+    commit_timestamp: datetime
+    """When this version was committed, in UTC and with the zone."""
+
+
+def look(location: str, *, storage: Lake | None = None) -> TableLook:
+    """The newest version of the table at a local path, `file:` or `s3a://` location.
+
+    `storage` has the endpoint, region and keys for S3; what it leaves out comes from the environment. Raises
+    TableMissing, SourceUnreachable, or SourceError for a log that cannot be understood.
+    """
+    lake = lake_of(location, storage)
+    deltalake = library()
+    try:
+        table = deltalake.DeltaTable(address(lake), storage_options=options(lake))
+        known = table.protocol()
+        _refuse_catalogue(location, [*(known.reader_features or ()), *(known.writer_features or ())])
+        at = moment(table.history(1)[0])
+        if at is None:
+            raise ValueError("the newest commit does not say when it was made")
+        return TableLook(
+            location=location,
+            version=table.version(),
+            table_id=str(table.metadata().id),
+            schema_version=schema_digest(table.schema().to_json()),
+            commit_timestamp=at,
+        )
+    except deltalake.exceptions.TableNotFoundError as error:
+        raise missing(location, lake, error) from error
+    except (deltalake.exceptions.DeltaError, KeyError, IndexError, ValueError) as error:
+        # A feature or a path that the library does not know, a commit without a time, or real damage.
+        return _by_hand(location, lake, error)
+    except OSError as error:
+        raise unreachable(location, error) from error
+    except BaseException as error:
+        if not is_panic(error):
+            raise
+        raise SourceError(
+            f"the Delta table at {location} cannot be read here: {said(error)}",
+            hint="start processes by `spawn` or `forkserver`; delta-rs does not survive a fork",
+        ) from error
+
+
+def look_many(
+    tables: Mapping[str, str], *, storage: Lake | None = None, parallel: int = 16
+) -> dict[str, TableLook | TidegaugeError]:
+    """Every table by its name, at once. What stops one table is its answer, and stops no other."""
+    if not tables:
+        return {}
+    library()  # once, before the threads
+    return each(
+        {name: partial(look, location, storage=storage) for name, location in tables.items()},
+        parallel=parallel,
+    )
+
+
+def _by_hand(location: str, lake: Lake, error: Exception) -> TableLook:
+    """The same four answers out of the log's files, for a table that the library does not take."""
+    try:
+        log = Log(lake)
+        version = log.latest
+        if version is None:
+            raise missing(location, lake, error) from error
+        state = log.state(version)
+        if state is None:
+            raise damaged(location, error) from error
+        at = time_of(log.commit(version) or b"") or _written(log.store, version)
+    except OutputError as refused:
+        raise unreachable(location, refused) from refused
+    except (ValueError, KeyError, StopIteration, OSError) as damage:
+        raise damaged(location, error) from damage
+    protocol = state.protocol
+    if protocol["minReaderVersion"] > _NEWEST_READER:
+        raise SourceError(
+            f"the Delta table at {location} has reader protocol {protocol['minReaderVersion']}, "
+            f"and {_NEWEST_READER} is the newest that is known",
+            hint="update tidegauge and deltalake",
+        ) from error
+    _refuse_catalogue(location, state.features)
+    return TableLook(location, version, state.table_id, state.digest, at)
+
+
+def _refuse_catalogue(location: str, features: Iterable[str]) -> None:
+    if feature := through_catalogue(features):
+        raise SourceError(
+            f"the Delta table at {location} is committed through a catalogue ({feature}), so its log does not"
+            " tell the newest version",
+            hint="give the latest versions yourself (latest_versions)",
+        )
+
+
+def _written(store: Store, version: int) -> datetime:
+    """The file's own time, for a commit that says none."""
+    names = {f"{LOG}/{version:020}.{kind}" for kind in ("json", "checkpoint.parquet")}
+    return next(entry.modified for entry in store.list(LOG) if entry.path in names)

@@ -1,0 +1,106 @@
+"""Rows that the source has no more: found by comparing keys, and taken away in a batch of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from tidegauge.compare.deleted_keys import Vanished, check_limit, vanished
+from tidegauge.errors import SourceUnreachable
+from tidegauge.flows.select import Sources
+from tidegauge.model.arrow import schema_of
+from tidegauge.model.batch_data import Cargo
+from tidegauge.model.delta_flow import VALID_TO
+from tidegauge.model.plan import Batch, Draft
+from tidegauge.model.position import ORDERED, Position, RowPosition, Value, Window
+from tidegauge.model.protocols.output import Output
+from tidegauge.model.protocols.source import Source
+from tidegauge.model.spec import Deletes, Engine, Flow, Landing, Mode
+from tidegauge.model.table import Shape
+from tidegauge.outputs.warehouse.output import WarehouseOutput
+from tidegauge.sources.keys import key_layout, keys, moment, moment_field
+
+
+class Deleting:
+    """What becomes of deleted rows in one flow."""
+
+    def __init__(
+        self, flow: Flow, output: Output, *, confirmed: bool, reached: RowPosition | None = None
+    ) -> None:
+        """`reached`: up to where the source was looked at, as the ledger says."""
+        self._flow = flow
+        self._output = output
+        self._confirmed = confirmed
+        self._reached = reached
+
+    def planned(self, made: Draft, source: Callable[[], Source], position: Position | None) -> Draft:
+        """The draft with one more batch, if there is anything to take away. Reads only.
+
+        A source that cannot be asked is no reason to keep back what a lake has: deleted rows wait for it.
+        """
+        if self._flow.options.deletes is Deletes.NONE or self._output.layout() is None:
+            return made
+        end = made.batches[-1].windows[0].upto if made.batches else position
+        if end is None:
+            return made
+        try:
+            found = self._found(source().shape(self._flow.table, self._flow.options))
+        except SourceUnreachable:
+            note = "the source cannot be asked which rows were deleted; the next run looks again"
+            return replace(made, notes=(*made.notes, note))
+        if not found.count:
+            return made
+        note = f"{found.count:,} of {found.target_rows:,} rows are gone from the source, and {self._fate}"
+        # After a plan that leaves the watermark where it is, its end is not where the watermark belongs.
+        again = bool(made.batches) and made.batches[-1].again
+        last = Batch((Window(end, end),), rows=0, again=again, deletes=True)
+        return replace(made, batches=(*made.batches, last), notes=(*made.notes, note))
+
+    def cargo(self) -> Cargo:
+        """The keys to take away, found anew: what was deleted since goes too, what came back stays."""
+        with Sources() as sources:  # of the thread that walks, which need not be the one that planned
+            source = sources.of(self._flow.source)
+            shape = source.shape(self._flow.table, self._flow.options)
+            # Before the keys are read: a row that comes back after that has a later cursor.
+            seen = source.settled(shape) if self._flow.options.mode is Mode.SCD2 else None
+        found, layout = self._found(shape), key_layout(shape)
+        if self._flow.options.mode is Mode.SCD2:
+            layout = replace(layout, fields=(*layout.fields, moment_field(shape, VALID_TO)))
+            found = found.dated(VALID_TO, moment(shape, self._latest(seen)))
+        return Cargo(layout, found.count, stretches=(found,), deletes=True)
+
+    @property
+    def _fate(self) -> str:
+        if self._flow.options.mode is Mode.SCD2:
+            return "the versions that were current are closed"
+        return "are marked as deleted" if self._flow.options.deletes is Deletes.SOFT else "are deleted"
+
+    def _latest(self, seen: Value | None) -> Value | None:
+        """The rows were there until the source was last looked at, whatever the table says of itself now that
+        they are gone: of values the highest may be among them, and an emptied table shows no notation."""
+        before = self._reached.cursor if self._reached else None
+        if seen is None or before is None or seen.kind is not before.kind:
+            return seen or before
+        if seen.kind in ORDERED:
+            return max(seen, before)
+        return seen
+
+    def _found(self, shape: Shape) -> Vanished:
+        assert isinstance(self._output, WarehouseOutput)
+        assert isinstance(self._flow.output, Landing)
+        layout = key_layout(shape)
+        schema = schema_of(layout)
+        found = vanished(
+            keys(self._flow.source, shape),
+            self._output.rows(layout),
+            schema,
+            loose=self._flow.output.warehouse.engine is Engine.MYSQL,
+        )
+        check_limit(
+            self._flow.name,
+            found.count,
+            found.target_rows,
+            limit=self._flow.options.deletes_limit,
+            confirmed=self._confirmed,
+        )
+        return found

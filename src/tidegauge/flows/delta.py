@@ -1,0 +1,211 @@
+"""A flow between Delta tables: what of its inputs is new, and what a batch does to its output."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tidegauge.delta_log.history import histories, version_at
+from tidegauge.errors import OutputDisagrees, TidegaugeError
+from tidegauge.flows.delta_places import Places
+from tidegauge.flows.prepare import Prepared, agree
+from tidegauge.model.batch_data import Cargo, Change
+from tidegauge.model.delta_flow import Evaluate, Function, Layer, LayerInput, LayerMode, Sql
+from tidegauge.model.plan import SET_BACK, Batch, Draft, Plan
+from tidegauge.model.position import VersionPosition, Window
+from tidegauge.model.protocols.output import Output
+from tidegauge.model.spec import TableName
+from tidegauge.model.table import Layout
+from tidegauge.model.versions import History
+from tidegauge.model.watermark import Watermark
+from tidegauge.plan import frozen
+from tidegauge.plan.versions import asks, begins, draft_layer
+from tidegauge.sources.delta.changes import moved
+from tidegauge.sources.delta.errors import translated_read
+from tidegauge.transform.choose import Choice, chosen
+from tidegauge.transform.evaluate import evaluated
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_ANEW = "the transform has changed since the last plan"
+_AGAIN = "its watermark was set back, so the target knows some of what is read again"
+_UNCOUNTED = "whether a key was in the input twice was not looked at when its target was written"
+_WHOLE = " whole"
+"""Behind a digest: the plan has to be evaluated whole, also by whoever takes it up."""
+
+
+class Layering:
+    """One flow between Delta tables, as a runner comes at it."""
+
+    def __init__(self, layer: Layer, output: Output, marks: Sequence[Watermark], places: Places) -> None:
+        self._layer = layer
+        self._output = output
+        self._marks = {mark.input: mark for mark in marks}
+        self._places = places
+
+    def prepare(self) -> Prepared:
+        """Reads the logs of the inputs, and starts no Spark job."""
+        agree(self._layer, self._output, next(iter(self._marks.values()), None))
+        return self.foresee()
+
+    def foresee(self) -> Prepared:
+        """The same, whatever the output holds."""
+        layer, first = self._layer, next(iter(self._marks.values()), None)
+        dated = replace(layer, inputs=tuple(self._dated(part) for part in layer.inputs))
+        marks = self._marks
+        found = self._histories({part.name: asks(dated, part, marks.get(part.name)) for part in dated.inputs})
+        choice = self._choice(found, {mark.pending for mark in self._marks.values()})
+        seen = (first.epoch, first.seq) if first else (0, 0)
+        draft = draft_layer(dated, found, self._marks, seen=seen)
+        if draft.batches:
+            # Kept with the marks: the next plan has to know by what the rows were made that are there.
+            whole = choice.why in (_ANEW, _AGAIN, _UNCOUNTED)
+            pending = _digest(layer) + _counted(layer) + (_WHOLE if whole else "")
+            inputs = tuple(replace(part, pending=pending) for part in draft.inputs)
+            said = f"evaluated by {choice.evaluate}: {choice.why}"
+            draft = replace(draft, inputs=inputs, notes=(said, *draft.notes))
+        else:
+            inputs = tuple(replace(part, pending=self._pending(part.input)) for part in draft.inputs)
+            draft = replace(draft, inputs=inputs)
+        changes = (_ANEW,) if choice.why == _ANEW else ()
+        return Prepared(draft, self._cargo_of(draft, choice, found), changes, by_jdbc=True)
+
+    def recall(self, plan: Plan) -> Prepared:
+        """The same windows and the same pinned snapshots; the transform may have been mended since."""
+        layer = self._layer
+        planned, wanted = {part.input for part in plan.draft.inputs}, {part.name for part in layer.inputs}
+        if planned != wanted:
+            raise OutputDisagrees(
+                f"{layer.name}: its plan froze the inputs {', '.join(sorted(planned))}, and now it has"
+                f" {', '.join(sorted(wanted))}",
+                hint="bring the inputs back until the plan has ended, or begin again with `tidegauge"
+                f" watermark reset --select {layer.name}`",
+            )
+        found = self._histories(frozen.since(plan.draft, plan.done))
+        frozen.check(layer, plan.draft, found, plan.done)
+        known = {part.pending for part in plan.draft.inputs}
+        choice = self._choice(found, known)
+        if any(one and one.endswith(_WHOLE) for one in known):
+            choice = Choice(Evaluate.WHOLE, choice.why)
+        changes = (_ANEW,) if choice.why == _ANEW else ()
+        return Prepared(plan.draft, self._cargo_of(plan.draft, choice, found), changes, by_jdbc=True)
+
+    def _choice(self, found: Mapping[str, History], known: Set[str | None]) -> Choice:
+        """`known`: by what the rows were made that are there, as marks and plans keep it."""
+        columns = {
+            name: {field["name"]: str(field["type"]) for field in json.loads(history.schema)["fields"]}
+            for name, history in found.items()
+        }
+        choice = chosen(self._layer, columns=columns)
+        mode = self._layer.output.mode
+        if SET_BACK in known and mode not in (LayerMode.APPEND, LayerMode.SCD2):
+            return Choice(Evaluate.WHOLE, _AGAIN)
+        made = {one.removesuffix(_WHOLE) for one in known if one is not None and one != SET_BACK}
+        if mode is LayerMode.APPEND:
+            return choice
+        if not {one.partition(" ")[0] for one in made} - {_digest(self._layer)}:
+            counted = all(one.endswith(_counted(self._layer)) for one in made)
+            by_rows = choice.evaluate is Evaluate.ROWS
+            return choice if counted or not by_rows else Choice(Evaluate.WHOLE, _UNCOUNTED)
+        # What is there was made by another transform, and the law is about this one.
+        return Choice(Evaluate.WHOLE, _ANEW)
+
+    def _histories(self, after: Mapping[str, int | None]) -> dict[str, History]:
+        wanted = {
+            part.name: (self._places.location(part.table), after[part.name], part.table.storage)
+            for part in self._layer.inputs
+        }
+        found: dict[str, History] = {}
+        for name, answer in histories(wanted).items():
+            if isinstance(answer, TidegaugeError):
+                raise answer
+            found[name] = answer
+        return found
+
+    def _tables(self) -> dict[str, str]:
+        return {part.name: self._places.location(part.table) for part in self._layer.inputs}
+
+    def _pending(self, name: str) -> str | None:
+        mark = self._marks.get(name)
+        return mark.pending if mark else None
+
+    def _dated(self, part: LayerInput) -> LayerInput:
+        """A beginning that was given as a moment, as the version that was there then."""
+        initial = part.initial
+        if initial is None or initial in ("snapshot", "earliest") or initial.isdigit():
+            return part
+        if begins(self._marks.get(part.name)) is not None:
+            return part
+        where = self._places.location(part.table)
+        return replace(part, initial=str(version_at(where, initial, storage=part.table.storage)))
+
+    def _cargo_of(
+        self, draft: Draft, choice: Choice, found: Mapping[str, History]
+    ) -> Callable[[Batch], Cargo]:
+        layer, names = self._layer, [part.input for part in draft.inputs]
+        parts = {part.name: part for part in layer.inputs}
+        layout = Layout(TableName(None, layer.name), (), layer.output.key, "version", None)
+
+        def cargo_of(batch: Batch) -> Cargo:
+            def change(session: SparkSession, target: Callable[[], DataFrame] | None) -> Change:
+                keep: list[DataFrame] = []
+                inputs = {
+                    name: moved(
+                        session,
+                        parts[name].table,
+                        self._places.location(parts[name].table),
+                        window,
+                        way,
+                        raw=parts[name].raw,
+                        unique=_unique(found[name], window),
+                    )
+                    for name, window, way in zip(names, batch.windows, batch.ways, strict=True)
+                }
+                made = evaluated(layer, inputs, session, target, choice.evaluate, keep=keep)
+                return replace(made, kept=tuple(keep))
+
+            return Cargo(layout, change=change, explain=lambda error: translated_read(error, self._tables()))
+
+        return cargo_of
+
+
+def _unique(history: History, window: Window) -> tuple[str, ...]:
+    """The columns by which every version of the window was merged here, if it changed any row."""
+    first = window.after.version if isinstance(window.after, VersionPosition) else -1
+    last = window.upto.version if isinstance(window.upto, VersionPosition) else -1
+    inside = [one for one in history.versions if first < one.number <= last]
+    keys = {one.key for one in inside if one.changes}
+    return keys.pop() if len(keys) == 1 and len(inside) == last - first else ()
+
+
+def _counted(layer: Layer) -> str:
+    """Behind a digest: each key was seen to come once. That is what evaluation by rows builds upon."""
+    if layer.output.mode is not LayerMode.MERGE or any(part.raw for part in layer.inputs):
+        return ""
+    return f" by {hashlib.sha256(json.dumps(layer.output.key).encode()).hexdigest()[:8]}"
+
+
+def made_by(layer: Layer) -> set[str]:
+    """What marks keep of a target that this transform made."""
+    digest = _digest(layer)
+    return {digest + counted + whole for counted in ("", _counted(layer)) for whole in ("", _WHOLE)}
+
+
+def _digest(layer: Layer) -> str:
+    """Changes with the user's transform, as far as it can be seen."""
+    match layer.transform:
+        case Sql(text):
+            body = text
+        case Function(name, _, call):
+            try:
+                body = inspect.getsource(call) if call is not None else name
+            except OSError:
+                body = name
+        case None:
+            body = ""
+    return hashlib.sha256(body.encode()).hexdigest()[:16]

@@ -1,0 +1,27 @@
+"""Who reads whose output."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+from tidegauge.model.delta_flow import Hop, Layer
+from tidegauge.model.spec import Flow
+
+_H = TypeVar("_H", bound=Flow | Layer)
+
+
+def downstream(flow: _H, flows: Sequence[_H]) -> tuple[_H, ...]:
+    """The flows that read what this one writes, and those that read theirs, nearest first."""
+    found: list[_H] = []
+    ahead = [flow]
+    while ahead:
+        upper = ahead.pop(0)
+        readers = [one for one in flows if _reads(one, upper) and one not in found and one != flow]
+        found += readers
+        ahead += readers
+    return tuple(found)
+
+
+def _reads(one: Hop, upper: Hop) -> bool:
+    return upper.name in one.upstreams

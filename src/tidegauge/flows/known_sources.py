@@ -1,0 +1,106 @@
+"""Databases that may be down, for commands that need of them only the names that the ledger knows too."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NoReturn
+
+from tidegauge.errors import SourceUnreachable
+from tidegauge.flows.missing_tables import remembered
+from tidegauge.flows.names import is_pattern, table_named
+from tidegauge.flows.select import Sources
+from tidegauge.model.position import RowPosition, Value
+from tidegauge.model.protocols.ledger import LedgerReader
+from tidegauge.model.protocols.source import Source
+from tidegauge.model.spec import Database, Project, Stage, TableName, TableOptions
+from tidegauge.model.table import Cut, Outlook, Shape, Survey
+
+
+class KnownSources(Sources):
+    """Like Sources, but a database that cannot be reached still has the tables of flows that ran before."""
+
+    def __init__(self, project: Project, flows: Sequence[str]) -> None:
+        super().__init__()
+        self._project = project
+        self._flows = flows
+        self._absent: dict[str, Source] = {}
+
+    def of(self, database: Database) -> Source:
+        if database.name in self._absent:
+            return self._absent[database.name]
+        try:
+            return super().of(database)
+        except SourceUnreachable as error:
+            self._absent[database.name] = _Absent(self._tables(database), error)
+            return self._absent[database.name]
+
+    def _tables(self, database: Database) -> tuple[TableName, ...]:
+        named = [
+            name
+            for sync in self._project.syncs
+            if sync.source == database
+            for name in sync.tables
+            if not is_pattern(name)
+        ]
+        return tuple(dict.fromkeys(table_named(database, name) for name in (*self._flows, *named)))
+
+
+def sources_for(project: Project, ledger: LedgerReader, stage: Stage | None) -> Sources:
+    """A stage that reads only the lake goes on while the database is down."""
+    if stage is not Stage.LOAD:
+        return Sources()
+    return KnownSources(project, remembered(ledger.status(project.pipeline)))
+
+
+class _Absent:
+    def __init__(self, tables: tuple[TableName, ...], error: SourceUnreachable) -> None:
+        self._tables = tables
+        self._error = error
+
+    def tables(self) -> tuple[TableName, ...]:
+        return self._tables or self._gone()
+
+    def shape(self, table: TableName, options: TableOptions) -> Shape:  # noqa: ARG002
+        self._gone()
+
+    def survey(
+        self,
+        shape: Shape,  # noqa: ARG002
+        after: RowPosition | None,  # noqa: ARG002
+        step: int,  # noqa: ARG002
+        pending: str | None,  # noqa: ARG002
+    ) -> Survey:
+        self._gone()
+
+    def cuts(
+        self,
+        shape: Shape,  # noqa: ARG002
+        after: RowPosition | None,  # noqa: ARG002
+        upto: RowPosition,  # noqa: ARG002
+        step: int,  # noqa: ARG002
+    ) -> tuple[Cut, ...]:
+        self._gone()
+
+    def count(self, shape: Shape, after: RowPosition | None, upto: RowPosition) -> int:  # noqa: ARG002
+        self._gone()
+
+    def latest(self, shape: Shape) -> Value | None:  # noqa: ARG002
+        self._gone()
+
+    def settled(self, shape: Shape) -> Value | None:  # noqa: ARG002
+        self._gone()
+
+    def outlook(self) -> Outlook:
+        self._gone()
+
+    def left_out(self) -> tuple[tuple[TableName, str], ...]:
+        self._gone()
+
+    def identity(self) -> str:
+        self._gone()
+
+    def close(self) -> None:
+        pass
+
+    def _gone(self) -> NoReturn:
+        raise self._error

@@ -1,0 +1,77 @@
+"""Tables that the file means and the ledger has a watermark of, and that their database shows no more.
+
+A user's edit of the file is no such thing: what `exclude:` or `tables:` leaves out now, and what came from
+another database, is passed over here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from tidegauge.errors import OutputNotEmpty, TableMissing
+from tidegauge.flows.names import first_flow, is_pattern, matches, means, table_named
+from tidegauge.model.override import Undo
+from tidegauge.model.protocols.ledger import LedgerReader
+from tidegauge.model.protocols.source import Source
+from tidegauge.model.run import FlowStatus
+from tidegauge.model.spec import Sync, TableName
+
+Known = Mapping[str, str | None]
+"""The flows that have a watermark, each with the table that it was taken from, as the ledger names it."""
+
+
+def known_flows(ledger: LedgerReader, pipeline: str) -> Known:
+    return {mark.flow: mark.source_id for mark in ledger.watermarks(pipeline)}
+
+
+def remembered(statuses: Iterable[FlowStatus]) -> tuple[str, ...]:
+    """Every flow that the ledger has heard of and that was not forgotten since."""
+    return tuple(one.flow for one in statuses if one.undo is None or not one.undo.forgot)
+
+
+def gone(
+    sync: Sync, source: Source, catalogue: Sequence[TableName], known: Known
+) -> dict[TableName, TableMissing]:
+    """Each with the error of its flow."""
+    there = set(catalogue)
+    candidates = [
+        table
+        for table in dict.fromkeys(table_named(sync.source, name) for name in known)
+        if table not in there and first_flow(sync, table) in known and means(sync, table)
+    ]
+    if not candidates:
+        return {}
+    database = source.identity()
+    kinds = dict(source.left_out())
+    return {
+        table: _error(sync, table, kinds.get(table))
+        for table in candidates
+        if _came_from(database, known[first_flow(sync, table)])
+    }
+
+
+def come_back(flow: str, undo: Undo) -> OutputNotEmpty:
+    """The error of a flow that was forgotten, and whose table is there again."""
+    return OutputNotEmpty(
+        f"{flow} was forgotten at {undo.at:%Y-%m-%d %H:%M:%S} UTC, and is there again",
+        hint=f"to go on from where it stood: `tidegauge watermark undo -t {flow}`; to read everything again:"
+        f" `tidegauge watermark reset -t {flow}`",
+    )
+
+
+def _came_from(database: str, source_id: str | None) -> bool:
+    """None: after a reset, any will do."""
+    return source_id is None or source_id.startswith(f"{database}#")
+
+
+def _error(sync: Sync, table: TableName, kind: str | None) -> TableMissing:
+    who = sync.source.user or "this login"
+    why = f"there is a {kind} of that name now" if kind else f"it is gone, or {who} may not read it any more"
+    end = f"leave it out with `exclude:`, or end it with `tidegauge forget -t {table}`"
+    if any(not is_pattern(name) and matches(table, name, sync.source) for name in sync.tables):
+        end = "take its name out of `tables:`"
+    return TableMissing(
+        f"{table}: connection '{sync.source.name}' no longer shows this table: {why}",
+        hint=f"once it is back it goes on from its watermark; if it is meant to be gone, {end}",
+        place=sync.place,
+    )

@@ -1,0 +1,216 @@
+"""Find out what is new for one flow, after making sure that ledger and output tell the same story."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from tidegauge.errors import OutputDisagrees, OutputNotEmpty
+from tidegauge.flows.deletes import Deleting
+from tidegauge.flows.drift import decided
+from tidegauge.flows.emptied import check_emptied, emptied, nothing
+from tidegauge.flows.load import prepare_load, recall_load
+from tidegauge.model.batch_data import CargoOf
+from tidegauge.model.delta_flow import Hop
+from tidegauge.model.plan import Draft, Plan, Tag
+from tidegauge.model.position import RowPosition
+from tidegauge.model.protocols.output import Output
+from tidegauge.model.protocols.source import Reader, Source
+from tidegauge.model.spec import Deletes, Flow, Folder, Landing, Read, Stage
+from tidegauge.model.table import Shape
+from tidegauge.model.watermark import Watermark
+from tidegauge.outputs.lake.splits import FEW
+from tidegauge.plan.backfill import limited
+from tidegauge.plan.draft import (
+    batch_step,
+    check_history,
+    check_identity,
+    draft,
+    is_whole,
+    start,
+    with_nothing,
+)
+from tidegauge.plan.drift import narrowed
+from tidegauge.sources.direct import check as check_direct
+
+
+@dataclass(frozen=True)
+class Ends:
+    """The two ends of a hop, and what the ledger knows of them."""
+
+    source: Callable[[], Source]
+    """Not asked by a flow that finds its rows in a lake: the database may be down."""
+    reader: Reader
+    output: Output
+    mark: Watermark | None
+    upstream: Watermark | None
+    """Of the flow whose output it reads."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What a plan of a flow would be, and how its rows are had."""
+
+    draft: Draft
+    cargo_of: CargoOf
+    changes: tuple[str, ...] = ()
+    """What of the output's columns would change."""
+    by_spark: bool = True
+    """Whether a batch of it is work for Spark, as far as that can be foreseen."""
+    by_jdbc: bool = False
+    """Whether its rows go through Java."""
+
+
+@dataclass(frozen=True)
+class Approach:
+    """How a runner comes at one flow, of whatever kind it is."""
+
+    output: Output
+    mark: Watermark | None
+    """Of one of its inputs: epoch and batch are the same for all."""
+    prepare: Callable[[], Prepared]
+    recall: Callable[[Plan], Prepared]
+
+
+def prepare(flow: Flow, ends: Ends, *, limit: int | None = None, confirmed: bool = False) -> Prepared:
+    """Reads only. A `limit` of rows cuts a plan over a table; one over a lake has only whole batches.
+
+    `confirmed`: as many rows may be deleted as the source says.
+    """
+    mark = ends.mark
+    agree(flow, ends.output, mark)
+    pending = mark is not None and mark.epoch > 0 and not mark.seq and ends.output.is_pending(mark.epoch)
+    by_jdbc = False
+    if flow.reads is not None:
+        made, cargo_of, changes = prepare_load(flow, ends.output, mark, ends.upstream)
+        if not pending:
+            check_emptied(flow, made, cargo_of, ends.output, confirmed=confirmed)
+    else:
+        source = ends.source()
+        shape, changes = shaped(flow, source, ends)
+        check_identity(flow, shape, mark.source_id if mark else None)
+        check_history(flow, shape.layout)
+        position = mark.position if mark else None
+        assert position is None or isinstance(position, RowPosition)
+        if is_whole(flow):
+            limit = None  # a part of the table would take the place of all of it
+        after = start(flow, shape, position)
+        step = batch_step(flow) if limit is None else min(batch_step(flow), limit)
+        survey = source.survey(shape, after, step, mark.pending if mark else None)
+        made = draft(flow, shape, after, survey, watermark=position)
+        if limit is not None:
+            below = position if after != position else None
+            made = limited(made, limit, step=step, watermark=below)
+        made = emptied(flow, made, ends.output, shape, mark, pending=pending, confirmed=confirmed)
+        slower = check_direct(shape, flow.source)
+        if slower is not None:
+            made = replace(made, notes=(*made.notes, f"read through JDBC: {slower}"))
+        cargo_of = _of_table(ends.reader, shape)
+        by_jdbc = _by_jdbc(flow, slower)
+        first = not (made.batches or position or pending or (mark and mark.seq))
+        if first and ends.output.layout() is None:
+            made = with_nothing(made)
+    deleting = Deleting(flow, ends.output, confirmed=confirmed, reached=_reached(ends))
+    if flow.options.deletes is not Deletes.NONE and isinstance(flow.output, Landing) and not pending:
+        made = deleting.planned(made, ends.source, mark.position if mark else None)
+    seen = (mark.epoch, mark.seq) if mark else (0, 0)
+    made = replace(made, seen=seen, notes=(*made.notes, *changes))
+    # What was decided in an earlier plan is worth a note in this one, and no news for the history.
+    news = mark is not None and mark.fingerprint != made.inputs[0].fingerprint
+    many = any(batch.rows is None or batch.rows > FEW for batch in made.batches)
+    return Prepared(
+        made, _with_deletes(cargo_of, deleting), changes if news else (), by_jdbc or many, by_jdbc
+    )
+
+
+def recall(flow: Flow, plan: Plan, ends: Ends, *, confirmed: bool = False) -> Prepared:
+    """The same for a plan that an earlier run has frozen: its windows stay, its rows are read anew."""
+    deleting = Deleting(flow, ends.output, confirmed=confirmed, reached=_reached(ends))
+    changes: tuple[str, ...] = ()
+    by_jdbc = False
+    if flow.reads is not None:
+        cargo_of = recall_load(flow, ends.output, plan)
+    else:
+        shape, changes = shaped(flow, ends.source(), ends)
+        check_identity(flow, shape, plan.draft.inputs[0].source_id)
+        cargo_of = _of_table(ends.reader, shape)
+        by_jdbc = _by_jdbc(flow, check_direct(shape, flow.source))
+        if shape.fingerprint == plan.draft.inputs[0].fingerprint:
+            changes = ()
+    return Prepared(plan.draft, _with_deletes(cargo_of, deleting), changes, by_jdbc=by_jdbc)
+
+
+def shaped(flow: Flow, source: Source, ends: Ends) -> tuple[Shape, tuple[str, ...]]:
+    """The table as it shall be read: what the output holds has a say in it (`drift`)."""
+    shape = source.shape(flow.table, flow.options)
+    if ends.mark is None or ends.mark.fingerprint == shape.fingerprint:
+        return shape, ()
+    held = ends.output.layout()
+    if held is None:
+        return shape, ()
+    decision = decided(flow, ends.output, held, shape.layout)
+    return narrowed(shape, [field.name for field in decision.layout.fields]), decision.notes
+
+
+def _reached(ends: Ends) -> RowPosition | None:
+    """Up to where the source itself was looked at."""
+    mark = ends.upstream or ends.mark
+    reached = mark.checked or mark.position if mark else None
+    return reached if isinstance(reached, RowPosition) else None
+
+
+def _by_jdbc(flow: Flow, slower: str | None) -> bool:
+    return slower is not None or flow.options.read is Read.JDBC
+
+
+def _with_deletes(cargo_of: CargoOf, deleting: Deleting) -> CargoOf:
+    return lambda batch: deleting.cargo() if batch.deletes else cargo_of(batch)
+
+
+def _of_table(reader: Reader, shape: Shape) -> CargoOf:
+    return lambda batch: nothing(shape.layout) if batch.empties else reader.cargo(shape, batch)
+
+
+def agree(flow: Hop, output: Output, watermark: Watermark | None, *, lost: bool = False) -> None:
+    """Refuse when the output holds what the ledger does not know, or lacks what the ledger is sure of.
+
+    `lost`: a target that is gone is made anew, as a person has asked for.
+    """
+    where = output.place
+    epoch, seq = (watermark.epoch, watermark.seq) if watermark else (0, 0)
+    if (epoch, seq) == (0, 0) and not output.is_empty():
+        raise OutputNotEmpty(
+            f"{flow.name}: {where} holds {'batches' if isinstance(flow.output, Folder) else 'rows'}, and the"
+            " ledger knows nothing of them",
+            hint="point `ledger:` at the ledger that wrote them, or bring its watermarks back with `tidegauge"
+            " ledger rebuild`; for a fresh start move them away, or leave what it holds behind with"
+            " `tidegauge watermark reset`",
+        )
+    still_there(flow, output, watermark, lost=lost)
+    # Also where nothing was committed: asking refuses a ledger that missed the opening of a later epoch.
+    if output.receipt(Tag(flow.pipeline, flow.name, epoch, seq + 1)) is not None:
+        raise OutputDisagrees(
+            f"{flow.name}: {where} holds more batches than the ledger knows ({seq})",
+            hint="the ledger is an older copy; bring back the newest one",
+        )
+
+
+def still_there(flow: Hop, output: Output, watermark: Watermark | None, *, lost: bool = False) -> None:
+    """Refuse when the output lacks what the ledger is sure of; also while a plan is being walked."""
+    where = output.place
+    epoch, seq = (watermark.epoch, watermark.seq) if watermark else (0, 0)
+    back = flow.name.removesuffix(f"/{Stage.EXTRACT}")
+    hint = (
+        "bring back what is gone, or begin again at the beginning with `tidegauge run --select"
+        f" {back} --full-refresh`"
+    )
+    if not output.is_open(epoch, kept=not lost):
+        raise OutputDisagrees(
+            f"{flow.name}: the ledger says that epoch {epoch} was opened, and {where} does not have it",
+            hint=hint,
+        )
+    if seq and output.receipt(Tag(flow.pipeline, flow.name, epoch, seq)) is None:
+        raise OutputDisagrees(
+            f"{flow.name}: the ledger says batch {seq} was committed, and {where} does not have it",
+            hint=hint,
+        )

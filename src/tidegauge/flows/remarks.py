@@ -1,0 +1,73 @@
+"""What the project file says in vain: an override of no table, a view under a pattern. Notes, not errors."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Sequence, Set
+
+from tidegauge.errors import TidegaugeError
+from tidegauge.flows.missing_tables import Known
+from tidegauge.flows.names import first_flow, is_pattern, matches, means, table_named
+from tidegauge.flows.select import Sources
+from tidegauge.model.protocols.source import Source
+from tidegauge.model.spec import Flow, Project, Sync, TableName
+
+_MOST = 5
+
+
+def remarks(
+    project: Project, flows: Sequence[Flow], sources: Sources, known: Known | None = None
+) -> tuple[str, ...]:
+    """For people; `flows` are all that the file means. A database that cannot be asked has none: that it
+    cannot is said elsewhere."""
+    said: list[str] = []
+    for sync in project.syncs:
+        tables = {flow.table for flow in flows if flow.source == sync.source and means(sync, flow.table)}
+        try:
+            source = sources.of(sync.source)
+            found = [*_views(sync, source), *_strangers(sync, tables, known or {})]
+        except TidegaugeError:
+            continue
+        said += [f"{sync.place}: {one}" if sync.place else one for one in found]
+        said += _overrides(sync, tables)
+    return tuple(said)
+
+
+def _overrides(sync: Sync, tables: Set[TableName]) -> Iterator[str]:
+    for pattern, options in sync.override.items():
+        if any(matches(table, pattern, sync.source) for table in tables):
+            continue
+        near = difflib.get_close_matches(pattern, [str(table) for table in tables], n=3, cutoff=0.5)
+        where = f"{options.place}: " if options.place else ""
+        meant = f"; did you mean {', '.join(near)}?" if near else ""
+        yield f"{where}the override '{pattern}' is of no table that is read here{meant}"
+
+
+def _views(sync: Sync, source: Source) -> Iterator[str]:
+    """A view that is named in full is an error already."""
+    patterns = [name for name in sync.tables if is_pattern(name)]
+    if not patterns:
+        return
+    found = [
+        f"{kind} {table}"
+        for table, kind in source.left_out()
+        if means(sync, table) and any(matches(table, pattern, sync.source) for pattern in patterns)
+    ]
+    if found:
+        more = f" and {len(found) - _MOST:,} more" if len(found) > _MOST else ""
+        yield (
+            f"patterns leave out what is no table of {sync.source.name}: {', '.join(found[:_MOST])}{more}"
+            " (`exclude:` ends this note)"
+        )
+
+
+def _strangers(sync: Sync, tables: Set[TableName], known: Known) -> Iterator[str]:
+    """Flows that the sync would have, if they had not come from another database."""
+    for flow, source_id in known.items():
+        table = table_named(sync.source, flow)
+        if table not in tables and first_flow(sync, table) == flow and means(sync, table):
+            then = (source_id or "").rpartition("#")[0] or "elsewhere"
+            yield (
+                f"the ledger has a watermark of {flow}, taken from {then}: {sync.source.name} has no such"
+                f" table, and nobody reads it (`tidegauge forget -t {flow}` ends this note)"
+            )

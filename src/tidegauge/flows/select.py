@@ -1,0 +1,340 @@
+"""From patterns over a database's catalogue to flows, and from a selection to some of them."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+
+from tidegauge.errors import ConfigError, TableMissing, TidegaugeError
+from tidegauge.flows.missing_tables import Known, gone
+from tidegauge.flows.names import home, matches, means, table_named
+from tidegauge.model.delta_flow import Hop, Layer
+from tidegauge.model.protocols.source import Source
+from tidegauge.model.spec import (
+    Database,
+    Flow,
+    Folder,
+    Lake,
+    Landing,
+    Project,
+    Stage,
+    Sync,
+    TableName,
+    TableOptions,
+)
+from tidegauge.sources.open import open_source
+from tidegauge.spark.jars import Needs
+from tidegauge.storage.folder import folder_name
+
+
+class Sources:
+    """The open databases of one thread, each connected when it is first asked for."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, Source] = {}
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Sources:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def of(self, database: Database) -> Source:
+        if database.name not in self._open:
+            source = open_source(database)
+            self._stack.callback(source.close)
+            self._open[database.name] = source
+        return self._open[database.name]
+
+
+@dataclass(frozen=True)
+class Choice:
+    flows: tuple[Flow, ...]
+    layers: tuple[Layer, ...]
+    faults: tuple[tuple[str, TidegaugeError], ...]
+    """Syncs whose tables could not be found out, and names that mean no table, by a name to report them
+    under."""
+    gone: Mapping[str, TidegaugeError] = field(default_factory=dict)
+    """By flow, those whose table the database shows no more: why they cannot run."""
+
+    @property
+    def hops(self) -> tuple[Hop, ...]:
+        return (*self.flows, *self.layers)
+
+
+def choose(
+    project: Project,
+    selection: Sequence[str],
+    sources: Sources,
+    *,
+    stage: Stage | None = None,
+    known: Known | None = None,
+) -> Choice:
+    """The flows of the project that are selected; all of them without a selection.
+
+    `stage` leaves out the other stage of tables that have two. `known` are the flows with a watermark: a
+    table of theirs that has gone is still one of the project's. A database that cannot be reached, and a name
+    that means no table, is a fault of its own: the others' flows still run.
+    """
+    flows: dict[str, Flow] = {}
+    places: dict[tuple[str | None, ...], Flow] = {}
+    faults: list[tuple[str, TidegaugeError]] = []
+    vanished: list[tuple[Sync, TableName, TidegaugeError]] = []
+    for sync in project.syncs:
+        try:
+            source = sources.of(sync.source)
+            catalogue = source.tables()
+            lost = gone(sync, source, catalogue, known or {})
+        except ConfigError:
+            raise
+        except TidegaugeError as error:
+            faults.append((f"{sync.source.name}: {', '.join(sync.tables)}", error))
+            continue
+        # What the file names no cursor for any more was taken out of it.
+        vanished += [(sync, table, why) for table, why in lost.items() if _options(sync, table).cursor]
+        faults += [
+            (f"{sync.source.name}: {name}", _fault(sync, name, source, catalogue))
+            for name in _unmatched(sync, (*catalogue, *lost))
+            if _asks_for(selection, sync, name)
+        ]
+        for flow in _expanded(project.pipeline, sync, catalogue):
+            place = _place(flow)
+            twin = flows.get(flow.name) or places.get(place)
+            if twin is not None:
+                raise ConfigError(
+                    f"'{flow.name}' and '{twin.name}' would be one flow, or write to one place",
+                    hint="narrow `tables`, or tell them apart with `rename`",
+                    place=sync.place,
+                )
+            flows[flow.name] = places[place] = flow
+    errors: dict[str, TidegaugeError] = {}
+    for sync, table, why in vanished:
+        for flow in _flows(project.pipeline, sync, table):
+            # Whoever has its name or its place now is there, and says so himself if that is not right.
+            if flow.name in flows or (flow.reads is not None and _place(flow) in places):
+                break
+            flows[flow.name] = flow
+            if flow.reads is None:
+                errors[flow.name] = why
+    for layer in project.layers:
+        if layer.name in flows:
+            raise ConfigError(
+                f"'{layer.name}' is a flow of `sync:` and one of `flows:`",
+                hint="give one of them another name",
+                place=layer.place,
+            )
+    chosen = [
+        flow
+        for flow in flows.values()
+        if _selected(flow, selection) and (stage is None or stage in _stages(flow))
+    ]
+    layers = layers_of(project.layers, selection) if stage is None else ()
+    if (selection or stage) and not chosen and not layers and not faults:
+        words = (*selection, *([f"--stage {stage}"] if stage else []))
+        names = [*flows, *(layer.name for layer in project.layers)]
+        near = difflib.get_close_matches(words[0], names, n=3, cutoff=0.4)
+        raise ConfigError(
+            f"nothing is selected by {', '.join(words)}",
+            hint=f"did you mean {', '.join(near)}?"
+            if near
+            else f"there are: {', '.join(sorted(names)[:10])}",
+        )
+    return Choice(
+        tuple(sorted(chosen, key=lambda flow: flow.name)),
+        layers,
+        tuple(faults),
+        {flow.name: errors[flow.name] for flow in chosen if flow.name in errors},
+    )
+
+
+def layers_of(layers: Sequence[Layer], selection: Sequence[str]) -> tuple[Layer, ...]:
+    """By name, pattern, `tag:WORD` or the table they write; `+NAME` with all that it reads from, `NAME+` with
+    all that reads from it."""
+    wanted: set[str] = set() if selection else {layer.name for layer in layers}
+    for word in selection:
+        found = {layer.name for layer in layers if _names(layer, word.strip("+"))}
+        wanted |= found
+        if word.startswith("+"):
+            wanted |= _reached(found, {layer.name: set(layer.upstreams) for layer in layers})
+        if word.endswith("+"):
+            below = {
+                layer.name: {other.name for other in layers if layer.name in other.upstreams}
+                for layer in layers
+            }
+            wanted |= _reached(found, below)
+    return tuple(sorted((layer for layer in layers if layer.name in wanted), key=lambda layer: layer.name))
+
+
+def _names(layer: Layer, word: str) -> bool:
+    if word.startswith("tag:"):
+        return word.removeprefix("tag:") in layer.tags
+    return any(name == word or fnmatchcase(name, word) for name in (layer.name, str(layer.output.table)))
+
+
+def _reached(names: set[str], steps: Mapping[str, set[str]]) -> set[str]:
+    found = set(names)
+    while more := {step for name in found for step in steps.get(name, set())} - found:
+        found |= more
+    return found
+
+
+def expand(pipeline: str, sync: Sync, catalogue: Sequence[TableName]) -> list[Flow]:
+    """The flows of one sync, from what its database really has. Raises TableMissing for a name that means no
+    table."""
+    for name in _unmatched(sync, catalogue):
+        raise _missing(sync, name, catalogue)
+    return _expanded(pipeline, sync, catalogue)
+
+
+def _expanded(pipeline: str, sync: Sync, catalogue: Sequence[TableName]) -> list[Flow]:
+    """In the order of `tables:`."""
+    picked = dict.fromkeys(
+        table for name in sync.tables for table in catalogue if matches(table, name, sync.source)
+    )
+    return [flow for table in picked if means(sync, table) for flow in _flows(pipeline, sync, table)]
+
+
+def _unmatched(sync: Sync, catalogue: Sequence[TableName]) -> list[str]:
+    return [name for name in sync.tables if not any(matches(table, name, sync.source) for table in catalogue)]
+
+
+def _fault(sync: Sync, name: str, source: Source, catalogue: Sequence[TableName]) -> TidegaugeError:
+    try:
+        others = source.left_out()
+    except TidegaugeError as error:
+        return error
+    for table, kind in others:
+        if matches(table, name, sync.source):
+            return TableMissing(
+                f"connection '{sync.source.name}' has no table '{name}', only the {kind} {table}",
+                hint="tables are read, and nothing else: name the tables that it is made of",
+                place=sync.place,
+            )
+    return _missing(sync, name, catalogue)
+
+
+def _missing(sync: Sync, name: str, catalogue: Sequence[TableName]) -> TableMissing:
+    near = difflib.get_close_matches(name, [str(table) for table in catalogue], n=3, cutoff=0.5)
+    return TableMissing(
+        f"connection '{sync.source.name}' has no table '{name}', or this login may not see it",
+        hint=f"did you mean {', '.join(near)}?" if near else "look at `tables:` and at the login's rights",
+        place=sync.place,
+    )
+
+
+def _flows(pipeline: str, sync: Sync, table: TableName) -> list[Flow]:
+    options = _options(sync, table)
+    name = str(table)
+    if not options.cursor:
+        raise ConfigError(
+            f"{name}: no cursor is named for it",
+            hint="name one on the sync or in its override; or exclude the table",
+            place=sync.place,
+        )
+    lake = sync.via or sync.to
+    folder = Folder(lake, folder_name(_landed(options, table) or name)) if isinstance(lake, Lake) else None
+    if not isinstance(sync.to, Database):
+        assert folder is not None
+        return [Flow(pipeline, name, sync.source, table, folder, options, sync.tags)]
+    landing = Landing(sync.to, landing_name(sync.to, _landed(options, table) or table.table))
+    if folder is None:
+        if sync.to == sync.source and landing.table == table:
+            raise ConfigError(
+                f"{name}: source and target are the same table",
+                hint="give the target another name with `rename`, or name another connection in `to`",
+                place=sync.place,
+            )
+        return [Flow(pipeline, name, sync.source, table, landing, options, sync.tags)]
+    extract, load = (f"{name}/{stage}" for stage in Stage)
+    return [
+        Flow(pipeline, extract, sync.source, table, folder, options, sync.tags, Stage.EXTRACT),
+        Flow(pipeline, load, sync.source, table, landing, options, sync.tags, Stage.LOAD, folder, extract),
+    ]
+
+
+def _landed(options: TableOptions, table: TableName) -> str | None:
+    """The name that `rename` gives the table, where it gives one."""
+    if not options.rename:
+        return None
+    return options.rename.replace("{table}", table.table).replace("{schema}", table.schema or "")
+
+
+def landing_name(database: Database, name: str) -> TableName:
+    return TableName(home(database), name)
+
+
+def _place(flow: Flow) -> tuple[str | None, ...]:
+    """Two flows must not share one. To some engines a name in other letters is the same name."""
+    match flow.output:
+        case Landing(warehouse, table):
+            return (warehouse.name, table.schema, table.table.casefold())
+        case Folder(lake, folder):
+            return (lake.path, folder)
+
+
+def _options(sync: Sync, table: TableName) -> TableOptions:
+    if str(table) in sync.override:
+        return sync.override[str(table)]
+    for pattern, options in sync.override.items():
+        if matches(table, pattern, sync.source):
+            return options
+    return sync.options
+
+
+def is_on_s3(flow: Flow) -> bool:
+    return isinstance(flow.output, Folder) and flow.output.lake.on_s3
+
+
+def needs_of(hops: Iterable[Hop]) -> set[Needs]:
+    """What Spark needs for these flows, besides the drivers."""
+    needs: set[Needs] = set()
+    for hop in hops:
+        if isinstance(hop, Layer):
+            tables = [hop.output.table, *(part.table for part in hop.inputs)]
+            needs |= {Needs.DELTA} | {Needs.S3 for table in tables if table.on_s3}
+        elif is_on_s3(hop):
+            needs.add(Needs.S3)
+    return needs
+
+
+def _selected(flow: Flow, selection: Iterable[str]) -> bool:
+    wanted = [word.strip("+") for word in selection]
+    return not wanted or any(
+        word.removeprefix("tag:") in flow.tags
+        if word.startswith("tag:")
+        else matches(flow.table, word, flow.source)
+        or flow.name == word
+        or (flow.stage is not None and word.endswith(f"/{flow.stage}") and _by_stage(flow, word))
+        for word in wanted
+    )
+
+
+def _asks_for(selection: Sequence[str], sync: Sync, name: str) -> bool:
+    """Whether a selection may mean what `tables:` calls by a name that is not there."""
+    table = table_named(sync.source, name)
+    return not selection or any(
+        word.removeprefix("tag:") in sync.tags
+        if word.startswith("tag:")
+        else word == name or matches(table, _staged(word), sync.source)
+        for word in (word.strip("+") for word in selection)
+    )
+
+
+def _staged(word: str) -> str:
+    return word.removesuffix(f"/{Stage.EXTRACT}").removesuffix(f"/{Stage.LOAD}")
+
+
+def _stages(flow: Flow) -> tuple[Stage, ...]:
+    """What a flow does, in the words of two; a single one does all of it, but a lake is not loaded."""
+    if flow.stage is not None:
+        return (flow.stage,)
+    return tuple(Stage) if isinstance(flow.output, Landing) else (Stage.EXTRACT,)
+
+
+def _by_stage(flow: Flow, word: str) -> bool:
+    """`settlement.*/load`: one stage of some tables."""
+    return matches(flow.table, word.rpartition("/")[0], flow.source)

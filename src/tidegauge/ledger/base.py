@@ -1,0 +1,210 @@
+"""The ledger's calls as rules on a book, on any store. A store brings `_change`, and how to plan many."""
+
+from __future__ import annotations
+
+import gc
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from typing import Any
+
+from tidegauge.ledger import caller_rules as alone
+from tidegauge.ledger import override_rules as byhand
+from tidegauge.ledger import rebuild_rules as rebuilding
+from tidegauge.ledger import rules
+from tidegauge.ledger.flow_state import Book, Change
+from tidegauge.model.claim import Claim, Owner
+from tidegauge.model.override import Override
+from tidegauge.model.plan import Draft, Plan, Receipt
+from tidegauge.model.position import Position
+from tidegauge.model.run import FlowStatus
+from tidegauge.model.state import State
+from tidegauge.model.watermark import Recalled
+
+Rule = Callable[[Book, datetime], Change | None]
+"""What becomes of a book, at the store's time; None: nothing."""
+
+
+class Keeper(ABC):
+    """Implements LedgerWriter, apart from `plan` and `prune`."""
+
+    @abstractmethod
+    def _change(
+        self,
+        pipeline: str,
+        flow: str,
+        rule: Rule,
+        *,
+        plan: Plan | None = None,
+        marks: bool = True,
+        heard: bool = True,
+    ) -> Book:
+        """Load one book, let the rule decide, save all of its change or nothing; again if it has moved.
+
+        What the caller knows makes it cheaper: `plan` is the active one unless another took its place, and
+        without `marks` they are neither needed nor changed. `heard`: the flow is known from here on.
+        """
+
+    @abstractmethod
+    def status(self, pipeline: str, flows: Sequence[str] | None = None) -> list[FlowStatus]: ...
+
+    def refuse(self, pipeline: str, flow: str, error: dict[str, Any], *, owner: Owner, run_id: str) -> None:
+        self._change(
+            pipeline, flow, lambda book, now: rules.refuse(book, error, owner=owner, run_id=run_id, now=now)
+        )
+
+    def note(self, pipeline: str, flow: str, event: str, *, owner: Owner, reason: str) -> None:
+        self._change(
+            pipeline,
+            flow,
+            lambda book, now: rules.note(book, event, owner=owner, reason=reason, now=now),
+            heard=False,
+        )
+
+    def claim(
+        self, plan: Plan, *, owner: Owner, run_id: str, lease: timedelta, dead: Owner | None = None
+    ) -> Claim:
+        book = self._change(
+            plan.draft.pipeline,
+            plan.draft.flow,
+            lambda book, now: rules.claim(
+                book, plan.plan_id, owner=owner, run_id=run_id, lease=lease, dead=dead, now=now
+            ),
+            plan=plan,
+            marks=False,
+        )
+        return rules.claim_of(book)
+
+    def renew(self, claim: Claim, lease: timedelta) -> None:
+        self._step(claim, lambda book, now: rules.renew(book, claim, lease, now=now))
+
+    def begin(self, claim: Claim, index: int) -> None:
+        self._step(claim, lambda book, now: rules.begin(book, claim, index, now=now))
+
+    def advance(self, claim: Claim, index: int, receipt: Receipt) -> None:
+        draft = claim.plan.draft
+        self._change(
+            draft.pipeline,
+            draft.flow,
+            lambda book, now: rules.advance(book, claim, index, receipt, now=now),
+            plan=claim.plan,
+        )
+
+    def finish(self, claim: Claim, state: State, error: dict[str, Any] | None = None) -> None:
+        self._step(claim, lambda book, now: rules.finish(book, claim, state, error, now=now))
+
+    def complete(
+        self,
+        pipeline: str,
+        flow: str,
+        plan_id: str,
+        *,
+        owner: Owner,
+        run_id: str,
+        rows: Mapping[str, int | None] | None = None,
+        claim: Claim | None = None,
+    ) -> FlowStatus:
+        self._change(
+            pipeline,
+            flow,
+            lambda book, now: alone.complete(
+                book, plan_id, owner=owner, run_id=run_id, rows=rows, now=now, held=claim
+            ),
+        )
+        return self._one(pipeline, flow)
+
+    def fail(
+        self, pipeline: str, flow: str, plan_id: str, error: dict[str, Any], *, owner: Owner, run_id: str
+    ) -> FlowStatus:
+        self._change(
+            pipeline,
+            flow,
+            lambda book, now: alone.fail(book, plan_id, error, owner=owner, run_id=run_id, now=now),
+        )
+        return self._one(pipeline, flow)
+
+    def move(self, draft: Draft, *, owner: Owner, run_id: str, rows: int | None = None) -> None:
+        plan_id = self._plan_id(draft)
+        self._change(
+            draft.pipeline,
+            draft.flow,
+            lambda book, now: alone.move(
+                book, draft, plan_id=plan_id, owner=owner, run_id=run_id, rows=rows, now=now
+            ),
+        )
+
+    def begin_override(
+        self,
+        pipeline: str,
+        flow: str,
+        kind: str,
+        positions: Mapping[str, Position | None],
+        *,
+        owner: Owner,
+        reason: str,
+    ) -> Override:
+        book = self._change(
+            pipeline,
+            flow,
+            lambda book, now: byhand.begin_override(
+                book, kind, positions, owner=owner, reason=reason, now=now
+            ),
+        )
+        assert book.override is not None
+        return book.override
+
+    def end_override(self, pipeline: str, flow: str, *, epoch: int) -> None:
+        self._change(pipeline, flow, lambda book, now: byhand.end_override(book, epoch=epoch, now=now))
+
+    def forget(self, pipeline: str, flow: str, *, owner: Owner, reason: str) -> None:
+        self._change(
+            pipeline, flow, lambda book, now: byhand.forget(book, owner=owner, reason=reason, now=now)
+        )
+
+    def rebuild(
+        self,
+        pipeline: str,
+        flow: str,
+        marks: Mapping[str, Recalled],
+        epoch: int,
+        seq: int,
+        *,
+        owner: Owner,
+        reason: str,
+    ) -> bool:
+        changed = False
+
+        def rule(book: Book, now: datetime) -> Change | None:
+            nonlocal changed
+            change = rebuilding.rebuild(book, marks, epoch, seq, owner=owner, reason=reason, now=now)
+            changed = change is not None
+            return change
+
+        self._change(pipeline, flow, rule)
+        return changed
+
+    def _plan_id(self, draft: Draft) -> str:  # noqa: ARG002 - a store may want to find the flow by it
+        return uuid.uuid4().hex
+
+    def _step(self, held: Claim, rule: Rule) -> None:
+        draft = held.plan.draft
+        self._change(draft.pipeline, draft.flow, rule, plan=held.plan, marks=False)
+
+    def _one(self, pipeline: str, flow: str) -> FlowStatus:
+        [status] = self.status(pipeline, [flow])
+        return status
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """For a moment in which thousands of small values are made and all are kept: to look for garbage among
+    them finds none, and takes as long as the work."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()

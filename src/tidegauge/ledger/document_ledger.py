@@ -1,0 +1,180 @@
+"""The ledger on a shelf of documents: JSON files or Delta tables."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+
+from tidegauge.errors import LedgerError, LedgerUnreachable
+from tidegauge.ledger import rules
+from tidegauge.ledger.base import Keeper, Rule, uncollected
+from tidegauge.ledger.document_reader import DocumentReader, mark_of
+from tidegauge.ledger.document_store import LOGS, Leaf, Loaded, Moved
+from tidegauge.ledger.flow_document import Page, new_page, turned, without
+from tidegauge.ledger.flow_state import Book
+from tidegauge.ledger.stored_flow import leaf_of, page_of
+from tidegauge.model.claim import Owner
+from tidegauge.model.plan import Draft, Plan
+
+_PATIENCE = 30.0
+"""Seconds. Each lost race means that somebody else won it, so nobody loses for so long by himself."""
+_PAUSE = 0.05
+_SKEW = timedelta(seconds=5)
+_MANY = 64
+"""Entries in a leaf's outbox from which on they are moved to the logs before the run has ended."""
+
+
+class DocumentLedger(DocumentReader, Keeper):
+    """Implements LedgerWriter. Each flow is one leaf of the shelf, saved by compare-and-set.
+
+    A change, its events, and the runs and plans that it ends are one save: they travel in the leaf's outbox,
+    and are moved to the logs when a run has ended. A move that is cut off is repeated by whoever comes next.
+    """
+
+    def plan(self, drafts: Sequence[Draft], *, owner: Owner, run_id: str) -> dict[str, Plan]:
+        groups: dict[str, dict[str, Draft]] = {}
+        for draft in drafts:
+            groups.setdefault(draft.pipeline, {})[draft.flow] = draft
+        answer: dict[str, Plan] = {}
+        with uncollected():
+            for pipeline, group in groups.items():
+                answer |= self._plan(pipeline, group, owner=owner, run_id=run_id)
+        return {draft.flow: answer[draft.flow] for draft in drafts if draft.flow in answer}
+
+    def prune(self, *, before: datetime, pipeline: str | None = None) -> dict[str, int]:
+        counts = dict.fromkeys(LOGS, 0)
+        for name in self._shelf.pipelines() if pipeline is None else [pipeline]:
+            self._move_all(name)
+            pages = [page_of(leaf) for leaf in self._shelf.load(name).leaves.values()]
+            for log in LOGS:
+                keep = {entry for page in pages for entry in page.pinned.get(log, ())}
+                counts[log] += self._shelf.prune(log, name, before, keep=keep)
+        return counts
+
+    # --- parts
+
+    def _change(
+        self,
+        pipeline: str,
+        flow: str,
+        rule: Rule,
+        *,
+        plan: Plan | None = None,  # noqa: ARG002 - it is in the document
+        marks: bool = True,  # noqa: ARG002 - so are they
+        heard: bool = True,
+    ) -> Book:
+        for _ in self._tries():
+            loaded, told = self._shelf.load(pipeline, [flow]), self._shelf.now()
+            page = _page(loaded, flow, told)
+            now = _not_before(page, told)
+            change = rule(page.book, now)
+            if change is None:
+                return page.book
+            after = turned(page, change, now, known=heard)
+            if self._saved(loaded, leaf_of(after)):
+                if after.waiting >= _MANY or any(run.ended_at for run in change.runs) or change.ended:
+                    self._move(pipeline, [flow])
+                return after.book
+        raise AssertionError
+
+    def _plan(
+        self, pipeline: str, drafts: Mapping[str, Draft], *, owner: Owner, run_id: str
+    ) -> dict[str, Plan]:
+        answer: dict[str, Plan] = {}
+        left = dict(drafts)
+        for _ in self._tries():
+            loaded, told = self._shelf.load(pipeline, list(left)), self._shelf.now()
+            kept: dict[str, Plan] = {}
+            changed: dict[str, Page] = {}
+            for flow, draft in left.items():
+                page = _page(loaded, flow, told)
+                now = _not_before(page, told)
+                change, plan = rules.plan(
+                    page.book, draft, plan_id=self._plan_id(draft), owner=owner, run_id=run_id, now=now
+                )
+                if plan is not None:
+                    kept[flow] = plan
+                if change is not None:
+                    changed[flow] = turned(page, change, now, known=True)
+            try:
+                self._shelf.save(loaded, [leaf_of(page) for page in changed.values()])
+                saved = frozenset(left)
+            except Moved as moved:
+                saved = moved.saved | {flow for flow in left if flow not in changed}
+            answer |= {flow: plan for flow, plan in kept.items() if flow in saved}
+            left = {flow: draft for flow, draft in left.items() if flow not in saved}
+            long = [flow for flow, page in changed.items() if flow in saved and page.waiting >= _MANY]
+            self._move(pipeline, long)
+            if not left:
+                return answer
+        raise AssertionError
+
+    def _plan_id(self, draft: Draft) -> str:
+        return super()._plan_id(draft) + mark_of(draft.pipeline, draft.flow)
+
+    def _saved(self, loaded: Loaded, leaf: Leaf) -> bool:
+        """False when another writer came between."""
+        try:
+            self._shelf.save(loaded, [leaf])
+        except Moved:
+            return False
+        except LedgerUnreachable:
+            # The answer was lost, which proves nothing about the save.
+            with contextlib.suppress(LedgerError):
+                found = self._shelf.load(leaf.pipeline, [leaf.flow]).leaves.get(leaf.flow)
+                if found is not None and found.body["save"] == leaf.body["save"]:
+                    return True
+            raise
+        return True
+
+    def _move_all(self, pipeline: str) -> None:
+        waiting = [
+            flow
+            for flow, leaf in self._shelf.load(pipeline).leaves.items()
+            if any(leaf.body["outbox"].values())
+        ]
+        self._move(pipeline, waiting)
+
+    def _move(self, pipeline: str, flows: Sequence[str]) -> None:
+        """Move what waits in the outboxes to the logs, and only then drop it from there.
+
+        The change itself is saved, so a store that fails here fails nobody: the next one repeats the move.
+        """
+        if not flows:
+            return
+        with contextlib.suppress(LedgerError, Moved):
+            loaded = self._shelf.load(pipeline, flows)
+            pages = [page_of(leaf) for leaf in loaded.leaves.values()]
+            for log in LOGS:
+                entries = [entry for page in pages for entry in page.outbox.get(log, ())]
+                if entries:
+                    self._shelf.append(log, entries)
+            emptied = [without(page, page.numbers) for page in pages if page.waiting]
+            self._shelf.save(loaded, [leaf_of(page) for page in emptied])
+
+    def _tries(self) -> Iterable[int]:
+        end = time.monotonic() + _PATIENCE
+        number = 0
+        while time.monotonic() < end:
+            yield number
+            number += 1
+            time.sleep(random.uniform(0, _PAUSE))  # noqa: S311 - not a secret, only not in step
+        raise LedgerUnreachable(
+            f"the ledger at {self.shown} is changed by others faster than it can be read",
+            hint="wait until there are fewer runners, and run again",
+        )
+
+
+def _page(loaded: Loaded, flow: str, now: datetime) -> Page:
+    leaf = loaded.leaves.get(flow)
+    return new_page(loaded.pipeline, flow, now) if leaf is None else page_of(leaf)
+
+
+def _not_before(page: Page, now: datetime) -> datetime:
+    """What happens to a flow is told in its order, though the clock of S3 is known to each process only to a
+    second or two. All are early, so the later one is nearer to the truth; a difference that is larger is a
+    clock that was set, and the new one holds."""
+    return page.updated_at if timedelta(0) < page.updated_at - now < _SKEW else now

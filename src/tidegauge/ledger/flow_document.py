@@ -1,0 +1,92 @@
+"""A flow's page in a ledger of documents: its book, and what waits to be moved to the logs. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+
+from tidegauge.ledger.document_store import LOGS, Entry
+from tidegauge.ledger.flow_state import Book, Change
+from tidegauge.ledger.keys import flow_key
+from tidegauge.ledger.log_entries import ended_body, event_body, run_body
+from tidegauge.model.run import RunRecord
+
+
+@dataclass(frozen=True)
+class Page:
+    book: Book
+    created_at: datetime
+    updated_at: datetime
+    known: bool = False
+    """False while there is nothing but a note by a person: the ledger has not heard of the flow itself."""
+    last: RunRecord | None = None
+    """The newest run, ended or not."""
+    numbers: Mapping[str, int] = field(default_factory=dict)
+    """The last entry of each log."""
+    outbox: Mapping[str, Sequence[Entry]] = field(default_factory=dict)
+    """Entries of each log that it may not have yet, in their order."""
+    pinned: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Of each log, the entries that are not pruned: those of the last run's plan."""
+
+    @property
+    def waiting(self) -> int:
+        return sum(len(entries) for entries in self.outbox.values())
+
+
+def new_page(pipeline: str, flow: str, now: datetime) -> Page:
+    first = int(now.replace(tzinfo=UTC).timestamp() * 1_000_000) - 1
+    return Page(Book(pipeline, flow), now, now, numbers=dict.fromkeys(LOGS, first))
+
+
+def turned(page: Page, change: Change, now: datetime, *, known: bool) -> Page:
+    """The page after a change, with the change's events, runs and plans in its outbox."""
+    bodies = {
+        "history": [event_body(event) for event in change.events],
+        "runs": [run_body(run) for run in change.runs if run.ended_at is not None],
+        "plans": [ended_body(ended) for ended in change.ended],
+    }
+    key = flow_key(page.book.pipeline, page.book.flow)[:32]
+    numbers, outbox = dict(page.numbers), dict(page.outbox)
+    pinned = _unpinned(page, change)
+    for log, added in bodies.items():
+        entries = []
+        for body in added:
+            numbers[log] += 1
+            entries.append({"id": f"{key}-{numbers[log]}", "n": numbers[log], **body})
+        if entries:
+            outbox[log] = [*outbox.get(log, ()), *entries]
+            if log != "history":
+                pinned[log] = [*pinned.get(log, ()), *(str(entry["id"]) for entry in entries)]
+    return replace(
+        page,
+        book=change.book,
+        updated_at=now,
+        known=page.known or known,
+        last=change.runs[-1] if change.runs else page.last,
+        numbers=numbers,
+        outbox=outbox,
+        pinned=pinned,
+    )
+
+
+def without(page: Page, moved: Mapping[str, int]) -> Page:
+    """The page without the entries up to these numbers, which are in the logs."""
+    outbox = {
+        log: [entry for entry in entries if entry["n"] > moved.get(log, 0)]
+        for log, entries in page.outbox.items()
+    }
+    return replace(page, outbox={log: entries for log, entries in outbox.items() if entries})
+
+
+def _unpinned(page: Page, change: Change) -> dict[str, Sequence[str]]:
+    """A run of another plan, or of none, lets go of what was pinned for the plan before."""
+    plan = page.last.plan_id if page.last else None
+    goes_on = all(run.plan_id is not None and run.plan_id == plan for run in change.runs)
+    return dict(page.pinned) if goes_on else {}
+
+
+def newest_first(entries: Iterable[Entry]) -> list[Entry]:
+    """Without those that occur twice, as when they are in a log and still in an outbox."""
+    once = {entry["id"]: entry for entry in entries}
+    return sorted(once.values(), key=lambda entry: (entry["at"], entry["n"]), reverse=True)

@@ -1,0 +1,184 @@
+"""A shelf of JSON files, on a local file system or S3: one for each table, replaced by compare-and-set."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from tidegauge.errors import LedgerError
+from tidegauge.ledger import json_logs
+from tidegauge.ledger.document_store import LOGS, Entry, Leaf, Loaded, Moved
+from tidegauge.ledger.json_document import FORMAT, Document, changed, newer, parse, render, table_of
+from tidegauge.ledger.json_logs import each
+from tidegauge.ledger.storage_errors import told
+from tidegauge.model.spec import Lake
+from tidegauge.storage.clock import Clock
+from tidegauge.storage.folder import folder_name
+from tidegauge.storage.local import TEMPORARY
+from tidegauge.storage.probe import prove
+from tidegauge.storage.store import Store, open_store
+
+FOLDER = "watermarks"
+_DEAD = timedelta(days=1)
+_MARK = "tidegauge.json"
+_MARK_BODY = json.dumps({"tidegauge": "ledger", "format": FORMAT}).encode() + b"\n"
+
+
+@dataclass(frozen=True)
+class _File:
+    document: Document | None
+    token: str | None
+
+
+@dataclass(frozen=True)
+class _Seen:
+    files: Mapping[str, _File]
+    """By path; without a document where there was none."""
+    paths: Mapping[str, str]
+    """By flow."""
+
+
+class JsonShelf:
+    """Implements Shelf. A file holds every flow of one table, of any pipeline: the stages of a table, and
+    also tables whose names a file system does not tell apart."""
+
+    def __init__(self, store: Store, shown: str) -> None:
+        self._store = store
+        self._clock = Clock(store)
+        self.shown = shown
+
+    @classmethod
+    def open(cls, lake: Lake, *, shown: str, create: bool) -> JsonShelf | None:
+        """The shelf at a local folder or `s3a://` path, made if `create` says so; otherwise None if none is.
+
+        With `create` the store has to prove, once in a process, that of many who put or replace a file at
+        once only one wins. Raises LedgerError if it does not, LedgerVersion for a ledger of newer code.
+        """
+        with told(shown):
+            store = open_store(lake)
+            mark = store.get(_MARK)
+            if create:
+                identity = (lake.path, lake.endpoint, lake.region, lake.access_key, lake.secret_key)
+                prove(store, identity, replacing=True)
+                if mark is None:
+                    store.put_if_absent(_MARK, _MARK_BODY)
+                    mark = store.get(_MARK)
+            if mark is None and not any(True for _ in store.list(FOLDER)):
+                return None
+        _check_mark(mark or _MARK_BODY, f"{store.place}/{_MARK}")
+        return cls(store, shown)
+
+    def now(self) -> datetime:
+        with told(self.shown):
+            return self._clock.now().replace(tzinfo=None)
+
+    def pipelines(self) -> list[str]:
+        documents = [file.document for file in self._all().values() if file.document]
+        return sorted({leaf.pipeline for document in documents for leaf in document.leaves})
+
+    def load(self, pipeline: str, flows: Sequence[str] | None = None) -> Loaded:
+        files = self._all() if flows is None else self._read(sorted({path_of(flow) for flow in flows}))
+        leaves: dict[str, Leaf] = {}
+        paths = {} if flows is None else {flow: path_of(flow) for flow in flows}
+        for path, file in files.items():
+            for leaf in file.document.leaves if file.document else ():
+                # A copy that somebody left beside it is not the flow's file.
+                if leaf.pipeline != pipeline or _folded(path_of(leaf.flow)) != _folded(path):
+                    continue
+                if flows is None or leaf.flow in paths:
+                    leaves[leaf.flow] = leaf
+                    paths[leaf.flow] = path
+        return Loaded(pipeline, leaves, _Seen(files, paths))
+
+    def save(self, loaded: Loaded, leaves: Sequence[Leaf]) -> None:
+        seen: _Seen = loaded.token
+        by_path: dict[str, list[Leaf]] = {}
+        for leaf in leaves:
+            by_path.setdefault(seen.paths[leaf.flow], []).append(leaf)
+
+        def replace(path: str) -> bool:
+            file = seen.files[path]
+            body = render(changed(file.document, by_path[path]))
+            return self._store.replace(path, body, file.token) is not None
+
+        paths = sorted(by_path)
+        with told(self.shown):
+            won = dict(zip(paths, each(self._store, replace, paths), strict=True))
+        if not all(won.values()):
+            raise Moved(frozenset(leaf.flow for path in paths if won[path] for leaf in by_path[path]))
+
+    def append(self, log: str, entries: Sequence[Entry]) -> None:
+        with told(self.shown):
+            json_logs.append(self._store, log, entries)
+
+    def read(
+        self,
+        log: str,
+        pipeline: str,
+        *,
+        flow: str | None = None,
+        kinds: Sequence[str] | None = None,
+        limit: int | None = None,
+    ) -> list[Entry]:
+        with told(self.shown):
+            return json_logs.read(self._store, log, pipeline, flow=flow, kinds=kinds, limit=limit)
+
+    def prune(self, log: str, pipeline: str, before: datetime, *, keep: Collection[str] = ()) -> int:
+        with told(self.shown):
+            if log == LOGS[0]:
+                self._tidy()
+            return json_logs.prune(self._store, log, pipeline, before, keep)
+
+    def close(self) -> None:
+        """Connections are shared by the whole process."""
+
+    def _tidy(self) -> None:
+        """Clear away what writers left that were killed inside a save."""
+        limit = self._clock.now() - _DEAD
+        left = [
+            entry.path
+            for entry in self._store.list(FOLDER)
+            if entry.path.endswith(TEMPORARY) and entry.modified < limit
+        ]
+        self._store.delete(left, below=FOLDER)
+
+    def _all(self) -> dict[str, _File]:
+        with told(self.shown):
+            listed = [entry.path for entry in self._store.list(FOLDER)]
+        names = {path: path.rpartition("/")[2] for path in listed}
+        return self._read(
+            [path for path, name in names.items() if name.endswith(".json") and not name.startswith(".")]
+        )
+
+    def _read(self, paths: Sequence[str]) -> dict[str, _File]:
+        with told(self.shown):
+            return dict(zip(paths, each(self._store, self._file, paths), strict=True))
+
+    def _file(self, path: str) -> _File:
+        found = self._store.read(path)
+        if found is None:
+            return _File(None, None)
+        return _File(parse(found[0], f"{self._store.place}/{path}"), found[1])
+
+
+def path_of(flow: str) -> str:
+    return f"{FOLDER}/{folder_name(table_of(flow))}.json"
+
+
+def _folded(path: str) -> str:
+    """As a file system sees it that does not tell capitals apart."""
+    return path.casefold()
+
+
+def _check_mark(body: bytes, file: str) -> None:
+    try:
+        found = json.loads(body)["format"]
+    except (ValueError, KeyError, TypeError):
+        raise LedgerError(
+            f"{file} is not the mark of a ledger",
+            hint="point `ledger:` at another folder, or bring back a copy",
+        ) from None
+    if found != FORMAT:
+        raise newer(file, found)

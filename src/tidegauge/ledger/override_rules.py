@@ -1,0 +1,204 @@
+"""Rules for changes by hand: begin one, and end it once the output has opened its next life; or forget a
+flow. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+
+from tidegauge.errors import WrongState
+from tidegauge.ledger.flow_state import Active, Book, Change, Ended, Mark
+from tidegauge.ledger.journal import clean
+from tidegauge.ledger.rules import SUPERSEDED, closed, event_of, lost, refuse_override
+from tidegauge.ledger.tallies import overridden, spent
+from tidegauge.model.claim import Owner
+from tidegauge.model.override import FORGET, Identity, Override, Undo
+from tidegauge.model.plan import SET_BACK
+from tidegauge.model.position import Position, VersionPosition
+from tidegauge.model.run import RunRecord
+from tidegauge.model.secret import mask
+from tidegauge.model.state import Event, State, step
+from tidegauge.model.watermark import Tally
+
+
+def begin_override(
+    book: Book,
+    kind: str,
+    positions: Mapping[str, Position | None],
+    *,
+    owner: Owner,
+    reason: str,
+    now: datetime,
+) -> Change:
+    """See LedgerWriter.begin_override."""
+    refuse_override(book)
+    continues: tuple[int, int] | None = (book.epoch, book.seq)
+    identities: Mapping[str, Identity] = {}
+    if kind == "undo":
+        if book.undo is None:
+            raise WrongState(
+                f"{book.flow}: there is no override to undo", hint="see `tidegauge history` for what was done"
+            )
+        positions, continues = book.undo.positions, book.undo.continues
+        identities = book.undo.identities
+    elif kind in ("reset", "refresh"):
+        continues = None
+        positions = dict.fromkeys(book.marks) | dict(positions)
+        # The next plan may find another table under the name: that is what a reset is for.
+        identities = {name: (None, None) for name, position in positions.items() if position is None}
+    if not positions and not book.marks:
+        # A life without a mark in it: nobody could tell from the watermarks which one it is.
+        raise WrongState(f"{book.flow} has no watermark yet", hint="name the input to give it one")
+    override = Override(
+        kind=kind,
+        positions=dict(positions),
+        epoch=book.epoch + 1,
+        continues=continues,
+        reason=clean(mask(reason)),
+        actor=clean(owner.actor),
+        at=now,
+        identities=identities,
+    )
+    active: Active | None = book.active
+    runs: tuple[RunRecord, ...] = ()
+    if active is not None:
+        if active.state is State.RUNNING:
+            runs = closed(book, State.FAILED, now, lost(f"superseded by {owner.actor}: {kind}"))
+        state = State.FAILED if active.state is State.RUNNING else active.state
+        active = replace(active, state=state, owner=None, lease_until=None, updated_at=now)
+    run = runs[0] if runs else book.run
+    changed = replace(
+        book,
+        fence=book.fence + 1,
+        active=active,
+        run=run,
+        override=override,
+        tally=spent(book.tally, runs),
+    )
+    said = event_of(book, "override", now, owner.actor, reason=f"{kind}: {reason}")
+    return Change(changed, (said,), runs)
+
+
+def end_override(book: Book, *, epoch: int, now: datetime) -> Change | None:
+    """See LedgerWriter.end_override. None: somebody else has ended it."""
+    override = book.override
+    if override is None or override.epoch != epoch:
+        return None
+    ended: tuple[Ended, ...] = ()
+    idle = State.READY
+    if book.active is not None:
+        idle = step(book.active.state, Event.SUPERSEDE)
+        ended = (Ended(replace(book.active, updated_at=now), SUPERSEDED),)
+    # An input that no plan has named yet stands at the beginning, and an undo brings it back there.
+    before: dict[str, Position | None] = dict.fromkeys(override.positions)
+    before |= {name: mark.position for name, mark in book.marks.items()}
+    marks = {
+        name: replace(mark, epoch=epoch, seq=0, pending=_pending(mark, override), updated_at=now)
+        for name, mark in book.marks.items()
+    }
+    events = []
+    for name, position in override.positions.items():
+        old = marks.get(name) or _unseen(name, position, epoch, now)
+        source_id, fingerprint = override.identities.get(name, (old.source_id, old.fingerprint))
+        marks[name] = replace(
+            old,
+            position=position,
+            checked=position,
+            source_id=source_id,
+            fingerprint=fingerprint,
+            stamp=None,
+        )
+        said = event_of(
+            book,
+            override.kind,
+            now,
+            override.actor,
+            reason=override.reason,
+            input=name,
+            before=before.get(name),
+            after=position,
+            plan_id=ended[0].active.plan.plan_id if ended else None,
+        )
+        events.append(said)
+    undo = None
+    if override.kind not in ("undo", "refresh"):  # what a refresh emptied does not come back
+        known = {name: (mark.source_id, mark.fingerprint) for name, mark in book.marks.items()}
+        undo = Undo(override.kind, before, (book.epoch, book.seq), now, known)
+    changed = replace(
+        book,
+        idle=idle,
+        epoch=epoch,
+        seq=0,
+        marks=marks,
+        active=None,
+        run=None,
+        override=None,
+        undo=undo,
+        tally=overridden(book.tally, book.tally_before, override.kind),
+        tally_before=None if undo is None else book.tally,
+    )
+    return Change(changed, tuple(events), (), ended)
+
+
+def forget(book: Book, *, owner: Owner, reason: str, now: datetime) -> Change:
+    """See LedgerWriter.forget. The life goes on being counted: its tags are never used again."""
+    said = event_of(book, "forgotten", now, owner.actor, reason=reason)
+    untouched = not book.marks and book.active is None and book.override is None
+    if untouched and book.undo is not None and book.undo.kind == FORGET:
+        # Once more: what the first time replaced can still be brought back.
+        return Change(replace(book, fence=book.fence + 1, undo=replace(book.undo, at=now)), (said,))
+    ended: tuple[Ended, ...] = ()
+    runs: tuple[RunRecord, ...] = ()
+    idle = State.READY
+    if book.active is not None:
+        if book.active.state is State.RUNNING:
+            runs = closed(book, State.FAILED, now, lost(f"superseded by {owner.actor}: {FORGET}"))
+        idle = step(book.active.state, Event.SUPERSEDE)
+        ended = (Ended(replace(book.active, owner=None, lease_until=None, updated_at=now), SUPERSEDED),)
+    positions = {name: mark.position for name, mark in book.marks.items()}
+    known = {name: (mark.source_id, mark.fingerprint) for name, mark in book.marks.items()}
+    epoch, seq, undo = book.epoch, book.seq, Undo(FORGET, positions, (book.epoch, book.seq), now, known)
+    if book.override is not None:
+        # It may have opened its epoch in the output already, and emptied it: nothing to come back to.
+        epoch, seq, undo = book.override.epoch, 0, Undo(FORGET, {}, (book.override.epoch, 0), now)
+    changed = replace(
+        book,
+        idle=idle,
+        fence=book.fence + 1,
+        epoch=epoch,
+        seq=seq,
+        marks={},
+        active=None,
+        run=None,
+        override=None,
+        undo=undo,
+        tally=Tally(),
+        tally_before=spent(book.tally, runs),
+    )
+    plan_id = ended[0].active.plan.plan_id if ended else None
+    events = tuple(
+        event_of(
+            book, "forgotten", now, owner.actor, reason=reason, input=name, before=position, plan_id=plan_id
+        )
+        for name, position in positions.items()
+    )
+    return Change(changed, events or (said,), runs, ended)
+
+
+def _pending(mark: Mark, override: Override) -> str | None:
+    """What a source was asked of open transactions holds no longer. By what a Delta table's target was made
+    does, and whether it has seen more than its watermark says."""
+    if mark.cursor not in ("version", "snapshot"):
+        return None
+    before, after = mark.position, override.positions.get(mark.input, mark.position)
+    match before, after:
+        case VersionPosition(was), VersionPosition(now) if now < was:
+            return SET_BACK
+        case _:
+            return mark.pending
+
+
+def _unseen(name: str, position: Position | None, epoch: int, now: datetime) -> Mark:
+    """An input that no plan has named yet; its first plan says what kind of cursor it has."""
+    return Mark(name, "", position, position, epoch, 0, None, None, None, None, now)

@@ -1,0 +1,92 @@
+"""The rule that brings a flow's book back from what its output says. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+
+from tidegauge.errors import FlowHeld, WrongState
+from tidegauge.ledger.flow_state import Book, Change, Mark
+from tidegauge.ledger.rules import event_of, refuse_override
+from tidegauge.model.claim import Owner
+from tidegauge.model.state import State
+from tidegauge.model.watermark import Recalled
+
+
+def rebuild(
+    book: Book,
+    marks: Mapping[str, Recalled],
+    epoch: int,
+    seq: int,
+    *,
+    owner: Owner,
+    reason: str,
+    now: datetime,
+) -> Change | None:
+    """See LedgerWriter.rebuild. None: it stands there already."""
+    refuse_override(book)
+    if book.active is not None:
+        raise planned(book.flow, book.active.state, book.active.owner)
+    if (book.epoch, book.seq) == (epoch, seq) and not book.forgotten:
+        return None
+    if (book.epoch, book.seq) > (epoch, seq):
+        raise ahead(book.flow, (book.epoch, book.seq), (epoch, seq))
+    known = {name: replace(mark, epoch=epoch, seq=seq) for name, mark in book.marks.items()}
+    found = {
+        name: Mark(
+            input=name,
+            cursor=one.cursor,
+            position=one.position,
+            checked=one.position,
+            epoch=epoch,
+            seq=seq,
+            pending=one.pending,
+            source_id=one.source_id,
+            fingerprint=one.fingerprint,
+            stamp=one.stamp,
+            updated_at=now,
+        )
+        for name, one in marks.items()
+    }
+    events = tuple(
+        event_of(
+            book,
+            "rebuilt",
+            now,
+            owner.actor,
+            reason=reason,
+            input=name,
+            before=book.marks[name].position if name in book.marks else None,
+            after=mark.position,
+        )
+        for name, mark in found.items()
+    )
+    # An undo would go back to what this ledger never saw.
+    changed = replace(
+        book,
+        fence=book.fence + 1,
+        epoch=epoch,
+        seq=seq,
+        marks={**known, **found},
+        undo=None,
+        tally_before=None,
+    )
+    return Change(changed, events)
+
+
+def planned(flow: str, state: State, owner: Owner | None) -> FlowHeld:
+    by = f" by {owner.actor}" if owner else ""
+    return FlowHeld(
+        f"{flow} has a plan that is {state}{by}, and may have committed more than is counted",
+        hint="`tidegauge run` asks the output and ends it; then rebuild, if there is still need to",
+    )
+
+
+def ahead(flow: str, ledger: tuple[int, int], output: tuple[int, int]) -> WrongState:
+    """Each with epoch and last batch."""
+    return WrongState(
+        f"{flow}: the ledger is ahead of the output: it counts batch {ledger[1]} of epoch {ledger[0]}, and"
+        f" the output ends with batch {output[1]} of epoch {output[0]}",
+        hint="bring back what is gone from the output; to begin again use `tidegauge watermark reset`",
+    )

@@ -1,0 +1,107 @@
+"""The ledger on a SQL database: SQLite, PostgreSQL, MySQL and MariaDB."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from datetime import datetime
+from typing import TypeVar
+
+from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import DBAPIError
+
+from tidegauge.errors import LedgerUnreachable
+from tidegauge.ledger import rules
+from tidegauge.ledger.base import Keeper, Rule, uncollected
+from tidegauge.ledger.database_errors import may_pass, translated
+from tidegauge.ledger.flow_state import Book, Change
+from tidegauge.ledger.keys import flow_key
+from tidegauge.ledger.prune import prune
+from tidegauge.ledger.sql_connect import WRITE
+from tidegauge.ledger.sql_load import load
+from tidegauge.ledger.sql_reader import SqlReader
+from tidegauge.ledger.sql_save import save
+from tidegauge.model.claim import Owner
+from tidegauge.model.plan import Draft, Plan
+
+T = TypeVar("T")
+
+_TRIES = 20
+"""Each lost race means that somebody else won it, so this many in a row do not happen by themselves."""
+_PAUSE = 0.05
+
+
+class SqlLedger(SqlReader, Keeper):
+    """Implements LedgerWriter. Safe to share between threads: each call has a connection of its own."""
+
+    def __init__(self, engine: Engine, shown: str) -> None:
+        super().__init__(engine, shown)
+        self._writer = engine.execution_options(**WRITE)
+        # SQLite has one writer at a time; threads that queue here do not have to poll the file's lock.
+        self._turn = threading.Lock() if engine.dialect.name == "sqlite" else nullcontext()
+
+    def plan(self, drafts: Sequence[Draft], *, owner: Owner, run_id: str) -> dict[str, Plan]:
+        # One random part and a number: the rows of a call stand side by side in the primary key.
+        token = uuid.uuid4().hex
+
+        def work(connection: Connection) -> dict[str, Plan]:
+            loaded = load(connection, [(draft.pipeline, draft.flow) for draft in drafts], make=True)
+            answer: dict[str, Plan] = {}
+            changes: list[tuple[Book, Change]] = []
+            for number, draft in enumerate(drafts):
+                book = loaded.books[flow_key(draft.pipeline, draft.flow)]
+                name = f"{token}-{number}"
+                change, kept = rules.plan(
+                    book, draft, plan_id=name, owner=owner, run_id=run_id, now=loaded.now
+                )
+                if kept is not None:
+                    answer[draft.flow] = kept
+                if change is not None:
+                    changes.append((book, change))
+            save(connection, changes, loaded.now)
+            return answer
+
+        with uncollected():
+            return self._write(work)
+
+    def prune(self, *, before: datetime, pipeline: str | None = None) -> dict[str, int]:
+        return self._write(lambda connection: prune(connection, before=before, pipeline=pipeline))
+
+    def _change(
+        self,
+        pipeline: str,
+        flow: str,
+        rule: Rule,
+        *,
+        plan: Plan | None = None,
+        marks: bool = True,
+        heard: bool = True,
+    ) -> Book:
+        def work(connection: Connection) -> Book:
+            make = heard and plan is None
+            loaded = load(connection, [(pipeline, flow)], make=make, known=plan, marks=marks)
+            book = loaded.books[flow_key(pipeline, flow)]
+            change = rule(book, loaded.now)
+            if change is None:
+                return book
+            save(connection, [(book, change)], loaded.now)
+            return change.book
+
+        return self._write(work)
+
+    def _write(self, work: Callable[[Connection], T]) -> T:
+        """One transaction; again from its beginning when another writer came between."""
+        for _ in range(_TRIES):
+            try:
+                with translated(self.shown, but=may_pass), self._turn, self._writer.begin() as connection:
+                    return work(connection)
+            except DBAPIError:
+                time.sleep(random.uniform(0, _PAUSE))  # noqa: S311 - not a secret, only not in step
+        raise LedgerUnreachable(
+            f"the ledger at {self.shown} is changed by others faster than it can be read",
+            hint="wait until there are fewer runners, and run again",
+        )

@@ -1,0 +1,188 @@
+"""Read a ledger: watermarks, the state of flows, history. Never writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, Self
+
+from sqlalchemy import Connection, Engine, Row, Select, and_, func, select
+
+from tidegauge.ledger.database_errors import translated
+from tidegauge.ledger.flow_view import watermark_of
+from tidegauge.ledger.journal import FAILURES
+from tidegauge.ledger.keys import flow_key, pipeline_key
+from tidegauge.ledger.sql_clock import store_now
+from tidegauge.ledger.sql_rows import (
+    completed_of,
+    mark_of,
+    override_of,
+    owner_of,
+    plan_of,
+    run_of,
+    tallies_of,
+    undo_of,
+)
+from tidegauge.ledger.sql_tables import flows, history, plans, runs, watermarks
+from tidegauge.model.position import decode
+from tidegauge.model.run import FlowStatus, HistoryEvent
+from tidegauge.model.state import State
+from tidegauge.model.watermark import Tally, Watermark
+
+_last = runs.alias("last")
+_heads = flows
+"""The same table, where a parameter has its name."""
+_OWNER = (plans.c.owner_actor, plans.c.owner_host, plans.c.owner_pid, plans.c.owner_started)
+
+
+class SqlReader:
+    """Implements LedgerReader over a store that has the ledger's tables."""
+
+    def __init__(self, engine: Engine, shown: str) -> None:
+        self._engine = engine
+        self.shown = shown
+        """The address as errors may name it."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+    def now(self) -> datetime:
+        with self._reading() as connection:
+            found: datetime = connection.execute(select(store_now())).scalar_one()
+            return found
+
+    def watermarks(self, pipeline: str, flows: Sequence[str] | None = None) -> list[Watermark]:
+        query = _only(select(watermarks), watermarks.c.flow_key, watermarks.c.pipeline_key, pipeline, flows)
+        with self._reading() as connection:
+            found = [watermark_of(row.pipeline, row.flow, mark_of(row)) for row in connection.execute(query)]
+        return sorted(found, key=lambda mark: (mark.flow, mark.input))
+
+    def status(self, pipeline: str, flows: Sequence[str] | None = None) -> list[FlowStatus]:
+        with self._reading() as connection:
+            rows = connection.execute(_status_query(pipeline, flows)).all()
+        # Not inside: a plan of thousands of batches takes its time, and a server ends idle transactions.
+        return sorted(map(_status, rows), key=lambda status: status.flow)
+
+    def tallies(self, pipeline: str, flows: Sequence[str]) -> dict[str, Tally]:
+        query = select(_heads).where(_heads.c.flow_key.in_([flow_key(pipeline, flow) for flow in flows]))
+        with self._reading() as connection:
+            found = connection.execute(query).all()
+        return {
+            row.flow: replace(tallies_of(row)[0], created_at=row.created_at, updated_at=row.updated_at)
+            for row in found
+        }
+
+    def history(
+        self, pipeline: str, *, flow: str | None = None, failed: bool = False, limit: int = 20
+    ) -> list[HistoryEvent]:
+        query = select(history).order_by(history.c.id.desc()).limit(limit)
+        if flow is None:
+            query = query.where(history.c.pipeline_key == pipeline_key(pipeline))
+        else:
+            query = query.where(history.c.flow_key == flow_key(pipeline, flow))
+        with self._reading() as connection:
+            if not failed:
+                return [_event(row) for row in connection.execute(query)]
+            # One walk down an index for each kind of failure, instead of one over all that went well.
+            rows = [
+                row for kind in FAILURES for row in connection.execute(query.where(history.c.event == kind))
+            ]
+        return [_event(row) for row in sorted(rows, key=lambda row: row.id, reverse=True)[:limit]]
+
+    def pipelines(self) -> list[str]:
+        with self._reading() as connection:
+            return sorted(set(connection.execute(select(flows.c.pipeline).distinct()).scalars()))
+
+    def find_plan(self, plan_id: str) -> tuple[str, str, bool] | None:
+        query = select(plans.c.pipeline, plans.c.flow, plans.c.active).where(plans.c.plan_id == plan_id)
+        with self._reading() as connection:
+            row = connection.execute(query).one_or_none()
+        return None if row is None else (row.pipeline, row.flow, row.active == 1)
+
+    @contextmanager
+    def _reading(self) -> Iterator[Connection]:
+        with translated(self.shown), self._engine.connect() as connection:
+            yield connection
+
+
+def _only(
+    query: Select[Any], by_flow: Any, by_pipeline: Any, pipeline: str, names: Sequence[str] | None
+) -> Select[Any]:
+    if names is None:
+        return query.where(by_pipeline == pipeline_key(pipeline))
+    return query.where(by_flow.in_([flow_key(pipeline, name) for name in names]))
+
+
+def _status_query(pipeline: str, names: Sequence[str] | None) -> Select[Any]:
+    # The newest run of a flow is one step into an index, however many there have been.
+    newest = select(func.max(runs.c.id)).where(runs.c.flow_key == flows.c.flow_key).scalar_subquery()
+    query = (
+        select(
+            flows.c.pipeline,
+            flows.c.flow,
+            flows.c.idle_state,
+            flows.c.fence,
+            flows.c.override_body,
+            flows.c.undo_body,
+            plans.c.plan_id,
+            plans.c.state,
+            plans.c.epoch,
+            plans.c.first_seq,
+            plans.c.done,
+            plans.c.body,
+            plans.c.completed,
+            plans.c.created_at.label("planned_at"),
+            plans.c.lease_until,
+            *_OWNER,
+            *(column.label(f"last_{column.name}") for column in _last.c),
+        )
+        .select_from(flows)
+        .outerjoin(plans, and_(plans.c.flow_key == flows.c.flow_key, plans.c.active == 1))
+        .outerjoin(_last, and_(_last.c.flow_key == flows.c.flow_key, _last.c.id == newest))
+    )
+    return _only(query, flows.c.flow_key, flows.c.pipeline_key, pipeline, names)
+
+
+def _status(row: Row[Any]) -> FlowStatus:
+    active = row.plan_id is not None
+    return FlowStatus(
+        pipeline=row.pipeline,
+        flow=row.flow,
+        state=State(row.state if active else row.idle_state),
+        plan=plan_of(row) if active else None,
+        fence=row.fence,
+        owner=owner_of(row) if active else None,
+        lease_until=row.lease_until,
+        last_run=run_of(row, "last_") if row.last_id is not None else None,
+        completed=completed_of(row) if active else frozenset(),
+        planned_at=row.planned_at,
+        override=override_of(row.override_body),
+        undo=undo_of(row.undo_body),
+    )
+
+
+def _event(row: Row[Any]) -> HistoryEvent:
+    return HistoryEvent(
+        at=row.at,
+        pipeline=row.pipeline,
+        flow=row.flow,
+        run_id=row.run_id,
+        event=row.event,
+        actor=row.actor,
+        reason=row.reason,
+        before=None if row.position_before is None else decode(row.position_before),
+        after=None if row.position_after is None else decode(row.position_after),
+        error=row.error,
+        input=row.input,
+        plan_id=row.plan_id,
+        rows=row.row_count,
+        seconds=row.seconds,
+    )

@@ -1,0 +1,246 @@
+"""A flow's book as rows of the ledger's tables, and back."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Row
+
+from tidegauge.ledger.flow_state import Active, Book, Mark
+from tidegauge.ledger.journal import clean, error_text, position_text
+from tidegauge.ledger.keys import flow_key, input_key, pipeline_key
+from tidegauge.ledger.override_json import override_from_body, override_to_body, undo_from_body, undo_to_body
+from tidegauge.ledger.tallies import tally_body, tally_of
+from tidegauge.model.claim import Owner
+from tidegauge.model.override import Override, Undo
+from tidegauge.model.plan import Plan, draft_from_json, draft_to_json
+from tidegauge.model.position import (
+    FilesPosition,
+    Kind,
+    Position,
+    RowPosition,
+    Value,
+    VersionPosition,
+    decode,
+    to_moment,
+    to_text,
+)
+from tidegauge.model.run import RunRecord
+from tidegauge.model.state import State
+from tidegauge.model.watermark import Tally
+
+_EPOCH, _MILLISECOND = datetime(1970, 1, 1), timedelta(milliseconds=1)
+
+
+# --- to rows
+
+
+def head_values(book: Book, at: Any) -> dict[str, Any]:
+    return {
+        "flow_key": flow_key(book.pipeline, book.flow),
+        "pipeline_key": pipeline_key(book.pipeline),
+        "pipeline": book.pipeline,
+        "flow": book.flow,
+        "idle_state": book.idle.value,
+        "fence": book.fence,
+        "epoch": book.epoch,
+        "seq": book.seq,
+        "override_body": None if book.override is None else json.dumps(override_to_body(book.override)),
+        "undo_body": None if book.undo is None else json.dumps(undo_to_body(book.undo)),
+        "tally_body": _tally_text(book),
+        "created_at": at,
+        "updated_at": at,
+    }
+
+
+def _tally_text(book: Book) -> str | None:
+    if book.tally == Tally() and book.tally_before is None:
+        return None
+    before = None if book.tally_before is None else tally_body(book.tally_before)
+    return json.dumps({"now": tally_body(book.tally), "before": before})
+
+
+def plan_values(book: Book, active: Active) -> dict[str, Any]:
+    """Of a plan that is new; its moments are the caller's, who knows what the driver wants."""
+    kept = active.plan
+    return {
+        "plan_id": kept.plan_id,
+        "flow_key": flow_key(book.pipeline, book.flow),
+        "pipeline": book.pipeline,
+        "flow": book.flow,
+        "epoch": kept.epoch,
+        "first_seq": kept.first_seq,
+        "batches": len(kept.draft.batches),
+        "body": draft_to_json(kept.draft),
+    }
+
+
+def plan_changes(book: Book, active: Active, word: str | None) -> dict[str, Any]:
+    """Of a plan that is there; `word` is what it ended as."""
+    owner = active.owner
+    return {
+        "active": None if word else 1,
+        "state": word or active.state.value,
+        "done": active.plan.done,
+        "begun": active.begun,
+        "completed": json.dumps(sorted(active.completed)) if active.completed else None,
+        "fence": book.fence,
+        "attempt": active.attempt,
+        "owner_actor": owner.actor if owner else None,
+        "owner_host": owner.host if owner else None,
+        "owner_pid": owner.pid if owner else None,
+        "owner_started": owner.started if owner else None,
+    }
+
+
+def mark_values(book: Book, mark: Mark) -> dict[str, Any]:
+    moment = to_moment(mark.position, mark.cursor, mark.stamp)
+    return {
+        "flow_key": flow_key(book.pipeline, book.flow),
+        "input_key": input_key(mark.input),
+        "pipeline_key": pipeline_key(book.pipeline),
+        "pipeline": book.pipeline,
+        "flow": book.flow,
+        "input": mark.input,
+        "cursor_kind": mark.cursor,
+        "position": position_text(mark.position),
+        "checked": position_text(mark.checked),
+        "epoch": mark.epoch,
+        "seq": mark.seq,
+        "pending": mark.pending,
+        "source_id": mark.source_id,
+        "fingerprint": mark.fingerprint,
+        "stamp": mark.stamp,
+        "position_version": number_of(mark.position, moment),
+        "position_ts": moment,
+        "checked_ts": to_moment(mark.checked, mark.cursor, mark.stamp),
+        "updated_at": mark.updated_at,
+    }
+
+
+def run_values(run: RunRecord) -> dict[str, Any]:
+    after, upto = (run.window.after, run.window.upto) if run.window else (None, None)
+    after_ts, upto_ts = run.times
+    return {
+        "run_id": run.run_id,
+        "flow_key": flow_key(run.pipeline, run.flow),
+        "pipeline": run.pipeline,
+        "flow": run.flow,
+        "plan_id": run.plan_id,
+        "attempt": run.attempt,
+        "started_at": run.started_at,
+        "after_ts": after_ts,
+        "upto_ts": upto_ts,
+        "after_version": number_of(after, after_ts),
+        "upto_version": number_of(upto, upto_ts),
+        "after_text": None if after is None else clean(to_text(after)),
+        "upto_text": None if upto is None else clean(to_text(upto)),
+        **run_changes(run),
+    }
+
+
+def run_changes(run: RunRecord) -> dict[str, Any]:
+    return {
+        "state": run.state.value,
+        "ended_at": run.ended_at,
+        "batches": run.batches,
+        "rows_read": run.rows_read,
+        "rows_written": run.rows_written,
+        "rows_inserted": run.rows_inserted,
+        "rows_updated": run.rows_updated,
+        "rows_deleted": run.rows_deleted,
+        "error": error_text(run.error),
+    }
+
+
+def number_of(position: Position | None, moment: datetime | None) -> int | None:
+    """A version, how many batches of files, a whole number; of a moment its milliseconds."""
+    match position:
+        case VersionPosition(number) | FilesPosition(number):
+            return number
+        case RowPosition(Value(Kind.INT, text), _) if len(text) < 19:
+            return int(text)
+        case RowPosition() if moment is not None:
+            return (moment - _EPOCH) // _MILLISECOND
+        case _:
+            return None
+
+
+# --- from rows
+
+
+def override_of(text: str | None) -> Override | None:
+    return None if text is None else override_from_body(json.loads(text))
+
+
+def undo_of(text: str | None) -> Undo | None:
+    return None if text is None else undo_from_body(json.loads(text))
+
+
+def tallies_of(row: Row[Any]) -> tuple[Tally, Tally | None]:
+    """The tally, and what the last override replaced; from a row with the columns of `flows`."""
+    if row.tally_body is None:
+        return Tally(), None
+    body = json.loads(row.tally_body)
+    return tally_of(body["now"]), tally_of(body["before"]) if body["before"] else None
+
+
+def plan_of(row: Row[Any]) -> Plan:
+    """From a row with the columns of `plans`."""
+    return Plan(
+        plan_id=row.plan_id,
+        draft=draft_from_json(row.pipeline, row.flow, row.body),
+        epoch=row.epoch,
+        first_seq=row.first_seq,
+        done=row.done,
+    )
+
+
+def owner_of(row: Row[Any]) -> Owner | None:
+    if row.owner_actor is None:
+        return None
+    return Owner(row.owner_actor, row.owner_host, row.owner_pid, row.owner_started)
+
+
+def completed_of(row: Row[Any]) -> frozenset[str]:
+    return frozenset(json.loads(row.completed)) if row.completed else frozenset()
+
+
+def mark_of(row: Row[Any]) -> Mark:
+    return Mark(
+        input=row.input,
+        cursor=row.cursor_kind,
+        position=None if row.position is None else decode(row.position),
+        checked=None if row.checked is None else decode(row.checked),
+        epoch=row.epoch,
+        seq=row.seq,
+        pending=row.pending,
+        source_id=row.source_id,
+        fingerprint=row.fingerprint,
+        stamp=row.stamp,
+        updated_at=row.updated_at,
+    )
+
+
+def run_of(row: Row[Any], prefix: str = "") -> RunRecord:
+    found = row._mapping
+    error = found[f"{prefix}error"]
+    return RunRecord(
+        run_id=found[f"{prefix}run_id"],
+        pipeline=found[f"{prefix}pipeline"],
+        flow=found[f"{prefix}flow"],
+        plan_id=found[f"{prefix}plan_id"],
+        attempt=found[f"{prefix}attempt"],
+        state=State(found[f"{prefix}state"]),
+        started_at=found[f"{prefix}started_at"],
+        ended_at=found[f"{prefix}ended_at"],
+        batches=found[f"{prefix}batches"],
+        rows_read=found[f"{prefix}rows_read"],
+        rows_written=found[f"{prefix}rows_written"],
+        rows_inserted=found[f"{prefix}rows_inserted"],
+        rows_updated=found[f"{prefix}rows_updated"],
+        rows_deleted=found[f"{prefix}rows_deleted"],
+        error=None if error is None else json.loads(error),
+    )

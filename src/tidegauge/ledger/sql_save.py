@@ -1,0 +1,127 @@
+"""Save what rules decided, for one flow or a thousand, at about the price of writing the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, DateTime, Table, bindparam, delete, update
+
+from tidegauge.ledger.flow_state import Active, Book, Change
+from tidegauge.ledger.journal import entry
+from tidegauge.ledger.keys import flow_key, input_key
+from tidegauge.ledger.sql_bulk import insert_rows, moment
+from tidegauge.ledger.sql_rows import (
+    head_values,
+    mark_values,
+    plan_changes,
+    plan_values,
+    run_changes,
+    run_values,
+)
+from tidegauge.ledger.sql_tables import flows, history, plans, runs, watermarks
+from tidegauge.model.run import RunRecord
+
+_HEAD = ("idle_state", "fence", "epoch", "seq", "override_body", "undo_body", "tally_body")
+_MARK_KEY = ("flow_key", "input_key", "pipeline_key", "pipeline", "flow", "input")
+
+_PLAN = update(plans).where(plans.c.plan_id == bindparam("of_plan"))
+_RUN = update(runs).where(runs.c.plan_id == bindparam("of_plan"), runs.c.attempt == bindparam("of_attempt"))
+_FORGET = delete(watermarks).where(
+    watermarks.c.flow_key == bindparam("of_flow"),
+    watermarks.c.input_key.in_(bindparam("inputs", expanding=True)),
+)
+_FLOWS = update(flows).where(flows.c.flow_key.in_(bindparam("keys", expanding=True)))
+
+
+def save(connection: Connection, changes: Sequence[tuple[Book, Change]], now: datetime) -> None:
+    """All of the changes, each with the book it began from."""
+    _save_heads(connection, changes, now)
+    _save_plans(connection, changes)
+    _save_marks(connection, changes)
+    _save_runs(connection, changes)
+    events = [{"at": event.at, **entry(event)} for _, change in changes for event in change.events]
+    _insert(connection, history, events)
+
+
+def _save_heads(connection: Connection, changes: Sequence[tuple[Book, Change]], now: datetime) -> None:
+    alike: dict[tuple[Any, ...], list[str]] = {}
+    for old, change in changes:
+        if _head(old) == _head(change.book) and not change.ended:
+            continue
+        before, after = head_values(old, None), head_values(change.book, None)
+        changed = tuple((name, after[name]) for name in _HEAD if before[name] != after[name])
+        alike.setdefault(changed, []).append(before["flow_key"])
+    for values, keys in alike.items():
+        connection.execute(_FLOWS, {"keys": keys, **dict(values), "updated_at": now})
+
+
+def _head(book: Book) -> tuple[object, ...]:
+    parts = (book.idle, book.fence, book.epoch, book.seq, book.override, book.undo)
+    return *parts, book.tally, book.tally_before
+
+
+def _save_plans(connection: Connection, changes: Sequence[tuple[Book, Change]]) -> None:
+    made: list[dict[str, Any]] = []
+    for old, change in changes:
+        touched: list[tuple[Active, str | None]] = [(ended.active, ended.word) for ended in change.ended]
+        if change.book.active is not None and change.book.active is not old.active:
+            touched.append((change.book.active, None))
+        for active, word in touched:
+            stamps = {"lease_until": active.lease_until, "updated_at": active.updated_at}
+            values = plan_changes(change.book, active, word) | stamps
+            if old.active is not None and old.active.plan.plan_id == active.plan.plan_id:
+                connection.execute(_PLAN, {"of_plan": active.plan.plan_id, **values})
+            else:
+                made.append(plan_values(change.book, active) | values | {"created_at": active.created_at})
+    _insert(connection, plans, made)
+
+
+def _save_marks(connection: Connection, changes: Sequence[tuple[Book, Change]]) -> None:
+    marks = [
+        mark_values(change.book, mark)
+        for old, change in changes
+        for name, mark in change.book.marks.items()
+        if old.marks.get(name) is not mark
+    ]
+    if marks:
+        _insert(connection, watermarks, marks, replace=[name for name in marks[0] if name not in _MARK_KEY])
+    for old, change in changes:
+        gone = [input_key(name) for name in old.marks if name not in change.book.marks]
+        if gone:
+            connection.execute(_FORGET, {"of_flow": flow_key(old.pipeline, old.flow), "inputs": gone})
+
+
+def _save_runs(connection: Connection, changes: Sequence[tuple[Book, Change]]) -> None:
+    made: list[dict[str, Any]] = []
+    for old, change in changes:
+        for run in change.runs:
+            if old.run is not None and _same(old.run, run):
+                key = {"of_plan": run.plan_id, "of_attempt": run.attempt}
+                connection.execute(_RUN, key | run_changes(run))
+            else:
+                made.append(run_values(run))
+    _insert(connection, runs, made)
+
+
+def _same(one: RunRecord, other: RunRecord) -> bool:
+    return (one.plan_id, one.attempt) == (other.plan_id, other.attempt)
+
+
+def _insert(
+    connection: Connection,
+    table: Table,
+    rows: Sequence[dict[str, Any]],
+    *,
+    replace: Sequence[str] | None = None,
+) -> None:
+    """As `insert_rows`, with moments as the driver wants them."""
+    if rows and connection.dialect.name == "sqlite":
+        texts: dict[datetime, Any] = {}
+        for name in [column.name for column in table.c if isinstance(column.type, DateTime)]:
+            for row in rows:
+                value = row.get(name)
+                if value is not None:
+                    row[name] = texts.get(value) or texts.setdefault(value, moment(connection, value))
+    insert_rows(connection, table, rows, replace=replace)

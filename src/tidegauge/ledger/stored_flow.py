@@ -1,0 +1,245 @@
+"""A page as a leaf of a shelf, and back."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from tidegauge.ledger.document_store import Leaf
+from tidegauge.ledger.flow_document import Page
+from tidegauge.ledger.flow_state import Active, Book, Mark
+from tidegauge.ledger.log_entries import moment_of, moment_text, run_body, run_of
+from tidegauge.ledger.override_json import override_from_body, override_to_body, undo_from_body, undo_to_body
+from tidegauge.ledger.summary import shown, stage_row
+from tidegauge.ledger.tallies import tally_body, tally_of
+from tidegauge.model.claim import Owner
+from tidegauge.model.plan import Draft, Plan, draft_from_body, draft_to_body
+from tidegauge.model.position import from_body, to_body, to_moment
+from tidegauge.model.state import State
+from tidegauge.model.watermark import Tally
+
+
+def leaf_of(page: Page) -> Leaf:
+    book = page.book
+    body = {
+        "known": page.known,
+        # No two saves write the same, so that what is there tells whose save it was.
+        "save": uuid.uuid4().hex,
+        "created_at": moment_text(page.created_at),
+        "updated_at": moment_text(page.updated_at),
+        **_tally_body(book.tally),
+        "tally_before": tally_body(book.tally_before) if book.tally_before else None,
+        "book": {
+            "idle": book.idle.value,
+            "fence": book.fence,
+            "epoch": book.epoch,
+            "seq": book.seq,
+            "marks": [_mark_body(mark) for mark in book.marks.values()],
+            "active": _active_body(book.active) if book.active else None,
+            "run": run_body(book.run) if book.run else None,
+            "override": override_to_body(book.override) if book.override else None,
+            "undo": undo_to_body(book.undo) if book.undo else None,
+        },
+        "last_run": run_body(page.last) if page.last else None,
+        "numbers": dict(page.numbers),
+        "pinned": {log: list(ids) for log, ids in page.pinned.items()},
+        "outbox": {log: list(entries) for log, entries in page.outbox.items()},
+    }
+    return Leaf(book.pipeline, book.flow, body, _row(page))
+
+
+def _row(page: Page) -> dict[str, Any]:
+    """As shelf.ROW lists it."""
+    book, run, active = page.book, page.last, page.book.active
+    name = active.plan.draft.inputs[0].input if active else next(iter(book.marks), None)
+    mark = book.marks.get(name) if name is not None else None
+    window = active.plan.draft.inputs[0].window if active else None
+    upto, upto_number = shown(window.upto if window else None)
+    return {
+        **stage_row(
+            state=book.state,
+            run=run,
+            cursor=mark.cursor if mark else None,
+            position=mark.position if mark else None,
+            stamp=mark.stamp if mark else None,
+            tally=book.tally,
+            created_at=page.created_at,
+            updated_at=page.updated_at,
+        ),
+        "run_id": run.run_id if run else None,
+        "started_at": _text(run.started_at if run else None),
+        "ended_at": _text(run.ended_at if run else None),
+        "rows": run.rows_written if run else None,
+        "batches": run.batches if run else None,
+        "upto": upto if upto is not None else upto_number,
+        "upto_time": _text(
+            to_moment(window.upto, active.plan.draft.inputs[0].cursor, active.plan.draft.inputs[0].stamp)
+            if active and window
+            else None
+        ),
+        "epoch": book.epoch,
+        "seq": book.seq,
+        "fence": book.fence,
+    }
+
+
+def _tally_body(tally: Tally) -> dict[str, Any]:
+    """In the places where versions before 0.3 kept what they had of it."""
+    return {
+        "advanced_at": _text(tally.advanced_at),
+        "manual": tally.manual,
+        "totals": {
+            "rows": tally.rows,
+            "batches": tally.batches,
+            "files": tally.files,
+            "seconds": tally.seconds,
+        },
+        "strategy": tally.strategy,
+        "loaded": list(tally.loaded),
+        "loaded_files": tally.loaded_files,
+    }
+
+
+def _tally_of(body: Mapping[str, Any]) -> Tally:
+    return Tally(
+        **body["totals"],
+        advanced_at=_moment(body["advanced_at"]),
+        manual=body["manual"],
+        strategy=body.get("strategy"),
+        loaded=tuple(body.get("loaded", ())),
+        loaded_files=body.get("loaded_files", 0),
+    )
+
+
+def _mark_body(mark: Mark) -> dict[str, Any]:
+    return {
+        "input": mark.input,
+        "cursor": mark.cursor,
+        "position": to_body(mark.position),
+        "checked": to_body(mark.checked),
+        "epoch": mark.epoch,
+        "seq": mark.seq,
+        "pending": mark.pending,
+        "source_id": mark.source_id,
+        "fingerprint": mark.fingerprint,
+        "stamp": mark.stamp,
+        "updated_at": moment_text(mark.updated_at),
+    }
+
+
+def _active_body(active: Active) -> dict[str, Any]:
+    kept, owner = active.plan, active.owner
+    return {
+        "plan_id": kept.plan_id,
+        "epoch": kept.epoch,
+        "first_seq": kept.first_seq,
+        "done": kept.done,
+        "state": active.state.value,
+        "attempt": active.attempt,
+        "begun": active.begun,
+        "completed": sorted(active.completed),
+        "owner": vars(owner) if owner else None,
+        "lease_until": _text(active.lease_until),
+        "created_at": moment_text(active.created_at),
+        "updated_at": moment_text(active.updated_at),
+        "draft": _draft_body(kept.plan_id, kept.draft),
+    }
+
+
+# --- from a leaf
+
+
+def page_of(leaf: Leaf) -> Page:
+    body = leaf.body
+    return Page(
+        book=replace(
+            _book_of(leaf.pipeline, leaf.flow, body["book"]),
+            tally=_tally_of(body),
+            tally_before=tally_of(before) if (before := body.get("tally_before")) else None,
+        ),
+        created_at=moment_of(body["created_at"]),
+        updated_at=moment_of(body["updated_at"]),
+        known=body["known"],
+        last=run_of(body["last_run"]) if body["last_run"] else None,
+        numbers=body["numbers"],
+        outbox=body["outbox"],
+        pinned=body["pinned"],
+    )
+
+
+def _book_of(pipeline: str, flow: str, body: Mapping[str, Any]) -> Book:
+    override, undo = body["override"], body["undo"]
+    return Book(
+        pipeline=pipeline,
+        flow=flow,
+        idle=State(body["idle"]),
+        fence=body["fence"],
+        epoch=body["epoch"],
+        seq=body["seq"],
+        marks={mark.input: mark for mark in map(_mark_of, body["marks"])},
+        active=_active_of(pipeline, flow, body["active"]) if body["active"] else None,
+        run=run_of(body["run"]) if body["run"] else None,
+        override=override_from_body(override) if override else None,
+        undo=undo_from_body(undo) if undo else None,
+    )
+
+
+def _mark_of(body: Mapping[str, Any]) -> Mark:
+    return Mark(
+        input=body["input"],
+        cursor=body["cursor"],
+        position=from_body(body["position"]),
+        checked=from_body(body["checked"]),
+        epoch=body["epoch"],
+        seq=body["seq"],
+        pending=body["pending"],
+        source_id=body["source_id"],
+        fingerprint=body["fingerprint"],
+        stamp=body["stamp"],
+        updated_at=moment_of(body["updated_at"]),
+    )
+
+
+def _active_of(pipeline: str, flow: str, body: Mapping[str, Any]) -> Active:
+    draft = _draft_of(pipeline, flow, body["plan_id"], body["draft"])
+    return Active(
+        plan=Plan(body["plan_id"], draft, body["epoch"], body["first_seq"], body["done"]),
+        state=State(body["state"]),
+        attempt=body["attempt"],
+        begun=body["begun"],
+        completed=frozenset(body["completed"]),
+        owner=Owner(**body["owner"]) if body["owner"] else None,
+        lease_until=_moment(body["lease_until"]),
+        created_at=moment_of(body["created_at"]),
+        updated_at=moment_of(body["updated_at"]),
+    )
+
+
+_drafts: dict[str, tuple[Draft, Any]] = {}
+"""By plan: a plan never changes, can have thousands of batches, and is loaded again with every step."""
+_MOST = 256
+
+
+def _draft_of(pipeline: str, flow: str, plan_id: str, body: Any) -> Draft:
+    found = _drafts.get(plan_id)
+    if found is None or found[1] != body:
+        if len(_drafts) >= _MOST:
+            _drafts.clear()
+        found = _drafts[plan_id] = (draft_from_body(pipeline, flow, body), body)
+    return found[0]
+
+
+def _draft_body(plan_id: str, draft: Draft) -> Any:
+    found = _drafts.get(plan_id)
+    return found[1] if found is not None and found[0] is draft else draft_to_body(draft)
+
+
+def _text(moment: datetime | None) -> str | None:
+    return None if moment is None else moment_text(moment)
+
+
+def _moment(text: str | None) -> datetime | None:
+    return None if text is None else moment_of(text)

@@ -1,1 +1,0 @@
-"""Looking after what has been moved: proving that it is the same."""

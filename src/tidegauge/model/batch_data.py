@@ -1,0 +1,105 @@
+"""What a reader hands to an output: the rows of one batch, in whichever forms they can be had.
+
+An output takes the form that is fastest for it. All forms hold the same rows; the order of the stretches, and
+of the files, is the order in which they were read: of two rows with one key the later counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from tidegauge.errors import TidegaugeError
+from tidegauge.model.plan import Batch
+from tidegauge.model.spec import Lake
+from tidegauge.model.table import Layout
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class Stretch(Protocol):
+    """Rows that one task reads by itself, straight from where they are.
+
+    Can be pickled and read again. One stretch never holds a key twice. Its errors are ours, or a sentence
+    that begins with `tidegauge: `.
+    """
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """With exactly `model.arrow.schema_of(layout)`."""
+
+
+@dataclass(frozen=True)
+class LakeFile:
+    """A committed file of a lake."""
+
+    lake: Lake
+    path: str
+    """Below the lake's path."""
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Change:
+    """What a batch does to a Delta table, as lazy frames of one session.
+
+    The columns of `rows` are those of the target, and besides:
+
+    `append`, `overwrite`: none. `replace_partitions`: none; they are all rows of the partitions `touched`.
+    `merge`: `_change_type`, which is `delete` for a key that goes (its other columns may be NULL) and
+    anything else for a row as it shall be; a key comes once, or the batch fails. Of an `insert` nothing with
+    that key was there before, as far as the rows that changed tell; see `again`.
+    `scd2`: `_change_type` likewise, `_commit_version` (bigint) and `_commit_timestamp` (timestamp): each row
+    is one event, in any order. Of a delete from the feed the sequence column is NULL: it closes at its
+    commit's time.
+    """
+
+    rows: DataFrame
+    touched: DataFrame | None = None
+    """`replace_partitions`: the partition columns of every partition to be written anew, each once."""
+    refused: DataFrame | None = None
+    """`append`: deleted rows. One of them fails the batch."""
+    again: Callable[[DataFrame], DataFrame] | None = None
+    """`merge`: what the whole has under given keys, as `rows` have it: a key twice if it is there twice, and
+    a delete if it is not. None: what `rows` say of a key is all there is. Else another row of the input,
+    which has not changed, may have the key of an `insert`; it came out before, so the target has it."""
+    unsure: bool = False
+    """With `again`: every key has to be asked for, and not just that of an `insert`."""
+    notes: tuple[str, ...] = ()
+    kept: tuple[DataFrame, ...] = ()
+    """Frames that are held in memory until the batch has ended: whoever commits it lets them go."""
+
+
+@dataclass(frozen=True)
+class Cargo:
+    """At least one of `stretches` and `frame` is there; `files` only where the rows lie in a lake already."""
+
+    layout: Layout
+    rows: int | None = None
+    """Where they were counted before they are read: exact in a lake, at a live source a moment old."""
+    deletes: bool = False
+    """The rows are keys alone, and what the output has under them goes."""
+    empties: bool = False
+    """There are no rows, and what the output has goes."""
+    anew: bool = False
+    """A person asked for just these rows: that the output has lost what came before them is no fault."""
+    files: tuple[LakeFile, ...] = ()
+    """In order; a file in here has as many rows and bytes as it says, or the batch fails."""
+    stretches: tuple[Stretch, ...] = ()
+    """With files: one for each, in the same order."""
+    paths: tuple[str, ...] = ()
+    """Where in the lake the rows come from, in full; also where the files cannot be read just as they are."""
+    frame: Callable[[SparkSession], DataFrame] | None = None
+    """Lazy: nothing is read until the frame is written."""
+    change: Callable[[SparkSession, Callable[[], DataFrame] | None], Change] | None = None
+    """For a Delta table, instead of all the others: given a session of the flow's own, and the target as it
+    is now (None while there is none), what the batch does to it. Lazy too."""
+    explain: Callable[[BaseException], TidegaugeError | None] | None = None
+    """What made the rows impossible to read, where an error of the write shows that it was that."""
+
+
+CargoOf = Callable[[Batch], Cargo]
+"""The rows of a batch, whenever they are asked for: a retry asks again."""

@@ -1,1 +1,0 @@
-"""Files on a local file system or S3: put once, replaced only by those who saw the last version."""

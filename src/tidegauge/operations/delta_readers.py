@@ -1,0 +1,111 @@
+"""Who reads a Delta table, and from which version on each of them still needs it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tidegauge.delta_log.history import version_at
+from tidegauge.flows.delta_places import Places
+from tidegauge.model.delta_flow import Layer, LayerInput, LayerMode
+from tidegauge.model.plan import Plan, Way
+from tidegauge.model.position import Position, VersionPosition
+from tidegauge.model.run import FlowStatus
+from tidegauge.model.watermark import Watermark
+from tidegauge.operations.vacuum_needs import Reader
+from tidegauge.plan.versions import begins
+
+_WHOLE = (Way.SNAPSHOT, Way.PINNED, Way.NOTHING)
+"""Ways that need the table just as it is at the window's end."""
+
+
+class Readers:
+    """The flows of a project, as the ledger shows them."""
+
+    def __init__(
+        self,
+        layers: Sequence[Layer],
+        statuses: Mapping[str, FlowStatus],
+        marks: Mapping[tuple[str, str], Watermark],
+        places: Places,
+    ) -> None:
+        self._layers = layers
+        self._statuses = statuses
+        self._marks = marks
+        self._places = places
+
+    def of(self, location: str, table_id: str, earliest: int) -> list[Reader]:
+        """Those of the table at a location. `earliest` is the first version that its log still has.
+
+        One whose watermark was taken from another table needs nothing of this one: it stands still until a
+        person lets it begin again.
+        """
+        found = []
+        for layer in self._layers:
+            for part in layer.inputs:
+                if (where := self._places.find(part.table)) is None or plain(where) != plain(location):
+                    continue
+                reader = self._one(layer, part, location, table_id, earliest)
+                if reader is not None:
+                    found.append(reader)
+        return found
+
+    def _one(
+        self, layer: Layer, part: LayerInput, location: str, table_id: str, earliest: int
+    ) -> Reader | None:
+        mark, status = self._marks.get((layer.name, part.name)), self._statuses.get(layer.name)
+        if mark is not None and mark.source_id not in (None, table_id):
+            return None
+        needed: list[tuple[int, str]] = []
+        if not part.snapshot:
+            after = begins(mark)
+            if after is not None:
+                needed.append((after, f"its watermark is version {after}"))
+            else:
+                needed += self._beginning(layer, part, location, earliest)
+        if status is not None and status.plan is not None:
+            frozen = _frozen(status.plan, part.name)
+            if frozen is not None:
+                needed.append((frozen, f"its plan, {status.state}, froze version {frozen}"))
+        if not needed:
+            return None
+        after, why = min(needed)
+        return Reader(layer.name, part.name, after, why)
+
+    def _beginning(
+        self, layer: Layer, part: LayerInput, location: str, earliest: int
+    ) -> list[tuple[int, str]]:
+        """Of an input that was never read: from the version on where its first run begins."""
+        initial = part.initial
+        if initial is None:
+            keeps = layer.output.mode in (LayerMode.APPEND, LayerMode.SCD2) and earliest == 0
+            initial = "earliest" if keeps else "snapshot"
+        if initial == "snapshot":
+            return []
+        why = f"it has not run yet, and begins at {initial}"
+        if initial == "earliest":
+            return [(-1, why)]
+        if initial.isdigit():
+            return [(int(initial) - 1, why)]
+        return [(version_at(location, initial, part.table.storage) - 1, why)]
+
+
+def plain(location: str) -> str:
+    """A location as two ways of writing it agree."""
+    return location.removeprefix("file:").replace("s3://", "s3a://").rstrip("/").replace("///", "/")
+
+
+def _frozen(plan: Plan, name: str) -> int | None:
+    """The lowest version that the batches to come of a plan need of an input."""
+    names = [part.input for part in plan.draft.inputs]
+    if name not in names:
+        return None
+    place = names.index(name)
+    found = []
+    for batch in plan.draft.batches[plan.done :]:
+        window, way = batch.windows[place], batch.ways[place] if batch.ways else Way.FEED
+        found.append(_version(window.upto if way in _WHOLE else window.after))
+    return min(found, default=None)
+
+
+def _version(position: Position | None) -> int:
+    return position.version if isinstance(position, VersionPosition) else -1

@@ -1,0 +1,138 @@
+"""Look at everything a run needs, before a run needs it; each finding comes with its fix."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from tidegauge.errors import TidegaugeError
+from tidegauge.flows.missing_tables import Known, known_flows
+from tidegauge.flows.remarks import remarks
+from tidegauge.flows.select import Sources, choose
+from tidegauge.ledger.open import open_ledger
+from tidegauge.model.secret import mask
+from tidegauge.model.spec import READABLE, Database, Lake, Project
+from tidegauge.outputs.lake.output import ParquetOutput
+from tidegauge.outputs.warehouse.open import open_warehouse
+from tidegauge.spark.jars import Needs, jars
+from tidegauge.spark.java import find_java
+
+_SKEW = 5.0
+"""Seconds by which a clock may differ from ours before it is worth a word."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    about: str
+    ok: bool
+    says: str
+    fix: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "about": self.about,
+            "ok": self.ok,
+            "says": mask(self.says),
+            "fix": mask(self.fix) if self.fix else None,
+        }
+
+
+def examine(project: Project) -> Iterator[Finding]:
+    """Finding after finding, as they are made. Leaves nothing behind but what a first run makes anyway."""
+    yield from _guarded("java", _java)
+    lakes = [one for one in project.connections.values() if isinstance(one, Lake)]
+    needs = {Needs.JDBC} | {Needs.S3 for lake in lakes if lake.on_s3}
+    if "spark.jars" not in project.spark.conf:
+        yield from _guarded("jars", lambda: _jars(needs, project))
+    yield from _guarded("ledger", lambda: _ledger(project))
+    with Sources() as sources:
+        for one in project.connections.values():
+            about = f"connection {one.name}"
+            if isinstance(one, Lake):
+                yield from _guarded(about, lambda lake=one: _lake(lake))
+            elif one.engine in READABLE:
+                yield from _guarded(about, lambda base=one: _database(base, sources))
+            else:
+                yield from _guarded(about, lambda base=one: _warehouse(base))
+        known: Known = {}
+        # That the ledger does not answer is said already.
+        with suppress(TidegaugeError), open_ledger(project.ledger, create=False) as ledger:
+            known = known_flows(ledger, project.pipeline)
+        for sync in project.syncs:
+            yield from _tables(replace(project, syncs=(sync,), layers=()), sources, known)
+
+
+def _tables(project: Project, sources: Sources, known: Known) -> Iterator[Finding]:
+    """Of a project with one sync."""
+    try:
+        choice = choose(project, (), sources, known=known)
+    except TidegaugeError as error:
+        yield Finding(f"tables of {project.syncs[0].source.name}", False, str(error), error.hint)
+        return
+    for name, fault in choice.faults:
+        yield Finding(f"tables of {name}", False, str(fault), fault.hint)
+    for flow in choice.flows:
+        if flow.reads is not None:
+            continue
+        try:
+            if flow.name in choice.gone:
+                raise choice.gone[flow.name]
+            shape = sources.of(flow.source).shape(flow.table, flow.options)
+            says = "; ".join(shape.notes) or "cursor, key and types fit"
+            yield Finding(f"table {flow.name}", True, says)
+        except TidegaugeError as error:
+            yield Finding(f"table {flow.name}", False, str(error), error.hint)
+    for note in remarks(project, choice.flows, sources, known):
+        yield Finding("tables", True, f"note: {note}")
+
+
+def _guarded(about: str, look: Any) -> Iterator[Finding]:
+    try:
+        for says in look():
+            yield Finding(about, True, says)
+    except TidegaugeError as error:
+        yield Finding(about, False, str(error), error.hint)
+
+
+def _java() -> Iterator[str]:
+    java = find_java()
+    yield f"Java {java.version} from {java.origin}"
+
+
+def _jars(needs: set[Needs], project: Project) -> Iterator[str]:
+    yield f"{len(jars(needs, project.spark.conf))} jars in the cache"
+
+
+def _ledger(project: Project) -> Iterator[str]:
+    with open_ledger(project.ledger, create=False) as ledger:
+        known = len(ledger.status(project.pipeline))
+        yield f"answers; {known} flow{'' if known == 1 else 's'} of pipeline '{project.pipeline}'"
+        yield from _clock(ledger.now())
+
+
+def _database(database: Database, sources: Sources) -> Iterator[str]:
+    source = sources.of(database)
+    yield f"{database.engine} answers; {len(source.tables())} tables visible"
+    outlook = source.outlook()
+    yield from _clock(outlook.clock)
+    yield outlook.blind or "open transactions are visible, so windows wait for them"
+
+
+def _warehouse(database: Database) -> Iterator[str]:
+    open_warehouse(database).connect().close()
+    yield f"{database.engine} answers"
+
+
+def _lake(lake: Lake) -> Iterator[str]:
+    ParquetOutput(lake, "_tidegauge_probe").prepare()
+    yield f"{lake.path} can be written, and a put-if-absent is honoured"
+
+
+def _clock(theirs: datetime) -> Iterator[str]:
+    apart = (theirs - datetime.now(UTC).replace(tzinfo=None)).total_seconds()
+    if abs(apart) > _SKEW:
+        where = "ahead of" if apart > 0 else "behind"
+        yield f"its clock is {abs(apart):.0f} s {where} this machine's; windows go by its own"

@@ -1,0 +1,149 @@
+"""Let go of flows whose tables have gone for good: their watermarks leave the ledger, their outputs stay."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tidegauge.errors import ConfigError, SourceUnreachable, TidegaugeError
+from tidegauge.flows.load import has_caught_up
+from tidegauge.flows.missing_tables import known_flows
+from tidegauge.flows.names import is_pattern, means, table_named
+from tidegauge.flows.select import Choice, Sources, choose
+from tidegauge.ledger.open import open_ledger
+from tidegauge.ledger.owner import this_process
+from tidegauge.model.position import Position, to_json
+from tidegauge.model.run import FlowStatus
+from tidegauge.model.spec import Flow, Project
+from tidegauge.model.watermark import Watermark
+from tidegauge.operations.override_look import holder, superseded
+from tidegauge.operations.status import is_hidden, wanted
+
+
+@dataclass(frozen=True)
+class Parting:
+    """What would be forgotten of one flow."""
+
+    flow: str
+    why: str
+    """Why it may be."""
+    positions: Mapping[str, Position | None]
+    """By input."""
+    supersedes: str | None = None
+    """The plan that would end unfinished, in words."""
+    holder: str | None = None
+    """Who works on the flow now and would lose it."""
+    notes: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "flow": self.flow,
+            "why": self.why,
+            "from": {name: to_json(position) for name, position in self.positions.items()},
+            "supersedes": self.supersedes,
+            "held_by": self.holder,
+            "notes": list(self.notes),
+        }
+
+
+def preview(project: Project, selection: Sequence[str]) -> list[Parting]:
+    """What would be forgotten, flow by flow; changes nothing.
+
+    Raises ConfigError for a flow that the file names and whose table is there: it would only come back.
+    """
+    with open_ledger(project.ledger, create=False) as ledger, Sources() as sources:
+        marks: dict[str, list[Watermark]] = {}
+        for mark in ledger.watermarks(project.pipeline):
+            marks.setdefault(mark.flow, []).append(mark)
+        statuses = [
+            one for one in ledger.status(project.pipeline) if not is_hidden(one, marks.get(one.flow, ()))
+        ]
+        chosen = [one for one in statuses if wanted(one.flow, selection)]
+        if not chosen:
+            raise _unknown(selection, [one.flow for one in statuses])
+        _reach(project, [one.flow for one in chosen], sources)
+        choice = choose(project, (), sources, known=known_flows(ledger, project.pipeline))
+    alive = _alive(choice)
+    for one in chosen:
+        if one.flow in alive and (_is_named(one.flow, selection) or all(c.flow in alive for c in chosen)):
+            raise ConfigError(
+                f"{one.flow} is a flow of this file, and what it reads is there",
+                hint="take it out of the file first (`exclude:`); to begin it again: `tidegauge watermark"
+                f" reset -t {one.flow}`",
+            )
+    # The last stage first: cut off half-way, the table is still known as gone, and is forgotten once more.
+    return [
+        _parting(one, marks, choice)
+        for one in sorted(chosen, key=lambda one: one.flow, reverse=True)
+        if one.flow not in alive
+    ]
+
+
+def carry_out(project: Project, partings: Sequence[Parting], *, reason: str) -> None:
+    """Do what was shown, each flow in one transaction of the ledger."""
+    with open_ledger(project.ledger, create=True) as ledger:
+        for one in partings:
+            ledger.forget(project.pipeline, one.flow, owner=this_process(), reason=reason)
+
+
+def _alive(choice: Choice) -> set[str]:
+    """The flows of the file that can run."""
+    layers = {layer.name for layer in choice.layers}
+    return layers | {flow.name for flow in choice.flows if (flow.upstream or flow.name) not in choice.gone}
+
+
+def _reach(project: Project, names: Sequence[str], sources: Sources) -> None:
+    """Whether a table has gone only its database can say."""
+    for sync in project.syncs:
+        for name in names:
+            if means(sync, table_named(sync.source, name)):
+                try:
+                    sources.of(sync.source)
+                except SourceUnreachable as error:
+                    raise SourceUnreachable(
+                        f"whether the table of {name} is gone cannot be known: {error.message}",
+                        hint="repeat it once the database answers; or leave the table out with `exclude:`",
+                    ) from error
+
+
+def _is_named(flow: str, selection: Sequence[str]) -> bool:
+    return any(wanted(flow, [word]) for word in selection if not is_pattern(word))
+
+
+def _parting(status: FlowStatus, marks: Mapping[str, Sequence[Watermark]], choice: Choice) -> Parting:
+    flow = next((one for one in choice.flows if one.name == status.flow), None)
+    notes = ["what it has written stays where it is, and nobody brings it up to date any more"]
+    unread = _unread(flow, marks) if flow else None
+    if unread:
+        notes.append(unread)
+    return Parting(
+        status.flow,
+        why=f"{flow.source.name} no longer shows {flow.table}" if flow else "this file does not name it",
+        positions={mark.input: mark.position for mark in marks.get(status.flow, ())},
+        supersedes=superseded(status),
+        holder=holder(status),
+        notes=tuple(notes),
+    )
+
+
+def _unread(flow: Flow, marks: Mapping[str, Sequence[Watermark]]) -> str | None:
+    """What of the lake has not reached the warehouse."""
+    upper, mine = marks.get(flow.upstream or ""), marks.get(flow.name)
+    if flow.reads is None or not upper:
+        return None
+    try:
+        if mine and has_caught_up(flow, mine[0], upper[0]):
+            return None
+    except TidegaugeError as error:
+        return f"whether all of the lake is loaded is not known: {error.message}"
+    return f"not all of the lake is loaded; `tidegauge run -t {flow.table} --stage load` does that"
+
+
+def _unknown(selection: Sequence[str], names: Sequence[str]) -> ConfigError:
+    near = difflib.get_close_matches(selection[0], names, n=3, cutoff=0.4)
+    return ConfigError(
+        f"the ledger knows no flow {', '.join(selection)}",
+        hint=f"did you mean {', '.join(near)}?" if near else "`tidegauge status` lists those it knows",
+    )

@@ -1,0 +1,148 @@
+"""What is wrong, and what will be soon: by the ledger, the outputs, and the logs of Delta inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from tidegauge.errors import TidegaugeError
+from tidegauge.flows.delta_places import Places
+from tidegauge.flows.known_sources import KnownSources
+from tidegauge.flows.missing_tables import come_back, remembered
+from tidegauge.flows.prepare import agree, still_there
+from tidegauge.flows.select import Choice, choose
+from tidegauge.ledger.open import open_ledger
+from tidegauge.ledger.owner import is_gone
+from tidegauge.model.delta_flow import Hop, Layer
+from tidegauge.model.run import FlowStatus, HistoryEvent
+from tidegauge.model.spec import Project
+from tidegauge.model.state import State
+from tidegauge.model.watermark import Watermark
+from tidegauge.operations.retention import Notice, current_session, has_session, notices
+from tidegauge.operations.status import iso
+from tidegauge.outputs.open import open_output
+
+_PARALLEL = 8
+_EVENTS = 2000
+_ENDED_WELL, _ENDED_BADLY = ("finished", "skipped"), ("failed", "refused")
+
+
+@dataclass(frozen=True)
+class Health:
+    flow: str
+    state: State
+    last_success: datetime | None
+    failures: int
+    """In a row, up to now."""
+    problems: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "flow": self.flow,
+            "state": self.state.value,
+            "last_success": iso(self.last_success) if self.last_success else None,
+            "failures": self.failures,
+            "problems": list(self.problems),
+            "warnings": list(self.warnings),
+        }
+
+
+def examine(project: Project, selection: Sequence[str]) -> tuple[datetime, list[Health]]:
+    """The store's clock, and every flow that is selected. Changes nothing, and starts no Spark."""
+    with open_ledger(project.ledger, create=False) as ledger:
+        now = ledger.now()
+        statuses = {status.flow: status for status in ledger.status(project.pipeline)}
+        marks: dict[str, Watermark] = {}
+        for mark in ledger.watermarks(project.pipeline):
+            marks.setdefault(mark.flow, mark)
+        events: dict[str, list[HistoryEvent]] = {}
+        for event in ledger.history(project.pipeline, limit=_EVENTS):
+            events.setdefault(event.flow, []).append(event)
+        with KnownSources(project, remembered(statuses.values())) as sources:
+            known = {flow: mark.source_id for flow, mark in marks.items()}
+            choice = choose(project, selection, sources, known=known)
+        retained = notices(project, ledger, choice.layers)
+    places = Places(current_session)
+
+    def one(hop: Hop) -> Health:
+        status, lost = statuses.get(hop.name), choice.gone.get(hop.name)
+        found = _one(
+            hop.name,
+            status,
+            events.get(hop.name, []),
+            retained.get(hop.name, []),
+            str(lost) if lost else _disagreement(hop, status, marks.get(hop.name), places),
+            now,
+        )
+        return replace(found, state=State.FAILED) if lost else found
+
+    if not choice.hops:
+        return now, _faults(choice)
+    with ThreadPoolExecutor(min(_PARALLEL, len(choice.hops))) as pool:
+        return now, [*_faults(choice), *pool.map(one, choice.hops)]
+
+
+def _one(
+    flow: str,
+    status: FlowStatus | None,
+    events: Sequence[HistoryEvent],
+    retained: Sequence[Notice],
+    disagreement: str | None,
+    now: datetime,
+) -> Health:
+    state = status.shown_state if status else State.READY
+    problems = [notice.text for notice in retained if notice.over]
+    warnings = [notice.text for notice in retained if not notice.over]
+    run = status.last_run if status else None
+    if run is not None and run.state is State.FAILED and state is not State.RUNNING:
+        problems.insert(0, str((run.error or {}).get("message") or "its last run failed"))
+    if disagreement is not None and disagreement not in problems:
+        problems.append(disagreement)
+    if status is not None and status.override is not None:
+        warnings.append(f"an override ({status.override.kind}) was begun and not ended: the next run ends it")
+    if state is State.RUNNING and status is not None and status.lease_until and status.lease_until < now:
+        warnings.append("its runner let the lease run out; the next run takes over")
+    if status is None:
+        warnings.append("it has not run yet")
+    failures = 0
+    for event in events:
+        if event.event in _ENDED_WELL:
+            break
+        failures += event.event in _ENDED_BADLY
+    success = next((event.at for event in events if event.event in _ENDED_WELL), None)
+    return Health(flow, state, success, failures, tuple(problems), tuple(warnings))
+
+
+def _is_busy(status: FlowStatus) -> bool:
+    """Whether somebody is at it, or was until a moment ago: ledger and output need not say the same then."""
+    return status.override is not None or (
+        status.state is State.RUNNING and not (status.owner and is_gone(status.owner))
+    )
+
+
+def _disagreement(hop: Hop, status: FlowStatus | None, mark: Watermark | None, places: Places) -> str | None:
+    """Why ledger and output do not tell the same story; None where they do, or nobody could ask.
+
+    Of a plan that was left half-way the output may have a batch more than the ledger.
+    """
+    if status is not None and _is_busy(status):
+        return None
+    if status is not None and status.undo is not None and status.undo.forgot:
+        return come_back(hop.name, status.undo).message
+    if isinstance(hop, Layer) and hop.output.table.path is None and not has_session():
+        return None
+    try:
+        output = places.output(hop) if isinstance(hop, Layer) else open_output(hop)
+        check = still_there if status and status.plan else agree
+        check(hop, output, mark)
+    except TidegaugeError as error:
+        return error.message
+    return None
+
+
+def _faults(choice: Choice) -> list[Health]:
+    return [Health(name, State.FAILED, None, 0, (error.message,), ()) for name, error in choice.faults]

@@ -1,0 +1,34 @@
+"""Compact Delta tables, and vacuum what that leaves behind."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tidegauge.errors import TidegaugeError
+from tidegauge.operations.delta_tables import Target, Tended, Tending
+from tidegauge.operations.vacuum import vacuum
+from tidegauge.spark.errors import translated
+
+
+def optimize(tending: Tending, target: Target, *, zorder: Sequence[str] = (), clean: bool = True) -> Tended:
+    """Small files become large ones, sorted by `zorder` if that is given; their statistics are written anew.
+
+    `clean`: vacuum it afterwards. A vacuum that a reader forbids is the answer's error, and the table is
+    compacted all the same.
+    """
+    columns = ", ".join(f"`{name.replace('`', '``')}`" for name in zorder)
+    with tending.session_of(target) as session, translated(target.name):
+        words = f"OPTIMIZE {target.sql}{f' ZORDER BY ({columns})' if columns else ''}"
+        [row] = session.sql(words).collect()
+        metrics = row["metrics"]
+        done = Tended(
+            target, added=int(metrics["numFilesAdded"]), replaced=int(metrics["numFilesRemoved"]), done=True
+        )
+    if not clean:
+        return done
+    try:
+        cleaned = vacuum(tending, target, None)
+    except TidegaugeError as error:
+        return replace(done, error=error)
+    return replace(done, retain=cleaned.retain, removed=cleaned.removed)

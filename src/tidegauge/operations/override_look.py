@@ -1,0 +1,138 @@
+"""One flow as the ledger shows it, and what a change by hand would do to it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tidegauge.errors import ConfigError
+from tidegauge.flows.downstream import downstream
+from tidegauge.model.delta_flow import Hop, Layer, LayerMode
+from tidegauge.model.position import Position
+from tidegauge.model.run import FlowStatus
+from tidegauge.model.spec import Folder, Landing, Mode
+from tidegauge.model.state import State
+from tidegauge.model.watermark import Watermark
+from tidegauge.operations.override import KINDS, Move, Refresh, Reset, Undo, Wish
+
+
+class Look:
+    """One flow as the ledger shows it, and what a change by hand would do to it."""
+
+    def __init__(self, flow: Hop, status: FlowStatus | None, mark: Watermark | None) -> None:
+        self._flow = flow
+        self._status = status
+        self._unended = status.override if status else None
+        self._mark = mark
+
+    def move(self, wish: Wish, every: Sequence[Hop]) -> Move:
+        flow, status = self._flow, self._status
+        readers = downstream(flow, every)
+        if isinstance(wish, Reset) and appends(flow):
+            raise ConfigError(
+                f"{flow.name} appends: after a reset its rows would come a second time",
+                hint=f"`tidegauge run --select {flow.name} --full-refresh` empties the target first",
+            )
+        before = self.before()
+        after, dangers = self.after(wish, before)
+        made = Move(
+            flow=flow,
+            kind=KINDS[type(wish)],
+            before=before,
+            after=after,
+            supersedes=superseded(status),
+            holder=holder(status),
+            unended=self._unended,
+            downstream=tuple(other.name for other in readers),
+            dangers=tuple(dangers),
+            notes=tuple(self.notes(wish)),
+        )
+        counted = self.counted(made)
+        if not isinstance(wish, Reset | Refresh | Undo):
+            counted = replace(counted, dangers=(*dangers, *self.dangers(counted)))
+            if counted.again != 0:
+                doubled = [
+                    f"{reader.name} appends what is read again to {reader.output} a second time"
+                    for reader in readers
+                    if appends(reader)
+                ]
+                counted = replace(counted, dangers=(*counted.dangers, *doubled))
+        return counted
+
+    def before(self) -> Position | None:
+        """Where the flow stands, or will once an override that was begun has ended."""
+        found = self._mark.position if self._mark else None
+        if self._unended is not None:
+            found = self._unended.positions.get(self._input, found)
+        return found
+
+    @property
+    def _input(self) -> str:
+        return self._flow.moving[0].name if isinstance(self._flow, Layer) else self._flow.input
+
+    def after(self, wish: Wish, before: Position | None) -> tuple[Position | None, list[str]]:
+        match wish:
+            case Reset() | Refresh():
+                return None, []
+            case Undo():
+                undo = self._status.undo if self._status else None
+                if undo is None and self._unended is None:
+                    raise ConfigError(
+                        f"{self._flow.name}: there is no override to undo",
+                        hint="only the last one can be undone; `tidegauge history` shows what was done",
+                    )
+                if undo is None or self._unended is not None:
+                    # From before the one begun.
+                    return self._mark.position if self._mark else None, []
+                return undo.positions.get(self._input), []
+            case _:
+                return self.named(wish, before)
+
+    def named(self, wish: Wish, before: Position | None) -> tuple[Position | None, list[str]]:
+        """Where a wish that names a position goes."""
+        raise NotImplementedError
+
+    def counted(self, move: Move) -> Move:
+        """With the rows between the two positions, as far as they can be known."""
+        raise NotImplementedError
+
+    def dangers(self, move: Move) -> list[str]:
+        """What a position that a person names may do that he did not mean."""
+        raise NotImplementedError
+
+    def notes(self, wish: Wish) -> list[str]:
+        notes = []
+        if self._unended is not None:
+            notes.append(
+                f"an override ({self._unended.kind}) that {self._unended.actor} began is ended first"
+            )
+        if isinstance(wish, Refresh) and not isinstance(self._flow.output, Folder):
+            when = "" if isinstance(self._flow, Layer) else " with the first batch that takes their place"
+            notes.append(f"every row of {self._flow.output} is deleted{when}")
+        return notes
+
+
+def appends(flow: Hop) -> bool:
+    """Whether rows that come again are there twice."""
+    if isinstance(flow, Layer):
+        return flow.output.mode is LayerMode.APPEND
+    return isinstance(flow.output, Landing) and flow.options.mode is Mode.APPEND
+
+
+def superseded(status: FlowStatus | None) -> str | None:
+    """The plan that a change by hand ends unfinished, in words."""
+    plan = status.plan if status else None
+    return f"plan {plan.plan_id}, {plan.done} of {len(plan.draft.batches)} batches done" if plan else None
+
+
+def holder(status: FlowStatus | None) -> str | None:
+    if status is None or status.state is not State.RUNNING or status.owner is None:
+        return None
+    until = f" until {status.lease_until:%Y-%m-%d %H:%M:%S} UTC" if status.lease_until else ""
+    return f"{status.owner.actor} (process {status.owner.pid}){until}"
+
+
+def shown_rows(count: int | None) -> str:
+    if count is None:
+        return "an unknown number of rows"
+    return f"{count:,} row{'' if count == 1 else 's'}"

@@ -1,0 +1,101 @@
+"""A change by hand to a flow between Delta tables."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tidegauge.errors import ConfigError
+from tidegauge.model.delta_flow import Hop, Layer
+from tidegauge.model.position import Position, VersionPosition
+from tidegauge.model.run import FlowStatus
+from tidegauge.model.watermark import Watermark
+from tidegauge.operations.override import Import, Move, Refresh, Reset, SetTo, Undo, Wish
+from tidegauge.operations.override_look import Look, appends
+
+
+class LayerLook(Look):
+    """Its positions are versions, one for each input."""
+
+    def __init__(self, layer: Layer, status: FlowStatus | None, marks: Sequence[Watermark]) -> None:
+        self._layer = layer
+        self._marks = {mark.input: mark for mark in marks}
+        super().__init__(layer, status, self._marks.get(layer.moving[0].name))
+
+    def move(self, wish: Wish, every: Sequence[Hop]) -> Move:
+        made = super().move(wish, every)
+        rest = [part for part in self._layer.inputs if part.name != self._input]
+        match wish:
+            case Reset() | Refresh():
+                others: dict[str, Position | None] = {part.name: None for part in rest}
+            case SetTo(None, str(text)):
+                others = {name: one for name, one in self._versions(text).items() if name != self._input}
+            case Undo():
+                undo = self._status.undo if self._status else None
+                others = {part.name: undo.positions.get(part.name) for part in rest} if undo else {}
+            case _:
+                others = {}
+        return replace(made, others=others)
+
+    def named(self, wish: Wish, before: Position | None) -> tuple[Position | None, list[str]]:
+        match wish:
+            case SetTo(None, str(text)):
+                return self._versions(text).get(self._input, before), []
+            case SetTo():
+                raise ConfigError(
+                    f"{self._layer.name} counts versions, and no timestamps",
+                    hint="name the last version that counts as read: --position 12",
+                )
+            case Import(marks, shown):
+                there = marks[self._layer.name].position
+                if len(self._layer.moving) == 1 and (there is None or isinstance(there, VersionPosition)):
+                    return there, []
+                raise ConfigError(
+                    f"{self._layer.name}: {shown} does not hold the version of each of its inputs",
+                    hint="`tidegauge ledger rebuild` brings them back from the output",
+                )
+            case _:
+                raise ConfigError(
+                    f"{self._layer.name}: a version means something only in its own table",
+                    hint="set it with `watermark set --position`",
+                )
+
+    def counted(self, move: Move) -> Move:
+        return replace(move, skipped=None, again=None, unknown="versions are not counted in rows")
+
+    def dangers(self, move: Move) -> list[str]:
+        back = _version(move.after) < _version(move.before)
+        if back and appends(self._layer):
+            return [f"what is read again is appended to {self._layer.output.table} a second time"]
+        if not back and move.after != move.before:
+            return [f"changes up to version {_version(move.after)} never reach {self._layer.output.table}"]
+        return []
+
+    def _versions(self, text: str) -> dict[str, Position | None]:
+        """`12` for a flow with one incremental input, `{"orders": 12, "customers": 3}` for any."""
+        names = [part.name for part in self._layer.moving]
+        wrong = ConfigError(
+            f"{self._layer.name}: '{text}' does not say which version counts as read",
+            hint="write --position 12"
+            if len(names) == 1
+            else f"write --position '{{\"{names[0]}\": 12, …}}'",
+        )
+        try:
+            body = json.loads(text)
+        except ValueError:
+            raise wrong from None
+        if not isinstance(body, dict):
+            if len(names) != 1:
+                raise wrong
+            body = {names[0]: body}
+        found: dict[str, Position | None] = {}
+        for name, version in body.items():
+            if name not in names or not (version is None or (type(version) is int and version >= 0)):
+                raise wrong
+            found[name] = None if version is None else VersionPosition(version)
+        return found
+
+
+def _version(position: Position | None) -> int:
+    return position.version if isinstance(position, VersionPosition) else -1

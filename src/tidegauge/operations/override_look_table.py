@@ -1,0 +1,166 @@
+"""A change by hand to a flow that reads a database table."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+from tidegauge.errors import ConfigError, SourceError
+from tidegauge.flows.select import Sources
+from tidegauge.model.position import Position, RowPosition, Value, compare
+from tidegauge.model.protocols.ledger import LedgerReader
+from tidegauge.model.run import FlowStatus
+from tidegauge.model.spec import Flow, Folder, Landing, Stage
+from tidegauge.model.table import Shape
+from tidegauge.model.watermark import Watermark
+from tidegauge.operations import override_position as asked
+from tidegauge.operations.override import CopyOf, Import, Move, Reset, SetTo, Undo, Wish
+from tidegauge.operations.override_look import Look, shown_rows
+from tidegauge.plan.draft import identity, start
+
+
+class TableLook(Look):
+    """A flow that reads a database table, as ledger and source show it."""
+
+    _flow: Flow
+
+    def __init__(
+        self,
+        ledger: LedgerReader,
+        sources: Sources,
+        flow: Flow,
+        status: FlowStatus | None,
+        mark: Watermark | None,
+    ) -> None:
+        super().__init__(flow, status, mark)
+        self._ledger = ledger
+        self._sources = sources
+        self._shape: Shape | None = None
+        self._latest: Value | None = None
+        self._fault: SourceError | None = None
+        try:
+            source = sources.of(flow.source)
+            self._shape = source.shape(flow.table, flow.options)
+            self._latest = source.latest(self._shape)
+        except SourceError as error:
+            self._fault = error
+
+    def named(self, wish: Wish, before: Position | None) -> tuple[Position | None, list[str]]:
+        match wish:
+            case SetTo(timestamp, position):
+                shape = self._known_shape()
+                like = self._latest or (before.cursor if isinstance(before, RowPosition) else None)
+                if timestamp is not None:
+                    return asked.from_timestamp(shape, timestamp, like), []
+                assert position is not None
+                return asked.from_text(shape, position, like), []
+            case CopyOf(name, pipeline):
+                return self._copied(name, pipeline or self._flow.pipeline), []
+            case Import(marks, shown):
+                there = marks[self._flow.name]
+                after = asked.check_fits(self._known_shape(), there.position, shown)
+                known = identity(self._known_shape())
+                other = there.source_id is not None and there.source_id != known
+                return after, ["it was exported from another table, or one with another order"] * other
+            case _:
+                raise AssertionError(wish)
+
+    def _copied(self, name: str, pipeline: str) -> RowPosition | None:
+        marks = self._ledger.watermarks(pipeline)
+        names = (name, f"{name}/{Stage.EXTRACT}")
+        found = next((mark for mark in marks if mark.flow in names), None)
+        ends = tuple(f".{one}" for one in names)
+        found = found or next((mark for mark in marks if mark.flow.endswith(ends)), None)
+        if found is None:
+            there = ", ".join(mark.flow for mark in marks[:10])
+            raise ConfigError(
+                f"there is no watermark of '{name}' in the pipeline '{pipeline}'",
+                hint=f"there are: {there}" if there else "it has none yet; look at --from-pipeline",
+            )
+        shown = f"the watermark of {found.flow} in the pipeline {pipeline}"
+        return asked.check_fits(self._known_shape(), found.position, shown)
+
+    def _known_shape(self) -> Shape:
+        if self._shape is None:
+            assert self._fault is not None
+            raise self._fault
+        return self._shape
+
+    def counted(self, move: Move) -> Move:
+        shape = self._shape
+        moments = shape is not None and shape.cursor_kind == "timestamp"
+        before, after = move.before, move.after
+        assert before is None or isinstance(before, RowPosition)
+        assert after is None or isinstance(after, RowPosition)
+        way = compare(before, after, moments=moments)
+        if way == 0:
+            return move
+        if shape is None:
+            unknown = str(self._fault)
+            return replace(
+                move,
+                skipped=0 if way == 1 else None,
+                again=0 if way == -1 else None,
+                unknown=f"the source could not be asked: {unknown}",
+            )
+        try:
+            source = self._sources.of(self._flow.source)
+            low = start(_at_first(self._flow), shape, before)
+            base = start(_at_first(self._flow), shape, after)
+            skipped = source.count(shape, low, after) if after is not None and way != 1 else 0
+            again = source.count(shape, base, before) if before is not None and way != -1 else 0
+        except (SourceError, ConfigError) as error:
+            return replace(move, skipped=None, again=None, unknown=f"the source could not be asked: {error}")
+        return replace(move, skipped=skipped, again=again)
+
+    def dangers(self, move: Move) -> list[str]:
+        shape, dangers = self._shape, []
+        moments = shape is not None and shape.cursor_kind == "timestamp"
+        before, after = move.before, move.after
+        assert before is None or isinstance(before, RowPosition)
+        assert after is None or isinstance(after, RowPosition)
+        way = compare(after, before, moments=moments)
+        if way == -1 or (way is None and move.again != 0):
+            lake = isinstance(self._flow.output, Folder)
+            dangers.append(
+                f"it lies behind the watermark: {shown_rows(move.again)} will be read again"
+                + (", and the lake will hold them as further row versions" if lake else "")
+            )
+        if after is None:
+            return dangers
+        latest = RowPosition(self._latest) if self._latest else None
+        if latest is None:
+            if way != -1:
+                dangers.append(
+                    "whether it lies in the future could not be asked: rows that come below it are skipped"
+                )
+        elif compare(RowPosition(after.cursor), latest, moments=moments) == 1:
+            what = "the source's clock" if moments else "the highest value in the table"
+            dangers.append(
+                f"it lies in the future, past {what} ({latest.cursor.text}): every row that comes until then"
+                f" is skipped, besides {shown_rows(move.skipped)} that are there now"
+            )
+        return dangers
+
+    def notes(self, wish: Wish) -> list[str]:
+        notes = super().notes(wish)
+        if isinstance(wish, Reset):
+            where = "at the beginning"
+            if self._flow.options.initial is not None:
+                where = f"at its initial '{self._flow.options.initial}'"
+            rest = "readers no longer follow what is in the lake now"
+            if isinstance(self._flow.output, Landing):
+                rest = f"what is in {self._flow.output} stays, and comes again over it"
+            notes.append(f"the next run begins {where}; {rest}")
+        if isinstance(wish, Undo) and self._status and self._status.undo and not self._unended:
+            undo = self._status.undo
+            notes.append(
+                f"readers follow again what was there before the {undo.kind} of {undo.at:%Y-%m-%d %H:%M:%S}"
+                " UTC, and no longer what was committed since"
+            )
+        return notes
+
+
+def _at_first(flow: Flow) -> Flow:
+    """The flow as its first run sees it: a lookback re-reads whatever the watermark is."""
+    return replace(flow, options=replace(flow.options, lookback=timedelta(0)))

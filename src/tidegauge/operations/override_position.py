@@ -1,0 +1,156 @@
+"""A position as a person writes it, read as what the flow's cursor holds."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import UTC, datetime
+from typing import Any
+
+from tidegauge.errors import ConfigError, PositionError
+from tidegauge.model.epoch_numbers import number_of
+from tidegauge.model.position import Kind, Position, RowPosition, Value
+from tidegauge.model.table import OrderedColumn, Shape
+
+_MOMENT = re.compile(
+    r"(\d{4}-\d\d-\d\d)(?:[ T](\d\d:\d\d)(:\d\d)?(?:\.(\d{1,9}))?)?\s*(Z|[+-]\d\d:\d\d)?", re.ASCII
+)
+_WRITTEN = re.compile(r"\d{4}-\d\d-\d\d(?:([ T])\d\d:\d\d(:\d\d)?(?:\.(\d+))?)?(Z|\+00:00)?", re.ASCII)
+
+
+def from_timestamp(shape: Shape, text: str, like: Value | None) -> RowPosition:
+    """Everything up to this moment. `like` is a value of the cursor, which shows how the column writes it.
+
+    Raises ConfigError, naming column and kind, for a cursor that is no timestamp, or a text that is none.
+    """
+    if shape.cursor_kind != "timestamp":
+        raise ConfigError(
+            f"{shape.table}: its cursor {shape.cursor.name} is a {shape.cursor.kind.value}, not a timestamp",
+            hint="give the value with --position",
+        )
+    return RowPosition(_moment(shape, text, like))
+
+
+def from_text(shape: Shape, text: str, like: Value | None) -> RowPosition | None:
+    """A plain value, or `{"cursor": …, "key": […]}` as `--json` shows it; `null` is the beginning."""
+    try:
+        body = json.loads(text, parse_float=str, parse_int=str, parse_constant=str)
+    except ValueError:
+        body = text  # a bare word, date or timestamp
+    if body is None:
+        return None
+    cursor, key = (body.get("cursor"), body.get("key", [])) if isinstance(body, dict) else (body, [])
+    if isinstance(body, dict) and set(body) - {"cursor", "key"}:
+        raise _odd(shape, text)
+    if not isinstance(cursor, str) or not isinstance(key, list):
+        raise _odd(shape, text)
+    if key and len(key) != len(shape.key):
+        names = ", ".join(part.name for part in shape.key)
+        raise ConfigError(
+            f"{shape.table}: the key has {len(shape.key)} columns ({names}), and {text} gives {len(key)}",
+            hint="give all of them in this order, or none: then every row with the cursor's value is meant",
+        )
+    moment = shape.cursor_kind == "timestamp"
+    value = _moment(shape, cursor, like) if moment else _value(shape, shape.cursor, cursor)
+    return RowPosition(
+        value, tuple(_value(shape, part, one) for part, one in zip(shape.key, key, strict=bool(key)))
+    )
+
+
+def check_fits(shape: Shape, position: Position | None, source: str) -> RowPosition | None:
+    """A position that comes from elsewhere; `source` says from where."""
+    if position is None:
+        return None
+    if not isinstance(position, RowPosition):
+        raise ConfigError(f"{shape.table}: {source} is no position in a table", hint="copy between tables")
+    kinds = [shape.cursor.kind, *(part.kind for part in shape.key if position.key)]
+    found = [position.cursor.kind, *(value.kind for value in position.key)]
+    if kinds != found:
+        names = ", ".join(f"{part.name} {part.kind.value}" for part in (shape.cursor, *shape.key))
+        shown = ", ".join(kind.value for kind in found)
+        raise ConfigError(
+            f"{shape.table}: its cursor and key are ({names}), and {source} is a position in ({shown})",
+            hint="a position means something only in the same order of the same columns",
+        )
+    return position
+
+
+def _moment(shape: Shape, text: str, like: Value | None) -> Value:
+    cursor = shape.cursor
+    if cursor.epoch is not None and text.strip().lstrip("-").isdigit():
+        return _value(shape, cursor, text.strip())
+    match = _MOMENT.fullmatch(text.strip())
+    if match is None:
+        raise _unfit(shape, cursor, text)
+    day, minute, second, fraction, zone = match.groups()
+    try:
+        whole = datetime.fromisoformat(f"{day} {minute or '00:00'}{second or ':00'}")
+        if zone:
+            if cursor.kind in (Kind.TIMESTAMP, Kind.DATE):
+                raise ConfigError(
+                    f"{shape.table}: its cursor {cursor.name} is a {cursor.kind.value} without a zone, and"
+                    f" '{text}' names one",
+                    hint="write the digits as the column holds them, without a zone",
+                )
+            offset = datetime.fromisoformat(f"2000-01-01T00:00:00{zone.replace('Z', '+00:00')}").tzinfo
+            whole = whole.replace(tzinfo=offset).astimezone(UTC).replace(tzinfo=None)
+    except (ValueError, OverflowError):
+        raise _unfit(shape, cursor, text) from None
+    if cursor.epoch is not None:
+        exact = whole.replace(microsecond=int((fraction or "")[:6].ljust(6, "0")))
+        return Value(Kind.INT, str(number_of(exact, cursor.epoch)))
+    if cursor.kind is Kind.DATE:
+        if whole.time().isoformat() != "00:00:00" or (fraction or "").strip("0"):
+            raise _unfit(shape, cursor, text)
+        return Value(Kind.DATE, whole.date().isoformat())
+    if cursor.kind is Kind.TEXT:
+        return Value(Kind.TEXT, _written(whole, fraction or "", like, text))
+    # What is finer than the column can hold lies between two of its values: the lower one says the same.
+    digits = (fraction or "")[: cursor.scale]
+    return Value(cursor.kind, whole.isoformat(sep=" ") + (f".{digits}" if digits else ""))
+
+
+def _written(whole: datetime, fraction: str, like: Value | None, text: str) -> str:
+    """A moment in the notation of another text; as it was given where there is none to go by."""
+    match = _WRITTEN.fullmatch(like.text) if like else None
+    if match is None:
+        return text
+    between, seconds, digits, zone = match.groups()
+    if between is None:
+        return whole.date().isoformat() + (zone or "")
+    clock = whole.isoformat(sep=between, timespec="seconds" if seconds else "minutes")
+    tail = f".{fraction[: len(digits)].ljust(len(digits), '0')}" if digits else ""
+    return clock + tail + (zone or "")
+
+
+def _value(shape: Shape, part: OrderedColumn, given: Any) -> Value:
+    if not isinstance(given, str):
+        raise _unfit(shape, part, given)
+    try:
+        return Value(part.kind, given)
+    except PositionError:
+        raise _unfit(shape, part, given) from None
+
+
+def _unfit(shape: Shape, part: OrderedColumn, given: object) -> ConfigError:
+    kind = "timestamp" if part is shape.cursor and shape.cursor_kind == "timestamp" else part.kind.value
+    if part.kind is Kind.DATE:
+        kind = "date"
+    examples = {
+        "timestamp": "2025-08-01 00:00:00",
+        "date": "2025-08-01",
+        "int": "1042",
+        "decimal": "10.50",
+        "bytes": "00ff, in lower-case hexadecimal",
+    }
+    example = examples.get(kind, "as the database shows it")
+    return ConfigError(
+        f"{shape.table}: {part.name} is a {kind}, and {str(given)!r} is none", hint=f"write it as: {example}"
+    )
+
+
+def _odd(shape: Shape, text: str) -> ConfigError:
+    return ConfigError(
+        f"{shape.table}: {text} is not a position",
+        hint="""give one value, or {"cursor": "…", "key": ["…"]} as `watermark get --json` shows it""",
+    )

@@ -1,0 +1,176 @@
+"""Where every flow stands, by what the ledger says. No source is asked, and no Spark started."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from fnmatch import fnmatchcase
+from typing import Any
+
+from tidegauge.flows.names import first_flow, means, table_named
+from tidegauge.ledger.open import open_ledger
+from tidegauge.model.override import FORGET
+from tidegauge.model.position import Position, RowPosition, to_json, to_moment, to_text
+from tidegauge.model.run import FlowStatus, RunRecord
+from tidegauge.model.spec import Project, Stage
+from tidegauge.model.state import State
+from tidegauge.model.watermark import Watermark
+
+
+@dataclass(frozen=True)
+class Standing:
+    flow: str
+    state: State
+    watermarks: dict[str, Position | None]
+    checked: dict[str, Position | None]
+    """How far each input was looked at, which on an idle table is further than its watermark."""
+    lag_seconds: float | None
+    last_run: RunRecord | None
+    holder: str | None
+    lease_until: datetime | None
+    override: str | None = None
+    """What somebody began to change by hand, and did not end."""
+    in_file: bool = True
+    """Whether the project file still names it."""
+
+    @property
+    def watermarks_text(self) -> dict[str, str]:
+        return {name: to_text(position) for name, position in self.watermarks.items()}
+
+    @property
+    def checked_text(self) -> dict[str, str]:
+        return {name: to_text(position) if position else "—" for name, position in self.checked.items()}
+
+    @property
+    def waits_for(self) -> str:
+        if self.override:
+            return f"the next run, which ends the override ({self.override})"
+        if self.state is State.RUNNING and self.holder:
+            return f"{self.holder}, lease until {self.lease_until:%H:%M:%S} UTC"
+        if not self.in_file:
+            return "nothing: this file does not name it; `tidegauge forget` takes it off this list"
+        if self.last_run is not None and self.last_run.error:
+            return str(self.last_run.error.get("message", ""))
+        return "the next run" if self.state is State.PLANNED else ""
+
+    def to_json(self) -> dict[str, Any]:
+        run = self.last_run
+        return {
+            "flow": self.flow,
+            "state": self.state.value,
+            "watermarks": {name: to_json(position) for name, position in self.watermarks.items()},
+            "checked": {name: to_json(position) for name, position in self.checked.items()},
+            "lag_seconds": self.lag_seconds,
+            "last_run": run_to_json(run) if run else None,
+            "lease": {"owner": self.holder, "until": iso(self.lease_until)}
+            if self.holder and self.lease_until
+            else None,
+            **({} if self.in_file else {"in_file": False}),
+        }
+
+
+def standings(project: Project, selection: Sequence[str]) -> tuple[datetime, list[Standing]]:
+    """The store's clock, and the flows that are selected."""
+    with open_ledger(project.ledger, create=False) as ledger:
+        now = ledger.now()
+        marks: dict[str, list[Watermark]] = {}
+        for mark in ledger.watermarks(project.pipeline):
+            marks.setdefault(mark.flow, []).append(mark)
+        statuses = [
+            one
+            for one in ledger.status(project.pipeline)
+            if wanted(one.flow, selection) and not is_hidden(one, marks.get(one.flow, ()))
+        ]
+    return now, [
+        replace(_standing(status, marks.get(status.flow, []), now), in_file=is_named(project, status.flow))
+        for status in statuses
+    ]
+
+
+def is_hidden(status: FlowStatus, marks: Sequence[Watermark]) -> bool:
+    """Forgotten, and not tried again since."""
+    undo, run = status.undo, status.last_run
+    if undo is None or undo.kind != FORGET or marks or status.plan is not None:
+        return False
+    return run is None or run.started_at <= undo.at
+
+
+def is_named(project: Project, flow: str) -> bool:
+    """Whether the file means the flow, if its table is there."""
+    if any(layer.name == flow for layer in project.layers):
+        return True
+    for sync in project.syncs:
+        table = table_named(sync.source, flow)
+        first = first_flow(sync, table)
+        names = (first,) if first == str(table) else (first, f"{table}/{Stage.LOAD}")
+        if flow in names and means(sync, table):
+            return True
+    return False
+
+
+def run_to_json(run: RunRecord) -> dict[str, Any]:
+    return {
+        "run_id": run.run_id,
+        "state": run.state.value,
+        "attempt": run.attempt,
+        "started_at": iso(run.started_at),
+        "ended_at": iso(run.ended_at) if run.ended_at else None,
+        "batches": run.batches,
+        "rows_read": run.rows_read,
+        "rows_written": run.rows_written,
+        "rows_inserted": run.rows_inserted,
+        "rows_updated": run.rows_updated,
+        "rows_deleted": run.rows_deleted,
+        "error": run.error,
+    }
+
+
+def iso(moment: datetime) -> str:
+    return moment.isoformat(timespec="microseconds") + "Z"
+
+
+def wanted(flow: str, selection: Sequence[str]) -> bool:
+    """By the flow's name, or by its table's, which means both its stages."""
+    table = flow.removesuffix(f"/{Stage.EXTRACT}").removesuffix(f"/{Stage.LOAD}")
+    return not selection or any(
+        name == word or fnmatchcase(name, word) or name.endswith(f".{word}")
+        for word in selection
+        for name in (flow, table)
+    )
+
+
+def _standing(status: FlowStatus, marks: list[Watermark], now: datetime) -> Standing:
+    lags = [lag for mark in marks if (lag := _lag(mark, now)) is not None]
+    running = status.state is State.RUNNING and status.owner is not None
+    return Standing(
+        flow=status.flow,
+        state=status.shown_state,
+        watermarks={mark.input: mark.position for mark in marks},
+        checked={mark.input: mark.checked for mark in marks},
+        lag_seconds=max(lags) if lags else None,
+        last_run=status.last_run,
+        holder=f"{status.owner.actor}, process {status.owner.pid}" if running and status.owner else None,
+        lease_until=status.lease_until if running else None,
+        override=status.override.kind if status.override else None,
+    )
+
+
+def _lag(mark: Watermark, now: datetime) -> float | None:
+    """How far behind the clock everything is delivered; only a cursor of moments can tell.
+
+    On an idle table that is as far as was looked, and in the middle of a plan as far as its batches got.
+    """
+    if mark.cursor != "timestamp":
+        return None
+    places = (mark.checked, mark.position)
+    seen = [moment for place in places if (moment := _reached(place)) is not None]
+    return round(max((now - max(seen)).total_seconds(), 0.0), 3) if seen else None
+
+
+def _reached(position: Position | None) -> datetime | None:
+    moment = to_moment(position, "timestamp", None)
+    text = position.cursor.text if isinstance(position, RowPosition) else ""
+    if moment and len(text) == len("2025-01-01") and "-" in text:
+        return moment + timedelta(days=1)  # of a date, the whole day
+    return moment

@@ -1,0 +1,188 @@
+"""How far one table has got, in all of its stages, by what the ledger says."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tidegauge.errors import ConfigError, TidegaugeError
+from tidegauge.flows.select import Sources, choose, expand
+from tidegauge.ledger.json_document import table_of
+from tidegauge.ledger.open import open_ledger
+from tidegauge.ledger.summary import stage_row, table_fields
+from tidegauge.model.position import RowPosition, to_json, to_text
+from tidegauge.model.protocols.ledger import LedgerReader
+from tidegauge.model.run import FlowStatus
+from tidegauge.model.spec import Database, Engine, Flow, Project, Stage, TableName
+from tidegauge.model.watermark import Tally, Watermark
+from tidegauge.operations.status import iso, run_to_json, wanted
+
+
+@dataclass(frozen=True)
+class StageStanding:
+    name: str
+    stage: Stage | None
+    flow: Flow | None
+    """None where the project file no longer has it."""
+    status: FlowStatus | None
+    """None while the ledger has not heard of it."""
+    marks: tuple[Watermark, ...]
+    tally: Tally
+
+    @property
+    def row(self) -> dict[str, Any] | None:
+        if self.status is None:
+            return None
+        mark = self.marks[0] if self.marks else None
+        return stage_row(
+            state=self.status.state,
+            run=self.status.last_run,
+            cursor=mark.cursor if mark else None,
+            position=mark.position if mark else None,
+            stamp=mark.stamp if mark else None,
+            tally=self.tally,
+            created_at=self.tally.created_at,
+            updated_at=self.tally.updated_at,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        status = self.status
+        return {
+            "flow": self.name,
+            "stage": self.stage.value if self.stage else None,
+            "state": status.state.value if status else None,
+            "watermarks": [
+                {
+                    "input": mark.input,
+                    "cursor": mark.cursor,
+                    "position": to_json(mark.position),
+                    "checked": to_json(mark.checked),
+                    "epoch": mark.epoch,
+                    "sequence": mark.seq,
+                    "updated_at": iso(mark.updated_at),
+                }
+                for mark in self.marks
+            ],
+            "last_run": run_to_json(status.last_run) if status and status.last_run else None,
+        }
+
+
+@dataclass(frozen=True)
+class TableStanding:
+    pipeline: str
+    table: str
+    stages: tuple[StageStanding, ...]
+
+    @property
+    def known(self) -> bool:
+        return any(stage.status for stage in self.stages)
+
+    @property
+    def first(self) -> StageStanding | None:
+        """The stage that reads the database; None where only the other one was asked for."""
+        return next((stage for stage in self.stages if stage.stage is not Stage.LOAD), None)
+
+    @property
+    def load(self) -> StageStanding | None:
+        return next((stage for stage in self.stages if stage.stage is Stage.LOAD), None)
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """Document 002's."""
+        load = self.load
+        return table_fields(
+            self.table,
+            self.first.row if self.first else None,
+            load.row if load else None,
+            load.tally.loaded if load else (),
+        )
+
+    @property
+    def starts_from(self) -> str:
+        """Where the next run of the first stage begins, as a person reads it."""
+        first = self.first or self.stages[0]
+        position = first.marks[0].position if first.marks else None
+        if isinstance(position, RowPosition):
+            return position.cursor.text
+        if position is None and first.flow is not None and first.flow.options.initial:
+            return first.flow.options.initial
+        return to_text(position)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            **self.fields,
+            "pipeline": self.pipeline,
+            "will_start_from": self.starts_from,
+            "stages": [stage.to_json() for stage in self.stages],
+        }
+
+
+def table_standing(project: Project, word: str) -> TableStanding:
+    """Of the table, or of the flow, with this name. The source is asked only for one that has never run.
+
+    Raises ConfigError where there is none, or the name means several.
+    """
+    with open_ledger(project.ledger, create=False) as ledger:
+        names = [status.flow for status in ledger.status(project.pipeline)]
+        known = [name for name in names if wanted(name, [word])]
+        flows = _of_known(project, known) if known else _of_new(project, word)
+        layers = [layer.name for layer in project.layers if wanted(layer.name, [word])]
+        found = sorted({*known, *layers, *(name for name in flows if wanted(name, [word]))} or flows)
+        tables = sorted({table_of(name) for name in found})
+        if len(tables) > 1:
+            raise ConfigError(
+                f"'{word}' means {len(tables)} tables: {', '.join(tables[:10])}",
+                hint="name one of them in full",
+            )
+        return TableStanding(project.pipeline, tables[0], _stages(project, ledger, found, flows))
+
+
+def _of_known(project: Project, names: Sequence[str]) -> dict[str, Flow]:
+    """The flows of tables that have run before, without asking the source whether it still has them."""
+    flows: dict[str, Flow] = {}
+    for sync in project.syncs:
+        catalogue = list(dict.fromkeys(_table(sync.source, table_of(name)) for name in names))
+        for pattern in sync.tables:
+            # One pattern at a time: a table of another that has not run yet is none of ours.
+            with contextlib.suppress(TidegaugeError):
+                found = expand(project.pipeline, replace(sync, tables=(pattern,)), catalogue)
+                flows |= {flow.name: flow for flow in found}
+    return flows
+
+
+def _of_new(project: Project, word: str) -> dict[str, Flow]:
+    with Sources() as sources:
+        choice = choose(project, [word], sources)
+    if not choice.hops:
+        raise choice.faults[0][1]
+    return {flow.name: flow for flow in choice.flows}
+
+
+def _table(database: Database, name: str) -> TableName:
+    schema, dot, table = name.partition(".")
+    if database.engine is Engine.SQLITE or not dot:
+        return TableName(None, name)
+    return TableName(schema, table)
+
+
+def _stages(
+    project: Project, ledger: LedgerReader, names: Sequence[str], flows: dict[str, Flow]
+) -> tuple[StageStanding, ...]:
+    statuses = {status.flow: status for status in ledger.status(project.pipeline, names)}
+    tallies = ledger.tallies(project.pipeline, names)
+    marks: dict[str, list[Watermark]] = {}
+    for mark in ledger.watermarks(project.pipeline, names):
+        marks.setdefault(mark.flow, []).append(mark)
+    return tuple(
+        StageStanding(
+            name=name,
+            stage=next((stage for stage in Stage if name.endswith(f"/{stage}")), None),
+            flow=flows.get(name),
+            status=statuses.get(name),
+            marks=tuple(marks.get(name, ())),
+            tally=tallies.get(name, Tally()),
+        )
+        for name in names
+    )

@@ -1,0 +1,145 @@
+"""Vacuum Delta tables, and never what a flow of ours still has to read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from urllib.parse import unquote
+
+from tidegauge.delta_log.commit import parse
+from tidegauge.delta_log.location import lake_of, missing
+from tidegauge.delta_log.log import Log
+from tidegauge.errors import OutputError, SourceError, WrongState
+from tidegauge.model.retention import FILE_RETENTION, retention, shown
+from tidegauge.model.run import FlowStatus
+from tidegauge.model.state import State
+from tidegauge.operations.delta_tables import Target, Tended, Tending
+from tidegauge.operations.vacuum_needs import Commit, Need, needs
+from tidegauge.spark.errors import translated
+
+_CHECK = "spark.databricks.delta.retentionDurationCheck.enabled"
+_LOGGED = "spark.databricks.delta.vacuum.logging.enabled"
+_FEED = "_change_data"
+_MOST = 1000
+"""Paths that a dry run of Delta's names at most."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def check(tending: Tending, target: Target, retain: timedelta | None) -> timedelta:
+    """How long a vacuum of this table keeps files. Raises WrongState for what a reader still needs.
+
+    Not said: as long as the table's own properties say.
+    """
+    lake = lake_of(target.location, target.table.storage)
+    try:
+        log = Log(lake)
+        state = log.state(log.latest) if log.latest is not None else None
+        if log.latest is None or state is None:
+            raise missing(target.location, lake)
+        own = retention(state.properties, FILE_RETENTION)
+        kept = own if retain is None else retain
+        statuses, flows = tending.flows()
+        if kept < own and target.layer is not None:
+            _refuse_writer(target, statuses.get(target.layer.name), kept, own)
+        earliest = min(log.commits, default=log.latest + 1)
+        readers = flows.of(target.location, state.table_id, earliest)
+        first = min((reader.after for reader in readers), default=log.latest) + 1
+        commits = _commits(log, max(first, earliest))
+        lost = needs(readers, commits, retain=kept, own=own, now=datetime.now(UTC))
+    except OutputError as error:
+        raise SourceError(f"{target.name}: {error.message}", hint=error.hint) from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise SourceError(
+            f"{target.name}: the log of {target.location} cannot be read: {error}",
+            hint="a commit or checkpoint in its _delta_log is damaged or missing; nothing was removed",
+        ) from error
+    if lost:
+        raise _refused(target, lost, own)
+    return kept
+
+
+def vacuum(tending: Tending, target: Target, retain: timedelta | None, *, dry_run: bool = False) -> Tended:
+    """As long as `check` says. A dry run removes nothing, and says what would go."""
+    kept = check(tending, target, retain)
+    hours = kept.total_seconds() / 3600
+    with tending.session_of(target) as session, translated(target.name):
+        # Delta's own check knows of no reader; ours has just asked each of them.
+        session.conf.set(_CHECK, "true" if retain is None else "false")
+        session.conf.set(_LOGGED, "true")
+        words = f"VACUUM {target.sql} RETAIN {hours:.6f} HOURS{' DRY RUN' if dry_run else ''}"
+        rows = session.sql(words).collect()
+    if dry_run:
+        # Delta names folders of its feed too, which go only once they are empty.
+        files = [row for row in rows if row[0].endswith(".parquet") or f"/{_FEED}" not in row[0]]
+        return Tended(target, retain=kept, removed=len(files), more=len(rows) >= _MOST)
+    return Tended(target, retain=kept, removed=_deleted(target), done=True)
+
+
+def _commits(log: Log, first: int) -> list[Commit]:
+    assert log.latest is not None
+    numbers = [number for number in range(first, log.latest + 1) if number in log.commits]
+    parsed = [
+        (number, parse(body)) for number, body in zip(numbers, log.bodies(numbers), strict=True) if body
+    ]
+    written: dict[str, datetime] = {}
+    if any(commit.cdc for _, commit in parsed):
+        written = {entry.path: _utc(entry.modified) for entry in log.store.list(_FEED)}
+    return [
+        Commit(
+            number,
+            removed=min(
+                (
+                    _EPOCH + timedelta(milliseconds=int(one.get("deletionTimestamp") or 0))
+                    for one in commit.removed
+                ),
+                default=None,
+            ),
+            # A file that is gone already is nothing that a vacuum could take.
+            feed=min(
+                (written[path] for one in commit.cdc if (path := unquote(one["path"])) in written),
+                default=None,
+            ),
+        )
+        for number, commit in parsed
+    ]
+
+
+def _deleted(target: Target) -> int | None:
+    """As the vacuum's own last commit says; None where it left none."""
+    log = Log(lake_of(target.location, target.table.storage))
+    for number in sorted(log.commits, reverse=True)[:3]:
+        for line in (log.commit(number) or b"").splitlines():
+            info = json.loads(line).get("commitInfo", {}) if b"VACUUM END" in line else {}
+            if info.get("operation") == "VACUUM END":
+                count = (info.get("operationMetrics") or {}).get("numDeletedFiles")
+                return None if count is None else int(count)
+    return None
+
+
+def _refuse_writer(target: Target, status: FlowStatus | None, kept: timedelta, own: timedelta) -> None:
+    """What a batch under way has written is in no version yet, and goes if it is older than is kept."""
+    if status is not None and status.state is State.RUNNING:
+        raise WrongState(
+            f"{target.name} is running, and files that it has not committed yet are no part of any version:"
+            f" keeping only {shown(kept)} could take them",
+            hint=f"wait until it has ended, or keep {shown(own)} as the table itself says",
+            retryable=True,
+        )
+
+
+def _refused(target: Target, lost: Sequence[Need], own: timedelta) -> WrongState:
+    flows = ", ".join(dict.fromkeys(need.reader.flow for need in lost))
+    oldest = max(need.age for need in lost)
+    hint = f"run {flows} first"
+    if oldest < own:
+        hours = int(oldest.total_seconds() // 3600) + 2
+        hint += f", or keep more: --retain {hours}h"
+    return WrongState(
+        f"{target.name}: {lost[0].text}" + (f"; so do {len(lost) - 1} more readers" if len(lost) > 1 else ""),
+        hint=f"{hint}; nothing was removed",
+    )
+
+
+def _utc(moment: datetime) -> datetime:
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)

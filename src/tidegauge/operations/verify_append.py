@@ -1,0 +1,157 @@
+"""A target that only grows, proven: every row that the flow's batches gave it, as often as they did."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from tidegauge.compare.frames import Difference
+from tidegauge.compare.whole_rows import compare_whole
+from tidegauge.delta_log.history import history
+from tidegauge.errors import VersionsMissing
+from tidegauge.model.plan import Way
+from tidegauge.model.position import Position, VersionPosition, Window
+from tidegauge.model.versions import LATEST, History
+from tidegauge.outputs.delta.batches import Reach, Told, told_batches
+from tidegauge.plan.missing import reason
+from tidegauge.transform.whole import appended
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from tidegauge.operations.verify_delta import Proof
+
+_BY_VERSION = (Way.FEED, Way.FILES)
+_STEPS = 40
+"""So many different reads are put together; a longer past is only searched for what the target lacks."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one batch read, or several that follow each other: how, and with which pins."""
+
+    window: Window
+    way: Way
+    pins: tuple[tuple[str, int], ...]
+
+
+def compare_appended(proof: Proof, session: SparkSession, target: DataFrame, *, lacking: bool) -> Difference:
+    """Against what each batch read, where all of that can still be read. Else the rows that the inputs have
+    now have to be there, and what the target has besides is not judged."""
+    try:
+        steps = _joined(proof, _steps(proof))
+    except _NotKnownError as why:
+        return _searched(proof, session, target, str(why), lacking=lacking)
+    frames = [_rows(proof, session, step) for step in steps]
+    every = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), frames)
+    return compare_whole(every, target, lacking=lacking)
+
+
+def _searched(
+    proof: Proof, session: SparkSession, target: DataFrame, why: str, *, lacking: bool
+) -> Difference:
+    if any(part.snapshot for part in proof.layer.inputs):
+        raise VersionsMissing(
+            f"{proof.layer.name}: what its batches appended cannot be computed again: {why}",
+            hint="compare it with a query of your own; a `merge` target can always be proven",
+        )
+    found = compare_whole(proof.rows(session), target, lacking=lacking, only_missing=True)
+    note = f"only looked for rows that are missing, for what was appended cannot be computed again: {why}"
+    return replace(found, notes=(note,))
+
+
+def _rows(proof: Proof, session: SparkSession, step: Step) -> DataFrame:
+    inputs = {}
+    pins = dict(step.pins)
+    for part in proof.layer.inputs:
+        if part.snapshot:
+            at = Window(None, VersionPosition(pins[part.name]))
+            inputs[part.name] = proof.moved(session, part.name, at, Way.PINNED)
+        else:
+            inputs[part.name] = proof.moved(session, part.name, step.window, step.way)
+    return appended(proof.layer, inputs, session)
+
+
+class _NotKnownError(Exception):
+    """Why what the batches read cannot be read again."""
+
+
+def _steps(proof: Proof) -> list[Step]:
+    """What the batches read, oldest first. Versions that the watermark was set past by hand are a step too:
+    their rows never came."""
+    layer = proof.layer
+    if len(layer.moving) != 1:
+        raise _NotKnownError(f"{len(layer.moving)} of its inputs move")
+    assert proof.standing.look is not None
+    batches: list[Told] = []
+    for told in told_batches(proof.standing.look, layer.pipeline, layer.name):
+        if isinstance(told, Reach):
+            if not told.whole:
+                raise _NotKnownError("the target's log does not reach back to its first batch")
+            break
+        batches.append(told)
+    found: list[Step] = []
+    name = layer.moving[0].name
+    pinned = [part.name for part in layer.inputs if part.snapshot]
+    for told in reversed(batches):
+        way = told.ways.get(name)
+        if way is None or not told.windows.keys() >= {*pinned}:
+            raise _NotKnownError("an earlier form of the flow wrote some of it")
+        if way is Way.NOTHING:
+            continue
+        window = told.windows[name]
+        pins = tuple((one, _number(told.windows[one].upto)) for one in pinned)
+        if found and way is not Way.SNAPSHOT and _number(window.after) > _number(found[-1].window.upto):
+            found.append(Step(Window(found[-1].window.upto, window.after), Way.FEED, pins))
+        found.append(Step(window, way, pins))
+    if not found:
+        raise _NotKnownError("no batch of it is in the target's log")
+    return found
+
+
+def _joined(proof: Proof, steps: Sequence[Step]) -> list[Step]:
+    """The same in fewer reads: neighbours are one where nothing tells them apart, the columns included."""
+    part = proof.layer.moving[0]
+    changes = [_number(step.window.after) for step in steps if step.way in _BY_VERSION]
+    first = min(changes, default=LATEST)
+    location = proof.locations[part.name]
+    found = history(location, after=first if first >= 0 else None, storage=part.table.storage)
+    if changes and found.earliest > first + 1:
+        raise _NotKnownError(f"the log of {part.table} begins at version {found.earliest}")
+    digests = {version.number: version.digest for version in found.versions}
+    made: list[Step] = []
+    for step in steps:
+        _check(proof, found, step)
+        last = made[-1] if made else None
+        if last and last.way in _BY_VERSION and (last.way, last.pins) == (step.way, step.pins):
+            met = last.window.upto == step.window.after
+            columns = {digests.get(_number(one.window.upto)) for one in (last, step)}
+            if met and len(columns) == 1 and None not in columns:
+                made[-1] = replace(last, window=Window(last.window.after, step.window.upto))
+                continue
+        made.append(step)
+        if len(made) > _STEPS:
+            raise _NotKnownError(f"its batches read in more than {_STEPS} ways")
+    return made
+
+
+def _check(proof: Proof, found: History, step: Step) -> None:
+    """Raises where what a step read is not there any more."""
+    table = proof.layer.moving[0].table
+    after, upto = _number(step.window.after), _number(step.window.upto)
+    for version in found.versions if step.way in _BY_VERSION else ():
+        if after < version.number <= upto and (why := reason(version, found)):
+            raise _NotKnownError(f"version {version.number} of {table} cannot be read any more ({why})")
+    for end in {Way.SNAPSHOT: [upto], Way.DIFF: [after, upto]}.get(step.way, []):
+        if end < found.latest and not found.readable(end):
+            raise _NotKnownError(f"{table} as it was at version {end} cannot be read any more")
+    for name, pin in step.pins:
+        pinned = proof.histories[name]
+        if pin != pinned.latest and not pinned.readable(pin):
+            raise _NotKnownError(f"'{name}', as pinned at version {pin}, cannot be read any more")
+
+
+def _number(position: Position | None) -> int:
+    return position.version if isinstance(position, VersionPosition) else -1

@@ -1,0 +1,295 @@
+"""A flow between Delta tables, proven: its transform over whole inputs, as they were at its watermark,
+against its target.
+
+What each mode promises is what is compared. A pinned table's own changes touch nothing, so that a target may
+have rows as any of the versions made them that were pinned for its batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from tidegauge.compare.frames import Beside, Difference, compare
+from tidegauge.compare.intervals import faults
+from tidegauge.compare.whole_rows import compare_whole, differing_groups
+from tidegauge.delta_log.history import histories
+from tidegauge.errors import (
+    NotCompared,
+    OutputDisagrees,
+    TableReplaced,
+    TidegaugeError,
+    VersionsMissing,
+)
+from tidegauge.flows.delta import made_by
+from tidegauge.flows.delta_places import Places
+from tidegauge.model.delta_flow import IS_CURRENT, Layer, LayerInput, LayerMode
+from tidegauge.model.plan import SET_BACK, Way
+from tidegauge.model.position import VersionPosition, Window
+from tidegauge.model.protocols.source import Moved
+from tidegauge.model.spec import Drift
+from tidegauge.model.versions import History
+from tidegauge.model.watermark import Watermark
+from tidegauge.operations.verify_append import compare_appended
+from tidegauge.operations.verify_pins import earlier_pins
+from tidegauge.outputs.delta.epochs import Standing
+from tidegauge.outputs.delta.place import Place
+from tidegauge.sources.delta.changes import moved
+from tidegauge.sources.delta.errors import translated_read
+from tidegauge.transform.whole import computed
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_LOOKS = 3
+
+
+@dataclass(frozen=True)
+class Proof:
+    """A flow at one moment: what its target holds, and the version of each input that made it."""
+
+    layer: Layer
+    where: str
+    """The target's location."""
+    standing: Standing
+    """With the target's log at the version that is compared."""
+    versions: Mapping[str, int]
+    """Of each input, as the watermark says."""
+    read: Mapping[str, int]
+    """The same, or where that one is gone a later version with the same rows."""
+    histories: Mapping[str, History]
+    locations: Mapping[str, str]
+
+    def moved(self, session: SparkSession, name: str, window: Window, way: Way) -> Moved:
+        part = next(one for one in self.layer.inputs if one.name == name)
+        return moved(session, part.table, self.locations[name], window, way)
+
+    def rows(self, session: SparkSession, pins: Mapping[str, int] | None = None) -> DataFrame:
+        return self.whole(session, pins)[0]
+
+    def whole(
+        self, session: SparkSession, pins: Mapping[str, int] | None = None
+    ) -> tuple[DataFrame, DataFrame | None]:
+        """The transform over the inputs as they were, with other versions of those that are pinned: what it
+        gives, and what it says is deleted."""
+        at = {**self.read, **(pins or {})}
+        inputs = {
+            part.name: self.moved(
+                session, part.name, Window(None, VersionPosition(at[part.name])), Way.PINNED
+            )
+            for part in self.layer.inputs
+        }
+        return computed(self.layer, inputs, session)
+
+    def target(self, session: SparkSession) -> DataFrame:
+        assert self.standing.look is not None
+        version = self.standing.look.version
+        return session.read.format("delta").option("versionAsOf", version).load(self.where)
+
+
+def verify_layer(layer: Layer, marks: Callable[[], Sequence[Watermark]], places: Places) -> Difference:
+    """Raises NotCompared, or what stands in the way: a version that is gone, a run that has to come first."""
+    raw = next((part for part in layer.inputs if part.raw), None)
+    if raw is not None:
+        raise NotCompared(
+            f"{layer.name} reads the feed of '{raw.name}' as it is (`feed: raw`), so only its transform knows"
+            " what its target has to be",
+            hint="compare it with a query of your own",
+            excused=True,
+        )
+    if layer.allow_nondeterministic:
+        raise NotCompared(
+            f"the transform of {layer.name} may give something else each time (`allow_nondeterministic`)",
+            hint="compare it with a query of your own",
+            excused=True,
+        )
+    proof = _prepared(layer, marks, places)
+    notes = tuple(_unread(part, proof) for part in layer.moving if _newer(part, proof))
+    try:
+        with places.session(layer) as session:
+            found = _compared(proof, session)
+    except TidegaugeError:
+        raise
+    except Exception as error:
+        told = translated_read(error, {**proof.locations, layer.name: proof.where})
+        if told is None:
+            raise
+        raise told from error
+    return replace(found, newer=None if notes else 0, notes=(*found.notes, *notes))
+
+
+def _compared(proof: Proof, session: SparkSession) -> Difference:
+    layer, target = proof.layer, proof.target(session)
+    lacking = layer.drift is not Drift.FREEZE
+    if layer.output.mode is LayerMode.APPEND:
+        return compare_appended(proof, session, target, lacking=lacking)
+    if layer.output.mode in (LayerMode.MERGE, LayerMode.SCD2):
+        found = _by_key(proof, session, target, lacking=lacking)
+    else:
+        found = compare_whole(proof.rows(session), target, lacking=lacking)
+    if found.equal or layer.output.mode is LayerMode.OVERWRITE:
+        return found
+    pins, gone = earlier_pins(proof)
+    note = f"rows may be as {gone} made them, which cannot be read any more" if gone else None
+    if pins and layer.output.mode is LayerMode.REPLACE_PARTITIONS:
+        frames = [proof.rows(session, one) for one in ({}, *pins)]
+        many, shown = differing_groups(frames, target, by=layer.output.partition_by, lacking=lacking)
+        examples = tuple(("different", key) for key in shown)
+        found = replace(found, missing=0, extra=0, different=many, examples=examples)
+        note = note or (f"{many} partitions are as no pinned version made them" if many else None)
+    elif pins:
+        found = _by_key(proof, session, target, pins=pins, lacking=lacking)
+    return found if found.equal or note is None else replace(found, notes=(note,))
+
+
+def _by_key(
+    proof: Proof,
+    session: SparkSession,
+    target: DataFrame,
+    *,
+    pins: Sequence[Mapping[str, int]] = (),
+    lacking: bool,
+) -> Difference:
+    output = proof.layer.output
+    whole, ended = proof.whole(session)
+    hashed: list[str] | None = None
+    wrong: DataFrame | None = None
+    if output.mode is LayerMode.SCD2:
+        wrong = faults(target, output.key)
+        target = target.where(IS_CURRENT)
+        # An event that changes none of these makes no row, and so leaves the others as they were.
+        own = {name.casefold() for name in (*output.key, output.sequence_by or "")}
+        hashed = list(output.track) or [name for name in whole.columns if name.casefold() not in own]
+    beside = Beside(
+        ended=ended,
+        faults=wrong,
+        instead=[proof.rows(session, one) for one in pins],
+    )
+    return compare(
+        whole,
+        target,
+        key=output.key,
+        beside=beside,
+        sequence=output.sequence_by,
+        hashed=hashed,
+        lacking=lacking,
+    )
+
+
+def _prepared(layer: Layer, marks: Callable[[], Sequence[Watermark]], places: Places) -> Proof:
+    known, where, standing = _settled(layer, marks, places)
+    versions = _versions(layer, known)
+    locations = {part.name: places.location(part.table) for part in layer.inputs}
+    found = _histories(layer, locations, versions)
+    read = {part.name: _readable(layer, part, found[part.name], known[part.name]) for part in layer.inputs}
+    return Proof(layer, where, standing, versions, read, found, locations)
+
+
+def _settled(
+    layer: Layer, marks: Callable[[], Sequence[Watermark]], places: Places
+) -> tuple[dict[str, Watermark], str, Standing]:
+    """Ledger and target, where both stand at the same batch: another runner may be between the two."""
+    place = Place(layer, lambda: places.find(layer.output.table))
+    for _ in range(_LOOKS):
+        known = {mark.input: mark for mark in marks()}
+        _versions(layer, known)
+        opened = place.open()
+        standing = opened.lives.standing() if opened else None
+        if opened is None or standing is None or standing.look is None:
+            raise OutputDisagrees(
+                f"{layer.name}: its target {layer.output.table} is not there, and the ledger says that it was"
+                " written",
+                hint="bring it back, or write it anew with"
+                f" `tidegauge run --select {layer.name} --full-refresh`",
+            )
+        mark = next(iter(known.values()))
+        here, there = (mark.epoch, mark.seq), (standing.epoch, standing.logged or 0)
+        if here == there:
+            return known, opened.where, standing
+    raise OutputDisagrees(
+        f"{layer.name}: the ledger stands at batch {here[1]} of epoch {here[0]}, and its target at batch"
+        f" {there[1]} of epoch {there[0]}: it is being run, or its last run died",
+        hint=f"`tidegauge run --select {layer.name}` settles it; then verify again",
+        retryable=True,
+    )
+
+
+def _versions(layer: Layer, marks: Mapping[str, Watermark]) -> dict[str, int]:
+    """Of each input, as the last batch read it. Raises where the target is not what they make."""
+    if not any(isinstance(mark.position, VersionPosition) for mark in marks.values()):
+        raise NotCompared(
+            f"{layer.name} has no watermark yet, so there is nothing to compare", hint="run it first"
+        )
+    again = f"`tidegauge run --select {layer.name}` brings the target up to it; then verify again"
+    if any(mark.pending == SET_BACK for mark in marks.values()):
+        raise OutputDisagrees(
+            f"{layer.name}: its watermark was set back by hand, so its target is of a later version than it",
+            hint=again,
+        )
+    found: dict[str, int] = {}
+    for part in layer.inputs:
+        mark = marks.get(part.name)
+        if mark is None or not isinstance(mark.position, VersionPosition):
+            raise OutputDisagrees(
+                f"{layer.name}: its input '{part.name}' is new, and its target was made without it",
+                hint=again,
+            )
+        found[part.name] = mark.position.version
+    if {mark.pending for mark in marks.values() if mark.pending} - made_by(layer):
+        raise OutputDisagrees(
+            f"{layer.name}: its transform has changed since its last run, and its target was made by the old"
+            " one",
+            hint=again,
+        )
+    return found
+
+
+def _histories(layer: Layer, locations: Mapping[str, str], versions: Mapping[str, int]) -> dict[str, History]:
+    wanted = {
+        part.name: (locations[part.name], versions[part.name], part.table.storage) for part in layer.inputs
+    }
+    found: dict[str, History] = {}
+    for name, answer in histories(wanted).items():
+        if isinstance(answer, TidegaugeError):
+            raise answer
+        found[name] = answer
+    return found
+
+
+def _readable(layer: Layer, part: LayerInput, history: History, mark: Watermark) -> int:
+    """The version of the watermark, or a later one that has the same rows."""
+    assert isinstance(mark.position, VersionPosition)
+    at = mark.position.version
+    if mark.source_id not in (None, history.table_id) or history.latest < at:
+        raise TableReplaced(
+            f"{layer.name}: {part.table} is not the table that was read up to version {at}: it was made anew,"
+            " or an older copy was put back",
+            hint=f"`tidegauge run --select {layer.name}` says how to go on",
+        )
+    if at == history.latest or history.readable(at):
+        return at
+    for version in history.versions:
+        if version.number <= at:
+            continue
+        if version.changes:
+            break
+        if version.number == history.latest or history.readable(version.number):
+            return version.number
+    raise VersionsMissing(
+        f"{layer.name}: {part.table} as it was at version {at}, up to which it was read, cannot be read any"
+        " more, so its target cannot be proven",
+        hint=f"`tidegauge run --select {layer.name}` brings the target up to the newest version; verify right"
+        " after it, before the next vacuum",
+    )
+
+
+def _newer(part: LayerInput, proof: Proof) -> int:
+    history, at = proof.histories[part.name], proof.versions[part.name]
+    return sum(1 for version in history.versions if version.number > at and version.changes)
+
+
+def _unread(part: LayerInput, proof: Proof) -> str:
+    many = _newer(part, proof)
+    verb = "version of {} is" if many == 1 else "versions of {} are"
+    return f"{many} {verb.format(part.name)} newer than the last look"

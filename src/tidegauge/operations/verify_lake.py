@@ -1,0 +1,40 @@
+"""Source against a lake, key by key, in Spark."""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from tidegauge.compare.frames import Beside, Difference, compare
+from tidegauge.model.plan import Batch
+from tidegauge.model.position import RowPosition, Window
+from tidegauge.model.protocols.source import Source
+from tidegauge.model.spec import Flow, Folder, NullCursor
+from tidegauge.outputs.lake.table import latest
+from tidegauge.plan.draft import start
+from tidegauge.sources.jdbc import JdbcReader
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def verify_lake(
+    flow: Flow, source: Source, position: RowPosition | None, epoch: int, spark: SparkSession
+) -> Difference:
+    """What of the source up to a position is not in the lake as it should be; see `verify_landed`."""
+    assert isinstance(flow.output, Folder)
+    shape = source.shape(flow.table, flow.options)
+    reader = JdbcReader(flow.source)
+    key = [part.name for part in shape.key]
+    begin = start(flow, shape, None)
+    batches = [Batch((Window(begin, position),), empty=position is None)]
+    if flow.options.null_cursor is NullCursor.INCLUDE:
+        batches.append(Batch((Window(position, position),), nulls=True))
+    rows = reduce(lambda one, other: one.unionAll(other), (reader.read(spark, shape, one) for one in batches))
+    target = latest(spark, flow.output.lake, flow.output.folder, key=key, epoch=epoch)
+    waiting = reader.keys_after(spark, shape, position)
+    found = compare(rows, target, key=key, beside=Beside(waiting=waiting), hold=True)
+    if not found.extra or begin is None or position is None:
+        return found
+    below = reader.read(spark, shape, Batch((Window(None, begin),)))
+    return compare(rows, target, key=key, beside=Beside(waiting=waiting, allowed=below), hold=True)

@@ -1,0 +1,91 @@
+"""Source against a warehouse, key by key, without Spark wherever the source can be read without it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from tidegauge.compare.frames import Difference
+from tidegauge.compare.rows import compare_rows
+from tidegauge.errors import OutputDisagrees
+from tidegauge.model.arrow import schema_of
+from tidegauge.model.plan import Batch
+from tidegauge.model.position import RowPosition, Window
+from tidegauge.model.protocols.source import Source
+from tidegauge.model.spec import Flow, Mode, NullCursor
+from tidegauge.model.table import Field
+from tidegauge.outputs.warehouse.fit import Verdict
+from tidegauge.outputs.warehouse.output import WarehouseOutput
+from tidegauge.outputs.warehouse.spark_rows import landed
+from tidegauge.plan.draft import start
+from tidegauge.plan.drift import narrowed
+from tidegauge.run.environment import open_reader
+from tidegauge.sources.keys import keys
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+
+def verify_landed(
+    flow: Flow,
+    source: Source,
+    output: WarehouseOutput,
+    position: RowPosition | None,
+    spark: Callable[[], SparkSession],
+) -> Difference:
+    """What of the source up to a position is not in the target as it should be.
+
+    Rows past the position, also those that went there while they are compared, are counted and not judged.
+    Columns that the target does not have (`drift: freeze`) are not judged either. Rows from below the
+    beginning (`initial`), which only a backfill brings, need not be there, and have to be right if they are.
+    """
+    shape = source.shape(flow.table, flow.options)
+    columns = output.layout()
+    held = {output.named(field.name): field for field in columns or ()}
+    key = [part.name for part in shape.key]
+    if held:
+        shape = narrowed(
+            shape, [c.name for c in shape.columns if output.named(c.name) in held or c.name in key]
+        )
+
+    def as_held(field: Field) -> Field:
+        """As the target has it, where the source's column became another kind of thing since."""
+        there = held.get(output.named(field.name))
+        if there is None or output.fit(there, field, key=field.name in key) != Verdict.REFUSED:
+            return field
+        return replace(field, type=there.type)
+
+    begin = start(flow, shape, None)
+    batches = [Batch((Window(begin, position),), empty=position is None)]
+    if flow.options.null_cursor is NullCursor.INCLUDE:
+        batches.append(Batch((Window(position, position),), nulls=True))
+    reader = open_reader(flow)
+
+    with ExitStack() as stack:
+
+        def rows(batch: Batch) -> Iterator[pa.RecordBatch]:
+            cargo = stack.enter_context(landed(reader.cargo(shape, batch), spark))
+            for stretch in cargo.stretches:
+                yield from stretch.batches()
+
+        below = Batch((Window(None, begin),))
+        found = compare_rows(
+            chain.from_iterable(map(rows, batches)),
+            output.rows(replace(shape.layout, fields=tuple(map(as_held, shape.layout.fields)))),
+            schema_of(shape.layout),
+            key=key,
+            leave_out=keys(flow.source, shape, after=position, ordered=True),
+            allowed=partial(rows, below) if begin is not None and position is not None else None,
+            versions=flow.options.mode is Mode.APPEND,
+        )
+    if columns is None and found.equal:
+        raise OutputDisagrees(
+            f"{flow.name}: its target {output.place} is not there, and the ledger says that it was written",
+            hint=f"`tidegauge sync -t {flow.table} --full-refresh` writes it anew",
+        )
+    return found

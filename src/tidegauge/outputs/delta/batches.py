@@ -1,0 +1,58 @@
+"""The batches of a flow as the commits of its target tell them. No Spark is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tidegauge.delta_log.output_log import Look
+from tidegauge.errors import OutputDisagrees, PositionError
+from tidegauge.model.plan import Way, window_from_dict
+from tidegauge.model.position import Window
+from tidegauge.outputs.delta.epochs import EPOCH
+
+
+@dataclass(frozen=True)
+class Told:
+    """One batch: by input, what it read and how."""
+
+    epoch: int
+    seq: int
+    windows: dict[str, Window]
+    ways: dict[str, Way | None]
+
+
+@dataclass(frozen=True)
+class Reach:
+    """Where the commits end, going back."""
+
+    whole: bool
+    """At the table's beginning, or where it was last emptied: no earlier batch has left a row in it."""
+
+
+def told_batches(look: Look, pipeline: str, flow: str) -> Iterator[Told | Reach]:
+    """Newest first, and at the end how far the log reaches back."""
+    version = None
+    for commit in look.commits():
+        version = commit.version
+        said = commit.said
+        if said is None or (said.get("pipeline"), said.get("flow")) != (pipeline, flow):
+            continue
+        try:
+            if said.get("kind") == EPOCH:
+                if said["empty"]:
+                    yield Reach(whole=True)
+                    return
+            elif said.get("kind") is None:
+                yield Told(
+                    int(said["epoch"]),
+                    int(said["seq"]),
+                    {str(one["input"]): window_from_dict(one) for one in said["windows"]},
+                    {str(one["input"]): Way(one["way"]) if one["way"] else None for one in said["windows"]},
+                )
+        except (KeyError, TypeError, ValueError, PositionError) as error:
+            raise OutputDisagrees(
+                f"what the commit {commit.version} of the flow {flow} says cannot be read: {error}",
+                hint="another version of tidegauge wrote it: use that one",
+            ) from error
+    yield Reach(whole=version == 0)

@@ -1,0 +1,176 @@
+"""The tag in a commit: how Spark is made to write it, and what a commit that has it says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tidegauge.delta_log.output_log import Commit, Look, application
+from tidegauge.errors import OutputDisagrees, PositionError
+from tidegauge.model.delta_flow import Layer, LayerMode
+from tidegauge.model.plan import Batch, Plan, Receipt, Tag, window_from_dict, window_to_dict
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+APPLICATION = "spark.databricks.delta.write.txnAppId"
+VERSION = "spark.databricks.delta.write.txnVersion"
+METADATA = "spark.databricks.delta.commitInfo.userMetadata"
+
+
+@contextmanager
+def tagged(session: SparkSession, tag: Tag, said: str) -> Iterator[None]:
+    """Whatever this session commits inside has the tag; Delta does it once, and passes over a second time."""
+    try:
+        session.conf.set(APPLICATION, application(tag))
+        session.conf.set(VERSION, str(tag.seq))
+        session.conf.set(METADATA, said)
+        yield
+    finally:
+        for name in (APPLICATION, VERSION, METADATA):
+            session.conf.unset(name)
+
+
+def words(
+    layer: Layer, plan: Plan | None, tag: Tag, batch: Batch, run_id: str, *, read: int | None = None
+) -> str:
+    """What the commit says of itself: all that a ledger would need to be rebuilt from it."""
+    inputs: list[dict[str, Any]] = [
+        {"input": part.name, "cursor": "snapshot" if part.snapshot else "version"} for part in layer.inputs
+    ]
+    if plan is not None:
+        inputs = [
+            {
+                "input": part.input,
+                "cursor": part.cursor,
+                "source_id": part.source_id,
+                "fingerprint": part.fingerprint,
+                "stamp": part.stamp,
+                "pending": part.pending,
+            }
+            for part in plan.draft.inputs
+        ]
+    windows = []
+    for index, window in enumerate(batch.windows):
+        about = inputs[index] if index < len(inputs) else {}
+        way = batch.ways[index] if index < len(batch.ways) else None
+        if batch.stamps:
+            about = {**about, "stamp": batch.stamps[index]}
+        windows.append({**about, **window_to_dict(window), "way": way})
+    said = {
+        "tidegauge": 1,
+        "pipeline": tag.pipeline,
+        "flow": tag.flow,
+        "epoch": tag.epoch,
+        "seq": tag.seq,
+        "run_id": run_id,
+        "plan": plan.plan_id if plan else None,
+        "windows": windows,
+    }
+    if read is not None:
+        said["read"] = read
+    if layer.output.mode is LayerMode.MERGE:
+        # Whoever reads the table next need not ask whether two of its rows have one key.
+        said["key"] = list(layer.output.key)
+    return json.dumps(said, ensure_ascii=False)
+
+
+@dataclass(frozen=True)
+class Found:
+    commit: Commit | None
+    """None: it was made, and the log does not reach back to it any more."""
+
+
+def find(look: Look, tag: Tag) -> Found | None:
+    """The commit of a batch; the newest of this life is most often the first that is read.
+
+    Raises OutputDisagrees where a later batch of the life is there and this one is not.
+    """
+    name, later = application(tag), False
+    for commit in look.since_checkpoint():
+        version = commit.transactions().get(name)
+        if version == tag.seq:
+            return Found(commit)
+        if version is not None and version < tag.seq:
+            _check_last(look, tag, later=later)
+            return None
+        later = later or version is not None
+    version = look.checkpoint.transactions().get(name) if look.checkpoint else None
+    if version is None or version < tag.seq:
+        _check_last(look, tag, later=later)
+        return None
+    for commit in look.commits():
+        found = commit.transactions().get(name)
+        if found == tag.seq:
+            return Found(commit)
+        if found is not None and found < tag.seq:
+            _check_last(look, tag, later=True)
+            return None
+    return Found(None)
+
+
+def _check_last(look: Look, tag: Tag, *, later: bool) -> None:
+    if later:
+        raise OutputDisagrees(
+            f"batch {tag.seq} of epoch {tag.epoch} of the flow {tag.flow} is not in version {look.version} of"
+            " its table, and a later one is",
+            hint="this ledger is an older copy, or another one writes here; nothing was changed",
+        )
+
+
+def receipt_of(found: Found, tag: Tag) -> Receipt:
+    if found.commit is None:
+        return Receipt(tag, (), 0, 0, 0, "")
+    said, info = found.commit.said, found.commit.info
+    if said is None:
+        raise OutputDisagrees(
+            f"the commit {found.commit.version} has the tag of batch {tag.seq}, epoch {tag.epoch}, of"
+            f" {tag.flow}, and does not say what it holds",
+            hint="another program uses our name in this table; nothing was changed",
+        )
+    try:
+        windows = tuple(window_from_dict(one) for one in said["windows"])
+    except (KeyError, TypeError, PositionError) as error:
+        raise OutputDisagrees(
+            f"what the commit {found.commit.version} of the flow {tag.flow} says cannot be read: {error}",
+            hint="another version of tidegauge wrote it: use that one; nothing was changed",
+        ) from error
+    metrics = info.get("operationMetrics") or {}
+    count = {name: int(value) for name, value in metrics.items() if _whole(value)}
+    base = (tag, windows)
+    run_id, read = str(said.get("run_id") or ""), said.get("read")
+    if info.get("operation") == "MERGE":
+        inserted, updated, deleted = (
+            count.get(f"numTargetRows{kind}", 0) for kind in ("Inserted", "Updated", "Deleted")
+        )
+        return Receipt(
+            *base,
+            rows=inserted + updated + deleted,
+            files=count.get("numTargetFilesAdded", 0),
+            bytes=count.get("numTargetBytesAdded", 0),
+            run_id=run_id,
+            inserted=inserted,
+            updated=updated,
+            deleted=deleted,
+            read=count.get("numSourceRows") if read is None else read,
+        )
+    rows = count.get("numOutputRows", 0) - count.get("numCopiedRows", 0)
+    append = (info.get("operationParameters") or {}).get("mode", "Append") == "Append"
+    return Receipt(
+        *base,
+        rows=rows,
+        files=count.get("numFiles", 0),
+        bytes=count.get("numOutputBytes", 0),
+        run_id=run_id,
+        inserted=rows,
+        updated=0 if append else None,
+        deleted=0 if append else count.get("numDeletedRows"),
+        read=read,
+    )
+
+
+def _whole(value: Any) -> bool:
+    return str(value).lstrip("-").isdigit()

@@ -1,0 +1,107 @@
+"""What Spark and Delta throw at a commit: what is worth another try, and the sentence for the rest."""
+
+from __future__ import annotations
+
+import re
+
+from tidegauge.errors import (
+    OutputDisagrees,
+    OutputError,
+    SparkFailed,
+    TidegaugeError,
+    TransformFailed,
+    VersionsMissing,
+)
+from tidegauge.model.secret import mask
+from tidegauge.model.spark_causes import with_causes
+from tidegauge.spark import hadoop
+
+_CONFLICT = re.compile(
+    r"DELTA_CONCURRENT_|DELTA_METADATA_CHANGED|DELTA_PROTOCOL_CHANGED|DELTA_SCHEMA_CHANGE"
+    r"|Concurrent\w+Exception|CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND|Checkpoint block"
+    r"|MetadataChangedException|ProtocolChangedException|DELTA_INVALID_COMMITTED_VERSION"
+)
+_OPERATION = re.compile(r'"operation"\s*:\s*"([^"]+)"')
+_REQUIRED = re.compile(r"DELTA_NOT_NULL_CONSTRAINT_VIOLATED\S* .*?column:? ([^\n]*?)\.?\s*(?:SQLSTATE|\n|$)")
+_CHECK = re.compile(r"CHECK constraint (.*?) violated by row", re.DOTALL)
+_GONE = re.compile(
+    r"DELTA_FILE_NOT_FOUND|FILE_NOT_EXIST|FileNotFoundException|DELTA_CHANGE_DATA_FILE_NOT_FOUND"
+)
+_USER = re.compile(
+    r"PythonException|FAILED_EXECUTE_UDF|DIVIDE_BY_ZERO|CAST_INVALID_INPUT|CAST_OVERFLOW|ARITHMETIC_OVERFLOW"
+    r"|USER_RAISED_EXCEPTION|INVALID_ARRAY_INDEX|NUMERIC_VALUE_OUT_OF_RANGE|CANNOT_PARSE_TIMESTAMP"
+)
+_CAUSE = re.compile(r"Caused by: ([\w.$]+)(?:: ([^\n]*))?")
+_CLASS = re.compile(r"^(?:[a-z][\w$]*\.)+[\w$]+: ")
+_CODE = re.compile(r"^\[[A-Z0-9_.]+\] ")
+_STATE = re.compile(r"\s*SQLSTATE: \w+.*$", re.DOTALL)
+_RAISED = re.compile(r"^(\w+(?:Error|Exception): .*)$", re.MULTILINE)
+
+
+def is_conflict(error: BaseException) -> bool:
+    """Somebody else committed, and the same batch may come through when it is tried again."""
+    return _CONFLICT.search(_said(with_causes(error))) is not None
+
+
+def told(error: BaseException, place: str) -> TidegaugeError:
+    """The sentence for a commit that did not come about."""
+    detail = mask(with_causes(error))
+    text = _said(detail)
+    if _CONFLICT.search(text):
+        other = _OPERATION.search(text)
+        by = f" ({other[1]})" if other else ""
+        return OutputError(
+            f"another writer{by} kept committing to {place} at the same time",
+            hint="run again: nothing of this batch is there",
+            retryable=True,
+            detail=detail,
+        )
+    if "DELTA_REPLACE_WHERE_MISMATCH" in text:
+        return TransformFailed(
+            f"the transform gave rows for {place} that lie in none of the partitions it touches",
+            hint="partition_by must name columns that the transform computes from the same input rows",
+            detail=detail,
+        )
+    if found := _REQUIRED.search(text):
+        return OutputDisagrees(
+            f"the column {found[1]} of {place} must not be NULL, and a row of the transform has none",
+            hint="mend the transform, or ALTER TABLE … ALTER COLUMN … DROP NOT NULL",
+            detail=detail,
+        )
+    if found := _CHECK.search(text):
+        return OutputDisagrees(
+            f"a row of the transform breaks the CHECK constraint {' '.join(found[1].split())} of {place}",
+            hint="mend the transform, or drop the constraint",
+            detail=detail,
+        )
+    if isinstance(error, Exception) and (known := hadoop.told(error, place)):
+        return known
+    cause = last_cause(text)
+    if _GONE.search(text):
+        return VersionsMissing(
+            f"a file that the batch for {place} has to read is gone ({cause})",
+            hint="it was vacuumed: look at `tidegauge plan`, which says what can be done",
+            detail=detail,
+        )
+    if _USER.search(text):
+        raised = _RAISED.findall(text) if "PythonException" in text else []
+        return TransformFailed(
+            f"the transform for {place} failed: {raised[-1] if raised else cause}",
+            hint="mend the transform or the row, then run again: the same window is read once more",
+            detail=detail,
+        )
+    return SparkFailed(
+        f"{place}: {cause}", hint="run again with --debug for the whole Java stack trace", detail=detail
+    )
+
+
+def last_cause(text: str) -> str:
+    causes = [message or name for name, message in _CAUSE.findall(text)]
+    lines = (part for part in text.splitlines() if part.strip())
+    line = _CLASS.sub("", (causes[-1] if causes else next(lines, "unknown error")).strip())
+    return _STATE.sub("", _CODE.sub("", line)).strip() or "unknown error"
+
+
+def _said(text: str) -> str:
+    """Without the lines of a stack, whose names would be taken for causes."""
+    return "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("at "))

@@ -1,0 +1,258 @@
+"""The lives of a Delta table: each change of its watermark by hand opens the next one.
+
+A life is an application of Delta's own transactions, `tidegauge/<pipeline>/<flow>/<epoch>`, and a batch is
+its version. One commit opens the next life: it takes the application of every older one to the highest
+version there is, so that Delta passes over, or refuses as a conflict, whatever they write later. It is put
+into the log without Spark, only if nobody else has put that version.
+
+A file of the flow's own in the table's `_tidegauge` folder says the same, and comes first. That is for a
+table which does not exist yet, and so has no log: a writer makes the table before it looks for this file, and
+who opens a life puts the file before it looks for the table, so that one of them always sees the other. The
+commit follows only on the very version that the file was true of: a batch of the old life that comes between
+them is first said in the file too. A table of the catalogue that does not exist yet has no folder either; its
+life is opened by its first batch, which is refused when an older life came first.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass, field, replace
+
+from tidegauge.delta_log.output_log import CLOSED, Action, Log, Look, application, epoch_of, prefix_of
+from tidegauge.delta_log.put import commit_info, removals
+from tidegauge.errors import OutputDisagrees, OutputUnreachable
+from tidegauge.model.plan import Tag
+from tidegauge.storage.folder import folder_name
+
+EPOCH = "epoch"
+_TRIES = 50
+
+
+@dataclass(frozen=True)
+class Opening:
+    pipeline: str
+    flow: str
+    epoch: int
+    continues: tuple[int, int] | None
+    reason: str
+    empty: bool = False
+    emptied: int = 0
+    """The newest life, up to this one, that began with no row."""
+    closed: dict[int, int] = field(default_factory=dict)
+    """The last batch of each earlier life."""
+
+    def __str__(self) -> str:
+        shown = "nothing" if self.continues is None else "epoch {} up to batch {}".format(*self.continues)
+        return f"epoch {self.epoch}, continuing {shown} ({self.reason})"
+
+
+@dataclass(frozen=True)
+class Standing:
+    look: Look | None
+    """None while there is no table."""
+    epoch: int
+    """The life that is open."""
+    last: tuple[int, int] | None
+    """The newest life that the log has, and its last batch; None: the log has no commit of this flow."""
+    marker: Opening | None
+    token: str | None
+    """The marker's, as the store gave it."""
+
+    @property
+    def ours(self) -> bool:
+        """The log has a commit of this flow, of whichever life."""
+        return self.last is not None
+
+    @property
+    def logged(self) -> int | None:
+        """The open life's last batch by the log; None: the log does not have this life."""
+        return self.last[1] if self.last and self.last[0] == self.epoch else None
+
+
+class Lives:
+    def __init__(self, log: Log, pipeline: str, flow: str) -> None:
+        self._log = log
+        self._pipeline, self._flow = pipeline, flow
+        self._prefix = prefix_of(pipeline, flow)
+        self._path = f"_tidegauge/{folder_name(f'{pipeline}/{flow}')}.json"
+
+    def standing(self) -> Standing:
+        # First the marker: who replaces this one has looked at the log since.
+        found = self._log.store.read(self._path)
+        marker, token = (self._parsed(found[0]), found[1]) if found else (None, None)
+        look = self._log.look()
+        batches = look.transactions(self._prefix) if look else {}
+        last = max(((epoch_of(name), batch) for name, batch in batches.items()), default=None)
+        epoch = max(last[0] if last else 0, marker.epoch if marker else 0)
+        return Standing(look, epoch, last, marker, token)
+
+    def open(self, wanted: Opening) -> None:
+        """Can be repeated. Raises OutputDisagrees where this epoch was opened with another meaning, a later
+        one is there, or what it continues is not; then nothing has changed."""
+        for _ in range(_TRIES):
+            now = self.standing()
+            if now.epoch > wanted.epoch:
+                raise OutputDisagrees(
+                    f"{self._place} holds epoch {now.epoch} already, which is later than {wanted}",
+                    hint="this ledger is an older copy; nothing was changed",
+                )
+            theirs = self._opening(now) if now.epoch == wanted.epoch else None
+            if theirs is not None and (theirs.continues, theirs.reason) != (wanted.continues, wanted.reason):
+                raise OutputDisagrees(
+                    f"{self._place} holds {theirs}, and the ledger wants {wanted}",
+                    hint="another ledger writes here, or this one is an older copy; nothing was changed",
+                )
+            if now.epoch == wanted.epoch and now.logged is not None:
+                return
+            if self._put(theirs or self._completed(wanted, now), now):
+                return
+        raise self._crowded()
+
+    def ensure(self, epoch: int, *, unmarked: bool) -> Standing:
+        """The log has this life, before a batch of it comes. Raises OutputDisagrees once a later one is open.
+
+        `unmarked`: the table may be new, and its life opened before there was a place to say so.
+        """
+        for _ in range(_TRIES):
+            now = self.standing()
+            if now.epoch > epoch:
+                raise self.ended(epoch, now)
+            if now.epoch == epoch and (now.logged is not None or epoch == 0):
+                return now
+            opening = now.marker
+            if opening is None or opening.epoch != epoch:
+                if now.ours or not unmarked:
+                    raise OutputDisagrees(
+                        f"{self._place} holds epoch {now.epoch}, and epoch {epoch} was never opened there",
+                        hint="start afresh with `tidegauge watermark reset`; an append with --full-refresh",
+                    )
+                opening = Opening(self._pipeline, self._flow, epoch, None, "opened with its first batch")
+            self._put(opening, now)
+        raise self._crowded()
+
+    def lacks(self, continues: tuple[int, int]) -> str | None:
+        epoch, upto = continues
+        now = self.standing()
+        if now.look is None and not now.ours:
+            return f"epoch {epoch}" if any(continues) else None
+        if epoch > now.epoch:
+            return f"epoch {epoch}"
+        last: int | None = now.logged or 0
+        if epoch < now.epoch:
+            opening = self._opening(now)
+            if opening and epoch < opening.emptied:
+                return f"epoch {epoch}, whose rows a full refresh removed,"
+            last = opening.closed.get(epoch) if opening else None
+        if last is None:
+            return f"epoch {epoch}" if any(continues) else None
+        return None if last >= upto else f"batch {last + 1} of epoch {epoch}"
+
+    def ended(self, epoch: int, now: Standing) -> OutputDisagrees:
+        opening = self._opening(now)
+        return OutputDisagrees(
+            f"a later life of this table was opened in {self._place}: {opening or f'epoch {now.epoch}'};"
+            f" epoch {epoch} is no part of it",
+            hint="nothing is lost: run again, and the flow goes on from where its watermark was set",
+        )
+
+    @property
+    def _place(self) -> str:
+        return self._log.store.place
+
+    def _completed(self, wanted: Opening, now: Standing) -> Opening:
+        gap = self.lacks(wanted.continues) if wanted.continues else None
+        if gap:
+            raise OutputDisagrees(
+                f"{wanted} cannot be opened: {gap} is not in {self._place}",
+                hint="bring the rows back, or reset the watermark, which continues nothing",
+            )
+        before = self._opening(now)
+        closed = dict(before.closed) if before else {}
+        closed[now.epoch] = now.logged or 0
+        emptied = wanted.epoch if wanted.empty else before.emptied if before else 0
+        return replace(wanted, closed=closed, emptied=emptied)
+
+    def _opening(self, now: Standing) -> Opening | None:
+        """Of the life that is open; None for the first, and where neither file nor log has it any more."""
+        if now.marker is not None and now.marker.epoch == now.epoch:
+            return now.marker
+        for commit in now.look.commits() if now.look else ():
+            said = commit.said
+            if said and said.get("kind") == EPOCH and self._is_ours(said) and said["epoch"] == now.epoch:
+                return _parse(said)
+        return None
+
+    def _is_ours(self, said: Action) -> bool:
+        return (said.get("pipeline"), said.get("flow")) == (self._pipeline, self._flow)
+
+    def _parsed(self, body: bytes) -> Opening:
+        try:
+            return _parse(json.loads(body))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise OutputDisagrees(
+                f"{self._place}/{self._path} is not ours: {error}",
+                hint="put it back from a backup; nothing was changed",
+            ) from error
+
+    def _put(self, opening: Opening, now: Standing) -> bool:
+        """The marker; or, where it says what the log says, the commit, on top of what was looked at. True if
+        nothing is left to do."""
+        if now.last is not None:
+            opening = replace(opening, closed={**opening.closed, now.last[0]: now.last[1]})
+        if opening == now.marker:
+            return now.look is None or self._put_commit(opening, now.look)
+        self._put_marker(opening, now.token)
+        return False
+
+    def _put_marker(self, opening: Opening, token: str | None) -> None:
+        body = (json.dumps(_render(opening), indent=1, ensure_ascii=False) + "\n").encode()
+        self._log.store.replace(self._path, body, token)
+
+    def _put_commit(self, opening: Opening, look: Look) -> bool:
+        names = {application(Tag(self._pipeline, self._flow, epoch, 0)) for epoch in range(opening.epoch)}
+        txns = {**dict.fromkeys(sorted(names), CLOSED), f"{self._prefix}{opening.epoch}": 0}
+        now = int(time.time() * 1000)
+        actions = [
+            {"txn": {"appId": name, "version": version, "lastUpdated": now}} for name, version in txns.items()
+        ]
+        if opening.empty:
+            actions += removals(look, now)
+        said = json.dumps(_render(opening), ensure_ascii=False)
+        return self._log.put(look.version + 1, [commit_info(look, now, said, "TIDEGAUGE EPOCH"), *actions])
+
+    def _crowded(self) -> OutputUnreachable:
+        return OutputUnreachable(
+            f"{self._place} is written to so often that no commit of ours came through",
+            hint="run again; nothing was changed",
+        )
+
+
+def _render(opening: Opening) -> Action:
+    continues = opening.continues
+    return {
+        "tidegauge": 1,
+        "kind": EPOCH,
+        "pipeline": opening.pipeline,
+        "flow": opening.flow,
+        "epoch": opening.epoch,
+        "continues": {"epoch": continues[0], "upto": continues[1]} if continues else None,
+        "reason": opening.reason,
+        "empty": opening.empty,
+        "emptied": opening.emptied,
+        "closed": {str(epoch): seq for epoch, seq in sorted(opening.closed.items())},
+    }
+
+
+def _parse(said: Action) -> Opening:
+    continues = said["continues"]
+    return Opening(
+        str(said["pipeline"]),
+        str(said["flow"]),
+        int(said["epoch"]),
+        (int(continues["epoch"]), int(continues["upto"])) if continues else None,
+        str(said["reason"]),
+        empty=bool(said["empty"]),
+        emptied=int(said["emptied"]),
+        closed={int(epoch): int(seq) for epoch, seq in said["closed"].items()},
+    )

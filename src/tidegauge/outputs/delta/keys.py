@@ -1,0 +1,132 @@
+"""Whether each key of a merge comes once, and is what it says it is; all before anything is committed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from tidegauge.errors import KeyUnsuitable
+from tidegauge.model.delta_flow import CHANGE_TYPE
+from tidegauge.outputs.delta.modes import Checked, Job, aligned, deleted
+from tidegauge.outputs.delta.types import literal, quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_PRUNED = {"byte", "short", "integer", "long", "date", "timestamp", "timestamp_ntz", "string"}
+"""Types of which Delta keeps the least and the greatest value of each file, and compares them as we do."""
+_TIMES, _GOES, _OTHER = "__tidegauge_times", "__tidegauge_goes", "__tidegauge_other"
+_NEW = f"{CHANGE_TYPE} <=> 'insert'"
+
+
+def check_keys(job: Job) -> Checked:
+    """One pass: the change is computed, kept, and looked through.
+
+    Where the input may have a key twice, the keys that are new to the target by their rows are looked for in
+    it; those that it has are taken from the whole input, which tells whether they are there twice.
+    """
+    from pyspark.sql import functions as f
+
+    rows = aligned(job, CHANGE_TYPE)
+    if CHANGE_TYPE not in rows.columns:
+        rows = rows.withColumn(CHANGE_TYPE, f.lit("update_postimage"))
+    checked, new = _looked_through(job, rows)
+    again = job.change.again
+    if again is None or job.empty or not (new or (job.change.unsure and checked.read)):
+        return checked
+    doubted = _otherwise(job, checked) if job.change.unsure else _there(job, checked)
+    if not doubted.agg(f.count(f.lit(1))).collect()[0][0]:
+        return checked
+    whole = aligned(job, CHANGE_TYPE, rows=again(doubted))
+    others = _joined(checked.rows, doubted, _keys(job), "left_anti")
+    return _looked_through(job, others.unionByName(whole))[0]
+
+
+def _looked_through(job: Job, rows: DataFrame) -> tuple[Checked, int]:
+    """And how many of its keys are new, as their rows have it."""
+    from pyspark.sql import functions as f
+
+    # As Delta itself would do it: computed once, and never again, whatever becomes of the inputs.
+    rows = rows.localCheckpoint(eager=False)
+    types = {column.name.casefold(): column for column in job.columns}
+    keys = _keys(job)
+    pruned = [name for name in keys if types[name.casefold()].type in _PRUNED]
+    grouped = rows.groupBy(*(f.col(quoted(name)) for name in keys)).agg(
+        f.count(f.lit(1)).alias("_n"),
+        f.sum(f.expr(f"int({deleted()})")).alias("_d"),
+        f.sum(f.expr(f"int({_NEW})")).alias("_i"),
+    )
+    empty = " OR ".join(f"{quoted(name)} IS NULL" for name in keys)
+    shown = f"to_json(struct({', '.join(map(quoted, keys))}), map('ignoreNullFields', 'false'))"
+    facts = grouped.agg(
+        f.expr("coalesce(sum(_n), 0)").alias("rows"),
+        f.expr("coalesce(sum(_d), 0)").alias("deletes"),
+        f.expr("coalesce(sum(_i), 0)").alias("new"),
+        f.expr(f"max(CASE WHEN {empty} THEN {shown} END)").alias("no_key"),
+        f.expr(f"max(CASE WHEN _n > 1 THEN {shown} END)").alias("repeated"),
+        *(f.expr(f"string(min({quoted(name)}))").alias(f"least{i}") for i, name in enumerate(pruned)),
+        *(f.expr(f"string(max({quoted(name)}))").alias(f"greatest{i}") for i, name in enumerate(pruned)),
+    ).collect()[0]
+    told = f"(key: {', '.join(keys)})"
+    if facts["no_key"] is not None:
+        raise KeyUnsuitable(
+            f"a row for {job.output.table} has NULL in its key: {facts['no_key']} {told}",
+            hint="filter such rows in the transform, or fill the key with coalesce()",
+        )
+    if facts["repeated"] is not None:
+        raise KeyUnsuitable(
+            f"a key comes more than once for {job.output.table}: {facts['repeated']} {told}",
+            hint="name all columns of the key, or let the transform keep one row for each; once the input is"
+            f" mended, `tidegauge watermark reset --select {job.flow}` goes on from it as it is",
+        )
+    bounds: dict[str, tuple[str, str]] = {}
+    for index, name in enumerate(pruned):
+        least, greatest = facts[f"least{index}"], facts[f"greatest{index}"]
+        if least is not None and len(least) + len(greatest) < 2000:
+            kind = types[name.casefold()].type
+            bounds[name] = literal(least, kind), literal(greatest, kind)
+    read, deletes = int(facts["rows"]), int(facts["deletes"])
+    return Checked(rows, read=read, deletes=deletes, bounds=bounds, held=rows), int(facts["new"])
+
+
+def _there(job: Job, checked: Checked) -> DataFrame:
+    """The keys that the target has, and that should be new to it."""
+    keys = _keys(job)
+    new = checked.rows.where(_NEW)
+    if job.is_few(checked):
+        new = new.hint("broadcast")
+    target = job.session.read.table(job.table).select(*map(quoted, keys))
+    for name, (least, greatest) in checked.bounds.items():
+        target = target.where(f"{quoted(name)} >= {least} AND {quoted(name)} <= {greatest}")
+    return _joined(target, new, keys, "left_semi")
+
+
+def _otherwise(job: Job, checked: Checked) -> DataFrame:
+    """The keys of which the whole says something else than the rows that have changed."""
+    from pyspark.sql import functions as f
+
+    assert job.change.again is not None
+    columns = [f.col(quoted(name)) for name in _keys(job)]
+    goes = f.expr(f"int({deleted()})")
+    whole = aligned(job, CHANGE_TYPE, rows=job.change.again(checked.rows.select(*columns)))
+    both = whole.select(*columns, f.lit(1).alias(_TIMES), goes.alias(_GOES)).unionAll(
+        checked.rows.select(*columns, f.lit(0), -goes)
+    )
+    counted = both.groupBy(*columns).agg(f.sum(_TIMES).alias(_TIMES), f.sum(_GOES).alias(_GOES))
+    return counted.where(f"{_TIMES} <> 1 OR {_GOES} <> 0").select(*columns)
+
+
+def _keys(job: Job) -> list[str]:
+    """As the target spells them."""
+    types = {column.name.casefold(): column.name for column in job.columns}
+    return [types[name.casefold()] for name in job.output.key]
+
+
+def _joined(rows: DataFrame, others: DataFrame, keys: Sequence[str], how: str) -> DataFrame:
+    """The rows whose key is among the others' (`left_semi`), or is not (`left_anti`)."""
+    from pyspark.sql import functions as f
+
+    named = others.select(*(f.col(quoted(name)).alias(f"{_OTHER}{at}") for at, name in enumerate(keys)))
+    equal = (f.col(quoted(name)) == f.col(f"{_OTHER}{at}") for at, name in enumerate(keys))
+    return rows.join(named, reduce(lambda one, other: one & other, equal), how)

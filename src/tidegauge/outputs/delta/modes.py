@@ -1,0 +1,262 @@
+"""One commit for each mode. The session has the tag's settings already, or gets them from whoever calls."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from tidegauge.errors import OutputError, TransformFailed
+from tidegauge.model.batch_data import Change
+from tidegauge.model.delta_flow import CHANGE_TYPE, DELETE, LayerMode, LayerOutput
+from tidegauge.outputs.delta.kept_events import Life
+from tidegauge.outputs.delta.target import FEED_COLUMNS, Column, Held
+from tidegauge.outputs.delta.types import as_sql, bare, has_map, literal, quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as Expression
+    from pyspark.sql import DataFrame, SparkSession
+
+_SMALL = 400_000
+"""Values in a change that is sent to every task whole, instead of sorting the target by its key."""
+
+
+@dataclass(frozen=True)
+class Job:
+    session: SparkSession
+    flow: str
+    table: str
+    """As SQL names the target."""
+    location: str
+    output: LayerOutput
+    change: Change
+    columns: tuple[Column, ...]
+    """That are written."""
+    partition_by: tuple[str, ...]
+    """Of the target."""
+    empty: bool
+    """The target has no file."""
+    life: Life
+    """Of the batch."""
+    vanished: tuple[str, ...] = ()
+    """See `target.Room`."""
+
+    def is_few(self, checked: Checked) -> bool:
+        """Whether the change is known to be small enough to be sent to every task whole."""
+        return checked.read is not None and checked.read * len(self.columns) <= _SMALL
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A change that is looked through: all that the commit and its words need to know of it."""
+
+    rows: DataFrame
+    read: int | None = None
+    deletes: int | None = None
+    bounds: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """Of each key column that files can be left out by: the least and the greatest value."""
+    predicate: str | None = None
+    """`replace_partitions`: the partitions; None: none is touched."""
+    held: DataFrame | None = None
+    """In memory until the batch has ended."""
+
+
+def check(job: Job) -> Checked:
+    """Everything that can be refused is refused here, before anything is committed."""
+    match job.output.mode:
+        case LayerMode.MERGE:
+            from tidegauge.outputs.delta.keys import check_keys
+
+            return check_keys(job)
+        case LayerMode.REPLACE_PARTITIONS:
+            return Checked(aligned(job), predicate=_touched(job))
+        case LayerMode.APPEND:
+            _check_refused(job)
+            return Checked(aligned(job))
+        case LayerMode.OVERWRITE:
+            return Checked(aligned(job))
+        case LayerMode.SCD2:
+            return Checked(aligned(job, *FEED_COLUMNS))
+
+
+def is_idle(job: Job, checked: Checked) -> bool:
+    """Nothing changes: the commit has the tag, and that is all."""
+    match job.output.mode:
+        case LayerMode.MERGE:
+            return checked.read == 0
+        case LayerMode.REPLACE_PARTITIONS:
+            return checked.predicate is None
+        case _:
+            return False
+
+
+def apply(job: Job, checked: Checked) -> None:
+    """One commit, also where nothing changes: the tag has to come."""
+    match job.output.mode:
+        case LayerMode.APPEND:
+            _append(job, checked.rows)
+        case LayerMode.OVERWRITE:
+            _overwrite(job, checked.rows, None)
+        case LayerMode.REPLACE_PARTITIONS:
+            if is_idle(job, checked):
+                _append(job, no_rows(job.session, job.columns))
+            else:
+                _overwrite(job, checked.rows, checked.predicate)
+        case LayerMode.MERGE:
+            if is_idle(job, checked):
+                _append(job, no_rows(job.session, job.columns))
+            elif job.empty:
+                _append(job, checked.rows.where(f"NOT ({deleted()})").drop(CHANGE_TYPE))
+            else:
+                _merge(job, checked)
+        case LayerMode.SCD2:
+            from tidegauge.outputs.delta.scd2 import apply_scd2
+
+            apply_scd2(job.session, job.table, job.location, checked.rows, job.output, job.life)
+
+
+def aligned(job: Job, *besides: str, rows: DataFrame | None = None) -> DataFrame:
+    """The rows with the target's own names and types, in its order, and some of the feed's columns.
+
+    Those of the change, unless others are given.
+    """
+    from pyspark.sql import functions as f
+
+    frame = job.change.rows if rows is None else rows
+    here = {one.name.casefold(): one for one in frame.schema.fields}
+    chosen: list[Expression] = []
+    for column in job.columns:
+        given = here.get(column.source.casefold())
+        if given is None:
+            continue  # of an scd2 table, what it fills by itself
+        value = f.col(quoted(given.name))
+        if bare(given.dataType.jsonValue()) != column.type:
+            value = value.cast(as_sql(column.type))
+        chosen.append(value.alias(column.name))
+    chosen += [f.col(quoted(here[name].name)).alias(name) for name in besides if name in here]
+    return frame.select(*chosen)
+
+
+def no_rows(session: SparkSession, columns: Iterable[Column | Held]) -> DataFrame:
+    """An empty frame that Spark knows to be empty, so that it makes no file of it."""
+    told = ", ".join(f"CAST(NULL AS {as_sql(one.type)}) AS {quoted(one.name)}" for one in columns)
+    return session.sql(f"SELECT {told} WHERE false")
+
+
+def _append(job: Job, rows: DataFrame) -> None:
+    rows.write.format("delta").mode("append").save(job.location)
+
+
+def _overwrite(job: Job, rows: DataFrame, predicate: str | None) -> None:
+    writer = rows.write.format("delta").mode("overwrite").option("partitionOverwriteMode", "static")
+    if predicate is not None:
+        writer = writer.option("replaceWhere", predicate)
+    writer.save(job.location)
+
+
+def _merge(job: Job, checked: Checked) -> None:
+    output, view = job.output, f"tidegauge_{uuid.uuid4().hex}"
+    keys = {name.casefold() for name in output.key}
+    others = [column for column in job.columns if column.name.casefold() not in keys]
+    on = [f"t.{quoted(name)} = s.{quoted(name)}" for name in output.key]
+    for name, (least, greatest) in checked.bounds.items():
+        on.append(f"t.{quoted(name)} >= {least} AND t.{quoted(name)} <= {greatest}")
+    clauses = []
+    if checked.deletes:
+        clauses.append(f"WHEN MATCHED AND {deleted('s')}{_guard(output, delete=True)} THEN DELETE")
+    if checked.deletes != checked.read:
+        stays = f"NOT ({deleted('s')})"
+        if others:
+            differs = " OR ".join(_differs(column) for column in others)
+            sets = [f"{quoted(column.name)} = s.{quoted(column.name)}" for column in others]
+            told = ", ".join([*sets, *(f"{quoted(name)} = NULL" for name in job.vanished)])
+            clauses.append(f"WHEN MATCHED AND {stays} AND ({differs}){_guard(output)} THEN UPDATE SET {told}")
+        names = ", ".join(quoted(column.name) for column in job.columns)
+        values = ", ".join(f"s.{quoted(column.name)}" for column in job.columns)
+        clauses.append(f"WHEN NOT MATCHED AND {stays} THEN INSERT ({names}) VALUES ({values})")
+    rows = checked.rows
+    if job.is_few(checked):
+        # Spark guesses the size of what comes out of a transform, and mostly far too high.
+        rows = rows.hint("broadcast")
+    rows.createOrReplaceTempView(view)
+    try:
+        job.session.sql(
+            f"MERGE INTO {job.table} AS t USING {view} AS s ON {' AND '.join(on)} {' '.join(clauses)}"
+        )
+    finally:
+        job.session.catalog.dropTempView(view)
+
+
+def deleted(alias: str | None = None) -> str:
+    return f"{f'{alias}.' if alias else ''}{CHANGE_TYPE} <=> '{DELETE}'"
+
+
+def _differs(column: Column) -> str:
+    one, other = f"t.{quoted(column.name)}", f"s.{quoted(column.name)}"
+    if has_map(column.type):
+        # Two maps that are equal may be written in another order: then the row is written once too often.
+        one, other = f"to_json(struct({one}))", f"to_json(struct({other}))"
+    return f"NOT ({one} <=> {other})"
+
+
+def _guard(output: LayerOutput, *, delete: bool = False) -> str:
+    """An older event never overwrites a newer one; a delete that has no sequence is as new as its batch."""
+    if output.sequence_by is None:
+        return ""
+    name = quoted(output.sequence_by)
+    unless = f"s.{name} IS NULL OR " if delete else ""
+    return f" AND ({unless}t.{name} IS NULL OR s.{name} >= t.{name})"
+
+
+def _check_refused(job: Job) -> None:
+    refused = job.change.refused
+    if refused is None:
+        return
+    found = refused.limit(1).selectExpr("to_json(struct(*))").collect()
+    if found:
+        raise OutputError(
+            f"a row was deleted at the source, and {job.output.table} only grows: {str(found[0][0])[:200]}",
+            hint="set `on_delete: ignore` to keep what was appended, or use mode: merge",
+        )
+
+
+def _touched(job: Job) -> str | None:
+    """The partitions to be written anew, as a condition on the target."""
+    from pyspark.sql import functions as f
+
+    assert job.change.touched is not None
+    types = {column.name.casefold(): column.type for column in job.columns}
+    names = list(job.partition_by)
+    texts = [f.col(quoted(name)).cast(as_sql(types[name.casefold()])).cast("string") for name in names]
+    found = job.change.touched.select(*texts).distinct().collect()
+    groups: dict[tuple[Any, ...], list[str | None]] = {}
+    for row in found:
+        for name, value in zip(names, row, strict=True):
+            if value == "" and types[name.casefold()] == "string":
+                raise TransformFailed(
+                    f"the partition column {name} of {job.output.table} is an empty text, which Delta keeps"
+                    " as NULL",
+                    hint=f"let the transform say nullif({name}, '')",
+                )
+        groups.setdefault(tuple(row[:-1]), []).append(row[-1])
+    if not groups:
+        return None
+    parts = []
+    for first, last in groups.items():
+        said = [_is(name, value, types[name.casefold()]) for name, value in zip(names, first, strict=False)]
+        said.append(_among(names[-1], last, types[names[-1].casefold()]))
+        parts.append(" AND ".join(f"({one})" for one in said))
+    return " OR ".join(f"({part})" for part in parts)
+
+
+def _is(name: str, value: str | None, type_: str) -> str:
+    return f"{quoted(name)} IS NULL" if value is None else f"{quoted(name)} = {literal(value, type_)}"
+
+
+def _among(name: str, values: list[str | None], type_: str) -> str:
+    known = [literal(value, type_) for value in values if value is not None]
+    said = [f"{quoted(name)} IN ({', '.join(known)})"] if known else []
+    if None in values:
+        said.append(f"{quoted(name)} IS NULL")
+    return " OR ".join(said)

@@ -1,0 +1,305 @@
+"""A Delta table as the output of a flow: rows and tag are one commit of its log."""
+
+from __future__ import annotations
+
+import random
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tidegauge.errors import OutputDisagrees, OutputError, TidegaugeError
+from tidegauge.model.batch_data import Cargo, Change
+from tidegauge.model.delta_flow import IS_CURRENT, VALID_FROM, VALID_TO, Layer, LayerMode
+from tidegauge.model.plan import Batch, Plan, Receipt, Tag
+from tidegauge.model.staged import Staged
+from tidegauge.model.table import Field, Layout
+from tidegauge.outputs.delta import modes, session
+from tidegauge.outputs.delta.commit import find, receipt_of, tagged, words
+from tidegauge.outputs.delta.conflicts import is_conflict, told
+from tidegauge.outputs.delta.epochs import Opening, Standing
+from tidegauge.outputs.delta.kept_events import Life
+from tidegauge.outputs.delta.place import Place
+from tidegauge.outputs.delta.remake import remake
+from tidegauge.outputs.delta.small_batches import hastened, is_small, warm
+from tidegauge.outputs.delta.target import Room, target_of
+from tidegauge.outputs.delta.types import as_sql
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_TRIES = 6
+_WAIT = 0.2
+"""Seconds before the second try; twice as long before each that follows."""
+
+
+@dataclass
+class _Pending:
+    """A batch that is planned and not committed: frames are computed by the commit itself."""
+
+    cargo: Cargo
+    session: SparkSession
+    change: Change
+    room: Room
+    notes: tuple[str, ...]
+    checked: modes.Checked | None = None
+
+
+class DeltaOutput:
+    """`model.protocols.output.Output` for a Layer.
+
+    What `write` keeps for later is a plan: the versions of the inputs are frozen, so the rows are computed
+    when they are committed, and nothing is written twice. `lives` tells why no writer of an older epoch is
+    ever seen.
+    """
+
+    def __init__(self, layer: Layer, *, locate: Callable[[], str | None]) -> None:
+        self._layer = layer
+        self._ref = layer.output.table
+        self._table = Place(layer, locate)
+        self._plan: Plan | None = None
+        self._pending: dict[str, _Pending] = {}
+        self._ready = False
+
+    @property
+    def place(self) -> str:
+        return str(self._ref)
+
+    def follow(self, plan: Plan) -> None:
+        """The plan whose batches come next: what it says of its inputs goes into their commits, from which
+        a ledger can be rebuilt."""
+        self._plan = plan
+
+    def prepare(self) -> None:
+        if self._ready:
+            return
+        found = self._table.open()
+        if found is not None:
+            found.check()
+        self._ready = True
+
+    def is_empty(self) -> bool:
+        now = self._standing()
+        if now is None or now.look is None:
+            return True
+        return not now.ours and now.look.is_empty()
+
+    def is_open(self, epoch: int, *, kept: bool = False) -> bool:  # noqa: ARG002
+        """Rows and tags are one log, and go together."""
+        now = self._standing()
+        if now is None:
+            return True  # a table of the catalogue that is not there yet: see `lives`
+        if now.epoch == epoch:
+            return True
+        return now.epoch < epoch and not now.ours and now.marker is None and self._table.by_name
+
+    def open_epoch(
+        self,
+        pipeline: str,
+        flow: str,
+        epoch: int,
+        continues: tuple[int, int] | None,
+        reason: str,
+        *,
+        empty: bool = False,
+    ) -> None:
+        """As the protocol promises. `empty` removes every row in the same commit."""
+        assert (pipeline, flow) == (self._layer.pipeline, self._layer.name)
+        found = self._table.open()
+        opening = Opening(pipeline, flow, epoch, continues, reason, empty=empty)
+        if found is not None:
+            found.prove()
+            if empty and self._layer.output.mode is LayerMode.SCD2:
+                found.forget_events(epoch)
+            found.lives.open(opening)
+        elif continues is not None and any(continues):
+            raise OutputDisagrees(
+                f"{opening} cannot be opened: there is no table {self.place}",
+                hint="bring the table back, or reset the watermark, which continues nothing",
+            )
+
+    def is_pending(self, epoch: int) -> bool:  # noqa: ARG002 - the commit that opens a life empties it
+        return False
+
+    def lacks(self, continues: tuple[int, int]) -> str | None:
+        found = self._table.open()
+        if found is None:
+            return f"epoch {continues[0]}" if any(continues) else None
+        return found.lives.lacks(continues)
+
+    def receipt(self, tag: Tag) -> Receipt | None:
+        now = self._standing()
+        return None if now is None else self._receipt(now, tag)
+
+    def layout(self) -> tuple[Field, ...] | None:
+        now = self._standing()
+        if now is None or now.look is None:
+            return None
+        output = self._layer.output
+        ours = {VALID_FROM, VALID_TO, IS_CURRENT, output.surrogate_key} - {output.sequence_by}
+        if output.mode is not LayerMode.SCD2:
+            ours = set()
+        return tuple(
+            Field(held.name, as_sql(held.type), as_sql(held.type))
+            for held in target_of(now.look).columns
+            if held.name not in ours
+        )
+
+    def write(self, cargo: Cargo, spark: Callable[[], SparkSession]) -> Staged:
+        """Plans the commit, and makes the target or room in it; the rows are computed by `publish`.
+
+        The session is the flow's own: a tag that is set on it is seen by no other flow.
+        """
+        own = spark()
+        session.settle(own)
+        token = uuid.uuid4().hex
+        self._pending[token] = self._planned(cargo, own)
+        return Staged(rows=0, table=token, notes=self._pending[token].notes)
+
+    def publish(
+        self,
+        tag: Tag,
+        batch: Batch,
+        staged: Staged,
+        *,
+        layout: Layout,  # noqa: ARG002 - the rows say themselves what they are
+        run_id: str,
+    ) -> Receipt:
+        for attempt in range(1, _TRIES + 1):
+            now = self._table.opened().lives.ensure(tag.epoch, unmarked=self._table.by_name)
+            if receipt := self._receipt(now, tag):
+                return self._same(receipt, batch)
+            pending = self._pending.get(staged.table)
+            if pending is None:
+                raise OutputError(
+                    f"batch {tag.seq} for {self.place} was planned by another process",
+                    hint="run again: it is planned once more",
+                    retryable=True,
+                )
+            try:
+                if attempt > 1:
+                    _let_go(pending)
+                    pending = self._pending[staged.table] = self._planned(pending.cargo, pending.session)
+                self._commit(now, pending, tag, batch, run_id)
+                break
+            except TidegaugeError:
+                raise
+            except Exception as error:
+                # Which proves nothing: the commit may be there all the same.
+                if receipt := self.receipt(tag):
+                    return self._same(receipt, batch)
+                if attempt == _TRIES or not is_conflict(error):
+                    raise told(error, self.place) from error
+                time.sleep(_WAIT * 2 ** (attempt - 1) * random.uniform(0.5, 1.5))  # noqa: S311
+        receipt = self.receipt(tag)
+        if receipt is None:
+            raise OutputError(
+                f"batch {tag.seq} was committed to {self.place}, and its log does not have it",
+                hint="another Spark driver writes this table, and Delta has no safe log store"
+                " (spark.delta.logStore.s3a.impl); run again: nothing of the batch is there",
+                retryable=True,
+            )
+        return self._same(receipt, batch)
+
+    def discard(self, staged: Staged) -> None:
+        pending = self._pending.pop(staged.table, None)
+        if pending is not None:
+            _let_go(pending)
+
+    def _planned(self, cargo: Cargo, own: SparkSession) -> _Pending:
+        assert cargo.change is not None
+        found = self._table.open()
+        look = found.log.look() if found else None
+        name = session.name_of(self._ref)
+        if found is not None and look is not None:
+            warm(own, name, look, remote=found.log.store.remote)
+        change = cargo.change(own, None if look is None else lambda: own.read.table(name))
+        schema = change.rows.schema
+        try:
+            if found is not None and look is not None and not found.lives.standing().ours:
+                look = found.log.look() if remake(found.log, look, schema, self._layer.output) else look
+            room = session.make_room(own, self._ref, look, schema, self._layer)
+        except TidegaugeError:
+            raise
+        except Exception as error:
+            raise told(error, self.place) from error
+        return _Pending(cargo, own, change, room, (*change.notes, *room.notes, *self._warnings()))
+
+    def _commit(self, now: Standing, pending: _Pending, tag: Tag, batch: Batch, run_id: str) -> None:
+        if now.look is None:
+            raise OutputError(
+                f"the table {self.place} is gone", hint="somebody removed it: run again", retryable=True
+            )
+        job = modes.Job(
+            session=pending.session,
+            flow=self._layer.name,
+            table=session.name_of(self._ref),
+            location=self._table.opened().where,
+            output=self._layer.output,
+            change=pending.change,
+            columns=pending.room.columns,
+            partition_by=target_of(now.look).partition_by,
+            empty=now.look.is_empty(),
+            life=_life(now, tag),
+            vanished=pending.room.vanished,
+        )
+        pending.checked = modes.check(job)
+        said = words(self._layer, self._plan, tag, batch, run_id, read=pending.checked.read)
+        if modes.is_idle(job, pending.checked) and self._table.opened().put(now.look, tag, said):
+            return
+        few = job.is_few(pending.checked) and is_small(now.look)
+        with tagged(pending.session, tag, said), hastened(pending.session) if few else nullcontext():
+            modes.apply(job, pending.checked)
+
+    def _receipt(self, now: Standing, tag: Tag) -> Receipt | None:
+        if now.epoch > tag.epoch:
+            raise self._table.opened().lives.ended(tag.epoch, now)
+        if now.look is None or now.epoch < tag.epoch:
+            return None
+        found = find(now.look, tag)
+        return receipt_of(found, tag) if found else None
+
+    def _same(self, receipt: Receipt, batch: Batch) -> Receipt:
+        """Whoever committed it, it has to be this batch."""
+        if receipt.windows and receipt.windows != batch.windows:
+            raise OutputDisagrees(
+                f"{self.place} holds another window than the ledger's batch {receipt.tag.seq} of epoch"
+                f" {receipt.tag.epoch}",
+                hint="this ledger is an older copy, or another one writes here; nothing was changed",
+            )
+        return receipt
+
+    def _standing(self) -> Standing | None:
+        found = self._table.open()
+        return None if found is None else found.lives.standing()
+
+    def _warnings(self) -> Iterator[str]:
+        found = self._table.open()
+        if found is not None and found.log.store.remote:
+            yield (
+                f"{found.where} is on S3, where two Spark drivers that write one table at once can lose a"
+                " commit unless Delta has a safe log store (spark.delta.logStore.s3a.impl); a lost one is"
+                " found out, and the batch fails"
+            )
+
+
+def _life(now: Standing, tag: Tag) -> Life:
+    """By the file that says how far the lives before came."""
+    opening = now.marker
+    if tag.epoch == 0:
+        return Life(tag.epoch, tag.seq, {})
+    if opening is None or opening.epoch != tag.epoch:
+        return Life(tag.epoch, tag.seq, None)
+    before = {one: last for one, last in opening.closed.items() if one >= opening.emptied}
+    return Life(tag.epoch, tag.seq, before)
+
+
+def _let_go(pending: _Pending) -> None:
+    held: list[DataFrame] = list(pending.change.kept)
+    if pending.checked is not None and pending.checked.held is not None:
+        held.append(pending.checked.held)
+    for frame in held:
+        with suppress(Exception):  # a session that has ended has let go of them too
+            frame.unpersist()

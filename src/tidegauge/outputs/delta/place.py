@@ -1,0 +1,123 @@
+"""Where a target is: its folder, its log and its lives, as soon as they are known."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tidegauge.delta_log.output_log import Log, Look, application
+from tidegauge.delta_log.put import commit_info, refuse_catalogue, removals
+from tidegauge.errors import OutputUnreachable, SourceError
+from tidegauge.model.delta_flow import Layer
+from tidegauge.model.location import resolve
+from tidegauge.model.plan import Tag
+from tidegauge.model.spec import Lake
+from tidegauge.outputs.delta.epochs import Lives
+from tidegauge.outputs.delta.kept_events import FOLDER
+from tidegauge.storage.probe import prove
+from tidegauge.storage.settings import settings_of
+from tidegauge.storage.store import open_store
+
+
+@dataclass(frozen=True)
+class Opened:
+    where: str
+    """As Spark is told it."""
+    lake: Lake
+    log: Log
+    lives: Lives
+
+    def check(self) -> None:
+        """Raises OutputUnreachable where the folder or bucket cannot be used, OutputDisagrees where commits
+        go through a catalogue."""
+        look = self.log.look()
+        if look is not None:
+            refuse_catalogue(look)
+        if self.lake.on_s3:
+            return
+        folder = Path(self.lake.path)
+        there = next(one for one in (folder, *folder.parents) if one.exists())
+        if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+            why = "may not be written by this user" if there.is_dir() else "is a file"
+            raise OutputUnreachable(
+                f"{folder} cannot be written: {there} {why}",
+                hint="give this user permission there, or choose another path",
+            )
+
+    def put(self, look: Look, tag: Tag, said: str) -> bool:
+        """A batch that changes nothing, without Spark; False: another was faster, or it cannot be done so.
+
+        On S3 it is left to Spark, whose driver need not see what others put there.
+        """
+        if self.lake.on_s3:
+            return False
+        now = int(time.time() * 1000)
+        txn = {"txn": {"appId": application(tag), "version": tag.seq, "lastUpdated": now}}
+        return self.log.put(look.version + 1, [commit_info(look, now, said, "TIDEGAUGE BATCH"), txn])
+
+    def forget_events(self, epoch: int) -> None:
+        """The events that an scd2 table keeps beside it, unless they are of this life already."""
+        now = self.lives.standing()
+        if now.epoch == epoch and now.logged is not None:
+            return
+        log = Log(open_store(replace(self.lake, path=f"{self.lake.path}/{FOLDER}")))
+        while (look := log.look()) is not None and not look.is_empty():
+            at = int(time.time() * 1000)
+            if log.put(look.version + 1, [commit_info(look, at, "", "TIDEGAUGE EPOCH"), *removals(look, at)]):
+                return
+
+    def prove(self) -> None:
+        """That a commit without Spark is put only once. Raises OutputUnsafe."""
+        if self.lake.on_s3:
+            prove(self.log.store, settings_of(self.lake), replacing=True)
+
+
+class Place:
+    def __init__(self, layer: Layer, locate: Callable[[], str | None]) -> None:
+        self._layer = layer
+        self._locate = locate
+        self._known: Opened | None = None
+
+    @property
+    def by_name(self) -> bool:
+        """In Spark's catalogue; then nobody knows where it will be before it is made."""
+        return self._layer.output.table.path is None
+
+    def open(self) -> Opened | None:
+        """None while the catalogue does not have it."""
+        try:
+            where = self._locate()
+        except SourceError as error:
+            raise OutputUnreachable(error.message, hint=error.hint, detail=error.detail) from error
+        if where is None:
+            return None
+        if self._known is None or self._known.where != where:
+            lake = _lake(self._layer.output.table.at(where))
+            log = Log(open_store(lake))
+            self._known = Opened(where, lake, log, Lives(log, self._layer.pipeline, self._layer.name))
+        return self._known
+
+    def opened(self) -> Opened:
+        found = self.open()
+        if found is None:
+            raise OutputUnreachable(
+                f"there is no table {self._layer.output.table} in Spark's catalogue any more",
+                hint="somebody dropped it while the batch was written: run again",
+            )
+        return found
+
+
+def _lake(lake: Lake) -> Lake:
+    """Spark's catalogue writes places in more ways than we do."""
+    try:
+        path = resolve(lake.path)
+    except ValueError as error:
+        raise OutputUnreachable(
+            f"the table at {lake.path} cannot be written: {error}",
+            hint="give it a location there, or another table",
+            retryable=False,
+        ) from None
+    return replace(lake, path=path.rstrip("/"))

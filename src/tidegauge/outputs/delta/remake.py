@@ -1,0 +1,50 @@
+"""A target that was made for a batch which failed, and never written to: it takes the columns of today."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING
+
+from tidegauge.delta_log.output_log import Log, Look
+from tidegauge.delta_log.put import commit_info
+from tidegauge.model.delta_flow import LayerMode, LayerOutput
+from tidegauge.outputs.delta.target import MADE, needs_mapping, target_of, wanted
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+_OF_A_FEATURE = ("timestamp_ntz", "variant", "collat")
+"""Types that a table has to be declared for: such columns are added the usual way."""
+
+
+def remake(log: Log, look: Look, schema: StructType, output: LayerOutput) -> bool:
+    """Whether it was done. Only while nobody has committed since: a batch that another runner has written
+    meanwhile stands at the version that this would be put at."""
+    target, columns = target_of(look), wanted(schema, output)
+    if MADE not in target.properties or not look.is_empty():
+        return False
+    there = {one.name: one.type for one in target.columns}
+    if there == {one.name: one.type for one in columns} or needs_mapping(columns):
+        return False
+    text = _schema(schema, output, {one.name for one in columns})
+    if any(word in text for word in _OF_A_FEATURE):
+        return False
+    spelled = {one.name.casefold(): one.name for one in columns}
+    parts = [spelled[name.casefold()] for name in output.partition_by]
+    metadata = {**look.newest("metaData"), "schemaString": text, "partitionColumns": parts}
+    now = int(time.time() * 1000)
+    said = json.dumps({"tidegauge": 1, "kind": "columns"})
+    actions = [commit_info(look, now, said, "TIDEGAUGE COLUMNS"), {"metaData": metadata}]
+    return log.put(look.version + 1, actions)
+
+
+def _schema(schema: StructType, output: LayerOutput, names: set[str]) -> str:
+    from pyspark.sql.types import StructField, StructType
+
+    from tidegauge.outputs.delta.scd2 import added_columns
+
+    fields = list(schema.fields)
+    if output.mode is LayerMode.SCD2:
+        fields += added_columns(schema, output)
+    return StructType([StructField(one.name, one.dataType) for one in fields if one.name in names]).json()

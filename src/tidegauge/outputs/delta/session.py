@@ -1,0 +1,78 @@
+"""The Spark side of a target: a session of the batch's own, and the table that is made or altered."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidegauge.delta_log.output_log import Look
+from tidegauge.model.delta_flow import Layer, LayerOutput, TableRef
+from tidegauge.outputs.delta.modes import no_rows
+from tidegauge.outputs.delta.target import Column, Held, Room, properties_for, room_for, target_of, wanted
+from tidegauge.outputs.delta.types import as_sql, literal, quoted, table_name
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
+
+_SETTINGS = {
+    # A file that is gone is an error, never a smaller table.
+    "spark.sql.files.ignoreMissingFiles": "false",
+    "spark.sql.files.ignoreCorruptFiles": "false",
+    # Columns come by our own decision, or not at all.
+    "spark.databricks.delta.schema.autoMerge.enabled": "false",
+    "spark.sql.caseSensitive": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.parser.escapedStringLiterals": "false",
+    # A merge reads its source twice, and Delta would make a copy of it first: we have one already.
+    "spark.databricks.delta.merge.materializeSource": "none",
+}
+
+
+def settle(session: SparkSession) -> None:
+    """Give a flow's own session the settings that writing needs."""
+    for name, value in _SETTINGS.items():
+        session.conf.set(name, value)
+
+
+def name_of(ref: TableRef) -> str:
+    """The table as SQL names it."""
+    return table_name(ref.name) if ref.name is not None else f"delta.{quoted(str(ref.path))}"
+
+
+def make_room(
+    session: SparkSession, ref: TableRef, look: Look | None, schema: StructType, layer: Layer
+) -> Room:
+    """Make the target where there is none, else what it lacks."""
+    columns = wanted(schema, layer.output)
+    if look is None:
+        _create(session, ref, columns, layer.output)
+        return Room(tuple(Column(one.name, one.name, one.type) for one in columns))
+    room = room_for(columns, target_of(look), layer.output, layer.drift)
+    for statement in room.statements:
+        session.sql(f"ALTER TABLE {name_of(ref)} {statement}")
+    return room
+
+
+def _create(session: SparkSession, ref: TableRef, columns: tuple[Held, ...], output: LayerOutput) -> None:
+    """Of two that make it at once, the second adds nothing to what the first made."""
+    spelled = {one.name.casefold(): one.name for one in columns}
+    partition_by = [spelled[name.casefold()] for name in output.partition_by]
+    properties = properties_for(columns, output)
+    told = ", ".join(f"{quoted(one.name)} {as_sql(one.type)}" for one in columns)
+    parts = f" PARTITIONED BY ({', '.join(map(quoted, partition_by))})" if partition_by else ""
+    kept = ", ".join(f"'{name}' = {literal(value, 'string')}" for name, value in properties.items())
+    body = f"{name_of(ref)} ({told}) USING DELTA{parts} TBLPROPERTIES ({kept})"
+    if ref.path is None:
+        if schema := name_of(ref).rpartition(".")[0]:
+            session.sql(f"CREATE SCHEMA IF NOT EXISTS {schema}")
+        session.sql(f"CREATE TABLE IF NOT EXISTS {body}")
+        return
+    try:
+        session.sql(f"CREATE TABLE {body}")
+    except Exception as refused:
+        # It is there by now, or its folder has something in it that is no table, such as the file of a life
+        # that was opened before: then a write of no rows makes it, and leaves an empty file.
+        if "ALREADY_EXISTS" not in str(refused) and "NON_EMPTY_LOCATION" not in str(refused):
+            raise
+        writer = no_rows(session, columns).write.format("delta").mode("append").options(**properties)
+        (writer.partitionBy(*partition_by) if partition_by else writer).save(ref.path)

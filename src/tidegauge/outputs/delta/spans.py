@@ -1,0 +1,56 @@
+"""Within which values a batch's keys lie, so that files with others are left unread."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from tidegauge.model.delta_flow import VALID_FROM
+from tidegauge.outputs.delta.events import Shape
+from tidegauge.outputs.delta.types import bare, literal, quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, Row
+
+_PICKED = {"byte", "short", "integer", "long", "date", "timestamp", "timestamp_ntz", "string"}
+"""Types of which files know the least and the greatest value, and which are exact as text; decimals too."""
+_SHORT = 2000
+
+
+def extremes(shape: Shape, where: str = "true") -> Iterator[Column]:
+    """The least and greatest keys and sequence values, as text."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    picked = {inner for inner, _ in _types(shape)}
+    for inner in (*shape.keys, "s"):
+        value = f"CASE WHEN {where} THEN {inner if inner in picked else 'NULL'} END"
+        yield F.expr(f"string(min({value}))").alias(f"low_{inner}")
+        yield F.expr(f"string(max({value}))").alias(f"high_{inner}")
+
+
+def spans(shape: Shape, found: Row, prefix: str = "", *, moment: bool = False) -> list[str]:
+    """Conditions that every row of interest meets; `moment`: with one for `valid_from`."""
+    names = {f"k{index}": shape.fields[place].name for index, place in enumerate(shape.key)}
+    if moment:
+        names["s"] = VALID_FROM
+    conditions = []
+    for inner, type_of in _types(shape):
+        low, high = found[f"low_{inner}"], found[f"high_{inner}"]
+        if inner in names and low is not None and len(low) + len(high) < _SHORT:
+            ends = f"{literal(low, type_of)} AND {literal(high, type_of)}"
+            conditions.append(f"{prefix}{quoted(names[inner])} BETWEEN {ends}")
+    return conditions
+
+
+def between(frame: DataFrame, shape: Shape, found: Row) -> DataFrame:
+    """The rows of a table that may be of one of the keys."""
+    conditions = spans(shape, found)
+    return frame.where(" AND ".join(conditions)) if conditions else frame
+
+
+def _types(shape: Shape) -> Iterator[tuple[str, str]]:
+    """Of the keys and the sequence, as far as files can be picked by them."""
+    for inner, place in zip([*shape.keys, "s"], [*shape.key, shape.sequence], strict=True):
+        type_of = bare(shape.fields[place].dataType.jsonValue())
+        if type_of in _PICKED or str(type_of).startswith("decimal("):
+            yield inner, type_of

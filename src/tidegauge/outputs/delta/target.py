@@ -1,0 +1,283 @@
+"""The target of a flow as its log says it is, and the room that is made in it for what comes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tidegauge.delta_log.output_log import Look
+from tidegauge.errors import OutputDisagrees, TransformFailed
+from tidegauge.model.delta_flow import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, LayerMode, LayerOutput
+from tidegauge.model.spec import Drift
+from tidegauge.outputs.delta.types import as_sql, bare, holds, literal, names_in, quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+FEED_COLUMNS = (CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP)
+FEED, VECTORS = "delta.enableChangeDataFeed", "delta.enableDeletionVectors"
+_WIDENING, _MAPPING = "delta.enableTypeWidening", "delta.columnMapping.mode"
+_FORBIDDEN = set(" ,;{}()\n\t=")
+"""In a column's name, unless names are mapped."""
+
+
+@dataclass(frozen=True)
+class Held:
+    """A column of the target."""
+
+    name: str
+    type: Any
+    """Bare, as `types` has it."""
+    required: bool = False
+    made_by: str | None = None
+    """The expression or counter that Delta fills it by."""
+
+
+@dataclass(frozen=True)
+class Target:
+    id: str
+    columns: tuple[Held, ...]
+    partition_by: tuple[str, ...]
+    properties: dict[str, str]
+
+    def column(self, name: str) -> Held | None:
+        return next((one for one in self.columns if one.name.casefold() == name.casefold()), None)
+
+
+@dataclass(frozen=True)
+class Column:
+    """One that is written: its name in the target, in the rows, and its type in the target."""
+
+    name: str
+    source: str
+    type: Any
+
+
+@dataclass(frozen=True)
+class Room:
+    """What has to be done to the target first, and which columns are then written."""
+
+    columns: tuple[Column, ...]
+    statements: tuple[str, ...] = ()
+    """To follow `ALTER TABLE <target> `."""
+    notes: tuple[str, ...] = ()
+    vanished: tuple[str, ...] = ()
+    """Columns that the flow wrote and that its rows no longer have: NULL in every row that is written."""
+
+
+def target_of(look: Look) -> Target:
+    metadata = look.newest("metaData")
+    columns = []
+    for field in json.loads(metadata["schemaString"])["fields"]:
+        facts = field.get("metadata") or {}
+        made_by = facts.get("delta.generationExpression")
+        if "delta.identity.start" in facts:
+            made_by = "a counter (identity)"
+        columns.append(
+            Held(field["name"], bare(field["type"]), required=not field["nullable"], made_by=made_by)
+        )
+    return Target(
+        str(metadata["id"]),
+        tuple(columns),
+        tuple(metadata.get("partitionColumns") or ()),
+        dict(metadata.get("configuration") or {}),
+    )
+
+
+def wanted(schema: StructType, output: LayerOutput) -> tuple[Held, ...]:
+    """The columns that the target shall have for these rows. Raises TransformFailed where they cannot be."""
+    fields = [(one.name, bare(one.dataType.jsonValue())) for one in schema.fields]
+    if output.mode is LayerMode.SCD2:
+        from tidegauge.outputs.delta.scd2 import added_columns
+
+        fields += [(one.name, bare(one.dataType.jsonValue())) for one in added_columns(schema, output)]
+    feed = {name.casefold() for name in FEED_COLUMNS}
+    found = tuple(Held(name, type_) for name, type_ in fields if name.casefold() not in feed)
+    seen: set[str] = set()
+    for one in found:
+        if one.name.casefold() in seen:
+            raise TransformFailed(
+                f"the rows for {output.table} have two columns named {one.name}",
+                hint="give one of them another name in the transform",
+            )
+        seen.add(one.name.casefold())
+        if one.type == "void":
+            raise TransformFailed(
+                f"the column {one.name} for {output.table} is always NULL and has no type",
+                hint=f"say one in the transform: CAST(NULL AS string) AS {one.name}",
+            )
+    needed = [(name, "key") for name in output.key] + [(name, "partition_by") for name in output.partition_by]
+    if output.sequence_by:
+        needed.append((output.sequence_by, "sequence_by"))
+    for name, what in needed:
+        if name.casefold() not in seen:
+            raise TransformFailed(
+                f"the rows for {output.table} have no column {name}, which `{what}` names",
+                hint=f"let the transform return it, or name another column in `{what}`",
+            )
+    return found
+
+
+MADE = "tidegauge.made"
+"""The property of a target that was made here, and not by its user."""
+WRITTEN = "tidegauge.columns."
+"""Properties with the names of all columns that a flow ever merged; others are their user's. They are
+numbered, for catalogues hold no more than 4,000 characters in one."""
+_PART = 3_000
+
+
+def properties_for(columns: Sequence[Held], output: LayerOutput) -> dict[str, str]:
+    """Of a target that is made anew."""
+    found = {FEED: "true", MADE: "true"}
+    if output.mode in (LayerMode.MERGE, LayerMode.SCD2):
+        found[VECTORS] = "true"
+    if output.mode is LayerMode.MERGE:
+        found |= _kept([one.name for one in columns])
+    if needs_mapping(columns):
+        found[_MAPPING] = "name"
+    return found
+
+
+def room_for(columns: tuple[Held, ...], target: Target, output: LayerOutput, drift: Drift) -> Room:
+    """Raises OutputDisagrees where the target cannot take the rows without losing anything."""
+    _check(target, output)
+    statements: list[str] = []
+    notes: list[str] = []
+    if target.properties.get(FEED, "").lower() != "true":
+        statements.append(f"SET TBLPROPERTIES ('{FEED}' = 'true')")
+        notes.append(f"the change data feed of {output.table} was off, and is on from here")
+    added, widened, written = [], [], []
+    for one in columns:
+        held = target.column(one.name)
+        if held is None:
+            if drift is Drift.EVOLVE:
+                added.append(one)
+                written.append(Column(one.name, one.name, one.type))
+            elif drift is Drift.FREEZE:
+                notes.append(
+                    f"the column {one.name} is not in {output.table} and is left out (drift: freeze)"
+                )
+            else:
+                raise _drifted(output, f"has no column {one.name}, which the transform gives")
+        elif holds(held.type, one.type):
+            written.append(Column(held.name, one.name, held.type))
+        elif holds(one.type, held.type) and drift is Drift.EVOLVE:
+            widened.append(Held(held.name, one.type))
+            written.append(Column(held.name, one.name, one.type))
+        else:
+            raise _mismatch(output, held, one)
+    given = {one.name.casefold() for one in columns}
+    vanished: tuple[str, ...] = ()
+    if output.mode is LayerMode.MERGE:
+        known = _known(target, output)
+        ours = {name.casefold() for name in known}
+        names = [*known, *(one.name for one in written if one.name.casefold() not in ours)]
+        if len(names) > len(known):
+            # Before they are added: a name that is known and not there yet does no harm.
+            parts = ", ".join(f"'{name}' = {literal(part, 'string')}" for name, part in _kept(names).items())
+            statements.append(f"SET TBLPROPERTIES ({parts})")
+        vanished = tuple(
+            held.name
+            for held in target.columns
+            if held.name.casefold() in ours and held.name.casefold() not in given
+        )
+        notes += [
+            f"the transform no longer gives the column {name} of {output.table}: it is NULL in the rows"
+            " written from now on and as it was in the others"
+            for name in vanished
+        ]
+    for held in target.columns:
+        if held.name.casefold() in given:
+            continue
+        if drift is Drift.FAIL:
+            raise _drifted(output, f"has a column {held.name}, which the transform does not give")
+        if held.required:
+            raise OutputDisagrees(
+                f"{output.table} has a column {held.name} that must not be NULL, and the transform does not"
+                " give it",
+                hint=f"ALTER TABLE … ALTER COLUMN {held.name} DROP NOT NULL, or let the transform give it",
+            )
+    if needs_mapping(added) and target.properties.get(_MAPPING, "none") == "none":
+        statements.append(f"SET TBLPROPERTIES ('{_MAPPING}' = 'name')")
+    if added:
+        told = ", ".join(f"{quoted(one.name)} {as_sql(one.type)}" for one in added)
+        statements.append(f"ADD COLUMNS ({told})")
+    if widened and target.properties.get(_WIDENING, "").lower() != "true":
+        statements.append(f"SET TBLPROPERTIES ('{_WIDENING}' = 'true')")
+    statements += [f"ALTER COLUMN {quoted(one.name)} TYPE {as_sql(one.type)}" for one in widened]
+    return Room(tuple(written), tuple(statements), tuple(notes), vanished)
+
+
+def _kept(names: list[str]) -> dict[str, str]:
+    text = json.dumps(names)
+    return {f"{WRITTEN}{at // _PART}": text[at : at + _PART] for at in range(0, len(text), _PART)}
+
+
+def _known(target: Target, output: LayerOutput) -> list[str]:
+    there = {name for name in target.properties if name.startswith(WRITTEN)}
+    try:
+        text = "".join(target.properties[f"{WRITTEN}{number}"] for number in range(len(there)))
+        return [str(name) for name in json.loads(text or "[]")]
+    except (ValueError, TypeError, KeyError) as error:
+        raise OutputDisagrees(
+            f"the properties {', '.join(sorted(there))} of {output.table} are not as they were written",
+            hint="remove them (ALTER TABLE … UNSET TBLPROPERTIES): they are written anew",
+        ) from error
+
+
+def _check(target: Target, output: LayerOutput) -> None:
+    for name in (*output.key, *output.partition_by, *((output.sequence_by,) if output.sequence_by else ())):
+        if target.columns and target.column(name) is None:
+            raise OutputDisagrees(
+                f"{output.table} has no column {name}, which the output names",
+                hint="somebody dropped or renamed it: bring it back, or drop the table and begin again with"
+                " `tidegauge watermark reset`",
+            )
+    for held in target.columns:
+        if held.made_by is not None:
+            raise OutputDisagrees(
+                f"the column {held.name} of {output.table} is filled by Delta itself ({held.made_by}), and"
+                " flows write every column themselves",
+                hint="make the table without it, and let the transform compute it",
+            )
+    ours = {name.casefold() for name in output.partition_by}
+    theirs = {name.casefold() for name in target.partition_by}
+    if output.mode is LayerMode.REPLACE_PARTITIONS and ours != theirs:
+        told = ", ".join(target.partition_by) or "nothing"
+        raise OutputDisagrees(
+            f"{output.table} is partitioned by {told}, and `partition_by` says"
+            f" {', '.join(output.partition_by) or 'nothing'}",
+            hint="name the table's own partition columns, or drop the table and begin again with `tidegauge"
+            " watermark reset`",
+        )
+    if output.mode is not LayerMode.APPEND and target.properties.get("delta.appendOnly") == "true":
+        raise OutputDisagrees(
+            f"{output.table} has delta.appendOnly set, and mode {output.mode} changes rows",
+            hint="ALTER TABLE … UNSET TBLPROPERTIES ('delta.appendOnly'), or use mode: append",
+        )
+
+
+def _mismatch(output: LayerOutput, held: Held, one: Held) -> OutputDisagrees:
+    wider = holds(one.type, held.type)
+    hint = (
+        "`drift: evolve` widens it"
+        if wider
+        else f"cast it in the transform to {as_sql(held.type)}, or alter the table"
+    )
+    return OutputDisagrees(
+        f"the column {held.name} of {output.table} is {as_sql(held.type)}, and the transform gives"
+        f" {as_sql(one.type)}, which does not fit",
+        hint=hint,
+    )
+
+
+def _drifted(output: LayerOutput, what: str) -> OutputDisagrees:
+    return OutputDisagrees(
+        f"{output.table} {what} (drift: fail)", hint="mend the transform or the table, or set `drift: evolve`"
+    )
+
+
+def needs_mapping(columns: Iterable[Held]) -> bool:
+    return any(_FORBIDDEN & set(name) for one in columns for name in (one.name, *names_in(one.type)))

@@ -1,0 +1,1 @@
+"""Parquet files, and one manifest for each batch that makes them exist."""

@@ -1,0 +1,256 @@
+"""Epochs: the lives of a table. Each manual override of its watermark opens the next one.
+
+`<table's folder>/_tidegauge/<epoch>/open.json` is put once, before the first batch of that epoch, and says
+which batches of an earlier epoch still belong to the table (`continues`). Epoch 0 is open from the start.
+Readers follow the newest epoch that is open, and through `continues` those before it. One that continues
+nothing may `show` what was there before it until its first batch is: a full refresh does. Whatever
+else an older life holds, or writes later, is never seen; its files stay, because an undo continues them.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tidegauge.errors import OutputDisagrees
+from tidegauge.outputs.lake.manifest import (
+    FORMAT,
+    MANIFESTS,
+    Numbered,
+    foreign,
+    integer,
+    listed,
+    load,
+    put_once,
+    text,
+)
+from tidegauge.storage.store import Store
+
+
+@dataclass(frozen=True)
+class Opening:
+    pipeline: str
+    flow: str
+    epoch: int
+    continues: tuple[int, int] | None
+    """Epoch, and the last of its batches that still counts; with it come those that it continues itself."""
+    reason: str
+    shows: tuple[int, int] | None = None
+    """As `continues`, until its first batch is there. Who opens it looks; it is no part of what it means."""
+
+    def __str__(self) -> str:
+        shown = "nothing" if self.continues is None else "epoch {} up to batch {}".format(*self.continues)
+        return f"epoch {self.epoch} of {self.pipeline}/{self.flow}, continuing {shown} ({self.reason})"
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What a listing of a table's manifests showed; only names are read."""
+
+    batches: tuple[Numbered, ...]
+    """Of every epoch, in order."""
+    opened: frozenset[int]
+
+    @property
+    def newest(self) -> int:
+        return max(self.opened, default=0)
+
+
+def path_of(folder: str, epoch: int) -> str:
+    return f"{folder}/{MANIFESTS}/{epoch}/open.json"
+
+
+def contents(store: Store, folder: str) -> Contents:
+    batches, opened = listed(store, folder)
+    # A listing is no snapshot: what came while it ran may show the batch and not what came before it.
+    late = {one.epoch for one in batches if one.epoch} - set(opened)
+    opened += [epoch for epoch in late if store.get(path_of(folder, epoch)) is not None]
+    return Contents(tuple(batches), frozenset(opened))
+
+
+def load_opening(store: Store, folder: str, epoch: int, *, durable: bool = False) -> Opening | None:
+    """Raises OutputDisagrees, naming the file, for one that is torn or was never ours."""
+    path = path_of(folder, epoch)
+    body = store.get(path, durable=durable)
+    if body is None:
+        return None
+    opening = parse(body, f"{store.place}/{path}")
+    if opening.epoch != epoch:
+        raise foreign(f"{store.place}/{path}", f"it is of epoch {opening.epoch}")
+    return opening
+
+
+def followed(store: Store, folder: str, found: Contents, *, epoch: int | None = None) -> tuple[Numbered, ...]:
+    """The batches that make up the table, in the order they were committed.
+
+    As the newest open epoch tells it, or `epoch`. Raises OutputDisagrees for batches of an epoch that was
+    never opened: no runner commits before it is.
+    """
+    stray = next((one for one in found.batches if one.epoch and one.epoch not in found.opened), None)
+    if stray is not None:
+        raise OutputDisagrees(
+            f"{store.place}/{folder} holds batches of epoch {stray.epoch}, which was never opened",
+            hint=f"{path_of(folder, stray.epoch)} is gone: put it back from a backup; nothing was changed",
+        )
+    last = found.newest if epoch is None else epoch
+    begun = _chain(store, folder, last, [one for one in found.batches if one.epoch == last])
+    if begun or epoch is not None or not last:
+        return begun
+    opening = load_opening(store, folder, last)
+    if opening is None or opening.shows is None:
+        return ()
+    return _chain(store, folder, opening.shows[0], _upto(*opening.shows))
+
+
+def is_pending(store: Store, folder: str, epoch: int) -> bool:
+    """Whether readers still see what was there before this life, which has no batch yet."""
+    opening = load_opening(store, folder, epoch) if epoch else None
+    return opening is not None and opening.shows is not None and load(store, folder, epoch, 1) is None
+
+
+def _shown(store: Store, folder: str, found: Contents, *, refresh: bool) -> tuple[int, int] | None:
+    """What readers see now: an epoch, and the last of its batches; with it comes what it continues.
+
+    Without `refresh` only what an earlier one still shows.
+    """
+    newest = found.newest
+    try:
+        if followed(store, folder, found, epoch=newest):
+            last = max((one.seq for one in found.batches if one.epoch == newest), default=0)
+            return (newest, last) if refresh else None
+        opening = load_opening(store, folder, newest) if newest else None
+        shows = opening.shows if opening else None
+    except OutputDisagrees:
+        shows = None  # a new life is the way out of a table that is damaged
+    return shows or ((0, 0) if refresh else None)
+
+
+def _upto(epoch: int, last: int) -> list[Numbered]:
+    return [Numbered(epoch, seq) for seq in range(1, last + 1)]
+
+
+def _chain(store: Store, folder: str, last: int, own: list[Numbered]) -> tuple[Numbered, ...]:
+    """The batches of an epoch behind those that it continues."""
+    stretches = [own]
+    while last:
+        opening = load_opening(store, folder, last)
+        if opening is None:
+            raise OutputDisagrees(
+                f"{store.place}/{path_of(folder, last)} is not there, so epoch {last} was never opened here",
+                hint="the ledger is of another lake, or the file was removed: put it back from a backup",
+            )
+        if opening.continues is None:
+            break
+        # By number and not by the listing, which may have passed this epoch before its last batch came.
+        last, upto = opening.continues
+        stretches.append(_upto(last, upto))
+    return tuple(one for stretch in reversed(stretches) for one in stretch)
+
+
+def open_epoch(store: Store, folder: str, opening: Opening, *, refresh: bool = False) -> None:
+    """From here on readers follow this epoch, and no batch of an older one is confirmed.
+
+    `refresh`: until its first batch is there, they see what they see now.
+
+    Can be repeated. Raises OutputDisagrees when the epoch was opened with another meaning, when batches
+    that it continues are not there, or when the table is another flow's; then nothing has changed.
+    """
+    place = f"{store.place}/{folder}"
+    found = contents(store, folder)
+    if opening.epoch not in found.opened:
+        _check_owner(store, folder, found, opening)
+        gap = lacking(found, opening.continues) if opening.continues else None
+        if gap:
+            raise OutputDisagrees(
+                f"{opening} cannot be opened in {place}: {gap} is not there",
+                hint="bring the files back, or reset the watermark, which continues nothing",
+            )
+        before = opening.continues
+        if before is None or not _chain(store, folder, before[0], _upto(*before)):
+            opening = replace(opening, shows=_shown(store, folder, found, refresh=refresh))
+    for epoch in sorted(set(range(1, opening.epoch)) - found.opened):
+        # A place that is new to an old ledger. Without a gap, whoever asks for the next epoch knows of all.
+        skipped = Opening(opening.pipeline, opening.flow, epoch, None, f"closed by epoch {opening.epoch}")
+        _put(store, folder, skipped)
+    theirs = _put(store, folder, opening)
+    if replace(theirs, shows=None) != replace(opening, shows=None):
+        raise OutputDisagrees(
+            f"{store.place}/{path_of(folder, opening.epoch)} holds {theirs}, and the ledger wants {opening}",
+            hint="another ledger writes here, or this one is an older copy; nothing was changed",
+        )
+
+
+def _put(store: Store, folder: str, opening: Opening) -> Opening:
+    epoch = opening.epoch
+    theirs = put_once(
+        store,
+        path_of(folder, epoch),
+        render(opening),
+        lambda: load_opening(store, folder, epoch, durable=True),
+    )
+    return theirs or opening
+
+
+def _check_owner(store: Store, folder: str, found: Contents, opening: Opening) -> None:
+    if not found.batches:
+        return
+    last = found.batches[-1]
+    manifest = load(store, folder, last.epoch, last.seq)
+    if manifest and (manifest.tag.pipeline, manifest.tag.flow) != (opening.pipeline, opening.flow):
+        raise OutputDisagrees(
+            f"{store.place}/{folder} belongs to the flow {manifest.tag.flow} of the pipeline"
+            f" {manifest.tag.pipeline}",
+            hint="two flows cannot write one table: give this one another name with `rename:`",
+        )
+
+
+def lacking(found: Contents, continues: tuple[int, int]) -> str | None:
+    """What is not there of the epoch that would be continued."""
+    epoch, upto = continues
+    if epoch and epoch not in found.opened:
+        return f"epoch {epoch}"
+    there = {one.seq for one in found.batches if one.epoch == epoch}
+    return next((f"batch {seq} of epoch {epoch}" for seq in range(1, upto + 1) if seq not in there), None)
+
+
+def render(opening: Opening) -> bytes:
+    continues = None
+    if opening.continues is not None:
+        epoch, upto = opening.continues
+        continues = {"epoch": epoch, "upto": upto}
+    body = {
+        "tidegauge": FORMAT,
+        "epoch": opening.epoch,
+        "continues": continues,
+        "pipeline": opening.pipeline,
+        "flow": opening.flow,
+        "reason": opening.reason,
+    }
+    if opening.shows is not None:
+        body["shows"] = dict(zip(("epoch", "upto"), opening.shows, strict=True))
+    return (json.dumps(body, indent=1) + "\n").encode()
+
+
+def parse(body: bytes, name: str) -> Opening:
+    try:
+        return _parse(json.loads(body))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise foreign(name, f"{type(error).__name__}: {error}") from error
+
+
+def _parse(body: dict[str, Any]) -> Opening:
+    if integer(body["tidegauge"]) != FORMAT:
+        raise ValueError(f"its format is {body['tidegauge']}, and this version reads {FORMAT}")
+    epoch = integer(body["epoch"])
+    continues, shows = _earlier(body["continues"], epoch), _earlier(body.get("shows"), epoch)
+    return Opening(text(body["pipeline"]), text(body["flow"]), epoch, continues, text(body["reason"]), shows)
+
+
+def _earlier(said: dict[str, Any] | None, epoch: int) -> tuple[int, int] | None:
+    if said is None:
+        return None
+    before, upto = integer(said["epoch"]), integer(said["upto"])
+    if before >= epoch:
+        raise ValueError(f"epoch {epoch} cannot continue epoch {before}")
+    return before, upto

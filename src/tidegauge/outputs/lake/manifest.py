@@ -1,0 +1,220 @@
+"""A manifest: the one small file that makes a batch's data files exist.
+
+`<table's folder>/_tidegauge/<epoch>/<seq>.json`. What people and other programs read stands first
+(`files`, `rows`, `windows`, `schema`, `run_id`); beside it stands what tells one batch from another exactly.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from tidegauge.errors import OutputDisagrees, OutputUnreachable, TidegaugeError
+from tidegauge.model.plan import Batch, Receipt, Tag, window_from_dict, window_to_dict
+from tidegauge.model.position import Window
+from tidegauge.model.staged import DataFile
+from tidegauge.model.table import Field, Layout
+from tidegauge.storage.store import Store
+
+FORMAT = 1
+MANIFESTS = "_tidegauge"
+DATA = "data"
+COPIES = f"{MANIFESTS}/copy"
+"""Where a warehouse's own manifests lie, each for as long as one COPY takes."""
+
+_PATIENCE = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
+_NAME = re.compile(r"(0|[1-9]\d*)/(?:(0|[1-9]\d*)|open)\.json")
+
+
+_There = TypeVar("_There")
+
+
+@dataclass(frozen=True)
+class Manifest:
+    tag: Tag
+    files: tuple[DataFile, ...]
+    windows: tuple[Window, ...]
+    nulls: bool
+    inputs: tuple[str, ...]
+    """One name for each window."""
+    cursor: str
+    schema: tuple[Field, ...]
+    run_id: str
+    key: tuple[str, ...] = ()
+    """Empty in manifests from before there was a second stage."""
+    cursor_column: str | None = None
+
+    @property
+    def rows(self) -> int:
+        return sum(file.rows for file in self.files)
+
+    @property
+    def receipt(self) -> Receipt:
+        size = sum(file.bytes for file in self.files)
+        # What is in a lake stays; which of the rows are new to it, it does not know.
+        return Receipt(self.tag, self.windows, self.rows, len(self.files), size, self.run_id, deleted=0)
+
+
+@dataclass(frozen=True, order=True)
+class Numbered:
+    """A manifest that a listing showed; ordered by number, not by the text of its name."""
+
+    epoch: int
+    seq: int
+
+
+def manifest_of(
+    tag: Tag, batch: Batch, files: Sequence[DataFile], *, layout: Layout, run_id: str
+) -> Manifest:
+    return Manifest(
+        tag=tag,
+        files=tuple(files),
+        windows=batch.windows,
+        nulls=batch.nulls,
+        inputs=(str(layout.table),) * len(batch.windows),
+        cursor=layout.cursor,
+        schema=layout.fields,
+        run_id=run_id,
+        key=layout.key,
+        cursor_column=layout.cursor_column,
+    )
+
+
+def path_of(folder: str, epoch: int, seq: int) -> str:
+    return f"{folder}/{MANIFESTS}/{epoch}/{seq}.json"
+
+
+def numbered(store: Store, folder: str) -> list[Numbered]:
+    """Every manifest of every epoch, in order; only their names are read."""
+    return listed(store, folder)[0]
+
+
+def listed(store: Store, folder: str) -> tuple[list[Numbered], list[int]]:
+    """Every manifest in order, and every epoch that was opened."""
+    top = f"{folder}/{MANIFESTS}/"
+    found = [_NAME.fullmatch(entry.path.removeprefix(top)) for entry in store.list(top.rstrip("/"))]
+    names = [name for name in found if name]
+    batches = sorted(Numbered(int(name[1]), int(name[2])) for name in names if name[2])
+    return batches, sorted(int(name[1]) for name in names if not name[2])
+
+
+def load(store: Store, folder: str, epoch: int, seq: int, *, durable: bool = False) -> Manifest | None:
+    """Raises OutputDisagrees, naming the file, for one that is torn or was never ours."""
+    path = path_of(folder, epoch, seq)
+    body = store.get(path, durable=durable)
+    if body is None:
+        return None
+    manifest = parse(body, f"{store.place}/{path}")
+    if (manifest.tag.epoch, manifest.tag.seq) != (epoch, seq):
+        raise foreign(
+            f"{store.place}/{path}", f"it is of epoch {manifest.tag.epoch}, batch {manifest.tag.seq}"
+        )
+    return manifest
+
+
+def put_once(store: Store, path: str, body: bytes, there: Callable[[], _There | None]) -> _There | None:
+    """Put a file that is put only once; what `there` reads of it if somebody else was first, None if not."""
+    for pause in _PATIENCE:
+        if store.put_if_absent(path, body):
+            return None
+        theirs = there()
+        if theirs is not None:
+            return theirs
+        # Somebody was at it in the same moment; S3 then refuses both, and neither need have landed.
+        time.sleep(pause)
+    raise OutputUnreachable(
+        f"{store.place}/{path} could not be put, and is not there either",
+        hint="another runner may be at the same batch; try again",
+    )
+
+
+def render(manifest: Manifest) -> bytes:
+    tag = manifest.tag
+    body = {
+        "files": [{"path": f.path, "rows": f.rows, "bytes": f.bytes} for f in manifest.files],
+        "rows": manifest.rows,
+        "windows": [
+            {"input": name, "cursor": manifest.cursor, **window.to_json()}
+            for name, window in zip(manifest.inputs, manifest.windows, strict=True)
+        ],
+        "schema": [{"name": f.name, "type": f.type, "source_type": f.source_type} for f in manifest.schema],
+        "key": list(manifest.key),
+        "cursor_column": manifest.cursor_column,
+        "run_id": manifest.run_id,
+        "tidegauge": FORMAT,
+        "pipeline": tag.pipeline,
+        "flow": tag.flow,
+        "epoch": tag.epoch,
+        "seq": tag.seq,
+        "nulls": manifest.nulls,
+        "exact_windows": [window_to_dict(window) for window in manifest.windows],
+    }
+    # ASCII only: a name may hold half a surrogate pair, which UTF-8 cannot.
+    return (json.dumps(body, indent=1) + "\n").encode()
+
+
+def parse(body: bytes, name: str) -> Manifest:
+    """`render` undone, every promise checked; `name` is what the error calls the file."""
+    try:
+        return _parse(json.loads(body))
+    except (ValueError, KeyError, TypeError, AttributeError, AssertionError, TidegaugeError) as error:
+        raise foreign(name, f"{type(error).__name__}: {error}") from error
+
+
+def _parse(body: dict[str, Any]) -> Manifest:
+    if integer(body["tidegauge"]) != FORMAT:
+        raise ValueError(f"its format is {body['tidegauge']}, and this version reads {FORMAT}")
+    tag = Tag(text(body["pipeline"]), text(body["flow"]), integer(body["epoch"]), integer(body["seq"]))
+    manifest = Manifest(
+        tag=tag,
+        files=tuple(_file(file) for file in body["files"]),
+        windows=tuple(window_from_dict(window) for window in body["exact_windows"]),
+        nulls=bool(body["nulls"]),
+        inputs=tuple(text(window["input"]) for window in body["windows"]),
+        cursor=next((text(window["cursor"]) for window in body["windows"]), ""),
+        schema=tuple(
+            Field(text(field["name"]), text(field["type"]), text(field["source_type"]))
+            for field in body["schema"]
+        ),
+        run_id=text(body["run_id"]),
+        key=tuple(text(name) for name in body.get("key", ())),
+        cursor_column=body.get("cursor_column") and text(body["cursor_column"]),
+    )
+    if manifest.rows != integer(body["rows"]):
+        raise ValueError(f"its files have {manifest.rows} rows, and it says {body['rows']}")
+    if [window.to_json() for window in manifest.windows] != [
+        {"after": window["after"], "upto": window["upto"]} for window in body["windows"]
+    ]:
+        raise ValueError("its windows do not agree with each other")
+    return manifest
+
+
+def _file(body: dict[str, Any]) -> DataFile:
+    path = text(body["path"])
+    parts = path.split("/")
+    if parts[0] != DATA or len(parts) < 2 or any(part in ("", ".", "..") for part in parts) or "\0" in path:
+        raise ValueError(f"{path!r} is not a path inside the table's {DATA} folder")
+    return DataFile(path, integer(body["rows"]), integer(body["bytes"]))
+
+
+def text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is not text")
+    return value
+
+
+def integer(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise ValueError(f"{value!r} is not a count")
+    return value
+
+
+def foreign(name: str, reason: str) -> OutputDisagrees:
+    return OutputDisagrees(
+        f"{name} is not a file that Tidegauge wrote whole ({reason})",
+        hint="somebody changed or copied it: put it back from a backup; nothing was changed",
+    )

@@ -1,0 +1,243 @@
+"""One table's place in a lake: Parquet files, and a manifest for each batch."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tidegauge.errors import OutputDisagrees
+from tidegauge.model.batch_data import Cargo
+from tidegauge.model.plan import Batch, Receipt, Tag
+from tidegauge.model.spec import Lake
+from tidegauge.model.staged import DataFile, Staged
+from tidegauge.model.table import Field, Layout
+from tidegauge.outputs.lake.epochs import (
+    Opening,
+    contents,
+    followed,
+    is_pending,
+    lacking,
+    load_opening,
+    open_epoch,
+)
+from tidegauge.outputs.lake.manifest import (
+    DATA,
+    Manifest,
+    load,
+    manifest_of,
+    numbered,
+    path_of,
+    put_once,
+    render,
+)
+from tidegauge.outputs.lake.splits import write_stretches
+from tidegauge.outputs.lake.table import load_all
+from tidegauge.spark import hadoop
+from tidegauge.storage.folder import check_folder
+from tidegauge.storage.probe import prove
+from tidegauge.storage.store import Entry, Store, open_store
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_PART = re.compile(r"part-[^/]*\.parquet")
+_FOOTER = 64 * 1024
+"""Bytes read at first; enough for the footer of all but very wide tables."""
+
+
+class ParquetOutput:
+    """`model.protocols.output.Output` on a local folder or an S3 bucket.
+
+    Why no writer of an older epoch can advance, wherever it was paused while an override opened the next one:
+
+    1. `receipt` first reads the manifest and then looks for the next epoch. A manifest is never taken back,
+       so when the next epoch is not open at that second look, the manifest is there at that same moment: the
+       batch is part of what readers follow. Asked the other way round, the epoch could be opened between the
+       two looks, and a batch would be confirmed that no reader sees.
+    2. Should the epoch be opened after that look, its override has raised the fence before (`begin_override`
+       comes before `open_epoch`). Either `advance` comes after the fence was raised, and is refused by it; or
+       it came before, and then the ledger counted the batch, and `continues` holds it if it holds that epoch.
+    3. A manifest that lands after the next epoch was opened is seen by nobody: readers take from an older
+       epoch just the batches 1 to `upto`, which were there before. `publish` looks too, before it puts, but
+       only so that a late writer leaves nothing behind; nothing rests on it.
+
+    Epochs are opened without a gap (`open_epoch` sees to it), so the look at the next one is enough.
+    """
+
+    def __init__(self, lake: Lake, folder: str, *, store: Store | None = None) -> None:
+        self._lake = lake
+        self._folder = check_folder(folder)
+        self._store = store or open_store(lake)
+
+    @property
+    def place(self) -> str:
+        return f"{self._store.place}/{self._folder}"
+
+    def prepare(self) -> None:
+        lake = self._lake
+        prove(self._store, (lake.path, lake.endpoint, lake.region, lake.access_key, lake.secret_key))
+
+    def is_empty(self) -> bool:
+        return not numbered(self._store, self._folder)
+
+    def is_open(self, epoch: int, *, kept: bool = False) -> bool:  # noqa: ARG002
+        """A manifest is its batch's tag; who reads its files finds out what is gone."""
+        return epoch == 0 or load_opening(self._store, self._folder, epoch) is not None
+
+    def open_epoch(
+        self,
+        pipeline: str,
+        flow: str,
+        epoch: int,
+        continues: tuple[int, int] | None,
+        reason: str,
+        *,
+        empty: bool = False,
+    ) -> None:
+        assert not (empty and continues), "an epoch that continues another is not empty"
+        opening = Opening(pipeline, flow, epoch, continues, reason)
+        open_epoch(self._store, self._folder, opening, refresh=empty)
+
+    def is_pending(self, epoch: int) -> bool:
+        return is_pending(self._store, self._folder, epoch)
+
+    def lacks(self, continues: tuple[int, int]) -> str | None:
+        return lacking(contents(self._store, self._folder), continues)
+
+    def receipt(self, tag: Tag) -> Receipt | None:
+        found = self._committed(tag)
+        self._check_life(tag)  # after the manifest was read: see the class
+        return found.receipt if found else None
+
+    def layout(self) -> tuple[Field, ...] | None:
+        found = contents(self._store, self._folder)
+        batches = followed(self._store, self._folder, found, epoch=found.newest)
+        if not batches:
+            return None
+        [last] = load_all(self._store, self._folder, batches[-1:])
+        return last.schema
+
+    def write(self, cargo: Cargo, spark: Callable[[], SparkSession]) -> Staged:
+        if cargo.empties:
+            return Staged(0)
+        attempt = f"{self._folder}/{DATA}/{uuid.uuid4().hex}"
+        if cargo.stretches:
+            start = len(self._folder) + 1
+            written = write_stretches(self._lake, attempt, cargo, spark)
+            files = tuple(replace(file, path=file.path[start:]) for file in written if file.rows)
+        else:
+            assert cargo.frame is not None
+            files = self._spark_files(cargo.frame(spark()), attempt)
+        return Staged(sum(file.rows for file in files), files)
+
+    def _spark_files(self, frame: DataFrame, attempt: str) -> tuple[DataFile, ...]:
+        counted = self._run(frame, attempt)
+        entries = list(self._store.list(attempt))
+        parts = [entry for entry in entries if _PART.fullmatch(entry.path.removeprefix(f"{attempt}/"))]
+        with ThreadPoolExecutor(8) as pool:
+            counts = list(pool.map(lambda entry: footer_rows(self._store, entry), parts))
+        # Spark writes at least one file, though it may be empty. Fewer rows than went in: the executors
+        # wrote to disks of their own, which this process does not see.
+        if not parts or (counted is not None and sum(counts) != counted):
+            rows = "its" if counted is None else counted
+            raise OutputDisagrees(
+                f"Spark wrote {rows} rows to {self._store.place}/{attempt}, and {sum(counts)} are there",
+                hint="a local path needs every executor on this machine; else use a shared mount or s3a://",
+            )
+        kept = [(entry, count) for entry, count in zip(parts, counts, strict=True) if count]
+        wanted = {entry.path for entry, _ in kept}
+        self._store.sync(sorted(wanted))
+        rest = [entry.path for entry in entries if entry.path not in wanted]
+        self._store.delete(rest, below=f"{self._folder}/{DATA}")
+        start = len(self._folder) + 1
+        return tuple(
+            sorted(
+                (DataFile(entry.path[start:], count, entry.bytes) for entry, count in kept),
+                key=lambda file: file.path,
+            )
+        )
+
+    def publish(self, tag: Tag, batch: Batch, staged: Staged, *, layout: Layout, run_id: str) -> Receipt:
+        ours = manifest_of(tag, batch, staged.files, layout=layout, run_id=run_id)
+        self._check_life(tag)
+        path = path_of(self._folder, tag.epoch, tag.seq)
+        theirs = put_once(self._store, path, render(ours), lambda: self._committed(tag))
+        return (self._same(ours, theirs) if theirs else ours).receipt
+
+    def discard(self, staged: Staged) -> None:
+        """Nothing to do: `files clean` takes what no manifest names, once it is old enough to be nobody's."""
+
+    def _check_life(self, tag: Tag) -> None:
+        later = load_opening(self._store, self._folder, tag.epoch + 1)
+        if later is not None:
+            raise OutputDisagrees(
+                f"a later life of this table was opened in {self.place}: {later}; batch {tag.seq} of epoch"
+                f" {tag.epoch} is no part of it",
+                hint="nothing is lost: run again, and the flow goes on from where its watermark was set",
+            )
+
+    def _run(self, frame: DataFrame, attempt: str) -> int | None:
+        """Write the frame; where files could land out of sight, count its rows in the same pass.
+
+        Counting costs Spark a third of its time, because it cuts the generated code in two.
+        """
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
+        from pyspark.sql import Observation
+        from pyspark.sql import functions as F  # noqa: N812
+
+        seen = Observation()
+        options = hadoop.COMMIT | hadoop.options_of(self._lake)
+        try:
+            hadoop.settle_session(frame.sparkSession)
+            counting = not self._lake.on_s3 and hadoop.is_scattered(frame.sparkSession)
+            if counting:
+                frame = frame.observe(seen, F.count(F.lit(1)).alias("rows"))
+            target = hadoop.path_of(self._lake, attempt)
+            frame.write.options(**options).mode("error").parquet(target)
+            return int(seen.get["rows"]) if counting else None
+        except (PySparkException, Py4JError) as error:
+            told = hadoop.told(error, self.place)
+            if told is None:
+                raise  # the frame's own failure, which only its maker can explain
+            raise told from error
+
+    def _committed(self, tag: Tag) -> Manifest | None:
+        found = load(self._store, self._folder, tag.epoch, tag.seq, durable=True)
+        if found is not None and found.tag != tag:
+            raise OutputDisagrees(
+                f"{self.place} belongs to the flow {found.tag.flow} of the pipeline {found.tag.pipeline}",
+                hint="two flows cannot write one table: give this one another name with `rename:`",
+            )
+        return found
+
+    def _same(self, ours: Manifest, theirs: Manifest) -> Manifest:
+        if (ours.windows, ours.nulls) != (theirs.windows, theirs.nulls):
+            path = path_of(self._folder, ours.tag.epoch, ours.tag.seq)
+            raise OutputDisagrees(
+                f"{self._store.place}/{path} holds another window than the ledger's batch {ours.tag.seq}",
+                hint="the ledger is older than the lake, or another ledger writes here; nothing was changed",
+            )
+        return theirs
+
+
+def footer_rows(store: Store, entry: Entry) -> int:
+    """The row count that a Parquet file states of itself; reads only its end."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        tail = store.tail(entry.path, _FOOTER)
+        size = int.from_bytes(tail[-8:-4], "little") + 8
+        if len(tail) < size <= entry.bytes:
+            tail = store.tail(entry.path, size)
+        return int(pq.read_metadata(pa.BufferReader(tail)).num_rows)
+    except pa.ArrowException as error:
+        raise OutputDisagrees(
+            f"{store.place}/{entry.path} is not a whole Parquet file",
+            hint="somebody changed it, or the disk did; run again to write the batch anew",
+        ) from error

@@ -1,0 +1,135 @@
+"""What an output itself knows of how far its flow has come: the newest life of it, and the batches of that.
+
+It is what `ledger rebuild` goes by. Nothing is changed here.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from dataclasses import dataclass
+
+from tidegauge.errors import OutputDisagrees, TidegaugeError
+from tidegauge.model.plan import window_from_dict
+from tidegauge.model.position import Window
+from tidegauge.model.spec import Flow, Folder, Landing
+from tidegauge.outputs.lake.epochs import Contents, contents, followed, load_opening
+from tidegauge.outputs.lake.manifest import Numbered
+from tidegauge.outputs.lake.table import load_all
+from tidegauge.outputs.warehouse.commits import Commits, Head
+from tidegauge.outputs.warehouse.open import open_warehouse
+from tidegauge.outputs.warehouse.warehouse import Session
+from tidegauge.storage.folder import check_folder
+from tidegauge.storage.store import Store, open_store
+
+
+@dataclass(frozen=True)
+class Life:
+    """The newest life of a table with one input."""
+
+    epoch: int
+    seq: int
+    """Its last batch; 0: none yet."""
+    windows: tuple[Window, ...]
+    """Of its batches, in order; while it has none, of those that it continues."""
+    cursor: str = ""
+    """The kind, where the output keeps it."""
+    opened: str | None = None
+    """Why it was opened by hand, while no batch has come since."""
+
+
+def recall(flow: Flow) -> Life | None:
+    """None: no batch was ever committed there, and no life opened.
+
+    Raises OutputUnreachable, and OutputDisagrees for a table that is another flow's or lacks batches.
+    """
+    match flow.output:
+        case Folder():
+            return _of_folder(flow, flow.output)
+        case Landing():
+            return _of_landing(flow, flow.output)
+
+
+def lives(folder: Folder) -> tuple[tuple[int, int], ...]:
+    """Every life of a lake table with its last batch, in order."""
+    found = contents(open_store(folder.lake), check_folder(folder.folder))
+    epochs = sorted({0, *found.opened})
+    return tuple((epoch, _last(found, epoch)) for epoch in epochs)
+
+
+def _of_folder(flow: Flow, output: Folder) -> Life | None:
+    store, folder = open_store(output.lake), check_folder(output.folder)
+    found = contents(store, folder)
+    if not found.batches and not found.opened:
+        return None
+    followed(store, folder, found)  # refuses batches of a life that was never opened
+    newest = epoch = found.newest
+    seq = upto = _last(found, epoch)
+    opened: str | None = None
+    while not upto and epoch:
+        opening = load_opening(store, folder, epoch)
+        assert opening is not None
+        opened = opening.reason if opened is None else opened
+        if opening.continues is None:
+            break
+        epoch, upto = opening.continues
+    windows, cursor = _batches(flow, store, folder, epoch, upto)
+    return Life(newest, seq, windows, cursor, opened)
+
+
+def _last(found: Contents, epoch: int) -> int:
+    there = [one.seq for one in found.batches if one.epoch == epoch]
+    return max(there, default=0)
+
+
+def _batches(flow: Flow, store: Store, folder: str, epoch: int, upto: int) -> tuple[tuple[Window, ...], str]:
+    manifests = load_all(store, folder, [Numbered(epoch, seq) for seq in range(1, upto + 1)])
+    for one in manifests[-1:]:
+        if (one.tag.pipeline, one.tag.flow) != (flow.pipeline, flow.name):
+            raise OutputDisagrees(
+                f"{flow.name}: {store.place}/{folder} belongs to the flow {one.tag.flow} of the pipeline"
+                f" {one.tag.pipeline}",
+                hint="two flows cannot write one table: look at `pipeline:` and `rename:`",
+            )
+    return tuple(one.windows[0] for one in manifests), manifests[-1].cursor if manifests else ""
+
+
+def _of_landing(flow: Flow, output: Landing) -> Life | None:
+    house = open_warehouse(output.warehouse)
+    if not house.is_there():
+        return None
+    commits = Commits(house, output.table, flow.pipeline, flow.name)
+    with closing(house.connect()) as session:
+        heads = {head.epoch: head for head in commits.heads(session)} if commits.is_there(session) else {}
+        if not any(head.epoch or head.last_seq for head in heads.values()):
+            return None
+        newest = max(heads)
+        opened = None if heads[newest].last_seq else heads[newest].reason
+        windows = _kept(flow, commits, session, heads, newest)
+        return Life(newest, heads[newest].last_seq, windows, "", opened)
+
+
+def _kept(
+    flow: Flow, commits: Commits, session: Session, heads: dict[int, Head], epoch: int
+) -> tuple[Window, ...]:
+    upto = heads[epoch].last_seq
+    while not upto and epoch:
+        continues = heads[epoch].continues
+        if continues is None or continues[0] not in heads:
+            return ()
+        epoch, upto = continues
+    found = commits.windows(session, epoch)
+    try:
+        return tuple(
+            window_from_dict(json.loads(text)[0]) for text in (found[seq] for seq in range(1, upto + 1))
+        )
+    except KeyError as error:
+        raise OutputDisagrees(
+            f"{flow.name}: the row of batch {error}, epoch {epoch}, is not in {commits.table}",
+            hint="put it back from a backup; nothing was changed",
+        ) from error
+    except (ValueError, TypeError, IndexError, TidegaugeError) as error:
+        raise OutputDisagrees(
+            f"{flow.name}: a row of epoch {epoch} in {commits.table} is not ours: {error}",
+            hint="put it back from a backup; nothing was changed",
+        ) from error

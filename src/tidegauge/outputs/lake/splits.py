@@ -1,0 +1,203 @@
+"""Rows that Spark's tasks read by themselves, into Parquet files that they write by themselves.
+
+Each try of a task writes a file with a name of its own, so that one that is repeated, or that runs twice,
+never shares a file with another; what counts is the file that the one answer names which Spark takes. Few
+rows are not worth a job: this process reads and writes them itself, in the same way.
+
+Only `range`, `mapInArrow` and `collect` are used, which Spark Connect has too.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tidegauge.errors import OutputDisagrees
+from tidegauge.model.arrow import schema_of
+from tidegauge.model.batch_data import Cargo, Stretch
+from tidegauge.model.spec import Lake
+from tidegauge.model.staged import DataFile
+from tidegauge.spark.task_values import attempted, opened, raise_any, sealed
+from tidegauge.storage.local import told
+from tidegauge.storage.store import open_store
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+FEW = 100_000
+"""Rows that this process moves sooner than a Spark job would be under way."""
+_GROUP_ROWS = 262_144
+_GROUP_BYTES = 64 * 2**20
+"""What is held in memory until it is written as a row group, whichever is reached first."""
+_THREADS = 4
+_ANSWER = "stretch bigint, path string, rows bigint, bytes bigint, error string"
+
+
+def write_stretches(
+    lake: Lake, attempt: str, cargo: Cargo, spark: Callable[[], SparkSession]
+) -> tuple[DataFile, ...]:
+    """One file for each stretch that has rows, below `attempt`, in the order of the stretches by name too.
+
+    Durable when this returns; paths are below the lake's path. Spark is asked for only where the rows are
+    many, or not counted.
+    """
+    if cargo.rows is not None and cargo.rows <= FEW:
+        with ThreadPoolExecutor(min(_THREADS, len(cargo.stretches))) as pool:
+            tries = [
+                pool.submit(_write, lake, attempt, number, cargo, stretch)
+                for number, stretch in enumerate(cargo.stretches)
+            ]
+            written = [one.result() for one in tries]
+    else:
+        written = _by_tasks(lake, attempt, cargo, spark())
+    _check(lake, attempt, written)
+    return tuple(file for file in written if file.rows)
+
+
+def _by_tasks(lake: Lake, attempt: str, cargo: Cargo, spark: SparkSession) -> list[DataFile]:
+    count = len(cargo.stretches)
+    layout = Cargo(cargo.layout)
+    bodies = [sealed((lake, layout, stretch)) for stretch in cargo.stretches]
+
+    def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield _answered(attempt, number, bodies[number])
+
+    answers = spark.range(0, count, 1, count).mapInArrow(work, _ANSWER).collect()
+    raise_any(answer["error"] for answer in answers)
+    found = {
+        int(one["stretch"]): DataFile(one["path"], int(one["rows"]), int(one["bytes"])) for one in answers
+    }
+    if len(answers) != count or set(found) != set(range(count)):
+        raise OutputDisagrees(
+            f"{count} tasks were to write to {attempt}, and Spark has answers of {len(answers)}",
+            hint="run again: the same window is read once more",
+        )
+    return [found[number] for number in range(count)]
+
+
+def _answered(attempt: str, number: int, body: bytes) -> pa.RecordBatch:
+    """A task's answer as a row."""
+    import pyarrow as pa
+
+    def work() -> DataFile:
+        lake, layout, stretch = opened(body)
+        return _write(lake, attempt, number, layout, stretch)
+
+    done, failure = attempted(work)
+    file = done or DataFile("", 0, 0)
+    return pa.RecordBatch.from_pydict(
+        {
+            "stretch": [number],
+            "path": [file.path],
+            "rows": [file.rows],
+            "bytes": [file.bytes],
+            "error": [failure],
+        },
+        schema=pa.schema(
+            [
+                ("stretch", pa.int64()),
+                ("path", pa.string()),
+                ("rows", pa.int64()),
+                ("bytes", pa.int64()),
+                ("error", pa.string()),
+            ]
+        ),
+    )
+
+
+def _write(lake: Lake, attempt: str, number: int, cargo: Cargo, stretch: Stretch) -> DataFile:
+    """One stretch into one file of its own, whole and durable; nothing is left of one that fails."""
+    path = f"{attempt}/part-{number:05d}-{uuid.uuid4().hex[:12]}.parquet"
+    if lake.on_s3:
+        with tempfile.NamedTemporaryFile(prefix="tidegauge-", suffix=".parquet") as local:
+            rows = _fill(Path(local.name), cargo, stretch)
+            size = Path(local.name).stat().st_size
+            if rows:
+                open_store(lake).upload(path, Path(local.name))  # type: ignore[attr-defined]
+        return DataFile(path, rows, size)
+    target = Path(lake.path, path)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            rows = _fill(target, cargo, stretch)
+            size = target.stat().st_size
+            if rows:
+                _sync(target)
+        except BaseException:
+            target.unlink(missing_ok=True)
+            raise
+        if not rows:
+            target.unlink()
+    except OSError as error:
+        raise told(error, Path(lake.path, attempt)) from error
+    return DataFile(path, rows, size)
+
+
+def _fill(target: Path, cargo: Cargo, stretch: Stretch) -> int:
+    """With the types that Spark would write: whole numbers for decimals that fit, microseconds.
+
+    Words repeat, numbers seldom do: only words get a dictionary, which costs more than all the rest.
+    Zstandard at its lowest level takes a tenth more time than Snappy, and leaves half the bytes.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    schema = schema_of(cargo.layout)
+    rows = 0
+    with pq.ParquetWriter(
+        target,
+        schema,
+        compression="zstd",
+        compression_level=1,
+        store_schema=False,
+        store_decimal_as_integer=True,
+        use_dictionary=[field.name for field in schema if pa.types.is_string(field.type)],
+    ) as writer:
+        held: list[pa.RecordBatch] = []
+        for batch in stretch.batches():
+            held.append(batch)
+            rows += batch.num_rows
+            if (
+                sum(one.num_rows for one in held) >= _GROUP_ROWS
+                or sum(one.nbytes for one in held) >= _GROUP_BYTES
+            ):
+                writer.write_table(pa.Table.from_batches(held, schema), row_group_size=_GROUP_ROWS)
+                held = []
+        if held:
+            writer.write_table(pa.Table.from_batches(held, schema), row_group_size=_GROUP_ROWS)
+    return rows
+
+
+def _check(lake: Lake, attempt: str, written: Sequence[DataFile]) -> None:
+    """The files are where this process sees them, whole, and would survive a power cut."""
+    kept = [file for file in written if file.rows]
+    if not kept:
+        return
+    store = open_store(lake)
+    there = {entry.path: entry.bytes for entry in store.list(attempt)}
+    lacking = [file.path for file in kept if there.get(file.path) != file.bytes]
+    if lacking:
+        raise OutputDisagrees(
+            f"{lacking[0]} was written by a task, and is not in {store.place}",
+            hint="a local path needs every executor on this machine; else use a shared mount or s3a://",
+        )
+    store.sync([file.path for file in kept])
+    # Of tries that were given up. One that still writes is found by `files clean`.
+    rest = sorted(set(there) - {file.path for file in kept})
+    store.delete(rest, below=attempt)
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,180 @@
+"""A lake table as its manifests tell it. A file in no manifest does not exist."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from tidegauge.errors import OutputDisagrees, OutputError
+from tidegauge.model.spec import Lake
+from tidegauge.model.staged import DataFile
+from tidegauge.model.table import Field
+from tidegauge.outputs.lake.epochs import contents, followed, load_opening
+from tidegauge.outputs.lake.manifest import DATA, Manifest, Numbered, load, path_of
+from tidegauge.spark import hadoop
+from tidegauge.storage.folder import check_folder
+from tidegauge.storage.store import Store, open_store
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+SEQ = "_tidegauge_seq"
+_ATTEMPT = "_tidegauge_attempt"
+
+
+@dataclass(frozen=True)
+class CommittedFile:
+    epoch: int
+    seq: int
+    file: DataFile
+
+
+def committed(
+    lake: Lake, folder: str, *, epoch: int | None = None, store: Store | None = None
+) -> tuple[Manifest, ...]:
+    """The manifests that make up the table, in order: as the newest epoch tells it, or the one that is named.
+
+    Those of earlier epochs that it continues come first.
+    """
+    store = store or open_store(lake)
+    found = contents(store, check_folder(folder))
+    return load_all(store, folder, followed(store, folder, found, epoch=epoch))
+
+
+def chain(store: Store, folder: str, epoch: int, seq: int) -> tuple[tuple[int, int], ...]:
+    """The batches that make up the table up to batch `seq` of an epoch: (epoch, last batch), in order.
+
+    Costs one look for each override by hand there ever was, however many batches there are.
+    """
+    found = [(epoch, seq)]
+    while found[0][0]:
+        opening = load_opening(store, folder, found[0][0])
+        if opening is None:
+            raise OutputDisagrees(
+                f"{store.place}/{folder}: epoch {found[0][0]} was never opened here",
+                hint="the ledger is of another lake, or a file was removed: put it back from a backup",
+            )
+        if opening.continues is None:
+            break
+        found.insert(0, opening.continues)
+    return tuple(found)
+
+
+def load_all(store: Store, folder: str, found: Sequence[Numbered]) -> tuple[Manifest, ...]:
+    """Raises OutputDisagrees for one that has to be there and is not: a commit is never taken back."""
+
+    def read(one: Numbered) -> Manifest:
+        manifest = load(store, folder, one.epoch, one.seq)
+        if manifest is None:
+            path = path_of(folder, one.epoch, one.seq)
+            raise OutputDisagrees(
+                f"{store.place}/{path} is a part of the table, and is not there",
+                hint="somebody deletes files here: put it back from a backup",
+            )
+        return manifest
+
+    with ThreadPoolExecutor(8) as pool:
+        return tuple(pool.map(read, found))
+
+
+def committed_files(lake: Lake, folder: str, *, epoch: int | None = None) -> tuple[CommittedFile, ...]:
+    """What a reader of the table reads, batch by batch."""
+    return tuple(
+        CommittedFile(manifest.tag.epoch, manifest.tag.seq, file)
+        for manifest in committed(lake, folder, epoch=epoch)
+        for file in manifest.files
+    )
+
+
+def versions(spark: SparkSession, lake: Lake, folder: str, *, epoch: int | None = None) -> DataFrame:
+    """Every row version of the table, with the batch that brought it in the column `_tidegauge_seq`.
+
+    Batches are numbered as readers meet them: those of an epoch that continues another go on counting where
+    that one ends. Lazy. Columns that came later are NULL in the rows from before. Raises OutputError for a
+    table without a committed batch, which has no columns yet.
+    """
+    manifests = committed(lake, folder, epoch=epoch)
+    if not manifests:
+        raise OutputError(
+            f"{open_store(lake).place}/{folder} has no committed batch", hint="run the flow first"
+        )
+    places = placed(manifests)
+    runs = [(schema, list(group)) for schema, group in groupby(places, key=lambda one: one[1].schema)]
+    first, *rest = (_read(spark, lake, folder, schema, group) for schema, group in runs)
+    for frame in rest:
+        first = first.unionByName(frame, allowMissingColumns=True)
+    return first
+
+
+def latest(
+    spark: SparkSession,
+    lake: Lake,
+    folder: str,
+    *,
+    key: Sequence[str],
+    order: Sequence[str] = (),
+    epoch: int | None = None,
+) -> DataFrame:
+    """The newest version of each key: of the last batch that has it, and there of the highest `order`."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F  # noqa: N812
+
+    frame = versions(spark, lake, folder, epoch=epoch)
+    newest_first = [F.col(quoted(name)).desc() for name in (SEQ, *order)]
+    window = Window.partitionBy(*[F.col(quoted(name)) for name in key]).orderBy(*newest_first)
+    rank = "_tidegauge_rank"
+    return frame.withColumn(rank, F.row_number().over(window)).where(F.col(rank) == 1).drop(rank)
+
+
+def quoted(name: str) -> str:
+    """A column's name where Spark would take dots and backticks for its own."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _read(
+    spark: SparkSession,
+    lake: Lake,
+    folder: str,
+    schema: tuple[Field, ...],
+    manifests: Sequence[tuple[int, Manifest]],
+) -> DataFrame:
+    """Batches with the same columns, in one scan: a batch is told by its attempt's folder."""
+    import pyarrow as pa
+    from pyspark.sql import functions as F  # noqa: N812
+
+    struct = ", ".join(f"{quoted(field.name)} {field.type}" for field in schema)
+    paths = [f"{folder}/{file.path}" for _, manifest in manifests for file in manifest.files]
+    if not paths:
+        return spark.range(0).select(
+            *(F.lit(None).cast(field.type).alias(field.name) for field in schema),
+            F.lit(None).cast("bigint").alias(SEQ),
+        )
+    attempts = {_attempt(file.path): place for place, one in manifests for file in one.files}
+    batches = spark.createDataFrame(
+        pa.table({_ATTEMPT: list(attempts), SEQ: pa.array(attempts.values(), pa.int64())})
+    )
+    reader = spark.read.options(**hadoop.options_of(lake)).schema(struct)
+    frame = reader.parquet(*(hadoop.literal(hadoop.path_of(lake, path)) for path in paths))
+    name = F.substring_index(frame.metadataColumn("_metadata").getField("file_path"), "/", -2)
+    frame = frame.withColumn(_ATTEMPT, F.substring_index(name, "/", 1))
+    joined = frame.join(F.broadcast(batches), _ATTEMPT)
+    return joined.select(*(F.col(quoted(field.name)) for field in schema), F.col(SEQ))
+
+
+def placed(manifests: Sequence[Manifest]) -> list[tuple[int, Manifest]]:
+    """Each with its place: those of an epoch that continues another go on counting where that one ends."""
+    found: list[tuple[int, Manifest]] = []
+    for _, group in groupby(manifests, key=lambda one: one.tag.epoch):
+        before = found[-1][0] if found else 0
+        found += [(before + one.tag.seq, one) for one in group]
+    return found
+
+
+def _attempt(path: str) -> str:
+    """`data/<attempt>/part-…` → `<attempt>`."""
+    folder, _, rest = path.partition("/")
+    assert folder == DATA
+    return rest.partition("/")[0]

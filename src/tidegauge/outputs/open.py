@@ -1,0 +1,15 @@
+"""A flow's output, wherever it is."""
+
+from __future__ import annotations
+
+from tidegauge.model.protocols.output import Output
+from tidegauge.model.spec import Flow, Folder
+from tidegauge.outputs.lake.output import ParquetOutput
+from tidegauge.outputs.warehouse.output import WarehouseOutput
+
+
+def open_output(flow: Flow) -> Output:
+    """Nothing is connected yet: `prepare` does that."""
+    if isinstance(flow.output, Folder):
+        return ParquetOutput(flow.output.lake, flow.output.folder)
+    return WarehouseOutput(flow)

@@ -1,0 +1,233 @@
+"""The target's columns: made from the source's, and given room for what the source has learnt since."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tidegauge.errors import OutputDisagrees, OutputError
+from tidegauge.model.spec import Deletes, Mode, TableName, TableOptions
+from tidegauge.model.table import Field, Layout
+from tidegauge.outputs.warehouse.fit import Verdict
+from tidegauge.outputs.warehouse.modes import (
+    DELETED_AT,
+    HISTORY,
+    IS_CURRENT,
+    LOADED_AT,
+    OURS,
+    RUN_ID,
+    VALID_FROM,
+    VALID_TO,
+)
+from tidegauge.outputs.warehouse.warehouse import Column, Session, Warehouse
+
+
+@dataclass(frozen=True)
+class Room:
+    """What the target has for a layout, now that it was made ready."""
+
+    held: Mapping[str, Field]
+    """By the name that the layout uses."""
+    narrow: tuple[Field, ...]
+    """Columns that hold most values of their field; the rows have to be looked at."""
+    fresh: bool
+    """The target was not there before."""
+
+
+def arrange(
+    house: Warehouse,
+    session: Session,
+    table: TableName,
+    layout: Layout,
+    options: TableOptions,
+    check_new: Callable[[Session], None] | None = None,
+) -> Room:
+    """Make the target, or room in it. Nothing that is there is lost; what cannot be done raises
+    OutputDisagrees before anything was changed; so does `check_new`, where there is no target. Commits."""
+    check_names(house, layout, options)
+    held = house.columns(session, table)
+    fresh = held is None
+    if held is None:
+        session.rollback()
+        if check_new is not None:
+            check_new(session)
+            session.rollback()
+        session.run(create(house, table, layout, options))
+        session.commit()
+        held = house.columns(session, table)
+        if held is None:
+            raise OutputDisagrees(
+                f"{table} was made in {house.place} and is not there",
+                hint="somebody drops it at the same time: find out who, then run again",
+            )
+    found = {_folded(house, field.name): field for field in held}
+    added = [one for one in wanted(house, layout, options) if _folded(house, one.name) not in found]
+    _check_added(house, table, layout, options, added)
+    wider: list[tuple[str, str]] = []
+    narrow: list[Field] = []
+    for field in layout.fields:
+        there = found.get(_folded(house, field.name))
+        if there is None:
+            continue
+        fit = house.fit(there, field, key=field.name in layout.key)
+        match fit.verdict:
+            case Verdict.WIDEN:
+                wider.append((there.name, fit.type))
+            case Verdict.NARROW:
+                narrow.append(there)
+            case Verdict.REFUSED:
+                raise OutputDisagrees(
+                    f"the column {field.name} of {table} is {there.source_type}, which cannot hold"
+                    f" {field.source_type} ({field.type}) from the source",
+                    hint="change the column's type, make the table anew from the source with `tidegauge run"
+                    " --full-refresh`, or load into another with `rename:`",
+                )
+            case Verdict.HOLDS:
+                pass
+    if added or wider:
+        session.rollback()
+        for column in added:
+            session.run(house.add_column(table, column))
+        for name, kind in wider:
+            house.widen(session, table, name, kind)
+        session.commit()
+        held = house.columns(session, table) or ()
+        found = {_folded(house, field.name): field for field in held}
+    names = (*(field.name for field in layout.fields), *HISTORY)
+    mine = {name: found[_folded(house, name)] for name in names if _folded(house, name) in found}
+    return Room(mine, tuple(narrow), fresh)
+
+
+def foreseen(house: Warehouse, layout: Layout, options: TableOptions) -> Room:
+    """What the target will have once it is made anew."""
+    check_names(house, layout, options)
+    made = {one.name: Field(one.name, "", one.type) for one in wanted(house, layout, options)}
+    return Room(made, (), fresh=True)
+
+
+def fits(
+    house: Warehouse, held: Sequence[Field], layout: Layout, options: TableOptions, shape: str | None
+) -> bool:
+    """Whether a layout's rows have a place in a target with these columns, as it is or with more room.
+
+    `shape`: how it was laid out, where that is known.
+    """
+    before = None if shape is None else mode_of(shape)
+    if before is not None and shape is not None:
+        same_key = shape.partition(" ")[2] == shape_of(layout, options).partition(" ")[2]
+        if not go_together(before, options.mode) or not same_key:
+            return False
+    found = {_folded(house, field.name): field for field in held}
+    names = {_folded(house, field.name) for field in layout.fields}
+    history = {_folded(house, name) for name in HISTORY}
+    if options.mode is not Mode.SCD2 and not history & names and history <= {*found}:
+        return False
+    if not {_folded(house, name) for name in _needed(layout, options)} <= {*found}:
+        return False
+    return not any(
+        house.fit(found[_folded(house, field.name)], field, key=field.name in layout.key).verdict
+        is Verdict.REFUSED
+        for field in layout.fields
+        if _folded(house, field.name) in found
+    )
+
+
+def shape_of(layout: Layout, options: TableOptions) -> str:
+    """How a target is laid out, for `tidegauge_commits`: the mode, and what tells its rows apart."""
+    return f"{options.mode} {json.dumps(key_of(layout, options), ensure_ascii=False)}"
+
+
+def mode_of(shape: str) -> Mode | None:
+    """None: of a version that has more modes."""
+    word = shape.partition(" ")[0]
+    return Mode(word) if word in {*Mode} else None
+
+
+def go_together(before: Mode, now: Mode) -> bool:
+    """Whether what one mode left can be gone on with in another."""
+    alike = {Mode.MERGE, Mode.OVERWRITE}
+    return before is now or {before, now} <= alike
+
+
+def check_names(house: Warehouse, layout: Layout, options: TableOptions) -> None:
+    """Raises OutputError for names that the target cannot tell apart, or that are its own."""
+    seen: dict[str, str] = {}
+    for field in layout.fields:
+        twin = seen.setdefault(_folded(house, field.name), field.name)
+        if twin != field.name:
+            raise OutputError(
+                f"{layout.table} has the columns {twin} and {field.name}: one name in {house.place}",
+                hint="rename one of them at the source, or load through a view",
+            )
+    taken = OURS | (set(HISTORY) if options.mode is Mode.SCD2 else set())
+    clash = next((name for name in seen.values() if name.lower() in taken), None)
+    if clash is not None:
+        raise OutputError(
+            f"{layout.table} has a column {clash}, and that name is Tidegauge's own in a target",
+            hint="rename it at the source, or choose another mode than scd2",
+        )
+
+
+def wanted(house: Warehouse, layout: Layout, options: TableOptions) -> list[Column]:
+    """Every column of a target that is made today."""
+    key = layout.key if options.mode is not Mode.APPEND else ()
+    columns = [
+        Column(field.name, house.type(field, key=field.name in key), required=field.name in key)
+        for field in layout.fields
+    ]
+    if options.mode is Mode.SCD2:
+        moment = next((field for field in layout.fields if field.name == layout.cursor_column), None)
+        if moment is None:
+            raise OutputError(
+                f"{layout.table} has no cursor column to keep a history by",
+                hint="mode scd2 needs a `cursor:` that is a column",
+            )
+        columns += [
+            Column(VALID_FROM, house.type(moment, key=True), required=True),
+            Column(VALID_TO, house.type(moment, key=True)),
+            Column(IS_CURRENT, house.flag),
+        ]
+    if options.deletes is Deletes.SOFT and options.mode is not Mode.SCD2:
+        columns.append(Column(DELETED_AT, house.moment))
+    if options.metadata_columns:
+        columns += [Column(RUN_ID, house.text), Column(LOADED_AT, house.moment)]
+    return columns
+
+
+def key_of(layout: Layout, options: TableOptions) -> tuple[str, ...]:
+    """What is there once in the target."""
+    match options.mode:
+        case Mode.APPEND:
+            return ()
+        case Mode.SCD2:
+            return (*layout.key, VALID_FROM)
+        case _:
+            return layout.key
+
+
+def create(house: Warehouse, table: TableName, layout: Layout, options: TableOptions) -> str:
+    key = () if house.key_after else key_of(layout, options)
+    return house.create(table, wanted(house, layout, options), key=key, options=options)
+
+
+def _check_added(
+    house: Warehouse, table: TableName, layout: Layout, options: TableOptions, added: Sequence[Column]
+) -> None:
+    needed = _needed(layout, options)
+    lacking = next((column.name for column in added if column.name in needed), None)
+    if lacking is not None:
+        raise OutputDisagrees(
+            f"{table} in {house.place} has no column {lacking}, which mode {options.mode} needs in every row",
+            hint="to make it anew from the source use `tidegauge run --full-refresh`; to keep it as it is,"
+            " load into another table with `rename:`",
+        )
+
+
+def _needed(layout: Layout, options: TableOptions) -> set[str]:
+    """Columns that cannot be added to rows which are there already."""
+    return {*key_of(layout, options)} | ({*HISTORY} if options.mode is Mode.SCD2 else set())
+
+
+def _folded(house: Warehouse, name: str) -> str:
+    return name.lower() if house.folds_case else name

@@ -1,0 +1,135 @@
+"""One connection to a DuckDB file."""
+
+from __future__ import annotations
+
+import os
+import threading
+import uuid
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tidegauge.errors import OutputError, OutputUnreachable, TidegaugeError
+from tidegauge.model.secret import mask
+from tidegauge.outputs.warehouse import open_files as keep
+from tidegauge.outputs.warehouse.file_turns import Turn
+from tidegauge.outputs.warehouse.warehouse import Locked, Refused
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from duckdb import DuckDBPyConnection
+
+door = threading.Lock()
+"""Held while a file is opened or closed: DuckDB refuses to open one that another thread is just closing."""
+
+
+class DuckDBSession:
+    """`engine.Session`. Writing transactions of one process take turns: DuckDB lets one of two that change
+    the same row fail, and ours are worth the wait."""
+
+    def __init__(self, connection: DuckDBPyConnection, path: Path) -> None:
+        self._connection = connection
+        self._path = path
+        self._turn = Turn(path)
+        self._began = False
+
+    def run(self, sql: str, values: Sequence[object] = ()) -> int:
+        self._begin(writing=True)
+        self._execute(sql, values)
+        described = self._connection.description
+        if described and described[0][0] == "Count":
+            row = self._connection.fetchone()
+            return int(row[0]) if row else 0
+        return 0
+
+    def rows(self, sql: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+        self._begin(writing=False)
+        self._execute(sql, values)
+        return self._connection.fetchall()
+
+    def commit(self) -> None:
+        try:
+            if self._began:
+                self._execute("COMMIT")
+        finally:
+            self._ended()
+
+    def rollback(self) -> None:
+        try:
+            if self._began:
+                self._execute("ROLLBACK")
+        except TidegaugeError:
+            pass  # a failed COMMIT has ended it already
+        finally:
+            self._ended()
+
+    def close(self) -> None:
+        self.rollback()
+        keep.close(os.path.realpath(self._path), self._shut)
+
+    def _shut(self) -> None:
+        with door:
+            self._connection.close()
+
+    def alone(self, sql: str) -> None:
+        """A statement that gets in nobody's way, as a transaction of its own and out of turn."""
+        self.rollback()
+        self._execute(sql)
+
+    def take_in(self, table: str, batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> int:
+        """Bring Arrow batches into a table of ours, by position, out of turn; how many rows they had."""
+        import pyarrow as pa
+
+        failure: list[BaseException] = []
+
+        def watched() -> Iterator[pa.RecordBatch]:
+            try:
+                yield from batches
+            except BaseException as error:  # else DuckDB would show it as its own
+                failure.append(error)
+                raise
+
+        name = f"tidegauge_{uuid.uuid4().hex}"
+        reader = pa.RecordBatchReader.from_batches(schema, watched())
+        self._connection.register(name, reader)
+        try:
+            self._execute(f'INSERT INTO {table} SELECT * FROM "{name}"')
+            row = self._connection.fetchone()
+            return int(row[0]) if row else 0
+        except TidegaugeError as error:
+            raise (failure[0] if failure else error) from error
+        finally:
+            self._connection.unregister(name)
+
+    def _begin(self, *, writing: bool) -> None:
+        if writing:
+            self._turn.take()
+        if not self._began:
+            self._execute("BEGIN")
+            self._began = True
+
+    def _ended(self) -> None:
+        self._began = False
+        self._turn.give_back()
+
+    def _execute(self, sql: str, values: Sequence[object] = ()) -> None:
+        import duckdb
+
+        try:
+            self._connection.execute(sql, list(values) if values else None)
+        except duckdb.TransactionException as error:
+            told = first_line(error)
+            raise (Refused if "constraint" in told else Locked)(told) from error
+        except (duckdb.IntegrityError, duckdb.DataError) as error:
+            raise Refused(first_line(error)) from error
+        except (duckdb.IOException, duckdb.ConnectionException, duckdb.InternalException) as error:
+            raise OutputUnreachable(
+                f"{self._path}: {first_line(error)}",
+                hint="check the disk and its free space; the next run goes on where this one stopped",
+            ) from error
+        except (duckdb.Error, RuntimeError) as error:
+            raise OutputError(f"{self._path}: {first_line(error)}") from error
+
+
+def first_line(error: Exception) -> str:
+    return mask(str(error).strip().partition("\n")[0])

@@ -1,0 +1,279 @@
+"""DuckDB: one file, which one process at a time may open, and which reads Parquet by itself."""
+
+from __future__ import annotations
+
+import re
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from tidegauge.errors import OutputError, OutputUnreachable, RuntimeMissing
+from tidegauge.model.arrow import schema_of
+from tidegauge.model.batch_data import Cargo, LakeFile
+from tidegauge.model.spec import Database, TableName
+from tidegauge.model.table import Field
+from tidegauge.outputs.warehouse import lake_files as lake
+from tidegauge.outputs.warehouse.duckdb.session import DuckDBSession, door, first_line
+from tidegauge.outputs.warehouse.spark_rows import landed
+from tidegauge.outputs.warehouse.warehouse import Column, Session, Stage, Warehouse
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+_TYPES = {
+    "boolean": "BOOLEAN",
+    "tinyint": "TINYINT",
+    "smallint": "SMALLINT",
+    "int": "INTEGER",
+    "bigint": "BIGINT",
+    "float": "FLOAT",
+    "double": "DOUBLE",
+    "string": "VARCHAR",
+    "binary": "BLOB",
+    "date": "DATE",
+    "timestamp": "TIMESTAMP WITH TIME ZONE",
+    "timestamp_ntz": "TIMESTAMP",
+}
+_SPARK = {kind: name for name, kind in _TYPES.items()}
+_DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)", re.IGNORECASE)
+_HELD = re.compile(r"Could not set lock|Conflicting lock|being used by another process")
+_PATTERN = re.compile(r"[*?\[]")
+_NAP = 0.2
+
+
+class DuckDB(Warehouse):
+    now = "(now() AT TIME ZONE 'UTC')"
+    text = "VARCHAR"
+    short = "VARCHAR"
+    key_after = True
+    folds_case = True
+
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
+        assert database.path is not None
+        self._path = database.path
+
+    @property
+    def place(self) -> str:
+        return f"duckdb {self._path}"
+
+    def is_there(self) -> bool:
+        return self._path.exists()
+
+    def connect(self) -> DuckDBSession:
+        """Sessions of this process share the open file; it is closed with the last of them."""
+        try:
+            import duckdb
+        except ImportError as error:
+            raise RuntimeMissing(
+                "loading into DuckDB needs the duckdb library", hint="pip install duckdb"
+            ) from error
+        limit = time.monotonic() + self.patience
+        while True:
+            try:
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+                with door:
+                    connection = duckdb.connect(str(self._path))
+                connection.execute("SET TimeZone = 'UTC'")
+                return DuckDBSession(connection, self._path)
+            except (duckdb.Error, OSError) as error:
+                held = _HELD.search(str(error)) is not None
+                if held and time.monotonic() < limit:
+                    time.sleep(_NAP)
+                    continue
+                raise OutputUnreachable(
+                    f"{self._path} cannot be opened: {first_line(error)}",
+                    hint="a DuckDB file is open in one process at a time: run again when the other is done"
+                    if held
+                    else "check the path in `connections:`, and that the file is a DuckDB database of yours",
+                    retryable=held,
+                ) from error
+
+    def columns(self, session: Session, table: TableName) -> tuple[Field, ...] | None:
+        place = (table.schema or "main", table.table)
+        found = session.rows(
+            "SELECT column_name, data_type FROM duckdb_columns() WHERE database_name = current_database()"
+            " AND lower(schema_name) = lower(?) AND lower(table_name) = lower(?) ORDER BY column_index",
+            place,
+        )
+        if not found:
+            return None
+        if self._is_view(session, table):
+            raise OutputError(
+                f"{table} in {self.place} is a view", hint="load into another table with `rename:`"
+            )
+        return tuple(Field(name, _spark(kind), kind) for name, kind in found)
+
+    def tables(self, session: Session, schema: str | None, prefix: str) -> list[str]:
+        found = session.rows(
+            "SELECT table_name FROM duckdb_tables() WHERE database_name = current_database()"
+            " AND lower(schema_name) = lower(?) UNION ALL"
+            " SELECT view_name FROM duckdb_views() WHERE database_name = current_database()"
+            " AND lower(schema_name) = lower(?)",
+            (schema or "main", schema or "main"),
+        )
+        return [name for (name,) in found if name.startswith(prefix)]
+
+    def type(self, field: Field, *, key: bool) -> str:  # noqa: ARG002
+        if match := _DECIMAL.fullmatch(field.type):
+            return f"DECIMAL({match[1]},{match[2]})"
+        return _TYPES[field.type]
+
+    def name(self, identifier: str) -> str:
+        if "\0" in identifier or not identifier:
+            raise OutputError(
+                f"DuckDB has no name {identifier!r}", hint="rename the column, or the table with `rename:`"
+            )
+        return super().name(identifier)
+
+    def widen(self, session: Session, table: TableName, column: str, kind: str) -> None:
+        """DuckDB does not change a column that a key or an index holds: then the table is made anew."""
+        place = (table.schema or "main", table.table)
+        keys = session.rows(
+            "SELECT constraint_type, constraint_column_names FROM duckdb_constraints() WHERE"
+            " database_name = current_database() AND lower(schema_name) = lower(?)"
+            " AND lower(table_name) = lower(?) AND constraint_type IN ('PRIMARY KEY', 'UNIQUE')",
+            place,
+        )
+        if not any(column in names for _, names in keys):
+            super().widen(session, table, column, kind)
+            return
+        extras = session.rows(
+            "SELECT 1 FROM duckdb_indexes() WHERE database_name = current_database()"
+            " AND lower(schema_name) = lower(?) AND lower(table_name) = lower(?)",
+            place,
+        )
+        if extras or len(keys) > 1:
+            raise OutputError(
+                f"the key column {column} of {table} cannot become {kind} while the table has other indexes",
+                hint="drop them, run again, and make them anew",
+            )
+        held = self.columns(session, table) or ()
+        required = {
+            name
+            for (name,) in session.rows(
+                "SELECT column_name FROM duckdb_columns() WHERE NOT is_nullable AND"
+                " database_name = current_database() AND lower(schema_name) = lower(?)"
+                " AND lower(table_name) = lower(?)",
+                place,
+            )
+        }
+        wider = TableName(table.schema, f"tidegauge_wider_{uuid.uuid4().hex[:12]}")
+        columns = [
+            Column(f.name, kind if f.name == column else f.source_type, f.name in required) for f in held
+        ]
+        session.run(self.create(wider, columns, key=keys[0][1]))
+        session.run(f"INSERT INTO {self.table(wider)} SELECT * FROM {self.table(table)}")
+        session.run(f"DROP TABLE {self.table(table)}")
+        session.run(f"ALTER TABLE {self.table(wider)} RENAME TO {self.name(table.table)}")
+
+    def declare_key(self, session: Session, target: TableName, key: Sequence[str]) -> None:
+        required = session.rows(
+            "SELECT constraint_column_names FROM duckdb_constraints() WHERE constraint_type = 'NOT NULL' AND"
+            " database_name = current_database() AND lower(schema_name) = lower(?)"
+            " AND lower(table_name) = lower(?)",
+            (target.schema or "main", target.table),
+        )
+        declared = session.rows(
+            "SELECT 1 FROM duckdb_constraints() WHERE constraint_type = 'PRIMARY KEY' AND"
+            " database_name = current_database() AND lower(schema_name) = lower(?)"
+            " AND lower(table_name) = lower(?)",
+            (target.schema or "main", target.table),
+        )
+        # A table of ours has its key columns NOT NULL from the start.
+        if key and not declared and {*key} <= {name for (names,) in required for name in names}:
+            names = ", ".join(map(self.name, key))
+            session.rollback()
+            session.run(f"ALTER TABLE {self.table(target)} ADD PRIMARY KEY ({names})")
+            session.commit()
+
+    def drop(self, session: Session, table: TableName) -> None:
+        kind = "VIEW" if self._is_view(session, table) else "TABLE"
+        session.run(f"DROP {kind} IF EXISTS {self.table(table)}")
+
+    def _is_view(self, session: Session, table: TableName) -> bool:
+        return bool(
+            session.rows(
+                "SELECT 1 FROM duckdb_views() WHERE database_name = current_database()"
+                " AND lower(schema_name) = lower(?) AND lower(view_name) = lower(?)",
+                (table.schema or "main", table.table),
+            )
+        )
+
+    def load(self, session: Session, stage: Stage, cargo: Cargo, spark: Callable[[], SparkSession]) -> int:
+        """Files on this machine are not copied: the stage is a view of them, and fills the target."""
+        assert isinstance(session, DuckDBSession)
+        lake.check(cargo.files)
+        if _is_local(cargo.files):
+            return self._make(session, stage, "VIEW", cargo.files)
+        with landed(cargo, spark) as brought:
+            if _is_local(brought.files):
+                return self._make(session, stage, "TABLE", brought.files)
+            columns = [Column(field.name, self.type(field, key=False)) for field in stage.fields]
+            session.alone(self.create(stage.table, [*columns, Column(stage.ordinal, self.whole)]))
+            return session.take_in(self.table(stage.table), _numbered(brought), _schema(brought))
+
+    def _make(self, session: DuckDBSession, stage: Stage, what: str, files: Sequence[LakeFile]) -> int:
+        footers = [lake.footer(file) for file in files]
+        parts: list[str] = []
+        first = 0
+        for names, group in groupby(zip(files, footers, strict=True), key=lambda one: _top_names(one[1])):
+            paths = [str(lake.local_path(file)) for file, _ in group]
+            parts.append(self._select(stage, paths, names, first))
+            first += len(paths)
+        session.alone(f"CREATE {what} {self.table(stage.table)} AS {' UNION ALL '.join(parts)}")
+        ((rows,),) = session.rows(f"SELECT COUNT(*) FROM {self.table(stage.table)}")
+        session.rollback()
+        return int(rows)
+
+    def _select(self, stage: Stage, paths: Sequence[str], names: tuple[str, ...], first: int) -> str:
+        columns = [
+            f"CAST({self.name(field.name) if field.name in names else 'NULL'}"
+            f" AS {self.type(field, key=False)}) AS {self.name(field.name)}"
+            for field in stage.fields
+        ]
+        listed = ", ".join("'" + _literal(path).replace("'", "''") + "'" for path in paths)
+        ordinal = f"CAST(file_index + {first} AS BIGINT) AS {self.name(stage.ordinal)}"
+        return (
+            f"SELECT {', '.join(columns)}, {ordinal} FROM read_parquet([{listed}], hive_partitioning = false)"
+        )
+
+
+def _numbered(cargo: Cargo) -> Iterator[pa.RecordBatch]:
+    """The rows of each stretch with its number behind them; names stand for themselves nowhere."""
+    import pyarrow as pa
+
+    schema = _schema(cargo)
+    for number, stretch in enumerate(cargo.stretches):
+        for batch in stretch.batches():
+            ordinals = pa.repeat(pa.scalar(number, pa.int64()), batch.num_rows)
+            yield pa.RecordBatch.from_arrays([*batch.columns, ordinals], schema=schema)
+
+
+def _schema(cargo: Cargo) -> pa.Schema:
+    import pyarrow as pa
+
+    kinds = [*schema_of(cargo.layout).types, pa.int64()]
+    return pa.schema([pa.field(f"c{place}", kind) for place, kind in enumerate(kinds)])
+
+
+def _is_local(files: Sequence[LakeFile]) -> bool:
+    return bool(files) and not any(file.lake.on_s3 for file in files)
+
+
+def _top_names(footer: Any) -> tuple[str, ...]:
+    return tuple(footer.schema.to_arrow_schema().names)
+
+
+def _literal(path: str) -> str:
+    """A path that is no pattern."""
+    return _PATTERN.sub(r"[\g<0>]", path)
+
+
+def _spark(kind: str) -> str:
+    if match := _DECIMAL.fullmatch(kind):
+        return f"decimal({match[1]},{match[2]})"
+    return _SPARK.get(kind, "")

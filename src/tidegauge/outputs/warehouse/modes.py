@@ -1,0 +1,282 @@
+"""What each mode does to the target, in SQL that every engine understands, in the committing transaction.
+
+There is no MERGE among it: half the engines have none, and the others disagree on its clauses. An UPDATE of
+the rows that differ and an INSERT of those that are missing do the same, and count themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tidegauge.model.spec import Deletes, TableName
+from tidegauge.model.table import Field
+from tidegauge.outputs.warehouse.commits import Counts
+from tidegauge.outputs.warehouse.warehouse import Session, Stage, Warehouse
+
+RUN_ID, LOADED_AT = "_tidegauge_run_id", "_tidegauge_loaded_at"
+DELETED_AT = "_tidegauge_deleted_at"
+VALID_FROM, VALID_TO, IS_CURRENT = "valid_from", "valid_to", "is_current"
+OURS = frozenset({RUN_ID, LOADED_AT, DELETED_AT})
+HISTORY = (VALID_FROM, VALID_TO, IS_CURRENT)
+
+
+@dataclass(frozen=True)
+class Target:
+    """The table as one transaction writes it."""
+
+    warehouse: Warehouse
+    table: TableName
+    soft: bool
+    """It has the column that marks deleted rows."""
+    run_id: str | None
+    """For the metadata columns; None where there are none."""
+    vanished: tuple[Field, ...] = ()
+    """Columns that this flow wrote and that its rows no longer have: NULL in every row that is written."""
+    live: bool = True
+    """What comes was read after all that the target has; not so where a lake's files are loaded again."""
+
+    @property
+    def name(self) -> str:
+        return self.warehouse.table(self.table)
+
+    def is_filled(self, session: Session) -> bool:
+        return bool(session.rows(f"SELECT 1 FROM {self.name} LIMIT 1"))
+
+
+def append(session: Session, target: Target, stage: Stage) -> Counts:
+    return Counts(inserted=_insert(session, target, stage.table, [field.name for field in stage.fields], ()))
+
+
+def merge(session: Session, target: Target, stage: Stage) -> Counts:
+    return _merge(session, target, stage.table, _kinds(stage), stage.key)
+
+
+def overwrite(session: Session, target: Target, stage: Stage) -> Counts:
+    """The target is exactly the staged rows after it; a row that is the same already is not written.
+
+    Readers see the table before or after, since it is one transaction.
+    """
+    columns = [field.name for field in stage.fields]
+    gone = 0
+    if stage.key:
+        gone = session.run(
+            target.warehouse.delete(target.table, f"NOT {_exists(target, stage.table, stage.key)}")
+        )
+        merged = _merge(session, target, stage.table, _kinds(stage), stage.key, whole=True)
+        staged = f"SELECT COUNT(*) FROM {target.warehouse.table(stage.table)}"
+        if session.rows(f"SELECT COUNT(*) FROM {target.name}") == session.rows(staged):
+            return Counts(merged.inserted, merged.updated, gone)
+        # A key that the target itself had more than once.
+        gone -= merged.inserted
+    gone += session.run(target.warehouse.delete(target.table, "1 = 1"))
+    return Counts(inserted=_insert(session, target, stage.table, columns, ()), deleted=gone)
+
+
+def empty(session: Session, target: Target) -> Counts:
+    return Counts(deleted=session.run(target.warehouse.delete(target.table, "1 = 1")))
+
+
+def delete(session: Session, target: Target, stage: Stage, how: Deletes) -> Counts:
+    """The staged rows are keys; those that are not in the target (any more) change nothing."""
+    house = target.warehouse
+    if how is Deletes.HARD:
+        found = _exists(target, stage.table, stage.key)
+        return Counts(deleted=session.run(house.delete(target.table, found)))
+    return _end(session, target, stage, [(DELETED_AT, house.now)], f"t.{house.name(DELETED_AT)} IS NULL")
+
+
+def close(session: Session, target: Target, stage: Stage) -> Counts:
+    """The staged rows are keys, and in `valid_to` when they were seen gone: the version of each that is
+    current ends there, or at its own start where that is later. A key without one changes nothing."""
+    house = target.warehouse
+    start, end = f"t.{house.name(VALID_FROM)}", f"s.{house.name(VALID_TO)}"
+    ended = f"CASE WHEN {end} > {start} THEN {end} ELSE {start} END"
+    sets = [(VALID_TO, ended), (IS_CURRENT, house.false)]
+    return _end(session, target, stage, sets, f"t.{house.name(IS_CURRENT)} = {house.true}")
+
+
+def _end(
+    session: Session, target: Target, stage: Stage, sets: list[tuple[str, str]], unless_ended: str
+) -> Counts:
+    house = target.warehouse
+    where = f"{_match(house, stage.key)} AND {unless_ended}"
+    sql = house.update(target.table, house.table(stage.table), [*sets, *_stamps(target)], where)
+    return Counts(deleted=session.run(sql, _values(target)))
+
+
+def scd2(session: Session, target: Target, stage: Stage, history: TableName, cursor: str) -> Counts:
+    """Rebuild the history of every staged key into `history`, then bring the target's into line with it.
+
+    What the target knows of a key counts as events too, so a late one lands between its neighbours. Of events
+    at one moment the one that was read last counts; one that changes nothing but the cursor makes no version.
+    A version that ends where no other begins was closed (`close`): that is an event as well, so what comes
+    from before it changes nothing of it, and what comes from after it begins a version, whatever its values.
+    Only a row that was read later, and has a cursor from before it was seen gone, is taken for one that never
+    was gone. The counts are of versions.
+    """
+    house = target.warehouse
+    session.run(_rebuild(target, stage, history, cursor))
+    key = (*stage.key, VALID_FROM)
+    gone = session.run(
+        house.delete(
+            target.table,
+            f"{_exists(target, stage.table, stage.key)} AND NOT {_exists(target, history, key)}",
+        )
+    )
+    columns = _kinds(stage) | {field.name: field.type for field in target.vanished}
+    merged = _merge(session, target, history, columns | dict.fromkeys(HISTORY, ""), key)
+    return Counts(merged.inserted, merged.updated, gone)
+
+
+def _rebuild(target: Target, stage: Stage, history: TableName, cursor: str) -> str:
+    house = target.warehouse
+    fields = (*stage.fields, *target.vanished)
+    place = {field.name: f"c{number}" for number, field in enumerate(fields)}
+    every = ", ".join(place.values())
+    key = ", ".join(place[name] for name in stage.key)
+    told = {place[one.name]: one.type for one in fields if one.name not in (*stage.key, cursor)}
+    events = (
+        f"SELECT {every}, at_, gone_, ROW_NUMBER() OVER (PARTITION BY {key}, at_, gone_ ORDER BY ord_ DESC)"
+        f" AS r_ FROM ({_known(target, stage, place)} UNION ALL {_brought(target, stage, cursor, place)})"
+        " AS e_"
+    )
+    # A row that was read up to the moment it was seen gone at came before that.
+    window = f"OVER (PARTITION BY {key} ORDER BY at_, gone_)"
+    before = "".join(f", LAG({alias}) {window} AS p{alias}" for alias in told)
+    chain = (
+        f"SELECT {every}, at_, gone_, ROW_NUMBER() {window} AS n_, LAG(gone_) {window} AS after_,"
+        f" LEAD(gone_) {window} AS later_{before} FROM ({events}) AS d_ WHERE r_ = 1"
+    )
+    changed = " OR ".join(
+        [
+            "n_ = 1",
+            "gone_ = 1",
+            "after_ = 1",
+            *(house.changed(alias, f"p{alias}", kind) for alias, kind in told.items()),
+        ]
+    )
+    counts = f"({changed})"
+    if target.live:
+        counts += " AND (gone_ = 0 OR later_ IS NOT NULL)"
+    versions = f"SELECT {every}, at_, gone_, LEAD(at_) {window} AS next_ FROM ({chain}) AS f_ WHERE {counts}"
+    into = ", ".join(house.name(name) for name in (*place, *HISTORY))
+    current = f"CASE WHEN next_ IS NULL THEN {house.true} ELSE {house.false} END"
+    return (
+        f"INSERT INTO {house.table(history)} ({into})"
+        f" SELECT {every}, at_, next_, {current} FROM ({versions}) AS v_ WHERE gone_ = 0"
+    )
+
+
+def _known(target: Target, stage: Stage, place: Mapping[str, str]) -> str:
+    """What the target has of the staged keys, as events: where each version begins, and where one was closed,
+    which is where it ends and no other begins."""
+    house = target.warehouse
+    start, end = f"t.{house.name(VALID_FROM)}", f"t.{house.name(VALID_TO)}"
+    picked = ", ".join(f"t.{house.name(name)} AS {alias}" for name, alias in place.items())
+    mine = ", ".join(f"t.{house.name(name)}" for name in stage.key)
+    held = (
+        f"(SELECT {picked}, {start} AS from_, {end} AS to_,"
+        f" LEAD({start}) OVER (PARTITION BY {mine} ORDER BY {start}) AS follows_"
+        f" FROM {target.name} AS t WHERE {_exists(target, stage.table, stage.key)})"
+    )
+    every = ", ".join(place.values())
+    return (
+        f"SELECT {every}, from_ AS at_, -1 AS ord_, 0 AS gone_ FROM {held} AS k_"
+        f" UNION ALL SELECT {every}, to_ AS at_, -1 AS ord_, 1 AS gone_ FROM {held} AS g_"
+        " WHERE to_ IS NOT NULL AND (follows_ IS NULL OR follows_ <> to_)"
+    )
+
+
+def _brought(target: Target, stage: Stage, cursor: str, place: Mapping[str, str]) -> str:
+    """The staged rows as events. One that the target has just so keeps its value in a vanished column."""
+    house = target.warehouse
+    values = {field.name: f"s.{house.name(field.name)}" for field in stage.fields}
+    source = f"{house.table(stage.table)} AS s"
+    if target.vanished:
+        at = house.same(f"t.{house.name(VALID_FROM)}", f"s.{house.name(cursor)}")
+        source += f" LEFT JOIN {target.name} AS t ON {_match(house, stage.key)} AND {at}"
+        differs = [f"t.{house.name(VALID_FROM)} IS NULL"] + [
+            house.changed(f"t.{house.name(one.name)}", f"s.{house.name(one.name)}", one.type)
+            for one in stage.fields
+            if one.name not in (*stage.key, cursor)
+        ]
+        for field in target.vanished:
+            kept = f"t.{house.name(field.name)}"
+            values[field.name] = f"CASE WHEN {' OR '.join(differs)} THEN NULL ELSE {kept} END"
+    picked = ", ".join(f"{values[name]} AS {alias}" for name, alias in place.items())
+    ordinal = f"s.{house.name(stage.ordinal)}"
+    return f"SELECT {picked}, s.{house.name(cursor)} AS at_, {ordinal} AS ord_, 0 AS gone_ FROM {source}"
+
+
+def _merge(
+    session: Session,
+    target: Target,
+    source: TableName,
+    columns: Mapping[str, str],
+    key: Sequence[str],
+    *,
+    whole: bool = False,
+) -> Counts:
+    """Columns with their types, as `Warehouse.changed` takes them; each key is in the source once.
+
+    A row that came as it was is not written, and keeps what it has in a vanished column, unless the rows are
+    the `whole` table.
+    """
+    house = target.warehouse
+    if not target.is_filled(session):
+        return Counts(inserted=_insert(session, target, source, list(columns), ()))
+    rest = [name for name in columns if name not in key]
+    pairs = [(f"t.{house.name(name)}", f"s.{house.name(name)}") for name in rest]
+    changed = [house.changed(old, new, columns[name]) for name, (old, new) in zip(rest, pairs, strict=True)]
+    sets = [(name, new) for name, (_, new) in zip(rest, pairs, strict=True)]
+    gone = [field.name for field in target.vanished if field.name not in columns]
+    sets += [(name, "NULL") for name in gone]
+    if whole:
+        changed += [f"t.{house.name(name)} IS NOT NULL" for name in gone]
+    if target.soft:
+        changed.append(f"t.{house.name(DELETED_AT)} IS NOT NULL")
+        sets.append((DELETED_AT, "NULL"))
+    updated = 0
+    if changed:
+        where = f"{_match(house, key)} AND ({' OR '.join(changed)})"
+        sets += _stamps(target)
+        updated = session.run(house.update(target.table, house.table(source), sets, where), _values(target))
+    return Counts(inserted=_insert(session, target, source, list(columns), key), updated=updated)
+
+
+def _insert(
+    session: Session, target: Target, source: TableName, columns: Sequence[str], unless: Sequence[str]
+) -> int:
+    """Rows of the source, but for those whose key (`unless`) is in the target."""
+    house = target.warehouse
+    stamps = _stamps(target)
+    into = ", ".join(house.name(name) for name in (*columns, *(name for name, _ in stamps)))
+    values = ", ".join((*(f"s.{house.name(name)}" for name in columns), *(value for _, value in stamps)))
+    sql = f"INSERT INTO {target.name} ({into}) SELECT {values} FROM {house.table(source)} AS s"
+    if unless:
+        sql += f" WHERE NOT EXISTS (SELECT 1 FROM {target.name} AS t WHERE {_match(house, unless)})"
+    return session.run(sql, _values(target))
+
+
+def _kinds(stage: Stage) -> dict[str, str]:
+    return {field.name: field.type for field in stage.fields}
+
+
+def _exists(target: Target, source: TableName, key: Sequence[str]) -> str:
+    house = target.warehouse
+    return f"EXISTS (SELECT 1 FROM {house.table(source)} AS s WHERE {_match(house, key)})"
+
+
+def _match(house: Warehouse, key: Sequence[str]) -> str:
+    return " AND ".join(house.same(f"t.{house.name(name)}", f"s.{house.name(name)}") for name in key)
+
+
+def _stamps(target: Target) -> list[tuple[str, str]]:
+    if target.run_id is None:
+        return []
+    return [(RUN_ID, target.warehouse.mark), (LOADED_AT, target.warehouse.now)]
+
+
+def _values(target: Target) -> tuple[str, ...]:
+    return () if target.run_id is None else (target.run_id,)

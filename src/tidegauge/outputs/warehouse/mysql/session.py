@@ -1,0 +1,220 @@
+"""Connections to MySQL and MariaDB as a warehouse: in UTC, strict, with bounded waits and errors of ours."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import pymysql
+from pymysql.constants import CLIENT, CR, ER
+
+from tidegauge.errors import OutputError, OutputUnreachable, TidegaugeError
+from tidegauge.model.secret import mask
+from tidegauge.model.spec import Database
+from tidegauge.outputs.warehouse.mysql.local_stream import StreamConnection, Unasked
+from tidegauge.outputs.warehouse.warehouse import LOCK_SECONDS, Locked, Refused
+
+MARK = "\0"
+"""Stands for a value in a statement; no identifier holds it."""
+DEFAULT_PORT = 3306
+_IDLE_SECONDS = 20
+"""A transaction of a process that was stopped in its middle is ended by MariaDB after this, before those who
+wait for its lock give up. MySQL has no such setting."""
+_SESSION = (
+    "SET time_zone = '+00:00', sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION',"
+    f" net_write_timeout = 600, net_read_timeout = 600 /*M! , idle_transaction_timeout = {_IDLE_SECONDS} */"
+)
+# Under the default a transaction would look at the table as it was before it waited for its lock.
+_ISOLATION = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"
+_FINAL = frozenset({ER.ACCESS_DENIED_ERROR, ER.DBACCESS_DENIED_ERROR, ER.BAD_DB_ERROR, 1698})
+_LOST = frozenset(
+    {CR.CR_SERVER_GONE_ERROR, CR.CR_SERVER_LOST, CR.CR_CONN_HOST_ERROR, 1040, 1053, 1927, 4031, 0}
+)
+_CONFLICT = frozenset({ER.LOCK_WAIT_TIMEOUT, ER.LOCK_DEADLOCK, 1020})
+_VALUE = frozenset(
+    {
+        *(
+            ER.BAD_NULL_ERROR,
+            ER.DUP_ENTRY,
+            ER.WARN_DATA_OUT_OF_RANGE,
+            ER.WARN_DATA_TRUNCATED,
+            ER.DATA_TOO_LONG,
+        ),
+        *(1292, 1364, 1366, 1411, 1451, 1452, 1690, 3819, 4025),
+    }
+)
+_TOO_LONG_KEY = 1071
+_DENIED = frozenset({1142, 1143, 1044, 1227})
+DISABLED = frozenset({ER.NOT_ALLOWED_COMMAND, 3948, 4166})
+"""The server takes no LOAD DATA from its clients."""
+_HOLDERS = (
+    "SELECT p.ID, p.USER FROM information_schema.INNODB_TRX x JOIN information_schema.PROCESSLIST p"
+    " ON p.ID = x.trx_mysql_thread_id WHERE p.ID <> CONNECTION_ID() AND x.trx_started"
+    f" <= NOW() - INTERVAL {LOCK_SECONDS - 1} SECOND"
+)
+
+
+@dataclass(frozen=True)
+class Login:
+    """All that a connection needs, in a form that can go along with a task, its password too."""
+
+    name: str
+    address: str
+    arguments: dict[str, Any] = field(repr=False)
+    options: dict[str, str] = field(repr=False)
+
+    @classmethod
+    def of(cls, database: Database) -> Login:
+        port = database.port or DEFAULT_PORT
+        arguments: dict[str, Any] = {
+            "host": database.host,
+            "port": port,
+            "user": database.user,
+            # As bytes: the driver would write text in Latin-1, and the server holds it as UTF-8.
+            "password": database.password.reveal().encode() if database.password else b"",
+            "database": database.database,
+            "connect_timeout": int(database.options.get("connect_timeout", "10")),
+        }
+        return cls(database.name, f"{database.host}:{port}", arguments, dict(database.options))
+
+    def connect(self, patience: float = LOCK_SECONDS) -> MysqlSession:
+        wait = max(1, round(patience))
+        try:
+            connection = StreamConnection(
+                **self.arguments,
+                charset="utf8mb4",
+                autocommit=False,
+                local_infile=True,
+                client_flag=CLIENT.FOUND_ROWS,
+                init_command=f"{_SESSION}, innodb_lock_wait_timeout = {wait}, lock_wait_timeout = {wait}",
+                ssl=_tls(self.options),
+                ssl_disabled=self.options.get("ssl") == "disable" or None,
+                program_name="tidegauge",
+            )
+            session = MysqlSession(connection, self)
+            session.run(_ISOLATION)
+        except pymysql.Error as error:
+            raise translated(error, self) from error
+        except (OSError, ValueError) as error:
+            raise OutputUnreachable(
+                f"{self.name}: {self.address} cannot be reached: {mask(str(error))}",
+                hint="check host, port and the ssl options in `connections:`",
+            ) from error
+        return session
+
+
+class MysqlSession:
+    """`engine.Session`."""
+
+    def __init__(self, connection: StreamConnection, login: Login) -> None:
+        self.connection = connection
+        self.login = login
+
+    def run(self, sql: str, values: Sequence[object] = ()) -> int:
+        rows, _ = self._execute(sql, values)
+        return rows
+
+    def rows(self, sql: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+        _, found = self._execute(sql, values)
+        return found
+
+    def commit(self) -> None:
+        try:
+            self.connection.commit()
+        except (pymysql.Error, OSError) as error:
+            raise self.told(error) from error
+
+    def rollback(self) -> None:
+        try:
+            self.connection.rollback()
+        except (pymysql.Error, OSError):
+            self.close()
+
+    def close(self) -> None:
+        with suppress(pymysql.Error, OSError):
+            self.connection.close()
+
+    def told(self, error: Exception) -> TidegaugeError:
+        """The driver's error as ours; where we waited in vain, with who was in the way."""
+        ours = translated(error, self.login)
+        if isinstance(ours, Locked):
+            ours.message += self._holders()
+            ours.args = (ours.message,)
+        return ours
+
+    def _execute(self, sql: str, values: Sequence[object]) -> tuple[int, list[tuple[Any, ...]]]:
+        try:
+            with self.connection.cursor() as cursor:
+                if values:
+                    cursor.execute(sql.replace("%", "%%").replace(MARK, "%s"), tuple(values))
+                else:
+                    cursor.execute(sql)
+                told: Any = cursor.description  # None without a result, which the stubs do not know.
+                if told is not None:
+                    return 0, list(cursor.fetchall())
+                return max(0, int(cursor.rowcount)), []
+        except (pymysql.Error, OSError) as error:
+            raise self.told(error) from error
+
+    def _holders(self) -> str:
+        try:
+            with self.connection.cursor() as cursor:
+                self.connection.rollback()
+                cursor.execute(_HOLDERS)
+                found = cursor.fetchall()
+                self.connection.rollback()
+        except (pymysql.Error, OSError):
+            return ""
+        named = ", ".join(f"session {number} of {user}" for number, user in found)
+        return f"; open for as long: {named}" if named else ""
+
+
+def translated(error: Exception, login: Login) -> TidegaugeError:
+    code = error.args[0] if error.args and isinstance(error.args[0], int) else None
+    said = mask(str(error.args[-1])) if error.args else type(error).__name__
+    if isinstance(error, Unasked):
+        return OutputError(
+            f"{login.name}: {login.address} misbehaves: {said}",
+            hint="find out who answers at this address; no file was read",
+        )
+    if code in _FINAL:
+        return OutputUnreachable(
+            f"{login.name}: {login.address} refuses the login: {said}",
+            hint="check user, password and database in `connections:`",
+            retryable=False,
+        )
+    if code in _CONFLICT:
+        return Locked(f"{login.name}: {said}")
+    if code in _VALUE:
+        return Refused(f"{login.name}: {said}")
+    if code in _LOST or isinstance(error, pymysql.err.InterfaceError | OSError):
+        return OutputUnreachable(
+            f"{login.name}: {login.address} cannot be reached: {said}",
+            hint="check that the server runs, and host and port in `connections:`",
+        )
+    if code == _TOO_LONG_KEY:
+        return OutputError(
+            f"{login.name}: the key does not fit into an index of the server: {said}",
+            hint="choose a `key:` of shorter columns: text takes four bytes for each character of its length",
+        )
+    failure = OutputError(f"{login.name}: {said}")
+    failure.detail = str(code)
+    if code in _DENIED:
+        failure.hint = (
+            "the login needs SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER and DROP on the database"
+        )
+    return failure
+
+
+def _tls(options: dict[str, str]) -> ssl.SSLContext | None:
+    mode = options.get("ssl")
+    if mode in (None, "disable", "prefer") and "ssl_ca" not in options:
+        return None
+    context = ssl.create_default_context(cafile=options.get("ssl_ca"))
+    context.check_hostname = mode == "verify-full"
+    if mode not in ("verify-ca", "verify-full"):
+        context.verify_mode = ssl.CERT_NONE
+    return context

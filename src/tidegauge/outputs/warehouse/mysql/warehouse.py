@@ -1,0 +1,294 @@
+"""MySQL and MariaDB as a warehouse.
+
+DDL commits by itself there, so tables are made before a transaction begins. Text is held in a binary
+collation that does not pad, in which a key is equal to itself and to nothing else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from typing import TYPE_CHECKING, cast
+
+from tidegauge.errors import OutputError
+from tidegauge.model.arrow import schema_of
+from tidegauge.model.batch_data import Cargo
+from tidegauge.model.spec import Database, TableName, TableOptions
+from tidegauge.model.table import Field
+from tidegauge.outputs.warehouse import fit, tasks
+from tidegauge.outputs.warehouse import lake_files as lake
+from tidegauge.outputs.warehouse.mysql.load import LoadSink, Rows, bring_in, hexed, takes_local
+from tidegauge.outputs.warehouse.mysql.session import DEFAULT_PORT, MARK, Login, MysqlSession
+from tidegauge.outputs.warehouse.warehouse import Column, Locked, Session, Stage, Warehouse
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_LONGEST = 64
+_BMP = 0xFFFF
+_TYPES = {
+    "boolean": "tinyint(1)",
+    "tinyint": "tinyint",
+    "smallint": "smallint",
+    "int": "int",
+    "bigint": "bigint",
+    "float": "float",
+    "double": "double",
+    "string": "longtext",
+    "binary": "longblob",
+    "date": "date",
+    "timestamp": "datetime(6)",
+    "timestamp_ntz": "datetime(6)",
+}
+_HELD = {
+    "tinyint": "tinyint",
+    "smallint": "smallint",
+    "mediumint": "",
+    "int": "int",
+    "bigint": "bigint",
+    "float": "float",
+    "double": "double",
+    **dict.fromkeys(("varchar", "tinytext", "text", "mediumtext", "longtext"), "string"),
+    **dict.fromkeys(("varbinary", "tinyblob", "blob", "mediumblob", "longblob"), "binary"),
+    "date": "date",
+    "datetime": "timestamp_ntz",
+    "timestamp": "timestamp",
+}
+_BYTES = {
+    "tinytext": 255,
+    "text": 65_535,
+    "tinyblob": 255,
+    "blob": 65_535,
+    "mediumtext": 2**24 - 1,
+    "mediumblob": 2**24 - 1,
+}
+_DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
+_LENGTH = re.compile(r"\((\d+)\)")
+_WIDEST, _FINEST = 38, 30
+_KEY_LENGTH = 255
+"""Characters, or bytes, of a key column whose source states no length."""
+_LONGEST_KEY = 768
+"""Characters of one that states it: 3072 bytes are the limit of an index."""
+_MARKS = "_m"
+_COLLATION = "/*M! COLLATE utf8mb4_nopad_bin */ /*!80017 COLLATE utf8mb4_0900_bin */"
+"""Each server reads its own comment and passes over the other's."""
+
+
+class MySQL(Warehouse):
+    mark = MARK
+    finds_repeats = True
+    ddl_commits = True
+    now = "UTC_TIMESTAMP(6)"
+    moment = "datetime(6)"
+    text = "longtext"
+    short = "varchar(64) CHARACTER SET ascii COLLATE ascii_bin"
+    flag = "tinyint(1)"
+    true = "1"
+    false = "0"
+    folds_case = True
+
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
+        self._login = Login.of(database)
+
+    @property
+    def place(self) -> str:
+        database = self.database
+        return f"mysql://{database.host}:{database.port or DEFAULT_PORT}/{database.database or ''}"
+
+    def connect(self) -> MysqlSession:
+        return self._login.connect(self.patience)
+
+    def columns(self, session: Session, table: TableName) -> tuple[Field, ...] | None:
+        self.table(table)  # One that cannot be there is refused in our words.
+        schema = table.schema or self._login.arguments["database"]
+        found = session.rows(
+            "SELECT TABLE_TYPE FROM information_schema.TABLES"
+            f" WHERE TABLE_SCHEMA = {MARK} AND TABLE_NAME = {MARK}",
+            (schema, table.table),
+        )
+        if not found:
+            return None
+        if found[0][0] != "BASE TABLE":
+            raise OutputError(
+                f"{self.database.name}: {table} is a view, which rows cannot be landed in",
+                hint="name another table with `rename:`",
+            )
+        described = session.rows(
+            "SELECT COLUMN_NAME, DATA_TYPE, COLUMN_TYPE, NUMERIC_PRECISION, NUMERIC_SCALE"
+            f" FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = {MARK} AND TABLE_NAME = {MARK}"
+            " ORDER BY ORDINAL_POSITION",
+            (schema, table.table),
+        )
+        return tuple(
+            Field(str(name), _held(str(kind).lower(), str(full).lower(), precision, scale), str(full))
+            for name, kind, full, precision, scale in described
+        )
+
+    def tables(self, session: Session, schema: str | None, prefix: str) -> list[str]:
+        found = session.rows(
+            "SELECT TABLE_NAME FROM information_schema.TABLES"
+            f" WHERE TABLE_SCHEMA = {MARK} AND LEFT(TABLE_NAME, {len(prefix)}) = {MARK}",
+            (schema or self._login.arguments["database"], prefix),
+        )
+        return [str(name) for (name,) in found]
+
+    def name(self, identifier: str) -> str:
+        odd = any(not 0 < ord(char) <= _BMP for char in identifier)
+        if odd or len(identifier) > _LONGEST or identifier.endswith(" ") or not identifier:
+            raise OutputError(
+                f"{self.database.name}: MySQL cannot name anything {identifier[:80]!r}: a name has up to"
+                f" {_LONGEST} characters, ends in no space, and holds neither NUL nor anything beyond U+FFFF",
+                hint="rename the column at the source, or the table with `rename:`",
+            )
+        return "`" + identifier.replace("`", "``") + "`"
+
+    def type(self, field: Field, *, key: bool) -> str:
+        if match := _DECIMAL.fullmatch(field.type):
+            if int(match[2]) > _FINEST:
+                raise OutputError(
+                    f"{self.database.name}: MySQL's decimals have up to {_FINEST} digits behind the point,"
+                    f" and the column {field.name} is {field.type}",
+                    hint="say how the column shall arrive with `types:`, as `string` or with fewer digits",
+                )
+            return f"decimal({match[1]},{match[2]})"
+        if key and field.type in ("string", "binary"):
+            stated = _LENGTH.search(field.source_type)
+            length = int(stated[1]) if stated else _KEY_LENGTH
+            if field.type == "binary":
+                return f"varbinary({min(length, 4 * _LONGEST_KEY)})"
+            return f"varchar({min(length, _LONGEST_KEY)})"
+        return _TYPES[field.type]
+
+    def fit(self, held: Field, field: Field, *, key: bool) -> fit.Fit:
+        wanted = self.type(field, key=key)
+        plain = held.source_type.lower()
+        if held.type == "tinyint" and field.type == "boolean":
+            return fit.Fit(fit.Verdict.HOLDS)
+        if "unsigned" in plain:
+            alike = _plain(plain) == _plain(field.source_type)
+            return fit.Fit(fit.Verdict.HOLDS if alike else fit.Verdict.REFUSED)
+        if plain.startswith("datetime") and field.type in ("timestamp", "timestamp_ntz"):
+            return (
+                fit.Fit(fit.Verdict.HOLDS) if plain == "datetime(6)" else fit.Fit(fit.Verdict.WIDEN, wanted)
+            )
+        if plain.startswith("timestamp") and field.type == "timestamp":
+            return (
+                fit.Fit(fit.Verdict.HOLDS) if plain == "timestamp(6)" else fit.Fit(fit.Verdict.WIDEN, wanted)
+            )
+        if held.type == field.type == "binary" and (limit := _limit(plain)) is not None:
+            brought = _LENGTH.search(field.source_type)
+            enough = brought is not None and int(brought[1]) <= limit
+            return fit.Fit(fit.Verdict.HOLDS) if enough else fit.Fit(fit.Verdict.WIDEN, wanted)
+        if held.type == field.type == "string" and plain in _BYTES:
+            brought = _LENGTH.search(field.source_type)
+            enough = brought is not None and 4 * int(brought[1]) <= _BYTES[plain]
+            return fit.Fit(fit.Verdict.HOLDS) if enough else fit.Fit(fit.Verdict.WIDEN, wanted)
+        found = fit.by_type(held, field, wanted)
+        if found.verdict is fit.Verdict.WIDEN and wanted == plain:
+            return fit.Fit(fit.Verdict.HOLDS)  # A key without a stated length: it cannot be made wider.
+        return found
+
+    def differs(self, left: str, right: str) -> str:
+        # By value; and text by its bytes too, for a collation may take texts for one that are not. Only text
+        # has a collation of its own.
+        old, new = (f"CAST(CONVERT({value} USING utf8mb4) AS BINARY)" for value in (left, right))
+        return f"(NOT ({left} <=> {right}) OR (COLLATION({left}) <> 'binary' AND NOT ({old} <=> {new})))"
+
+    def create(
+        self,
+        table: TableName,
+        columns: Sequence[Column],
+        *,
+        key: Sequence[str] = (),
+        options: TableOptions | None = None,
+    ) -> str:
+        made = super().create(table, columns, key=key, options=options)
+        return f"{made} ENGINE=InnoDB DEFAULT CHARACTER SET utf8mb4 {_COLLATION}"
+
+    def widen(self, session: Session, table: TableName, column: str, kind: str) -> None:
+        """MODIFY forgets whatever it is not told again."""
+        ((null, collation),) = session.rows(
+            "SELECT IS_NULLABLE, COLLATION_NAME FROM information_schema.COLUMNS"
+            f" WHERE TABLE_SCHEMA = {MARK} AND TABLE_NAME = {MARK} AND COLUMN_NAME = {MARK}",
+            (table.schema or self._login.arguments["database"], table.table, column),
+        )
+        if str(collation).startswith("utf8mb4_") and kind.startswith(("varchar", "longtext")):
+            kind += f" CHARACTER SET utf8mb4 COLLATE {collation}"
+        required = "NOT NULL" if null == "NO" else "NULL"
+        session.run(f"ALTER TABLE {self.table(table)} MODIFY COLUMN {self.name(column)} {kind} {required}")
+
+    def update(self, target: TableName, source: str, sets: Sequence[tuple[str, str]], where: str) -> str:
+        pairs = ", ".join(f"t.{self.name(column)} = {value}" for column, value in sets)
+        return f"UPDATE {self.table(target)} AS t JOIN {source} AS s ON {where} SET {pairs}"
+
+    def delete(self, target: TableName, where: str) -> str:
+        return f"DELETE t FROM {self.table(target)} AS t WHERE {where}"
+
+    def hold(self, session: Session, name: str) -> bool:
+        wait = max(1, round(self.patience))
+        ((taken,),) = session.rows(f"SELECT GET_LOCK({MARK}, {wait})", (name,))
+        if taken != 1:
+            raise Locked("another session makes the table anew")
+        return True
+
+    def drop(self, session: Session, table: TableName) -> None:
+        names = [self.table(table)]
+        if not table.table[-2:].startswith("_"):
+            names.append(self.table(TableName(table.schema, f"{table.table}{_MARKS}")))
+        session.run(f"DROP TABLE IF EXISTS {', '.join(names)}")
+
+    def load(self, session: Session, stage: Stage, cargo: Cargo, spark: Callable[[], SparkSession]) -> int:
+        lake.check(cargo.files)
+        ours = cast(MysqlSession, session)
+        columns = [
+            Column(field.name, self.type(field, key=field.name in stage.key)) for field in stage.fields
+        ]
+        session.run(self.create(stage.table, [*columns, Column(stage.ordinal, "int")]))
+        rows = Rows(
+            self.table(stage.table),
+            self.name(stage.ordinal),
+            tuple(self.name(field.name) for field in stage.fields),
+            hexed(schema_of(cargo.layout)),
+            stage.key,
+            takes_local(ours),
+        )
+        few = tasks.at_hand(cargo)
+        if few is not None:
+            # Of its own: a stream that breaks off takes its connection with it.
+            with closing(self.connect()) as own:
+                count = bring_in(own, rows, few)
+                own.commit()
+        else:
+            marks = TableName(stage.table.schema, f"{stage.table.table}{_MARKS}")
+            session.run(
+                self.create(
+                    marks, [Column("task", "int", required=True), Column("rows", "bigint")], key=["task"]
+                )
+            )
+            session.commit()
+            count = tasks.bring(cargo, LoadSink(self._login, rows, self.table(marks)), spark)
+        session.commit()
+        return count
+
+
+def _held(kind: str, full: str, precision: int | None, scale: int | None) -> str:
+    if "unsigned" in full:
+        return ""
+    if kind == "decimal":
+        fits = precision is not None and precision <= _WIDEST
+        return f"decimal({precision},{scale})" if fits else ""
+    return _HELD.get(kind, "")
+
+
+def _plain(kind: str) -> str:
+    """Without the display width, which newer servers do not show: `bigint unsigned`."""
+    return re.sub(r"int\(\d+\)", "int", kind.lower())
+
+
+def _limit(plain: str) -> int | None:
+    if plain in _BYTES:
+        return _BYTES[plain]
+    match = _LENGTH.search(plain) if plain.startswith("varbinary") else None
+    return int(match[1]) if match else None

@@ -1,0 +1,183 @@
+"""Connections to PostgreSQL as a warehouse: in UTC, with bounded waits, and with errors of ours only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import psycopg
+
+from tidegauge.errors import OutputError, OutputUnreachable, TidegaugeError
+from tidegauge.model.secret import mask
+from tidegauge.model.spec import Database
+from tidegauge.outputs.warehouse.warehouse import LOCK_SECONDS, Locked, Refused
+
+MARK = "\0"
+"""Stands for a value in a statement; no identifier holds it."""
+DEFAULT_PORT = 5432
+_IDLE_SECONDS = 20
+"""A transaction of a process that was stopped in its middle is ended by the server after this, before those
+who wait for its lock give up."""
+_SESSION = (
+    "SET TimeZone = 'UTC'; SET DateStyle = 'ISO, YMD'; SET bytea_output = 'hex'; SET extra_float_digits = 1;"
+    f" SET idle_in_transaction_session_timeout = '{_IDLE_SECONDS}s';"
+    # Statements over whole batches: a sort in memory instead of on disk, and no compiler for each of them.
+    " SET work_mem = '128MB'; SET jit = off;"
+    # As if from memory or a disk without heads: else a few rows for a large table would read all of it.
+    " SET random_page_cost = 1.1"
+)
+_FINAL = ("28", "3D")
+_LOST = ("08", "57P", "25P03", "53")
+_CONFLICT = ("55P03", "40P01", "40001")
+_VALUE = ("22", "23")
+_TWINS = ("pg_type_typname_nsp_index", "pg_class_relname_nsp_index", "pg_namespace_nspname_index")
+"""What two sessions trip over that make the same table at once: IF NOT EXISTS does not see the other's."""
+_HOLDERS = """
+SELECT DISTINCT c.relname, a.pid, a.usename, a.application_name
+FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid JOIN pg_class c ON c.oid = l.relation
+WHERE l.granted AND l.pid <> pg_backend_pid() AND l.locktype = 'relation' AND c.relkind IN ('r', 'p')
+  AND l.mode <> 'AccessShareLock'
+  AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+"""
+
+
+@dataclass(frozen=True)
+class Login:
+    """All that a connection needs, in a form that can go along with a task, its password too."""
+
+    name: str
+    address: str
+    arguments: dict[str, Any] = field(repr=False)
+
+    @classmethod
+    def of(cls, database: Database) -> Login:
+        options = database.options
+        port = database.port or DEFAULT_PORT
+        arguments: dict[str, Any] = {
+            "host": database.host,
+            "port": port,
+            "dbname": database.database or database.user,
+            "user": database.user,
+            "password": database.password.reveal() if database.password else None,
+            "connect_timeout": int(options.get("connect_timeout", "10")),
+            "application_name": "tidegauge",
+            "client_encoding": "UTF8",
+            "keepalives_idle": 30,
+            "sslmode": options.get("ssl"),
+            "sslrootcert": options.get("ssl_ca"),
+        }
+        given = {name: value for name, value in arguments.items() if value is not None}
+        return cls(database.name, f"{database.host}:{port}", given)
+
+    def connect(self, patience: float = LOCK_SECONDS) -> PostgresqlSession:
+        try:
+            connection = psycopg.connect(
+                "",
+                autocommit=True,
+                cursor_factory=psycopg.ClientCursor,
+                prepare_threshold=None,
+                **self.arguments,
+            )
+            connection.execute(f"{_SESSION}; SET lock_timeout = {round(patience * 1000)}".encode())
+            connection.autocommit = False
+        except (psycopg.Error, OSError) as error:
+            raise translated(error, self) from error
+        return PostgresqlSession(connection, self)
+
+
+class PostgresqlSession:
+    """`engine.Session`. Values are put into the text by the driver, so that no type is guessed for them."""
+
+    def __init__(self, connection: psycopg.Connection[Any], login: Login) -> None:
+        self.connection = connection
+        self.login = login
+
+    def run(self, sql: str, values: Sequence[object] = ()) -> int:
+        return max(0, self._execute(sql, values).rowcount)
+
+    def rows(self, sql: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+        cursor = self._execute(sql, values)
+        try:
+            return list(cursor.fetchall()) if cursor.description else []
+        except psycopg.Error as error:
+            raise self.told(error) from error
+
+    def commit(self) -> None:
+        try:
+            self.connection.commit()
+        except psycopg.Error as error:
+            raise self.told(error) from error
+
+    def rollback(self) -> None:
+        try:
+            self.connection.rollback()
+        except psycopg.Error:
+            self.close()
+
+    def close(self) -> None:
+        self.connection.close()
+
+    def told(self, error: Exception, sql: str = "") -> TidegaugeError:
+        """The driver's error as ours; where we waited in vain, with who was in the way."""
+        ours = translated(error, self.login)
+        if isinstance(ours, Locked) and sql:
+            ours.message += self._holders(sql)
+            ours.args = (ours.message,)
+        return ours
+
+    def _execute(self, sql: str, values: Sequence[object]) -> psycopg.Cursor[Any]:
+        try:
+            if not values:
+                return self.connection.execute(sql.encode())
+            query = sql.replace("%", "%%").replace(MARK, "%s")
+            return self.connection.execute(query.encode(), tuple(values))
+        except psycopg.Error as error:
+            raise self.told(error, sql) from error
+
+    def _holders(self, sql: str) -> str:
+        try:
+            self.connection.rollback()
+            found = self.connection.execute(_HOLDERS).fetchall()
+            self.connection.rollback()
+        except psycopg.Error:
+            return ""
+        named = [
+            f"session {pid} of {user}" + (f" ({program})" if program else "")
+            for table, pid, user, program in found
+            if f'"{table}"' in sql
+        ]
+        return f"; held by {', '.join(named)}" if named else ""
+
+
+def translated(error: Exception, login: Login) -> TidegaugeError:
+    said = mask(str(error).strip()) or type(error).__name__
+    diagnosis = error.diag if isinstance(error, psycopg.Error) else None
+    state = (error.sqlstate or "") if isinstance(error, psycopg.Error) else ""
+    if diagnosis is not None and diagnosis.message_primary:
+        said = mask(". ".join(part for part in (diagnosis.message_primary, diagnosis.message_detail) if part))
+    if state.startswith(_FINAL) or "authentication failed" in said or "no pg_hba.conf entry" in said:
+        return OutputUnreachable(
+            f"{login.name}: {login.address} refuses the login: {said}",
+            hint="check user, password and database in `connections:`",
+            retryable=False,
+        )
+    if state.startswith(_CONFLICT) or (diagnosis is not None and diagnosis.constraint_name in _TWINS):
+        return Locked(f"{login.name}: {said}")
+    if state.startswith(_VALUE):
+        return Refused(f"{login.name}: {said}")
+    if state.startswith(_LOST) or (
+        not state and isinstance(error, psycopg.OperationalError | psycopg.InterfaceError | OSError)
+    ):
+        return OutputUnreachable(
+            f"{login.name}: {login.address} cannot be reached: {said}",
+            hint="check that the server runs, and host and port in `connections:`",
+        )
+    if state == "42501":
+        return OutputError(
+            f"{login.name}: {said}",
+            hint="the login needs USAGE and CREATE on the schema, and to own the tables it changes",
+        )
+    failure = OutputError(f"{login.name}: {said}")
+    failure.detail = state
+    return failure

@@ -1,0 +1,191 @@
+"""PostgreSQL as a warehouse."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, cast
+
+from tidegauge.errors import OutputError
+from tidegauge.model.batch_data import Cargo
+from tidegauge.model.spec import Database, TableName, TableOptions
+from tidegauge.model.table import Field
+from tidegauge.outputs.warehouse import fit, tasks
+from tidegauge.outputs.warehouse import lake_files as lake
+from tidegauge.outputs.warehouse.postgresql.load import CopySink, copy_in
+from tidegauge.outputs.warehouse.postgresql.session import DEFAULT_PORT, MARK, Login, PostgresqlSession
+from tidegauge.outputs.warehouse.warehouse import Column, Session, Stage, Warehouse
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_LONGEST = 63
+"""Bytes of a name; the server would cut a longer one without a word."""
+_TYPES = {
+    "boolean": "boolean",
+    "tinyint": "smallint",
+    "smallint": "smallint",
+    "int": "integer",
+    "bigint": "bigint",
+    "float": "real",
+    "double": "double precision",
+    "string": "text",
+    "binary": "bytea",
+    "date": "date",
+    "timestamp": "timestamp with time zone",
+    "timestamp_ntz": "timestamp without time zone",
+}
+_HELD = {
+    "bool": "boolean",
+    "int2": "smallint",
+    "int4": "int",
+    "int8": "bigint",
+    "float4": "float",
+    "float8": "double",
+    "text": "string",
+    "varchar": "string",
+    "bytea": "binary",
+    "date": "date",
+    "timestamptz": "timestamp",
+    "timestamp": "timestamp_ntz",
+}
+_DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
+_NUMERIC = re.compile(r"numeric\((\d+),(\d+)\)")
+_ROUGH = re.compile(r"\((\d)\)")
+_WIDEST = 38
+_MARKS = "_m"
+_STAGING = "tidegauge_stage_"
+_MAKING = 0x7469646567617567
+"""The number of the lock that those who make a table hold."""
+
+
+class PostgreSQL(Warehouse):
+    mark = MARK
+    finds_repeats = True
+    now = "(clock_timestamp() AT TIME ZONE 'UTC')"
+    moment = "timestamp(6) without time zone"
+
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
+        self._login = Login.of(database)
+
+    @property
+    def place(self) -> str:
+        database = self.database
+        name = database.database or database.user
+        return f"postgresql://{database.host}:{database.port or DEFAULT_PORT}/{name}"
+
+    def connect(self) -> PostgresqlSession:
+        return self._login.connect(self.patience)
+
+    def columns(self, session: Session, table: TableName) -> tuple[Field, ...] | None:
+        found = session.rows(
+            "SELECT c.oid::bigint, c.relkind::text FROM pg_class c"
+            f" JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = {MARK} AND c.relname = {MARK}"
+            " AND c.relkind IN ('r', 'p', 'v', 'm', 'f')",
+            (table.schema or "public", table.table),
+        )
+        if not found:
+            return None
+        ((oid, kind),) = found
+        if kind not in ("r", "p"):
+            raise OutputError(
+                f"{self.database.name}: {table} is a view or a foreign table, which rows cannot be landed in",
+                hint="name another table with `rename:`",
+            )
+        described = session.rows(
+            "SELECT a.attname, t.typname, format_type(a.atttypid, a.atttypmod)"
+            " FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid"
+            f" WHERE a.attrelid = {MARK} AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum",
+            (oid,),
+        )
+        return tuple(
+            Field(str(name), _held(str(plain), str(full)), str(full)) for name, plain, full in described
+        )
+
+    def tables(self, session: Session, schema: str | None, prefix: str) -> list[str]:
+        found = session.rows(
+            "SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+            f" WHERE n.nspname = {MARK} AND starts_with(c.relname::text, {MARK})"
+            " AND c.relkind IN ('r', 'p', 'v', 'm', 'f')",
+            (schema or "public", prefix),
+        )
+        return [str(name) for (name,) in found]
+
+    def name(self, identifier: str) -> str:
+        if "\0" in identifier or len(identifier.encode()) > _LONGEST:
+            raise OutputError(
+                f"{self.database.name}: PostgreSQL cannot name anything {identifier[:80]!r}: a name has up to"
+                f" {_LONGEST} bytes, none of them NUL",
+                hint="rename the column at the source, or the table with `rename:`",
+            )
+        return super().name(identifier)
+
+    def type(self, field: Field, *, key: bool) -> str:  # noqa: ARG002 - every type may be part of a key here
+        if match := _DECIMAL.fullmatch(field.type):
+            return f"numeric({match[1]},{match[2]})"
+        return _TYPES[field.type]
+
+    def fit(self, held: Field, field: Field, *, key: bool) -> fit.Fit:
+        number = _DECIMAL.fullmatch(field.type) or field.type in ("tinyint", "smallint", "int", "bigint")
+        if held.source_type == "numeric" and number:
+            return fit.Fit(fit.Verdict.HOLDS)
+        rough = _ROUGH.search(held.source_type) if held.type.startswith("timestamp") else None
+        if rough and int(rough[1]) < 6 and held.type == field.type:
+            return fit.Fit(fit.Verdict.WIDEN, self.type(field, key=key))
+        return super().fit(held, field, key=key)
+
+    def create(
+        self,
+        table: TableName,
+        columns: Sequence[Column],
+        *,
+        key: Sequence[str] = (),
+        options: TableOptions | None = None,
+    ) -> str:
+        made = super().create(table, columns, key=key, options=options)
+        if table.table.startswith(_STAGING):
+            # Half the work: what is in it is loaded again should the server crash.
+            return made.replace("CREATE TABLE", "CREATE UNLOGGED TABLE", 1)
+        # IF NOT EXISTS does not see a table that another session is just making: they go one after the other.
+        return f"SELECT pg_advisory_xact_lock({_MAKING}); {made}"
+
+    def drop(self, session: Session, table: TableName) -> None:
+        names = [self.table(table)]
+        if not table.table[-2:].startswith("_"):
+            names.append(self.table(self._marks(table)))
+        session.run(f"DROP TABLE IF EXISTS {', '.join(names)}")
+
+    def load(self, session: Session, stage: Stage, cargo: Cargo, spark: Callable[[], SparkSession]) -> int:
+        lake.check(cargo.files)
+        ours = cast(PostgresqlSession, session)
+        names = ", ".join(
+            self.name(name) for name in (stage.ordinal, *(field.name for field in stage.fields))
+        )
+        copy = f"COPY {self.table(stage.table)} ({names}) FROM STDIN (FORMAT binary)"
+        columns = [
+            Column(field.name, self.type(field, key=field.name in stage.key)) for field in stage.fields
+        ]
+        session.run(self.create(stage.table, [*columns, Column(stage.ordinal, "integer")]))
+        few = tasks.at_hand(cargo)
+        if few is not None:
+            rows = copy_in(ours, copy, few, stage.key)
+        else:
+            marks = self._marks(stage.table)
+            session.run(
+                self.create(marks, [Column("task", "integer"), Column("rows", "bigint")], key=["task"])
+            )
+            session.commit()
+            sink = CopySink(self._login, copy, self.table(marks), stage.key)
+            rows = tasks.bring(cargo, sink, spark)
+        session.commit()
+        return rows
+
+    def _marks(self, table: TableName) -> TableName:
+        return TableName(table.schema, f"{table.table}{_MARKS}")
+
+
+def _held(plain: str, full: str) -> str:
+    if match := _NUMERIC.fullmatch(full):
+        return f"decimal({match[1]},{match[2]})" if int(match[1]) <= _WIDEST else ""
+    return _HELD.get(plain, "")

@@ -1,0 +1,144 @@
+"""One connection to Snowflake, and what its errors mean."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from decimal import Decimal
+from typing import Any
+
+from tidegauge.errors import OutputError, OutputUnreachable, RuntimeMissing, TidegaugeError
+from tidegauge.model.secret import mask
+from tidegauge.model.spec import Database
+from tidegauge.outputs.warehouse.warehouse import Locked, Refused
+
+_CONNECT_SECONDS = 30
+_CHANGES = ("INSERT", "UPDATE", "DELETE", "MERGE")
+_COMMITS = ("CREATE ", "ALTER ", "DROP ")
+
+
+class SnowflakeSession:
+    """`engine.Session`. Transactions are begun by word, since the connector commits by itself otherwise."""
+
+    def __init__(self, connection: Any, place: str) -> None:
+        self._connection = connection
+        self._cursor = connection.cursor()
+        self._place = place
+        self._open = False
+
+    @classmethod
+    def open(cls, database: Database, patience: float) -> SnowflakeSession:
+        connector = _connector()
+        place = f"Snowflake, account {database.account}"
+        options = database.options
+        wanted: dict[str, Any] = {
+            "account": database.account,
+            "user": database.user,
+            "password": database.password.reveal() if database.password else None,
+            "database": database.database,
+            "schema": database.schema or "PUBLIC",
+            "warehouse": database.warehouse,
+            "role": database.role,
+            "host": options.get("host"),
+            "port": options.get("port"),
+            "protocol": options.get("protocol"),
+        }
+        try:
+            connection = connector.connect(
+                **{key: value for key, value in wanted.items() if value is not None},
+                login_timeout=int(options.get("connect_timeout", _CONNECT_SECONDS)),
+                paramstyle="qmark",
+                application="tidegauge",
+                session_parameters={"TIMEZONE": "UTC", "QUERY_TAG": "tidegauge"},
+            )
+            session = cls(connection, place)
+        except Exception as error:
+            raise OutputUnreachable(
+                f"{place} cannot be reached: {_words(error)}",
+                hint="check account, user, password, role and warehouse of the connection",
+            ) from error
+        try:
+            session._execute(f"ALTER SESSION SET LOCK_TIMEOUT = {max(1, round(patience))}")
+        except TidegaugeError:
+            session.close()
+            raise
+        return session
+
+    def run(self, sql: str, values: Sequence[object] = ()) -> int:
+        if sql.startswith(_COMMITS):
+            self.commit()  # as the server would, without a word
+            self._execute(sql, values)
+            return 0
+        self._begin()
+        self._execute(sql, values)
+        return max(int(self._cursor.rowcount or 0), 0) if sql.lstrip().upper().startswith(_CHANGES) else 0
+
+    def rows(self, sql: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+        self._begin()
+        self._execute(sql, values)
+        try:
+            return [tuple(map(_whole, row)) for row in self._cursor.fetchall()]
+        except Exception as error:
+            raise self._told(error) from error
+
+    def commit(self) -> None:
+        if self._open:
+            self._open = False
+            self._execute("COMMIT")
+
+    def rollback(self) -> None:
+        if self._open:
+            self._open = False
+            with suppress(TidegaugeError):
+                self._execute("ROLLBACK")
+
+    def close(self) -> None:
+        self.rollback()
+        with suppress(Exception):
+            self._connection.close()
+
+    def _begin(self) -> None:
+        if not self._open:
+            self._execute("BEGIN")
+            self._open = True
+
+    def _execute(self, sql: str, values: Sequence[object] = ()) -> None:
+        try:
+            self._cursor.execute(sql, tuple(values) if values else None)
+        except Exception as error:
+            raise self._told(error) from error
+
+    def _told(self, error: Exception) -> TidegaugeError:
+        errors = _connector().errors
+        words, state = _words(error), str(getattr(error, "sqlstate", "") or "")
+        # 57014: error 625, a lock that another transaction holds for too long, or that too many wait for.
+        if state in ("57014", "40001") or "conflict" in words.lower():
+            return Locked(f"another session holds it, or was faster: {words}")
+        if state[:2] in ("22", "23"):
+            return Refused(words)
+        if isinstance(error, errors.OperationalError | errors.InterfaceError) or state[:2] == "08":
+            return OutputUnreachable(
+                f"the connection to {self._place} was lost: {words}", hint="run again once it answers"
+            )
+        return OutputError(f"{self._place} refused a statement: {words}", hint="its own words say why")
+
+
+def _whole(value: Any) -> Any:
+    """A number without digits behind the point is an int, as the connector has it in most places."""
+    return int(value) if isinstance(value, Decimal) and value.as_tuple().exponent == 0 else value
+
+
+def _words(error: Exception) -> str:
+    told = getattr(error, "raw_msg", None) or getattr(error, "msg", None) or str(error)
+    return mask(" ".join(str(told).split())) or type(error).__name__
+
+
+def _connector() -> Any:
+    try:
+        import snowflake.connector
+    except ImportError as error:
+        raise RuntimeMissing(
+            "loading into Snowflake needs its connector, snowflake-connector-python",
+            hint="pip install 'tidegauge[snowflake]'",
+        ) from error
+    return snowflake.connector

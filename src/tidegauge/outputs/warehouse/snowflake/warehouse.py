@@ -1,0 +1,307 @@
+"""Snowflake, by its own connector: the words in which it differs, and files by PUT and COPY INTO."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tidegauge.errors import OutputDisagrees, OutputError, TidegaugeError
+from tidegauge.model.arrow import schema_of
+from tidegauge.model.batch_data import Cargo, Stretch
+from tidegauge.model.spec import TableName, TableOptions
+from tidegauge.model.table import Field
+from tidegauge.outputs.warehouse import lake_files as lake
+from tidegauge.outputs.warehouse import spark_rows as scratch
+from tidegauge.outputs.warehouse.fit import Fit, Verdict, holds
+from tidegauge.outputs.warehouse.snowflake.session import SnowflakeSession
+from tidegauge.outputs.warehouse.staging import PREFIX
+from tidegauge.outputs.warehouse.warehouse import Column, Locked, Session, Stage, Warehouse
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+NAME_LENGTH = 255
+TEXT_LENGTH = 16_777_216
+_SCALE_MAX = 37
+
+_TYPES = {
+    "boolean": "BOOLEAN",
+    "tinyint": "NUMBER(3,0)",
+    "smallint": "NUMBER(5,0)",
+    "int": "NUMBER(10,0)",
+    "bigint": "NUMBER(19,0)",
+    "float": "FLOAT",
+    "double": "FLOAT",
+    "date": "DATE",
+    "timestamp": "TIMESTAMP_LTZ(6)",
+    "timestamp_ntz": "TIMESTAMP_NTZ(6)",
+    "binary": "BINARY",
+}
+_WHOLE = {3: "tinyint", 5: "smallint", 10: "int", 19: "bigint"}
+_HELD = {
+    "BOOLEAN": "boolean",
+    "FLOAT": "double",
+    "DATE": "date",
+    "TIMESTAMP_LTZ": "timestamp",
+    "TIMESTAMP_TZ": "timestamp",
+    "TIMESTAMP_NTZ": "timestamp_ntz",
+    "TEXT": "string",
+    "BINARY": "binary",
+}
+_DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
+_TEXT_LENGTH = re.compile(r"(?:n?var)?char(?:acter)?(?: varying)?\s*\((\d+)\)", re.IGNORECASE)
+_LENGTH = re.compile(r"\((\d+)\)")
+# A quoted name or text is left alone; only a bare `t.` is the target's alias.
+_ALIAS = re.compile(r""""(?:[^"]|"")*"|'(?:[^']|'')*'|\bt\.""")
+
+
+class Snowflake(Warehouse):
+    """Names are always quoted, so they keep their case, and whoever asks for them has to quote them too.
+
+    A statement that makes or changes a table commits what is open; the core has none inside a transaction
+    that matters. Keys are declared, and enforced by hybrid tables only.
+    """
+
+    now = "SYSDATE()"
+    moment = "TIMESTAMP_NTZ(6)"
+    whole = "NUMBER(19,0)"
+    text = "VARCHAR"
+    keys_enforced = False
+    ddl_commits = True
+
+    # Sessions
+
+    def connect(self) -> SnowflakeSession:
+        return SnowflakeSession.open(self.database, self.patience)
+
+    # What is there
+
+    def columns(self, session: Session, table: TableName) -> tuple[Field, ...] | None:
+        where = (self._schema(table.schema), table.table)
+        where_it_is = "WHERE table_schema = ? AND table_name = ?"
+        found = session.rows(
+            f"SELECT table_type FROM information_schema.tables {where_it_is}", where
+        ) or session.rows(f"SELECT 'VIEW' FROM information_schema.views {where_it_is}", where)
+        if not found:
+            return None
+        if "TABLE" not in str(found[0][0]):
+            raise OutputError(
+                f"{table} is not a table of Snowflake but a {str(found[0][0]).lower()}",
+                hint="give the target another name with `rename:`",
+            )
+        told = session.rows(
+            "SELECT column_name, data_type, character_maximum_length, numeric_precision, numeric_scale"
+            " FROM information_schema.columns WHERE table_schema = ? AND table_name = ?"
+            " ORDER BY ordinal_position",
+            where,
+        )
+        return tuple(_field(*row) for row in told)
+
+    def tables(self, session: Session, schema: str | None, prefix: str) -> list[str]:
+        found = session.rows(
+            "SELECT table_name FROM information_schema.tables WHERE table_schema = ?"
+            f" AND LEFT(table_name, {len(prefix)}) = ?",
+            (self._schema(schema), prefix),
+        )
+        return [str(name) for (name,) in found]
+
+    def _schema(self, schema: str | None) -> str:
+        return schema or self.database.schema or "PUBLIC"
+
+    # Words
+
+    def name(self, identifier: str) -> str:
+        if not identifier or "\0" in identifier or len(identifier) > NAME_LENGTH:
+            raise OutputError(
+                f"Snowflake has no name {identifier!r}: names have 1 to {NAME_LENGTH} characters, none NUL",
+                hint="rename the column at the source, or the table with `rename:`",
+            )
+        return super().name(identifier)
+
+    def type(self, field: Field, *, key: bool) -> str:  # noqa: ARG002
+        if known := _TYPES.get(field.type):
+            return known
+        if digits := _DECIMAL.fullmatch(field.type):
+            if int(digits[2]) <= _SCALE_MAX:
+                return f"NUMBER({digits[1]},{digits[2]})"
+        elif field.type == "string":
+            return f"VARCHAR({_characters(field)})"
+        raise OutputError(
+            f"Snowflake has no type for the column {field.name}, which arrives as {field.type}",
+            hint=f"bring it as text: `types: {{{field.name}: string}}`",
+        )
+
+    def fit(self, held: Field, field: Field, *, key: bool) -> Fit:
+        """Text can be made longer, and a number be given more digits in front; its scale stays."""
+        wanted = self.type(field, key=key)
+        if (held.type, field.type) == ("string", "string"):
+            limit = _LENGTH.search(held.source_type)
+            fits = limit is None or _characters(field) <= int(limit[1])
+            return Fit(Verdict.HOLDS) if fits else Fit(Verdict.WIDEN, wanted)
+        found = super().fit(held, field, key=key)
+        if found.verdict is Verdict.WIDEN and not _same_scale(held, field):
+            return Fit(Verdict.NARROW)
+        return found
+
+    def widen(self, session: Session, table: TableName, column: str, kind: str) -> None:
+        session.run(f"ALTER TABLE {self.table(table)} ALTER COLUMN {self.name(column)} SET DATA TYPE {kind}")
+
+    def create(
+        self,
+        table: TableName,
+        columns: Sequence[Column],
+        *,
+        key: Sequence[str] = (),
+        options: TableOptions | None = None,
+    ) -> str:
+        sql = super().create(table, columns, key=key)
+        if table.table.startswith(PREFIX):
+            # Nobody wants yesterday's staging tables back, and keeping them costs.
+            return sql.replace("CREATE TABLE", "CREATE TRANSIENT TABLE", 1)
+        if options is not None and options.hybrid:
+            return sql.replace("CREATE TABLE", "CREATE HYBRID TABLE", 1)
+        return sql
+
+    def update(self, target: TableName, source: str, sets: Sequence[tuple[str, str]], where: str) -> str:
+        named = self.table(target)
+        pairs = ", ".join(f"{self.name(column)} = {_called(value, named)}" for column, value in sets)
+        return f"UPDATE {named} SET {pairs} FROM {source} AS s WHERE {_called(where, named)}"
+
+    def delete(self, target: TableName, where: str) -> str:
+        named = self.table(target)
+        return f"DELETE FROM {named} WHERE {_called(where, named)}"
+
+    def lock(self, session: Session, commits: TableName) -> None:
+        """By a row of its own, since there is no LOCK: one DELETE from a table makes every other one wait.
+
+        The row goes with the transaction. Two sessions that both made one do no harm: whoever came later
+        deletes both.
+        """
+        name = self.table(commits)
+        take = f"DELETE FROM {name} WHERE {self.name('flow_key')} = 'lock'"
+        if session.run(take):
+            return
+        names = ", ".join(map(self.name, ("flow_key", "epoch", "seq")))
+        session.run(f"INSERT INTO {name} ({names}) VALUES ('lock', -1, -1)")
+        session.commit()
+        if not session.run(take):
+            raise Locked("another session was faster")
+
+    # Bulk
+
+    def load(self, session: Session, stage: Stage, cargo: Cargo, spark: Callable[[], SparkSession]) -> int:
+        columns = [Column(one.name, self.type(one, key=one.name in stage.key)) for one in stage.fields]
+        session.run(self.create(stage.table, [*columns, Column(stage.ordinal, self.whole)]))
+        session.commit()
+        if cargo.files:
+            lake.check(cargo.files)
+        with (
+            scratch.landed(cargo, spark) as landed,
+            tempfile.TemporaryDirectory(prefix="tidegauge-put-") as top,
+        ):
+            files = list(_written(Path(top), landed))
+            return self._copied(session, stage, files) if files else 0
+
+    def _copied(self, session: Session, stage: Stage, files: Sequence[tuple[Path, int]]) -> int:
+        """One PUT for each file into a stage of this session, and one COPY of them all.
+
+        The table between them has columns C0, C1 …: COPY finds columns by their names, and those of users can
+        be anything.
+        """
+        place = f"TIDEGAUGE_PUT_{uuid.uuid4().hex[:12].upper()}"
+        # Named like the staging table, so that it is cleared away with it should this process be killed.
+        raw = self.table(TableName(stage.table.schema, f"{stage.table.table}_r"))
+        kinds = [*(self.type(one, key=False) for one in stage.fields), self.whole]
+        columns = [f"C{at}" for at in range(len(kinds))]
+        declared = ", ".join(f"{name} {kind}" for name, kind in zip(columns, kinds, strict=True))
+        into = ", ".join(self.name(name) for name in (*(one.name for one in stage.fields), stage.ordinal))
+        try:
+            session.run(f"CREATE TEMPORARY STAGE {place}")
+            session.run(f"CREATE TRANSIENT TABLE {raw} ({declared})")
+            for path, _ in files:
+                session.rows(f"PUT 'file://{path}' @{place} AUTO_COMPRESS = FALSE")
+            told = session.rows(
+                f"COPY INTO {raw} FROM @{place}"
+                " FILE_FORMAT = (TYPE = PARQUET BINARY_AS_TEXT = FALSE USE_LOGICAL_TYPE = TRUE)"
+                " MATCH_BY_COLUMN_NAME = CASE_SENSITIVE"
+            )
+            _check_loaded(files, told)
+            loaded = session.run(
+                f"INSERT INTO {self.table(stage.table)} ({into}) SELECT {', '.join(columns)} FROM {raw}"
+            )
+            session.commit()
+        finally:
+            with suppress(TidegaugeError):
+                session.rollback()
+                session.run(f"DROP TABLE IF EXISTS {raw}")
+                session.run(f"DROP STAGE IF EXISTS {place}")
+        return loaded
+
+
+def _check_loaded(files: Sequence[tuple[Path, int]], told: Sequence[tuple[Any, ...]]) -> None:
+    """COPY tells of each file how many rows it loaded."""
+    loaded = {str(row[0]).rpartition("/")[2]: int(row[3]) for row in told if len(row) > 3}
+    for path, rows in files:
+        if loaded.get(path.name) != rows:
+            raise OutputDisagrees(
+                f"Snowflake loaded {loaded.get(path.name, 0)} rows of a file that has {rows}",
+                hint="nothing was changed; run again",
+            )
+
+
+def _written(top: Path, cargo: Cargo) -> Iterator[tuple[Path, int]]:
+    """Each stretch that has rows as a file of its own, with its number in every row; and how many it has."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    kinds = [*schema_of(cargo.layout).types, pa.int64()]
+    schema = pa.schema([pa.field(f"C{at}", kind) for at, kind in enumerate(kinds)])
+    for number, stretch in enumerate(cargo.stretches):
+        path = top / f"{number:06}.parquet"
+        rows = 0
+        with pq.ParquetWriter(path, schema, compression="snappy") as writer:
+            for batch in _numbered(stretch, number, schema):
+                writer.write_batch(batch)
+                rows += batch.num_rows
+        if rows:
+            yield path, rows
+
+
+def _numbered(stretch: Stretch, number: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    import pyarrow as pa
+
+    for batch in stretch.batches():
+        ordinal = pa.repeat(pa.scalar(number, pa.int64()), batch.num_rows)
+        yield pa.RecordBatch.from_arrays([*batch.columns, ordinal], schema=schema)
+
+
+def _called(sql: str, named: str) -> str:
+    return _ALIAS.sub(lambda found: f"{named}." if found[0] == "t." else found[0], sql)
+
+
+def _characters(field: Field) -> int:
+    match = _TEXT_LENGTH.fullmatch(field.source_type.strip())
+    return max(1, min(int(match[1]), TEXT_LENGTH)) if match else TEXT_LENGTH
+
+
+def _same_scale(held: Field, field: Field) -> bool:
+    scales = []
+    for kind in (held.type, field.type):
+        digits = _DECIMAL.fullmatch(kind)
+        scales.append(int(digits[2]) if digits else 0)
+    return scales[0] == scales[1] or holds(held.type, field.type)
+
+
+def _field(name: str, kind: str, length: int | None, precision: int | None, scale: int | None) -> Field:
+    if kind in ("NUMBER", "DECIMAL") and precision is not None:
+        whole = _WHOLE.get(int(precision)) if not scale else None
+        return Field(name, whole or f"decimal({precision},{scale or 0})", f"NUMBER({precision},{scale or 0})")
+    if kind == "TEXT":
+        return Field(name, "string", f"VARCHAR({length})" if length else "VARCHAR")
+    return Field(name, _HELD.get(kind, ""), kind)

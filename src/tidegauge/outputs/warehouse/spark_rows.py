@@ -1,0 +1,68 @@
+"""Rows that only Spark can read, written once to Parquet on this machine so that an engine can load files."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tidegauge.errors import OutputError
+from tidegauge.model.batch_data import Cargo, LakeFile
+from tidegauge.model.spec import Lake
+from tidegauge.spark import hadoop
+from tidegauge.storage.parquet_split import FileStretch
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@contextmanager
+def landed(cargo: Cargo, spark: Callable[[], SparkSession]) -> Iterator[Cargo]:
+    """The cargo itself where it has stretches; else the same with files, which are removed at the end.
+
+    The files are in the order of Spark's partitions, as they were read. Raises OutputError, with a hint,
+    where Spark does not run on this machine.
+    """
+    if cargo.stretches or cargo.frame is None:
+        yield cargo
+        return
+    session = spark()
+    if hadoop.is_scattered(session):
+        raise OutputError(
+            f"the rows of {cargo.layout.table} can be read by Spark alone, and it runs on other machines",
+            hint="use `spark: {master: local[*]}` for this sync, or load through a lake with `via:`",
+        )
+    top = Path(tempfile.mkdtemp(prefix="tidegauge-scratch-"))
+    try:
+        yield _written(cargo, cargo.frame(session), Lake("scratch", str(top)))
+    finally:
+        shutil.rmtree(top, ignore_errors=True)
+
+
+def _written(cargo: Cargo, frame: DataFrame, lake: Lake) -> Cargo:
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        hadoop.settle_session(frame.sparkSession)
+        frame.write.options(**hadoop.COMMIT).mode("error").parquet(hadoop.path_of(lake, "rows"))
+    except (PySparkException, Py4JError) as error:
+        told = hadoop.told(error, lake.path)
+        if told is None:
+            raise  # the frame's own failure, which only its maker can explain
+        raise told from error
+    files = tuple(_file(lake, path) for path in sorted((Path(lake.path) / "rows").glob("part-*.parquet")))
+    kept = tuple(file for file in files if file.rows)
+    stretches = tuple(FileStretch(file, cargo.layout) for file in kept)
+    return replace(cargo, files=kept, stretches=stretches, frame=None)
+
+
+def _file(lake: Lake, path: Path) -> LakeFile:
+    import pyarrow.parquet as pq
+
+    rows = int(pq.read_metadata(path).num_rows)
+    return LakeFile(lake, f"rows/{path.name}", rows, path.stat().st_size)

@@ -1,0 +1,277 @@
+"""SQLite: one file, one writer at a time, and columns that hold what they are given."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tidegauge.errors import OutputError, OutputUnreachable
+from tidegauge.model.batch_data import Cargo
+from tidegauge.model.secret import mask
+from tidegauge.model.spec import Database, TableName
+from tidegauge.model.table import Field
+from tidegauge.outputs.warehouse import lake_files as lake
+from tidegauge.outputs.warehouse.file_turns import Turn
+from tidegauge.outputs.warehouse.fit import Fit, Verdict
+from tidegauge.outputs.warehouse.spark_rows import landed
+from tidegauge.outputs.warehouse.warehouse import Column, Locked, Refused, Session, Stage, Warehouse
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+_TYPES = {
+    "boolean": "BOOLEAN",
+    "tinyint": "TINYINT",
+    "smallint": "SMALLINT",
+    "int": "INT",
+    "bigint": "BIGINT",
+    "float": "FLOAT",
+    "double": "DOUBLE",
+    "string": "TEXT",
+    "binary": "BLOB",
+    "date": "DATE",
+    "timestamp": "TIMESTAMP",
+    "timestamp_ntz": "DATETIME",
+}
+_SPARK = {kind: name for name, kind in _TYPES.items()}
+_WHOLE = frozenset({"boolean", "tinyint", "smallint", "int", "bigint"})
+_MOMENTS = frozenset({"date", "timestamp", "timestamp_ntz"})
+_DECIMAL = re.compile(r"decimal(?:_text)?\((\d+),\s*(\d+)\)", re.IGNORECASE)
+_EXACT = 15
+"""Digits that SQLite's own numbers keep; decimals with more are kept as text."""
+
+
+class SQLite(Warehouse):
+    now = "strftime('%Y-%m-%d %H:%M:%f', 'now')"
+    true = "1"
+    false = "0"
+    folds_case = True
+
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
+        assert database.path is not None
+        self._path = database.path
+
+    @property
+    def place(self) -> str:
+        return f"sqlite {self._path}"
+
+    def is_there(self) -> bool:
+        return self._path.exists()
+
+    def connect(self) -> SQLiteSession:
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            connection = sqlite3.connect(
+                self._path, timeout=self.patience, isolation_level=None, check_same_thread=False
+            )
+            connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchall()
+        except (sqlite3.Error, OSError) as error:
+            busy = getattr(error, "sqlite_errorcode", 0) & 0xFF in (
+                sqlite3.SQLITE_BUSY,
+                sqlite3.SQLITE_LOCKED,
+            )
+            raise OutputUnreachable(
+                f"the SQLite file {self._path} cannot be opened: {error}",
+                hint="check the path in `connections:`, and that the file is a database of yours",
+                retryable=busy,
+            ) from error
+        return SQLiteSession(connection, self._path)
+
+    def columns(self, session: Session, table: TableName) -> tuple[Field, ...] | None:
+        found = session.rows("SELECT name, type FROM pragma_table_xinfo(?) WHERE hidden <> 1", (table.table,))
+        if not found:
+            return None
+        kinds = session.rows(
+            "SELECT type FROM sqlite_master WHERE lower(name) = lower(?) AND type IN ('table', 'view')",
+            (table.table,),
+        )
+        if ("view",) in kinds:
+            raise OutputError(
+                f"{table} in {self.place} is a view", hint="load into another table with `rename:`"
+            )
+        return tuple(Field(name, _spark(declared), declared) for name, declared in found)
+
+    def tables(self, session: Session, schema: str | None, prefix: str) -> list[str]:  # noqa: ARG002
+        found = session.rows("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')")
+        return [name for (name,) in found if name.startswith(prefix)]
+
+    def table(self, table: TableName) -> str:
+        return self.name(table.table)
+
+    def name(self, identifier: str) -> str:
+        if "\0" in identifier:
+            raise OutputError(
+                f"SQLite has no name {identifier!r}", hint="rename the column, or the table with `rename:`"
+            )
+        return super().name(identifier)
+
+    def type(self, field: Field, *, key: bool) -> str:
+        if match := _DECIMAL.fullmatch(field.type):
+            return f"DECIMAL{'_TEXT' if int(match[1]) > _EXACT else ''}({match[1]},{match[2]})"
+        # So declared, a key of one column is the row's own number, and needs no index.
+        return "INTEGER" if key and field.type == "bigint" else _TYPES[field.type]
+
+    def fit(self, held: Field, field: Field, *, key: bool) -> Fit:  # noqa: ARG002
+        """By affinity, which is all that a declared type means here."""
+        kind = _affinity(held.source_type)
+        match = _DECIMAL.fullmatch(field.type)
+        if match:
+            if int(match[1]) <= _EXACT or kind == "TEXT":
+                return Fit(Verdict.HOLDS if kind != "BLOB" else Verdict.REFUSED)
+            return Fit(Verdict.NARROW if kind != "BLOB" else Verdict.REFUSED)
+        if field.type in _WHOLE:
+            return Fit(Verdict.HOLDS if kind in ("INTEGER", "NUMERIC") else Verdict.REFUSED)
+        if field.type in ("float", "double"):
+            return Fit(Verdict.HOLDS if kind in ("REAL", "NUMERIC", "INTEGER") else Verdict.REFUSED)
+        if field.type == "binary":
+            return Fit(Verdict.HOLDS if kind == "BLOB" else Verdict.REFUSED)
+        if field.type in _MOMENTS:
+            return Fit(Verdict.HOLDS if kind in ("TEXT", "NUMERIC") else Verdict.REFUSED)
+        return Fit(Verdict.HOLDS if kind == "TEXT" or not held.source_type else Verdict.REFUSED)
+
+    def misfit(self, held: Field, value: str) -> str:  # noqa: ARG002
+        return f"LENGTH(LTRIM(REPLACE(REPLACE({value}, '-', ''), '.', ''), '0')) > {_EXACT}"
+
+    def differs(self, left: str, right: str) -> str:
+        return f"{left} IS NOT {right}"
+
+    def load(self, session: Session, stage: Stage, cargo: Cargo, spark: Callable[[], SparkSession]) -> int:
+        assert isinstance(session, SQLiteSession)
+        lake.check(cargo.files)
+        columns = [Column(f.name, self.type(f, key=f.name in stage.key)) for f in stage.fields]
+        columns.append(Column(stage.ordinal, self.whole))
+        marks = ", ".join("?" * len(columns))
+        with landed(cargo, spark) as brought:
+            session.run(self.create(stage.table, columns))
+            sql = f"INSERT INTO {self.table(stage.table)} VALUES ({marks})"
+            rows = 0
+            for number, stretch in enumerate(brought.stretches):
+                for batch in stretch.batches():
+                    rows += session.many(sql, _tuples(batch, stage, number))
+            session.commit()
+        return rows
+
+
+class SQLiteSession:
+    """`engine.Session`. Writers of this process take turns; for others it waits as long as `timeout` says."""
+
+    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
+        self._connection = connection
+        self._path = path
+        self._turn = Turn(path)
+
+    def run(self, sql: str, values: Sequence[object] = ()) -> int:
+        self._begin()
+        return max(self._execute(sql, values).rowcount, 0)
+
+    def rows(self, sql: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+        try:
+            return self._execute(sql, values).fetchall()
+        except sqlite3.Error as error:
+            raise self._told(error) from error
+
+    def many(self, sql: str, rows: Iterator[tuple[Any, ...]]) -> int:
+        self._begin()
+        try:
+            return self._connection.executemany(sql, rows).rowcount
+        except sqlite3.Error as error:
+            raise self._told(error) from error
+
+    def commit(self) -> None:
+        if self._connection.in_transaction:
+            self._execute("COMMIT", ())
+        self._turn.give_back()
+
+    def rollback(self) -> None:
+        try:
+            self._connection.rollback()
+        except sqlite3.Error:
+            pass  # it has ended already
+        finally:
+            self._turn.give_back()
+
+    def close(self) -> None:
+        self.rollback()
+        self._connection.close()
+
+    def _begin(self) -> None:
+        if not self._connection.in_transaction:
+            self._turn.take()
+            self._execute("BEGIN IMMEDIATE", ())
+
+    def _execute(self, sql: str, values: Sequence[object]) -> sqlite3.Cursor:
+        try:
+            return self._connection.execute(sql, tuple(values))
+        except sqlite3.Error as error:
+            raise self._told(error) from error
+
+    def _told(self, error: sqlite3.Error) -> OutputError:
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        text = mask(str(error))
+        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            return Locked(f"another process writes to {self._path}")
+        if code in (sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_MISMATCH):
+            return Refused(text)
+        if code in (
+            sqlite3.SQLITE_IOERR,
+            sqlite3.SQLITE_FULL,
+            sqlite3.SQLITE_CANTOPEN,
+            sqlite3.SQLITE_READONLY,
+        ):
+            return OutputUnreachable(
+                f"{self._path}: {text}",
+                hint="check the disk, its free space and the file's permissions, then run again",
+            )
+        return OutputError(f"{self._path}: {text}")
+
+
+def _tuples(batch: pa.RecordBatch, stage: Stage, number: int) -> Iterator[tuple[Any, ...]]:
+    columns = [_values(column, field) for column, field in zip(batch.columns, stage.fields, strict=True)]
+    return zip(*columns, [number] * batch.num_rows, strict=True)
+
+
+def _values(column: pa.Array, field: Field) -> list[Any]:
+    """As SQLite keeps them: moments and decimals as text, which sorts and compares as they do."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_floating(column.type):
+        if pc.any(pc.is_nan(column)).as_py():
+            raise Refused(f"the column {field.name} has a NaN, which SQLite would keep as NULL")
+    elif pa.types.is_boolean(column.type):
+        column = column.cast(pa.int8())
+    elif pa.types.is_timestamp(column.type):
+        column = column.cast(pa.timestamp("us")).cast(pa.string())
+    elif pa.types.is_decimal(column.type):
+        return [None if value is None else format(value, "f") for value in column.to_pylist()]
+    elif pa.types.is_date(column.type):
+        column = column.cast(pa.string())
+    values: list[Any] = column.to_pylist()
+    return values
+
+
+def _spark(declared: str) -> str:
+    if match := _DECIMAL.fullmatch(declared):
+        return f"decimal({match[1]},{match[2]})"
+    if known := _SPARK.get(declared.upper()):
+        return known
+    return {"INTEGER": "bigint", "TEXT": "string", "REAL": "double", "BLOB": "binary"}.get(
+        _affinity(declared), ""
+    )
+
+
+def _affinity(declared: str) -> str:
+    """SQLite's own rules, in its order."""
+    name = declared.upper()
+    if "INT" in name:
+        return "INTEGER"
+    if any(word in name for word in ("CHAR", "CLOB", "TEXT")):
+        return "TEXT"
+    if not name or "BLOB" in name:
+        return "BLOB"
+    return "REAL" if any(word in name for word in ("REAL", "FLOA", "DOUB")) else "NUMERIC"

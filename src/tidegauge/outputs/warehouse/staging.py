@@ -1,0 +1,173 @@
+"""Staging tables: one for each attempt, seen by nobody, and never taken for another's."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from tidegauge.errors import KeyUnsuitable, OutputError, TidegaugeError
+from tidegauge.model.spec import TableName
+from tidegauge.model.table import Field, Layout
+from tidegauge.outputs.warehouse.warehouse import Column, Session, Stage, Warehouse
+
+PREFIX = "tidegauge_stage_"
+SAFE_AGE = timedelta(days=1)
+"""An attempt that still runs has a staging table too, and nothing but its age tells it apart."""
+
+_NAME = re.compile(rf"{PREFIX}([0-9a-f]{{8}})[0-9a-f]{{8}}(_\w)?", re.ASCII)
+_ORDINAL = "_tidegauge_stretch"
+
+
+def fresh(house: Warehouse, session: Session, schema: str | None) -> TableName:
+    """A name that nobody has: when the server's clock says it was given, and eight random digits."""
+    return TableName(schema, f"{PREFIX}{_clock(house, session):08x}{secrets.token_hex(4)}")
+
+
+def stage_of(table: TableName, layout: Layout) -> Stage:
+    ordinal = _ORDINAL
+    taken = {field.name.lower() for field in layout.fields}
+    while {ordinal, f"{ordinal}_"} & taken:  # with one more underscore it is the rank of `keep_last`
+        ordinal += "_"
+    return Stage(table, layout.fields, layout.key, ordinal)
+
+
+def history_of(stage: TableName) -> TableName:
+    """Where scd2 rebuilds the history of the staged keys."""
+    return TableName(stage.schema, f"{stage.table}_h")
+
+
+def last_of(stage: TableName) -> TableName:
+    """Where the last row of each key goes, of rows that have keys in common."""
+    return TableName(stage.schema, f"{stage.table}_l")
+
+
+def drop(house: Warehouse, session: Session, table: TableName) -> None:
+    """With what belongs to it. Never raises: what is left is cleared away a day later."""
+    base = TableName(table.schema, table.table[: len(PREFIX) + 16])
+    for one in (base, last_of(base), history_of(base)):
+        with suppress(TidegaugeError):
+            try:
+                house.drop(session, one)
+                session.commit()
+            except TidegaugeError:
+                session.rollback()
+                raise
+
+
+def clear_leftovers(house: Warehouse, session: Session, schema: str | None) -> None:
+    """Drop what attempts left that were killed more than a day ago, by the server's clock."""
+    found = [match for name in house.tables(session, schema, PREFIX) if (match := _NAME.fullmatch(name))]
+    if not found:
+        return
+    limit = _clock(house, session) - int(SAFE_AGE.total_seconds())
+    for match in found:
+        if int(match[1], 16) < limit:
+            house.drop(session, TableName(schema, match[0]))
+            session.commit()
+
+
+def check_keys(
+    house: Warehouse, session: Session, stage: Stage, *, several: bool, proven: bool = False
+) -> int | None:
+    """How many keys there are, where some come in more than one stretch; None: none does, as `proven` says.
+
+    Raises KeyUnsuitable for a key that is NULL, or that one stretch holds twice: what the target would get
+    then is a matter of luck.
+    """
+    key = ", ".join(map(house.name, stage.key))
+    name = house.table(stage.table)
+    counts = ", ".join(f"COUNT({house.name(part)})" for part in stage.key)
+    ((total, *filled),) = session.rows(f"SELECT COUNT(*), {counts} FROM {name}")
+    for part, count in zip(stage.key, filled, strict=True):
+        if count != total:
+            raise KeyUnsuitable(
+                f"{total - count} rows have no {part}, which is a part of the key",
+                hint="choose another `key:`, or fill the column at the source; the batch was not loaded",
+            )
+    if proven:
+        return None
+    ((different,),) = session.rows(f"SELECT COUNT(*) FROM (SELECT {key} FROM {name} GROUP BY {key}) AS k_")
+    if different == total:
+        return None
+    ordinal = house.name(stage.ordinal)
+    twice = session.rows(
+        f"SELECT {key}, COUNT(*) FROM {name} GROUP BY {key}, {ordinal} HAVING COUNT(*) > 1 LIMIT 1"
+    )
+    if twice or not several:
+        shown = told(stage.key, twice[0][:-1]) if twice else ", ".join(stage.key)
+        raise KeyUnsuitable(
+            f"the key {shown} is there more than once",
+            hint="choose a `key:` that is unique at the source; the batch was not loaded",
+        )
+    return int(different)
+
+
+def keep_last(house: Warehouse, session: Session, stage: Stage, keys: int) -> Stage:
+    """The same with only the last row of each of the keys; the other table stays until both are dropped."""
+    kept = replace(stage, table=last_of(stage.table))
+    columns = [Column(field.name, house.type(field, key=field.name in stage.key)) for field in stage.fields]
+    session.rollback()
+    session.run(house.create(kept.table, [*columns, Column(stage.ordinal, house.whole)]))
+    session.commit()
+    key = ", ".join(map(house.name, stage.key))
+    ordinal = house.name(stage.ordinal)
+    names = ", ".join(map(house.name, (*(field.name for field in stage.fields), stage.ordinal)))
+    rank = house.name(f"{stage.ordinal}_")
+    ranked = f"SELECT {names}, ROW_NUMBER() OVER (PARTITION BY {key} ORDER BY {ordinal} DESC) AS {rank}"
+    rows = session.run(
+        f"INSERT INTO {house.table(kept.table)} ({names})"
+        f" SELECT {names} FROM ({ranked} FROM {house.table(stage.table)}) AS r_ WHERE {rank} = 1"
+    )
+    if rows != keys:
+        raise OutputError(
+            f"{house.place} found {rows} rows to be the last of {keys} keys",
+            hint="somebody changes the staging table or the files under it; the batch was not loaded",
+        )
+    session.commit()
+    return kept
+
+
+def check_values(house: Warehouse, session: Session, stage: Stage, narrow: Sequence[Field]) -> None:
+    """Raises OutputError, naming column, key and value, for one that a column of the target cannot hold."""
+    for held in narrow:
+        column = house.name(held.name)
+        shown = ", ".join([*map(house.name, stage.key), column])
+        found = session.rows(
+            f"SELECT {shown} FROM {house.table(stage.table)} WHERE {house.misfit(held, column)} LIMIT 1"
+        )
+        if found:
+            *key, value = found[0]
+            where = f" of the row with {told(stage.key, key)}" if stage.key else ""
+            raise OutputError(
+                f"the target's column {held.name} is {held.source_type} and cannot hold {value!r}{where}",
+                hint="make the column wider, or mend the row at the source; the batch was not loaded",
+            )
+
+
+def check_filled(house: Warehouse, session: Session, stage: Stage, column: str) -> None:
+    """Raises OutputError, naming the key, for a row that has nothing in a column."""
+    shown = ", ".join(map(house.name, stage.key))
+    found = session.rows(
+        f"SELECT {shown} FROM {house.table(stage.table)} WHERE {house.name(column)} IS NULL LIMIT 1"
+    )
+    if found:
+        raise OutputError(
+            f"the row with {told(stage.key, found[0])} has no {column}, and a history is ordered by it",
+            hint="fill it at the source, or use another mode than scd2; the batch was not loaded",
+        )
+
+
+def told(key: Sequence[str], values: Sequence[Any]) -> str:
+    """A row's key as messages show it."""
+    return ", ".join(f"{name} = {value!r}" for name, value in zip(key, values, strict=True))
+
+
+def _clock(house: Warehouse, session: Session) -> int:
+    ((now,),) = session.rows(f"SELECT {house.now}")
+    moment = now if isinstance(now, datetime) else datetime.fromisoformat(str(now))
+    return int(moment.replace(tzinfo=moment.tzinfo or UTC).timestamp())

@@ -1,0 +1,136 @@
+"""What the target holds, as against what was committed to it: gone, emptied, or of another mode.
+
+A full refresh leaves the rows of the life before where they are. Its first batch takes them away in the same
+transaction that brings its own, or makes the whole table anew, where the rows no longer have a place in it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+from tidegauge.errors import OutputDisagrees, OutputError, OutputUnreachable
+from tidegauge.model.spec import Flow, Mode, TableName
+from tidegauge.model.table import Field, Layout
+from tidegauge.outputs.warehouse import columns
+from tidegauge.outputs.warehouse.commits import Commits, Head, followed
+from tidegauge.outputs.warehouse.warehouse import Session, Warehouse
+
+
+class Held:
+    """One flow's target. Every method but `make` only looks."""
+
+    def __init__(self, flow: Flow, house: Warehouse, table: TableName, commits: Commits) -> None:
+        self._house, self._table, self._commits, self._options = house, table, commits, flow.options
+        self._flow, self._by_lake = flow.name, flow.reads is not None
+
+    @property
+    def _place(self) -> str:
+        return f"{self._house.place}: {self._table}"
+
+    def check(self, session: Session, heads: Sequence[Head], epoch: int) -> None:
+        """Refuse a target that lacks what a life has committed to it, or is of another mode.
+
+        The heads were looked at before: who commits the first batch has made the table by then.
+        """
+        lives = followed(heads, epoch)
+        session.rollback()
+        if not lives:
+            return
+        filled = self._probe(session)
+        if filled is None:
+            raise self._refused("is gone, and what was committed to it with it")
+        shape = self._commits.shape(session, heads)
+        before = None if shape is None else columns.mode_of(shape)
+        now = self._options.mode
+        if before is not None and not columns.go_together(before, now):
+            said = f"was filled in mode {before}, and cannot be gone on with in mode {now}"
+            raise self._refused(said, in_part=False)
+        # Rows that are appended may be meant for somebody who takes them away.
+        if now is not Mode.APPEND and not filled:
+            kept = self._commits.kept(session, lives)
+            if kept > 0:
+                raise self._refused(f"is empty, and {kept:,} rows should be there by what was committed")
+
+    def check_new(self, session: Session) -> None:
+        """Before the table is made: refuse where the newest life has committed to it already."""
+        heads = self._heads(session)
+        session.rollback()
+        if heads and followed(heads, heads[-1].epoch) and self._house.columns(session, self._table) is None:
+            raise self._refused("is gone, and what was committed to it with it")
+
+    def _probe(self, session: Session) -> bool | None:
+        """Whether there are rows; None: there is no table. Most of the time that costs no look at the
+        catalogue, which is slow where there are many tables."""
+        try:
+            return self.is_filled(session)
+        except OutputUnreachable:
+            raise
+        except OutputError:
+            session.rollback()
+            if self._house.columns(session, self._table) is not None:
+                raise
+            return None
+
+    def _heads(self, session: Session) -> tuple[Head, ...]:
+        return self._commits.heads(session) if self._commits.is_there(session) else ()
+
+    def is_filled(self, session: Session) -> bool:
+        return bool(session.rows(f"SELECT 1 FROM {self._house.table(self._table)} LIMIT 1"))
+
+    def pending(self, session: Session, epoch: int | None = None) -> Head | None:
+        """The life (the newest, if none is named) whose first batch is still to take away what is there."""
+        found = [head for head in self._heads(session) if epoch is None or head.epoch == epoch]
+        return found[-1] if found and found[-1].is_pending and not found[-1].closed else None
+
+    def is_outgrown(self, session: Session, layout: Layout) -> bool:
+        """Whether the table is there, and has to be made anew for rows of this layout."""
+        held = self._house.columns(session, self._table)
+        return held is not None and not self._fits(session, held, layout)
+
+    def is_of_another_mode(self, session: Session) -> bool:
+        shape = self._commits.shape(session, self._heads(session))
+        before = None if shape is None else columns.mode_of(shape)
+        return before is not None and not columns.go_together(before, self._options.mode)
+
+    def make(self, session: Session, layout: Layout, *, outgrown: bool) -> None:
+        """Take away what is there, inside the transaction of the first batch; with the table, if that
+        `is_outgrown`. Where DDL commits, it was made anew before (`make_alone`)."""
+        if self._house.columns(session, self._table) is None:
+            return
+        if outgrown:
+            session.run(f"DROP TABLE {self._house.table(self._table)}")
+            session.run(columns.create(self._house, self._table, layout, self._options))
+        else:
+            session.run(self._house.delete(self._table, "1 = 1"))
+
+    def make_alone(self, session: Session, layout: Layout, epoch: int) -> None:
+        """The same of the table, where DDL commits: under a lock, which goes with the session.
+
+        Every first batch after a full refresh waits for it, in whichever life, and looks then: so nobody
+        takes away a table into which another runner has just committed.
+        """
+        name = hashlib.sha256(f"{self._place}\0{self._flow}".encode()).hexdigest()
+        session.rollback()
+        alone = self._house.hold(session, name)
+        session.rollback()
+        if self.pending(session, epoch) is not None and self.is_outgrown(session, layout):
+            if not alone:
+                raise OutputDisagrees(
+                    f"{self._flow}: {self._place} cannot be made anew together with its first rows there",
+                    hint="drop the table, then run again: it is made anew, and filled from the beginning",
+                )
+            session.run(f"DROP TABLE {self._house.table(self._table)}")
+            session.run(columns.create(self._house, self._table, layout, self._options))
+        session.rollback()
+
+    def _fits(self, session: Session, held: tuple[Field, ...], layout: Layout) -> bool:
+        shape = self._commits.shape(session, self._heads(session))
+        return columns.fits(self._house, held, layout, self._options, shape)
+
+    def _refused(self, what: str, *, in_part: bool = True) -> OutputDisagrees:
+        """`in_part`: a backfill of some of it is a way back too."""
+        hint = f"to fill it again from the beginning use `tidegauge run --select {self._flow} --full-refresh`"
+        if in_part and not self._by_lake:
+            hint += f"; for a part of it alone, `tidegauge backfill -t {self._flow} --from …`"
+        return OutputDisagrees(f"{self._flow}: {self._place} {what}", hint=hint)

@@ -1,0 +1,143 @@
+"""The rows that a target shows, as Arrow: whatever a driver makes of a value, it is the source's again.
+
+Rows are read in blocks along the key, each in a transaction of its own: nobody waits for a reader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from datetime import UTC, date, datetime
+from decimal import Context, Decimal, Inexact, InvalidOperation
+from typing import TYPE_CHECKING, Any
+
+from tidegauge.errors import OutputError
+from tidegauge.model.arrow import type_of
+from tidegauge.model.spec import TableName
+from tidegauge.model.table import Field
+from tidegauge.outputs.warehouse.warehouse import Session, Warehouse
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+BLOCK = 20_000
+
+_EXACT = Context(prec=60, traps=[Inexact, InvalidOperation])
+
+
+def read(
+    house: Warehouse,
+    sessions: Callable[[], AbstractContextManager[Session]],
+    table: TableName,
+    fields: Sequence[Field],
+    *,
+    key: Sequence[str],
+    where: Sequence[str] = (),
+    block: int = BLOCK,
+) -> Iterator[pa.RecordBatch]:
+    """The fields of every row for which the SQL conditions hold; the key's are among them."""
+    import pyarrow as pa
+
+    schema = pa.schema([pa.field(field.name, type_of(field.type)) for field in fields])
+    places = [next(i for i, field in enumerate(fields) if field.name == name) for name in key]
+    ordered = [house.name(name) for name in key]
+    listed = ", ".join(house.name(field.name) for field in fields)
+    last: tuple[Any, ...] | None = None
+    while True:
+        past, values = behind(house, ordered, last) if last is not None else ("", ())
+        conditions = " AND ".join(part for part in (*where, past) if part)
+        sql = f"SELECT {listed} FROM {house.table(table)}" + (f" WHERE {conditions}" if conditions else "")
+        with sessions() as session:
+            found = session.rows(f"{sql} ORDER BY {', '.join(ordered)} LIMIT {int(block)}", values)
+        if found:
+            columns = zip(*found, strict=True)
+            arrays = [array(table, field, values) for field, values in zip(fields, columns, strict=True)]
+            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+        if len(found) < block:
+            return
+        last = tuple(found[-1][place] for place in places)
+
+
+def behind(house: Warehouse, names: Sequence[str], last: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
+    """Keys behind one, as `(a, b) > (?, ?)` means it, which not every engine has or finds by an index."""
+    parts: list[str] = []
+    values: list[Any] = []
+    for place, name in enumerate(names):
+        equal = [f"{before} = {house.mark}" for before in names[:place]]
+        parts.append(" AND ".join([*equal, f"{name} > {house.mark}"]))
+        values += last[: place + 1]
+    return "(" + " OR ".join(f"({part})" for part in parts) + ")", tuple(values)
+
+
+def array(table: TableName, field: Field, values: Sequence[Any]) -> pa.Array:
+    """Raises OutputError, naming the column, for a value that is none of the field's type."""
+    import pyarrow as pa
+
+    kind = type_of(field.type)
+    make = _maker(kind)
+    try:
+        return pa.array(
+            [None if value is None else make(value) for value in values] if make else values, kind
+        )
+    except (
+        pa.ArrowInvalid,
+        pa.ArrowTypeError,
+        ArithmeticError,
+        ValueError,
+        TypeError,
+        AttributeError,
+    ) as error:
+        raise OutputError(
+            f"the column {field.name} of {table} holds a value that is not a {field.type}: {error}",
+            hint="it was changed by another hand; mend the row",
+        ) from error
+
+
+def _maker(kind: pa.DataType) -> Callable[[Any], Any] | None:
+    """What makes a value of what the drivers give; None where Arrow takes it as it is."""
+    import pyarrow as pa
+
+    if pa.types.is_boolean(kind):
+        return bool
+    if pa.types.is_integer(kind):
+        return int
+    if pa.types.is_floating(kind):
+        return float
+    if pa.types.is_binary(kind):
+        return _bytes
+    if pa.types.is_decimal(kind):
+        unit = Decimal(1).scaleb(-kind.scale)
+        return lambda value: _decimal(value, unit)
+    if pa.types.is_date(kind):
+        return _day
+    if pa.types.is_timestamp(kind):
+        return _instant if kind.tz else _moment
+    return None
+
+
+def _bytes(value: Any) -> bytes:
+    # As text: hexadecimal digits.
+    return bytes.fromhex(value.removeprefix("\\x")) if isinstance(value, str) else bytes(value)
+
+
+def _decimal(value: Any, unit: Decimal) -> Decimal:
+    # A float has got there by SQLite, which keeps up to 15 digits so; its shortest text is what was written.
+    exact = value if isinstance(value, Decimal) else Decimal(str(value))
+    return exact if exact.as_tuple().exponent == unit.as_tuple().exponent else _EXACT.quantize(exact, unit)
+
+
+def _day(value: Any) -> date:
+    if isinstance(value, datetime):
+        return value.date()
+    return value if isinstance(value, date) else date.fromisoformat(value)
+
+
+def _moment(value: Any) -> datetime:
+    moment = value if isinstance(value, datetime) else datetime.fromisoformat(value)
+    return moment.replace(tzinfo=None)
+
+
+def _instant(value: Any) -> datetime:
+    """Where a target has no instants of its own, it holds their digits in UTC."""
+    moment = value if isinstance(value, datetime) else datetime.fromisoformat(value)
+    return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -1,0 +1,149 @@
+"""Spark tasks that read stretches and bring them into a staging table, each over a connection of its own.
+
+A task may be started twice: after a failure, or by speculation while the first still runs. So a sink takes a
+task's rows in one transaction together with a mark of the task, of which there can be one: whoever comes
+second undoes what it did and answers with what the first has counted (hazard D3). Late attempts find their
+mark taken.
+
+Only `range`, `mapInArrow` and `collect` are used, which Spark Connect has too.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tidegauge.errors import OutputError, OutputUnreachable
+from tidegauge.model.batch_data import Cargo, Stretch
+from tidegauge.spark.task_values import attempted, opened, raise_any, sealed
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+FEW = 100_000
+"""Rows that this process brings over sooner than a Spark job would be under way."""
+_TASKS = 32
+"""Connections at once at most, however many executors there are."""
+_TRIES = 3
+_PAUSE = 0.5
+_ANSWER = "task bigint, rows bigint, error string"
+
+Parts = Iterable[tuple[int, Iterable["pa.RecordBatch"]]]
+"""Batches by the ordinal of their stretch."""
+
+
+class Sink(Protocol):
+    """The staging table, from wherever a task runs. Can be pickled."""
+
+    def take(self, task: int, parts: Parts) -> int:
+        """Bring rows over and commit them with the task's mark; how many they are. Raises our errors only."""
+
+
+def at_hand(cargo: Cargo) -> Parts | None:
+    """The rows of a cargo that is not worth a Spark job, for this process to bring over itself; None: it is.
+
+    Where nobody counted the rows before, they are read until there are too many.
+    """
+    if (not cargo.stretches and cargo.frame is not None) or (cargo.rows or 0) > FEW:
+        return None
+    if cargo.rows is not None:
+        return parts_of(cargo.stretches)
+    held: list[tuple[int, list[pa.RecordBatch]]] = []
+    rows = 0
+    for ordinal, batches in parts_of(cargo.stretches):
+        held.append((ordinal, []))
+        for batch in batches:
+            held[-1][1].append(batch)
+            rows += batch.num_rows
+            if rows > FEW:
+                return None
+    return held
+
+
+def parts_of(stretches: Sequence[Stretch], first: int = 0) -> Iterator[tuple[int, Iterable[pa.RecordBatch]]]:
+    for ordinal, stretch in enumerate(stretches, first):
+        yield ordinal, stretch.batches()
+
+
+def bring(cargo: Cargo, sink: Sink, spark: Callable[[], SparkSession]) -> int:
+    """Every row of the cargo, by as many tasks as there are stretches; how many rows are there."""
+    session = spark()
+    if cargo.stretches or cargo.frame is None:
+        return _bring_stretches(cargo.stretches, sink, session)
+    return _bring_frame(cargo, cargo.frame(session), sink)
+
+
+def _bring_stretches(stretches: Sequence[Stretch], sink: Sink, spark: SparkSession) -> int:
+    size = -(-len(stretches) // _TASKS)
+    groups = [
+        (first, sealed(tuple(stretches[first : first + size]))) for first in range(0, len(stretches), size)
+    ]
+
+    def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for task in batch.column(0).to_pylist():
+                yield _answered(task, partial(_patient, sink, task, *groups[task]))
+
+    frame = spark.range(0, len(groups), 1, len(groups)).mapInArrow(work, _ANSWER)
+    return _counted(frame.collect(), len(groups))
+
+
+def _bring_frame(cargo: Cargo, frame: DataFrame, sink: Sink) -> int:
+    from tidegauge.model.arrow import schema_of
+
+    schema = schema_of(cargo.layout)
+
+    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None
+        task = context.partitionId()
+
+        def fitted() -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                columns = [
+                    column.cast(field.type) for column, field in zip(batch.columns, schema, strict=True)
+                ]
+                yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+        yield _answered(task, lambda: sink.take(task, [(task, fitted())]))
+        for _ in batches:  # After an error, so that Spark is not left with rows that nobody takes.
+            pass
+
+    return _counted(frame.mapInArrow(work, _ANSWER).collect(), None)
+
+
+def _patient(sink: Sink, task: int, first: int, body: bytes) -> int:
+    """A lost connection is worth another one; whatever it had committed is found by its mark."""
+    stretches: tuple[Stretch, ...] = opened(body)
+    for left in reversed(range(_TRIES)):
+        try:
+            return sink.take(task, parts_of(stretches, first))
+        except OutputUnreachable as error:
+            if not left or not error.retryable:
+                raise
+        time.sleep(_PAUSE)
+    raise AssertionError("unreachable")
+
+
+def _answered(task: int, work: Callable[[], int]) -> pa.RecordBatch:
+    """What comes of it, as a row."""
+    import pyarrow as pa
+
+    rows, failure = attempted(work)
+    return pa.RecordBatch.from_pydict(
+        {"task": [task], "rows": [rows or 0], "error": [failure]},
+        schema=pa.schema([("task", pa.int64()), ("rows", pa.int64()), ("error", pa.string())]),
+    )
+
+
+def _counted(answers: Sequence[Any], expected: int | None) -> int:
+    raise_any(answer["error"] for answer in answers)
+    if expected is not None and {answer["task"] for answer in answers} != set(range(expected)):
+        raise OutputError(f"{expected} tasks were started and {len(answers)} answered", retryable=True)
+    return sum(int(answer["rows"]) for answer in answers)

@@ -1,0 +1,51 @@
+"""What a runner needs besides the ledger. A simulation brings its own, and drives the very same runner."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tidegauge.flows.select import Sources
+from tidegauge.ledger.owner import is_gone, this_process
+from tidegauge.model.claim import Owner
+from tidegauge.model.protocols.output import Output
+from tidegauge.model.protocols.source import Reader
+from tidegauge.model.spec import Flow, SparkSettings
+from tidegauge.outputs.open import open_output
+from tidegauge.sources.direct import DirectReader
+from tidegauge.spark.jars import Needs
+from tidegauge.spark.session import check_java, open_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def open_reader(flow: Flow) -> Reader:
+    return DirectReader(flow.source)
+
+
+def _spark(settings: SparkSettings, needs: set[Needs], light: bool, debug: bool) -> SparkSession:
+    return open_session(settings, needs, light=light, debug=debug)
+
+
+def _threads(parallel: int) -> Executor:
+    return ThreadPoolExecutor(parallel, thread_name_prefix="tidegauge-flow")
+
+
+@dataclass(frozen=True)
+class Outside:
+    owner: Owner = field(default_factory=this_process)
+    is_gone: Callable[[Owner], bool] = is_gone
+    sources: Callable[[], Sources] = Sources
+    """One for each thread."""
+    output: Callable[[Flow], Output] = open_output
+    reader: Callable[[Flow], Reader] = open_reader
+    check_java: Callable[[SparkSettings], object] = check_java
+    spark: Callable[[SparkSettings, set[Needs], bool, bool], SparkSession] = _spark
+    threads: Callable[[int], Executor] = _threads
+    clock: Callable[[], float] = time.monotonic
+    """In seconds; only ever for how long something took, or may take."""
+    sleep: Callable[[float], None] = time.sleep

@@ -1,0 +1,46 @@
+"""How the user wants a run to go."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from tidegauge.model.delta_flow import Hop, Layer
+from tidegauge.model.spec import Stage, Strategy
+
+
+@dataclass(frozen=True)
+class Order:
+    selection: tuple[str, ...] = ()
+    stage: Stage | None = None
+    """Only this stage of tables that have two."""
+    parallel: int = 2
+    """Flows side by side; with `intra-table`, readers inside one table."""
+    strategy: Strategy | None = None
+    """None: tables side by side, each with as many readers as its `parallel` says."""
+    limit: int | None = None
+    """Rows of each flow after which it stops, at the end of a batch."""
+    wait: timedelta = timedelta(0)
+    confirm_deletes: bool = False
+    """Take from the outputs what the sources no longer have, however much that is."""
+    debug: bool = False
+
+    @property
+    def side_by_side(self) -> int:
+        return self.parallel if self.strategy in (None, Strategy.INTER_TABLE) else 1
+
+    def readers(self, flow: Hop) -> Hop:
+        """The flow with as many readers as the strategy gives a table."""
+        if self.strategy is None or isinstance(flow, Layer):
+            return flow
+        count = self.parallel if self.strategy is Strategy.INTRA_TABLE else 1
+        return replace(flow, options=replace(flow.options, parallel=count))
+
+    def followed(self, flow: Hop, flows: int) -> Strategy:
+        """The strategy by which a flow was really run."""
+        if self.strategy is not None:
+            return self.strategy
+        if flows > 1 and self.parallel > 1:
+            return Strategy.INTER_TABLE
+        readers = 1 if isinstance(flow, Layer) else flow.options.parallel
+        return Strategy.INTRA_TABLE if readers > 1 else Strategy.SEQUENTIAL

@@ -1,0 +1,117 @@
+"""What a run did, flow by flow: the frozen result that tables and `--json` are made from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from tidegauge.errors import LimitReached, Stopped, TidegaugeError
+from tidegauge.model.error_json import error_to_json
+from tidegauge.model.plan import Draft, Receipt
+from tidegauge.model.secret import mask
+from tidegauge.model.state import State
+
+
+def windows_to_json(draft: Draft) -> list[dict[str, Any]]:
+    return [
+        {"input": part.input, "cursor": part.cursor, **part.window.to_json()}
+        for part in draft.inputs
+        if part.window is not None
+    ]
+
+
+@dataclass(frozen=True)
+class FlowReport:
+    flow: str
+    state: State
+    seconds: float
+    receipts: tuple[Receipt, ...] = ()
+    draft: Draft | None = None
+    error: TidegaugeError | None = None
+    resumed: bool = False
+    """The plan was an earlier run's."""
+    reason: str | None = None
+    """Why it was skipped, where that is not because there is nothing new."""
+    noted: tuple[str, ...] = ()
+    """What the output said on the way."""
+
+    @property
+    def ok(self) -> bool:
+        return self.error is None or isinstance(self.error, LimitReached)
+
+    @property
+    def batches(self) -> int:
+        return len(self.receipts)
+
+    @property
+    def rows(self) -> int:
+        return sum(receipt.rows for receipt in self.receipts)
+
+    @property
+    def read(self) -> int:
+        return sum(one.rows if one.read is None else one.read for one in self.receipts)
+
+    def count(self, which: str) -> int | None:
+        """Rows `inserted`, `updated` or `deleted`; None where an output could not tell."""
+        counts = [getattr(receipt, which) for receipt in self.receipts]
+        return None if None in counts else sum(counts)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        said = self.draft.notes if self.draft else ()
+        return (*said, *self.noted, *self.endings)
+
+    @property
+    def endings(self) -> tuple[str, ...]:
+        """What a person should know of how it ended, where nothing went wrong."""
+        stopped = self.error.message if self.error is not None and self.ok else None
+        return tuple(said for said in (stopped, self.reason) if said)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "flow": self.flow,
+            "state": self.state.value,
+            "batches": self.batches,
+            "rows_read": self.read,
+            "rows_written": self.rows,
+            "rows_inserted": self.count("inserted"),
+            "rows_updated": self.count("updated"),
+            "rows_deleted": self.count("deleted"),
+            "rows_quarantined": 0,
+            "rows_waiting": self.draft.rows_waiting if self.draft else 0,
+            "rows_null_cursor": self.draft.rows_null if self.draft else 0,
+            "seconds": round(self.seconds, 3),
+            "resumed": self.resumed,
+            "windows": windows_to_json(self.draft) if self.draft else [],
+            "notes": [mask(note) for note in self.notes],
+            "error": error_to_json(self.error) if self.error and not self.ok else None,
+        }
+
+
+@dataclass(frozen=True)
+class RunReport:
+    run_id: str
+    flows: tuple[FlowReport, ...] = field(default=())
+    notes: tuple[str, ...] = ()
+    """What the project file says in vain."""
+
+    @property
+    def state(self) -> State:
+        """FAILED if anything did; PLANNED if it was only stopped, and the rest is for the next run."""
+        states = {report.state for report in self.flows}
+        errors = [report.error for report in self.flows if report.error is not None and not report.ok]
+        if errors:
+            stopped = all(isinstance(error, Stopped) for error in errors)
+            return State.PLANNED if stopped else State.FAILED
+        if State.PLANNED in states:
+            return State.PLANNED
+        return State.SUCCESS if State.SUCCESS in states else State.SKIPPED
+
+    def to_json(self, command: str = "run") -> dict[str, Any]:
+        return {
+            "schema": f"tidegauge/{command}/1",
+            "run_id": self.run_id,
+            "state": self.state.value,
+            "flows": [report.to_json() for report in self.flows],
+            "notes": [mask(note) for note in self.notes],
+        }

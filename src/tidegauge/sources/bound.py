@@ -1,0 +1,119 @@
+"""How far it is safe to read. Pure: the source's clock and its open work are handed in.
+
+For timestamps: nothing that is stamped at or before the bound can still be committed, as long as a row is
+stamped no earlier than `settle` before the statement (PostgreSQL: the transaction) that writes it began.
+Where the source tells when all that is open began, that is the bound; elsewhere, and for values
+(auto-increment, sequences), it is what was seen at a look after which everything then open has ended:
+`read.vigil`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from tidegauge.model.epoch_numbers import number_of
+from tidegauge.model.position import Kind, Value, step_down
+from tidegauge.model.spec import TableOptions
+from tidegauge.model.table import OrderedColumn
+from tidegauge.sources.dialect import Moment, OpenWork
+
+
+@dataclass(frozen=True)
+class Oldest:
+    """The work that the bound has to wait for, and what a person should know about it."""
+
+    work: OpenWork | None
+    notes: tuple[str, ...]
+
+
+def counts(work: OpenWork, moment: Moment, options: TableOptions) -> bool:
+    """Whether it has to be waited for; False for what the user chose to ignore."""
+    limit = options.ignore_transactions_after
+    return limit is None or moment.clock - work.started <= limit
+
+
+def oldest(moment: Moment, options: TableOptions) -> Oldest:
+    """The oldest open work that counts; what the user chose to ignore is named as a risk."""
+    notes = [] if moment.blind is None else [moment.blind]
+    counted = []
+    for work in moment.open:
+        if not counts(work, moment, options):
+            notes.append(
+                f"risk: {work.who}, open for {age_of(work, moment)}, is ignored as `open_transactions` says;"
+                " what it commits may be missed"
+            )
+        else:
+            counted.append(replace(work, started=work.started - options.settle) if work.prepared else work)
+    return Oldest(min(counted, key=lambda work: work.started, default=None), tuple(notes))
+
+
+@dataclass(frozen=True)
+class Bound:
+    value: Value
+    notes: tuple[str, ...]
+
+
+def timestamp_bound(moment: Moment, options: TableOptions, cursor: OrderedColumn) -> Bound:
+    """`settle` below the clock, or below the start of what is still open; then one unit down.
+
+    A clock without a zone may run on UTC or on the server's own zone, and falls back by an hour in autumn;
+    the lowest of them is the one that cannot lose a row.
+    """
+    found = oldest(moment, options)
+    edge, notes = moment.clock, list(found.notes)
+    if found.work is not None and found.work.started < edge:
+        held = edge - found.work.started
+        edge = found.work.started
+        if held > options.settle:
+            notes.append(held_by(found.work, moment))
+    bound = bound_at(edge, moment, options, cursor)
+    return replace(bound, notes=(*notes, *bound.notes))
+
+
+def bound_at(edge: datetime, moment: Moment, options: TableOptions, cursor: OrderedColumn) -> Bound:
+    """What may be read when everything that was stamped before the edge is committed."""
+    edge, said = edge - options.settle, []
+    if cursor.epoch is not None:
+        return Bound(Value(Kind.INT, str(number_of(edge, cursor.epoch) - 1)), ())
+    if cursor.kind is not Kind.TIMESTAMPTZ:
+        edge += moment.lowest_offset
+        if moment.lowest_offset or moment.highest_offset:
+            said.append(
+                f"{cursor.name} has no zone and the server's is {moment.zone}, from"
+                f" {_hours(moment.lowest_offset)} to {_hours(moment.highest_offset)} of UTC:"
+                " rows wait for as long as the two could differ"
+            )
+    kind = Kind.TIMESTAMP if cursor.kind is Kind.TEXT else cursor.kind
+    text = edge.date().isoformat() if kind is Kind.DATE else edge.isoformat(sep=" ", timespec="microseconds")
+    return Bound(step_down(Value(kind, text), cursor.scale), tuple(said))
+
+
+def latest_now(moment: Moment, cursor: OrderedColumn) -> Value:
+    """The latest that a row stamped by now can say; what lies past it is dated in the future."""
+    edge = moment.clock
+    if cursor.epoch is not None:
+        return Value(Kind.INT, str(number_of(edge, cursor.epoch)))
+    if cursor.kind is not Kind.TIMESTAMPTZ:
+        edge += moment.highest_offset
+    if cursor.kind is Kind.DATE:
+        return Value(Kind.DATE, edge.date().isoformat())
+    kind = Kind.TIMESTAMP if cursor.kind is Kind.TEXT else cursor.kind
+    return Value(kind, edge.isoformat(sep=" ", timespec="microseconds"))
+
+
+def held_by(work: OpenWork, moment: Moment) -> str:
+    return f"held back by {work.who}, open for {age_of(work, moment)}"
+
+
+def age_of(work: OpenWork, moment: Moment) -> str:
+    seconds = max(0, round((moment.clock - work.started).total_seconds()))
+    minutes, seconds = divmod(seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {seconds} s" if minutes else f"{seconds} s"
+
+
+def _hours(offset: timedelta) -> str:
+    return f"{offset.total_seconds() / 3600:+g} h"

@@ -1,0 +1,138 @@
+"""Waits for those who were open when a bound was taken, and remembers for whom there was no time to wait.
+
+A bound is safe once everything that was open as it was taken has ended: whatever is stamped or numbered at or
+below it is committed by then. When each of them began need not be known, and on MySQL it cannot be.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from itertools import chain, repeat
+from typing import Protocol
+
+from tidegauge.model.position import Value
+from tidegauge.model.spec import TableOptions
+from tidegauge.sources.bound import counts
+from tidegauge.sources.candidate import Candidate, followed, identity
+from tidegauge.sources.dialect import Moment, OpenWork
+
+SHORT = 1.0
+"""Seconds to wait for the newest: most of what is open is a transaction of milliseconds."""
+LONG = 5.0
+"""Seconds to wait for a bound of moments that is no older than this."""
+_OLD = timedelta(minutes=1)
+"""What has been open for so long will hardly end within the next seconds."""
+_LOOKS = 8
+_PAUSES = (0.01, 0.02, 0.05, 0.1)
+
+
+@dataclass(frozen=True)
+class Ripe:
+    """What a survey may go by."""
+
+    candidate: Candidate | None
+    """The newest that is safe."""
+    waiting: tuple[Candidate, ...]
+    """Newer ones, which are not safe yet."""
+    moment: Moment
+    """The last look."""
+    blockers: tuple[OpenWork, ...]
+    """Who keeps the newest of all from being safe."""
+
+    @property
+    def age(self) -> float:
+        """Seconds between the safe one and the last look."""
+        return (self.moment.clock - self.candidate.seen).total_seconds() if self.candidate else math.inf
+
+
+class Ask(Protocol):
+    def __call__(self, *, fresh: bool) -> Moment: ...
+
+
+class Vigil:
+    """Looks at one source, for all of its tables: what was seen for one of them serves the next."""
+
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+        self._last: Moment | None = None
+        self._known: dict[tuple[str, ...], float] = {}
+        """When we first saw each of those that are open."""
+        self._looks: tuple[Candidate, ...] = ()
+
+    def look(self, *, fresh: bool) -> Moment:
+        moment = self._ask(fresh=fresh)
+        if moment is self._last:
+            return moment
+        self._last, now = moment, time.monotonic()
+        self._known = {identity(work): self._known.get(identity(work), now) for work in moment.open}
+        looks = [followed(one, moment) for one in self._looks]
+        safe = max((one.seen for one in looks if not one.open), default=datetime.min)
+        looks = [one for one in looks if one.seen >= safe]
+        self._looks = (*looks[: _LOOKS - 1], Candidate(None, moment.clock, moment.open))
+        return moment
+
+    def moments(self, options: TableOptions, kept: tuple[Candidate, ...]) -> Ripe:
+        """For a cursor of moments, by the looks of this process and those that earlier ones kept."""
+        known: dict[datetime, Candidate] = {one.seen: one for one in kept}
+
+        def choose(moment: Moment) -> Ripe:
+            # A look of ours is followed already.
+            known.update({seen: followed(one, moment) for seen, one in known.items()})
+            known.update({one.seen: one for one in self._looks})
+            # What a clock said that was ahead, before somebody set it right, is no bound.
+            return _choose([one for one in known.values() if one.seen <= moment.clock], moment, options)
+
+        def is_enough(found: Ripe) -> bool:
+            waited = self._waited(found)
+            return waited >= LONG or found.age <= SHORT or (waited >= SHORT and found.age <= LONG)
+
+        found = self._await(self.look(fresh=False), choose, is_enough)
+        # The next survey gets as near to its own clock by itself.
+        return replace(found, waiting=()) if found.age <= LONG else found
+
+    def values(self, options: TableOptions, kept: tuple[Candidate, ...], value: Value) -> Ripe:
+        """For a cursor of values, of which this is the highest just now."""
+        # The clock is read after the value, so whatever was open when the value was seen is in the list.
+        moment = self.look(fresh=True)
+        known = [*kept, Candidate(value, moment.clock, moment.open)]
+
+        def choose(moment: Moment) -> Ripe:
+            known[:] = [followed(one, moment) for one in known]
+            return _choose(known, moment, options)
+
+        return self._await(moment, choose, lambda found: self._waited(found) >= SHORT)
+
+    def _await(
+        self, moment: Moment, choose: Callable[[Moment], Ripe], is_enough: Callable[[Ripe], bool]
+    ) -> Ripe:
+        pauses = chain(_PAUSES, repeat(_PAUSES[-1]))
+        while (found := choose(moment)).blockers and not is_enough(found):
+            time.sleep(next(pauses))
+            moment = self.look(fresh=True)
+        return found
+
+    def _waited(self, found: Ripe) -> float:
+        """Seconds since we first saw who has been there longest; for ever, where waiting is no use."""
+        clock, now = found.moment.clock, time.monotonic()
+        if found.moment.blind is not None or any(clock - work.started > _OLD for work in found.blockers):
+            return math.inf
+        return max(now - self._known[identity(work)] for work in found.blockers)
+
+
+def _choose(candidates: Iterable[Candidate], moment: Moment, options: TableOptions) -> Ripe:
+    """The newest that is safe. Older ones that are not are given up for it, newer ones never: in a steady
+    stream of transactions none would grow old enough."""
+    ordered = sorted(candidates, key=lambda one: one.seen)
+    ripe = None
+    for place, one in enumerate(ordered):
+        settled = moment.blind is None or moment.clock - one.seen >= options.settle
+        if settled and not any(counts(work, moment, options) for work in one.open):
+            ripe = place
+    blockers = tuple(work for work in ordered[-1].open if counts(work, moment, options))
+    if ripe is None:
+        return Ripe(None, tuple(ordered), moment, blockers)
+    return Ripe(ordered[ripe], tuple(ordered[ripe + 1 :]), moment, blockers)

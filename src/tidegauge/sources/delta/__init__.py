@@ -1,0 +1,1 @@
+"""Delta tables as inputs: what changed between two versions, as lazy frames."""

@@ -1,0 +1,294 @@
+"""The rows of the files that versions of a Delta table added: read straight from those files, and no others.
+
+What folders are called is never believed: partition values come from the log, and so does which column of a
+file is which column of the table.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from tidegauge.delta_log.commit import Action, parse, time_of
+from tidegauge.delta_log.location import LOG, damaged, lake_of, unreachable
+from tidegauge.delta_log.log import Log, State
+from tidegauge.errors import OutputError, SourceError, TableMissing, VersionsMissing
+from tidegauge.model.delta_flow import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, TableRef
+from tidegauge.sources.delta.net_changes import INSERT
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import StructField
+
+_PHYSICAL, _ID = "delta.columnMapping.physicalName", "delta.columnMapping.id"
+_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/.*", re.DOTALL)
+_PATTERN = re.compile(r"[\[\]{}*?\\]")
+# Any other character may look different where Spark says which file a row is from.
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9_.-]+")
+_FEW = 4
+"""Reads of their own that cost less than a join."""
+_FILE, _MICROSECONDS = "_tidegauge_file", "_tidegauge_at"
+
+
+@dataclass(frozen=True)
+class AddedFile:
+    path: str
+    """In full, as Hadoop takes it: characters stand for themselves."""
+    version: int
+    at: datetime | None
+    """When the version was committed, in UTC."""
+    values: Mapping[str, str | None]
+    """Of the partition columns, by the names they have in files."""
+
+    @property
+    def name(self) -> str:
+        return self.path.rpartition("/")[2]
+
+
+@dataclass(frozen=True)
+class Additions:
+    files: tuple[AddedFile, ...]
+    state: State
+    """Of the table at the window's end."""
+
+    @property
+    def fields(self) -> list[Action]:
+        """The table's columns, as the JSON of its schema describes them."""
+        return list(json.loads(self.state.schema)["fields"])
+
+    @property
+    def types(self) -> list[StructField]:
+        """The same as Spark has them."""
+        return _types(self.state)
+
+    @property
+    def by_id(self) -> bool:
+        """Columns are told by a number inside the files, and not by any name."""
+        return self.state.properties.get("delta.columnMapping.mode") == "id"
+
+
+def additions(table: TableRef, location: str, after: int | None, upto: int) -> Additions:
+    """What the versions `(after, upto]` added, from the log alone.
+
+    Raises VersionsMissing, SourceUnreachable, or SourceError for a log that cannot be understood, or that did
+    more than to add.
+    """
+    lake = lake_of(location, table.storage)
+    root = lake.path if lake.on_s3 else f"file:{lake.path}"
+    versions = range(0 if after is None else after + 1, upto + 1)
+    files: list[AddedFile] = []
+    try:
+        log = Log(lake)
+        state = log.state(upto)
+        if state is None:
+            raise absent(table, upto)
+        for version, body in zip(versions, log.bodies(versions), strict=True):
+            if body is None:
+                raise absent(table, version)
+            commit = parse(body)
+            if commit.changes and not commit.only_adds:
+                raise SourceError(
+                    f"version {version} of {table} did more than to add files, so its files alone do not tell"
+                    " what changed",
+                    hint="switch its change data feed on, and begin anew with `tidegauge watermark reset`",
+                )
+            files += (_file(root, add, version, commit.at) for add in commit.came)
+    except OutputError as error:
+        raise unreachable(location, error) from error
+    except (ValueError, KeyError) as error:
+        raise damaged(location, error) from error
+    return Additions(tuple(files), state)
+
+
+def described(table: TableRef, location: str, version: int) -> tuple[list[StructField], bool]:
+    """The table's columns at a version, as Spark has them; and whether any type was widened by now, or may
+    have been. From the log alone: raises as `additions` does."""
+    try:
+        log = Log(lake_of(location, table.storage))
+        if log.latest is None:
+            raise TableMissing(
+                f"there is no Delta table any more at {location}",
+                hint="check the path, or whether somebody is making the table anew",
+            )
+        then, now = log.state(version), log.state(log.latest)
+        if then is None or now is None:
+            raise absent(table, version)
+        return _types(then), any(feature.startswith("typeWidening") for feature in now.features)
+    except OutputError as error:
+        raise unreachable(location, error) from error
+    except (ValueError, KeyError) as error:
+        raise damaged(location, error) from error
+
+
+def committed_at(table: TableRef, location: str, version: int) -> datetime:
+    """When a version was committed, in UTC: as the commit itself says, or else as the store dates it."""
+    try:
+        log = Log(lake_of(location, table.storage))
+        body = log.commit(version)
+        if body is not None and (at := time_of(body)):
+            return at
+        named = f"{LOG}/{version:020}."
+        dates = [one.modified for one in log.store.list(LOG) if one.path.startswith(named)]
+    except OutputError as error:
+        raise unreachable(location, error) from error
+    except ValueError as error:
+        raise damaged(location, error) from error
+    if not dates:
+        raise absent(table, version)
+    return min(dates)
+
+
+def absent(table: TableRef, version: int) -> VersionsMissing:
+    return VersionsMissing(
+        f"version {version} of {table} is gone from its log",
+        hint="begin anew with `tidegauge watermark reset`, or set `on_missing: rebaseline` or `diff`",
+    )
+
+
+def added_rows(session: SparkSession, added: Additions, *, stamps: bool) -> DataFrame:
+    """The rows of all the files, in the table's columns; with `stamps` as inserts of the version that added
+    each.
+
+    There is at least one file. Files are looked up when the frame is made: one that is gone is an error then.
+    """
+    alike: dict[tuple[Any, ...], list[AddedFile]] = {}
+    for file in added.files:
+        alike.setdefault((stamps and file.version, *sorted(file.values.items())), []).append(file)
+    if len(alike) <= _FEW:
+        parts = list(alike.values())
+    else:
+        # All in one read, where a row is told by its file's name; what that does not tell is read by itself.
+        many = Counter(file.name for file in added.files)
+        told = [many[file.name] == 1 and bool(_PLAIN_NAME.fullmatch(file.name)) for file in added.files]
+        parts = [[file] for file, plain in zip(added.files, told, strict=True) if not plain]
+        parts.append([file for file, plain in zip(added.files, told, strict=True) if plain])
+    return reduce(
+        lambda one, other: one.unionAll(other),
+        (_read(session, added, part, stamps=stamps) for part in parts if part),
+    )
+
+
+def _read(session: SparkSession, added: Additions, files: Sequence[AddedFile], *, stamps: bool) -> DataFrame:
+    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql.types import StructType
+
+    by = set(added.state.metadata.get("partitionColumns") or ())
+    held = [_described(field, inside=True) for field in added.fields if field["name"] not in by]
+    if added.by_id:
+        session.conf.set("spark.sql.parquet.fieldId.read.enabled", "true")
+    # Spark shall look into no folder, neither for more files nor for columns in its name.
+    reader = session.read.option("recursiveFileLookup", "true")
+    frame = reader.schema(StructType.fromJson({"fields": held})).parquet(
+        *(_PATTERN.sub(r"\\\g<0>", file.path) for file in files)
+    )
+    partitions = [_inside(field) for field in added.fields if field["name"] in by]
+    one = files[0]
+    if all((stamps and file.version, file.values) == (stamps and one.version, one.values) for file in files):
+        # An empty text stands for NULL.
+        values = {name: F.lit(one.values.get(name) or None) for name in partitions}
+        stamp = stamped(one.version, one.at)
+        rows = frame.select(F.struct("*").alias("row"))
+    else:
+        mark = F.substring_index(frame.metadataColumn("_metadata").getField("file_path"), "/", -1)
+        rows = frame.select(F.struct("*").alias("row"), mark.alias(_FILE)).join(
+            F.broadcast(_known(session, files, partitions)), _FILE, "left"
+        )
+        # No row may pass whose file was not found again.
+        lost = F.raise_error(F.concat(F.lit("tidegauge: the log does not name the file "), F.col(_FILE)))
+        version = F.coalesce(F.col(COMMIT_VERSION), lost.cast("bigint"))
+        values = {name: F.when(version >= 0, F.col(f"p{index}")) for index, name in enumerate(partitions)}
+        stamp = _stamped(version, F.col(_MICROSECONDS))
+    columns = []
+    for field, typed in zip(added.fields, added.types, strict=True):
+        name = _inside(field)
+        value = values[name] if field["name"] in by else F.col("row").getField(name)
+        columns.append(value.cast(typed.dataType).alias(field["name"]))
+    return rows.select(*columns, *(stamp if stamps else ()))
+
+
+def stamped(version: int, at: datetime | None) -> tuple[Column, ...]:
+    """The feed's columns, of rows that a version inserted."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return _stamped(F.lit(version), F.lit(_microseconds(at)))
+
+
+def _stamped(version: Column, microseconds: Column) -> tuple[Column, ...]:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return (
+        F.lit(INSERT).alias(CHANGE_TYPE),
+        version.cast("bigint").alias(COMMIT_VERSION),
+        F.timestamp_micros(microseconds.cast("bigint")).alias(COMMIT_TIMESTAMP),
+    )
+
+
+def _known(session: SparkSession, files: Sequence[AddedFile], partitions: Sequence[str]) -> DataFrame:
+    import pyarrow as pa
+
+    columns: dict[str, Any] = {
+        _FILE: [file.name for file in files],
+        COMMIT_VERSION: pa.array([file.version for file in files], pa.int64()),
+        _MICROSECONDS: pa.array([_microseconds(file.at) for file in files], pa.int64()),
+    }
+    for index, name in enumerate(partitions):
+        # An empty text stands for NULL.
+        columns[f"p{index}"] = pa.array([file.values.get(name) or None for file in files], pa.string())
+    return session.createDataFrame(pa.table(columns))
+
+
+def _microseconds(at: datetime | None) -> int | None:
+    return None if at is None else round(at.timestamp() * 1_000_000)
+
+
+def _types(state: State) -> list[StructField]:
+    from pyspark.sql.types import StructType
+
+    fields = json.loads(state.schema)["fields"]
+    return StructType.fromJson({"fields": [_described(one, inside=False) for one in fields]}).fields
+
+
+def _inside(field: Action) -> str:
+    """A column's name inside of files."""
+    return str((field.get("metadata") or {}).get(_PHYSICAL, field["name"]))
+
+
+def _described(field: Action, *, inside: bool) -> Action:
+    known = field.get("metadata") or {}
+    return {
+        "name": _inside(field) if inside else field["name"],
+        "type": _type(field["type"], inside=inside),
+        "nullable": True,
+        "metadata": {"parquet.field.id": known[_ID]} if inside and _ID in known else {},
+    }
+
+
+def _type(part: Any, *, inside: bool) -> Any:
+    match part:
+        case {"type": "struct", "fields": fields}:
+            return {"type": "struct", "fields": [_described(field, inside=inside) for field in fields]}
+        case {"type": "array", "elementType": element}:
+            return {"type": "array", "elementType": _type(element, inside=inside), "containsNull": True}
+        case {"type": "map", "keyType": key, "valueType": value}:
+            return {
+                "type": "map",
+                "keyType": _type(key, inside=inside),
+                "valueType": _type(value, inside=inside),
+                "valueContainsNull": True,
+            }
+        case _:
+            return part
+
+
+def _file(root: str, add: Action, version: int, at: datetime | None) -> AddedFile:
+    path = unquote(add["path"])
+    if not _URI.fullmatch(path) and not path.startswith("/"):
+        path = f"{root}/{path}"
+    return AddedFile(path, version, at, add.get("partitionValues") or {})

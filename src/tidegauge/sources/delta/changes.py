@@ -1,0 +1,276 @@
+"""The Spark side of a Delta input: one window of it, as lazy frames of the flow's own session.
+
+Versions are pinned, and files that are gone are an error: what a window holds is the same at every attempt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from functools import cached_property, reduce
+from typing import TYPE_CHECKING, Final
+
+from tidegauge.errors import PositionError, SourceError, TidegaugeError
+from tidegauge.model.delta_flow import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, DELETE, TableRef
+from tidegauge.model.plan import Way
+from tidegauge.model.position import VersionPosition, Window
+from tidegauge.model.protocols.source import Moved
+from tidegauge.sources.delta.added_files import (
+    Additions,
+    added_rows,
+    additions,
+    committed_at,
+    described,
+    stamped,
+)
+from tidegauge.sources.delta.columns import fitted
+from tidegauge.sources.delta.errors import translated_read
+from tidegauge.sources.delta.net_changes import AFTER, INSERT, net, net_by_version, repeated
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import StructField
+
+FEED_COLUMNS: Final = (CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP)
+_SETTINGS = {
+    # A file that is gone means rows that are lost.
+    "spark.sql.files.ignoreMissingFiles": "false",
+    "spark.sql.files.ignoreCorruptFiles": "false",
+    # Of a table whose columns may be renamed: as they are at the window's end, not as they are by now.
+    "spark.databricks.delta.changeDataFeed.defaultSchemaModeForColumnMappingTable": "endVersion",
+}
+_WIDENED = {
+    # Delta reads no feed from before a type was widened, though it gives the right values when told to.
+    "spark.databricks.delta.changeDataFeed.unsafeBatchReadOnIncompatibleSchemaChanges.enabled": "true"
+}
+
+
+def moved(
+    session: SparkSession,
+    table: TableRef,
+    location: str,
+    window: Window,
+    way: Way,
+    *,
+    raw: bool = False,
+    unique: tuple[str, ...] = (),
+) -> Moved:
+    """One input in one batch. `session` is the flow's own: it is given the settings that the reads need.
+
+    `raw`: every frame has the feed's columns too, `came` is the feed as it is, and nothing is `gone`.
+    """
+    for name, value in _SETTINGS.items():
+        session.conf.set(name, value)
+    after, upto = window.after, window.upto
+    if not isinstance(upto, VersionPosition) or not isinstance(after, VersionPosition | None):
+        raise PositionError(f"the window of {table} has no versions of a Delta table: {window}")
+    first = None if after is None else after.version
+    return DeltaMoved(session, table, location, first, upto.version, way, raw=raw, unique=unique)
+
+
+class DeltaMoved:
+    """Implements `Moved`."""
+
+    def __init__(
+        self,
+        session: SparkSession,
+        table: TableRef,
+        location: str,
+        after: int | None,
+        upto: int,
+        way: Way,
+        *,
+        raw: bool,
+        unique: tuple[str, ...] = (),
+    ) -> None:
+        self._session = session
+        self._table = table
+        self._location = location
+        self._after = after
+        self._upto = upto
+        self._way = Way.NOTHING if way in (Way.FEED, Way.FILES, Way.DIFF) and after == upto else way
+        self._raw = raw
+        self._unique = unique
+
+    @property
+    def moves(self) -> bool:
+        return self._way not in (Way.PINNED, Way.NOTHING)
+
+    @property
+    def afresh(self) -> bool:
+        return self._way is Way.SNAPSHOT
+
+    @property
+    def grows(self) -> bool:
+        return self._way is Way.FILES
+
+    @property
+    def unique(self) -> tuple[str, ...]:
+        return self._unique
+
+    @property
+    def version(self) -> int:
+        return self._upto
+
+    @cached_property
+    def moment(self) -> datetime:
+        return committed_at(self._table, self._location, self._upto)
+
+    def now(self) -> DataFrame:
+        with self._reading():
+            return self._as_inserts() if self._raw else self._whole
+
+    def came(self) -> DataFrame:
+        with self._reading():
+            if self._raw:
+                return self._changes
+            if self._way is Way.SNAPSHOT:
+                return self._whole
+            if self.grows:
+                self._check_names()
+                return self._added(stamps=False)
+            return repeated(self._net, self._fields, gone=False) if self.moves else self._none()
+
+    def gone(self) -> DataFrame:
+        with self._reading():
+            if self._raw:
+                return self._changes.where("false")
+            if self._way in (Way.FEED, Way.DIFF):
+                return repeated(self._net, self._fields, gone=True)
+            return self._none()
+
+    def sides(self, flag: str) -> DataFrame:
+        from pyspark.sql import functions as F  # noqa: N812
+
+        first = -1 if self._after is None else self._after
+        if self._way is Way.FEED and self._upto - first == 1 and not self._raw:
+            with self._reading():
+                kind = F.col(CHANGE_TYPE).isin(INSERT, AFTER)
+                return self._changes.withColumn(flag, kind).drop(*FEED_COLUMNS)
+        came, gone = self.came().withColumn(flag, F.lit(True)), self.gone().withColumn(flag, F.lit(False))
+        return came.unionAll(gone)
+
+    def events(self) -> DataFrame:
+        with self._reading():
+            return net_by_version(self._changes, self._fields) if self._way is Way.FEED else self._changes
+
+    @cached_property
+    def _net(self) -> DataFrame:
+        return net(self._changes, self._fields)
+
+    @cached_property
+    def _whole(self) -> DataFrame:
+        return self._at(self._upto)
+
+    @cached_property
+    def _fields(self) -> list[StructField]:
+        if self.grows:
+            return self._additions.types
+        return self._described[0] if self._way is Way.FEED else self._whole.schema.fields
+
+    @cached_property
+    def _described(self) -> tuple[list[StructField], bool]:
+        return described(self._table, self._location, self._upto)
+
+    @cached_property
+    def _additions(self) -> Additions:
+        return additions(self._table, self._location, self._after, self._upto)
+
+    @cached_property
+    def _changes(self) -> DataFrame:
+        """Every row that a version touched, with the feed's columns."""
+        self._check_names()
+        match self._way:
+            case Way.FEED:
+                return self._feed()
+            case Way.FILES:
+                return self._added(stamps=True)
+            case Way.DIFF:
+                return self._steps([(self._after, self._upto)])
+            case Way.SNAPSHOT:
+                return self._as_inserts()
+            case _:
+                return self._none(*FEED_COLUMNS)
+
+    def _added(self, *, stamps: bool) -> DataFrame:
+        if not self._additions.files:
+            return self._none(*FEED_COLUMNS if stamps else ())
+        return added_rows(self._session, self._additions, stamps=stamps)
+
+    def _at(self, version: int) -> DataFrame:
+        return self._session.read.format("delta").option("versionAsOf", version).load(self._location)
+
+    def _feed(self) -> DataFrame:
+        first = 0 if self._after is None else self._after + 1
+        if self._described[1]:
+            for name, value in _WIDENED.items():
+                self._session.conf.set(name, value)
+        reader = self._session.read.format("delta").option("readChangeFeed", "true")
+        reader = reader.option("startingVersion", first).option("endingVersion", self._upto)
+        feed = reader.load(self._location)
+        # Delta gives the columns that the table has by now.
+        columns = fitted(feed, self._fields, later=True)
+        if columns is not None:
+            return feed.select(*columns, *FEED_COLUMNS)
+        # Its columns were replaced since, and no feed gives back what they were. The versions themselves do.
+        versions = range(first, self._upto + 1)
+        return self._steps([(version - 1 if version else None, version) for version in versions])
+
+    def _steps(self, steps: Sequence[tuple[int | None, int]]) -> DataFrame:
+        """What differs between each two versions, as deletes and inserts of the second."""
+        from pyspark.sql import functions as F  # noqa: N812
+
+        images = []
+        for before, at in steps:
+            stamp = self._stamp(at)
+            after = self._at(at) if at != self._upto else self._whole
+            images.append(self._fitted(after).select("*", *stamp))
+            if before is not None:
+                deleted = self._fitted(self._at(before)).select("*", *stamp)
+                images.append(deleted.withColumn(CHANGE_TYPE, F.lit(DELETE)))
+        return net_by_version(reduce(lambda one, other: one.unionAll(other), images), self._fields)
+
+    def _fitted(self, frame: DataFrame) -> DataFrame:
+        columns = fitted(frame, self._fields, later=False)
+        if columns is None:
+            raise SourceError(
+                f"the columns of {self._table} changed on the way to version {self._upto} so that its rows"
+                " cannot be compared",
+                hint="begin anew with `tidegauge watermark reset`",
+            )
+        return frame.select(*columns)
+
+    def _as_inserts(self) -> DataFrame:
+        return self._whole.select("*", *self._stamp(self._upto))
+
+    def _stamp(self, version: int) -> tuple[Column, ...]:
+        last = version == self._upto
+        return stamped(version, self.moment if last else committed_at(self._table, self._location, version))
+
+    def _none(self, *besides: str) -> DataFrame:
+        from pyspark.sql import functions as F  # noqa: N812
+
+        types = {CHANGE_TYPE: "string", COMMIT_VERSION: "bigint", COMMIT_TIMESTAMP: "timestamp"}
+        feed = (F.lit(None).cast(types[name]).alias(name) for name in besides)
+        return self._whole.where(F.lit(False)).select("*", *feed)
+
+    def _check_names(self) -> None:
+        for field in self._fields:
+            if field.name.lower() in FEED_COLUMNS:
+                raise SourceError(
+                    f"{self._table} has a column {field.name}, which is what a change feed calls its own",
+                    hint="rename the column",
+                )
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        try:
+            yield
+        except TidegaugeError:
+            raise
+        except Exception as error:
+            told = translated_read(error, {str(self._table): self._location})
+            if told is None:
+                raise
+            raise told from error

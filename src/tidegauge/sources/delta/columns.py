@@ -1,0 +1,99 @@
+"""The columns of a Delta table at one version, from a frame that has those of another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from tidegauge.sources.delta.net_changes import quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import DataType, StructField
+
+_INTEGERS = ["tinyint", "smallint", "int", "bigint"]
+_DIGITS = {"tinyint": 10, "smallint": 10, "int": 10, "bigint": 20}
+"""That a decimal needs before the point, as Delta reckons them."""
+
+
+def fitted(frame: DataFrame, fields: Sequence[StructField], *, later: bool) -> list[Column] | None:
+    """One column for each field, by name. None where the frame's columns do not fit.
+
+    `later`: the frame's columns are those of a later version than the fields, which may have more of them and
+    wider types. Else they are those of an earlier one, and what it lacks is NULL.
+    """
+    from pyspark.sql import functions as F  # noqa: N812
+
+    have = {field.name.lower(): field for field in frame.schema.fields}
+    columns: list[Column] = []
+    for field in fields:
+        found = have.get(field.name.lower())
+        if found is None:
+            column = None if later else F.lit(None).cast(field.dataType)
+        else:
+            column = _fit(F.col(quoted(found.name)), found.dataType, field.dataType, later)
+        if column is None:
+            return None
+        columns.append(column.alias(field.name))
+    return columns
+
+
+def _fit(column: Column, have: DataType, want: DataType, later: bool) -> Column | None:
+    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import types as T  # noqa: N812
+
+    if have.simpleString() == want.simpleString():
+        return column
+    match have, want:
+        case T.StructType(), T.StructType():
+            inside = {field.name.lower(): field for field in have.fields}
+            parts: list[Column] = []
+            for field in want.fields:
+                found = inside.get(field.name.lower())
+                if found is None:
+                    part = None if later else F.lit(None).cast(field.dataType)
+                else:
+                    part = _fit(column.getField(found.name), found.dataType, field.dataType, later)
+                if part is None:
+                    return None
+                parts.append(part.alias(field.name))
+            return F.when(column.isNotNull(), F.struct(*parts))
+        case T.ArrayType(), T.ArrayType():
+            mine, theirs = have.elementType, want.elementType
+            if _fit(F.lit(None), mine, theirs, later) is None:
+                return None
+            return F.transform(column, lambda one: _sure(_fit(one, mine, theirs, later)))
+        case T.MapType(), T.MapType() if have.keyType == want.keyType:
+            mine, theirs = have.valueType, want.valueType
+            if _fit(F.lit(None), mine, theirs, later) is None:
+                return None
+            return F.transform_values(column, lambda _, one: _sure(_fit(one, mine, theirs, later)))
+        case _:
+            narrow, wide = (want, have) if later else (have, want)
+            return column.cast(want) if _widens(narrow, wide) else None
+
+
+def _sure(column: Column | None) -> Column:
+    assert column is not None
+    return column
+
+
+def _widens(narrow: DataType, wide: DataType) -> bool:
+    """Whether Delta lets one type become the other, with every value kept."""
+    from pyspark.sql import types as T  # noqa: N812
+
+    few, many = narrow.simpleString(), wide.simpleString()
+    if few in _INTEGERS and many in _INTEGERS:
+        return _INTEGERS.index(few) < _INTEGERS.index(many)
+    if isinstance(wide, T.DecimalType):
+        whole = wide.precision - wide.scale
+        if isinstance(narrow, T.DecimalType):
+            return wide.scale >= narrow.scale and whole >= narrow.precision - narrow.scale
+        return few in _DIGITS and whole >= _DIGITS[few]
+    return (few, many) in {
+        ("float", "double"),
+        ("tinyint", "double"),
+        ("smallint", "double"),
+        ("int", "double"),
+        ("date", "timestamp_ntz"),
+    }

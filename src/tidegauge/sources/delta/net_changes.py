@@ -1,0 +1,160 @@
+"""What is left of many changes: rows that came and went again cancel out, each as often as it did.
+
+No key is needed. Two rows are one where all their columns are equal, NULLs and NaNs included. 0.0 and -0.0
+differ, as they do in a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from tidegauge.model.delta_flow import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, DELETE
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import DataType, StructField
+
+INSERT, BEFORE, AFTER = "insert", "update_preimage", "update_postimage"
+_COUNT = "n"
+
+
+def net(frame: DataFrame, fields: Sequence[StructField]) -> DataFrame:
+    """Of rows with the feed's columns: how often each row came (above 0) or went (below 0), as the column
+    after the table's own. Rows that did neither are left out."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    kind = F.col(CHANGE_TYPE)
+    grouped = _grouped(
+        frame, fields, [], F.sum(F.when(kind.isin(INSERT, AFTER), 1).otherwise(-1)).alias(_COUNT)
+    )
+    return grouped.where(F.col(_COUNT) != 0)
+
+
+def repeated(counted: DataFrame, fields: Sequence[StructField], *, gone: bool) -> DataFrame:
+    """Of what `net` has found, the rows that came, or that went, each as often as it did."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    count = F.col(_COUNT) * (-1 if gone else 1)
+    times = F.array_repeat(F.lit(None).cast("boolean"), count.cast("int"))
+    exploded = counted.where(count > 0).select("*", F.explode(times))
+    return exploded.select(*(F.col(f"c{index}").alias(field.name) for index, field in enumerate(fields)))
+
+
+def net_by_version(frame: DataFrame, fields: Sequence[StructField]) -> DataFrame:
+    """Of rows with the feed's columns, what is left of them in each version, with the kinds they had there.
+
+    An insert is set against a delete of the same row, and the two images of an update against each other,
+    before one is set against the other.
+    """
+    from pyspark.sql import functions as F  # noqa: N812
+
+    def many(kind: str) -> Column:
+        return F.count_if(F.col(CHANGE_TYPE) == kind)
+
+    net_ = many(INSERT) + many(AFTER) - many(DELETE) - many(BEFORE)
+    grouped = _grouped(
+        frame,
+        fields,
+        [COMMIT_VERSION],
+        F.max(COMMIT_TIMESTAMP).alias(COMMIT_TIMESTAMP),
+        net_.alias(_COUNT),
+        (many(INSERT) - many(DELETE)).alias("whole"),
+    )
+    count, zero = F.col(_COUNT), F.lit(0)
+    # So many of them by whole rows, as far as these go in the direction that is left; the rest by updates.
+    inserts = F.greatest(zero, F.least(count, F.col("whole")))
+    deletes = F.greatest(zero, F.least(-count, -F.col("whole")))
+    kinds = F.concat(
+        *(
+            F.array_repeat(F.lit(kind), F.greatest(zero, many_).cast("int"))
+            for kind, many_ in (
+                (INSERT, inserts),
+                (AFTER, count - inserts),
+                (DELETE, deletes),
+                (BEFORE, -count - deletes),
+            )
+        )
+    )
+    named = (F.col(f"c{index}").alias(field.name) for index, field in enumerate(fields))
+    return grouped.where(count != 0).select(
+        *named, F.explode(kinds).alias(CHANGE_TYPE), COMMIT_VERSION, COMMIT_TIMESTAMP
+    )
+
+
+def _grouped(
+    frame: DataFrame, fields: Sequence[StructField], besides: Sequence[str], *found: Column
+) -> DataFrame:
+    """One row for each that differs, with the columns c0, c1, … that no user's name can meet."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    plain = frame.select(
+        *(F.col(quoted(field.name)).alias(f"c{index}") for index, field in enumerate(fields)),
+        *(F.col(name) for name in (CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP)),
+    )
+    keys: list[Column] = []
+    firsts: list[Column] = []
+    for index, field in enumerate(fields):
+        column = F.col(f"c{index}")
+        if is_plain(field.dataType):
+            keys.append(column)
+        else:
+            keys.append(comparable(column, field.dataType).alias(f"k{index}"))
+            firsts.append(F.first(column).alias(f"c{index}"))
+    # Without any column all rows are one.
+    return plain.groupBy(*keys, *besides).agg(*found, *firsts)
+
+
+def is_plain(type_: DataType) -> bool:
+    """Whether Spark groups by such values without any loss."""
+    from pyspark.sql import types as T  # noqa: N812
+
+    match type_:
+        case T.FloatType() | T.DoubleType() | T.MapType() | T.VariantType():
+            return False
+        case T.ArrayType():
+            return is_plain(type_.elementType)
+        case T.StructType():
+            return all(is_plain(field.dataType) for field in type_.fields)
+        case _:
+            return True
+
+
+def comparable(column: Column, type_: DataType) -> Column:
+    """A value that Spark can group by, and that differs wherever the column's own value does.
+
+    Of a VARIANT it has the JSON and the types: values inside one mixed array whose JSON is the same (a date,
+    and that date as text) are taken for equal.
+    """
+    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import types as T  # noqa: N812
+
+    match type_:
+        case T.FloatType() | T.DoubleType():
+            # Grouping turns -0.0 into 0.0; as text they differ, and every other number has a text of its own.
+            return column.cast("string")
+        case T.VariantType():
+            return F.struct(F.to_json(column).alias("json"), F.schema_of_variant(column).alias("types"))
+        case T.ArrayType(elementType=element) if not is_plain(element):
+            return F.transform(column, lambda one: comparable(one, element))
+        case T.MapType(keyType=key, valueType=value):
+            entries = F.transform(
+                F.map_entries(column),
+                lambda one: F.struct(
+                    comparable(one["key"], key).alias("key"), comparable(one["value"], value).alias("value")
+                ),
+            )
+            return F.sort_array(entries)
+        case T.StructType() if not is_plain(type_):
+            parts = (
+                comparable(column.getField(field.name), field.dataType).alias(f"f{index}")
+                for index, field in enumerate(type_.fields)
+            )
+            return F.when(column.isNotNull(), F.struct(*parts))
+        case _:
+            return column
+
+
+def quoted(name: str) -> str:
+    """A column's name where Spark would take dots and backticks for its own."""
+    return "`" + name.replace("`", "``") + "`"

@@ -1,0 +1,257 @@
+"""How each column travels without Spark: the SQL that is asked for, and what Arrow makes of the answer.
+
+What arrives is the same as through JDBC, value for value; only the form on the wire differs. A decimal comes
+as a whole number of its last digit's units, or as text where it is too wide for that; a date or a timestamp
+as the driver's own, which cannot be one that does not exist.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal, localcontext
+from typing import TYPE_CHECKING, Any
+
+from tidegauge.errors import TypeNotHeld
+from tidegauge.model.arrow import type_of
+from tidegauge.model.spec import Engine
+from tidegauge.model.table import Column, Shape
+from tidegauge.sources.mysql import sql as mysql_sql
+from tidegauge.sources.mysql import types as types_mysql
+from tidegauge.sources.postgresql import sql as postgresql_sql
+from tidegauge.sources.types import FINISH
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
+_WIDEST_WHOLE = 18
+"""Digits that a 64-bit integer always holds."""
+_INTEGERS = ("tinyint", "smallint", "int", "bigint")
+_MOMENTS = ("date", "timestamp", "timestamp_ntz")
+_ZONE = re.compile(r"(Z|[+]00:00)$")
+_DAY = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
+_CLOCK = r"[ T][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,6})?)?"
+_MOMENT = {
+    "date": re.compile(_DAY),
+    "timestamp": re.compile(f"{_DAY}({_CLOCK})?(Z|[+]00:00)?"),
+    "timestamp_ntz": re.compile(f"{_DAY}({_CLOCK})?(Z|[+]00:00)?"),
+}
+_OLDEST_DAY = -719162
+"""0001-01-01, in days since 1970."""
+
+
+class BeforeYear1(Exception):
+    """A date or a timestamp that the driver has and nobody after it."""
+
+
+@dataclass(frozen=True)
+class Way:
+    """One column's way. `how` names what `finished` does with the wire value."""
+
+    select: str
+    how: str
+    guarded: bool
+    """The guard of the column has to be asked for in the same SELECT; else no bad value gets through."""
+
+
+def ways(shape: Shape, engine: Engine) -> tuple[Way, ...]:
+    """Raises TypeNotHeld for a column that only Spark's SQL can finish."""
+    return tuple(_way(shape, column, engine) for column in shape.columns)
+
+
+def unknown_way(shape: Shape, engine: Engine) -> str | None:
+    """Why a table cannot be read without Spark: its first column that stands in the way."""
+    for column in shape.columns:
+        try:
+            _way(shape, column, engine)
+        except TypeNotHeld as error:
+            return error.message
+    return None
+
+
+def _way(shape: Shape, column: Column, engine: Engine) -> Way:
+    guarded = column.guard is not None
+    if column.wire == "string" and column.arrives != "string":
+        return Way(column.select, "parsed", guarded)
+    moment = _moment(column, engine)
+    if moment is not None:
+        return moment
+    if engine is not Engine.SQLITE and (size := _DECIMAL.fullmatch(column.arrives)) and column.finish == "{}":
+        return Way(*_decimal(column, engine, int(size[1]), int(size[2])), guarded)
+    if column.finish == FINISH["date"]:
+        return Way(column.select, "days", guarded)
+    if column.finish in (FINISH["timestamp"], FINISH["timestamp_ntz"]):
+        return Way(column.select, "micros", guarded)
+    if column.finish in ("{}", "CAST({} AS float)"):
+        whole = engine is Engine.MYSQL and column.wire in _INTEGERS and column.select.endswith("+ 0)")
+        return Way(f"CAST({column.select} AS SIGNED)" if whole else column.select, "cast", guarded)
+    raise TypeNotHeld(
+        f"{shape.table}: column {column.name}, a {column.native}, can only be read through Spark's SQL",
+        hint="leave `read:` at auto, or set it to jdbc",
+    )
+
+
+def _moment(column: Column, engine: Engine) -> Way | None:
+    """As the driver's own date or timestamp, which spares the server the arithmetic."""
+    if engine is Engine.SQLITE or column.arrives not in _MOMENTS:
+        return None
+    if engine is Engine.POSTGRESQL:
+        if column.guard is None:
+            return None
+        quoted = postgresql_sql.quote(column.name)
+        return Way(f"CASE WHEN {column.guard} THEN NULL ELSE {quoted} END", "moment", True)
+    quoted = mysql_sql.quote(column.name)
+    usual = {rule.select.format(c=quoted) for rule in types_mysql.RULES.rules if rule.hardy}
+    # Elsewhere a zero date shall be NULL. Here the driver has none, and the batch stops at it.
+    return Way(quoted, "moment", False) if column.guard and column.select in usual else None
+
+
+def _decimal(column: Column, engine: Engine, precision: int, scale: int) -> tuple[str, str]:
+    if (
+        engine is Engine.MYSQL
+        and column.native.startswith(("bigint", "bit"))
+        and column.arrives == "decimal(20,0)"
+    ):
+        return column.select, "cast"
+    if precision > _WIDEST_WHOLE:
+        # The guard lets no digit pass that this would round away; zeros are cut off.
+        if engine is Engine.MYSQL:
+            return f"CAST(ROUND({column.select}, {scale}) AS CHAR)", "digits"
+        return f"round(({column.select})::numeric, {scale})::text", "digits"
+    unit = "1" + "0" * scale
+    if engine is Engine.MYSQL:
+        return f"CAST(({column.select}) * {unit} AS SIGNED)", "units"
+    return f"(({column.select})::numeric * {unit})::bigint", "units"
+
+
+def finished(array: pa.Array, how: str, column: Column, what: str) -> pa.Array:
+    """What arrives, from what the driver gave. Raises TypeNotHeld or BeforeYear1, and changes no value."""
+    import pyarrow as pa
+
+    target = type_of(column.arrives)
+    match how:
+        case "cast":
+            return _cast(array, target)
+        case "moment":
+            return _after_year_0(array.cast(target))
+        case "days":
+            return array.cast(pa.int32()).cast(target)
+        case "micros":
+            return array.cast(pa.int64()).cast(target)
+        case "units":
+            whole = array.cast(pa.int64()).cast(pa.decimal128(19, 0))
+            # The same digits, with the point where it belongs.
+            return pa.Array.from_buffers(target, len(whole), whole.buffers(), whole.null_count, whole.offset)
+        case "digits":
+            return array.cast(target)
+        case "parsed":
+            return pa.array([_parsed(text, column, what) for text in array.to_pylist()], target)
+        case _:
+            raise AssertionError(how)
+
+
+def _cast(array: pa.Array, target: pa.DataType) -> pa.Array:
+    """Between types that hold the same values; anything else is an error of the driver's, and of ours."""
+    import pyarrow as pa
+
+    given = array.type
+    if given == target:
+        return array
+    alike = (
+        (pa.types.is_integer(given) and (pa.types.is_integer(target) or pa.types.is_decimal(target)))
+        or (pa.types.is_floating(given) and pa.types.is_floating(target))
+        or (_is_bytes(given) and (_is_bytes(target) or pa.types.is_string(target)))
+        or (pa.types.is_large_string(given) and pa.types.is_string(target))
+    )
+    if not alike:
+        raise AssertionError(f"the driver gave {given} for {target}")
+    if pa.types.is_uint64(given) and pa.types.is_decimal(target):
+        return array.cast(pa.decimal128(20, 0)).cast(target)
+    return array.cast(target)
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
+
+
+def _after_year_0(array: pa.Array) -> pa.Array:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    days = pa.types.is_date32(array.type)
+    oldest = pc.min(array.cast(pa.int32() if days else pa.int64())).as_py()
+    if oldest is not None and oldest < _OLDEST_DAY * (1 if days else 86_400_000_000):
+        raise BeforeYear1
+    return array
+
+
+def _parsed(text: str | None, column: Column, what: str) -> Any:
+    """An override for text: the value that the text writes, or an error with the text in it."""
+    if text is None:
+        return None
+    try:
+        return (
+            _decimal_of(text, column.arrives)
+            if column.arrives.startswith("decimal")
+            else _moment_of(text, column)
+        )
+    except ValueError:
+        raise TypeNotHeld(
+            f"{what}: not a {column.arrives}: {text}",
+            hint="mend the row at the source, or say how the column shall arrive with `types:`",
+        ) from None
+
+
+def _decimal_of(text: str, arrives: str) -> Decimal:
+    size = _DECIMAL.fullmatch(arrives)
+    assert size is not None
+    precision, scale = int(size[1]), int(size[2])
+    pattern = rf"[-+]?0*[0-9]{{0,{precision - scale}}}([.][0-9]{{0,{scale}}}0*)?"
+    if not re.fullmatch(pattern, text) or not re.search("[0-9]", text):
+        raise ValueError(text)
+    with localcontext() as context:
+        context.prec = 2 * precision + len(text)
+        return Decimal(text).quantize(Decimal(1).scaleb(-scale))
+
+
+def _moment_of(text: str, column: Column) -> date | datetime:
+    if not _MOMENT[column.arrives].fullmatch(text):
+        raise ValueError(text)
+    if column.arrives == "date":
+        return date.fromisoformat(text)
+    bare = _ZONE.sub("", text)
+    whole, point, fraction = bare.partition(".")
+    return datetime.fromisoformat(f"{whole}.{fraction:0<6}" if point else whole)
+
+
+def complaint(shape: Shape, number: int, row: dict[str, Any]) -> TypeNotHeld:
+    """The sentence that stops a batch: which column, of which row; `row` has the key as it arrives."""
+    column = shape.columns[number]
+    key = ", ".join(shown(row[part.name]) for part in shape.key)
+    return TypeNotHeld(
+        f"{shape.table}: column {column.name}, a {column.native}, holds a value that cannot be held exactly,"
+        f" in the row with the key {key}",
+        hint="mend the row at the source, or say how the column shall arrive with `types:`",
+    )
+
+
+def shown(value: Any) -> str:
+    """A value as Spark's SQL writes it as text; bytes as digits."""
+    match value:
+        case None:
+            return "?"
+        case bytes():
+            return value.hex().upper()
+        case bool():
+            return str(value).lower()
+        case datetime():
+            text = value.replace(tzinfo=None).isoformat(" ", "seconds")
+            return text + f".{value.microsecond:06d}".rstrip("0").rstrip(".")
+        case Decimal():
+            return f"{value:f}"
+        case _:
+            return str(value)

@@ -1,0 +1,117 @@
+"""The data side of a database: the rows of a batch as a frame, through Spark's JDBC reader.
+
+Columns travel as c0, c1, … and get their names at the very end, so that no name of the user's reaches
+Spark's SQL. Beside them travels g: the number of the first column whose value cannot be held exactly.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from tidegauge.model.batch_data import Cargo
+from tidegauge.model.plan import Batch
+from tidegauge.model.position import RowPosition
+from tidegauge.model.spec import Database, Engine
+from tidegauge.model.table import Shape
+from tidegauge.sources import sql
+from tidegauge.sources.dialect import MARK
+from tidegauge.sources.jdbc_address import jdbc_options
+from tidegauge.sources.mysql import sql as mysql_sql
+from tidegauge.sources.postgresql import sql as postgresql_sql
+from tidegauge.sources.sqlite import sql as sqlite_sql
+from tidegauge.sources.types import IN_UTC, spark_text
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_LITERAL = {
+    Engine.SQLITE: sqlite_sql.literal,
+    Engine.MYSQL: mysql_sql.literal,
+    Engine.POSTGRESQL: postgresql_sql.literal,
+}
+_TABLE = {
+    Engine.SQLITE: sqlite_sql.table_name,
+    Engine.MYSQL: mysql_sql.table_name,
+    Engine.POSTGRESQL: postgresql_sql.table_name,
+}
+
+
+class JdbcReader:
+    """Implements `model.protocols.source.Reader`. Holds no connection: Spark's tasks open their own."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._options = jdbc_options(database)
+
+    def cargo(self, shape: Shape, batch: Batch) -> Cargo:
+        return Cargo(shape.layout, batch.rows, frame=lambda spark: self.read(spark, shape, batch))
+
+    def read(self, spark: SparkSession, shape: Shape, batch: Batch) -> DataFrame:
+        return self._load(spark, shape, self.selects(shape, batch))
+
+    def keys_after(self, spark: SparkSession, shape: Shape, position: RowPosition | None) -> DataFrame:
+        """The keys of the rows past a position, which nobody has promised anything about yet."""
+        names = [part.name for part in shape.key]
+        keys = {column.name: column for column in shape.columns if column.name in names}
+        narrow = replace(shape, columns=tuple(keys[name] for name in names))
+        past = sql.after(shape, position, _LITERAL[self._database.engine])
+        return self._load(spark, narrow, [self._select(narrow, past)])
+
+    def _load(self, spark: SparkSession, shape: Shape, selects: list[str]) -> DataFrame:
+        guarded = any(column.guard for column in shape.columns)
+        wire = [f"c{i} {column.wire}" for i, column in enumerate(shape.columns)]
+        options = {
+            **self._options,
+            "customSchema": ", ".join([*wire, "g int"] if guarded else wire),
+            # Spark adds no condition of its own: the window is all there is to ask for.
+            "pushDownPredicate": "false",
+        }
+        frames = [
+            spark.read.format("jdbc").options(**options).option("dbtable", f"({select}) AS w").load()
+            for select in selects
+        ]
+        frame = reduce(lambda one, other: one.unionAll(other), frames)
+        if guarded:
+            frame = frame.where(f"CASE WHEN g IS NULL THEN true ELSE {_complaint(shape)} END")
+        sooner = IN_UTC if spark.conf.get("spark.sql.session.timeZone") == "UTC" else {}
+        finished = [
+            f"{sooner.get(column.finish, column.finish).replace('{}', f'c{i}')} AS c{i}"
+            for i, column in enumerate(shape.columns)
+        ]
+        return frame.selectExpr(*finished).toDF(*(column.name for column in shape.columns))
+
+    def selects(self, shape: Shape, batch: Batch) -> list[str]:
+        """One SELECT for each parallel reader of the batch."""
+        wheres = sql.stretches(shape, batch, _LITERAL[self._database.engine])
+        return [self._select(shape, where) for where in wheres]
+
+    def _select(self, shape: Shape, where: str) -> str:
+        columns = [f"{column.select} AS c{i}" for i, column in enumerate(shape.columns)]
+        guards = [f"WHEN {column.guard} THEN {i}" for i, column in enumerate(shape.columns) if column.guard]
+        if guards:
+            columns.append(f"CASE {' '.join(guards)} END AS g")
+        table = _TABLE[self._database.engine](shape.table)
+        return f"SELECT {MARK} {', '.join(columns)} FROM {table} WHERE {where}"
+
+
+def _complaint(shape: Shape) -> str:
+    """Spark SQL that fails the job with one sentence: which column, of which row."""
+    names = " ".join(
+        f"WHEN {i} THEN {spark_text(f'{column.name}, a {column.native},')}"
+        for i, column in enumerate(shape.columns)
+        if column.guard
+    )
+    numbers = {column.name: i for i, column in enumerate(shape.columns)}
+    parts = []
+    for part in shape.key:
+        number = numbers[part.name]
+        column = shape.columns[number]
+        value = column.finish.replace("{}", f"c{number}")
+        shown = f"HEX({value})" if column.arrives == "binary" else f"CAST({value} AS string)"
+        parts.append(f"COALESCE({shown}, '?')")
+    key = " || ', ' || ".join(parts)
+    head = spark_text(f"tidegauge: {shape.table}: column ")
+    tail = spark_text(" holds a value that cannot be held exactly, in the row with the key ")
+    return f"CAST(raise_error({head} || CASE g {names} END || {tail} || {key}) AS boolean)"

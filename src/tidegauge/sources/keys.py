@@ -1,0 +1,163 @@
+"""Every key of a table, straight from the database by one plain statement: no Spark, and nothing held back.
+
+One statement sees one moment of the table, on every engine. The order is the database's and means nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from tidegauge.errors import KeyUnsuitable, TypeNotHeld
+from tidegauge.model.arrow import schema_of, type_of
+from tidegauge.model.position import Kind, RowPosition, Value
+from tidegauge.model.spec import Database
+from tidegauge.model.table import Column, Field, Layout, Shape
+from tidegauge.sources import sql
+from tidegauge.sources.dialect import MARK, Dialect
+from tidegauge.sources.open import open_dialect
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+ROWS_AT_ONCE = 50_000
+
+_ZONE = re.compile(r"(Z|\+00:00)$")
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)?)?(Z|\+00:00)?", re.ASCII)
+
+
+def key_layout(shape: Shape) -> Layout:
+    """The layout of a table's keys alone, in the key's own order."""
+    return _narrow(shape).layout
+
+
+def keys(
+    database: Database,
+    shape: Shape,
+    *,
+    after: RowPosition | None = None,
+    ordered: bool = False,
+    rows: int = ROWS_AT_ONCE,
+) -> Iterator[pa.RecordBatch]:
+    """All keys of the table, or those of the rows past a position, as `schema_of(key_layout(shape))`.
+
+    `ordered`: without a position those of every row that has a cursor.
+
+    Raises KeyUnsuitable for a key that is NULL, TypeNotHeld for one that cannot be held exactly.
+    """
+    narrow = _narrow(shape)
+    # Not the control side's own session: that one has to stay free while this one streams.
+    with closing(open_dialect(database)) as dialect:
+        where = None if after is None and not ordered else sql.after(shape, after, dialect.literal)
+        yield from _batches(dialect, narrow, where, rows)
+
+
+def moment_field(shape: Shape, name: str) -> Field:
+    """A column of this name that holds points of the cursor."""
+    column = _cursor(shape)
+    return Field(name, column.arrives, column.native)
+
+
+def moment(shape: Shape, value: Value | None) -> pa.Scalar:
+    """One point of the cursor, as its column arrives; NULL where that cannot say it."""
+    import pyarrow as pa
+
+    kind = type_of(_cursor(shape).arrives)
+    if value is None:
+        return pa.scalar(None, kind)
+    timed = pa.types.is_timestamp(kind) or pa.types.is_date(kind)
+    try:
+        if value.kind is Kind.BYTES:
+            return pa.scalar(bytes.fromhex(value.text)).cast(kind)
+        return pa.scalar(_plain(value.text, kind) if timed else value.text).cast(kind)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError):
+        return pa.scalar(None, kind)
+
+
+def _cursor(shape: Shape) -> Column:
+    return next(column for column in shape.columns if column.name == shape.cursor.name)
+
+
+def _narrow(shape: Shape) -> Shape:
+    columns = {column.name: column for column in shape.columns}
+    return replace(shape, columns=tuple(columns[part.name] for part in shape.key))
+
+
+def _batches(dialect: Dialect, shape: Shape, where: str | None, rows: int) -> Iterator[pa.RecordBatch]:
+    import pyarrow as pa
+
+    schema = schema_of(shape.layout)
+    guarded = any(column.guard for column in shape.columns)
+    for block in dialect.stream(_select(dialect, shape, where), rows):
+        columns = list(zip(*block, strict=True))
+        if guarded:
+            _refuse_guarded(shape, set(columns.pop()))
+        arrays = [
+            _array(shape, column, values) for column, values in zip(shape.columns, columns, strict=True)
+        ]
+        yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _select(dialect: Dialect, shape: Shape, where: str | None) -> str:
+    values = [f"{column.select} AS c{i}" for i, column in enumerate(shape.columns)]
+    guards = [f"WHEN {column.guard} THEN {i}" for i, column in enumerate(shape.columns) if column.guard]
+    if guards:
+        values.append(f"CASE {' '.join(guards)} END AS g")
+    condition = f" WHERE {where}" if where else ""
+    return f"SELECT {MARK} {', '.join(values)} FROM {dialect.name(shape.table)}{condition}"
+
+
+def _refuse_guarded(shape: Shape, caught: set[Any]) -> None:
+    for number in caught - {None}:
+        column = shape.columns[int(number)]
+        raise TypeNotHeld(
+            f"{shape.table}: the key column {column.name}, a {column.native}, holds a value that cannot be"
+            " held exactly",
+            hint="mend the row, or choose another key",
+        )
+
+
+def _array(shape: Shape, column: Column, values: Sequence[Any]) -> pa.Array:
+    import pyarrow as pa
+
+    try:
+        made = _finished(type_of(column.wire), type_of(column.arrives), values)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, ValueError) as error:
+        raise TypeNotHeld(
+            f"{shape.table}: the key column {column.name} holds a value that is not a {column.arrives}",
+            hint=f"mend the row, or let it arrive as text: types: {{{column.name}: string}}",
+        ) from error
+    if made.null_count:
+        raise KeyUnsuitable(
+            f"{shape.table}: the key column {column.name} is NULL in some rows",
+            hint="name other columns that identify a row: `key: [a, b]`",
+        )
+    return made
+
+
+def _finished(wire: pa.DataType, arrives: pa.DataType, values: Sequence[Any]) -> pa.Array:
+    """From what travels to what arrives, as the reader's `finish` does it in Spark."""
+    import pyarrow as pa
+
+    if pa.types.is_string(wire) and wire != arrives:
+        texts = [None if text is None else _plain(text, arrives) for text in values]
+        return pa.array(texts, pa.string()).cast(arrives)
+    if isinstance(next((value for value in values if value is not None), None), str):
+        # MySQL's driver leaves the text of numbers as it came.
+        return pa.array(values, pa.string()).cast(wire).cast(arrives)
+    return pa.array(values, wire).cast(arrives)
+
+
+def _plain(text: str, arrives: pa.DataType) -> str:
+    """Text that an override makes a number or a moment, as Arrow wants to read it."""
+    import pyarrow as pa
+
+    if pa.types.is_decimal(arrives):
+        return text
+    if _MOMENT.fullmatch(text) is None:
+        raise ValueError(text)
+    bare = _ZONE.sub("", text)
+    return f"{bare}Z" if pa.types.is_timestamp(arrives) and arrives.tz else bare

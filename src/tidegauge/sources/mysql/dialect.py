@@ -1,0 +1,347 @@
+"""MySQL and MariaDB: one session in UTC that only reads, and marks all it says."""
+
+from __future__ import annotations
+
+import ssl
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pymysql
+from pymysql.constants import CR, ER, FIELD_TYPE, FLAG
+from pymysql.cursors import Cursor, SSCursor
+
+from tidegauge.errors import (
+    ColumnMissing,
+    CursorUnsuitable,
+    SourceError,
+    SourceUnreachable,
+    TableMissing,
+)
+from tidegauge.model.position import Kind, Value
+from tidegauge.model.secret import mask
+from tidegauge.model.spec import Database, TableName
+from tidegauge.model.table import OrderedColumn, Shape
+from tidegauge.sources.dialect import MARK, Catalogue, Moment, Unique, kind_of_cursor, nearest, refuse_nul
+from tidegauge.sources.mysql import types as types_mysql
+from tidegauge.sources.mysql.open_work import offsets, watch
+from tidegauge.sources.mysql.sql import DEFAULT_PORT, SESSION, literal, quote, table_name
+from tidegauge.sources.notation import Notation
+from tidegauge.sources.types import Native
+
+_SYSTEM = ("information_schema", "mysql", "performance_schema", "sys")
+_FINAL = frozenset({ER.ACCESS_DENIED_ERROR, ER.DBACCESS_DENIED_ERROR, ER.BAD_DB_ERROR, 1698})
+_LOST = frozenset({CR.CR_SERVER_GONE_ERROR, CR.CR_SERVER_LOST, CR.CR_CONN_HOST_ERROR, 1927, 0})
+_BINARY_CHARSET = 63
+_STALE = 1.0
+_FLOATS = ("float", "double")
+_TEXTS = ("char", "varchar", "tinytext", "text", "mediumtext", "longtext")
+_BYTES = ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob")
+_INTEGERS = ("tinyint", "smallint", "mediumint", "int", "bigint")
+_OF_CODE = {
+    FIELD_TYPE.TINY: "tinyint",
+    FIELD_TYPE.SHORT: "smallint",
+    FIELD_TYPE.INT24: "mediumint",
+    FIELD_TYPE.LONG: "int",
+    FIELD_TYPE.LONGLONG: "bigint",
+    FIELD_TYPE.DECIMAL: "decimal",
+    FIELD_TYPE.NEWDECIMAL: "decimal",
+    FIELD_TYPE.FLOAT: "float",
+    FIELD_TYPE.DOUBLE: "double",
+    FIELD_TYPE.DATE: "date",
+    FIELD_TYPE.NEWDATE: "date",
+    FIELD_TYPE.DATETIME: "datetime",
+    FIELD_TYPE.TIMESTAMP: "timestamp",
+    FIELD_TYPE.YEAR: "year",
+    FIELD_TYPE.TIME: "time",
+    FIELD_TYPE.BIT: "bit",
+}
+
+
+class MysqlDialect:
+    rules = types_mysql.RULES
+    folds_case = True
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._address = f"{database.host}:{database.port or DEFAULT_PORT}"
+        self._connection = self._connect()
+        self.rows(f"SET {MARK} SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        ((version,),) = self.rows(f"SELECT {MARK} VERSION()")
+        self._mariadb = "mariadb" in str(version).lower()
+        self._offsets = offsets(self)
+        self._seen: tuple[float, Moment] | None = None
+
+    def _connect(self) -> pymysql.Connection[Cursor]:
+        database, options = self._database, self._database.options
+        try:
+            return pymysql.connect(
+                host=database.host,
+                port=database.port or DEFAULT_PORT,
+                user=database.user,
+                # As bytes: the driver would write text in Latin-1, the server and JDBC hold it as UTF-8.
+                password=database.password.reveal().encode() if database.password else b"",
+                database=database.database,
+                charset="utf8mb4",
+                autocommit=True,
+                connect_timeout=int(options.get("connect_timeout", "10")),
+                local_infile=False,
+                init_command=f"SET {SESSION}",
+                conv={},
+                ssl=_tls(options),
+                ssl_disabled=options.get("ssl") == "disable" or None,
+                program_name="tidegauge-reader",
+            )
+        except pymysql.Error as error:
+            raise self._translated(error) from error
+        except (OSError, ValueError) as error:
+            raise SourceUnreachable(
+                f"{database.name}: {self._address} cannot be reached: {mask(str(error))}",
+                hint="check host, port and the ssl options in `connections:`",
+            ) from error
+
+    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        try:
+            with self._connection.cursor() as cursor:
+                cursor.execute(sql)
+                return list(cursor.fetchall())
+        except pymysql.Error as error:
+            raise self._translated(error) from error
+
+    def stream(self, sql: str, size: int) -> Iterator[Sequence[tuple[Any, ...]]]:
+        cursor: Any = self._connection.cursor(SSCursor)
+        try:
+            cursor.execute(sql)
+            while block := cursor.fetchmany(size):
+                yield block
+        except pymysql.Error as error:
+            raise self._translated(error) from error
+        finally:
+            # Whoever stops half-way does not want the driver to read the rest to its end first.
+            if cursor._result is not None:
+                cursor._result.unbuffered_active = False
+
+    def quote(self, name: str) -> str:
+        return quote(name)
+
+    def name(self, table: TableName) -> str:
+        return table_name(table)
+
+    def literal(self, value: Value) -> str:
+        return literal(value)
+
+    def tables(self) -> tuple[TableName, ...]:
+        return self._named("'BASE TABLE', 'SYSTEM VERSIONED'")
+
+    def left_out(self) -> tuple[tuple[TableName, str], ...]:
+        return tuple((table, "view") for table in self._named("'VIEW'"))
+
+    def _named(self, types: str) -> tuple[TableName, ...]:
+        if self._database.database:
+            where = f"TABLE_SCHEMA = {_text(self._database.database)}"
+        else:
+            where = f"TABLE_SCHEMA NOT IN ({', '.join(map(_text, _SYSTEM))})"
+        found = self.rows(
+            f"SELECT {MARK} TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES"
+            f" WHERE TABLE_TYPE IN ({types}) AND {where}"
+        )
+        return tuple(TableName(schema, table) for schema, table in found)
+
+    def catalogue(self, table: TableName) -> Catalogue:
+        where = (
+            f"TABLE_SCHEMA = {_text(table.schema or self._database.database or '')}"
+            f" AND TABLE_NAME = {_text(refuse_nul(table.table))}"
+        )
+        described = self.rows(
+            f"SELECT {MARK} COLUMN_NAME, DATA_TYPE, COLUMN_TYPE, IS_NULLABLE, NUMERIC_PRECISION,"
+            " NUMERIC_SCALE, DATETIME_PRECISION FROM information_schema.COLUMNS"
+            f" WHERE {where} ORDER BY ORDINAL_POSITION"
+        )
+        if not described:
+            known = tuple(str(other) for other in self.tables())
+            raise TableMissing(
+                f"{self._database.name}: there is no table '{table}' that {self._database.user} may see",
+                hint=nearest(str(table), known),
+            )
+        columns = tuple(_native(*row) for row in described)
+        indexes: dict[str, list[tuple[str | None, bool, bool]]] = {}
+        sorted_by: dict[str, list[str]] = {}
+        for index, unique, column, nullable, plain in self.rows(
+            f"SELECT {MARK} INDEX_NAME, NON_UNIQUE = 0, COLUMN_NAME, NULLABLE = 'YES',"
+            " INDEX_TYPE = 'BTREE' AND COALESCE(COLLATION, '') = 'A' AND SUB_PART IS NULL"
+            f" FROM information_schema.STATISTICS WHERE {where} ORDER BY INDEX_NAME, SEQ_IN_INDEX"
+        ):
+            indexes.setdefault(index, []).append((column, int(unique) == 1, int(nullable) == 1))
+            if (
+                column is not None
+                and int(plain) == 1
+                and len(sorted_by.get(index, ())) == len(indexes[index]) - 1
+            ):
+                sorted_by.setdefault(index, []).append(column)
+        uniques = tuple(
+            Unique(tuple(str(column) for column, _, _ in parts), primary=name == "PRIMARY")
+            for name, parts in indexes.items()
+            if all(column is not None and unique and not nullable for column, unique, nullable in parts)
+        )
+        indexed = frozenset(str(parts[0][0]) for parts in indexes.values())
+        orders: dict[tuple[str, ...], str] = {}
+        primary = sorted_by.get("PRIMARY", [])
+        for name, parts in sorted_by.items():
+            # InnoDB ends every index with the primary key; a table of another engine sorts instead, at worst.
+            whole = len(parts) == len(indexes[name])
+            tail = [column for column in primary if column not in parts] if whole else []
+            for end in range(1, len(parts) + len(tail) + 1):
+                orders.setdefault((*parts, *tail)[:end], f" FORCE INDEX ({self.quote(name)})")
+        identity = f"{self.identity()}#{table}"
+        return Catalogue(columns, uniques, indexed, identity, orders=orders)
+
+    def expression(self, table: TableName, sql: str) -> Native:
+        try:
+            with self._connection.cursor() as cursor:
+                cursor.execute(f"SELECT {MARK} {sql} AS o FROM {self.name(table)} WHERE 1 = 0")
+                described: Any = cursor
+                (field,) = described._result.fields
+        except pymysql.Error as error:
+            translated = self._translated(error)
+            if isinstance(translated, SourceUnreachable):
+                raise translated from error
+            shown = sql.strip("()\n ")
+            if error.args[0] == ER.BAD_FIELD_ERROR:
+                raise ColumnMissing(
+                    f"{table}: the cursor {shown} names a column that is not there: {error.args[1]}",
+                    hint="check the names in the expression",
+                ) from error
+            raise CursorUnsuitable(
+                f"{table}: the cursor {shown} is not an expression that the database understands:"
+                f" {mask(str(error.args[-1]))}",
+                hint="a cursor is a column, or an expression of the database's own SQL",
+            ) from error
+        kind = _OF_CODE.get(field.type_code)
+        if kind is None:
+            kind = "varbinary" if field.charsetnr == _BINARY_CHARSET else "varchar"
+        if kind in _INTEGERS and field.flags & FLAG.UNSIGNED:
+            kind += " unsigned"
+        return Native(sql, kind, kind, scale=min(field.scale, 6))
+
+    def ordered(
+        self,
+        table: TableName,  # noqa: ARG002 - only SQLite has to look at the rows
+        native: Native,
+        sql: str,
+    ) -> OrderedColumn | None:
+        plain = native.type.removesuffix(" unsigned")
+        order, text, kind, scale = sql, "CAST({} AS CHAR)", Kind.TEXT, 0
+        if plain in _FLOATS:
+            return None
+        if plain in ("bit", "year"):
+            # A bare BIT is bytes, and a bare YEAR reads 25 as 2025.
+            order, kind = f"({sql} + 0)", Kind.INT
+        elif plain in _INTEGERS:
+            kind = Kind.INT
+        elif plain == "decimal":
+            kind = Kind.DECIMAL
+        elif plain == "date":
+            kind = Kind.DATE
+        elif plain in ("datetime", "timestamp"):
+            kind = Kind.TIMESTAMP if plain == "datetime" else Kind.TIMESTAMPTZ
+            scale = native.scale or 0
+        elif plain in _BYTES:
+            text, kind = "LOWER(HEX({}))", Kind.BYTES
+        elif plain in _TEXTS:
+            text = "CONVERT({} USING utf8mb4)"
+        else:
+            # ENUM and SET sort by number and compare by word, others have orders of their own: here both
+            # sorting and comparing go by the text.
+            order, text = f"(CONVERT(CAST({sql} AS CHAR) USING utf8mb4) COLLATE utf8mb4_bin)", "{}"
+        return OrderedColumn(native.name, order, text, kind, native.nullable, scale)
+
+    def cursor_kind(
+        self,
+        table: TableName,  # noqa: ARG002 - only SQLite has to look at the rows
+        native: Native,
+        ordered: OrderedColumn,
+    ) -> str | None:
+        return kind_of_cursor(ordered, grows_as_text=native.type in _TEXTS)
+
+    def notation(self, shape: Shape, where: str) -> Notation | None:  # noqa: ARG002 - columns have one type
+        return None
+
+    def moment(self, *, fresh: bool) -> Moment:
+        if not fresh and self._seen is not None and time.monotonic() - self._seen[0] < _STALE:
+            return self._seen[1]
+        began = time.monotonic()
+        moment = watch(self._address, self._database.user).look(self, self._offsets, mariadb=self._mariadb)
+        self._seen = began, moment
+        return moment
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def identity(self) -> str:
+        """MySQL has a number of its own; MariaDB only its address, as its other marks change."""
+        if self._mariadb:
+            return f"mariadb:{self._address}"
+        ((uuid,),) = self.rows(f"SELECT {MARK} @@server_uuid")
+        return f"mysql:{uuid}"
+
+    def _translated(self, error: pymysql.Error) -> SourceError:
+        code = error.args[0] if error.args and isinstance(error.args[0], int) else None
+        said = mask(str(error.args[-1])) if error.args else type(error).__name__
+        name = self._database.name
+        if code in _FINAL:
+            return SourceUnreachable(
+                f"{name}: {self._address} refuses the login: {said}",
+                hint="check user, password and database in `connections:`",
+                retryable=False,
+            )
+        if code in _LOST or isinstance(error, pymysql.err.InterfaceError):
+            return SourceUnreachable(
+                f"{name}: {self._address} cannot be reached: {said}",
+                hint="check that the server runs, and host and port in `connections:`",
+            )
+        if code in (ER.NO_SUCH_TABLE, ER.TABLEACCESS_DENIED_ERROR, ER.COLUMNACCESS_DENIED_ERROR):
+            return TableMissing(
+                f"{name}: {said}", hint="check the table's name and that the login may SELECT it"
+            )
+        failure = SourceError(f"{name}: {said}")
+        failure.detail = str(code)
+        return failure
+
+
+def _native(
+    name: str,
+    kind: str,
+    full: str,
+    nullable: str,
+    precision: str | None,
+    scale: str | None,
+    digits: str | None,
+) -> Native:
+    kind, full = kind.lower(), str(full)
+    if "unsigned" in full.lower() and kind in (*_INTEGERS, "decimal", *_FLOATS):
+        kind += " unsigned"
+    temporal = kind in ("datetime", "timestamp", "time")
+    return Native(
+        name=name,
+        type=kind,
+        full=full,
+        nullable=nullable == "YES",
+        precision=None if precision is None else int(precision),
+        scale=int(digits or 0) if temporal else (None if scale is None else int(scale)),
+    )
+
+
+def _text(text: str) -> str:
+    return literal(Value(Kind.TEXT, text))
+
+
+def _tls(options: Any) -> ssl.SSLContext | None:
+    mode = options.get("ssl")
+    if mode in (None, "disable", "prefer") and "ssl_ca" not in options:
+        return None
+    context = ssl.create_default_context(cafile=options.get("ssl_ca"))
+    context.check_hostname = mode == "verify-full"
+    if mode not in ("verify-ca", "verify-full"):
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context

@@ -1,0 +1,199 @@
+"""What is open on a MySQL or MariaDB server, and since when.
+
+Two lists are needed, in this order. A statement's NOW() is taken before InnoDB knows of its transaction, so
+the running statements are listed first; what ended its statement in between but not its transaction is then
+in InnoDB's list. How long before is not to be known: while the statement waits for a table's lock there is no
+transaction, and once it idles in one there is no statement. So who was open is told apart, for `read.vigil`.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any, Protocol
+
+from tidegauge.errors import SourceError, SourceUnreachable
+from tidegauge.sources.dialect import MARK, Moment, OpenWork
+from tidegauge.sources.statement import head
+
+_IDLE = "'Sleep', 'Daemon', 'Binlog Dump', 'Binlog Dump GTID', 'Slave_IO', 'Slave_SQL', 'Slave_worker'"
+_SECOND = timedelta(seconds=1)
+_TRIES = 40
+_PAUSE = 0.11
+_NO_PRIVILEGE = "1227"
+_READERS = 2**48
+"""Up from here InnoDB numbers transactions that have written nothing, and will number them anew."""
+
+Offsets = tuple[timedelta, timedelta, str]
+
+
+class Session(Protocol):
+    def rows(self, sql: str) -> list[tuple[Any, ...]]: ...
+
+
+def offsets(session: Session) -> Offsets:
+    """The lowest and highest offset of the server's own zone from UTC within a year, and its name."""
+    ((zone, system),) = session.rows(f"SELECT {MARK} @@global.time_zone, @@system_time_zone")
+    months = " UNION ALL ".join(f"SELECT UNIX_TIMESTAMP() + {month} * 2592000 AS x" for month in range(-6, 7))
+    session.rows(f"SET {MARK} time_zone = @@global.time_zone")
+    try:
+        found = session.rows(
+            f"SELECT {MARK} TIMESTAMPDIFF(SECOND, TIMESTAMP'1970-01-01 00:00:00' + INTERVAL x SECOND,"
+            f" FROM_UNIXTIME(x)) FROM ({months}) AS m"
+        )
+    finally:
+        session.rows(f"SET {MARK} time_zone = '+00:00'")
+    seconds = [int(row[0]) for row in found] + [0]
+    name = str(system if zone == "SYSTEM" else zone)
+    return timedelta(seconds=min(seconds)), timedelta(seconds=max(seconds)), name
+
+
+class Watch:
+    """Looks at one server for all threads of this process.
+
+    The server renews its list of transactions only in silence, so looks go one at a time, and a thread that
+    had to wait takes over what another saw, if that look began after the thread asked.
+    """
+
+    def __init__(self) -> None:
+        self._turn = threading.Lock()
+        self._last: tuple[float, Moment] | None = None
+
+    def look(self, session: Session, zone: Offsets, *, mariadb: bool) -> Moment:
+        asked = time.monotonic()
+        with self._turn:
+            if self._last is not None and self._last[0] >= asked:
+                return self._last[1]
+            began = time.monotonic()
+            moment = _look(session, zone, mariadb=mariadb)
+            self._last = began, moment
+            return moment
+
+
+_watches: dict[tuple[str, str | None], Watch] = {}
+_making = threading.Lock()
+
+
+def watch(address: str, user: str | None) -> Watch:
+    with _making:
+        return _watches.setdefault((address, user), Watch())
+
+
+def _look(session: Session, zone: Offsets, *, mariadb: bool) -> Moment:
+    ((clock_text, own),) = session.rows(f"SELECT {MARK} UTC_TIMESTAMP(6), CONNECTION_ID()")
+    clock = datetime.fromisoformat(clock_text)
+    running, ours = _statements(session, mariadb=mariadb)
+    blind = None
+    try:
+        transactions = _transactions(session, str(own), ours)
+    except SourceError as error:
+        if error.detail != _NO_PRIVILEGE:
+            raise
+        transactions = []
+        blind = (
+            "this login may not see other sessions' transactions: only `settle` guards against late commits;"
+            " GRANT PROCESS ON *.* to it for an exact bound"
+        )
+    lowest, highest, name = zone
+    return Moment(
+        clock=clock,
+        open=_by_connection(running, transactions),
+        blind=blind,
+        lowest_offset=lowest,
+        highest_offset=highest,
+        zone=name,
+        sure=blind is not None,
+    )
+
+
+def _by_connection(running: Iterable[OpenWork], transactions: Iterable[OpenWork]) -> tuple[OpenWork, ...]:
+    """One work for each connection: its transaction with the statement that runs in it, or the one it has."""
+    statements = {work.connection: work for work in running}
+    works = []
+    for work in transactions:
+        mate = statements.pop(work.connection, None)
+        if mate is not None:
+            work = replace(work, started=min(work.started, mate.started), statement=mate.statement)
+        works.append(work)
+    return (*statements.values(), *works)
+
+
+def _statements(session: Session, *, mariadb: bool) -> tuple[list[OpenWork], set[str]]:
+    """Statements that run, and the connections that are our own."""
+    age = "TIME_MS" if mariadb else "(TIME + 1) * 1000"
+    # MySQL does not number its statements: their words do, and that a time of whole seconds fits.
+    statement = "QUERY_ID" if mariadb else "COALESCE(MD5(INFO), '-')"
+    found = session.rows(
+        f"SELECT {MARK} ID, USER, HOST, {age}, STATE, LEFT(INFO, 200), UTC_TIMESTAMP(6),"
+        f" INFO LIKE '%{MARK}%', ID = CONNECTION_ID(), {statement} FROM information_schema.PROCESSLIST"
+        f" WHERE COMMAND NOT IN ({_IDLE}) AND USER NOT IN ('system user', 'event_scheduler')"
+    )
+    works, ours = [], set()
+    for number, user, host, milliseconds, state, info, now, marked, itself, statement in found:
+        if _true(marked) or _true(itself):
+            ours.add(str(number))
+            continue
+        started = datetime.fromisoformat(now) - timedelta(milliseconds=float(milliseconds))
+        who = f"connection {number} of {user}@{host} ({state or 'running'}{head(info)})"
+        works.append(OpenWork(started, who, connection=str(number), statement=str(statement)))
+    return works, ours
+
+
+def _transactions(session: Session, own: str, ours: set[str]) -> list[OpenWork]:
+    """Open transactions by InnoDB's list, which the server renews only when nobody has read it for a while.
+
+    So we open one of our own and look until we see it there with the words we are just saying: then the list
+    is newer than our clock. Its start also tells the zone of the list's times, which is the server's and not
+    the session's.
+    """
+    ((second,),) = session.rows(f"SELECT {MARK} UTC_TIMESTAMP(0)")
+    words = f"/* look {secrets.token_hex(8)} */"
+    session.rows(f"START TRANSACTION {MARK} WITH CONSISTENT SNAPSHOT")
+    try:
+        for turn in range(_TRIES):
+            found = session.rows(
+                f"SELECT {MARK} {words} t.trx_mysql_thread_id, t.trx_started, t.trx_state,"
+                f" LEFT(t.trx_query, 200), t.trx_is_read_only, t.trx_query LIKE '%{words}%',"
+                " p.USER, p.HOST, p.COMMAND, t.trx_id FROM information_schema.INNODB_TRX t"
+                " LEFT JOIN information_schema.PROCESSLIST p ON p.ID = t.trx_mysql_thread_id"
+            )
+            mine = next((row for row in found if str(row[0]) == own and _true(row[5])), None)
+            if mine is not None:
+                break
+            # Others may be waiting for the same silence: each a little longer, and none in step.
+            pause = _PAUSE * (1 + turn / 4 * secrets.randbelow(1000) / 1000)
+            session.rows(f"SELECT {MARK} {words} SLEEP({pause:.3f})")
+        else:
+            raise SourceUnreachable(
+                "the server's list of transactions is read so often that it does not renew itself",
+                hint="run again in a moment, with fewer runners at once",
+            )
+    finally:
+        session.rows(f"ROLLBACK {MARK}")
+    shift = datetime.fromisoformat(second) - datetime.fromisoformat(mine[1])
+    works = []
+    for thread, started, state, statement, only_reads, _, user, host, command, number in found:
+        # What cannot write need not be waited for; all of our own sessions are among those.
+        if str(thread) == own or str(thread) in ours or _true(only_reads):
+            continue
+        # Whole seconds, and begun a moment after the NOW() of its first statement, or long after.
+        began = datetime.fromisoformat(started) + shift - _SECOND
+        idle = "idle in transaction" if command == "Sleep" else str(state).lower()
+        works.append(
+            OpenWork(
+                began,
+                f"connection {thread} of {user or '?'}@{host or '?'} ({idle}{head(statement)})",
+                connection="" if int(thread) == 0 else str(thread),
+                transaction=str(started),
+                number=str(number) if 0 < int(number) < _READERS else "",
+            )
+        )
+    return works
+
+
+def _true(value: Any) -> bool:
+    return value is not None and int(value) == 1

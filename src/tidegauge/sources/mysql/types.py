@@ -1,0 +1,119 @@
+"""How MySQL's and MariaDB's types arrive."""
+
+from __future__ import annotations
+
+from tidegauge.sources.types import FINISH, Native, Rule, Rules, is_wide
+
+_ZERO = "({c} < '0001-01-01' OR MONTH({c}) = 0 OR DAYOFMONTH({c}) = 0)"
+_ZERO_REMARK = (
+    "a zero date, such as `0000-00-00` or `2025-00-15`, stops the batch, or is NULL with `zero_dates: null`"
+)
+_MICROS = "TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', {c})"
+
+
+def _bits(native: Native) -> int:
+    return native.precision or 1
+
+
+RULES = Rules(
+    title="MySQL and MariaDB",
+    text="CAST({c} AS CHAR)",
+    decimal_guard="({c} <> ROUND({c}, {s}) OR ABS({c}) >= {top})",
+    rules=(
+        Rule(("tinyint",), "tinyint", "`tinyint(1)` and `boolean` too: 2 stays 2"),
+        Rule(("tinyint unsigned", "smallint"), "smallint", ""),
+        Rule(("smallint unsigned", "mediumint", "mediumint unsigned", "int"), "int", ""),
+        Rule(("int unsigned", "bigint"), "bigint", ""),
+        Rule(("bigint unsigned",), "decimal(20,0)", "up to 2^64 − 1"),
+        Rule(
+            ("bit",),
+            "bigint",
+            "as a number",
+            select="({c} + 0)",
+            when=lambda native: _bits(native) < 64,
+            condition="of up to 63 bits",
+        ),
+        Rule(("bit",), "decimal(20,0)", "as a number", select="({c} + 0)", condition="of 64 bits"),
+        Rule(("year",), "int", "", select="({c} + 0)"),
+        Rule(
+            ("decimal", "decimal unsigned"),
+            "decimal({p},{s})",
+            "",
+            when=lambda native: not is_wide(native),
+            condition="of up to 38 digits",
+        ),
+        Rule(("decimal", "decimal unsigned"), "", "it has more than 38 digits", condition="of more digits"),
+        Rule(
+            ("float", "float unsigned"),
+            "float",
+            "all its bits, which MySQL's own text does not show",
+            select="({c} + 0e0)",
+            wire="double",
+            finish="CAST({} AS float)",
+        ),
+        Rule(("double", "double unsigned"), "double", ""),
+        Rule(
+            ("date",),
+            "date",
+            _ZERO_REMARK,
+            select="(TO_DAYS({c}) - 719528)",
+            wire="int",
+            finish=FINISH["date"],
+            guard=_ZERO,
+            hardy=True,
+        ),
+        Rule(
+            ("datetime",),
+            "timestamp_ntz",
+            _ZERO_REMARK,
+            select=_MICROS,
+            wire="bigint",
+            finish=FINISH["timestamp_ntz"],
+            guard=_ZERO,
+            hardy=True,
+        ),
+        Rule(
+            ("timestamp",),
+            "timestamp",
+            _ZERO_REMARK,
+            select=_MICROS,
+            wire="bigint",
+            finish=FINISH["timestamp"],
+            guard="({c} < '1970-01-01')",
+            hardy=True,
+        ),
+        Rule(
+            ("time",),
+            "string",
+            "`-838:59:59.000000`: it is a span, and may pass 24 hours",
+            select="CAST({c} AS CHAR)",
+        ),
+        # Spark pads what the driver calls a CHAR, ENUM and SET among them; CONCAT hides that it is one.
+        Rule(("char",), "string", "without its padding, as MySQL shows it", select="CONCAT({c})"),
+        Rule(("varchar", "tinytext", "text", "mediumtext", "longtext"), "string", ""),
+        Rule(("enum", "set"), "string", "the words, not the numbers", select="CONCAT({c})"),
+        Rule(("json",), "string", "the database's own text", select="CAST({c} AS CHAR)"),
+        Rule(("uuid", "inet4", "inet6"), "string", "", select="CAST({c} AS CHAR)"),
+        Rule(
+            ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"),
+            "binary",
+            "",
+            text="LOWER(HEX({c}))",
+        ),
+        Rule(
+            (
+                "geometry",
+                "point",
+                "linestring",
+                "polygon",
+                "multipoint",
+                "multilinestring",
+                "multipolygon",
+                "geometrycollection",
+            ),
+            "",
+            "Parquet has no such type; `string` gives its well-known text",
+            text="ST_AsText({c})",
+        ),
+    ),
+)

@@ -1,0 +1,80 @@
+"""What is open in a PostgreSQL database, and since when.
+
+Every open transaction counts, also one that has written nothing yet: its `now()` is its start, and what it
+writes next is stamped with that.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any, Protocol
+
+from tidegauge.sources.dialect import MARK, READER, Moment, OpenWork
+from tidegauge.sources.statement import head
+
+Offsets = tuple[timedelta, timedelta, str]
+_STAMP = "'YYYY-MM-DD HH24:MI:SS.US'"
+
+
+class Session(Protocol):
+    def rows(self, sql: str) -> list[tuple[Any, ...]]: ...
+
+
+def offsets(session: Session) -> Offsets:
+    """The lowest and highest offset of the server's own zone from UTC within a year, and its name."""
+    found = session.rows(
+        f"SELECT {MARK} z.reset_val,"
+        " extract(epoch FROM (t AT TIME ZONE z.reset_val) - (t AT TIME ZONE 'UTC'))::int"
+        " FROM pg_settings z, generate_series(now() - interval '6 months', now() + interval '6 months',"
+        " interval '15 days') AS t WHERE z.name = 'TimeZone'"
+    )
+    seconds = [int(offset) for _, offset in found] + [0]
+    return timedelta(seconds=min(seconds)), timedelta(seconds=max(seconds)), str(found[0][0])
+
+
+def look(session: Session, zone: Offsets) -> Moment:
+    ((clock, sees_all),) = session.rows(
+        f"SELECT {MARK} to_char(clock_timestamp(), {_STAMP}),"
+        " r.rolsuper OR pg_has_role('pg_read_all_stats', 'USAGE')"
+        " FROM pg_roles r WHERE r.rolname = current_user"
+    )
+    found = session.rows(
+        f"SELECT {MARK} pid, usename::text, coalesce(client_addr::text, 'local'), state, left(query, 200),"
+        f" to_char(xact_start, {_STAMP}), coalesce(backend_xid::text, '') FROM pg_stat_activity"
+        " WHERE datname = current_database()"
+        " AND xact_start IS NOT NULL AND pid <> pg_backend_pid()"
+        f" AND coalesce(application_name, '') <> '{READER}'"
+        " AND coalesce(backend_type, '') NOT IN ('autovacuum worker', 'walsender')"
+    )
+    works = [
+        OpenWork(
+            datetime.fromisoformat(started),
+            f"connection {pid} of {user}@{host} ({state or 'background'}{head(query)})",
+            connection=str(pid),
+            transaction=started,
+            number=number,
+        )
+        for pid, user, host, state, query, started, number in found
+    ]
+    prepared = session.rows(
+        f"SELECT {MARK} gid, owner::text, to_char(prepared, {_STAMP}), transaction::text"
+        " FROM pg_prepared_xacts WHERE database = current_database()"
+    )
+    works += [
+        OpenWork(
+            datetime.fromisoformat(at),
+            f"the prepared transaction '{gid}' of {owner}",
+            prepared=True,
+            transaction=at,
+            number=number,
+        )
+        for gid, owner, at, number in prepared
+    ]
+    lowest, highest, name = zone
+    blind = None
+    if not sees_all:
+        blind = (
+            "this login may not see other sessions' transactions: only `settle` guards against late commits;"
+            " GRANT pg_read_all_stats to it for an exact bound"
+        )
+    return Moment(datetime.fromisoformat(clock), tuple(works), blind, False, lowest, highest, name)

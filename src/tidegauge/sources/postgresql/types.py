@@ -1,0 +1,104 @@
+"""How PostgreSQL's types arrive."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tidegauge.sources.types import FINISH, Rule, Rules, is_wide
+
+_YEARS = "({c} NOT BETWEEN '0001-01-01' AND '9999-12-31 23:59:59.999999')"
+_DAYS = "({c} NOT BETWEEN '0001-01-01' AND '9999-12-31')"
+_FINITE = "`infinity`, and years before 1 or past 9999, stop the batch"
+MICROS = "(extract(epoch FROM {c}) * 1000000)::bigint"
+# Whole seconds and microseconds apart: slower, and exact where extract() gives a float.
+MICROS_BEFORE_14 = (
+    "(extract(epoch FROM date_trunc('second', {c}))::bigint * 1000000"
+    " + extract(microseconds FROM {c})::bigint % 1000000)"
+)
+
+RULES = Rules(
+    title="PostgreSQL",
+    text="({c})::text",
+    decimal_guard=(
+        "(({c})::text IN ('NaN', 'Infinity', '-Infinity')"
+        " OR {c} <> round(({c})::numeric, {s}) OR abs(({c})::numeric) >= {top})"
+    ),
+    remarks=("A domain arrives as the type below it. Text is in the server's ISO styles, zone UTC.",),
+    rules=(
+        Rule(("bool",), "boolean", ""),
+        Rule(("int2",), "smallint", ""),
+        Rule(("int4",), "int", ""),
+        Rule(("int8",), "bigint", ""),
+        Rule(("oid",), "bigint", "", select="({c})::bigint"),
+        Rule(("float4",), "float", "NaN and infinities too"),
+        Rule(("float8",), "double", "NaN and infinities too"),
+        Rule(
+            ("numeric",),
+            "decimal({p},{s})",
+            "NaN stops the batch",
+            guard="({c} = 'NaN')",
+            when=lambda native: native.precision is not None and not is_wide(native),
+            condition="of up to 38 digits",
+        ),
+        Rule(
+            ("numeric",),
+            "",
+            "it has no precision, or more than 38 digits",
+            condition="of more digits, or without a precision",
+        ),
+        Rule(("money",), "string", "as the server's `lc_monetary` writes it", select="({c})::text"),
+        Rule(("text", "varchar", "name"), "string", "", select="({c})::text"),
+        Rule(("bpchar",), "string", "`char(n)`, with its padding"),
+        Rule(("bytea",), "binary", "", text="encode({c}, 'hex')"),
+        Rule(
+            ("date",),
+            "date",
+            _FINITE,
+            select="({c} - '1970-01-01'::date)",
+            wire="int",
+            finish=FINISH["date"],
+            guard=_DAYS,
+        ),
+        Rule(
+            ("timestamp",),
+            "timestamp_ntz",
+            _FINITE,
+            select=MICROS,
+            wire="bigint",
+            finish=FINISH["timestamp_ntz"],
+            guard=_YEARS,
+        ),
+        Rule(
+            ("timestamptz",),
+            "timestamp",
+            _FINITE,
+            select=MICROS,
+            wire="bigint",
+            finish=FINISH["timestamp"],
+            guard=_YEARS,
+        ),
+        Rule(
+            (
+                *("time", "timetz", "interval", "uuid", "json", "jsonb", "jsonpath", "xml"),
+                *("inet", "cidr", "macaddr", "macaddr8", "bit", "varbit"),
+                *("point", "line", "lseg", "box", "path", "polygon", "circle"),
+                *("tsvector", "tsquery", "pg_lsn", "xid", "xid8", "cid", "tid", "char"),
+                *("regclass", "regproc", "regprocedure", "regtype", "regrole", "regnamespace"),
+                *("enum", "composite", "array", "range", "multirange"),
+            ),
+            "string",
+            "the database's own text",
+            select="({c})::text",
+        ),
+    ),
+)
+
+
+def rules_of(version: int) -> Rules:
+    """The rules for a server by its number, such as 150018."""
+    if version >= 140000:
+        return RULES
+    older = (
+        replace(rule, select=MICROS_BEFORE_14) if rule.select == MICROS else rule for rule in RULES.rules
+    )
+    return replace(RULES, rules=tuple(older))

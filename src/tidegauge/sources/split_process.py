@@ -1,0 +1,112 @@
+"""A stretch that is read by a process of its own, and comes from there as Arrow.
+
+For a driver that lets no other thread run Python while it waits for the server. It also ends with its reader:
+whoever stops half-way closes the connection, too. Spark's tasks have processes of their own already.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from tidegauge import errors
+from tidegauge.errors import SourceUnreachable, TidegaugeError
+from tidegauge.model.batch_data import Stretch
+from tidegauge.model.secret import mask
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_FAILED = 3
+"""The exit code that says: an error of ours stands on standard error."""
+
+
+def is_task() -> bool:
+    """Whether this process is Spark's, and does nothing but this."""
+    if "pyspark" not in sys.modules:
+        return False
+    from pyspark import TaskContext
+
+    return TaskContext.get() is not None
+
+
+def aside(stretch: Stretch) -> Iterator[pa.RecordBatch]:
+    """What the stretch gives, or raises, in another process."""
+    import pyarrow as pa
+
+    child = subprocess.Popen(
+        [sys.executable, "-m", "tidegauge.sources.split_process"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert child.stdin is not None
+    assert child.stdout is not None
+    assert child.stderr is not None
+    try:
+        try:
+            child.stdin.write(pickle.dumps(stretch))
+            child.stdin.close()
+            with pa.ipc.open_stream(child.stdout) as stream:
+                yield from stream
+            whole = True
+        except (pa.ArrowInvalid, BrokenPipeError, EOFError):
+            whole = False
+        said = child.stderr.read().decode(errors="replace")
+        if child.wait() or not whole:
+            raise _raised(child.returncode, said)
+    finally:
+        # Also when the reader has enough: the server then stops sending.
+        child.kill()
+        child.wait()
+        child.stdout.close()
+        child.stderr.close()
+
+
+def _raised(code: int, said: str) -> TidegaugeError:
+    last = said.splitlines()[-1] if said.strip() else ""
+    if code == _FAILED:
+        told = json.loads(last)
+        kind = getattr(errors, told["type"], TidegaugeError)
+        assert issubclass(kind, TidegaugeError)
+        raised: TidegaugeError = kind(told["message"], hint=told["hint"], retryable=told["retryable"])
+        return raised
+    return SourceUnreachable(
+        f"the process that was reading ended with {code}: {mask(last)}",
+        hint="run again: the same window is read once more",
+        detail=mask(said),
+    )
+
+
+def main() -> int:
+    import pyarrow as pa
+
+    stretch: Stretch = pickle.load(sys.stdin.buffer)  # noqa: S301 - from the process that started this one
+    writer: pa.ipc.RecordBatchStreamWriter | None = None
+    try:
+        for batch in stretch.batches():
+            if writer is None:
+                writer = pa.ipc.new_stream(sys.stdout.buffer, batch.schema)
+            writer.write_batch(batch)
+    except TidegaugeError as error:
+        facts = {
+            "type": error.type,
+            "message": error.message,
+            "hint": error.hint,
+            "retryable": error.retryable,
+        }
+        sys.stderr.write(f"\n{json.dumps(facts)}\n")
+        return _FAILED
+    if writer is None:
+        writer = pa.ipc.new_stream(sys.stdout.buffer, pa.schema([]))
+    writer.close()
+    sys.stdout.flush()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,159 @@
+"""The SQL that is the same on every engine: windows over `(cursor, key)`, and looking at them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+from tidegauge.model.plan import Batch
+from tidegauge.model.position import RowPosition, Value
+from tidegauge.model.table import OrderedColumn, Shape
+from tidegauge.sources.dialect import MARK
+
+Literal = Callable[[Value], str]
+
+
+def after(shape: Shape, position: RowPosition | None, literal: Literal) -> str:
+    """True for rows past the position; for every row with a cursor where there is none."""
+    cursor = shape.cursor.order
+    if position is None:
+        return f"{cursor} IS NOT NULL"
+    value = literal(position.cursor)
+    if not position.key:
+        return f"{cursor} > {value}"
+    key = _past(shape.key, position.key, literal, ">", ">")
+    return f"{cursor} >= {value} AND ({cursor} > {value} OR ({cursor} = {value} AND {key}))"
+
+
+def upto(shape: Shape, position: RowPosition, literal: Literal) -> str:
+    """True for rows up to the position, the row at it included."""
+    cursor, value = shape.cursor.order, literal(position.cursor)
+    if not position.key:
+        return f"{cursor} <= {value}"
+    key = _past(shape.key, position.key, literal, "<", "<=")
+    return f"{cursor} <= {value} AND ({cursor} < {value} OR ({cursor} = {value} AND {key}))"
+
+
+def _past(
+    key: Sequence[OrderedColumn], values: Sequence[Value], literal: Literal, inner: str, last: str
+) -> str:
+    """`k1 > b1 OR (k1 = b1 AND (k2 > b2 OR …))`: the order of tuples, in words that use an index."""
+    column, value = key[0].order, literal(values[0])
+    if len(key) == 1:
+        return f"{column} {last} {value}"
+    rest = _past(key[1:], values[1:], literal, inner, last)
+    return f"({column} {inner} {value} OR ({column} = {value} AND {rest}))"
+
+
+def between(shape: Shape, lower: RowPosition | None, upper: RowPosition, literal: Literal) -> str:
+    return f"{after(shape, lower, literal)} AND {upto(shape, upper, literal)}"
+
+
+def stretches(shape: Shape, batch: Batch, literal: Literal) -> list[str]:
+    """The predicates of a batch's parallel readers; neighbours share their end, so nothing falls between."""
+    if batch.empty:
+        return ["1 = 0"]
+    if batch.nulls:
+        return [f"{shape.cursor.order} IS NULL"]
+    (window,) = batch.windows
+    points = [window.after, *batch.splits, window.upto]
+    made = []
+    for lower, upper in pairwise(points):
+        assert lower is None or isinstance(lower, RowPosition)
+        assert isinstance(upper, RowPosition)
+        made.append(between(shape, lower, upper, literal))
+    return made
+
+
+def cuts(shape: Shape, table: str, where: str, step: int) -> str:
+    """Every `step`-th row of the window and the last: number, and the texts of cursor and key."""
+    parts = (shape.cursor, *shape.key)
+    # Names of ours and of the user's never meet in one SELECT that sorts: his column may be called n, or o0.
+    names = ", ".join(f"o{i}" for i in range(len(parts)))
+    raw = ", ".join(f"{part.order} AS o{i}" for i, part in enumerate(parts))
+    texts = ", ".join(part.text.replace("{}", f"o{i}") for i, part in enumerate(parts))
+    return (
+        f"SELECT {MARK} n, {texts} FROM (SELECT ROW_NUMBER() OVER (ORDER BY {names}) AS n,"
+        f" COUNT(*) OVER () AS total, {names} FROM (SELECT {raw} FROM {table} WHERE {where}) AS r) AS w"
+        f" WHERE n % {step} = 0 OR n = total ORDER BY n"
+    )
+
+
+def hop(shape: Shape, table: str, where: str, step: int) -> str:
+    """The texts of cursor and key of the `step`-th row; no row where there are fewer."""
+    return _one_row(shape, table, where, "", f" OFFSET {step - 1}")
+
+
+def last(shape: Shape, table: str, where: str) -> str:
+    """The texts of cursor and key of the last row; no row where there is none."""
+    return _one_row(shape, table, where, " DESC", "")
+
+
+def _one_row(shape: Shape, table: str, where: str, direction: str, offset: str) -> str:
+    parts = (shape.cursor, *shape.key)
+    # By our names, which ORDER BY takes before those of columns: the user's may be called o0.
+    order = ", ".join(f"o{i}{direction}" for i in range(len(parts)))
+    raw = ", ".join(f"{part.order} AS o{i}" for i, part in enumerate(parts))
+    texts = ", ".join(part.text.replace("{}", f"o{i}") for i, part in enumerate(parts))
+    return (
+        f"SELECT {MARK} {texts} FROM (SELECT {raw} FROM {table}{shape.along} WHERE {where}"
+        f" ORDER BY {order} LIMIT 1{offset}) AS w"
+    )
+
+
+def count(shape: Shape, table: str, where: str) -> str:
+    return f"SELECT {MARK} COUNT(*) FROM {table}{shape.along} WHERE {where}"
+
+
+def highest(shape: Shape, table: str, where: str, rows: int = 1) -> str:
+    """The texts of the highest cursor values, found without MAX so that their type and collation stay."""
+    text = shape.cursor.text.replace("{}", "o0")
+    # By `w.o0`: PostgreSQL names the text o0 too, and would sort 9 before 10.
+    return (
+        f"SELECT {MARK} {text} FROM (SELECT {shape.cursor.order} AS o0 FROM {table} WHERE {where}"
+        f" ORDER BY o0 DESC LIMIT {rows}) AS w ORDER BY w.o0 DESC"
+    )
+
+
+def around(shape: Shape, table: str, literal: str) -> str:
+    """The texts of three cursor values: the lowest, the last up to this one, and the first past it."""
+    cursor, text = shape.cursor.order, shape.cursor.text
+    ends = (
+        (f"MIN({cursor})", f"{cursor} IS NOT NULL"),
+        (f"MAX({cursor})", f"{cursor} <= {literal}"),
+        (f"MIN({cursor})", f"{cursor} > {literal}"),
+    )
+    found = ", ".join(
+        f"(SELECT {text.replace('{}', 'o0')} FROM (SELECT {end} AS o0 FROM {table} WHERE {where}) AS w{i})"
+        for i, (end, where) in enumerate(ends)
+    )
+    return f"SELECT {MARK} {found}"
+
+
+def counts(shape: Shape, table: str, waiting: str | None) -> str:
+    """How many cursors are NULL, and how many lie past the clock: two ends of an index, or one scan."""
+    null = f"{shape.cursor.order} IS NULL" if shape.cursor.nullable else "1 = 0"
+    late = waiting or "1 = 0"
+    return (
+        f"SELECT {MARK} COUNT(CASE WHEN {null} THEN 1 END), COUNT(CASE WHEN {late} THEN 1 END)"
+        f" FROM {table} WHERE {null} OR {late}"
+    )
+
+
+def repeated(shape: Shape, table: str, where: str | None) -> str:
+    """One key that more than one row has."""
+    keys = ", ".join(part.order for part in shape.key)
+    raw = ", ".join(f"{part.order} AS o{i}" for i, part in enumerate(shape.key))
+    texts = ", ".join(part.text.replace("{}", f"o{i}") for i, part in enumerate(shape.key))
+    condition = f" WHERE {where}" if where else ""
+    return (
+        f"SELECT {MARK} {texts}, n FROM (SELECT {raw}, COUNT(*) AS n FROM {table}{condition}"
+        f" GROUP BY {keys} HAVING COUNT(*) > 1 LIMIT 1) AS w"
+    )
+
+
+def null_keys(shape: Shape, table: str, where: str | None) -> str:
+    """How many rows lack a part of the key."""
+    lacking = " OR ".join(f"{part.order} IS NULL" for part in shape.key)
+    condition = f"({lacking}) AND {where}" if where else lacking
+    return f"SELECT {MARK} COUNT(*) FROM {table} WHERE {condition}"

@@ -1,0 +1,246 @@
+"""SQLite: opened read-only, so that a missing file is never made and nothing is ever changed."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from functools import reduce
+from typing import Any
+
+from tidegauge.errors import (
+    ColumnMissing,
+    CursorUnsuitable,
+    KeyUnsuitable,
+    SourceError,
+    SourceUnreachable,
+    TableMissing,
+)
+from tidegauge.model.position import Kind, Value
+from tidegauge.model.spec import Database, TableName
+from tidegauge.model.table import OrderedColumn, Shape
+from tidegauge.sources.dialect import MARK, Catalogue, Moment, Unique, nearest, refuse_nul
+from tidegauge.sources.notation import Notation, read_shapes
+from tidegauge.sources.sqlite import types as types_sqlite
+from tidegauge.sources.sqlite.sql import literal, quote, table_name, uri
+from tidegauge.sources.types import Native
+
+_WAIT = 30.0
+_SAMPLE = 1000
+_KINDS = {"integer": Kind.INT, "text": Kind.TEXT, "blob": Kind.BYTES}
+_TEXT = {Kind.INT: "CAST({} AS TEXT)", Kind.TEXT: "{}", Kind.BYTES: "LOWER(HEX({}))"}
+_BY_DECLARATION = {"int": Kind.INT, "bool": Kind.INT, "char": Kind.TEXT, "clob": Kind.TEXT, "text": Kind.TEXT}
+
+
+class SqliteDialect:
+    rules = types_sqlite.RULES
+    folds_case = True
+
+    def __init__(self, database: Database) -> None:
+        assert database.path is not None
+        self._path = database.path
+        try:
+            self._connection = sqlite3.connect(
+                uri(database.path), uri=True, timeout=_WAIT, isolation_level=None, check_same_thread=False
+            )
+            self.rows(f"SELECT {MARK} COUNT(*) FROM sqlite_master")
+        except (sqlite3.Error, SourceError) as error:
+            raise SourceUnreachable(
+                f"{database.name}: the SQLite file {database.path} cannot be opened: {error}",
+                hint="check the path in `connections:`, and that the file is a database you may read",
+                retryable=False,
+            ) from error
+
+    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        try:
+            return self._connection.execute(sql).fetchall()
+        except (sqlite3.Error, UnicodeError) as error:
+            raise self._translated(error) from error
+
+    def stream(self, sql: str, size: int) -> Iterator[Sequence[tuple[Any, ...]]]:
+        try:
+            cursor = self._connection.execute(sql)
+            while block := cursor.fetchmany(size):
+                yield block
+        except (sqlite3.Error, UnicodeError) as error:
+            raise self._translated(error) from error
+
+    def quote(self, name: str) -> str:
+        return quote(name)
+
+    def name(self, table: TableName) -> str:
+        return table_name(table)
+
+    def literal(self, value: Value) -> str:
+        return literal(value)
+
+    def tables(self) -> tuple[TableName, ...]:
+        found = self.rows(
+            f"SELECT {MARK} name FROM pragma_table_list WHERE schema = 'main' AND type = 'table'"
+            " AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
+        )
+        return tuple(TableName(None, name) for (name,) in found)
+
+    def left_out(self) -> tuple[tuple[TableName, str], ...]:
+        found = self.rows(
+            f"SELECT {MARK} name, type FROM pragma_table_list WHERE schema = 'main' AND type IN"
+            " ('view', 'virtual')"
+        )
+        return tuple(
+            (TableName(None, name), "virtual table" if kind == "virtual" else kind) for name, kind in found
+        )
+
+    def identity(self) -> str:
+        return f"sqlite:{self._path}"
+
+    def catalogue(self, table: TableName) -> Catalogue:
+        name = literal(Value(Kind.TEXT, refuse_nul(table.table)))
+        described = self.rows(
+            f'SELECT {MARK} name, type, "notnull", pk FROM pragma_table_xinfo({name}) WHERE hidden <> 1'
+        )
+        if not described:
+            known = tuple(str(other) for other in self.tables())
+            raise TableMissing(f"{self._path}: there is no table '{table}'", hint=nearest(table.table, known))
+        primary = tuple(row[0] for row in sorted(described, key=lambda row: int(row[3])) if row[3])
+        columns = tuple(
+            Native(
+                name=column,
+                type=_affinity(declared),
+                full=declared or "column without a type",
+                nullable=not (required or _is_rowid(declared, primary, column)),
+            )
+            for column, declared, required, _ in described
+        )
+        nullable = {column.name for column in columns if column.nullable}
+        uniques = [Unique(primary, primary=True)] if primary and not nullable & set(primary) else []
+        indexed = {primary[0]} if primary else set()
+        for index, unique, partial in self.rows(
+            f'SELECT {MARK} name, "unique", partial FROM pragma_index_list({name})'
+        ):
+            quoted = literal(Value(Kind.TEXT, index))
+            parts = [row[0] for row in self.rows(f"SELECT {MARK} name FROM pragma_index_info({quoted})")]
+            if partial or not parts or parts[0] is None:
+                continue
+            indexed.add(parts[0])
+            if unique and None not in parts and not nullable & set(parts):
+                uniques.append(Unique(tuple(parts), primary=False))
+        return Catalogue(
+            columns, tuple(uniques), frozenset(indexed), f"{self.identity()}#{table.table}", primary
+        )
+
+    def expression(self, table: TableName, sql: str) -> Native:
+        try:
+            self._connection.execute(f"SELECT {MARK} {sql} FROM {self.name(table)} WHERE 1 = 0").fetchall()
+        except (sqlite3.Error, sqlite3.Warning) as error:
+            shown = sql.strip("()\n ")
+            if "no such column" in str(error):
+                raise ColumnMissing(
+                    f"{table}: the cursor {shown} names a column that is not there: {error}",
+                    hint="check the names in the expression",
+                ) from error
+            raise CursorUnsuitable(
+                f"{table}: the cursor {shown} is not an expression that SQLite understands: {error}",
+                hint="a cursor is a column, or an expression of the database's own SQL",
+            ) from error
+        return Native(sql, "numeric", "expression")
+
+    def ordered(self, table: TableName, native: Native, sql: str) -> OrderedColumn | None:
+        kind = _BY_DECLARATION.get(native.type)
+        if native.type in ("real", "floa", "doub"):
+            return None
+        if kind is None:
+            # The declared type does not say; what is there does. An empty table has no order to get wrong.
+            found = self.rows(
+                f"SELECT {MARK} DISTINCT typeof(o) FROM (SELECT {sql} AS o FROM {self.name(table)}"
+                f" WHERE {sql} IS NOT NULL LIMIT {_SAMPLE})"
+            )
+            kinds = {storage for (storage,) in found}
+            if len(kinds) > 1 or "real" in kinds:
+                return None
+            kind = _KINDS[kinds.pop()] if kinds else Kind.TEXT
+        return OrderedColumn(native.name, sql, _TEXT[kind], kind, native.nullable)
+
+    def cursor_kind(self, table: TableName, native: Native, ordered: OrderedColumn) -> str | None:
+        if ordered.kind is not Kind.TEXT:
+            return "value" if ordered.kind is Kind.INT else None
+        shapes = self.rows(
+            f"SELECT {MARK} {_shape_of('o')} FROM (SELECT {ordered.order} AS o FROM {self.name(table)}"
+            f" WHERE {ordered.order} IS NOT NULL LIMIT {_SAMPLE})"
+        )
+        dated = any(word in native.full.lower() for word in ("date", "time"))
+        # Also what only begins like a date is meant as one; a notation without order is refused later.
+        seen = any(shape.startswith("0000-00-00") for (shape,) in shapes)
+        return "timestamp" if seen or dated else "value"
+
+    def notation(self, shape: Shape, where: str) -> Notation | None:
+        parts = (shape.cursor, *shape.key)
+        moments = shape.cursor_kind == "timestamp" and shape.cursor.epoch is None
+        asked = [f"typeof({part.order})" for part in parts]
+        asked.append(_shape_of(shape.cursor.order) if moments else "''")
+        found = self.rows(
+            f"SELECT {MARK} DISTINCT {', '.join(asked)} FROM {self.name(shape.table)} WHERE {where}"
+            f" LIMIT {_SAMPLE}"
+        )
+        for index, part in enumerate(parts):
+            storages = sorted({row[index] for row in found} - {"null"})
+            if any(_KINDS.get(storage) is not part.kind for storage in storages):
+                error = KeyUnsuitable if index else CursorUnsuitable
+                raise error(
+                    f"{shape.table}: {part.name} holds values of other kinds than its own"
+                    f" ({', '.join(storages)}), which have no order to page by",
+                    hint="store every value the same way, or choose another column",
+                )
+        if not moments or not found:
+            return None
+        notation = read_shapes([row[-1] for row in found])
+        if notation is None:
+            examples = ", ".join(repr(text) for text in sorted({row[-1] for row in found})[:3])
+            raise CursorUnsuitable(
+                f"{shape.table}: {shape.cursor.name} holds timestamps in notations whose text order is not"
+                f" the order of time: {examples}",
+                hint="write them all the same way, in UTC, such as 2025-01-01 00:00:00.000; or use an"
+                " expression such as strftime('%Y-%m-%d %H:%M:%f', column)",
+            )
+        return notation
+
+    def moment(self, *, fresh: bool) -> Moment:  # noqa: ARG002 - it always is
+        ((text,),) = self.rows(f"SELECT {MARK} strftime('%Y-%m-%d %H:%M:%f', 'now')")
+        return Moment(datetime.fromisoformat(text), serial=True)
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _translated(self, error: sqlite3.Error | UnicodeError) -> SourceError:
+        code = error.sqlite_errorcode if isinstance(error, sqlite3.OperationalError) else None
+        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            return SourceUnreachable(
+                f"{self._path} is locked by another process", hint="run again when its writer is done"
+            )
+        return SourceError(f"{self._path}: {error}")
+
+
+def _affinity(declared: str) -> str:
+    """SQLite's own rules, by the words inside the declared type."""
+    lowered = declared.lower()
+    for word in ("int", "char", "clob", "text", "blob", "real", "floa", "doub", "bool"):
+        if word in lowered:
+            return word
+    return "numeric" if lowered.strip() else ""
+
+
+def _is_rowid(declared: str, primary: tuple[str, ...], column: str) -> bool:
+    """An INTEGER PRIMARY KEY is the row's number and never NULL; any other primary key of SQLite may be."""
+    return declared.upper() == "INTEGER" and primary == (column,)
+
+
+def _shape_of(sql: str) -> str:
+    """The text with every digit made 0, but for a zone's offset, which has to be seen."""
+
+    def zeros(part: str) -> str:
+        return reduce(lambda inner, digit: f"replace({inner}, '{digit}', '0')", "123456789", part)
+
+    cut = f"substr({sql}, 1, length({sql}) - 6)"
+    return (
+        f"CASE WHEN {sql} GLOB '*[+-][0-9][0-9]:[0-9][0-9]' THEN {zeros(cut)} || substr({sql}, -6)"
+        f" ELSE {zeros(sql)} END"
+    )

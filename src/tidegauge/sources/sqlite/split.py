@@ -1,0 +1,93 @@
+"""A stretch of a SQLite table, read by Python's own sqlite3 into Arrow."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tidegauge.errors import SourceError, SourceUnreachable, TypeNotHeld
+from tidegauge.model.arrow import schema_of
+from tidegauge.model.spec import Database
+from tidegauge.model.table import Column, Shape
+from tidegauge.sources.direct_types import Way, complaint, finished
+from tidegauge.sources.sqlite import sql as sqlite_sql
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_PIECE = 20_000
+_WAIT = 30.0
+"""Seconds for which a writer may hold the file."""
+
+
+@dataclass(frozen=True)
+class SqliteStretch:
+    """Implements `model.cargo.Stretch`."""
+
+    database: Database
+    shape: Shape
+    ways: tuple[Way, ...]
+    select: str
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        path = self.database.path
+        assert path is not None
+        try:
+            with closing(
+                sqlite3.connect(
+                    sqlite_sql.uri(path),
+                    uri=True,
+                    timeout=_WAIT,
+                    isolation_level=None,
+                    # Whoever takes the batches may do so from a thread of his own, as DuckDB does.
+                    check_same_thread=False,
+                )
+            ) as connection:
+                # Text as the bytes it is kept in, so that one that is not UTF-8 is found with its column.
+                connection.text_factory = bytes
+                cursor = connection.execute(self.select)
+                while rows := cursor.fetchmany(_PIECE):
+                    yield self._finished(rows)
+        except sqlite3.OperationalError as error:
+            busy = error.sqlite_errorcode in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+            if busy:
+                raise SourceUnreachable(
+                    f"{path} is locked by another process", hint="run again when its writer is done"
+                ) from error
+            raise SourceError(f"{path}: {error}") from error
+        except sqlite3.Error as error:
+            raise SourceError(f"{path}: {error}") from error
+
+    def _finished(self, rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
+        import pyarrow as pa
+
+        layout = self.shape.layout
+        values = list(zip(*rows, strict=True))
+        count = len(self.shape.columns)
+        # Before anything is converted: a value of another kind than declared is NULL, and told by the guard.
+        guards = values[count] if len(values) > count else ()
+        bad = next((place for place, number in enumerate(guards) if number is not None), None)
+        start = 0 if bad is None else bad
+        stop = len(rows) if bad is None else bad + 1
+        columns = [
+            self._column(number, column, values[number][start:stop])
+            for number, column in enumerate(self.shape.columns)
+        ]
+        batch = pa.RecordBatch.from_arrays(columns, schema=schema_of(layout))
+        if bad is not None:
+            raise complaint(self.shape, guards[bad], batch.select(list(layout.key)).to_pylist()[0])
+        return batch
+
+    def _column(self, number: int, column: Column, values: tuple[Any, ...]) -> pa.Array:
+        import pyarrow as pa
+
+        wire = {"bigint": pa.int64(), "double": pa.float64(), "binary": pa.binary(), "string": pa.string()}
+        what = f"{self.shape.table}, column {column.name}"
+        try:
+            array = pa.array(values, wire[column.wire])
+        except (pa.ArrowInvalid, UnicodeDecodeError) as error:
+            raise TypeNotHeld(f"{what}: text that is not UTF-8", hint="mend the row at the source") from error
+        return finished(array, self.ways[number].how, column, what)

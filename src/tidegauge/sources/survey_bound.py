@@ -1,0 +1,85 @@
+"""How far one survey of one table may read just now, and what a person should know about it."""
+
+from __future__ import annotations
+
+from tidegauge.errors import CursorUnsuitable
+from tidegauge.model.position import RowPosition, Value
+from tidegauge.model.spec import FutureGuard
+from tidegauge.model.table import OrderedColumn, Shape
+from tidegauge.sources import sql
+from tidegauge.sources.bound import age_of, bound_at, held_by, oldest, timestamp_bound
+from tidegauge.sources.bound_wait import Vigil
+from tidegauge.sources.candidate import Candidate
+from tidegauge.sources.dialect import Dialect, Moment
+from tidegauge.sources.future_values import odd_number
+
+Kept = tuple[Candidate, ...]
+"""What was seen and is not safe yet: for the ledger, and the next survey."""
+
+
+class Reach:
+    def __init__(self, dialect: Dialect, vigil: Vigil, shape: Shape, after: RowPosition | None) -> None:
+        self._dialect = dialect
+        self._vigil = vigil
+        self._shape = shape
+        self._after = after
+        self._moment: Moment | None = None
+        self.notes: list[str] = []
+
+    def look(self) -> Moment:
+        """The source as the bound was taken from it."""
+        return self._moment or self._vigil.look(fresh=False)
+
+    def moment(self, cursor: OrderedColumn, kept: Kept) -> tuple[Value | None, Kept]:
+        """For a cursor of moments: by when what is open began, or by what has ended since it was seen."""
+        options = self._shape.options
+        moment = self._moment = self._vigil.look(fresh=False)
+        if moment.sure:
+            bound = timestamp_bound(moment, options, cursor)
+            self.notes.extend(bound.notes)
+            return bound.value, ()
+        ripe = self._vigil.moments(options, kept)
+        moment, found = ripe.moment, ripe.candidate
+        self._moment = moment
+        self.notes.extend(oldest(moment, options).notes)
+        if ripe.blockers and (found is None or moment.clock - found.seen > options.settle):
+            held = held_by(min(ripe.blockers, key=lambda work: work.started), moment)
+            self.notes.append(held if found else f"nothing new is safe to read yet: {held}")
+        if found is None:
+            return None, ripe.waiting
+        bound = bound_at(found.seen, moment, options, cursor)
+        self.notes.extend(bound.notes)
+        return bound.value, ripe.waiting
+
+    def value(self, kept: Kept, past: str) -> tuple[RowPosition | None, Kept]:
+        """For a cursor of values: the highest that is safe of those `past` the watermark."""
+        shape, options = self._shape, self._shape.options
+        found = self._dialect.rows(sql.highest(shape, self._dialect.name(shape.table), past, rows=2))
+        tops = [Value(shape.cursor.kind, text) for (text,) in found]
+        if not tops:
+            moment = self._vigil.look(fresh=True)
+            self.notes.extend(oldest(moment, options).notes)
+            self._guard(tops, moment)
+            return None, ()
+        ripe = self._vigil.values(options, kept, tops[0])
+        self.notes.extend(oldest(ripe.moment, options).notes)
+        if ripe.waiting and ripe.blockers:
+            work = min(ripe.blockers, key=lambda work: work.started)
+            self.notes.append(f"the newest rows wait for {work.who}, open for {age_of(work, ripe.moment)}")
+        self._guard(tops, ripe.moment)
+        value = ripe.candidate.value if ripe.candidate else None
+        return (RowPosition(value) if value else None), ripe.waiting
+
+    def _guard(self, tops: list[Value], moment: Moment) -> None:
+        shape, dialect = self._shape, self._dialect
+        known = [*tops, *([self._after.cursor] if self._after else [])]
+        table = dialect.name(shape.table)
+        odd = odd_number(dialect.rows, dialect.literal, shape, table, known, moment.clock)
+        if odd is None:
+            return
+        if shape.options.future_guard is FutureGuard.FAIL:
+            raise CursorUnsuitable(
+                f"{shape.table}: {odd}",
+                hint="mend or delete the row, or say `future_guard: note` to read it all the same",
+            )
+        self.notes.append(f"risk: {odd}; `future_guard: fail` would stop here")

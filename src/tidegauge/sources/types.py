@@ -1,0 +1,241 @@
+"""How columns arrive: one table of rules per engine, which the readers follow and the documentation shows.
+
+`python -m tidegauge.sources.types` prints the documentation.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tidegauge.errors import TypeNotHeld
+from tidegauge.model.spec import TableName
+from tidegauge.model.table import Column
+
+WIDEST_DECIMAL = 38
+"""Digits that Spark and Parquet hold."""
+
+_DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(-?\d+)\s*\)")
+_MICROS_NTZ = "timestampadd(MICROSECOND, {}, timestamp_ntz'1970-01-01 00:00:00')"
+_MICROS = "timestamp_micros({})"
+_DAYS = "date_from_unix_date({})"
+FINISH = {"timestamp_ntz": _MICROS_NTZ, "timestamp": _MICROS, "date": _DAYS}
+"""From whole microseconds, or days, since 1970 to what arrives; no zone and no calendar has a say."""
+IN_UTC = {_MICROS_NTZ: "CAST(timestamp_micros({}) AS timestamp_ntz)"}
+"""The same, sooner done, for a session whose zone is UTC."""
+
+
+@dataclass(frozen=True)
+class Native:
+    """A column, or an expression, as the database describes it."""
+
+    name: str
+    type: str
+    """The type's plain name, lower case: `decimal`, `bigint unsigned`."""
+    full: str
+    """With length and precision, as a person would write it."""
+    nullable: bool = True
+    precision: int | None = None
+    scale: int | None = None
+    """Of a number; of a timestamp, digits after the second."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What becomes of some types. In its SQL `{c}` is the column, `{p}` and `{s}` precision and scale."""
+
+    types: tuple[str, ...]
+    arrives: str
+    """Empty: it cannot be held exactly, and the plan says so unless an override does."""
+    remark: str
+    select: str = "{c}"
+    wire: str = ""
+    """Where it differs from `arrives`."""
+    finish: str = "{}"
+    guard: str | None = None
+    when: Callable[[Native], bool] = lambda native: True  # noqa: ARG005
+    condition: str = ""
+    """What `when` asks, in words."""
+    text: str = ""
+    """SQL for the override `string`; empty where the engine's usual way will do."""
+    hardy: bool = False
+    """`select` bears the values that the guard catches; elsewhere it never sees them."""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """One engine's table. The first rule that fits a column counts."""
+
+    title: str
+    rules: tuple[Rule, ...]
+    text: str
+    """SQL for the override `string`."""
+    decimal_guard: str
+    """True for a number that `decimal({p},{s})` would have to round, or that is no number."""
+    remarks: tuple[str, ...] = ()
+    untyped: bool = False
+    """Any column may hold any kind of value, so an override can only be checked value by value."""
+
+    def find(self, native: Native) -> Rule | None:
+        return next((rule for rule in self.rules if native.type in rule.types and rule.when(native)), None)
+
+
+def arrive(
+    rules: Rules, table: TableName, native: Native, quoted: str, *, override: str | None, zero_dates: str
+) -> Column:
+    """How one column is read. Raises TypeNotHeld where nothing says how to hold it exactly."""
+    rule = rules.find(native)
+    if override is not None:
+        return _overridden(rules, table, native, quoted, rule, override.strip().lower())
+    if rule is None:
+        raise TypeNotHeld(
+            f"{table}: column {native.name} is a {native.full}, which Tidegauge does not know",
+            hint=f"let it arrive as the database's own text: types: {{{native.name}: string}}",
+        )
+    if not rule.arrives:
+        raise TypeNotHeld(
+            f"{table}: column {native.name} is a {native.full}, which cannot be held exactly: {rule.remark}",
+            hint=f"say how it shall arrive, such as types: {{{native.name}: string}}",
+        )
+    precision, scale = decimal_size(native)
+    facts = {"c": quoted, "p": precision, "s": scale}
+    select = rule.select.format(**facts)
+    guard = rule.guard.format(**facts) if rule.guard else None
+    if guard and not (rule.hardy and zero_dates == "fail"):
+        select = f"CASE WHEN {guard} THEN NULL ELSE {select} END"
+    if guard and zero_dates == "null" and "zero date" in rule.remark:
+        guard = None
+    arrives = rule.arrives.format(**facts)
+    return Column(
+        native.name, native.full, arrives, select, rule.wire.format(**facts) or arrives, rule.finish, guard
+    )
+
+
+def decimal_size(native: Native) -> tuple[int, int]:
+    """Precision and scale as Spark wants them: 0 ≤ scale ≤ precision."""
+    precision, scale = native.precision or 0, native.scale or 0
+    if scale < 0:
+        return precision - scale, 0
+    return max(precision, scale), scale
+
+
+def is_wide(native: Native) -> bool:
+    return decimal_size(native)[0] > WIDEST_DECIMAL
+
+
+def _overridden(
+    rules: Rules, table: TableName, native: Native, quoted: str, rule: Rule | None, override: str
+) -> Column:
+    text = ((rule.text if rule else "") or rules.text).format(c=quoted)
+    what = f"{table}, column {native.name}"
+    holds_text = rules.untyped or (rule is not None and rule.arrives == "string")
+    if override == "string":
+        return Column(native.name, native.full, "string", text, "string", "{}")
+    if size := _DECIMAL.fullmatch(override):
+        precision, scale = int(size[1]), int(size[2])
+        if not 0 < precision <= WIDEST_DECIMAL or not 0 <= scale <= precision:
+            raise TypeNotHeld(
+                f"{table}: types says that column {native.name} arrives as {override},"
+                " which Spark does not have",
+                hint="a decimal has 1 to 38 digits, and no more of them after the point than in all",
+            )
+        arrives = f"decimal({precision},{scale})"
+        if holds_text:
+            return Column(
+                native.name, native.full, arrives, text, "string", _decimal_of_text(precision, scale, what)
+            )
+        if rule is not None and ("decimal" in rule.types or "numeric" in rule.types or "int" in rule.arrives):
+            guard = rules.decimal_guard.format(
+                c=quoted, p=precision, s=scale, top="1" + "0" * (precision - scale)
+            )
+            select = f"CASE WHEN {guard} THEN NULL ELSE {quoted} END"
+            return Column(native.name, native.full, arrives, select, arrives, "{}", guard)
+    if override in ("timestamp", "timestamp_ntz", "date") and holds_text:
+        return Column(native.name, native.full, override, text, "string", _moment_of_text(override, what))
+    if rule is not None and override == rule.arrives:
+        return arrive(rules, table, native, quoted, override=None, zero_dates="fail")
+    raise TypeNotHeld(
+        f"{table}: types says that column {native.name}, a {native.full}, arrives as {override};"
+        " there is no exact way",
+        hint=f"types: {{{native.name}: string}} always works",
+    )
+
+
+def _decimal_of_text(precision: int, scale: int, what: str) -> str:
+    whole = f"0*[0-9]{{0,{precision - scale}}}"
+    pattern = rf"^[-+]?{whole}([.][0-9]{{0,{scale}}}0*)?$"
+    wrong = f"raise_error({spark_text(f'tidegauge: {what}: not a decimal({precision},{scale}): ')} || {{}})"
+    return (
+        f"CASE WHEN {{}} IS NULL THEN NULL WHEN {{}} RLIKE {spark_text(pattern)} AND {{}} RLIKE '[0-9]'"
+        f" THEN CAST({{}} AS decimal({precision},{scale})) ELSE {wrong} END"
+    )
+
+
+def _moment_of_text(arrives: str, what: str) -> str:
+    """Text to a moment, by its digits; a zone other than UTC, or more digits than six, is refused."""
+    day = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
+    clock = "[ T][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,6})?)?"
+    wrong = f"raise_error({spark_text(f'tidegauge: {what}: not a {arrives}: ')} || {{}})"
+    if arrives == "date":
+        pattern, value = f"^{day}$", "TRY_CAST({} AS date)"
+    else:
+        pattern = f"^{day}({clock})?(Z|[+]00:00)?$"
+        bare = "REGEXP_REPLACE({}, '(Z|[+]00:00)$', '')"
+        value = f"TRY_CAST({bare} AS timestamp_ntz)"
+        if arrives == "timestamp":
+            whole = f"CASE WHEN LENGTH({bare}) = 10 THEN {bare} || ' 00:00:00' ELSE {bare} END"
+            value = f"TRY_CAST({whole} || 'Z' AS timestamp)"
+    return (
+        f"CASE WHEN {{}} IS NULL THEN NULL WHEN {{}} RLIKE {spark_text(pattern)}"
+        f" THEN COALESCE({value}, {wrong}) ELSE {wrong} END"
+    )
+
+
+def spark_text(text: str) -> str:
+    """A literal of Spark SQL that means exactly this text, whatever is in it."""
+    return "DECODE(UNHEX('" + text.encode().hex() + "'), 'UTF-8')"
+
+
+def markdown() -> str:
+    """The whole page `docs/types.md`."""
+    from tidegauge.sources.mysql import types as types_mysql
+    from tidegauge.sources.postgresql import types as types_postgresql
+    from tidegauge.sources.sqlite import types as types_sqlite
+
+    parts = [_INTRODUCTION]
+    for rules in (types_mysql.RULES, types_postgresql.RULES, types_sqlite.RULES):
+        parts.append(f"## {rules.title}\n")
+        parts.extend(f"{remark}\n" for remark in rules.remarks)
+        parts.append("| type | arrives as | |\n|---|---|---|")
+        for rule in rules.rules:
+            names = ", ".join(f"`{name}`" if name else "none declared" for name in rule.types)
+            condition = f" {rule.condition}" if rule.condition else ""
+            arrives = f"`{rule.arrives}`" if rule.arrives else "error at plan time"
+            arrives = arrives.replace("{p}", "p").replace("{s}", "s")
+            parts.append(f"| {names}{condition} | {arrives} | {rule.remark.replace('|', chr(92) + '|')} |")
+        parts.append("")
+    return "\n".join(parts)
+
+
+_INTRODUCTION = """\
+# How column types arrive
+
+<!-- made by `python -m tidegauge.sources.types`; change the rules in `src/tidegauge/read/types_*.py` -->
+
+A value arrives exactly as it is in the source, or not at all. A column whose type cannot be held exactly
+stops the plan; a single value that cannot be held stops the batch, before any of its rows is visible. Both
+errors name the column and the way out. `types:` says how a column shall arrive instead:
+
+- `string`: the database's own text for the value; works for every type (bytes become hexadecimal digits);
+- `decimal(p,s)`: for numbers, and for text that holds numbers; a value that would be rounded stops the batch;
+- `timestamp`, `timestamp_ntz`, `date`: for text in ISO 8601, in UTC where it names a zone.
+
+`timestamp` is an instant, `timestamp_ntz` the digits of a clock without a zone. Both travel as whole
+microseconds since 1970, so that no zone setting of a session, a driver or a machine can shift them. Years
+from 1 to 9999 are held; anything outside stops the batch.
+"""
+
+if __name__ == "__main__":
+    sys.stdout.write(markdown())

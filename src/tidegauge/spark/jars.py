@@ -1,0 +1,146 @@
+"""Spark's extra jars: resolved once by their Maven coordinates, then taken from a cache.
+
+Run as a program it fills the cache: `python -m tidegauge.spark.jars [jdbc] [s3] [delta]`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Collection, Mapping
+from enum import StrEnum
+from pathlib import Path
+
+from tidegauge.errors import RuntimeMissing
+from tidegauge.spark.cache import cache_folder
+from tidegauge.spark.errors import last_cause
+from tidegauge.spark.java import find_java
+
+
+class Needs(StrEnum):
+    DELTA = "delta"
+    JDBC = "jdbc"
+    S3 = "s3"
+
+
+_PACKAGES: dict[Needs, tuple[str, ...]] = {
+    Needs.DELTA: ("io.delta:delta-spark_4.2_2.13:4.4.0",),
+    Needs.JDBC: (
+        "com.mysql:mysql-connector-j:9.4.0",
+        "org.postgresql:postgresql:42.7.8",
+        "org.xerial:sqlite-jdbc:3.50.3.0",
+    ),
+    Needs.S3: (
+        "org.apache.hadoop:hadoop-aws:3.5.0",
+        "software.amazon.awssdk:s3:2.35.4",
+        "software.amazon.awssdk:s3-transfer-manager:2.35.4",
+        "software.amazon.awssdk:sts:2.35.4",
+        "software.amazon.s3.analyticsaccelerator:analyticsaccelerator-s3:1.3.1",
+    ),
+}
+# What Spark ships already, newer, or what only an optional part of a driver asks for.
+_EXCLUDES: dict[Needs, tuple[str, ...]] = {
+    Needs.DELTA: (
+        "com.fasterxml.jackson.core:*",
+        "com.fasterxml.jackson.datatype:*",
+        "com.google.code.findbugs:*",
+        "io.unitycatalog:unitycatalog-hadoop",
+        "javax.annotation:*",
+        "org.apache.hadoop:*",
+        "org.apache.logging.log4j:*",
+        "org.apache.parquet:*",
+        "org.roaringbitmap:*",
+        "org.slf4j:*",
+    ),
+    Needs.JDBC: (
+        "com.google.protobuf:protobuf-java",
+        "org.checkerframework:checker-qual",
+        "org.slf4j:slf4j-api",
+    ),
+    Needs.S3: (
+        "software.amazon.awssdk:bundle",
+        "org.slf4j:*",
+        "io.netty:*",
+        "org.apache.httpcomponents:*",
+        "commons-codec:*",
+        "commons-logging:*",
+        "org.wildfly.openssl:*",
+    ),
+}
+
+_FAULT = re.compile(r"\((?:\w+\.)*\w+Exception: (.*)\)")
+
+_RESOLVE = """
+import json, sys
+from pyspark.sql import SparkSession
+builder = SparkSession.builder.master("local[1]")
+for name, value in json.load(sys.stdin).items():
+    builder = builder.config(name, value)
+print("jars=" + builder.getOrCreate().conf.get("spark.jars"))
+"""
+
+
+def jars(needs: Collection[Needs], conf: Mapping[str, str]) -> list[Path]:
+    """The jars for these needs. Only the first time does this ask the network."""
+    return [jar for need in sorted(needs) for jar in _group(need, conf)]
+
+
+def _group(need: Needs, conf: Mapping[str, str]) -> list[Path]:
+    wanted = ",".join(_PACKAGES[need])
+    name = hashlib.sha256(f"{wanted}|{','.join(_EXCLUDES[need])}".encode()).hexdigest()[:12]
+    listing = cache_folder() / "jars" / f"{need}-{name}.json"
+    if listing.exists():
+        kept = [Path(jar) for jar in json.loads(listing.read_text())]
+        if all(jar.exists() for jar in kept):
+            return kept
+    found = _resolve(need, wanted, conf)
+    listing.parent.mkdir(parents=True, exist_ok=True)
+    fresh = listing.with_suffix(f".{os.getpid()}")
+    fresh.write_text(json.dumps([str(jar) for jar in found], indent=1))
+    fresh.replace(listing)
+    return found
+
+
+def _resolve(need: Needs, wanted: str, conf: Mapping[str, str]) -> list[Path]:
+    """Let Spark's own resolver work in a process of its own: it talks a lot, and needs a JVM to itself."""
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.jars.ivy": str(cache_folder() / "ivy" / need),
+        "spark.jars.packages": wanted,
+        "spark.jars.excludes": ",".join(_EXCLUDES[need]),
+    }
+    if "spark.jars.ivySettings" in conf:
+        settings["spark.jars.ivySettings"] = conf["spark.jars.ivySettings"]
+    answer = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", _RESOLVE],
+        input=json.dumps(settings),
+        capture_output=True,
+        text=True,
+        env={**os.environ, "JAVA_HOME": str(find_java().home)},
+        timeout=600,
+    )
+    line = next((line for line in answer.stdout.splitlines() if line.startswith("jars=")), None)
+    if line is None:
+        causes = _FAULT.findall(answer.stderr) or [last_cause(answer.stderr)]
+        raise RuntimeMissing(
+            f"the jars for {need} could not be had ({causes[-1]}): {wanted}",
+            hint="check the network; behind a mirror, name your Ivy settings (spark.jars.ivySettings) or a"
+            " folder's jars (spark.jars) under `spark: conf:`; for a certificate of your own, set"
+            " JAVA_TOOL_OPTIONS=-Djavax.net.ssl.trustStore=…",
+            detail=answer.stderr,
+        )
+    return [Path(jar.removeprefix("file://")) for jar in line.removeprefix("jars=").split(",")]
+
+
+if __name__ == "__main__":
+    try:
+        for jar in jars([Needs(word) for word in sys.argv[1:]] or list(Needs), {}):
+            sys.stdout.write(f"{jar.name}\n")
+    except RuntimeMissing as error:
+        sys.exit(f"error: {error}\n hint: {error.hint}")

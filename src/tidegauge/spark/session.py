@@ -1,0 +1,210 @@
+"""The one Spark session of a process: small-job settings, UTC, quiet, warm for every flow."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tidegauge.errors import RuntimeMissing, SparkFailed, TidegaugeError
+from tidegauge.model.secret import mask
+from tidegauge.model.spec import SparkSettings
+from tidegauge.spark import hadoop
+from tidegauge.spark.archive import java_options
+from tidegauge.spark.errors import last_cause
+from tidegauge.spark.hadoop import on_connect
+from tidegauge.spark.jars import Needs, jars
+from tidegauge.spark.java import find_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# Set on a session of our own, so that a host's session (a notebook's, say) keeps its settings.
+_PER_SESSION = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    **hadoop.SESSION,
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "4",
+}
+
+_LIGHT = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m"
+"""Starts a Java in half the time, which then does bulk work at half the speed. Without the last it would have
+a fifth of the room for compiled code, and stop compiling once Spark has filled it."""
+
+DELTA = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    # A small table's log is read by two tasks instead of fifty.
+    "spark.databricks.delta.snapshotPartitions": "2",
+}
+"""Set before a session starts. A host's session has the first two already, or knows no Delta."""
+
+
+def open_session(
+    settings: SparkSettings, needs: Collection[Needs], *, light: bool = False, debug: bool = False
+) -> SparkSession:
+    """The process's session: the active one where there is one, a Connect server's, or our own.
+
+    The first call decides; later calls are warm and give the same one. `light`: no rows go through Java
+    itself, because tasks read and write by themselves; it starts sooner, and would be slow with many rows.
+    """
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    try:
+        active = SparkSession.getActiveSession()
+        if active is None and SparkContext._active_spark_context is not None:
+            # "Active" is a matter of the thread; the process may have a session all the same.
+            active = SparkSession.builder.getOrCreate()
+        if active is None and (settings.master or "").startswith("sc://"):
+            _require_connect()
+            active = SparkSession.builder.remote(str(settings.master)).getOrCreate()
+        session = (
+            _launch(settings, needs, light=light, debug=debug) if active is None else _of_our_own(active)
+        )
+        for name, value in _PER_SESSION.items():
+            session.conf.set(name, value)
+    except TidegaugeError:
+        raise
+    except Exception as error:
+        raise SparkFailed(
+            f"Spark did not start: {last_cause(mask(str(error)))}",
+            hint="run `tidegauge doctor`; with --debug this shows all that Spark says",
+            detail=mask(str(error)),
+        ) from error
+    return session
+
+
+def check_java(settings: SparkSettings) -> None:
+    """Raises RuntimeMissing if a session would have to be started here and could not be."""
+    remote = (settings.master or "").startswith("sc://")
+    spark = sys.modules.get("pyspark")
+    if not remote and (spark is None or spark.SparkContext._active_spark_context is None):
+        find_java()
+
+
+def sibling(session: SparkSession) -> SparkSession:
+    """Another session of the same Spark: what is set on it, and its views, are seen by none but itself."""
+    beside: Any = session
+    made: SparkSession = beside.cloneSession() if on_connect(session) else session.newSession()
+    for name, value in _PER_SESSION.items():
+        made.conf.set(name, value)
+    return made
+
+
+@contextmanager
+def lent(session: SparkSession) -> Iterator[SparkSession]:
+    """To this thread, which ends the session after it.
+
+    On Connect, that is: there a checkpoint belongs to the thread's active session, whosever frame it is of,
+    and the server would keep the session for an hour.
+    """
+    if not on_connect(session):
+        yield session
+        return
+    kind: Any = type(session)
+    before = kind.getActiveSession()
+    kind._active_session.session = session
+    try:
+        yield session
+    finally:
+        kind._active_session.session = before
+        with suppress(Exception):
+            session.client.release_session()
+            session.client.close()
+
+
+def _of_our_own(active: SparkSession) -> SparkSession:
+    """One whose settings may be changed; on Connect the process's own, which every flow has a sibling of."""
+    return active if on_connect(active) else active.newSession()
+
+
+def _launch(settings: SparkSettings, needs: Collection[Needs], *, light: bool, debug: bool) -> SparkSession:
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
+    from pyspark.sql import SparkSession
+
+    java = find_java()
+    os.environ["JAVA_HOME"] = str(java.home)
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    # For the small Java that only writes the command line of the real one.
+    os.environ.setdefault("SPARK_LAUNCHER_OPTS", _LIGHT)
+    conf = SparkConf(loadDefaults=False)
+    for name, value in _conf(settings, needs).items():
+        conf.set(name, value)
+    name = "spark.driver.extraJavaOptions"
+    if "SharedArchiveFile" not in settings.conf.get(name, ""):
+        conf.set(name, f"{conf.get(name, '')} {java_options(java)}".strip())
+    if light and not settings.conf.get(name):
+        conf.set(name, f"{conf.get(name, '')} {_LIGHT}")
+    # Java's own chatter goes to a file: a person sees our sentence, `--debug` shows the rest.
+    chatter: Any = None if debug else tempfile.TemporaryFile()  # noqa: SIM115 - the JVM outlives this call
+    try:
+        gateway = launch_gateway(  # type: ignore[no-untyped-call]
+            conf, popen_kwargs={"stdout": chatter, "stderr": chatter} if chatter else {}
+        )
+        context = SparkContext(conf=conf, gateway=gateway)
+    except Exception as error:
+        said = ""
+        if chatter is not None:
+            chatter.seek(0)
+            said = mask(chatter.read().decode(errors="replace"))
+        complaints = [line for line in said.splitlines() if "rror" in line or "xception" in line]
+        raise SparkFailed(
+            f"Spark did not start: {last_cause(chr(10).join(complaints) or str(error))}",
+            hint="run `tidegauge doctor`; with --debug this shows all that Spark says",
+            detail=said or str(error),
+        ) from error
+    context.setLogLevel("WARN" if debug else "OFF")
+    return SparkSession(context)
+
+
+def _conf(settings: SparkSettings, needs: Collection[Needs]) -> dict[str, str]:
+    master = settings.master or "local[*]"
+    conf = {
+        "spark.app.name": "tidegauge",
+        "spark.master": master,
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.scheduler.mode": "FAIR",
+        "spark.driver.memory": _driver_memory(),
+        "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir()) / "tidegauge-warehouse"),
+        **_PER_SESSION,
+    }
+    if master.startswith("local"):
+        conf |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    if "spark.jars" not in settings.conf and needs:
+        conf["spark.jars"] = ",".join(str(jar) for jar in jars(needs, settings.conf))
+    if Needs.DELTA in needs:
+        conf |= DELTA
+    conf |= {name: value for name, value in settings.conf.items() if name != "spark.jars.ivySettings"}
+    for side in ("driver", "executor"):
+        name = f"spark.{side}.extraJavaOptions"
+        conf[name] = f"-Duser.timezone=UTC {conf.get(name, '')}".strip()
+    return conf
+
+
+def _driver_memory() -> str:
+    """A quarter of the machine, between one and eight gigabytes."""
+    try:
+        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError):
+        return "2g"
+    return f"{max(1024, min(8192, total // 4 // 2**20))}m"
+
+
+def _require_connect() -> None:
+    """Say plainly that an optional library is missing, before pyspark says it at length."""
+    try:
+        import grpc  # noqa: F401
+    except ImportError as error:
+        raise RuntimeMissing(
+            "spark.master is a Spark Connect address, and its client is not installed",
+            hint="run: pip install 'tidegauge[connect]'",
+        ) from error

@@ -1,0 +1,235 @@
+"""Files on a local or mounted file system."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import uuid
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from tidegauge.errors import OutputError, OutputUnreachable, OutputUnsafe
+from tidegauge.storage.lock import locked
+from tidegauge.storage.store import Entry
+
+TEMPORARY = ".tmp"
+_NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EXDEV}
+_FULL = {errno.ENOSPC, errno.EDQUOT}
+_DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
+
+
+class LocalFiles:
+    def __init__(self, root: str) -> None:
+        self._root = Path(root)
+
+    @property
+    def place(self) -> str:
+        return str(self._root)
+
+    @property
+    def remote(self) -> bool:
+        return False
+
+    def get(self, path: str, *, durable: bool = False) -> bytes | None:
+        target = self._at(path)
+        with self._told(target):
+            try:
+                body = target.read_bytes()
+            except FileNotFoundError:
+                return None
+            if durable:
+                # Its writer may have died between the link and the sync of the folder.
+                _sync(target)
+                _sync(target.parent)
+            return body
+
+    def tail(self, path: str, count: int) -> bytes:
+        target = self._at(path)
+        with self._told(target), target.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - count))
+            return file.read()
+
+    def put_if_absent(self, path: str, body: bytes) -> bool:
+        target = self._at(path)
+        temporary = _temporary(target)
+        with self._told(target):
+            _make_folder(target.parent)
+            try:
+                _write(temporary, body)
+                won = self._link(temporary, target)
+                # Also for the loser, who will act on what the winner has not made durable yet.
+                _sync(target.parent)
+            finally:
+                with contextlib.suppress(OSError):
+                    temporary.unlink()
+        return won
+
+    def _link(self, temporary: Path, target: Path) -> bool:
+        try:
+            os.link(temporary, target)
+        except FileExistsError:
+            # Over NFS a repeated request reports this although the first one made the link.
+            return os.path.samestat(temporary.stat(), target.stat())
+        except OSError as error:
+            if error.errno in _NO_LINKS:
+                raise OutputUnsafe(
+                    f"the file system of {self._root} has no hard links, so a manifest cannot be put there "
+                    "whole and only once",
+                    hint="keep the lake on another file system, or on S3",
+                ) from error
+            raise
+        return True
+
+    def read(self, path: str) -> tuple[bytes, str] | None:
+        body = self.get(path)
+        return None if body is None else (body, _digest(body))
+
+    def replace(self, path: str, body: bytes, token: str | None) -> str | None:
+        target = self._at(path)
+        temporary = _temporary(target)
+        with self._told(target):
+            _make_folder(target.parent)
+            try:
+                _write(temporary, body)
+                with locked(target):
+                    found = self.read(path)
+                    won = (found[1] if found else None) == token
+                    if won:
+                        temporary.replace(target)
+                    # Also for the loser, who will act on what he finds there.
+                    _sync(target.parent)
+            finally:
+                with contextlib.suppress(OSError):
+                    temporary.unlink()
+        return _digest(body) if won else None
+
+    def list(self, prefix: str) -> Iterator[Entry]:
+        start = self._at(prefix)
+        with self._told(start):
+            yield from self._walk(start)
+
+    def _walk(self, folder: Path) -> Iterator[Entry]:
+        try:
+            found = sorted(os.scandir(folder), key=lambda entry: entry.name)
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        for entry in found:
+            if entry.is_dir(follow_symlinks=False):
+                yield from self._walk(Path(entry.path))
+                continue
+            try:
+                facts = entry.stat(follow_symlinks=False)
+            except FileNotFoundError:
+                continue  # a temporary file whose time is over
+            path = Path(entry.path).relative_to(self._root).as_posix()
+            yield Entry(path, facts.st_size, datetime.fromtimestamp(facts.st_mtime, UTC))
+
+    def folders(self, prefix: str) -> Sequence[str]:
+        start = self._at(prefix)
+        with self._told(start):
+            try:
+                return sorted(one.name for one in os.scandir(start) if one.is_dir(follow_symlinks=False))
+            except (FileNotFoundError, NotADirectoryError):
+                return ()
+
+    def delete(self, paths: Sequence[str], *, below: str) -> None:
+        keep = self._at(below)
+        for path in paths:
+            target = self._at(path)
+            with self._told(target):
+                target.unlink(missing_ok=True)
+            for folder in target.parents:
+                if not folder.is_relative_to(keep) or folder == keep:
+                    break
+                try:
+                    folder.rmdir()
+                except OSError:
+                    break  # not empty, or gone already
+
+    def now(self) -> datetime:
+        with self._told(self._root):
+            os.utime(self._root)  # on a mount it is the server that says what time this is
+            return datetime.fromtimestamp(self._root.stat().st_mtime, UTC)
+
+    def sync(self, paths: Sequence[str]) -> None:
+        targets = [self._at(path) for path in paths]
+        folders: set[Path] = set()
+        for target in targets:
+            with self._told(target):
+                _sync(target)
+            folders.update(parent for parent in target.parents if parent.is_relative_to(self._root))
+        for folder in sorted(folders, reverse=True):
+            with self._told(folder):
+                _sync(folder)
+
+    def _at(self, path: str) -> Path:
+        parts = path.split("/")
+        if "\0" in path or any(part in ("", ".", "..") for part in parts):
+            raise OutputUnsafe(f"{path!r} does not stay inside {self._root}")
+        return self._root.joinpath(*parts)
+
+    @contextlib.contextmanager
+    def _told(self, target: Path) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise told(error, target) from error
+
+
+def told(error: OSError, target: Path) -> OutputError:
+    """The sentence for what the file system refused."""
+    if error.errno in _FULL:
+        return OutputUnreachable(
+            f"no space is left to write {target}",
+            hint="free some space; the next run goes on where this one stopped",
+        )
+    if error.errno in _DENIED:
+        return OutputUnreachable(
+            f"this user may not use {target} ({os.strerror(error.errno or 0)})",
+            hint="give the user read and write permission there, or choose another path",
+        )
+    if error.errno in {errno.ENOTDIR, errno.EEXIST}:
+        return OutputUnreachable(
+            f"{target} cannot be made: a file stands where a folder has to be",
+            hint="move the file away, or choose another path",
+        )
+    reason = error.strerror or type(error).__name__
+    return OutputUnreachable(f"{target} cannot be reached ({reason})", hint="check the path and its mount")
+
+
+def _temporary(target: Path) -> Path:
+    """Its length does not depend on the target's, whose name may be as long as names can be."""
+    return target.with_name(f".{uuid.uuid4().hex}{TEMPORARY}")
+
+
+def _write(path: Path, body: bytes) -> None:
+    with path.open("xb") as file:
+        file.write(body)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _digest(body: bytes) -> str:
+    return hashlib.sha256(body).hexdigest()
+
+
+def _make_folder(folder: Path) -> None:
+    missing = [parent for parent in (folder, *folder.parents) if not parent.exists()]
+    for parent in reversed(missing):
+        parent.mkdir(exist_ok=True)
+        _sync(parent.parent)
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno not in {errno.EINVAL, errno.ENOTSUP}:  # a file system that has nothing to sync here
+            raise
+    finally:
+        os.close(handle)

@@ -1,0 +1,86 @@
+"""Which tables of a plan are completed, with how many records; and the plan inside its block."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tidegauge.errors import ConfigError, WrongState
+from tidegauge.model.claim import Claim
+from tidegauge.model.plan import Plan
+from tidegauge.model.run import FlowStatus
+from tidegauge.model.state import State
+from tidegauge.tracker.ledger import Desk, check_rows
+from tidegauge.tracker.processing import ProcessingPlan
+
+Records = int | Mapping[str, int | None]
+
+
+class Processing:
+    """A plan inside its `with` block."""
+
+    def __init__(self, desk: Desk, plan: ProcessingPlan, claim: Claim | None) -> None:
+        self.plan = plan
+        self.run_id = plan.run_id
+        self.pipeline = plan.pipeline
+        self.ranges = plan.ranges
+        self.tables = plan.tables
+        self.state = State.RUNNING if claim else plan.state
+        self._desk = desk
+        self._claim = claim
+
+    def complete(self, table: str, *, records: int | None = None) -> None:
+        """This table is done, whatever becomes of the others."""
+        check_rows(records)
+        if self._claim is None or table not in self.ranges:
+            raise ConfigError(
+                f"{self.pipeline}: the plan has no table '{table}' left",
+                hint=f"it has: {listed(self.ranges)}",
+            )
+        status = self._desk.check(self._claim)
+        refuse_twice(status, [table])
+        self._desk.complete(self._claim, {table: records})
+
+
+def counts(
+    status: FlowStatus, plan: Plan, named: list[str] | None, records: Records | None
+) -> dict[str, int | None]:
+    parts = [part.input for part in plan.draft.inputs]
+    if named is not None:
+        unknown = [name for name in named if name not in parts]
+        if unknown:
+            raise ConfigError(
+                f"{status.pipeline}: the plan has no table '{unknown[0]}'", hint=f"it has: {listed(parts)}"
+            )
+        refuse_twice(status, named)
+    wanted = named if named is not None else [name for name in parts if name not in status.completed]
+    if records is None:
+        return dict.fromkeys(wanted)
+    if not isinstance(records, Mapping):
+        if len(wanted) != 1:
+            raise ConfigError(
+                f"{status.pipeline}: one number of records for {len(wanted)} tables",
+                hint="give records={table: number}",
+            )
+        return {wanted[0]: check_rows(records)}
+    strange = [name for name in records if name not in wanted]
+    if strange:
+        raise ConfigError(
+            f"{status.pipeline}: records are counted for '{strange[0]}', which is not being completed",
+            hint=f"these are: {listed(wanted)}",
+        )
+    return {name: check_rows(records.get(name)) for name in wanted}
+
+
+def refuse_twice(status: FlowStatus, tables: list[str]) -> None:
+    for name in tables:
+        if name in status.completed:
+            raise WrongState(
+                f"{status.pipeline}: {name} is completed already in this plan",
+                hint="load_version_ranges has what is left",
+            )
+
+
+def listed(tables: Any) -> str:
+    found = list(tables)
+    return ", ".join(found[:10]) + (f" and {len(found) - 10} more" if len(found) > 10 else "")

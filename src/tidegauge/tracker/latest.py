@@ -1,0 +1,114 @@
+"""The newest versions of tables: looked up, or as the caller gives them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from tidegauge.delta_log.table import TableLook, look_many
+from tidegauge.errors import ConfigError, TidegaugeError
+from tidegauge.sources.delta.catalogue import locate
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Names = str | Sequence[str]
+Tables = str | Sequence[str] | Mapping[str, str]
+"""Names in Spark's catalogue, or paths by name. Without Spark a name that is given alone is a path."""
+
+
+@dataclass(frozen=True)
+class Latest:
+    """What is known of a table's newest version; empty where it is not known."""
+
+    version: int
+    table_id: str = ""
+    schema_version: str = ""
+    commit_timestamp: datetime | None = None
+
+
+def names(given: Names | None, *, what: str) -> list[str]:
+    """A single name is a list of one."""
+    found = [given] if isinstance(given, str) else list(given or ())
+    for name in found:
+        if not isinstance(name, str) or not name:
+            raise ConfigError(f"{name!r} is not the name of a {what}", hint=f"give names of {what}s")
+    return found
+
+
+def look_up(
+    spark: SparkSession | None, schemas: Names | None, tables: Tables | None
+) -> dict[str, Latest | TidegaugeError]:
+    """Every table's newest version from its own log, many at once; no Spark job."""
+    wanted = names(schemas, what="schema")
+    places: dict[str, str] = {}
+    named: list[str] = []
+    if isinstance(tables, Mapping):
+        places = {str(name): str(path) for name, path in tables.items()}
+    elif spark is None:
+        places = {name: name for name in names(tables, what="table")}
+    else:
+        named = names(tables, what="table")
+    if wanted and spark is None:
+        raise ConfigError(
+            f"only a catalogue knows which tables the schema '{wanted[0]}' has",
+            hint="give spark=…, or tables={name: path}, or latest_versions={name: version}",
+        )
+    if not wanted and not named and not places:
+        raise ConfigError(
+            "nothing says which tables are meant", hint="give schemas, tables={name: path} or latest_versions"
+        )
+    if spark is not None and (wanted or named):
+        places = locate(spark, wanted, named) | places
+    return {name: _latest(found) for name, found in look_many(places).items()}
+
+
+def given(versions: Mapping[str, Any], schemas: Names | None, tables: Tables | None) -> dict[str, Latest]:
+    """What the caller knows already, narrowed to the schemas and tables. A value is a number, or a
+    TableLook, or whatever else has a `version`."""
+    wanted = names(schemas, what="schema")
+    named = set(names(list(tables) if isinstance(tables, Mapping) else tables, what="table"))
+    found = {}
+    for name, value in versions.items():
+        if not isinstance(name, str) or not name:
+            raise ConfigError(f"{name!r} is not the name of a table", hint="give {name: version}")
+        if wanted and not any(belongs(name, schema) for schema in wanted):
+            continue
+        if named and name not in named:
+            continue
+        found[name] = Latest(
+            _version(name, getattr(value, "version", value)),
+            str(getattr(value, "table_id", "") or ""),
+            str(getattr(value, "schema_version", "") or ""),
+            getattr(value, "commit_timestamp", None),
+        )
+    return found
+
+
+def belongs(table: str, schema: str) -> bool:
+    """`bronze.orders`, and `main.bronze.orders`, are of the schema `bronze`."""
+    return table.startswith(f"{schema}.") or f".{schema}." in table
+
+
+def check(found: Mapping[str, Latest | TidegaugeError]) -> dict[str, Latest]:
+    """Raises what stopped the first table that could not be looked at."""
+    for answer in found.values():
+        if isinstance(answer, TidegaugeError):
+            raise answer
+    return {name: answer for name, answer in found.items() if isinstance(answer, Latest)}
+
+
+def _latest(found: TableLook | TidegaugeError) -> Latest | TidegaugeError:
+    if isinstance(found, TidegaugeError):
+        return found
+    return Latest(found.version, found.table_id, found.schema_version, found.commit_timestamp)
+
+
+def _version(name: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ConfigError(
+            f"{name}: {value!r} is not a version", hint="a version is a whole number, and 0 is the first"
+        )
+    return value

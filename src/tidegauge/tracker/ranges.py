@@ -1,0 +1,162 @@
+"""Tables, their newest versions and their checkpoints → a draft of ranges. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC
+
+from tidegauge.errors import ConfigError, SourceError, TableMissing, TidegaugeError
+from tidegauge.model.plan import Batch, Draft, InputPlan
+from tidegauge.model.position import VersionPosition, Window
+from tidegauge.model.watermark import Watermark
+from tidegauge.tracker.latest import Latest, Names, belongs, names
+from tidegauge.tracker.pipeline_state import VERSION, Standing, source_id, table_id
+from tidegauge.tracker.processing import by_name, span, version
+
+Baseline = int | Mapping[str, int]
+_RESET = "if that is meant, `tracker.reset(pipeline, tables=[…], reason=…)` begins the table anew"
+
+
+def draft(
+    standing: Standing,
+    latest: Mapping[str, Latest],
+    *,
+    baseline: Baseline,
+    allow_schema_change: bool,
+    schemas: Names | None,
+    late: bool = False,
+) -> Draft:
+    """One input for each table that has something new; without any, nothing to do.
+
+    Raises SourceError for a table that went back, was made anew, or has other columns than before. `late`
+    says that what was seen may be older than the checkpoints, so that a lower version is no news.
+    """
+    _check_baseline(baseline)
+    parts = []
+    for name, found in latest.items():
+        mark = standing.marks.get(name)
+        done = version(mark.position) if mark else None
+        if late and done is not None and found.version <= done:
+            continue
+        _check_identity(name, found, mark, allow_schema_change=allow_schema_change)
+        if done is None:
+            first = _first(name, baseline)
+            after = VersionPosition(first - 1) if first else None
+        else:
+            after = VersionPosition(done)
+        if after is not None and found.version <= after.version:
+            continue
+        stamp = found.commit_timestamp
+        parts.append(
+            InputPlan(
+                name,
+                VERSION,
+                Window(after, VersionPosition(found.version)),
+                # What is not known today was known before.
+                source_id(found.table_id or table_id(mark.source_id if mark else None)),
+                found.schema_version or (mark.fingerprint if mark else None) or "",
+                stamp=stamp.astimezone(UTC).isoformat() if stamp else None,
+            )
+        )
+    windows = tuple(part.window for part in parts if part.window)
+    return Draft(
+        standing.pipeline,
+        standing.pipeline,
+        tuple(parts),
+        (Batch(windows),) if parts else (),
+        notes=_gone(standing, latest, schemas),
+        seen=standing.seen,
+    )
+
+
+def check_active(
+    standing: Standing,
+    found: Mapping[str, Latest | TidegaugeError],
+    *,
+    looked: bool,
+    schemas: Names | None,
+) -> None:
+    """Whether what a frozen plan wants to read is still there. `looked`: `found` has every table there is."""
+    plan, status = standing.plan, standing.status
+    assert plan is not None
+    assert status is not None
+    wanted = names(schemas, what="schema")
+    for name, part in by_name(plan).items():
+        if name in status.completed:
+            continue
+        answer = found.get(name)
+        if isinstance(answer, TableMissing) or (
+            answer is None and looked and any(belongs(name, schema) for schema in wanted)
+        ):
+            first, last = span(part)
+            raise TableMissing(
+                f"{name} is gone since its versions {first} to {last} were planned",
+                hint=f"bring it back, or complete the others without it; {_RESET}",
+            )
+        if isinstance(answer, TidegaugeError):
+            raise answer
+        if answer is None:
+            continue
+        known = table_id(part.source_id)
+        if known and answer.table_id and answer.table_id != known:
+            raise _anew(name, known, answer.table_id)
+        _, last = span(part)
+        # A number that the caller brings may be older than the plan, which another runner has just made.
+        if looked and answer.version < last:
+            raise SourceError(
+                f"{name} is at version {answer.version}, below {last}, which is planned: it was made anew",
+                hint=_RESET,
+            )
+
+
+def _check_identity(name: str, found: Latest, mark: Watermark | None, *, allow_schema_change: bool) -> None:
+    if mark is None:
+        return
+    known = table_id(mark.source_id)
+    if known and found.table_id and found.table_id != known:
+        raise _anew(name, known, found.table_id)
+    done = version(mark.position)
+    if done is not None and found.version < done:
+        raise SourceError(
+            f"{name} is at version {found.version}, below {done}, which was processed: it was made anew or"
+            " restored from a copy",
+            hint=_RESET,
+        )
+    before = mark.fingerprint
+    if before and found.schema_version and found.schema_version != before and not allow_schema_change:
+        raise SourceError(
+            f"{name} has other columns than when it was last processed (schema {before}, now"
+            f" {found.schema_version})",
+            hint="look at what changed, then give allow_schema_change=True",
+        )
+
+
+def _check_baseline(baseline: Baseline) -> None:
+    values = baseline.values() if isinstance(baseline, Mapping) else [baseline]
+    for value in values:
+        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+            raise ConfigError(
+                f"{value!r} is not a baseline", hint="it is the first version to process: 0 or more"
+            )
+
+
+def _first(name: str, baseline: Baseline) -> int:
+    return baseline.get(name, 0) if isinstance(baseline, Mapping) else baseline
+
+
+def _gone(standing: Standing, latest: Mapping[str, Latest], schemas: Names | None) -> tuple[str, ...]:
+    wanted = names(schemas, what="schema")
+    return tuple(
+        f"{name} was processed up to version {done} and is not there any more"
+        for name, mark in standing.marks.items()
+        if name not in latest
+        and (done := version(mark.position)) is not None
+        and any(belongs(name, schema) for schema in wanted)
+    )
+
+
+def _anew(name: str, before: str, now: str) -> SourceError:
+    return SourceError(
+        f"{name} is another table than the one that was processed (id {before}, now {now}): it was made anew",
+        hint=_RESET,
+    )

@@ -1,0 +1,30 @@
+"""Begin a pipeline again, or some of its tables."""
+
+from __future__ import annotations
+
+from tidegauge.errors import ConfigError
+from tidegauge.model.position import Position
+from tidegauge.tracker.latest import Names, names
+from tidegauge.tracker.ledger import Desk
+from tidegauge.tracker.pipeline_state import TIME, VERSION, kind_of, peek
+
+
+def reset(desk: Desk, pipeline: str, tables: Names | None, *, reason: str) -> None:
+    if not reason.strip():
+        raise ConfigError(f"{pipeline}: a reset needs a reason", hint="it is what the history will say")
+    found = peek(desk.ledger, pipeline)
+    standing = desk.look(pipeline, (found and kind_of(found)) or TIME)
+    if standing.status is None:
+        raise ConfigError(f"the ledger has never heard of the pipeline '{pipeline}'", hint="check the name")
+    kept: dict[str, Position | None] = {}
+    if tables is not None:
+        wanted = names(tables, what="table")
+        unknown = [name for name in wanted if name not in standing.marks]
+        if unknown or kind_of(standing) != VERSION:
+            which = unknown[0] if unknown else wanted[0]
+            raise ConfigError(
+                f"{pipeline} has no table '{which}'", hint=f"it has: {', '.join(list(standing.marks)[:10])}"
+            )
+        kept = {name: mark.position for name, mark in standing.marks.items() if name not in wanted}
+    override = desk.ledger.begin_override(pipeline, pipeline, "reset", kept, owner=desk.owner, reason=reason)
+    desk.ledger.end_override(pipeline, pipeline, epoch=override.epoch)

@@ -1,0 +1,253 @@
+"""Document 001: ranges of versions over many tables, planned once, completed together or one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from tidegauge.errors import ConfigError, TidegaugeError, WrongState
+from tidegauge.ledger.owner import is_gone
+from tidegauge.model.claim import Claim
+from tidegauge.model.plan import Plan
+from tidegauge.model.state import State
+from tidegauge.tracker.completion import Processing, Records, counts
+from tidegauge.tracker.latest import Latest, Names, Tables, check, given, look_up, names
+from tidegauge.tracker.ledger import TRIES, Desk, Error, busy, described, new_id
+from tidegauge.tracker.pipeline_state import VERSION, Standing, kind_of, peek
+from tidegauge.tracker.processing import ProcessingPlan, Range, ended, from_standing, skipped, version
+from tidegauge.tracker.ranges import Baseline, check_active, draft
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class Versions:
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    def prepare(
+        self,
+        pipeline: str,
+        schemas: Names | None,
+        *,
+        spark: SparkSession | None,
+        tables: Tables | None,
+        latest_versions: Mapping[str, Any] | None,
+        baseline: Baseline,
+        allow_schema_change: bool,
+    ) -> ProcessingPlan:
+        desk = self._desk
+        for number in range(TRIES):
+            # Looked at in this order: what the ledger knew before is never ahead of the tables.
+            standing = desk.look(pipeline, VERSION)
+            found: dict[str, Latest | TidegaugeError] = {}
+            if latest_versions is not None:
+                found = {**given(latest_versions, schemas, tables)}
+            elif standing.plan is None or schemas or tables:
+                found = look_up(spark, schemas, tables)
+            if standing.plan is not None:
+                looked = latest_versions is None and bool(schemas or tables)
+                check_active(standing, found, looked=looked, schemas=schemas)
+                return self._shown(standing)
+            wanted = draft(
+                standing,
+                check(found),
+                baseline=baseline,
+                allow_schema_change=allow_schema_change,
+                schemas=schemas,
+                # Another runner has moved on since the caller looked.
+                late=latest_versions is not None and number > 0,
+            )
+            run_id = new_id()
+            kept = desk.ledger.plan([wanted], owner=desk.owner, run_id=run_id)
+            if kept:
+                # Ours, or that of another who was faster.
+                standing = desk.look(pipeline, VERSION)
+                if standing.plan is not None:
+                    return self._shown(standing)
+            elif not wanted.batches:
+                return skipped(pipeline, run_id, desk.ledger.now(), wanted.notes)
+        raise busy(pipeline)
+
+    def completed(
+        self, run_id: str, tables: Names | None, *, records: Records | None, pipeline: str | None
+    ) -> ProcessingPlan:
+        desk = self._desk
+        named = None if tables is None else names(tables, what="table")
+        if named is not None and not named:
+            raise ConfigError("no table is named", hint="leave `tables` out to complete all that are left")
+        found = self._find(run_id, pipeline)
+        if isinstance(found, ProcessingPlan):
+            if named:
+                raise ConfigError(
+                    f"the plan {run_id} has no tables: nothing was new", hint="nothing is to do"
+                )
+            return found
+        standing, plan = found
+        assert standing.status is not None
+        rows = counts(standing.status, plan, named, records)
+        holder = standing.status.owner
+        if holder is not None and is_gone(holder):
+            claim = desk.claim(plan, standing.status, run_id=run_id)
+            status = desk.complete(claim, rows)
+            if status.plan is not None and status.plan.plan_id == plan.plan_id:
+                desk.finish(claim, State.PLANNED, None)
+        else:
+            status = desk.ledger.complete(
+                standing.pipeline,
+                standing.pipeline,
+                plan.plan_id,
+                owner=desk.owner,
+                run_id=run_id,
+                rows=rows,
+            )
+        if status.plan is not None and status.plan.plan_id == plan.plan_id:
+            return self._shown(desk.look(standing.pipeline, VERSION))
+        return ended(standing, status, State.SUCCESS, self._events(plan))
+
+    def failed(self, run_id: str, error: Error, *, pipeline: str | None) -> ProcessingPlan:
+        desk = self._desk
+        found = self._find(run_id, pipeline)
+        if isinstance(found, ProcessingPlan):
+            raise WrongState(f"the plan {run_id} was SKIPPED: nothing was new", hint="prepare again")
+        standing, plan = found
+        assert standing.status is not None
+        holder = standing.status.owner
+        if holder is not None and is_gone(holder):
+            desk.finish(desk.claim(plan, standing.status, run_id=run_id), State.FAILED, described(error))
+        else:
+            desk.ledger.fail(
+                standing.pipeline,
+                standing.pipeline,
+                plan.plan_id,
+                described(error),
+                owner=desk.owner,
+                run_id=run_id,
+            )
+        return self._shown(desk.look(standing.pipeline, VERSION))
+
+    def retry(self, run_id: str, *, pipeline: str | None) -> ProcessingPlan:
+        desk = self._desk
+        found = self._find(run_id, pipeline)
+        if isinstance(found, ProcessingPlan):
+            raise WrongState(f"the plan {run_id} was SKIPPED: nothing was new", hint="prepare again")
+        standing, plan = found
+        assert standing.status is not None
+        if standing.status.state is not State.PLANNED:
+            desk.finish(desk.claim(plan, standing.status, run_id=run_id), State.PLANNED, None)
+        return self._shown(desk.look(standing.pipeline, VERSION))
+
+    def checkpoints(self, tables: Names | None, *, pipeline: str) -> dict[str, int]:
+        wanted = None if tables is None else names(tables, what="table")
+        marks = self._desk.look(pipeline, VERSION).marks
+        done = {name: version(mark.position) for name, mark in marks.items()}
+        return {
+            name: number
+            for name, number in done.items()
+            if number is not None and (wanted is None or name in wanted)
+        }
+
+    def ranges(self, pipeline: str) -> dict[str, Range]:
+        plan = self.current(pipeline)
+        return dict(plan.ranges) if plan else {}
+
+    def current(self, pipeline: str) -> ProcessingPlan | None:
+        standing = self._desk.look(pipeline, VERSION)
+        return self._shown(standing) if standing.plan else None
+
+    def stuck(self, older_than: timedelta, pipeline: str | None) -> list[ProcessingPlan]:
+        ledger = self._desk.ledger
+        before = ledger.now() - older_than
+        found = []
+        for name in ledger.pipelines() if pipeline is None else [pipeline]:
+            standing = peek(ledger, name) if pipeline is None else self._desk.look(name, VERSION)
+            if standing is None or standing.status is None or standing.plan is None:
+                continue
+            made = standing.status.planned_at
+            if kind_of(standing) == VERSION and made is not None and made < before:
+                found.append(self._shown(standing))
+        return sorted(found, key=lambda plan: plan.created_at)
+
+    @contextmanager
+    def process(self, pipeline: str, schemas: Names | None, **options: Any) -> Iterator[Processing]:
+        desk = self._desk
+        plan = self.prepare(pipeline, schemas, **options)
+        if plan.state is State.SKIPPED:
+            yield Processing(desk, plan, None)
+            return
+        standing = desk.look(plan.pipeline, VERSION)
+        if standing.plan is None or standing.plan.plan_id != plan.run_id:
+            raise WrongState(
+                f"{plan.pipeline}: another runner has ended this plan", hint="prepare again", retryable=True
+            )
+        claim = desk.claim(standing.plan, standing.status, run_id=plan.run_id)
+        try:
+            yield Processing(desk, plan, claim)
+        except BaseException as error:
+            try:
+                desk.finish(claim, State.FAILED, described(error))
+            except TidegaugeError as fault:
+                error.add_note(f"and the ledger did not take that it failed: {fault}")
+            raise
+        self._end(claim)
+
+    def _end(self, claim: Claim) -> None:
+        """Complete what is left; the block may have completed all of it."""
+        draft = claim.plan.draft
+        [status] = self._desk.ledger.status(draft.pipeline, [draft.flow])
+        if status.fence == claim.fence and status.plan is None and status.state is State.SUCCESS:
+            self._desk.let_go(claim)
+            return
+        left = [part.input for part in draft.inputs if part.input not in status.completed]
+        self._desk.complete(claim, dict.fromkeys(left))
+
+    def _find(self, run_id: str, pipeline: str | None) -> tuple[Standing, Plan] | ProcessingPlan:
+        """An active plan; or one that was SKIPPED, which has nothing to complete."""
+        ledger = self._desk.ledger
+        known = ledger.find_plan(run_id)
+        if known is None:
+            return self._skipped(run_id, pipeline)
+        owner, flow, active = known
+        if pipeline is not None and pipeline != owner:
+            raise ConfigError(
+                f"the plan {run_id} is of the pipeline '{owner}', not '{pipeline}'",
+                hint="fetch_current_processing_plan(pipeline) has the run_id of each",
+            )
+        if flow != owner:
+            raise ConfigError(
+                f"the plan {run_id} is of a project's flow, '{flow}'", hint="`tidegauge run` ends those"
+            )
+        standing = self._desk.look(owner, VERSION)
+        if not active or standing.plan is None or standing.plan.plan_id != run_id:
+            raise WrongState(
+                f"{owner}: the plan {run_id} has ended already", hint="prepare again for what is new"
+            )
+        return standing, standing.plan
+
+    def _skipped(self, run_id: str, pipeline: str | None) -> ProcessingPlan:
+        ledger = self._desk.ledger
+        for name in ledger.pipelines() if pipeline is None else [pipeline]:
+            for status in ledger.status(name, [name]):
+                run = status.last_run
+                if run is not None and run.run_id == run_id and run.state is State.SKIPPED:
+                    return skipped(name, run_id, run.started_at, ())
+        raise ConfigError(
+            f"no plan has the run_id '{str(run_id)[:80]}'",
+            hint="prepare_processing_plan_for_schemas answers a plan with its run_id",
+        )
+
+    def _shown(self, standing: Standing) -> ProcessingPlan:
+        plan, status = standing.plan, standing.status
+        assert plan is not None
+        assert status is not None
+        made = from_standing(standing, self._events(plan) if status.completed else ())
+        assert made is not None
+        return made
+
+    def _events(self, plan: Plan) -> list[Any]:
+        draft = plan.draft
+        # Every table is planned once and advances once; the rest are attempts.
+        limit = 2 * len(draft.inputs) + 1000
+        return list(self._desk.ledger.history(draft.pipeline, flow=draft.flow, limit=limit))

@@ -1,0 +1,237 @@
+"""Document 000: a run over a window of time, frozen when it starts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from tidegauge.errors import ConfigError, TidegaugeError, WrongState
+from tidegauge.model.claim import Claim
+from tidegauge.model.plan import Batch, Draft, InputPlan
+from tidegauge.model.position import Position, Window
+from tidegauge.model.state import State
+from tidegauge.tracker.ledger import TRIES, Desk, Error, busy, check_rows, described, new_id
+from tidegauge.tracker.moment import Moment, ahead, aware, from_position, read, to_position
+from tidegauge.tracker.pipeline_state import SOURCE, TIME, Standing, kind_of, peek, source_id
+from tidegauge.tracker.record import ENDS, WatermarkRecord, current, in_order, past, started
+from tidegauge.tracker.window import TimeWindow
+
+_FINAL = (State.SUCCESS, State.FAILED, State.SKIPPED)
+_ROUNDING = timedelta(seconds=2)
+"""Clocks of stores that have none of their own are rounded to the early side."""
+_SKEW = timedelta(minutes=5)
+"""How far the clock that an `end` was read from may be ahead of the store's: a source has its own."""
+_EVENTS = 100_000
+_RECENT = 100
+"""Events among which the end of a run that has just ended is found."""
+
+
+class Run:
+    """A run inside its `with` block."""
+
+    def __init__(self, record: WatermarkRecord, window: TimeWindow) -> None:
+        self.record = record
+        self.window = window
+        self.rows: int | None = None
+        """How many the block has written, if it says so."""
+        self.skipped: str | None = None
+
+    @property
+    def job_id(self) -> str | None:
+        return self.record.job_id
+
+    def skip(self, reason: str = "") -> None:
+        """End as SKIPPED: the next run begins where this one did."""
+        self.skipped = reason
+
+
+class Windows:
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    def start(
+        self, pipeline: str, job_id: str | None, end: Moment | None, *, allow_future: bool
+    ) -> WatermarkRecord:
+        job_id = new_id() if job_id is None else job_id
+        if not isinstance(job_id, str) or not job_id:
+            raise ConfigError(f"{job_id!r} is not the id of a job", hint="give it some text")
+        wanted = None if end is None else read(end, what=f"the end of {pipeline}'s window")
+        for _ in range(TRIES):
+            record = self._try(pipeline, job_id, wanted, allow_future=allow_future)
+            if record is not None:
+                return record
+        raise busy(pipeline)
+
+    def _try(
+        self, pipeline: str, job_id: str, end: datetime | None, *, allow_future: bool
+    ) -> WatermarkRecord | None:
+        """None: another runner came between."""
+        desk = self._desk
+        standing = desk.look(pipeline, TIME)
+        plan, status = standing.plan, standing.status
+        if plan is None:
+            upto = self._end(standing, end, allow_future=allow_future)
+            kept = desk.ledger.plan([_draft(standing, upto)], owner=desk.owner, run_id=job_id)
+            plan = kept.get(pipeline)
+            if plan is None:
+                return None
+            [status] = desk.ledger.status(pipeline, [pipeline])
+        try:
+            claim = desk.claim(plan, status, run_id=job_id)
+        except WrongState as error:
+            if not error.retryable:
+                raise
+            return None
+        at = claim.lease_until - desk.lease
+        return started(plan, claim, (status and status.planned_at) or at, at)
+
+    def _end(self, standing: Standing, end: datetime | None, *, allow_future: bool) -> Position:
+        after = standing.position
+        now = aware(self._desk.ledger.now())
+        if end is None:
+            upto = to_position(now, like=after)
+            if after is not None and upto < after and _distance(upto, after) <= _ROUNDING:
+                return after
+        else:
+            upto = to_position(end, like=after)
+            shown = f"{standing.pipeline}: the end that was given, {end},"
+            wrong = ahead(shown, end, now, tolerated=_SKEW, way_out="allow_future=True")
+            if wrong is not None and not allow_future:
+                raise wrong
+        if after is not None and upto < after:
+            what = "the ledger's clock" if end is None else "the end that was given"
+            raise ConfigError(
+                f"{standing.pipeline}: the window would end at {from_position(upto)} ({what}), before its"
+                f" start at {from_position(after)}",
+                hint="a watermark is moved back with commit_processing_state(…, force=True, reason=…)",
+            )
+        return upto
+
+    def window(self, pipeline: str) -> TimeWindow:
+        standing = self._desk.look(pipeline, TIME)
+        plan, status = standing.plan, standing.status
+        if plan is None or status is None or status.state is not State.RUNNING:
+            state = status.state if status else State.READY
+            raise WrongState(
+                f"{pipeline} has no run that is open: it is {state}",
+                hint="start_pipeline_run freezes a window",
+            )
+        return _shown(plan.draft.batches[0].windows[0])
+
+    def finalize(
+        self, record: WatermarkRecord, status: str, *, rows: int | None, error: Error | None
+    ) -> WatermarkRecord:
+        state = _final(status)
+        claim = record.claim
+        if claim is None:
+            raise ConfigError(
+                f"{record.pipeline_name}: this record was listed, not started: there is nothing to finalize",
+                hint="give the record that start_pipeline_run answered",
+            )
+        check_rows(rows)
+        said = None if error is None else described(error)
+        if state is State.SUCCESS:
+            self._desk.complete(claim, {SOURCE: rows})
+        else:
+            self._desk.finish(claim, state, said or (described("") if state is State.FAILED else None))
+        ended = self._ended(claim)
+        return replace(
+            record,
+            status=state.value,
+            updated_at=ended,
+            error_message=str(said["message"]) if said else None,
+            run_duration=(ended - record.updated_at).total_seconds(),
+            records_processed=rows if state is State.SUCCESS else None,
+        )
+
+    def _ended(self, claim: Claim) -> datetime:
+        """When the ledger says that this attempt has ended: `records` goes by the same."""
+        name = claim.plan.draft.flow
+        mine = claim.plan.plan_id, claim.run_id
+        for event in self._desk.ledger.history(name, flow=name, limit=_RECENT):
+            if (event.plan_id, event.run_id) == mine and event.event in ENDS:
+                return aware(event.at)
+        return aware(self._desk.ledger.now())  # so much has happened since, or all of it was pruned
+
+    @contextmanager
+    def run(
+        self, pipeline: str, job_id: str | None, end: Moment | None, *, allow_future: bool
+    ) -> Iterator[Run]:
+        record = self.start(pipeline, job_id, end, allow_future=allow_future)
+        assert record.current_run_ts is not None
+        run = Run(record, TimeWindow(record.last_processed_ts, record.current_run_ts))
+        try:
+            yield run
+        except BaseException as error:
+            try:
+                self.finalize(record, State.FAILED, rows=None, error=error)
+            except TidegaugeError as fault:
+                error.add_note(f"and the ledger did not take that it failed: {fault}")
+            raise
+        if run.skipped is not None:
+            run.record = self.finalize(record, State.SKIPPED, rows=None, error=run.skipped or None)
+        else:
+            run.record = self.finalize(record, State.SUCCESS, rows=run.rows, error=None)
+
+    def records(self, pipeline: str | None) -> list[WatermarkRecord]:
+        ledger = self._desk.ledger
+        found: list[WatermarkRecord] = []
+        for name in ledger.pipelines() if pipeline is None else [pipeline]:
+            if pipeline is None:
+                standing = peek(ledger, name)
+                if standing is None or kind_of(standing) != TIME:
+                    continue
+            else:
+                standing = self._desk.look(name, TIME)
+            plan = standing.plan
+            events = ledger.history(name, flow=name, limit=_EVENTS)
+            ended = past(name, events, but=plan.plan_id if plan else None)
+            now = current(standing)
+            if now is not None:
+                # A skipped record is the one that the next run takes up.
+                again = [
+                    one
+                    for one in ended
+                    if one.status == State.SKIPPED and one.watermark_id == now.watermark_id
+                ]
+                if plan is None and again:
+                    now = None
+                else:
+                    ended = [one for one in ended if one not in again]
+            found += [*ended, *([now] if now else [])]
+        return in_order(found)
+
+
+def _draft(standing: Standing, upto: Position) -> Draft:
+    window = Window(standing.position, upto)
+    part = InputPlan(SOURCE, TIME, window, source_id(), "")
+    name = standing.pipeline
+    return Draft(name, name, (part,), (Batch((window,)),), seen=standing.seen)
+
+
+def _shown(window: Window) -> TimeWindow:
+    end = from_position(window.upto)
+    assert end is not None
+    return TimeWindow(from_position(window.after), end)
+
+
+def _final(status: str) -> State:
+    try:
+        state = State(str(status).strip().upper())
+    except ValueError:
+        state = State.READY
+    if state not in _FINAL:
+        raise ConfigError(
+            f"'{str(status)[:60]}' is not how a run can end",
+            hint="one of: SUCCESS (or COMPLETED), FAILED, SKIPPED",
+        )
+    return state
+
+
+def _distance(earlier: Position, later: Position) -> timedelta:
+    first, second = from_position(earlier), from_position(later)
+    assert first is not None
+    assert second is not None
+    return second - first

@@ -1,0 +1,57 @@
+"""Delta tables for tests of the log alone: delta-rs writes them, with our tags or without."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from tests.support.delta_output import batch_of, layer_of, tag_of
+from tidegauge.delta_log.library import address, options
+from tidegauge.delta_log.output_log import application
+from tidegauge.model.delta_flow import LayerMode, TableRef
+from tidegauge.model.spec import Lake
+from tidegauge.outputs.delta.commit import words
+from tidegauge.outputs.delta.output import DeltaOutput
+
+
+class LogTable:
+    """A table that delta-rs writes to, with our tags or without."""
+
+    def __init__(self, lake: Lake) -> None:
+        self.lake = lake
+        self.layer = layer_of(TableRef(path=lake.path, storage=lake), LayerMode.APPEND)
+        self.output = self.fresh()
+
+    def fresh(self) -> DeltaOutput:
+        """As another process would open it."""
+        return DeltaOutput(self.layer, locate=lambda: self.lake.path)
+
+    def commit(self, seq: int | None = None, *, epoch: int = 0, rows: int = 1) -> None:
+        from deltalake import CommitProperties, Transaction, write_deltalake
+
+        facts: dict[str, Any] = {}
+        if seq is not None:
+            said = words(self.layer, None, tag_of(seq, epoch), batch_of(seq), f"run {seq}")
+            facts["app_transactions"] = [Transaction(application(tag_of(seq, epoch)), seq)]
+            facts["custom_metadata"] = {"userMetadata": said}
+        write_deltalake(
+            address(self.lake),
+            pa.table({"id": list(range(rows))}),
+            mode="append",
+            storage_options=options(self.lake),
+            commit_properties=CommitProperties(**facts),
+        )
+
+    def open(self, epoch: int, continues: tuple[int, int] | None = None, *, empty: bool = False) -> None:
+        self.output.open_epoch("shop", "silver/orders", epoch, continues, "again", empty=empty)
+
+    def ids(self) -> int:
+        from deltalake import DeltaTable
+
+        found: int = DeltaTable(address(self.lake), storage_options=options(self.lake)).count()
+        return found
+
+    def logged(self) -> list[Path]:
+        return sorted((Path(self.lake.path) / "_delta_log").glob("*.json"))

@@ -1,0 +1,117 @@
+"""Delta outputs for tests: a layer at a path, and batches whose change is made by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tidegauge.model.batch_data import Cargo, Change
+from tidegauge.model.delta_flow import Layer, LayerInput, LayerMode, LayerOutput, TableRef
+from tidegauge.model.plan import Batch, Receipt, Tag, Way
+from tidegauge.model.position import VersionPosition, Window
+from tidegauge.model.spec import Drift, TableName
+from tidegauge.model.staged import Staged
+from tidegauge.model.table import Layout
+from tidegauge.outputs.delta.output import DeltaOutput
+from tidegauge.spark.session import sibling
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+LAYOUT = Layout(TableName(None, "flow"), (), (), "version", None)
+MakeRows = Callable[["SparkSession"], "DataFrame"]
+
+
+def layer_of(table: Path | TableRef, mode: LayerMode, *, drift: Drift = Drift.EVOLVE, **facts: Any) -> Layer:
+    ref = table if isinstance(table, TableRef) else TableRef(path=str(table))
+    source = LayerInput("orders", TableRef(name="bronze.orders"))
+    return Layer("shop", "silver/orders", (source,), LayerOutput(ref, mode, **facts), drift=drift)
+
+
+def batch_of(seq: int) -> Batch:
+    window = Window(VersionPosition(seq - 1) if seq > 1 else None, VersionPosition(seq))
+    return Batch((window,), ways=(Way.FEED,))
+
+
+def tag_of(seq: int, epoch: int = 0) -> Tag:
+    return Tag("shop", "silver/orders", epoch, seq)
+
+
+def cargo_of(change: Callable[[SparkSession], Change]) -> Cargo:
+    return Cargo(LAYOUT, change=lambda session, _: change(session))
+
+
+@dataclass
+class Writer:
+    """One runner's output, and its session."""
+
+    spark: SparkSession
+    layer: Layer
+    locate: Callable[[], str | None] | None = None
+    output: DeltaOutput = field(init=False)
+    own: SparkSession = field(init=False)
+    notes: tuple[str, ...] = field(init=False, default=())
+    """Of the batch that was staged last."""
+
+    def __post_init__(self) -> None:
+        self.own = sibling(self.spark)
+        path = self.layer.output.table.path
+        self.output = DeltaOutput(self.layer, locate=self.locate or (lambda: path))
+
+    def stage(
+        self, rows: str | MakeRows, *, touched: str | None = None, refused: str | None = None
+    ) -> Staged:
+        def change(session: SparkSession) -> Change:
+            return Change(
+                session.sql(rows) if isinstance(rows, str) else rows(session),
+                touched=session.sql(touched) if touched else None,
+                refused=session.sql(refused) if refused else None,
+            )
+
+        staged = self.output.write(cargo_of(change), lambda: self.own)
+        self.notes = staged.notes
+        return staged
+
+    def publish(self, staged: Staged, seq: int, *, epoch: int = 0) -> Receipt:
+        return self.output.publish(
+            tag_of(seq, epoch), batch_of(seq), staged, layout=LAYOUT, run_id=f"run {seq}"
+        )
+
+    def put(
+        self,
+        seq: int,
+        rows: str | MakeRows,
+        *,
+        epoch: int = 0,
+        touched: str | None = None,
+        refused: str | None = None,
+    ) -> Receipt:
+        """One batch, all the way."""
+        staged = self.stage(rows, touched=touched, refused=refused)
+        try:
+            return self.publish(staged, seq, epoch=epoch)
+        finally:
+            self.output.discard(staged)
+
+    def open(self, epoch: int, continues: tuple[int, int] | None = None, *, empty: bool = False) -> None:
+        self.output.open_epoch("shop", "silver/orders", epoch, continues, "again", empty=empty)
+
+    def rows(self, columns: str = "*") -> list[tuple[Any, ...]]:
+        table = self.layer.output.table
+        name = table.name or f"delta.`{table.path}`"
+        found = [tuple(row) for row in self.spark.sql(f"SELECT {columns} FROM {name}").collect()]
+        return sorted(found, key=lambda row: [*map(str, row)])
+
+
+def values(rows: Sequence[tuple[Any, ...]], columns: str) -> str:
+    """A SELECT of these rows; NULL is None, and text is quoted."""
+
+    def one(value: Any) -> str:
+        if value is None:
+            return "NULL"
+        return "'" + value.replace("'", "\\'") + "'" if isinstance(value, str) else str(value)
+
+    told = ", ".join(f"({', '.join(map(one, row))})" for row in rows)
+    return f"SELECT * FROM VALUES {told} AS v({columns})"

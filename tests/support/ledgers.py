@@ -1,0 +1,66 @@
+"""All that a ledger holds, whatever its store."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import select
+
+from tidegauge.ledger.document_ledger import DocumentLedger
+from tidegauge.ledger.document_store import LOGS
+from tidegauge.ledger.open import Ledger, open_ledger
+from tidegauge.ledger.sql_ledger import SqlLedger
+from tidegauge.ledger.sql_tables import metadata
+from tidegauge.model.position import Kind, RowPosition, Value, to_moment
+
+
+def open_sql(address: str) -> SqlLedger:
+    ledger = open_ledger(address, create=True)
+    assert isinstance(ledger, SqlLedger)
+    return ledger
+
+
+def needs_fresh_process(address: str) -> bool:
+    """Whether a ledger there is reached through a library that does not survive a fork."""
+    return address.startswith("delta:") or "s3a:" in address
+
+
+def everything(ledger: Ledger) -> dict[str, list[str]]:
+    """Each table's rows, or each flow's leaf and each log's lines."""
+    if isinstance(ledger, DocumentLedger):
+        return _documents(ledger)
+    with ledger._engine.connect() as connection:
+        return {
+            table.name: sorted(repr(tuple(row)) for row in connection.execute(select(table)))
+            for table in metadata.sorted_tables
+        }
+
+
+def _documents(ledger: DocumentLedger) -> dict[str, list[str]]:
+    """An entry that is still in its flow's outbox counts as if it were in the log."""
+    shelf = ledger._shelf
+    found: dict[str, list[str]] = {"flows": []}
+    logs: dict[str, dict[str, Any]] = {log: {} for log in LOGS}
+    for pipeline in shelf.pipelines():
+        for log in LOGS:
+            logs[log] |= {entry["id"]: entry for entry in shelf.read(log, pipeline)}
+        for leaf in shelf.load(pipeline).leaves.values():
+            body = dict(leaf.body)
+            for log, entries in body.pop("outbox").items():
+                logs[log] |= {entry["id"]: entry for entry in entries}
+            del body["save"]
+            found["flows"].append(repr(body))
+            if body["last_run"] and body["last_run"]["ended_at"] is None:
+                logs["runs"]["under way"] = body["last_run"]
+    return found | {log: sorted(map(repr, entries.values())) for log, entries in logs.items()}
+
+
+def timed(shown: Mapping[str, Any]) -> dict[str, Any]:
+    """A leaf's row, with the times that its texts stand for."""
+    found = dict(shown)
+    for name, time in (("position", "time"), ("upto", "upto_time")):
+        if isinstance(found.get(name), str):
+            at = to_moment(RowPosition(Value(Kind.TEXT, found[name])), "timestamp", None)
+            found[time] = None if at is None else at.isoformat(timespec="microseconds")
+    return found

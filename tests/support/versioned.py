@@ -1,0 +1,58 @@
+"""A Delta table for a test, version by version, and its rows as often as they are there."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tidegauge.delta_log.table import look
+from tidegauge.model.delta_flow import TableRef
+from tidegauge.model.plan import Way
+from tidegauge.model.position import VersionPosition, Window
+from tidegauge.model.protocols.source import Moved
+from tidegauge.sources.delta.changes import moved
+from tidegauge.spark.session import sibling
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+FEED = "'delta.enableChangeDataFeed' = 'true'"
+Rows = Counter[tuple[str, ...]]
+
+
+class Versioned:
+    def __init__(self, spark: SparkSession, path: Path) -> None:
+        self.spark = spark
+        self.path = str(path)
+
+    def sql(self, *statements: str) -> None:
+        for statement in statements:
+            self.spark.sql(statement.replace("{t}", f"delta.`{self.path}`"))
+
+    def at(self, version: int) -> DataFrame:
+        return self.spark.read.format("delta").option("versionAsOf", version).load(self.path)
+
+    @property
+    def latest(self) -> int:
+        return look(self.path).version
+
+    def window(
+        self, after: int | None, upto: int, way: Way = Way.FEED, *, raw: bool = False, scheme: str = ""
+    ) -> Moved:
+        ends = (None if after is None else VersionPosition(after), VersionPosition(upto))
+        table = TableRef(path=self.path)
+        return moved(sibling(self.spark), table, scheme + self.path, Window(*ends), way, raw=raw)
+
+
+def counted(frame: DataFrame) -> Rows:
+    """The rows as often as they are there. By their text: in there -0.0 is not 0.0, and NaN is NaN."""
+    return Counter(tuple(map(as_text, row)) for row in frame.collect())
+
+
+def as_text(value: Any) -> str:
+    return repr(sorted(value.items())) if isinstance(value, dict) else repr(value)
+
+
+def told(rows: Rows) -> list[str]:
+    return sorted(" ".join(row) for row in rows.elements())

@@ -1,0 +1,385 @@
+"""Warehouses for tests, one after the other, and rows to load into them.
+
+A further engine: a name in ENGINES, a branch in `make`, and a `hold` of its own where it locks another way.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+import sqlite3
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import date, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.support.servers import S3, Redshift
+from tests.support.warehouse_servers import hold_mariadb, hold_postgres, mariadb_database, postgres_database
+from tidegauge.model.arrow import schema_of
+from tidegauge.model.batch_data import Cargo, LakeFile
+from tidegauge.model.plan import Batch, Receipt, Tag
+from tidegauge.model.position import FilesPosition, Window
+from tidegauge.model.secret import Secret
+from tidegauge.model.spec import Database, Engine, Flow, Lake, Landing, Mode, TableName, TableOptions
+from tidegauge.model.staged import Staged
+from tidegauge.model.table import Field, Layout
+from tidegauge.outputs.warehouse.open import open_warehouse
+from tidegauge.outputs.warehouse.output import WarehouseOutput
+from tidegauge.outputs.warehouse.warehouse import Column, Warehouse
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ENGINES = ["redshift", "snowflake", "duckdb", "sqlite", "postgres", "mariadb"]
+
+Hold = Callable[["Yard", TableName], AbstractContextManager[None]]
+
+
+@dataclass(frozen=True)
+class Yard:
+    """A warehouse with nothing in it."""
+
+    name: str
+    database: Database
+    schema: str | None
+    hold: Hold = field(repr=False)
+    """Another session keeps everybody from writing to a table, for as long as the block lasts."""
+    land: Callable[[Cargo], Cargo] = field(default=lambda cargo: cargo, repr=False)
+    """Brings rows to where the engine can load them from."""
+
+    def house(self) -> Warehouse:
+        return open_warehouse(self.database)
+
+    def table(self, name: str) -> TableName:
+        return TableName(self.schema, name)
+
+    def output(self, flow: Flow, *, patience: float | None = None) -> WarehouseOutput:
+        house = self.house()
+        if patience is not None:
+            house.patience = patience
+        return _Landed(flow, house, self.land)
+
+    def run(self, *statements: str) -> None:
+        """In one transaction."""
+        session = self.house().connect()
+        try:
+            for sql in statements:
+                session.run(sql)
+            session.commit()
+        finally:
+            session.close()
+
+    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        session = self.house().connect()
+        try:
+            return [tuple(map(plain, row)) for row in session.rows(sql)]
+        finally:
+            session.close()
+
+    def create(self, name: str, layout: Layout, *, key: Sequence[str] = ()) -> None:
+        """As somebody else would have made it."""
+        house = self.house()
+        columns = [Column(one.name, house.type(one, key=one.name in key)) for one in layout.fields]
+        self.run(house.create(self.table(name), columns, key=key))
+
+    def names(self, *columns: str) -> str:
+        return f"({', '.join(map(self.house().name, columns))})"
+
+    def at(self, name: str) -> str:
+        """A table as SQL names it."""
+        return self.house().table(self.table(name))
+
+    def contents(
+        self, name: str, columns: Sequence[str], order: Sequence[str] | None = None
+    ) -> list[tuple[Any, ...]]:
+        house = self.house()
+        listed, by = (", ".join(map(house.name, names)) for names in (columns, order or columns))
+        return self.rows(f"SELECT {listed} FROM {self.at(name)} ORDER BY {by}")
+
+    def staging_tables(self) -> list[str]:
+        house = self.house()
+        session = house.connect()
+        try:
+            return sorted(house.tables(session, self.schema, "tidegauge_stage_"))
+        finally:
+            session.close()
+
+
+class _Landed(WarehouseOutput):
+    """An output whose rows are brought to where the engine can load them from."""
+
+    def __init__(self, flow: Flow, house: Warehouse, land: Callable[[Cargo], Cargo]) -> None:
+        super().__init__(flow, warehouse=house)
+        self._land = land
+
+    def write(self, cargo: Cargo, spark: Callable[[], SparkSession]) -> Staged:
+        return super().write(self._land(cargo), spark)
+
+
+@pytest.fixture(params=ENGINES)
+def warehouse(request: pytest.FixtureRequest, tmp_path: Path) -> Yard:
+    """A warehouse of its own, on each engine in turn."""
+    return make(request.param, request, tmp_path)
+
+
+def make(name: str, request: pytest.FixtureRequest, tmp_path: Path) -> Yard:
+    match name:
+        case "duckdb":
+            database = Database("dw", Engine.DUCKDB, path=tmp_path / "made" / "later" / "dw é.duckdb")
+            return Yard(name, database, "main", _hold_duckdb)
+        case "sqlite":
+            database = Database("dw", Engine.SQLITE, path=tmp_path / "made" / "later" / "dw é.db")
+            return Yard(name, database, None, _hold_sqlite)
+        case "snowflake":
+            return _snowflake(request)
+        case "redshift":
+            return _redshift(request.getfixturevalue("redshift"))
+        case "postgres":
+            database = postgres_database(request.getfixturevalue("postgres"))
+            return Yard(name, database, database.schema, hold_postgres)
+        case "mariadb":
+            database = mariadb_database(request.getfixturevalue("mariadb"))
+            return Yard(name, database, database.database, hold_mariadb)
+    raise AssertionError(name)
+
+
+def _snowflake(request: pytest.FixtureRequest) -> Yard:
+    """fakesnow: Snowflake's connector on DuckDB, inside this process."""
+    request.getfixturevalue("fake_snowflake")
+    database = Database(
+        "dw",
+        Engine.SNOWFLAKE,
+        account="test",
+        user="tester",
+        password=Secret("snow secret"),
+        database="DW",
+        schema="PUBLIC",
+    )
+    return Yard("snowflake", database, "PUBLIC", _hold_snowflake)
+
+
+@contextmanager
+def _hold_snowflake(yard: Yard, table: TableName) -> Iterator[None]:
+    session = yard.house().connect()
+    session.run(f"DELETE FROM {yard.house().table(table)}")
+    yield
+    session.close()
+
+
+def _redshift(server: Redshift) -> Yard:
+    with server.postgres.connect(_redshift_database(server)) as connection:
+        schema = f"s_{uuid.uuid4().hex[:12]}"
+        connection.execute(f"CREATE SCHEMA {schema}")
+    database = Database(
+        "dw",
+        Engine.REDSHIFT,
+        host=server.host,
+        port=server.port,
+        database=_redshift_database(server),
+        user=server.user,
+        password=Secret(server.password),
+        schema=schema,
+        iam_role=server.iam_role,
+        options={"ssl": "disable"},
+    )
+    bucket = server.s3.create_bucket()
+    return Yard("redshift", database, schema, _hold_redshift, lambda cargo: on_s3(server.s3, bucket, cargo))
+
+
+@functools.cache
+def _redshift_database(server: Redshift) -> str:
+    """One for all tests, each with a schema of its own: a database of PostgreSQL is three hundred files."""
+    return server.create_database()
+
+
+def on_s3(s3: S3, bucket: str, cargo: Cargo) -> Cargo:
+    """The rows of a cargo in files of a lake on S3, as an extract would have left them."""
+    if cargo.files and cargo.files[0].lake.on_s3:
+        return cargo
+    keys = (Secret(s3.access_key), Secret(s3.secret_key))
+    lake = Lake("lake", f"s3a://{bucket}/raw é", s3.endpoint, s3.region, *keys)
+    client, attempt = s3.client(), uuid.uuid4().hex
+    files: list[LakeFile] = []
+    for number, stretch in enumerate(cargo.stretches):
+        out = io.BytesIO()
+        table = pa.Table.from_batches(stretch.batches(), schema_of(cargo.layout))
+        pq.write_table(table, out)
+        path = f"shop.orders/data/{attempt}/part-{number:05}.parquet"
+        client.put_object(Bucket=bucket, Key=f"raw é/{path}", Body=out.getvalue())
+        files.append(LakeFile(lake, path, table.num_rows, out.tell()))
+    # An extract keeps no file that is empty.
+    kept = [(file, one) for file, one in zip(files, cargo.stretches, strict=True) if file.rows]
+    counted = sum(file.rows for file in files)
+    return replace(
+        cargo,
+        rows=counted if cargo.rows is None else cargo.rows,
+        files=tuple(file for file, _ in kept),
+        stretches=tuple(one for _, one in kept),
+    )
+
+
+@contextmanager
+def _hold_redshift(yard: Yard, table: TableName) -> Iterator[None]:
+    session = yard.house().connect()
+    session.run(f"LOCK {yard.house().table(table)}")
+    yield
+    session.close()
+
+
+@contextmanager
+def _hold_duckdb(yard: Yard, table: TableName) -> Iterator[None]:
+    """A DuckDB file is held by another process, or not at all."""
+    path = str(yard.database.path)
+    code = f"import duckdb, sys; c = duckdb.connect({path!r}); print('held', flush=True); sys.stdin.read()"
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as other:
+        assert other.stdin
+        assert other.stdout
+        assert other.stdout.readline() == b"held\n"
+        yield
+        other.stdin.close()
+        other.wait(30)
+
+
+@contextmanager
+def _hold_sqlite(yard: Yard, table: TableName) -> Iterator[None]:
+    assert yard.database.path
+    other = sqlite3.connect(yard.database.path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    yield
+    other.close()
+
+
+def plain(value: Any) -> Any:
+    """What every engine's driver can be compared by: SQLite has no booleans and no dates of its own."""
+    if isinstance(value, bool):
+        return int(value)
+    if isinstance(value, datetime):
+        return value.replace(tzinfo=None).isoformat(sep=" ", timespec="microseconds")
+    return value.isoformat() if isinstance(value, date) else value
+
+
+# Rows to load
+
+
+def layout_of(
+    *fields: tuple[str, str] | tuple[str, str, str], key: Sequence[str] = ("id",), cursor: str | None = "at"
+) -> Layout:
+    """Fields as name, Spark's type, and the source's own where that matters."""
+    made = tuple(Field(one[0], one[1], one[2] if len(one) > 2 else one[1]) for one in fields)
+    names = {one.name for one in made}
+    return Layout(TableName("shop", "orders"), made, tuple(key), "value", cursor if cursor in names else None)
+
+
+ORDERS = layout_of(("id", "bigint"), ("name", "string"), ("amount", "decimal(12,2)"), ("at", "bigint"))
+
+
+@dataclass(frozen=True)
+class Heap:
+    """A stretch of rows that are at hand."""
+
+    layout: Layout
+    rows: tuple[tuple[Any, ...], ...]
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        yield batch_of(self.layout, self.rows)
+
+
+def batch_of(layout: Layout, rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
+    schema = schema_of(layout)
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(schema)
+    arrays = [pa.array(values, one.type) for values, one in zip(columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def cargo_of(layout: Layout, *stretches: Sequence[tuple[Any, ...]]) -> Cargo:
+    return Cargo(layout, stretches=tuple(Heap(layout, tuple(rows)) for rows in stretches))
+
+
+def files_of(folder: Path, layout: Layout, *stretches: Sequence[tuple[Any, ...]]) -> Cargo:
+    """The same in files of a lake."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lake = Lake("lake", str(folder))
+    files = []
+    for number, rows in enumerate(stretches):
+        path = folder / f"part-{number}.parquet"
+        pq.write_table(pa.Table.from_batches([batch_of(layout, rows)]), path)
+        files.append(LakeFile(lake, path.name, len(rows), path.stat().st_size))
+    heaps = tuple(Heap(layout, tuple(rows)) for rows in stretches)
+    return Cargo(layout, rows=sum(map(len, stretches)), files=tuple(files), stretches=heaps)
+
+
+def flow_of(yard: Yard, table: str = "orders", *, name: str = "shop.orders/load", **options: Any) -> Flow:
+    source = Database("shop", Engine.SQLITE, path=Path("/nowhere"))
+    chosen = replace(TableOptions(cursor="at"), **{"mode": Mode.MERGE, **options})
+    return Flow(
+        "shop", name, source, TableName("shop", "orders"), Landing(yard.database, yard.table(table)), chosen
+    )
+
+
+def no_spark() -> SparkSession:
+    raise AssertionError("Spark was asked for")
+
+
+def batch_to(upto: int, *, nulls: bool = False) -> Batch:
+    return Batch((Window(FilesPosition(upto - 1) if upto > 1 else None, FilesPosition(upto)),), nulls=nulls)
+
+
+def tag_of(flow: Flow, seq: int, epoch: int = 0) -> Tag:
+    return Tag(flow.pipeline, flow.name, epoch, seq)
+
+
+@dataclass
+class Loader:
+    """Loads one cargo after the other into a table, as a run does."""
+
+    yard: Yard
+    flow: Flow
+    seq: int = 0
+    epoch: int = 0
+    place: int | None = None
+    """Which batch of the lake it is that is loaded; None: always the next one."""
+
+    def again(self) -> None:
+        """Begin the target's next life, as a reset does: the lake is loaded again, over what is there."""
+        self.epoch, self.seq = self.epoch + 1, 0
+        output = self.yard.output(self.flow)
+        output.open_epoch(self.flow.pipeline, self.flow.name, self.epoch, None, "once more")
+
+    def load(self, cargo: Cargo) -> Receipt:
+        self.seq += 1
+        output = self.yard.output(self.flow)
+        staged = output.write(cargo, no_spark)
+        return output.publish(
+            tag_of(self.flow, self.seq, self.epoch),
+            replace(batch_to(self.place or self.seq), deletes=cargo.deletes),
+            staged,
+            layout=cargo.layout,
+            run_id=f"run{self.seq}",
+        )
+
+    def rows(self, layout: Layout, *stretches: Sequence[tuple[Any, ...]]) -> Receipt:
+        return self.load(cargo_of(layout, *stretches))
+
+    def delete(self, layout: Layout, rows: Sequence[tuple[Any, ...]]) -> Receipt:
+        """Keys that are gone; for a history, with the moment at which they were seen gone."""
+        return self.load(replace(cargo_of(layout, rows), deletes=True))
+
+
+def loader(yard: Yard, **options: Any) -> Loader:
+    return Loader(yard, flow_of(yard, **options))
+
+
+def counts(receipt: Receipt) -> tuple[int, int | None, int | None, int | None]:
+    """Rows, inserted, updated, deleted."""
+    return receipt.rows, receipt.inserted, receipt.updated, receipt.deleted
