@@ -25,7 +25,7 @@ from tidegauge.config.find import find_project
 from tidegauge.config.load import load_project
 from tidegauge.model.spec import Database, Project
 from tidegauge.observe.events import StepBegun, StepDone
-from tidegauge.run.options import Order
+from tidegauge.run.options import RunOptions
 from tidegauge.run.runner import run
 from tidegauge.sources.jdbc_address import jdbc_options
 from tidegauge.spark.jars import Needs
@@ -53,7 +53,7 @@ class Steps:
 
 def ours(project: Project) -> dict[str, Any]:
     steps = Steps()
-    report = run(project, Order(), tell=steps, stop=threading.Event())
+    report = run(project, RunOptions(), tell=steps, stop=threading.Event())
     for flow in report.flows:
         if flow.error is not None:
             raise flow.error

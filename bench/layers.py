@@ -14,7 +14,7 @@ from bench.result import Result
 from bench.timing import Pairs
 from tidegauge.config.load import load_project
 from tidegauge.model.spec import SparkSettings
-from tidegauge.run.options import Order
+from tidegauge.run.options import RunOptions
 from tidegauge.run.runner import run
 from tidegauge.spark.jars import Needs
 from tidegauge.spark.session import open_session
@@ -250,7 +250,7 @@ class _Bench:
         """As `tidegauge run` does it, in this process: project file, ledger, logs and all."""
         began = time.perf_counter()
         loaded = load_project(project)
-        report = run(loaded, Order(parallel=_SIDE_BY_SIDE), tell=lambda _: None, stop=threading.Event())
+        report = run(loaded, RunOptions(parallel=_SIDE_BY_SIDE), tell=lambda _: None, stop=threading.Event())
         seconds = time.perf_counter() - began
         wrong = [(flow.flow, str(flow.error)) for flow in report.flows if flow.state != state]
         assert not wrong, wrong[:3]

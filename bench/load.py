@@ -15,25 +15,25 @@ from tests.support.servers import Postgres, start_postgres
 
 from bench.result import Result
 from bench.timing import Pairs, in_turns
-from tidegauge.model.batch_data import Cargo, LakeFile
+from tidegauge.model.batch_data import BatchData, LakeFile
 from tidegauge.model.plan import Batch, Tag
 from tidegauge.model.position import FilesPosition, Window
 from tidegauge.model.secret import Secret
 from tidegauge.model.spec import (
     Database,
     Engine,
-    Flow,
     Lake,
-    Landing,
     SparkSettings,
+    TableFlow,
     TableName,
     TableOptions,
+    WarehouseTable,
 )
 from tidegauge.model.table import Field, Layout
 from tidegauge.outputs.warehouse.open_files import kept_open
 from tidegauge.outputs.warehouse.output import WarehouseOutput
 from tidegauge.spark.session import open_session
-from tidegauge.storage.parquet_split import FileStretch
+from tidegauge.storage.parquet_split import ParquetSplit
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -149,7 +149,7 @@ class _PostgreSQL:
         against = "the server's own COPY of as many rows into an empty table, which merges nothing"
         return [_result(name, pairs, None, against, self._store)]
 
-    def _load(self, seq: int, cargo: Cargo, rows: int, wanted: tuple[int, int]) -> float:
+    def _load(self, seq: int, cargo: BatchData, rows: int, wanted: tuple[int, int]) -> float:
         output = WarehouseOutput(_flow(self._database, "public"))
         return _loaded(output, seq, cargo, lambda: self._spark, rows, wanted)
 
@@ -200,7 +200,7 @@ def _duckdb(folder: Path, rows: int, times: int) -> Result:
 def _loaded(
     output: WarehouseOutput,
     seq: int,
-    cargo: Cargo,
+    cargo: BatchData,
     spark: Callable[[], SparkSession],
     rows: int,
     wanted: tuple[int, int],
@@ -219,12 +219,12 @@ def _loaded(
     return took
 
 
-def _flow(database: Database, schema: str) -> Flow:
-    landing = Landing(database, TableName(schema, _TABLE))
-    return Flow("bench", "orders/load", database, _LAYOUT.table, landing, TableOptions("updated_at"))
+def _flow(database: Database, schema: str) -> TableFlow:
+    landing = WarehouseTable(database, TableName(schema, _TABLE))
+    return TableFlow("bench", "orders/load", database, _LAYOUT.table, landing, TableOptions("updated_at"))
 
 
-def _cargo(folder: Path, name: str) -> Cargo:
+def _cargo(folder: Path, name: str) -> BatchData:
     import pyarrow.parquet as pq
 
     lake = Lake("lake", str(folder))
@@ -232,8 +232,8 @@ def _cargo(folder: Path, name: str) -> Cargo:
         LakeFile(lake, f"{name}/{path.name}", pq.read_metadata(path).num_rows, path.stat().st_size)
         for path in sorted((folder / name).glob("*.parquet"))
     )
-    stretches = tuple(FileStretch(file, _LAYOUT) for file in files)
-    return Cargo(_LAYOUT, rows=sum(file.rows for file in files), files=files, stretches=stretches)
+    stretches = tuple(ParquetSplit(file, _LAYOUT) for file in files)
+    return BatchData(_LAYOUT, rows=sum(file.rows for file in files), files=files, stretches=stretches)
 
 
 def _make(folder: Path, rows: int) -> Path:

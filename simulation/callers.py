@@ -10,7 +10,7 @@ from simulation.ledger import Desk, MemoryLedger
 from simulation.places import LEASE, NAME, PIPELINE, at
 from simulation.world import Actor, World
 from tidegauge.errors import LeaseLost, LedgerError, TidegaugeError
-from tidegauge.ledger.flow_state import Book, Change
+from tidegauge.ledger.flow_state import FlowState, StateChange
 from tidegauge.model.claim import Claim, Owner
 from tidegauge.model.plan import Batch, Draft, InputPlan, Plan
 from tidegauge.model.position import Window
@@ -26,7 +26,7 @@ class CallerScene:
         self._checks = BookChecks(world)
         self.desk = Desk(world, self)
 
-    def ledger(self, before: Book, change: Change, who: Owner, when: datetime) -> None:
+    def ledger(self, before: FlowState, change: StateChange, who: Owner, when: datetime) -> None:
         """An input moves by its plan's window and once only, or by hand."""
         self._checks.check(before, change, who, when)
         after = change.book

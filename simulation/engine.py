@@ -23,9 +23,9 @@ from tidegauge.ledger.heartbeat import Heartbeat
 from tidegauge.model.protocols.source import Source
 from tidegauge.model.spec import Database
 from tidegauge.observe.events import RunEvent
-from tidegauge.run.end_override import finish
-from tidegauge.run.environment import Outside
-from tidegauge.run.options import Order
+from tidegauge.run.end_override import end_override
+from tidegauge.run.environment import Environment
+from tidegauge.run.options import RunOptions
 from tidegauge.run.report import FlowReport
 from tidegauge.run.runner import Runner
 
@@ -85,11 +85,11 @@ class EngineScene:
             try:
                 for status in ledger.status(PIPELINE, [NAME]):
                     if status.override is not None:
-                        finish(ledger, output, flow, status.override, _nothing)
+                        end_override(ledger, output, flow, status.override, _nothing)
                 begun = ledger.begin_override(
                     PIPELINE, NAME, kind, {INPUT: at(place)}, owner=actor.owner, reason=actor.name
                 )
-                finish(ledger, output, flow, begun, _nothing)
+                end_override(ledger, output, flow, begun, _nothing)
             except TidegaugeError as error:
                 actor.world.changed(f"gives up: {error}")
             except Exception:
@@ -120,7 +120,7 @@ class EngineProcess:
         ledger = scene.desk.ledger(actor)
         output = MemoryOutput(scene.lake, actor)
         self._heartbeat = Heartbeat(ledger, LEASE)
-        outside = Outside(
+        outside = Environment(
             owner=actor.owner,
             is_gone=lambda owner: world.is_gone(owner, seen_from=actor.owner.host),
             sources=lambda: sources,
@@ -132,7 +132,7 @@ class EngineProcess:
             clock=lambda: (world.now + actor.skew - DAWN).total_seconds(),
             sleep=lambda _: cast("None", actor.turn("wait for the holder", asking=False)),
         )
-        order = Order(parallel=1, wait=timedelta(seconds=dice.choice((0, 0, 5))))
+        order = RunOptions(parallel=1, wait=timedelta(seconds=dice.choice((0, 0, 5))))
         self._runner = Runner(PROJECT, order, ledger, self._heartbeat, _nothing, self._stop, outside)
         self._runner.run_id = actor.name
         self._sources = sources

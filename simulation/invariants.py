@@ -6,7 +6,7 @@ from datetime import datetime
 
 from simulation.places import DAWN, LEASE, number
 from simulation.world import World
-from tidegauge.ledger.flow_state import Active, Book, Change
+from tidegauge.ledger.flow_state import ActivePlan, FlowState, StateChange
 from tidegauge.model.claim import Owner
 from tidegauge.model.position import Window
 from tidegauge.model.state import State
@@ -32,7 +32,7 @@ class BookChecks:
         self._until: datetime = DAWN
         """When the holder's lease ends by the store's clock, whatever the ledger was told."""
 
-    def check(self, before: Book, change: Change, who: Owner, at: datetime) -> None:
+    def check(self, before: FlowState, change: StateChange, who: Owner, at: datetime) -> None:
         """`at` is when the rule was asked, by the store's clock."""
         after = change.book
         if self._world.trace is not None:
@@ -43,7 +43,7 @@ class BookChecks:
         self._check_plan(before, change)
         self._check_epoch(before, after)
 
-    def _check_holder(self, before: Book, after: Book, who: Owner, at: datetime) -> None:
+    def _check_holder(self, before: FlowState, after: FlowState, who: Owner, at: datetime) -> None:
         old, new = before.active, after.active
         if old is not None and after.fence == before.fence and old.owner not in (None, who):
             self._world.violated(WRITER, f"{who.actor} changed the flow, and it was not the holder")
@@ -70,7 +70,7 @@ class BookChecks:
                 self._world.violated(FENCE, f"{who.actor} holds the flow, and the fence was not raised")
             self._until = at + LEASE
 
-    def _check_plan(self, before: Book, change: Change) -> None:
+    def _check_plan(self, before: FlowState, change: StateChange) -> None:
         old, after = before.active, change.book
         new = after.active
         if old is not None and (new is None or new.plan.plan_id != old.plan.plan_id):
@@ -100,7 +100,7 @@ class BookChecks:
                 f" {after.epoch}/{after.seq + 1}",
             )
 
-    def _check_new_plan(self, book: Book, active: Active) -> None:
+    def _check_new_plan(self, book: FlowState, active: ActivePlan) -> None:
         self._world.tally["plans"] += 1
         plan = active.plan
         ends = [mark_of(book, part.input) for part in plan.draft.inputs]
@@ -114,7 +114,7 @@ class BookChecks:
                 self._world.violated(PLAN, f"{key[0]}/{key[1]} begins at {begins}, not at {ends}")
             ends = [number(window.upto) for window in batch.windows]
 
-    def _check_epoch(self, before: Book, after: Book) -> None:
+    def _check_epoch(self, before: FlowState, after: FlowState) -> None:
         if after.override != before.override:
             if before.override is None:
                 assert after.override is not None
@@ -135,12 +135,12 @@ class BookChecks:
             self._world.violated(WRITER, f"batch {before.seq} → {after.seq}")
 
 
-def mark_of(book: Book, name: str) -> int:
+def mark_of(book: FlowState, name: str) -> int:
     mark = book.marks.get(name)
     return number(mark.position) if mark else 0
 
 
-def marks_of(book: Book) -> list[int]:
+def marks_of(book: FlowState) -> list[int]:
     return [number(mark.position) for mark in book.marks.values()]
 
 
@@ -148,7 +148,7 @@ def _shown(numbers: list[int]) -> str:
     return " and ".join(map(str, numbers)) or "0"
 
 
-def _difference(before: Book, after: Book) -> str:
+def _difference(before: FlowState, after: FlowState) -> str:
     said = []
     if after.state != before.state:
         said.append(f"{before.state} → {after.state}")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from simulation.source import Frame
 from simulation.world import Actor, Fault, World
 from tidegauge.errors import OutputDisagrees, OutputUnreachable
-from tidegauge.model.batch_data import Cargo
+from tidegauge.model.batch_data import BatchData
 from tidegauge.model.plan import Batch, Receipt, Tag
 from tidegauge.model.staged import DataFile, Staged
 from tidegauge.model.table import Field, Layout
@@ -140,7 +140,7 @@ class MemoryOutput:
     def discard(self, staged: Staged) -> None:
         pass
 
-    def write(self, cargo: Cargo, spark: Callable[[], SparkSession]) -> Staged:
+    def write(self, cargo: BatchData, spark: Callable[[], SparkSession]) -> Staged:
         fault = self._actor.turn("write rows")
         if fault is not None:
             # Whatever became of the files, nobody knows them.

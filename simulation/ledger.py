@@ -13,8 +13,8 @@ from simulation.places import NAME, PIPELINE
 from simulation.world import Actor, Fault, World
 from tidegauge.errors import LedgerUnreachable
 from tidegauge.ledger import rules
-from tidegauge.ledger.base import Keeper, Rule
-from tidegauge.ledger.flow_state import Book, Change
+from tidegauge.ledger.base import BaseLedger, Rule
+from tidegauge.ledger.flow_state import FlowState, StateChange
 from tidegauge.ledger.flow_view import status_of, watermarks_of
 from tidegauge.model.claim import Owner
 from tidegauge.model.plan import Draft, Plan
@@ -23,7 +23,7 @@ from tidegauge.model.watermark import Tally, Watermark
 
 
 class Watcher(Protocol):
-    def ledger(self, before: Book, change: Change, who: Owner, at: datetime) -> None:
+    def ledger(self, before: FlowState, change: StateChange, who: Owner, at: datetime) -> None:
         """`at` is when the rule was asked, by the store's clock."""
 
 
@@ -33,13 +33,13 @@ class Desk:
     def __init__(self, world: World, checker: Watcher) -> None:
         self.world = world
         self.checker = checker
-        self.book = Book(PIPELINE, NAME)
+        self.book = FlowState(PIPELINE, NAME)
         self.plans = 0
 
     def ledger(self, actor: Actor) -> MemoryLedger:
         return MemoryLedger(self, actor)
 
-    def save(self, seen: Book, change: Change, who: Owner, at: datetime) -> bool:
+    def save(self, seen: FlowState, change: StateChange, who: Owner, at: datetime) -> bool:
         """Compare-and-set; False when another writer came between."""
         if self.book is not seen:
             self.world.tally["race lost, asked again"] += 1
@@ -50,7 +50,7 @@ class Desk:
         return True
 
 
-class MemoryLedger(Keeper):
+class MemoryLedger(BaseLedger):
     """Implements LedgerWriter for one actor."""
 
     def __init__(self, desk: Desk, actor: Actor) -> None:
@@ -88,7 +88,7 @@ class MemoryLedger(Keeper):
         plan_id = self._plan_id(draft)
         kept: list[Plan | None] = []
 
-        def rule(book: Book, now: datetime) -> Change | None:
+        def rule(book: FlowState, now: datetime) -> StateChange | None:
             change, plan = rules.plan(book, draft, plan_id=plan_id, owner=owner, run_id=run_id, now=now)
             kept.append(plan)
             return change
@@ -100,7 +100,7 @@ class MemoryLedger(Keeper):
     def prune(self, *, before: datetime, pipeline: str | None = None) -> dict[str, int]:
         return {}
 
-    def _read(self, what: str) -> Book:
+    def _read(self, what: str) -> FlowState:
         fault = self._actor.turn(what)
         if fault is not None:
             raise _unreachable(what, fault)
@@ -110,7 +110,7 @@ class MemoryLedger(Keeper):
         self._desk.plans += 1
         return f"plan-{self._desk.plans}"
 
-    def _change(self, pipeline: str, flow: str, rule: Rule, **known: Any) -> Book:
+    def _change(self, pipeline: str, flow: str, rule: Rule, **known: Any) -> FlowState:
         """The book as this call left it, or found it where there was nothing to change."""
         what = _said(sys._getframe(1))
         desk, actor = self._desk, self._actor
@@ -121,7 +121,7 @@ class MemoryLedger(Keeper):
             seen, at = desk.book, self._world.now
             change = rule(seen, self.now())
             if change is None:
-                change = Change(seen)
+                change = StateChange(seen)
             if self._world.chance(self._world.middle):
                 actor.turn(f"{what}: loaded, not saved", asking=False)
             if fault is Fault.LATE:
@@ -136,7 +136,7 @@ class MemoryLedger(Keeper):
             raise _unreachable(what, fault)
         return change.book
 
-    def _save_late(self, seen: Book, change: Change, at: datetime) -> None:
+    def _save_late(self, seen: FlowState, change: StateChange, at: datetime) -> None:
         if not self._desk.save(seen, change, self._actor.owner, at):
             self._world.changed("refused: the book has moved on")
 

@@ -13,7 +13,7 @@ from simulation.invariants import ENDS, EPOCHS, ONCE, VISIBLE, WRITER, BookCheck
 from simulation.places import INPUT, number
 from simulation.source import Table
 from simulation.world import World
-from tidegauge.ledger.flow_state import Book, Change
+from tidegauge.ledger.flow_state import FlowState, StateChange
 from tidegauge.model.claim import Owner
 from tidegauge.model.plan import Tag
 
@@ -44,11 +44,11 @@ class Checker:
         self._checks = BookChecks(world)
         self._lives = {0: Life((), 0)}
         self._undo: Life | None = None
-        self._book: Book | None = None
+        self._book: FlowState | None = None
 
     # --- the ledger
 
-    def ledger(self, before: Book, change: Change, who: Owner, at: datetime) -> None:
+    def ledger(self, before: FlowState, change: StateChange, who: Owner, at: datetime) -> None:
         self._checks.check(before, change, who, at)
         after = self._book = change.book
         if after.override != before.override:
@@ -58,7 +58,7 @@ class Checker:
         if after.seq != before.seq or after.epoch != before.epoch or _mark(after) != _mark(before):
             self._check_visible(after)
 
-    def _check_override(self, before: Book, after: Book) -> None:
+    def _check_override(self, before: FlowState, after: FlowState) -> None:
         current, mark = self._lives[before.epoch], _mark(before)
         if before.override is None:
             assert after.override is not None
@@ -149,7 +149,7 @@ class Checker:
             opening = lake.openings.get(before)
         return tuple(reversed(stretches)), last, end
 
-    def _check_visible(self, book: Book | None) -> None:
+    def _check_visible(self, book: FlowState | None) -> None:
         assert book is not None
         newest = self._lake.newest
         kept, last, end = self._visible()
@@ -172,7 +172,7 @@ class Checker:
 
     # --- the end
 
-    def final(self, book: Book) -> None:
+    def final(self, book: FlowState) -> None:
         """After all faults have stopped and a fresh runner has run twice."""
         if book.override is not None or book.active is not None:
             left = f"an override ({book.override.kind})" if book.override else f"a plan that is {book.state}"
@@ -208,5 +208,5 @@ class Checker:
             epoch, upto = opening[0]
 
 
-def _mark(book: Book) -> int:
+def _mark(book: FlowState) -> int:
     return mark_of(book, INPUT)

@@ -15,14 +15,14 @@ from simulation.places import at
 from simulation.source import MemorySource, Table
 from tidegauge.ledger import override_rules as byhand
 from tidegauge.ledger import rules
-from tidegauge.ledger.flow_state import Active, Book, Change
-from tidegauge.model.batch_data import CargoOf
+from tidegauge.ledger.flow_state import ActivePlan, FlowState, StateChange
+from tidegauge.model.batch_data import ReadBatch
 from tidegauge.model.claim import Claim, Owner
 from tidegauge.model.override import Override
 from tidegauge.model.plan import Draft, Plan, Receipt, Tag
 from tidegauge.model.protocols.ledger import LedgerWriter
 from tidegauge.model.protocols.output import Output
-from tidegauge.model.spec import Flow
+from tidegauge.model.spec import TableFlow
 from tidegauge.model.state import Event, State
 from tidegauge.model.table import Cut
 from tidegauge.observe.events import Listener
@@ -60,7 +60,7 @@ _claim = rules.claim
 _found = MemorySource._found
 
 
-def _advance_first(claim: Claim, index: int, cargo_of: CargoOf, tools: walk.Tools) -> Receipt:
+def _advance_first(claim: Claim, index: int, cargo_of: ReadBatch, tools: walk.Tools) -> Receipt:
     batch = claim.plan.draft.batches[index]
     tools.ledger.begin(claim, index)
     forged = Receipt(claim.plan.tag(index), batch.windows, batch.rows or 0, 1, 0, claim.run_id)
@@ -68,7 +68,7 @@ def _advance_first(claim: Claim, index: int, cargo_of: CargoOf, tools: walk.Tool
     return walk._commit(claim, claim.plan.tag(index), batch, cargo_of, tools)
 
 
-def _same_epoch(book: Book, *args: Any, **options: Any) -> Change:
+def _same_epoch(book: FlowState, *args: Any, **options: Any) -> StateChange:
     change = _begin_override(book, *args, **options)
     assert change.book.override is not None
     return replace(
@@ -81,7 +81,9 @@ def _put_always(lake: Lake, tag: Tag, manifest: Manifest) -> bool:
     return True
 
 
-def _forget_failed_plan(book: Book, held: Claim, state: State, *args: Any, **options: Any) -> Change:
+def _forget_failed_plan(
+    book: FlowState, held: Claim, state: State, *args: Any, **options: Any
+) -> StateChange:
     change = _finish(book, held, state, *args, **options)
     if state is State.FAILED:
         return replace(change, book=replace(change.book, active=None, run=None))
@@ -92,18 +94,18 @@ def _runners_clock(ledger: MemoryLedger) -> datetime:
     return ledger._world.now + ledger._actor.skew
 
 
-def _any_fence(book: Book, held: Claim, event: Event, index: int | None = None) -> Active:
+def _any_fence(book: FlowState, held: Claim, event: Event, index: int | None = None) -> ActivePlan:
     return _held(book, replace(held, fence=book.fence), event, index)
 
 
 def _mark_before_output(
-    ledger: LedgerWriter, output: Output, flow: Flow, begun: Override, tell: Listener
+    ledger: LedgerWriter, output: Output, flow: TableFlow, begun: Override, tell: Listener
 ) -> None:
     ledger.end_override(flow.pipeline, flow.name, epoch=begun.epoch)
     output.open_epoch(flow.pipeline, flow.name, begun.epoch, begun.continues, begun.reason)
 
 
-def _one_batch_less(book: Book, *args: Any, **options: Any) -> Change:
+def _one_batch_less(book: FlowState, *args: Any, **options: Any) -> StateChange:
     change = _begin_override(book, *args, **options)
     override = change.book.override
     assert override is not None
@@ -113,7 +115,7 @@ def _one_batch_less(book: Book, *args: Any, **options: Any) -> Change:
     return replace(change, book=replace(change.book, override=override))
 
 
-def _undo_of_known(book: Book, **options: Any) -> Change | None:
+def _undo_of_known(book: FlowState, **options: Any) -> StateChange | None:
     change = _end_override(book, **options)
     if change is None or change.book.undo is None:
         return change
@@ -128,11 +130,11 @@ def _upto_the_bound(source: MemorySource, low: int, high: int, step: int) -> tup
     return (*found[:-1], Cut(upto, found[-1].rows)) if found and upto else ()
 
 
-def _plan_unseen(book: Book, draft: Draft, **options: Any) -> tuple[Change | None, Plan | None]:
+def _plan_unseen(book: FlowState, draft: Draft, **options: Any) -> tuple[StateChange | None, Plan | None]:
     return _plan(book, replace(draft, seen=None), **options)
 
 
-def _claim_from_any(book: Book, plan_id: str, *, dead: Owner | None, **options: Any) -> Change:
+def _claim_from_any(book: FlowState, plan_id: str, *, dead: Owner | None, **options: Any) -> StateChange:
     if dead is not None and book.active is not None:
         dead = book.active.owner
     return _claim(book, plan_id, dead=dead, **options)

@@ -5,19 +5,19 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from tidegauge.model.position import Kind, Position, RowPosition, Value
+from tidegauge.model.position import Position, RowPosition, Value, ValueKind
 from tidegauge.model.spec import (
     Database,
     Engine,
-    Flow,
-    Folder,
     Lake,
+    LakeTable,
     Project,
     SparkSettings,
+    TableFlow,
     TableName,
     TableOptions,
 )
-from tidegauge.model.table import OrderedColumn, Shape
+from tidegauge.model.table import OrderedColumn, SourceTable
 
 PIPELINE = "shop"
 NAME = "orders"
@@ -26,7 +26,7 @@ LEASE = timedelta(seconds=30)
 DAWN = datetime(2026, 1, 1)
 PROJECT = Project(PIPELINE, Path("tidegauge.yaml"), "feigned", LEASE, SparkSettings(), {}, ())
 
-_POSITIONS = tuple(RowPosition(Value(Kind.INT, str(number))) for number in range(1000))
+_POSITIONS = tuple(RowPosition(Value(ValueKind.INT, str(number))) for number in range(1000))
 
 
 def at(number: int) -> RowPosition | None:
@@ -41,20 +41,20 @@ def number(position: Position | None) -> int:
     return int(position.cursor.text)
 
 
-class _Shape(Shape):
+class _Shape(SourceTable):
     @property
     def fingerprint(self) -> str:
         return "fingerprint"  # spares a hash for every plan
 
 
-def _flow(batch_rows: int) -> Flow:
+def _flow(batch_rows: int) -> TableFlow:
     options = TableOptions(cursor="id", batch_rows=batch_rows, parallel=1)
-    return Flow(
+    return TableFlow(
         PIPELINE,
         NAME,
         Database("db", Engine.SQLITE),
         TableName(None, INPUT),
-        Folder(Lake("lake", "/lake"), "orders"),
+        LakeTable(Lake("lake", "/lake"), "orders"),
         options,
     )
 
@@ -62,11 +62,11 @@ def _flow(batch_rows: int) -> Flow:
 FLOWS = tuple(_flow(batch_rows) for batch_rows in (1, 2, 3, 50))
 """The same flow, as projects with other batch sizes know it."""
 
-SHAPE: Shape = _Shape(
+SHAPE: SourceTable = _Shape(
     table=FLOWS[0].table,
     options=FLOWS[0].options,
     columns=(),
-    cursor=OrderedColumn("id", "id", "{}", Kind.INT, nullable=False),
+    cursor=OrderedColumn("id", "id", "{}", ValueKind.INT, nullable=False),
     cursor_kind="timestamp",
     key=(),
     key_proven=True,

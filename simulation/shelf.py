@@ -11,10 +11,10 @@ from simulation.places import LEASE, NAME, PIPELINE
 from simulation.world import Actor, Fault, World
 from tidegauge.errors import LedgerUnreachable
 from tidegauge.ledger.document_ledger import DocumentLedger
-from tidegauge.ledger.document_store import LOGS, Entry, Leaf, Loaded, Moved
-from tidegauge.ledger.flow_document import Page
-from tidegauge.ledger.flow_state import Book, Change
-from tidegauge.ledger.stored_flow import page_of
+from tidegauge.ledger.document_store import LOGS, Entry, LoadedDocuments, StoredFlow, WriterCameBetween
+from tidegauge.ledger.flow_document import FlowDocument
+from tidegauge.ledger.flow_state import FlowState, StateChange
+from tidegauge.ledger.stored_flow import document_of
 
 LOGGED = "every entry of the logs is there once"
 
@@ -30,26 +30,26 @@ class Cabinet:
 
     def __init__(self, world: World, checker: Watcher) -> None:
         self.world = world
-        self.leaf: Leaf | None = None
+        self.leaf: StoredFlow | None = None
         self.logs: dict[str, dict[str, Entry]] = {log: {} for log in LOGS}
         self._checker = checker
 
     @property
-    def book(self) -> Book:
-        return page_of(self.leaf).book if self.leaf else Book(PIPELINE, NAME)
+    def book(self) -> FlowState:
+        return document_of(self.leaf).book if self.leaf else FlowState(PIPELINE, NAME)
 
     def ledger(self, actor: Actor) -> DocumentLedger:
         return _Restless(MemoryShelf(self, actor))
 
-    def save(self, seen: Leaf | None, leaf: Leaf, actor: Actor) -> bool:
+    def save(self, seen: StoredFlow | None, leaf: StoredFlow, actor: Actor) -> bool:
         if self.leaf is not seen:
             self.world.tally["race lost, asked again"] += 1
             return False
         before = self.book
         self.leaf = leaf
-        after = page_of(leaf).book
+        after = document_of(leaf).book
         if after != before:
-            self._checker.ledger(before, Change(after), actor.owner, self._asked(before, after))
+            self._checker.ledger(before, StateChange(after), actor.owner, self._asked(before, after))
         return True
 
     def append(self, log: str, entries: Sequence[Entry]) -> None:
@@ -66,14 +66,14 @@ class Cabinet:
         """What the logs have and what still waits are together all there ever was."""
         if self.leaf is None:
             return
-        page: Page = page_of(self.leaf)
+        page: FlowDocument = document_of(self.leaf)
         for log in LOGS:
             self.append(log, page.outbox.get(log, ()))
             last = max((entry["n"] for entry in self.logs[log].values()), default=None)
             if last is not None and last != page.numbers[log]:
                 self.world.violated(LOGGED, f"{log} ends at {last}, and {page.numbers[log]} were made")
 
-    def _asked(self, before: Book, after: Book) -> datetime:
+    def _asked(self, before: FlowState, after: FlowState) -> datetime:
         """When the rule was asked: a lease that was given then says so."""
         old, new = before.active, after.active
         if new is None or new.lease_until is None or (old and new.lease_until == old.lease_until):
@@ -96,12 +96,12 @@ class MemoryShelf:
     def pipelines(self) -> list[str]:
         return [PIPELINE]
 
-    def load(self, pipeline: str, flows: Sequence[str] | None = None) -> Loaded:
+    def load(self, pipeline: str, flows: Sequence[str] | None = None) -> LoadedDocuments:
         self._ask("load the leaf")
         leaf = self._cabinet.leaf
-        return Loaded(pipeline, {NAME: leaf} if leaf else {}, leaf)
+        return LoadedDocuments(pipeline, {NAME: leaf} if leaf else {}, leaf)
 
-    def save(self, loaded: Loaded, leaves: Sequence[Leaf]) -> None:
+    def save(self, loaded: LoadedDocuments, leaves: Sequence[StoredFlow]) -> None:
         if not leaves:
             return
         [leaf] = leaves
@@ -115,7 +115,7 @@ class MemoryShelf:
             raise _unreachable("save the leaf", fault)
         saved = cabinet.save(loaded.token, leaf, self._actor)
         if not saved or fault is Fault.DOUBLED:
-            raise Moved  # a client that sent it twice is told only of the second
+            raise WriterCameBetween  # a client that sent it twice is told only of the second
         if fault is Fault.LOST:
             raise _unreachable("save the leaf", fault)
 
@@ -150,7 +150,7 @@ class MemoryShelf:
         if fault is not None:
             raise _unreachable(what, fault)
 
-    def _save_late(self, seen: Leaf | None, leaf: Leaf) -> None:
+    def _save_late(self, seen: StoredFlow | None, leaf: StoredFlow) -> None:
         if not self._cabinet.save(seen, leaf, self._actor):
             self._cabinet.world.changed("refused: the leaf has moved on")
 

@@ -11,11 +11,11 @@ from collections.abc import Callable
 from simulation.places import SHAPE, at, number
 from simulation.world import Actor, World
 from tidegauge.errors import SourceUnreachable
-from tidegauge.model.batch_data import Cargo
+from tidegauge.model.batch_data import BatchData
 from tidegauge.model.plan import Batch
 from tidegauge.model.position import RowPosition, Value
 from tidegauge.model.spec import TableName, TableOptions
-from tidegauge.model.table import Cut, Outlook, Shape, Survey
+from tidegauge.model.table import Cut, Outlook, SourceTable, Survey
 
 
 class Table:
@@ -75,7 +75,7 @@ class Table:
 _LAYOUT = SHAPE.layout
 
 
-class Frame(Cargo):
+class Frame(BatchData):
     """Lazy: rows are read when it is written."""
 
     def __init__(self, table: Table, batch: Batch) -> None:
@@ -106,10 +106,10 @@ class MemorySource:
     def identity(self) -> str:
         return SHAPE.source_id.partition("#")[0]
 
-    def shape(self, table: TableName, options: TableOptions) -> Shape:
+    def shape(self, table: TableName, options: TableOptions) -> SourceTable:
         return SHAPE
 
-    def survey(self, shape: Shape, after: RowPosition | None, step: int, pending: str | None) -> Survey:
+    def survey(self, shape: SourceTable, after: RowPosition | None, step: int, pending: str | None) -> Survey:
         fault = self._actor.turn("look at the source")
         if fault is not None:
             raise SourceUnreachable(f"look at the source: {fault}", hint="feigned")
@@ -118,7 +118,9 @@ class MemorySource:
             return Survey(None)
         return Survey(at(high), self._found(low, high, step))
 
-    def cuts(self, shape: Shape, after: RowPosition | None, upto: RowPosition, step: int) -> tuple[Cut, ...]:
+    def cuts(
+        self, shape: SourceTable, after: RowPosition | None, upto: RowPosition, step: int
+    ) -> tuple[Cut, ...]:
         found = self._found(number(after), number(upto), step)
         return (*found[:-1], Cut(upto, found[-1].rows)) if found else ()
 
@@ -129,14 +131,14 @@ class MemorySource:
             cuts.append(Cut(_at(places[-1]), len(places) - step * len(cuts)))
         return tuple(cuts)
 
-    def count(self, shape: Shape, after: RowPosition | None, upto: RowPosition) -> int:
+    def count(self, shape: SourceTable, after: RowPosition | None, upto: RowPosition) -> int:
         return len(self._table.between(number(after), number(upto)))
 
-    def latest(self, shape: Shape) -> Value | None:
+    def latest(self, shape: SourceTable) -> Value | None:
         position = at(self._table.top)
         return position.cursor if position else None
 
-    def settled(self, shape: Shape) -> Value | None:
+    def settled(self, shape: SourceTable) -> Value | None:
         position = at(self._table.bound)
         return position.cursor if position else None
 
@@ -146,7 +148,7 @@ class MemorySource:
     def close(self) -> None:
         pass
 
-    def cargo(self, shape: Shape, batch: Batch) -> Cargo:
+    def cargo(self, shape: SourceTable, batch: Batch) -> BatchData:
         return Frame(self._table, batch)
 
 

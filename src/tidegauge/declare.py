@@ -21,7 +21,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True)
-class Input:
+class DeclaredInput:
     """A table that a flow reads; made by `changes` and `snapshot`."""
 
     keys: Mapping[str, Any]
@@ -30,7 +30,7 @@ class Input:
 
 
 @dataclass(frozen=True)
-class Output:
+class DeclaredOutput:
     """The table that a flow writes; made by `delta`."""
 
     keys: Mapping[str, Any]
@@ -40,8 +40,8 @@ class Output:
 @dataclass(frozen=True)
 class Declared:
     name: str
-    inputs: Mapping[str, Input | str]
-    output: Output
+    inputs: Mapping[str, DeclaredInput | str]
+    output: DeclaredOutput
     keys: Mapping[str, Any]
     """`evaluate`, `allow_nondeterministic`, `drift`, `tags` and `expect`, those that were given."""
     place: Place
@@ -69,7 +69,7 @@ def changes(
     max_versions: int | None = None,
     max_bytes: int | str | None = None,
     feed: str | None = None,
-) -> Input:
+) -> DeclaredInput:
     """A Delta table whose changes are followed, version by version."""
     keys = {
         "table": table,
@@ -80,12 +80,12 @@ def changes(
         "max_bytes": max_bytes,
         "feed": feed,
     }
-    return Input(_given(keys), _place(sys._getframe(1)))
+    return DeclaredInput(_given(keys), _place(sys._getframe(1)))
 
 
-def snapshot(table: str | None = None, *, path: str | None = None) -> Input:
+def snapshot(table: str | None = None, *, path: str | None = None) -> DeclaredInput:
     """A Delta table to be joined with: pinned when a plan is made, its own changes touch nothing."""
-    return Input(_given({"table": table, "path": path, "snapshot": True}), _place(sys._getframe(1)))
+    return DeclaredInput(_given({"table": table, "path": path, "snapshot": True}), _place(sys._getframe(1)))
 
 
 def delta(
@@ -99,7 +99,7 @@ def delta(
     track: str | Sequence[str] | None = None,
     surrogate_key: str | None = None,
     on_delete: str | None = None,
-) -> Output:
+) -> DeclaredOutput:
     """The Delta table that a flow writes."""
     keys = {
         "table": table,
@@ -112,19 +112,19 @@ def delta(
         "surrogate_key": surrogate_key,
         "on_delete": on_delete,
     }
-    return Output(_given(keys), _place(sys._getframe(1)))
+    return DeclaredOutput(_given(keys), _place(sys._getframe(1)))
 
 
 def flow(
     *,
-    output: Output,
+    output: DeclaredOutput,
     evaluate: str | None = None,
     allow_nondeterministic: bool | None = None,
     drift: str | None = None,
     tags: str | Sequence[str] | None = None,
     name: str | None = None,
     expect: Mapping[str, Any] | None = None,
-    **inputs: Input | str,
+    **inputs: DeclaredInput | str,
 ) -> Callable[[_F], _F]:
     """Declare a flow: the function takes each input as a DataFrame by its name, and returns one.
 
@@ -133,14 +133,14 @@ def flow(
     """
     frame = sys._getframe(1)
     place = _place(frame)
-    if not isinstance(output, Output):
+    if not isinstance(output, DeclaredOutput):
         raise ConfigError(
             f"`output` is a {type(output).__name__}, and not a table to write",
             hint='write `output=tg.delta("SCHEMA.TABLE", …)`',
             place=place,
         )
     for key, value in inputs.items():
-        if not isinstance(value, Input | str):
+        if not isinstance(value, DeclaredInput | str):
             raise ConfigError(
                 f"the input `{key}` is a {type(value).__name__}, and not a table to read",
                 hint=f'write `{key}=tg.changes("SCHEMA.TABLE")`, or the same with `tg.snapshot`',

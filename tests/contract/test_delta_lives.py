@@ -14,10 +14,10 @@ from tests.support.delta_output import layer_of, tag_of
 from tests.support.servers import S3
 from tidegauge.delta_log.output_log import CLOSED, Action, Log, path_of, prefix_of
 from tidegauge.errors import OutputDisagrees, OutputUnreachable
-from tidegauge.model.delta_flow import LayerMode, TableRef
+from tidegauge.model.delta_flow import DeltaMode, TableRef
 from tidegauge.model.secret import Secret
 from tidegauge.model.spec import Lake
-from tidegauge.outputs.delta.epochs import Lives, Opening
+from tidegauge.outputs.delta.epochs import DeltaEpochOpening, DeltaEpochs
 from tidegauge.outputs.delta.output import DeltaOutput
 
 pytestmark = pytest.mark.contract
@@ -98,7 +98,7 @@ def test_a_full_refresh_removes_every_row_in_the_commit_that_opens_the_life(tabl
 
 
 def test_a_full_refresh_forgets_the_events_that_a_history_keeps_beside_it(table: LogTable) -> None:
-    table.layer = layer_of(TableRef(path=table.lake.path), LayerMode.SCD2, key=("id",), sequence_by="id")
+    table.layer = layer_of(TableRef(path=table.lake.path), DeltaMode.SCD2, key=("id",), sequence_by="id")
     table.output = table.fresh()
     table.commit(1)
     beside = LogTable(Lake("", f"{table.lake.path}/_tidegauge_events"))
@@ -121,7 +121,7 @@ def test_b17_a_life_can_be_opened_before_the_table_is_there(table: LogTable) -> 
     with pytest.raises(OutputDisagrees, match="later life"):
         output.receipt(tag_of(1))
     table.commit()  # whoever makes the table now
-    lives = Lives(Log(output._table.opened().log.store), "shop", "silver/orders")
+    lives = DeltaEpochs(Log(output._table.opened().log.store), "shop", "silver/orders")
     with pytest.raises(OutputDisagrees, match="epoch 0 is no part"):
         lives.ensure(0, unmarked=False)
     assert lives.ensure(2, unmarked=False).logged == 0
@@ -219,7 +219,7 @@ def test_a_batch_that_comes_between_an_opening_and_its_commit_is_counted_to_its_
 
 def test_a_table_of_the_catalogue_that_is_not_there_yet_is_opened_by_its_first_batch(tmp_path: Path) -> None:
     made: list[str] = []
-    layer = layer_of(TableRef(name="silver.orders"), LayerMode.APPEND)
+    layer = layer_of(TableRef(name="silver.orders"), DeltaMode.APPEND)
     output = DeltaOutput(layer, locate=lambda: made[0] if made else None)
     output.prepare()
     assert (output.is_empty(), output.is_open(0), output.is_open(1)) == (True, True, True)
@@ -250,7 +250,7 @@ def test_the_words_of_an_opening_can_be_read_back(table: LogTable) -> None:
     for file in (Path(table.lake.path) / "_tidegauge").iterdir():
         file.unlink()  # a copy of the table may not have it: the log says the same
     opening = lives._opening(lives.standing())
-    assert opening == Opening("shop", "silver/orders", 1, (0, 4), "again", closed={0: 4})
+    assert opening == DeltaEpochOpening("shop", "silver/orders", 1, (0, 4), "again", closed={0: 4})
     assert table.output.lacks((0, 4)) is None
 
 

@@ -23,8 +23,8 @@ from tests.support.ledgers import timed
 from tests.support.servers import S3
 from tidegauge.delta_log.library import address, options
 from tidegauge.errors import ConfigError, LedgerError, LedgerUnreachable, LedgerVersion
-from tidegauge.ledger.delta_store import DeltaShelf
-from tidegauge.ledger.document_store import Leaf, Moved
+from tidegauge.ledger.delta_store import DeltaDocumentStore
+from tidegauge.ledger.document_store import StoredFlow, WriterCameBetween
 from tidegauge.model.secret import Secret
 from tidegauge.model.spec import Lake
 from tidegauge.storage.clock import steady
@@ -47,22 +47,22 @@ def on_s3(s3: S3) -> Lake:
 
 
 @pytest.fixture
-def shelf(lake: Lake) -> Iterator[DeltaShelf]:
+def shelf(lake: Lake) -> Iterator[DeltaDocumentStore]:
     found = opened(lake)
     yield found
     found.close()
 
 
-def opened(lake: Lake) -> DeltaShelf:
-    found = DeltaShelf.open(lake, shown=lake.path, create=True)
+def opened(lake: Lake) -> DeltaDocumentStore:
+    found = DeltaDocumentStore.open(lake, shown=lake.path, create=True)
     assert found is not None
     return found
 
 
-def leaf(pipeline: str, flow: str, number: int = 0, **row: Any) -> Leaf:
+def leaf(pipeline: str, flow: str, number: int = 0, **row: Any) -> StoredFlow:
     shown = {"state": "RUNNING", "created_at": "2026-01-01T00:00:00.000000"}
     shown |= {"updated_at": "2026-01-01T00:00:01.000000"}
-    return Leaf(pipeline, flow, {"number": number}, shown | timed(row))
+    return StoredFlow(pipeline, flow, {"number": number}, shown | timed(row))
 
 
 def entry(number: int, flow: str = "f", pipeline: str = "p", **more: Any) -> dict[str, Any]:
@@ -82,12 +82,12 @@ def rows(lake: Lake) -> list[dict[str, Any]]:
 
 
 def test_nothing_is_made_unless_asked_for(lake: Lake) -> None:
-    assert DeltaShelf.open(lake, shown="x", create=False) is None
+    assert DeltaDocumentStore.open(lake, shown="x", create=False) is None
     opened(lake)
-    assert DeltaShelf.open(lake, shown="x", create=False) is not None
+    assert DeltaDocumentStore.open(lake, shown="x", create=False) is not None
 
 
-def test_a_leaf_comes_back_as_it_was_saved(shelf: DeltaShelf, lake: Lake) -> None:
+def test_a_leaf_comes_back_as_it_was_saved(shelf: DeltaDocumentStore, lake: Lake) -> None:
     shelf.save(shelf.load("p", ["f"]), [leaf("p", "f", 1)])
     for found in (shelf, opened(lake)):
         assert found.load("p").leaves["f"].body == {"number": 1}
@@ -96,28 +96,30 @@ def test_a_leaf_comes_back_as_it_was_saved(shelf: DeltaShelf, lake: Lake) -> Non
         assert found.pipelines() == ["p"]
 
 
-def test_a_save_is_refused_once_anybody_has_committed(shelf: DeltaShelf, lake: Lake) -> None:
+def test_a_save_is_refused_once_anybody_has_committed(shelf: DeltaDocumentStore, lake: Lake) -> None:
     first = shelf.load("p", ["f"])
     opened(lake).save(opened(lake).load("q"), [leaf("q", "another")])
-    with pytest.raises(Moved):
+    with pytest.raises(WriterCameBetween):
         shelf.save(first, [leaf("p", "f", 1)])
     assert shelf.load("p").leaves == {}
     shelf.save(shelf.load("p", ["f"]), [leaf("p", "f", 2)])
-    with pytest.raises(Moved):
+    with pytest.raises(WriterCameBetween):
         shelf.save(first, [leaf("p", "f", 3)])
     assert shelf.load("p").leaves["f"].body == {"number": 2}
 
 
-def test_a_load_by_another_thread_does_not_let_a_stale_save_through(shelf: DeltaShelf, lake: Lake) -> None:
+def test_a_load_by_another_thread_does_not_let_a_stale_save_through(
+    shelf: DeltaDocumentStore, lake: Lake
+) -> None:
     stale = shelf.load("p", ["f"])
     other = opened(lake)
     other.save(other.load("p", ["f"]), [leaf("p", "f", 1)])
     shelf.load("p")  # the shelf itself now knows the newest version; the save must not be built on that
-    with pytest.raises(Moved):
+    with pytest.raises(WriterCameBetween):
         shelf.save(stale, [leaf("p", "f", 2)])
 
 
-def test_a_save_of_many_leaves_is_one_commit(shelf: DeltaShelf, lake: Lake) -> None:
+def test_a_save_of_many_leaves_is_one_commit(shelf: DeltaDocumentStore, lake: Lake) -> None:
     before = table(lake, "watermarks").version()
     shelf.save(shelf.load("p"), [leaf("p", f"f{number}", number) for number in range(300)])
     assert table(lake, "watermarks").version() == before + 1
@@ -130,7 +132,7 @@ def test_a_save_of_many_leaves_is_one_commit(shelf: DeltaShelf, lake: Lake) -> N
     }
 
 
-def test_flows_that_come_one_by_one_do_not_leave_a_file_each(shelf: DeltaShelf, lake: Lake) -> None:
+def test_flows_that_come_one_by_one_do_not_leave_a_file_each(shelf: DeltaDocumentStore, lake: Lake) -> None:
     for number in range(60):
         shelf.save(shelf.load("p", [f"f{number}"]), [leaf("p", f"f{number}", number)])
     assert len(opened(lake).load("p").leaves) == 60
@@ -138,7 +140,7 @@ def test_flows_that_come_one_by_one_do_not_leave_a_file_each(shelf: DeltaShelf, 
 
 
 @pytest.mark.parametrize("name", ODD)
-def test_any_name_is_a_pipeline_and_a_flow(shelf: DeltaShelf, lake: Lake, name: str) -> None:
+def test_any_name_is_a_pipeline_and_a_flow(shelf: DeltaDocumentStore, lake: Lake, name: str) -> None:
     shelf.save(shelf.load(name), [leaf(name, name, 1)])
     shelf.save(shelf.load(name, [name]), [leaf(name, name, 2)])
     again = opened(lake)
@@ -149,7 +151,7 @@ def test_any_name_is_a_pipeline_and_a_flow(shelf: DeltaShelf, lake: Lake, name: 
     assert again.read("history", name, flow=name)[0]["flow"] == name
 
 
-def test_the_table_is_document_000s_with_more_behind(shelf: DeltaShelf, lake: Lake) -> None:
+def test_the_table_is_document_000s_with_more_behind(shelf: DeltaDocumentStore, lake: Lake) -> None:
     schema = table(lake, "watermarks").schema()
     nine = [(one.name, one.type.type) for one in schema.fields[:9]]
     assert nine == [
@@ -174,7 +176,9 @@ def test_the_table_is_document_000s_with_more_behind(shelf: DeltaShelf, lake: La
     ]
 
 
-def test_a_record_ends_and_the_next_one_is_ready_in_the_same_commit(shelf: DeltaShelf, lake: Lake) -> None:
+def test_a_record_ends_and_the_next_one_is_ready_in_the_same_commit(
+    shelf: DeltaDocumentStore, lake: Lake
+) -> None:
     def save(**row: Any) -> None:
         shelf.save(shelf.load("p", ["f"]), [leaf("p", "f", 0, cursor="timestamp", **row)])
 
@@ -200,7 +204,7 @@ def test_a_record_ends_and_the_next_one_is_ready_in_the_same_commit(shelf: Delta
     assert (ended["ledger"], ready["ledger"]) == (None, '{"number": 0}')
 
 
-def test_many_ended_records_share_few_files(shelf: DeltaShelf, lake: Lake) -> None:
+def test_many_ended_records_share_few_files(shelf: DeltaDocumentStore, lake: Lake) -> None:
     for number in range(40):
         run = {"run_id": f"r{number}", "run_state": "SUCCESS"}
         shelf.save(shelf.load("p", ["f"]), [leaf("p", "f", number, state="SUCCESS", **run)])
@@ -208,7 +212,7 @@ def test_many_ended_records_share_few_files(shelf: DeltaShelf, lake: Lake) -> No
     assert len(table(lake, "watermarks").file_uris()) < 20
 
 
-def test_an_entry_that_is_appended_again_is_there_once(shelf: DeltaShelf, lake: Lake) -> None:
+def test_an_entry_that_is_appended_again_is_there_once(shelf: DeltaDocumentStore, lake: Lake) -> None:
     shelf.append("history", [entry(1), entry(2)])
     shelf.append("history", [entry(1), entry(2), entry(3), entry(1, "g")])
     again = opened(lake)
@@ -218,7 +222,7 @@ def test_an_entry_that_is_appended_again_is_there_once(shelf: DeltaShelf, lake: 
     assert again.read("runs", "p") == []
 
 
-def test_a_log_is_read_newest_first_by_flow_kind_and_limit(shelf: DeltaShelf) -> None:
+def test_a_log_is_read_newest_first_by_flow_kind_and_limit(shelf: DeltaDocumentStore) -> None:
     for number in range(1, 41):
         kind = "failed" if number % 10 == 0 else "planned"
         shelf.append("history", [entry(number, f"f{number % 2}", kind=kind, note={"ü": number})])
@@ -230,7 +234,7 @@ def test_a_log_is_read_newest_first_by_flow_kind_and_limit(shelf: DeltaShelf) ->
     assert shelf.read("history", "q") == []
 
 
-def test_what_is_pruned_is_gone_and_does_not_come_back(shelf: DeltaShelf) -> None:
+def test_what_is_pruned_is_gone_and_does_not_come_back(shelf: DeltaDocumentStore) -> None:
     shelf.append("history", [entry(number) for number in range(1, 11)])
     limit = datetime(2026, 1, 1) + timedelta(seconds=6)
     assert shelf.prune("history", "p", limit, keep={"f-2"}) == 4
@@ -239,7 +243,7 @@ def test_what_is_pruned_is_gone_and_does_not_come_back(shelf: DeltaShelf) -> Non
     assert [one["n"] for one in shelf.read("history", "p")] == [11, 10, 9, 8, 7, 6, 2]
 
 
-def test_tidy_removes_what_no_row_is_in_and_nothing_else(shelf: DeltaShelf, lake: Lake) -> None:
+def test_tidy_removes_what_no_row_is_in_and_nothing_else(shelf: DeltaDocumentStore, lake: Lake) -> None:
     for number in range(5):
         shelf.save(shelf.load("p", ["f"]), [leaf("p", "f", number)])
     assert shelf.tidy() == 0
@@ -247,11 +251,11 @@ def test_tidy_removes_what_no_row_is_in_and_nothing_else(shelf: DeltaShelf, lake
     assert opened(lake).load("p").leaves["f"].body == {"number": 4}
 
 
-def test_b8_a_save_that_slept_too_long_is_refused_without_a_look(shelf: DeltaShelf) -> None:
+def test_b8_a_save_that_slept_too_long_is_refused_without_a_look(shelf: DeltaDocumentStore) -> None:
     """After days the log may have forgotten the commit that another made in its place."""
     loaded = shelf.load("p", ["f"])
     long_ago = replace(loaded.token.snapshot, seen=steady() - 7200)
-    with pytest.raises(Moved):
+    with pytest.raises(WriterCameBetween):
         shelf.save(replace(loaded, token=replace(loaded.token, snapshot=long_ago)), [leaf("p", "f", 1)])
     shelf.save(loaded, [leaf("p", "f", 1)])
 
@@ -283,7 +287,7 @@ def test_a_forked_process_is_told_so(tmp_path: Path) -> None:
     assert "spawn" in processes.run(forked)
 
 
-def test_a_checkpoint_is_made_now_and_then(shelf: DeltaShelf, lake: Lake) -> None:
+def test_a_checkpoint_is_made_now_and_then(shelf: DeltaDocumentStore, lake: Lake) -> None:
     for number in range(55):
         shelf.save(shelf.load("p", ["f"]), [leaf("p", "f", number)])
         shelf.append("runs", [entry(number + 1)])
@@ -295,7 +299,7 @@ def test_a_checkpoint_is_made_now_and_then(shelf: DeltaShelf, lake: Lake) -> Non
     assert again.load("p").leaves["f"].body == {"number": 54}
 
 
-def test_a_table_with_a_newer_protocol_is_refused(shelf: DeltaShelf, lake: Lake) -> None:
+def test_a_table_with_a_newer_protocol_is_refused(shelf: DeltaDocumentStore, lake: Lake) -> None:
     for protocol in (
         {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": ["x"], "writerFeatures": ["x"]},
         {"minReaderVersion": 9, "minWriterVersion": 9},
@@ -315,7 +319,7 @@ def test_a_table_with_a_newer_protocol_is_refused(shelf: DeltaShelf, lake: Lake)
     ["catalogManaged", "catalogManaged-preview", "catalogOwned-preview", "coordinatedCommits-preview"],
 )
 def test_b18_a_ledger_whose_commits_go_through_a_catalogue_is_refused(
-    shelf: DeltaShelf, lake: Lake, feature: str
+    shelf: DeltaDocumentStore, lake: Lake, feature: str
 ) -> None:
     protocol: dict[str, Any] = {"minReaderVersion": 3, "minWriterVersion": 7}
     protocol |= {"readerFeatures": [feature], "writerFeatures": [feature]}
@@ -346,7 +350,7 @@ def test_a_path_that_delta_rs_would_take_for_another_is_refused(tmp_path: Path, 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_damaged_commit_is_named(shelf: DeltaShelf, lake: Lake) -> None:
+def test_a_damaged_commit_is_named(shelf: DeltaDocumentStore, lake: Lake) -> None:
     shelf._store.put_if_absent(f"watermarks/_delta_log/{1:020}.json", b'{"add": {"pa')
     with pytest.raises(LedgerError) as caught:
         shelf.load("p")
@@ -391,7 +395,7 @@ def _count_up(where: Where, flow: str, times: int) -> None:
                 new = leaf("p", flow)
                 shelf.save(loaded, [replace(new, body={"number": body["number"] + 1, "by": mine})])
                 break
-            except (Moved, LedgerUnreachable):
+            except (WriterCameBetween, LedgerUnreachable):
                 time.sleep(0.001)
 
 

@@ -13,7 +13,7 @@ import pytest
 from tests.contract.test_rebuild import shop
 from tests.support.drafts import ME
 from tidegauge.ledger.open import open_ledger
-from tidegauge.model.delta_flow import Layer, LayerInput, LayerOutput, TableRef
+from tidegauge.model.delta_flow import DeltaFlow, DeltaInput, DeltaTable, TableRef
 from tidegauge.model.position import VersionPosition
 from tidegauge.model.spec import Project, SparkSettings
 from tidegauge.model.watermark import Recalled
@@ -51,9 +51,9 @@ def delta_table(folder: Path, *ages: timedelta, properties: dict[str, str] | Non
 def project(tmp_path: Path) -> Project:
     """Flows a, b, c and d; each has read the table of its name in capitals up to version 1."""
 
-    def layer(name: str) -> Layer:
-        part = LayerInput("rows", TableRef(path=str(tmp_path / name.upper())))
-        return Layer("shop", name, (part,), LayerOutput(TableRef(path=str(tmp_path / f"{name}-out"))))
+    def layer(name: str) -> DeltaFlow:
+        part = DeltaInput("rows", TableRef(path=str(tmp_path / name.upper())))
+        return DeltaFlow("shop", name, (part,), DeltaTable(TableRef(path=str(tmp_path / f"{name}-out"))))
 
     made = Project(
         pipeline="shop",

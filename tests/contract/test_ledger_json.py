@@ -20,7 +20,7 @@ from tidegauge.errors import LedgerError, LedgerUnreachable, LedgerVersion, Outp
 from tidegauge.ledger.document_ledger import DocumentLedger
 from tidegauge.ledger.document_store import Entry
 from tidegauge.ledger.json_document import parse, render
-from tidegauge.ledger.json_store import JsonShelf
+from tidegauge.ledger.json_store import JsonDocumentStore
 from tidegauge.ledger.open import open_ledger
 from tidegauge.model.plan import Draft
 from tidegauge.model.state import State
@@ -57,7 +57,7 @@ def opened(folder: Path) -> DocumentLedger:
 
 
 def over(store: object) -> DocumentLedger:
-    return DocumentLedger(JsonShelf(cast(Store, store), "json:wrapped"))
+    return DocumentLedger(JsonDocumentStore(cast(Store, store), "json:wrapped"))
 
 
 def ran(ledger: DocumentLedger, flow: str = "orders", *, pipeline: str = "shop", start: int = 0) -> None:

@@ -24,7 +24,7 @@ from tidegauge.ledger.sql_connect import WRITE, connect
 from tidegauge.ledger.sql_ledger import SqlLedger
 from tidegauge.ledger.sql_tables import VERSIONS
 from tidegauge.model.plan import Batch, Draft, InputPlan, draft_to_body, draft_to_json
-from tidegauge.model.position import Kind, Position, RowPosition, Value, VersionPosition, Window, encode
+from tidegauge.model.position import Position, RowPosition, Value, ValueKind, VersionPosition, Window, encode
 from tidegauge.model.state import State
 
 pytestmark = pytest.mark.contract
@@ -139,7 +139,7 @@ def _fill_without_times(connection: Connection) -> None:
         "text": (
             "timestamp",
             [
-                RowPosition(Value(Kind.TEXT, f"2026-01-01 {clock}:00.5"), (Value(Kind.TEXT, "\0"),))
+                RowPosition(Value(ValueKind.TEXT, f"2026-01-01 {clock}:00.5"), (Value(ValueKind.TEXT, "\0"),))
                 for clock in ("10:00", "12:00")
             ],
         ),
@@ -199,7 +199,7 @@ def test_f3_times_and_texts_are_filled_in_where_an_earlier_version_left_them_out
         ]
         assert {mark.position for mark in ledger.watermarks("shop")} == {
             VersionPosition(9),
-            RowPosition(Value(Kind.TEXT, "2026-01-01 12:00:00.5"), (Value(Kind.TEXT, "\0"),)),
+            RowPosition(Value(ValueKind.TEXT, "2026-01-01 12:00:00.5"), (Value(ValueKind.TEXT, "\0"),)),
         }
 
 

@@ -19,7 +19,7 @@ from tidegauge.ledger.sql_ledger import SqlLedger
 from tidegauge.ledger.sql_tables import runs
 from tidegauge.model.claim import Owner
 from tidegauge.model.plan import Batch, Draft, InputPlan
-from tidegauge.model.position import FilesPosition, Kind, RowPosition, Value, VersionPosition, Window
+from tidegauge.model.position import FilesPosition, RowPosition, Value, ValueKind, VersionPosition, Window
 from tidegauge.model.secret import Secret
 from tidegauge.model.state import State
 
@@ -89,11 +89,15 @@ def test_e1_names_of_any_length_and_alphabet_stay_different_names(ledger: Ledger
 
 
 POSITIONS = [
-    RowPosition(Value(Kind.INT, str(2**64 - 1))),
-    RowPosition(Value(Kind.DECIMAL, "-12345678901234567890.0000000001000")),
-    RowPosition(Value(Kind.DATE, "9999-12-31")),
-    RowPosition(Value(Kind.TIMESTAMP, "2025-08-14 15:30:22.123456789"), (Value(Kind.BYTES, "00ff"),)),
-    RowPosition(Value(Kind.TIMESTAMPTZ, "0001-01-01 00:00:00"), (Value(Kind.TEXT, 'NUL\0 "🌊" \\ é\n'),)),
+    RowPosition(Value(ValueKind.INT, str(2**64 - 1))),
+    RowPosition(Value(ValueKind.DECIMAL, "-12345678901234567890.0000000001000")),
+    RowPosition(Value(ValueKind.DATE, "9999-12-31")),
+    RowPosition(
+        Value(ValueKind.TIMESTAMP, "2025-08-14 15:30:22.123456789"), (Value(ValueKind.BYTES, "00ff"),)
+    ),
+    RowPosition(
+        Value(ValueKind.TIMESTAMPTZ, "0001-01-01 00:00:00"), (Value(ValueKind.TEXT, 'NUL\0 "🌊" \\ é\n'),)
+    ),
     VersionPosition(2**53),
     FilesPosition(0),
 ]

@@ -22,10 +22,10 @@ from tidegauge.ledger.sql_ledger import SqlLedger
 from tidegauge.model.plan import Batch, Draft, InputPlan
 from tidegauge.model.position import (
     FilesPosition,
-    Kind,
     Position,
     RowPosition,
     Value,
+    ValueKind,
     VersionPosition,
     Window,
 )
@@ -101,7 +101,7 @@ def test_watermarks_v_has_the_nine_columns_and_a_ready_row_only_after_success(le
 
 def text_at(clock: str) -> RowPosition:
     """As SQLite keeps its timestamps."""
-    return RowPosition(Value(Kind.TEXT, f"2026-01-01T{clock}Z"), (Value(Kind.INT, "7"),))
+    return RowPosition(Value(ValueKind.TEXT, f"2026-01-01T{clock}Z"), (Value(ValueKind.INT, "7"),))
 
 
 EVERY: dict[str, tuple[str, list[Position], list[str | None], list[str], list[datetime | None]]] = {
@@ -132,14 +132,14 @@ EVERY: dict[str, tuple[str, list[Position], list[str | None], list[str], list[da
     ),
     "value": (
         "value",
-        [RowPosition(Value(Kind.INT, str(number))) for number in (10, 20, 30)],
+        [RowPosition(Value(ValueKind.INT, str(number))) for number in (10, 20, 30)],
         [None, None, None],
         ["10", "20", "30"],
         [None, None, None],
     ),
     "text value": (
         "value",
-        [RowPosition(Value(Kind.TEXT, day)) for day in ("2026-01-01", "2026-01-02", "a\0b")],
+        [RowPosition(Value(ValueKind.TEXT, day)) for day in ("2026-01-01", "2026-01-02", "a\0b")],
         [None, None, None],
         ["2026-01-01", "2026-01-02", "a�b"],
         [None, None, None],
@@ -292,7 +292,7 @@ def test_f3_a_json_ledger_has_the_time_of_a_version(tmp_path: Path) -> None:
 def test_a26_the_last_row_and_how_far_was_looked_stand_side_by_side(ledger: SqlLedger) -> None:
     one = draft("shop", batches=1)
     [part] = one.inputs
-    bound = RowPosition(Value(Kind.TIMESTAMP, "2026-11-16 12:00:00"))
+    bound = RowPosition(Value(ValueKind.TIMESTAMP, "2026-11-16 12:00:00"))
     plan = ledger.plan([replace(one, inputs=(replace(part, checked=bound),))], owner=ME, run_id="job")["shop"]
     claim = ledger.claim(plan, owner=ME, run_id="job", lease=MINUTE)
     ledger.begin(claim, 0)

@@ -13,7 +13,7 @@ from tests.contract.test_output import FOLDER, Fault, data, lake, output, publis
 from tests.contract.test_output_parts import tag
 from tidegauge.errors import OutputDisagrees, OutputUnreachable
 from tidegauge.model.spec import Lake
-from tidegauge.outputs.lake.epochs import Opening, parse, render
+from tidegauge.outputs.lake.epochs import EpochOpening, parse, render
 from tidegauge.outputs.lake.files import clean, survey
 from tidegauge.outputs.lake.output import ParquetOutput
 from tidegauge.outputs.lake.table import committed, committed_files
@@ -63,7 +63,7 @@ def test_opening_again_is_fine_and_with_another_meaning_is_refused(output: Parqu
         with pytest.raises(OutputDisagrees) as refused:
             open_next(output, 1, continues, reason)
         assert "continuing epoch 0 up to batch 1 (why)" in refused.value.message
-        assert str(Opening("shop", "shop.orders", 1, continues, reason)) in refused.value.message
+        assert str(EpochOpening("shop", "shop.orders", 1, continues, reason)) in refused.value.message
         assert refused.value.hint
     assert open_store(lake).get(f"{FOLDER}/_tidegauge/1/open.json") == before
     open_next(output, 2)
@@ -215,10 +215,10 @@ def test_b3_an_error_while_opening_proves_nothing_and_the_same_again_settles_it(
         b"{",
         b"[]",
         b'{"tidegauge": 1}',
-        render(Opening("p", "f", 1, (0, 5), "r")).replace(b'"epoch": 0', b'"epoch": 1'),
-        render(Opening("p", "f", 1, None, "r")).replace(b'"tidegauge": 1', b'"tidegauge": 2'),
-        render(Opening("p", "f", 2, None, "r")),
-        render(Opening("p", "f", 1, (0, 5), "r")).replace(b"5", b"-5"),
+        render(EpochOpening("p", "f", 1, (0, 5), "r")).replace(b'"epoch": 0', b'"epoch": 1'),
+        render(EpochOpening("p", "f", 1, None, "r")).replace(b'"tidegauge": 1', b'"tidegauge": 2'),
+        render(EpochOpening("p", "f", 2, None, "r")),
+        render(EpochOpening("p", "f", 1, (0, 5), "r")).replace(b"5", b"-5"),
     ],
 )
 def test_b6_a_torn_or_edited_opening_is_named_and_never_taken_for_missing(
@@ -238,7 +238,7 @@ def test_b6_a_torn_or_edited_opening_is_named_and_never_taken_for_missing(
 
 
 def test_an_opening_comes_back_exactly() -> None:
-    for there in (Opening("p", "\ud800 é", 7, (3, 0), ""), Opening("p", "f", 1, None, "x\ny")):
+    for there in (EpochOpening("p", "\ud800 é", 7, (3, 0), ""), EpochOpening("p", "f", 1, None, "x\ny")):
         assert parse(render(there), "x") == there
 
 

@@ -7,28 +7,28 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.support.servers import S3
-from tidegauge.model.batch_data import Cargo
+from tidegauge.model.batch_data import BatchData
 from tidegauge.model.plan import Batch, Tag
-from tidegauge.model.position import Kind, RowPosition, Value, Window
+from tidegauge.model.position import RowPosition, Value, ValueKind, Window
 from tidegauge.model.secret import Secret
 from tidegauge.model.spec import Lake, TableName, TableOptions
 from tidegauge.model.staged import DataFile, Staged
-from tidegauge.model.table import Column, OrderedColumn, Shape
+from tidegauge.model.table import OrderedColumn, SourceColumn, SourceTable
 from tidegauge.outputs.lake.output import ParquetOutput
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-SHAPE = Shape(
+SHAPE = SourceTable(
     table=TableName("shop", "orders"),
     options=TableOptions(cursor="at"),
     columns=(
-        Column("id", "bigint(20)", "bigint", "`id`", "bigint", "{}"),
-        Column("at", "datetime(6)", "timestamp_ntz", "`at`", "bigint", "{}"),
+        SourceColumn("id", "bigint(20)", "bigint", "`id`", "bigint", "{}"),
+        SourceColumn("at", "datetime(6)", "timestamp_ntz", "`at`", "bigint", "{}"),
     ),
-    cursor=OrderedColumn("at", "`at`", "`at`", Kind.TIMESTAMP, nullable=False, scale=6),
+    cursor=OrderedColumn("at", "`at`", "`at`", ValueKind.TIMESTAMP, nullable=False, scale=6),
     cursor_kind="timestamp",
-    key=(OrderedColumn("id", "`id`", "`id`", Kind.INT, nullable=False),),
+    key=(OrderedColumn("id", "`id`", "`id`", ValueKind.INT, nullable=False),),
     key_proven=True,
     source_id="source",
 )
@@ -43,7 +43,7 @@ def staged(files: Sequence[DataFile] = ()) -> Staged:
 
 def write(output: ParquetOutput, frame: DataFrame) -> tuple[DataFile, ...]:
     """The rows of a frame, as files that nobody sees yet."""
-    return output.write(Cargo(LAYOUT, frame=lambda _: frame), lambda: frame.sparkSession).files
+    return output.write(BatchData(LAYOUT, frame=lambda _: frame), lambda: frame.sparkSession).files
 
 
 def local_lake(folder: Path) -> Lake:
@@ -73,5 +73,6 @@ def batch(upto: str, *, after: str | None = None, nulls: bool = False) -> Batch:
 
 def _position(moment: str) -> RowPosition:
     return RowPosition(
-        Value(Kind.TIMESTAMP, moment), (Value(Kind.INT, "18446744073709551615"), Value(Kind.TEXT, 'é "x"'))
+        Value(ValueKind.TIMESTAMP, moment),
+        (Value(ValueKind.INT, "18446744073709551615"), Value(ValueKind.TEXT, 'é "x"')),
     )

@@ -14,7 +14,15 @@ from tests.support.drafts import ME, OTHER, draft, position, receipt
 from tests.support.project import Project, Ran, local, refused, sqlite_database
 from tidegauge.errors import FlowHeld, OutputDisagrees, WrongState
 from tidegauge.ledger.open import open_ledger
-from tidegauge.model.position import FilesPosition, Kind, RowPosition, Value, VersionPosition, Window, to_body
+from tidegauge.model.position import (
+    FilesPosition,
+    RowPosition,
+    Value,
+    ValueKind,
+    VersionPosition,
+    Window,
+    to_body,
+)
 from tidegauge.model.protocols.ledger import LedgerWriter
 from tidegauge.model.spec import Lake
 from tidegauge.model.state import State
@@ -188,7 +196,7 @@ def test_a_load_that_cannot_say_which_life_of_the_lake_it_counted_along_loads_ag
     assert done(project, "run").flow("orders/load")["rows_written"] == 5
 
 
-def rows(*windows: tuple[str | None, str], kind: Kind = Kind.INT) -> list[Window]:
+def rows(*windows: tuple[str | None, str], kind: ValueKind = ValueKind.INT) -> list[Window]:
     def at(text: str | None) -> RowPosition | None:
         return None if text is None else RowPosition(Value(kind, text))
 
@@ -201,7 +209,7 @@ def test_what_was_read_again_leaves_the_furthest_position_where_it_was() -> None
         return found.cursor.text
 
     assert number(furthest(rows((None, "9"), ("9", "12"), ("3", "7")), moments=False)) == "12"
-    words = rows((None, "b"), ("b", "a"), ("x", "c"), kind=Kind.TEXT)
+    words = rows((None, "b"), ("b", "a"), ("x", "c"), kind=ValueKind.TEXT)
     assert number(furthest(words, moments=False)) == "a", "only the database knows its order"
     assert furthest([], moments=False) is None
     files = [Window(None, FilesPosition(4)), Window(FilesPosition(4), FilesPosition(6))]

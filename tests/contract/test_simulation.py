@@ -16,9 +16,9 @@ from simulation.world import Fault
 
 from tidegauge.errors import LedgerError
 from tidegauge.ledger.document_ledger import DocumentLedger
-from tidegauge.ledger.document_store import Moved
+from tidegauge.ledger.document_store import WriterCameBetween
 from tidegauge.ledger.flow_document import without
-from tidegauge.ledger.stored_flow import leaf_of, page_of
+from tidegauge.ledger.stored_flow import document_of, stored_flow_of
 
 pytestmark = pytest.mark.contract
 
@@ -57,11 +57,11 @@ def test_a_ledger_of_documents_that_empties_its_outbox_too_early_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def move(ledger: DocumentLedger, pipeline: str, flows: list[str]) -> None:
-        with contextlib.suppress(LedgerError, Moved):
+        with contextlib.suppress(LedgerError, WriterCameBetween):
             for flow in flows:
                 loaded = ledger._shelf.load(pipeline, [flow])
-                page = page_of(loaded.leaves[flow])
-                ledger._shelf.save(loaded, [leaf_of(without(page, page.numbers))])
+                page = document_of(loaded.leaves[flow])
+                ledger._shelf.save(loaded, [stored_flow_of(without(page, page.numbers))])
                 for log, entries in page.outbox.items():
                     ledger._shelf.append(log, entries)
 

@@ -23,7 +23,7 @@ from tidegauge.errors import (
     TableMissing,
     TypeNotHeld,
 )
-from tidegauge.model.position import Kind
+from tidegauge.model.position import ValueKind
 from tidegauge.model.secret import Secret
 from tidegauge.model.spec import Engine, NullCursor
 from tidegauge.sources.mysql import sql as mysql_sql
@@ -289,7 +289,7 @@ def test_value_kinds(place: Place) -> None:
     assert shape_of(place, "t", cursor="s").cursor_kind == "value"
     assert shape_of(place, "t", cursor="at").cursor_kind == "timestamp"
     if place.engine is not Engine.SQLITE:
-        assert shape_of(place, "t", cursor="d").cursor.kind is Kind.DECIMAL
+        assert shape_of(place, "t", cursor="d").cursor.kind is ValueKind.DECIMAL
 
 
 def test_f4_what_a_name_may_mean_and_is_no_table_is_told_apart(place: Place) -> None:

@@ -18,7 +18,7 @@ import pytest
 from tests.contract.test_source_parts import Place, batches, mysql_place, postgresql_place, sqlite_place
 from tests.support.project import until
 from tests.support.servers import MariaDB, Postgres, start_mariadb, start_postgres
-from tidegauge.model.position import Kind, RowPosition, Value
+from tidegauge.model.position import RowPosition, Value, ValueKind
 from tidegauge.model.secret import Secret
 from tidegauge.model.spec import Engine
 from tidegauge.model.table import Survey
@@ -332,7 +332,7 @@ def test_a23_without_sight_a_value_ripens_after_settle(mariadb: MariaDB, postgre
         place.run(INSERT.format("two"))
         time.sleep(1.1)
         _, second = blind.survey("t", cursor="id", settle=SECOND, pending=first.pending)
-        assert second.upto == RowPosition(Value(Kind.INT, "1"))
+        assert second.upto == RowPosition(Value(ValueKind.INT, "1"))
         assert second.pending != first.pending
 
 
@@ -394,7 +394,7 @@ def test_a25_a_steady_stream_of_transactions_does_not_starve_the_bound(place: Pl
 def test_a25_nothing_new_is_nothing_to_wait_for(place: Place) -> None:
     place.run(INSERT.format("one"))
     _, survey = place.survey("t", cursor="id")
-    assert survey.upto == RowPosition(Value(Kind.INT, "1"))
+    assert survey.upto == RowPosition(Value(ValueKind.INT, "1"))
     _, again = place.survey("t", cursor="id", after=survey.upto)
     assert again.upto is None
     assert again.pending is None
@@ -410,10 +410,10 @@ def test_a25_sqlite_has_one_writer_and_nothing_to_wait_for(tmp_path: Path) -> No
     writer.execute("BEGIN IMMEDIATE")
     writer.execute("INSERT INTO t (note) VALUES ('b')")
     _, survey = place.survey("t", cursor="id", settle=timedelta(hours=1))
-    assert survey.upto == RowPosition(Value(Kind.INT, "1"))
+    assert survey.upto == RowPosition(Value(ValueKind.INT, "1"))
     writer.execute("COMMIT")
     _, survey = place.survey("t", cursor="id", after=survey.upto, settle=timedelta(hours=1))
-    assert survey.upto == RowPosition(Value(Kind.INT, "2"))
+    assert survey.upto == RowPosition(Value(ValueKind.INT, "2"))
 
 
 @pytest.mark.parametrize("mode", ["", "TIME_ROUND_FRACTIONAL"])
@@ -493,7 +493,7 @@ def test_many_flows_can_look_at_once(place: Place) -> None:
     place.run(INSERT.format("x"))
     with ThreadPoolExecutor(6) as pool:
         found = list(pool.map(lambda _: place.survey("t", cursor="id")[1], range(12)))
-    assert all(survey.upto == RowPosition(Value(Kind.INT, "1")) for survey in found)
+    assert all(survey.upto == RowPosition(Value(ValueKind.INT, "1")) for survey in found)
 
 
 def test_our_own_sessions_do_not_hold_the_bound(place: Place) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.contract.test_source_parts import Place, asked, sqlite_place
-from tidegauge.model.position import Kind, RowPosition, Value
+from tidegauge.model.position import RowPosition, Value, ValueKind
 from tidegauge.model.spec import Engine
 from tidegauge.sources.open import open_source
 
@@ -26,7 +26,7 @@ def test_rows_between_two_positions_are_counted_by_cursor_and_key(place: Place) 
     shape = source.shape(place.table("t"), asked())
 
     def at(second: int, key: int | None = None) -> RowPosition:
-        number = (Value(Kind.INT, str(key)),) if key is not None else ()
+        number = (Value(ValueKind.INT, str(key)),) if key is not None else ()
         return RowPosition(Value(shape.cursor.kind, f"2025-01-01 00:00:0{second}"), number)
 
     assert source.count(shape, None, at(2)) == 9
@@ -62,7 +62,7 @@ def test_b15_the_latest_value_is_the_highest_that_is_there(place: Place) -> None
     shape = source.shape(place.table("t"), asked("id"))
     assert source.latest(shape) is None
     place.run("INSERT INTO t VALUES (9), (10), (9007199254740993)")
-    assert source.latest(shape) == Value(Kind.INT, "9007199254740993")
+    assert source.latest(shape) == Value(ValueKind.INT, "9007199254740993")
     source.close()
 
 

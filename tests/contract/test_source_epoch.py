@@ -11,7 +11,7 @@ import pytest
 from tests.contract.test_source_parts import Place, batches, mysql_place, postgresql_place, sqlite_place
 from tidegauge.errors import CursorUnsuitable
 from tidegauge.model.epoch_numbers import Epoch
-from tidegauge.model.position import Kind, RowPosition, Value
+from tidegauge.model.position import RowPosition, Value, ValueKind
 from tidegauge.model.spec import FutureGuard
 from tidegauge.model.table import Survey
 
@@ -55,9 +55,9 @@ def test_a28_a_row_of_the_future_waits_and_later_rows_arrive(place: Place, epoch
     assert (got(place, first), survey.rows_waiting) == ([(now - 60) * each], 1)
     put(place, (now - 5) * each)
     assert survey.upto is not None
-    assert survey.upto.cursor.kind is Kind.INT
+    assert survey.upto.cursor.kind is ValueKind.INT
     assert now - 10 <= int(survey.upto.cursor.text) // each <= time.time()
-    after = RowPosition(Value(Kind.INT, str((now - 60) * each)))
+    after = RowPosition(Value(ValueKind.INT, str((now - 60) * each)))
     second = place.survey("t", cursor="ts", epoch=epoch, after=after)
     assert got(place, second, after) == [(now - 5) * each]
     assert not any("risk" in note for note in (*survey.notes, *second[1].notes))
@@ -66,7 +66,7 @@ def test_a28_a_row_of_the_future_waits_and_later_rows_arrive(place: Place, epoch
 def test_a28_a_watermark_that_was_carried_away_is_said(place: Place) -> None:
     now = int(time.time())
     put(place, now - 60, now + YEARS)
-    there = RowPosition(Value(Kind.INT, str(now + YEARS)))
+    there = RowPosition(Value(ValueKind.INT, str(now + YEARS)))
     _, survey = place.survey("t", cursor="ts", epoch=Epoch.SECONDS, after=there)
     assert survey.upto is None
     assert any("past the source's clock" in note for note in survey.notes)
@@ -89,7 +89,7 @@ def test_a28_without_epoch_a_number_past_the_clock_is_noted_or_stops(place: Plac
     with pytest.raises(CursorUnsuitable, match="past the clock"):
         place.survey("t", cursor="ts", future_guard=FutureGuard.FAIL)
     # Also when it has carried the watermark away, and nothing new is to be seen.
-    there = RowPosition(Value(Kind.INT, str((now + YEARS) * each)))
+    there = RowPosition(Value(ValueKind.INT, str((now + YEARS) * each)))
     _, later = place.survey("t", cursor="ts", after=there)
     assert any(note.startswith("risk:") for note in later.notes)
 

@@ -14,16 +14,16 @@ from tests.contract.test_source_parts import Place, asked, mysql_place, postgres
 from tests.support.servers import MariaDB, Postgres
 from tidegauge.errors import KeyUnsuitable, SourceError, TableMissing, TypeNotHeld
 from tidegauge.model.arrow import schema_of
-from tidegauge.model.position import Kind, RowPosition, Value
+from tidegauge.model.position import RowPosition, Value, ValueKind
 from tidegauge.model.spec import Engine
-from tidegauge.model.table import Shape
+from tidegauge.model.table import SourceTable
 from tidegauge.sources.keys import key_layout, keys
 from tidegauge.sources.open import open_source
 
 pytestmark = pytest.mark.contract
 
 
-def shape_of(place: Place, **options: Any) -> Shape:
+def shape_of(place: Place, **options: Any) -> SourceTable:
     source = open_source(place.database)
     try:
         return source.shape(place.table("t"), asked(**options))
@@ -58,7 +58,7 @@ def test_keys_past_a_position_are_those_that_nobody_has_promised_yet(place: Plac
     place.run("CREATE TABLE t (id int PRIMARY KEY, n int NOT NULL)")
     for number in range(6):
         place.run(f"INSERT INTO t VALUES ({number}, {number // 2})")
-    after = RowPosition(Value(Kind.INT, "1"), (Value(Kind.INT, "2"),))
+    after = RowPosition(Value(ValueKind.INT, "1"), (Value(ValueKind.INT, "2"),))
     assert sorted(keys_of(place, after=after, cursor="n")["id"].to_pylist()) == [3, 4, 5]
 
 
@@ -184,8 +184,8 @@ def test_a_window_is_cut_without_looking_for_a_bound(place: Place) -> None:
     place.run("CREATE TABLE t (id int PRIMARY KEY, n int NOT NULL)")
     for number in range(10):
         place.run(f"INSERT INTO t VALUES ({number}, {number // 3})")
-    shape, upto = shape_of(place, cursor="n"), RowPosition(Value(Kind.INT, "2"))
-    after = RowPosition(Value(Kind.INT, "0"), (Value(Kind.INT, "1"),))
+    shape, upto = shape_of(place, cursor="n"), RowPosition(Value(ValueKind.INT, "2"))
+    after = RowPosition(Value(ValueKind.INT, "0"), (Value(ValueKind.INT, "1"),))
     source = open_source(place.database)
     try:
         cuts = source.cuts(shape, after, upto, 3)
@@ -219,7 +219,7 @@ def test_e1_columns_may_be_called_as_ours_are(place: Place, names: tuple[str, st
     survey = place.survey("t", cursor=cursor, step=3)[1]
     assert [cut.rows for cut in survey.cuts] == [3, 3, 3, 1]
     assert [cut.position.key[0].text for cut in survey.cuts[:-1]] == ["2", "5", "8"]
-    assert survey.upto == RowPosition(Value(Kind.INT, "2"))
+    assert survey.upto == RowPosition(Value(ValueKind.INT, "2"))
     place.run("DROP TABLE t")
     place.run(f"CREATE TABLE t ({key} int, {cursor} int NOT NULL)")
     place.run(f"INSERT INTO t ({key}, {cursor}) VALUES (1, 5), (1, 6), (2, 6)")

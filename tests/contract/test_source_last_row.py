@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from tests.contract.test_source_parts import Place, batches
-from tidegauge.model.position import Kind, RowPosition, Value
+from tidegauge.model.position import RowPosition, Value, ValueKind
 from tidegauge.sources.open import open_source
 
 pytestmark = pytest.mark.contract
@@ -65,7 +65,7 @@ def test_a26_a_value_ends_at_the_last_row_too(place: Place) -> None:
     place.run("INSERT INTO t VALUES (1, 5), (2, 5)")
     found, end = ids(place)
     assert found == [1, 2]
-    assert end == RowPosition(Value(Kind.INT, "5"), (Value(Kind.INT, "2"),))
+    assert end == RowPosition(Value(ValueKind.INT, "5"), (Value(ValueKind.INT, "2"),))
     place.run("INSERT INTO t VALUES (3, 5)")
     assert ids(place, end)[0] == [3]
 

@@ -16,7 +16,7 @@ from tidegauge.model.plan import Batch
 from tidegauge.model.position import RowPosition, Window
 from tidegauge.model.secret import Secret
 from tidegauge.model.spec import Database, Engine, NullCursor, TableName, TableOptions
-from tidegauge.model.table import Shape, Survey
+from tidegauge.model.table import SourceTable, Survey
 from tidegauge.sources import sql
 from tidegauge.sources.jdbc import JdbcReader
 from tidegauge.sources.open import open_source
@@ -55,7 +55,7 @@ class Place:
         step: int = 1_000_000,
         pending: str | None = None,
         **options: Any,
-    ) -> tuple[Shape, Survey]:
+    ) -> tuple[SourceTable, Survey]:
         source = open_source(self.database)
         try:
             shape = source.shape(self.table(name), asked(**options))
@@ -63,7 +63,7 @@ class Place:
         finally:
             source.close()
 
-    def read(self, shape: Shape, batch: Batch, columns: str) -> list[tuple[Any, ...]]:
+    def read(self, shape: SourceTable, batch: Batch, columns: str) -> list[tuple[Any, ...]]:
         """The rows that the reader's own SELECTs of a batch cover, with columns of the test's choice."""
         rows: list[tuple[Any, ...]] = []
         for select in JdbcReader(self.database).selects(shape, batch):
@@ -156,7 +156,7 @@ def with_nulls(policy: NullCursor) -> dict[str, Any]:
     return {"null_cursor": policy}
 
 
-def predicate(place: Place, shape: Shape, lower: RowPosition | None, upper: RowPosition) -> str:
+def predicate(place: Place, shape: SourceTable, lower: RowPosition | None, upper: RowPosition) -> str:
     from tidegauge.sources.mysql import sql as mysql_sql
     from tidegauge.sources.postgresql import sql as postgresql_sql
     from tidegauge.sources.sqlite import sql as sqlite_sql

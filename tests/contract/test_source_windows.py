@@ -23,7 +23,7 @@ from tests.contract.test_source_parts import (
 from tests.support.servers import MariaDB, Postgres
 from tidegauge.errors import CursorUnsuitable
 from tidegauge.model.plan import Batch
-from tidegauge.model.position import Kind, RowPosition, Value, Window, decode, encode
+from tidegauge.model.position import RowPosition, Value, ValueKind, Window, decode, encode
 from tidegauge.model.spec import Engine, NullCursor
 from tidegauge.sources.open import open_source
 
@@ -139,7 +139,7 @@ def test_a18_unsigned_values_beyond_63_bits_page_like_others(mariadb: MariaDB) -
         place.run(f"INSERT INTO t VALUES ({value}, {value})")
     assert [row[0] for row in walked(place, "t", "id", 1, 2, cursor="at")] == values
     _, survey = place.survey("t", cursor="at")
-    assert survey.upto == RowPosition(Value(Kind.INT, str(2**64 - 1)))
+    assert survey.upto == RowPosition(Value(ValueKind.INT, str(2**64 - 1)))
 
 
 @pytest.mark.parametrize(
@@ -273,7 +273,7 @@ def test_a_sqlite_notation_that_changes_past_the_watermark_is_refused(tmp_path: 
     place = sqlite_place(tmp_path)
     place.run("CREATE TABLE t (id INTEGER PRIMARY KEY, at DATETIME)")
     place.run("INSERT INTO t (at) VALUES ('2025-01-01T00:00:00')")
-    after = RowPosition(Value(Kind.TEXT, "2024-12-31 00:00:00"))
+    after = RowPosition(Value(ValueKind.TEXT, "2024-12-31 00:00:00"))
     with pytest.raises(CursorUnsuitable, match="another notation"):
         place.survey("t", after=after)
 

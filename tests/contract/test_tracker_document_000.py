@@ -17,7 +17,7 @@ from tests.support.ledgers import needs_fresh_process
 from tests.support.processes import KILLED, run
 from tidegauge import WatermarkTracker
 from tidegauge.errors import FlowHeld
-from tidegauge.tracker.ledger import Desk
+from tidegauge.tracker.ledger import TrackerLedger
 
 pytestmark = pytest.mark.contract
 
@@ -90,14 +90,14 @@ def test_a_crash_around_the_one_write_loses_nothing(store_address: str, side: st
     def child() -> None:
         tracker = WatermarkTracker(store_address)
         record = tracker.start_pipeline_run("wos", "job_001", end=end)
-        complete = Desk.complete
+        complete = TrackerLedger.complete
 
         def killed(*args: Any, **options: Any) -> Any:
             if side == "after":
                 complete(*args, **options)
             _kill()
 
-        Desk.complete = killed  # type: ignore[method-assign]
+        TrackerLedger.complete = killed  # type: ignore[method-assign]
         tracker.finalize_pipeline_run(record, "SUCCESS")
 
     assert run(child, fresh=needs_fresh_process(store_address)) is KILLED

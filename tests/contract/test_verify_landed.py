@@ -12,15 +12,15 @@ from tests.contract.test_source_parts import Place, sqlite_place
 from tests.support.warehouses import Yard, flow_of, loader, no_spark
 from tidegauge.compare.frames import Difference
 from tidegauge.model.plan import Batch
-from tidegauge.model.position import Kind, RowPosition, Value, Window
-from tidegauge.model.spec import Flow, Mode, NullCursor
-from tidegauge.operations.verify_warehouse import verify_landed
+from tidegauge.model.position import RowPosition, Value, ValueKind, Window
+from tidegauge.model.spec import Mode, NullCursor, TableFlow
+from tidegauge.operations.verify_warehouse import verify_warehouse
 from tidegauge.run.environment import open_reader
 from tidegauge.sources.open import open_source
 
 pytestmark = pytest.mark.contract
 
-MARK = RowPosition(Value(Kind.INT, "50"))
+MARK = RowPosition(Value(ValueKind.INT, "50"))
 
 
 @pytest.fixture
@@ -32,11 +32,11 @@ def source(tmp_path: Path) -> Place:
     return place
 
 
-def flow_between(place: Place, yard: Yard, **options: Any) -> Flow:
+def flow_between(place: Place, yard: Yard, **options: Any) -> TableFlow:
     return replace(flow_of(yard, **options), source=place.database, table=place.table("t"))
 
 
-def load(flow: Flow, yard: Yard, upto: RowPosition = MARK, after: RowPosition | None = None) -> None:
+def load(flow: TableFlow, yard: Yard, upto: RowPosition = MARK, after: RowPosition | None = None) -> None:
     control = open_source(flow.source)
     shape = control.shape(flow.table, flow.options)
     control.close()
@@ -46,10 +46,10 @@ def load(flow: Flow, yard: Yard, upto: RowPosition = MARK, after: RowPosition | 
     loading.load(replace(cargo, frame=None, rows=None))
 
 
-def verify(flow: Flow, yard: Yard) -> Difference:
+def verify(flow: TableFlow, yard: Yard) -> Difference:
     control = open_source(flow.source)
     try:
-        return verify_landed(flow, control, yard.output(flow), MARK, no_spark)
+        return verify_warehouse(flow, control, yard.output(flow), MARK, no_spark)
     finally:
         control.close()
 
@@ -87,7 +87,7 @@ def test_a_frozen_target_is_judged_by_the_columns_it_has(source: Place, warehous
 
 def test_rows_before_the_beginning_were_never_promised(source: Place, warehouse: Yard) -> None:
     flow = flow_between(source, warehouse, initial="20")
-    load(flow, warehouse, after=RowPosition(Value(Kind.INT, "19")))
+    load(flow, warehouse, after=RowPosition(Value(ValueKind.INT, "19")))
     assert verify(flow, warehouse) == Difference(31, 31, 0, 0, 0, (), newer=9)
 
 
@@ -95,7 +95,7 @@ def test_f2_rows_that_a_backfill_brought_from_below_the_beginning_have_to_be_rig
     source: Place, warehouse: Yard
 ) -> None:
     flow = flow_between(source, warehouse, initial="20")
-    load(flow, warehouse, after=RowPosition(Value(Kind.INT, "14")))
+    load(flow, warehouse, after=RowPosition(Value(ValueKind.INT, "14")))
     assert verify(flow, warehouse) == Difference(36, 36, 0, 0, 0, (), newer=9)
     source.run("UPDATE t SET name = 'changed' WHERE id = 16")
     source.run("DELETE FROM t WHERE id = 17")

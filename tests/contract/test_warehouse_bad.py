@@ -23,7 +23,7 @@ from tests.support.warehouses import (
     tag_of,
 )
 from tidegauge.errors import KeyUnsuitable, OutputDisagrees, OutputError, OutputUnreachable, SourceError
-from tidegauge.model.batch_data import Cargo
+from tidegauge.model.batch_data import BatchData
 from tidegauge.model.spec import Mode
 from tidegauge.outputs.warehouse import staging
 
@@ -101,22 +101,22 @@ def test_a_locked_target_is_waited_for_and_named(warehouse: Yard) -> None:
     assert counts(orders.rows(ORDERS, [(1, "z", None, 2)])) == (1, 0, 1, 0)
 
 
-def gone(cargo: Cargo) -> None:
+def gone(cargo: BatchData) -> None:
     path(cargo).unlink()
 
 
-def cut(cargo: Cargo) -> None:
+def cut(cargo: BatchData) -> None:
     path(cargo).write_bytes(path(cargo).read_bytes()[:-1])
 
 
-def path(cargo: Cargo) -> Path:
+def path(cargo: BatchData) -> Path:
     file = cargo.files[1]
     return Path(file.lake.path) / file.path
 
 
 @pytest.mark.parametrize(("harm", "told"), [(gone, "is not there"), (cut, "bytes and should have")])
 def test_d4_a_file_that_is_gone_or_changed_is_named(
-    warehouse: Yard, tmp_path: Path, harm: Callable[[Cargo], None], told: str
+    warehouse: Yard, tmp_path: Path, harm: Callable[[BatchData], None], told: str
 ) -> None:
     if warehouse.name == "redshift":
         pytest.skip("it reads from S3 alone; its own suite has this")
@@ -150,7 +150,7 @@ def test_an_error_of_the_source_passes_as_it_is(warehouse: Yard) -> None:
             raise SourceError("tidegauge: the source broke")
 
     with pytest.raises(SourceError, match="the source broke"):
-        warehouse.output(flow_of(warehouse)).write(Cargo(ORDERS, stretches=(Broken(),)), no_spark)  # type: ignore[arg-type]
+        warehouse.output(flow_of(warehouse)).write(BatchData(ORDERS, stretches=(Broken(),)), no_spark)  # type: ignore[arg-type]
     assert warehouse.staging_tables() == []
 
 

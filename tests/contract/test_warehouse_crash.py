@@ -12,7 +12,7 @@ import pytest
 from tests.support.processes import KILLED, start
 from tests.support.warehouses import ORDERS, Yard, batch_to, cargo_of, counts, loader, no_spark, tag_of
 from tidegauge.outputs.warehouse.commits import Commits
-from tidegauge.outputs.warehouse.warehouse import Session
+from tidegauge.outputs.warehouse.warehouse import WarehouseSession
 
 pytestmark = pytest.mark.contract
 
@@ -26,7 +26,7 @@ def die(*_: Any, **__: Any) -> Any:
 class DiesAtCommit:
     """A session that is killed before, or right after, the commit of what it wrote."""
 
-    def __init__(self, session: Session, *, sent: bool) -> None:
+    def __init__(self, session: WarehouseSession, *, sent: bool) -> None:
         self._session, self._sent, self._marked = session, sent, False
 
     def __getattr__(self, name: str) -> Any:

@@ -22,7 +22,7 @@ from tests.support.warehouses import (
 )
 from tidegauge.errors import OutputDisagrees, OutputUnreachable, TidegaugeError
 from tidegauge.model.plan import Receipt
-from tidegauge.model.spec import Flow
+from tidegauge.model.spec import TableFlow
 from tidegauge.outputs.warehouse.commits import Commits
 from tidegauge.outputs.warehouse.output import WarehouseOutput
 
@@ -32,7 +32,7 @@ ROW = (1, "a", None, 1)
 
 
 def reopen(
-    yard: Yard, flow: Flow, epoch: int, continues: tuple[int, int] | None = None, why: str = "w"
+    yard: Yard, flow: TableFlow, epoch: int, continues: tuple[int, int] | None = None, why: str = "w"
 ) -> None:
     yard.output(flow).open_epoch(flow.pipeline, flow.name, epoch, continues, why)
 
@@ -90,7 +90,7 @@ def test_what_is_continued_has_to_be_there(warehouse: Yard) -> None:
 class Paused(WarehouseOutput):
     """Waits with the batch in hand, before the transaction that publishes it."""
 
-    def __init__(self, yard: Yard, flow: Flow) -> None:
+    def __init__(self, yard: Yard, flow: TableFlow) -> None:
         super().__init__(flow, warehouse=yard.house())
         self.here, self.go_on = threading.Event(), threading.Event()
         commits = self._commits

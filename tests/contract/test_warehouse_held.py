@@ -17,10 +17,10 @@ from tests.support.warehouses import (
     tag_of,
 )
 from tidegauge.errors import OutputDisagrees
-from tidegauge.model.batch_data import Cargo
+from tidegauge.model.batch_data import BatchData
 from tidegauge.model.plan import Batch, Receipt
 from tidegauge.model.position import Window
-from tidegauge.model.spec import Flow, Mode
+from tidegauge.model.spec import Mode, TableFlow
 from tidegauge.outputs.warehouse.commits import Commits
 
 pytestmark = pytest.mark.contract
@@ -29,7 +29,7 @@ A, B, C = (1, "a", None, 1), (2, "b", None, 2), (3, "c", None, 3)
 
 
 def begin(
-    yard: Yard, flow: Flow, epoch: int, continues: tuple[int, int] | None = None, *, empty: bool = False
+    yard: Yard, flow: TableFlow, epoch: int, continues: tuple[int, int] | None = None, *, empty: bool = False
 ) -> None:
     yard.output(flow).open_epoch("shop", flow.name, epoch, continues, "why", empty=empty)
 
@@ -38,10 +38,10 @@ def drop(yard: Yard, name: str = "orders") -> None:
     yard.run(f"DROP TABLE {yard.at(name)}")
 
 
-def empty(yard: Yard, flow: Flow, seq: int, epoch: int = 0) -> Receipt:
+def empty(yard: Yard, flow: TableFlow, seq: int, epoch: int = 0) -> Receipt:
     """As the engine does it for a source that has no row."""
     output = yard.output(flow)
-    staged = output.write(Cargo(ORDERS, rows=0, empties=True), no_spark)
+    staged = output.write(BatchData(ORDERS, rows=0, empties=True), no_spark)
     batch = Batch((Window(None, None),), rows=0, again=True, empties=True)
     return output.publish(tag_of(flow, seq, epoch), batch, staged, layout=ORDERS, run_id="r")
 
@@ -95,7 +95,7 @@ def test_d9_rows_that_a_person_asks_for_may_come_into_a_new_table(warehouse: Yar
     orders.rows(ORDERS, [A, B])
     drop(warehouse)
     cargo = cargo_of(ORDERS, [C])
-    orders.load(Cargo(cargo.layout, stretches=cargo.stretches, anew=True))
+    orders.load(BatchData(cargo.layout, stretches=cargo.stretches, anew=True))
     assert warehouse.contents("orders", ["id"]) == [(3,)]
 
 

@@ -37,7 +37,7 @@ from tidegauge.errors import OutputDisagrees, OutputError, OutputUnreachable
 from tidegauge.model.spec import Mode
 from tidegauge.outputs.warehouse.mysql.load import LoadSink, Rows
 from tidegauge.outputs.warehouse.mysql.local_stream import StreamConnection
-from tidegauge.outputs.warehouse.mysql.session import Login
+from tidegauge.outputs.warehouse.mysql.session import MysqlLogin
 from tidegauge.outputs.warehouse.warehouse import Refused
 
 pytestmark = pytest.mark.contract
@@ -158,7 +158,7 @@ def test_d3_a_task_that_is_done_twice_counts_once(yard: Yard) -> None:
     yard.run(f"CREATE TABLE {yard.at('s')} (o int, id bigint)")
     yard.run(f"CREATE TABLE {yard.at('m')} (task int PRIMARY KEY, `rows` bigint)")
     rows = Rows(yard.at("s"), "`o`", ("`id`",), (False,), ("id",), local=True)
-    sink = LoadSink(Login.of(yard.database), rows, yard.at("m"))
+    sink = LoadSink(MysqlLogin.of(yard.database), rows, yard.at("m"))
     heap = Heap(layout_of(("id", "bigint")), ((1,), (2,)))
     answers: list[int] = []
     threads = [

@@ -37,7 +37,7 @@ from tidegauge.model.spec import Mode
 from tidegauge.outputs.warehouse.output import WarehouseOutput
 from tidegauge.outputs.warehouse.postgresql import copy_binary
 from tidegauge.outputs.warehouse.postgresql.load import CopySink
-from tidegauge.outputs.warehouse.postgresql.session import Login
+from tidegauge.outputs.warehouse.postgresql.session import PostgresqlLogin
 from tidegauge.outputs.warehouse.warehouse import Refused
 
 pytestmark = pytest.mark.contract
@@ -123,7 +123,7 @@ def test_d3_a_task_that_is_done_twice_counts_once(yard: Yard, postgres: Postgres
     )
     layout = layout_of(("id", "bigint"))
     copy = f"COPY {yard.at('s')} (o, id) FROM STDIN (FORMAT binary)"
-    sink = CopySink(Login.of(house.database), copy, yard.at("m"), ("id",))
+    sink = CopySink(PostgresqlLogin.of(house.database), copy, yard.at("m"), ("id",))
     first, again = Heap(layout, ((1,), (2,))), Heap(layout, ((1,), (2,)))
     answers: list[int] = []
     # Both at once, as speculation does it, and once more, later.

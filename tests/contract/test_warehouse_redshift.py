@@ -39,13 +39,13 @@ from tests.support.warehouses import (
     tag_of,
 )
 from tidegauge.errors import OutputDisagrees, OutputError, OutputUnreachable
-from tidegauge.model.batch_data import Cargo, LakeFile
+from tidegauge.model.batch_data import BatchData, LakeFile
 from tidegauge.model.secret import Secret
 from tidegauge.model.spec import Lake, Mode
 from tidegauge.model.table import Field, Layout
 from tidegauge.outputs.warehouse.redshift import copy as redshift_copy
 from tidegauge.outputs.warehouse.redshift import warehouse as engine
-from tidegauge.outputs.warehouse.warehouse import Column, Locked
+from tidegauge.outputs.warehouse.warehouse import Locked, WarehouseColumn
 
 pytestmark = pytest.mark.contract
 
@@ -65,7 +65,7 @@ def said(yard: Yard, redshift: Redshift) -> Callable[[], list[str]]:
     return lambda: redshift.statements(str(yard.database.database))[before:]
 
 
-def landed(yard: Yard, layout: Layout = ORDERS, *stretches: list[tuple[Any, ...]]) -> Cargo:
+def landed(yard: Yard, layout: Layout = ORDERS, *stretches: list[tuple[Any, ...]]) -> BatchData:
     return yard.land(cargo_of(layout, *stretches))
 
 
@@ -99,7 +99,7 @@ def test_d8_of_a_key_in_several_files_the_last_counts_however_they_are_grouped(
     second = landed(yard, ORDERS, [(1, "later", None, 2)])
     third = landed(yard, ORDERS, [(2, "twice", None, 3)], [(3, "c", None, 3), (2, "last", None, 4)])
     parts = (first, second, third)
-    cargo = Cargo(
+    cargo = BatchData(
         ORDERS,
         rows=6,
         files=tuple(file for part in parts for file in part.files),
@@ -285,7 +285,11 @@ def test_a_narrow_column_is_made_wider_and_keeps_its_values(
     yard: Yard, declared: str, field: Field, becomes: str
 ) -> None:
     house = yard.house()
-    yard.run(house.create(yard.table("orders"), [Column("id", "BIGINT"), Column("name", declared)]))
+    yard.run(
+        house.create(
+            yard.table("orders"), [WarehouseColumn("id", "BIGINT"), WarehouseColumn("name", declared)]
+        )
+    )
     yard.run(f"INSERT INTO {yard.at('orders')} VALUES (7, 1)")
     layout = layout_of(("id", "bigint"), (field.name, field.type, field.source_type), cursor=None)
     value: Any = "2" if field.type == "string" else Decimal("2") if "decimal" in field.type else 2

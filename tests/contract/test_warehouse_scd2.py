@@ -9,7 +9,7 @@ import pytest
 from tests.support.warehouses import ORDERS, Yard, counts, layout_of, loader
 from tidegauge.errors import OutputDisagrees, OutputError
 from tidegauge.model.spec import Deletes, Mode
-from tidegauge.outputs.warehouse.warehouse import Column
+from tidegauge.outputs.warehouse.warehouse import WarehouseColumn
 
 pytestmark = pytest.mark.contract
 
@@ -170,7 +170,9 @@ def test_d13_marks_of_an_older_version_are_closed_by_the_next_run(warehouse: Yar
     orders = loader(warehouse, mode=Mode.SCD2, deletes=Deletes.SOFT)
     orders.rows(STATES, [(1, "new", 10), (2, "new", 10)], [(1, "paid", 20)])
     house = warehouse.house()
-    warehouse.run(house.add_column(warehouse.table("orders"), Column("_tidegauge_deleted_at", house.moment)))
+    warehouse.run(
+        house.add_column(warehouse.table("orders"), WarehouseColumn("_tidegauge_deleted_at", house.moment))
+    )
     warehouse.run(f"UPDATE {warehouse.at('orders')} SET {house.name('_tidegauge_deleted_at')} = {house.now}")
     keys = layout_of(("id", "bigint"))
     shown = [row["id"] for batch in warehouse.output(orders.flow).rows(keys) for row in batch.to_pylist()]

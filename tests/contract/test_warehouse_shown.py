@@ -11,13 +11,13 @@ import pyarrow as pa
 import pytest
 
 from tests.support.warehouses import Yard, batch_to, cargo_of, flow_of, layout_of, loader, no_spark, tag_of
-from tidegauge.compare.deleted_keys import vanished
+from tidegauge.compare.deleted_keys import find_vanished
 from tidegauge.compare.rows import compare_rows
-from tidegauge.flows.drift import decided
+from tidegauge.flows.drift import decide_drift
 from tidegauge.model.arrow import schema_of
 from tidegauge.model.spec import Deletes, Drift, Mode
 from tidegauge.model.table import Layout
-from tidegauge.plan.drift import Decision, Kind
+from tidegauge.plan.drift import ChangeKind, Decision
 
 pytestmark = pytest.mark.contract
 
@@ -79,10 +79,12 @@ def test_a_target_that_was_made_from_a_table_has_not_drifted_from_it(warehouse: 
     output = warehouse.output(flow)
     held = output.layout()
     assert held is not None
-    assert decided(flow, output, held, EVERY) == Decision(EVERY)
+    assert decide_drift(flow, output, held, EVERY) == Decision(EVERY)
     more = layout_of(*((one.name, one.type, one.source_type) for one in EVERY.fields), ("more", "string"))
     if policy is Drift.EVOLVE:
-        assert [change.kind for change in decided(flow, output, held, more).changes] == [Kind.ADDED]
+        assert [change.kind for change in decide_drift(flow, output, held, more).changes] == [
+            ChangeKind.ADDED
+        ]
 
 
 def test_rows_come_in_blocks_along_a_key_of_several_columns(warehouse: Yard) -> None:
@@ -113,7 +115,7 @@ def test_a_moment_is_a_key_like_any_other(warehouse: Yard) -> None:
     found = shown(warehouse, keys, block=2)
     assert [tuple(row.values()) for row in found.to_pylist()] == [row[:2] for row in rows]
     left = cargo_of(keys, [row[:2] for row in rows[:4]]).stretches[0].batches()
-    gone = vanished(left, found.to_batches(), schema_of(keys))
+    gone = find_vanished(left, found.to_batches(), schema_of(keys))
     assert [tuple(row.values()) for row in gone.keys.to_pylist()] == [rows[4][:2]]
 
 

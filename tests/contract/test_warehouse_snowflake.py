@@ -31,7 +31,7 @@ from tidegauge.model.table import Field
 from tidegauge.outputs.warehouse.fit import Verdict
 from tidegauge.outputs.warehouse.snowflake.session import SnowflakeSession
 from tidegauge.outputs.warehouse.snowflake.warehouse import Snowflake
-from tidegauge.outputs.warehouse.warehouse import Column, Locked, Refused
+from tidegauge.outputs.warehouse.warehouse import Locked, Refused, WarehouseColumn
 
 pytestmark = pytest.mark.contract
 
@@ -175,7 +175,7 @@ def _fail(*_: object) -> None:
 def test_a_hybrid_table_is_asked_for_in_snowflakes_words(yard: Yard) -> None:
     """fakesnow has none, and sqlglot does not parse it: the words are all that can be checked here."""
     house = yard.house()
-    columns = [Column("id", "NUMBER(19,0)", required=True)]
+    columns = [WarehouseColumn("id", "NUMBER(19,0)", required=True)]
     options = TableOptions(cursor="at", hybrid=True)
     made = house.create(yard.table("orders"), columns, key=("id",), options=options)
     assert made == (

@@ -19,11 +19,11 @@ from tests.support.warehouses import (
     no_spark,
     tag_of,
 )
-from tidegauge.flows.drift import decided
+from tidegauge.flows.drift import decide_drift
 from tidegauge.model.spec import Drift, Mode
 from tidegauge.model.table import Layout
 from tidegauge.outputs.warehouse.commits import Commits
-from tidegauge.outputs.warehouse.warehouse import Column
+from tidegauge.outputs.warehouse.warehouse import WarehouseColumn
 
 pytestmark = pytest.mark.contract
 
@@ -129,7 +129,7 @@ def test_d14_a_column_that_somebody_added_by_hand_is_never_touched(warehouse: Ya
         orders = loader(warehouse, table=mode, name=mode, mode=mode)
         orders.rows(BOTH, [(1, "a", 1, 1)])
         warehouse.run(
-            house.add_column(warehouse.table(mode), Column("remark", house.text)),
+            house.add_column(warehouse.table(mode), WarehouseColumn("remark", house.text)),
             f"UPDATE {warehouse.at(mode)} SET {house.name('remark')} = 'mine'",
         )
         orders.rows(LESS, [(1, 2, 2)])
@@ -137,7 +137,7 @@ def test_d14_a_column_that_somebody_added_by_hand_is_never_touched(warehouse: Ya
         assert (1, "mine") in warehouse.contents(mode, ["id", "remark"]), mode
         held = warehouse.output(orders.flow).layout()
         assert held is not None
-        notes = decided(orders.flow, warehouse.output(orders.flow), held, LESS).notes
+        notes = decide_drift(orders.flow, warehouse.output(orders.flow), held, LESS).notes
         assert [note.split(")")[1] for note in notes] == [
             " is gone from the source: the output keeps it, NULL in the rows written from now on and as it"
             " was in the others",
@@ -145,7 +145,7 @@ def test_d14_a_column_that_somebody_added_by_hand_is_never_touched(warehouse: Ya
             " written it",
         ]
         flow = flow_of(warehouse, mode, name=mode, mode=mode, drift=Drift.FREEZE)
-        assert len(decided(flow, warehouse.output(flow), held, LESS).notes) == 2
+        assert len(decide_drift(flow, warehouse.output(flow), held, LESS).notes) == 2
 
 
 def test_d14_what_a_flow_wrote_is_known_in_its_next_life_too(warehouse: Yard) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tidegauge.config.load import load_project
 from tidegauge.observe.events import RunEvent, StepBegun, StepDone
-from tidegauge.run.options import Order
+from tidegauge.run.options import RunOptions
 from tidegauge.run.runner import run
 
 
@@ -32,7 +32,7 @@ def main(project: str, side: str = "", step: str = "", times: str = "1") -> int:
 
     good = True
     for _ in range(1 if side else 2):
-        report = run(load_project(Path(project)), Order(), tell=tell, stop=threading.Event())
+        report = run(load_project(Path(project)), RunOptions(), tell=tell, stop=threading.Event())
         for flow in report.flows:
             good &= flow.ok
             sys.stdout.write(f"{flow.flow} {flow.state} {flow.rows} {flow.error or ''}\n")

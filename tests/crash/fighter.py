@@ -23,7 +23,7 @@ from tidegauge.ledger.open import open_ledger
 from tidegauge.ledger.owner import is_gone, this_process
 from tidegauge.model.claim import Claim
 from tidegauge.model.plan import Batch, Draft, InputPlan, Plan, Receipt
-from tidegauge.model.position import Kind, RowPosition, Value, Window
+from tidegauge.model.position import RowPosition, Value, ValueKind, Window
 from tidegauge.model.protocols.ledger import LedgerWriter
 from tidegauge.model.state import State
 
@@ -32,7 +32,7 @@ PIPELINE = FLOW = INPUT = "fight"
 
 
 def position(number: int) -> RowPosition:
-    return RowPosition(Value(Kind.INT, str(number)))
+    return RowPosition(Value(ValueKind.INT, str(number)))
 
 
 def number(of: object) -> int:

@@ -144,9 +144,9 @@ def run(
     from tidegauge.model.plan import Receipt
     from tidegauge.observe.events import RunEvent, StepBegun, StepDone
     from tidegauge.outputs.warehouse.commits import Commits
-    from tidegauge.outputs.warehouse.warehouse import Session
+    from tidegauge.outputs.warehouse.warehouse import WarehouseSession
     from tidegauge.run import runner as engine
-    from tidegauge.run.options import Order
+    from tidegauge.run.options import RunOptions
 
     wanted = Kill(**kill) if kill else None
     left = wanted.times if wanted else 0
@@ -165,7 +165,9 @@ def run(
 
     record = Commits.record
 
-    def record_and_die(self: Commits, session: Session, receipt: Receipt, kind: str, shape: str) -> None:
+    def record_and_die(
+        self: Commits, session: WarehouseSession, receipt: Receipt, kind: str, shape: str
+    ) -> None:
         record(self, session, receipt, kind, shape)
         if wanted is not None and wanted.side == "within":
             die()
@@ -174,7 +176,7 @@ def run(
     if spark is not None:
         attach(**spark)
 
-    report = engine.run(load_project(Path(project)), Order(**order), tell=tell, stop=threading.Event())
+    report = engine.run(load_project(Path(project)), RunOptions(**order), tell=tell, stop=threading.Event())
     return 0 if all(flow.ok for flow in report.flows) else 1, json.dumps(report.to_json())
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tidegauge.config.load import load_project
 from tidegauge.observe.events import RunEvent, StepBegun, StepDone
-from tidegauge.operations.override import Reset, SetTo, Wish, carry_out
+from tidegauge.operations.override import OverrideRequest, Reset, SetTo, carry_out
 from tidegauge.operations.override_preview import preview
 
 
@@ -23,7 +23,7 @@ def main(project: str, kind: str, side: str, step: str) -> int:
             os.kill(os.getpid(), signal.SIGKILL)
 
     loaded = load_project(Path(project))
-    wish: Wish = Reset() if kind == "reset" else SetTo(timestamp=kind)
+    wish: OverrideRequest = Reset() if kind == "reset" else SetTo(timestamp=kind)
     [done] = carry_out(loaded, preview(loaded, ["t"], wish), reason="killed", tell=tell)
     return 1 if done.error else 0
 

@@ -28,7 +28,7 @@ from tidegauge.model.plan import Receipt
 from tidegauge.observe import view
 from tidegauge.observe.events import Listener, RunEvent, StepBegun, StepDone
 from tidegauge.outputs.warehouse.commits import Commits
-from tidegauge.outputs.warehouse.warehouse import Session
+from tidegauge.outputs.warehouse.warehouse import WarehouseSession
 
 
 def start_pausing(project: Project, side: str, step: str, times: int, *words: str) -> subprocess.Popen[str]:
@@ -84,7 +84,7 @@ def _watch_and_stop(side: str, step: str, times: int) -> None:
 
     record = Commits.record
 
-    def record_and_stop(commits: Commits, session: Session, receipt: Receipt, *rest: str) -> None:
+    def record_and_stop(commits: Commits, session: WarehouseSession, receipt: Receipt, *rest: str) -> None:
         record(commits, session, receipt, *rest)
         stop_in_time()
 

@@ -14,7 +14,7 @@ from tests.support.servers import MariaDB, Postgres, Redshift
 from tidegauge.config.load import load_project
 from tidegauge.model.spec import Stage
 from tidegauge.observe.events import RunEvent, StepBegun
-from tidegauge.run.options import Order
+from tidegauge.run.options import RunOptions
 from tidegauge.run.report import FlowReport
 from tidegauge.run.runner import run
 from tidegauge.run.steps import Step
@@ -44,7 +44,7 @@ def load(house: House, *, losing: object = None) -> FlowReport:
             if published == 2 and callable(losing):
                 losing()
 
-    order = Order(stage=Stage.LOAD)
+    order = RunOptions(stage=Stage.LOAD)
     [*_, report] = run(load_project(house.file), order, tell=tell, stop=threading.Event()).flows
     return report
 

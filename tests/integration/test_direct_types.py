@@ -16,7 +16,7 @@ from tests.integration.test_types_parts import arrived, make
 from tests.support.servers import MariaDB, Postgres
 from tidegauge.errors import TypeNotHeld
 from tidegauge.model.spec import Lake
-from tidegauge.outputs.lake.splits import write_stretches
+from tidegauge.outputs.lake.splits import write_splits
 from tidegauge.sources import connectorx_split as connectorx_stretch
 from tidegauge.sources.direct import DirectReader, direct_reason
 
@@ -40,7 +40,7 @@ def direct_files(
     return [
         folder / file.path
         for number, batch in enumerate(batches(survey, None, 2))
-        for file in write_stretches(lake, f"t/data/{number}", reader.cargo(shape, batch), never)
+        for file in write_splits(lake, f"t/data/{number}", reader.cargo(shape, batch), never)
     ]
 
 

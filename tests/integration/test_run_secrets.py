@@ -14,7 +14,7 @@ import pytest
 from tests.integration.conftest import Make
 from tests.support.project import Project, Ran
 from tests.support.servers import S3, MariaDB, Postgres, free_port
-from tidegauge.sources.connectorx_split import ConnectorxStretch
+from tidegauge.sources.connectorx_split import ConnectorxSplit
 from tidegauge.sources.jdbc import JdbcReader
 
 pytestmark = pytest.mark.integration
@@ -107,7 +107,7 @@ def test_e3_no_secret_is_in_anything_that_is_printed_or_kept(
     _rewind(project)
     failures.append(project.here("run", "--json", "--debug"))
     assert failures[-1].flow(project.name("t"))["error"]["type"] == "TypeNotHeld", failures[-1].said
-    place_of_read, name = (JdbcReader, "read") if read == "jdbc" else (ConnectorxStretch, "batches")
+    place_of_read, name = (JdbcReader, "read") if read == "jdbc" else (ConnectorxSplit, "batches")
     reads = getattr(place_of_read, name)
 
     def too_late(*words: Any) -> Any:

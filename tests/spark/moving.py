@@ -14,12 +14,12 @@ from tidegauge.model.delta_flow import (
     CHANGE_TYPE,
     COMMIT_TIMESTAMP,
     COMMIT_VERSION,
+    DeltaFlow,
+    DeltaInput,
+    DeltaMode,
+    DeltaTable,
     Evaluate,
     Function,
-    Layer,
-    LayerInput,
-    LayerMode,
-    LayerOutput,
     Sql,
     TableRef,
 )
@@ -168,14 +168,14 @@ class Window:
 
 def layer(
     transform: str | Callable[..., Any] | Sql | Function | None,
-    *inputs: str | LayerInput,
+    *inputs: str | DeltaInput,
     key: Sequence[str] = ("id",),
-    mode: LayerMode = LayerMode.MERGE,
+    mode: DeltaMode = DeltaMode.MERGE,
     evaluate: Evaluate = Evaluate.AUTO,
     file: Path | None = None,
     **output: Any,
-) -> Layer:
-    """A flow; inputs by name move, and `LayerInput` says otherwise."""
+) -> DeltaFlow:
+    """A flow; inputs by name move, and `DeltaInput` says otherwise."""
     made: Sql | Function | None
     match transform:
         case None | Sql() | Function():
@@ -184,22 +184,22 @@ def layer(
             made = Sql(transform, file)
         case _:
             made = Function(transform.__qualname__, call=transform)
-    return Layer(
+    return DeltaFlow(
         pipeline="p",
         name="flow",
-        inputs=tuple(LayerInput(one, TableRef(name=one)) if isinstance(one, str) else one for one in inputs),
-        output=LayerOutput(TableRef(name="out"), mode, tuple(key), **output),
+        inputs=tuple(DeltaInput(one, TableRef(name=one)) if isinstance(one, str) else one for one in inputs),
+        output=DeltaTable(TableRef(name="out"), mode, tuple(key), **output),
         transform=made,
         evaluate=evaluate,
     )
 
 
-def pinned(name: str) -> LayerInput:
-    return LayerInput(name, TableRef(name=name), snapshot=True)
+def pinned(name: str) -> DeltaInput:
+    return DeltaInput(name, TableRef(name=name), snapshot=True)
 
 
-def raw(name: str) -> LayerInput:
-    return LayerInput(name, TableRef(name=name), raw=True)
+def raw(name: str) -> DeltaInput:
+    return DeltaInput(name, TableRef(name=name), raw=True)
 
 
 def collected(frame: DataFrame) -> list[dict[str, Any]]:

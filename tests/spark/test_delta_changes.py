@@ -14,7 +14,7 @@ import pytest
 from tests.support.versioned import FEED, Rows, Versioned, as_text, counted, told
 from tidegauge.delta_log.table import look
 from tidegauge.errors import SourceError, TableMissing, VersionsMissing
-from tidegauge.model.plan import Way
+from tidegauge.model.plan import ReadWay
 from tidegauge.sources.delta.errors import translated_read
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def test_c9_the_net_effect_of_any_window_is_the_difference_of_its_ends(
     windows += [
         (min(pair), max(pair)) for pair in (dice.sample(range(table.latest + 1), 2) for _ in range(4))
     ]
-    asked = [(one, Way.FEED) for one in windows] + [(windows[2], Way.DIFF), ((None, 3), Way.DIFF)]
+    asked = [(one, ReadWay.FEED) for one in windows] + [(windows[2], ReadWay.DIFF), ((None, 3), ReadWay.DIFF)]
     parts = []
     for number, ((after, upto), way) in enumerate(asked):
         one = table.window(after, upto, way)
@@ -187,21 +187,21 @@ def test_ways_that_bring_no_changes(table: Versioned) -> None:
         "CREATE TABLE {t} (id INT) USING delta", "INSERT INTO {t} VALUES (1), (1)", "DELETE FROM {t}",
         "INSERT INTO {t} VALUES (2)",
     )  # fmt: skip
-    for way in (Way.PINNED, Way.NOTHING):
+    for way in (ReadWay.PINNED, ReadWay.NOTHING):
         window = table.window(1, 1, way)
         assert (window.moves, window.afresh) == (False, False)
         assert counted(window.now()) == Counter({("1",): 2})
         assert counted(window.came()) + counted(window.gone()) + counted(window.events()) == Counter()
         assert window.came().schema == window.gone().schema == window.now().schema
-    fresh = table.window(0, 1, Way.SNAPSHOT)
+    fresh = table.window(0, 1, ReadWay.SNAPSHOT)
     assert (fresh.moves, fresh.afresh, fresh.version) == (True, True, 1)
     assert counted(fresh.came()) == counted(fresh.now()) == Counter({("1",): 2})
     assert counted(fresh.gone()) == Counter()
     assert abs(fresh.moment - look(table.path).commit_timestamp).total_seconds() < 60
     moment = fresh.moment.replace(tzinfo=None)
     assert counted(fresh.events()) == Counter({("1", "'insert'", "1", repr(moment)): 2})
-    assert counted(table.window(0, 1, Way.SNAPSHOT, raw=True).came()) == counted(fresh.events())
-    step = table.window(1, 3, Way.DIFF).events().drop("_commit_timestamp")
+    assert counted(table.window(0, 1, ReadWay.SNAPSHOT, raw=True).came()) == counted(fresh.events())
+    step = table.window(1, 3, ReadWay.DIFF).events().drop("_commit_timestamp")
     assert told(counted(step)) == ["1 'delete' 3", "1 'delete' 3", "2 'insert' 3"]
 
 
@@ -211,11 +211,11 @@ def test_no_job_runs_before_a_frame_is_read(story: tuple[Versioned, list[Rows]])
     checked = [int(path.stem) for path in Path(table.path, "_delta_log").glob("0*.crc")]
     _, after, upto, *_ = sorted(checked)
     before = jobs(table.spark)
-    for way in (Way.FEED, Way.DIFF, Way.SNAPSHOT, Way.PINNED, Way.NOTHING):
+    for way in (ReadWay.FEED, ReadWay.DIFF, ReadWay.SNAPSHOT, ReadWay.PINNED, ReadWay.NOTHING):
         window = table.window(after, upto, way)
         for frame in (window.now(), window.came(), window.gone(), window.events()):
             assert frame.columns[:3] == ["id", "v", "x"]
-    table.window(0, 1, Way.FILES).events()
+    table.window(0, 1, ReadWay.FILES).events()
     assert jobs(table.spark) == before + 1
     table.window(after, upto).came().collect()
     # One up to the exchange, one behind it, and that of `jobs` itself.
@@ -241,7 +241,7 @@ def test_c1_files_that_went_between_plan_and_run_are_an_error(
     )
     known = {"bronze.orders": f"file:{table.path}"}
     window = table.window(1, 2)
-    frames = {"came": window.came(), "now": window.now(), "added": table.window(0, 1, Way.FILES).came()}
+    frames = {"came": window.came(), "now": window.now(), "added": table.window(0, 1, ReadWay.FILES).came()}
     table.spark.conf.set("spark.sql.files.ignoreMissingFiles", "true")
     try:
         vacuum(table)
@@ -258,7 +258,7 @@ def test_c1_files_that_went_between_plan_and_run_are_an_error(
     finally:
         table.spark.conf.unset("spark.sql.files.ignoreMissingFiles")
     with pytest.raises(VersionsMissing, match="is gone: file:/"):
-        table.window(0, 1, Way.FILES).came()
+        table.window(0, 1, ReadWay.FILES).came()
     with pytest.raises(VersionsMissing, match="went before they were read"):
         table.window(3, 9).now()
     assert translated_read(ValueError("something else"), known) is None
@@ -268,13 +268,13 @@ def test_what_cannot_be_read_is_told_in_one_sentence(table: Versioned) -> None:
     with pytest.raises(TableMissing, match="no Delta table any more at "):
         table.window(None, 1).came()
     table.sql("CREATE TABLE {t} (id INT, _Change_Type INT) USING delta", "INSERT INTO {t} VALUES (1, 2)")
-    assert counted(table.window(None, 1, Way.SNAPSHOT).came()) == Counter({("1", "2"): 1})
+    assert counted(table.window(None, 1, ReadWay.SNAPSHOT).came()) == Counter({("1", "2"): 1})
     with pytest.raises(SourceError, match="has a column _Change_Type"):
-        table.window(None, 1, Way.FILES).came()
+        table.window(None, 1, ReadWay.FILES).came()
     table.sql("ALTER TABLE {t} SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')")
     table.sql("ALTER TABLE {t} RENAME COLUMN _Change_Type TO v", "DELETE FROM {t}")
     with pytest.raises(SourceError, match=r"version 4 of .* did more than to add files"):
-        table.window(0, 4, Way.FILES).came()
+        table.window(0, 4, ReadWay.FILES).came()
     with pytest.raises(Exception) as caught:
         table.window(2, 4).came().collect()
     said = translated_read(caught.value, {"t": table.path})

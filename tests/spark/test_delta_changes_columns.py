@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.versioned import FEED, Rows, Versioned, as_text, counted, told
 from tidegauge.errors import SourceError
-from tidegauge.model.plan import Way
+from tidegauge.model.plan import ReadWay
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,7 +36,7 @@ def table(spark: SparkSession, tmp_path: Path) -> Versioned:
     return Versioned(spark, tmp_path / "odd ünï [x] %41")
 
 
-def check(table: Versioned, after: int | None, upto: int, way: Way) -> int:
+def check(table: Versioned, after: int | None, upto: int, way: ReadWay) -> int:
     """That the window is the difference of its ends; how many rows came and went."""
     window = table.window(after, upto, way)
     frames = {"came": window.came(), "gone": window.gone(), "now": table.at(upto)}
@@ -62,11 +62,11 @@ def test_every_type_and_odd_partitions_arrive_as_they_are(table: Versioned) -> N
         "INSERT INTO {t} VALUES "
         + ", ".join(PLAIN.format(id=i, text="xyz"[i % 3] * (i > 4)) for i in range(3, 8)),
     )
-    for way in (Way.FEED, Way.FILES, Way.DIFF):
+    for way in (ReadWay.FEED, ReadWay.FILES, ReadWay.DIFF):
         assert check(table, None, 2, way) == 9
-    assert table.window(1, 2, Way.FILES, scheme="file:").came().count() == 5
+    assert table.window(1, 2, ReadWay.FILES, scheme="file:").came().count() == 5
     names = ["_commit_version", "_change_type", "_commit_timestamp"]
-    events = table.window(None, 2, Way.FILES).events().select(names).collect()
+    events = table.window(None, 2, ReadWay.FILES).events().select(names).collect()
     assert Counter(row[:2] for row in events) == {(1, "insert"): 4, (2, "insert"): 5}
     feed = {row[0]: row[2] for row in table.window(None, 2).events().select(names).collect()}
     assert all(abs((at - feed[version]).total_seconds()) < 5 for version, _, at in events)
@@ -76,8 +76,8 @@ def test_every_type_and_odd_partitions_arrive_as_they_are(table: Versioned) -> N
         "UPDATE {t} SET m = map('k', 0.0D, 'a', 0.0D), v = parse_json('{\"a\": [1,1]}') WHERE id < 3",
     )
     # One of the three was 0.0 already; and the order inside of a map is nobody's.
-    assert check(table, 2, 3, Way.FEED) == check(table, 2, 3, Way.DIFF) == 8
-    assert counted(table.window(3, 4).came()) == counted(table.window(3, 4, Way.DIFF).came()) == Counter()
+    assert check(table, 2, 3, ReadWay.FEED) == check(table, 2, 3, ReadWay.DIFF) == 8
+    assert counted(table.window(3, 4).came()) == counted(table.window(3, 4, ReadWay.DIFF).came()) == Counter()
 
 
 def test_only_the_files_that_were_added_are_read(table: Versioned) -> None:
@@ -88,14 +88,14 @@ def test_only_the_files_that_were_added_are_read(table: Versioned) -> None:
         "OPTIMIZE {t}",
         "INSERT INTO {t} VALUES (5, 'a')",
     )
-    window = table.window(1, 4, Way.FILES)
+    window = table.window(1, 4, ReadWay.FILES)
     assert told(counted(window.came())) == ["3 'a'", "4 None", "5 'a'"]
     assert len(window.came().inputFiles()) == 3
-    assert counted(table.window(2, 3, Way.FILES).came()) == Counter()
+    assert counted(table.window(2, 3, ReadWay.FILES).came()) == Counter()
     # The values of a partition stand in the log; what a folder is called proves nothing.
     log = Path(table.path, "_delta_log", f"{4:020}.json")
     log.write_text(log.read_text().replace('"partitionValues":{"p":"a"}', '"partitionValues":{"p":"z"}'))
-    assert told(counted(table.window(3, 4, Way.FILES).came())) == ["5 'z'"]
+    assert told(counted(table.window(3, 4, ReadWay.FILES).came())) == ["5 'z'"]
 
 
 def test_c4_an_added_column_and_a_widened_type_are_those_of_the_windows_end(table: Versioned) -> None:
@@ -116,9 +116,9 @@ def test_c4_an_added_column_and_a_widened_type_are_those_of_the_windows_end(tabl
     assert told(counted(added.came())) == ["1 Row(a=1, b=None) Decimal('1.50')", "2 Row(a=2, b=None) None"]
     assert [kind for _, kind in wide.came().dtypes] == ["bigint", "struct<a:int,b:string>", "decimal(20,2)"]
     assert sum(counted(wide.came()).values()) == 3
-    assert counted(wide.came()) == counted(table.window(None, 6, Way.DIFF).came()) == counted(table.at(6))
+    assert counted(wide.came()) == counted(table.window(None, 6, ReadWay.DIFF).came()) == counted(table.at(6))
     assert counted(table.window(1, 3).gone()) == Counter({("1", "Row(a=1, b=None)", "None"): 1})
-    assert counted(table.window(4, 6, Way.FILES).came()) == counted(table.window(4, 6).came())
+    assert counted(table.window(4, 6, ReadWay.FILES).came()) == counted(table.window(4, 6).came())
 
 
 def test_c4_renamed_and_dropped_columns_have_the_names_of_the_windows_end(table: Versioned) -> None:
@@ -137,10 +137,10 @@ def test_c4_renamed_and_dropped_columns_have_the_names_of_the_windows_end(table:
     assert table.window(None, 2).came().columns == ["id", "a", "b", "p"]
     assert [row[1:] for row in counted(table.window(None, 2).came())] == [("'y'", "2", "'q'")]
     assert [row[1:] for row in counted(table.window(1, 2).gone())] == [("'x'", "1", "'p'")]
-    for way in (Way.FEED, Way.FILES):
+    for way in (ReadWay.FEED, ReadWay.FILES):
         assert table.window(4, 5, way).came().columns == ["id", "c d", "b", "q"]
         assert check(table, 4, 5, way) == 1
-    for way in (Way.FEED, Way.DIFF):
+    for way in (ReadWay.FEED, ReadWay.DIFF):
         assert check(table, 6, 7, way) == 1
     assert table.window(6, 7).gone().columns == ["id", "c d", "q"]
 
@@ -154,8 +154,8 @@ def test_c4_columns_that_were_replaced_since_are_read_from_the_versions(table: V
     )
     other = table.spark.sql("SELECT 'x' AS id, 1 AS w")
     other.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(table.path)
-    assert check(table, None, 2, Way.FEED) == 3
-    assert check(table, 1, 2, Way.FEED) == 2
+    assert check(table, None, 2, ReadWay.FEED) == 3
+    assert check(table, 1, 2, ReadWay.FEED) == 2
     assert told(counted(table.window(0, 2).events().drop("_commit_timestamp"))) == [
         "1 1 'delete' 2",
         "1 1 'insert' 1",
@@ -164,4 +164,4 @@ def test_c4_columns_that_were_replaced_since_are_read_from_the_versions(table: V
         "2 2 'insert' 1",
     ]
     with pytest.raises(SourceError, match="changed on the way to version 3"):
-        table.window(2, 3, Way.DIFF).came()
+        table.window(2, 3, ReadWay.DIFF).came()

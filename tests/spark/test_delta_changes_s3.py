@@ -10,9 +10,9 @@ import pytest
 from tests.support.servers import S3
 from tests.support.versioned import FEED, counted, told
 from tidegauge.model.delta_flow import TableRef
-from tidegauge.model.plan import Way
+from tidegauge.model.plan import ReadWay
 from tidegauge.model.position import VersionPosition, Window
-from tidegauge.model.protocols.source import Moved
+from tidegauge.model.protocols.source import ChangedInput
 from tidegauge.model.secret import Secret
 from tidegauge.model.spec import Lake
 from tidegauge.sources.delta.changes import moved
@@ -41,14 +41,14 @@ def test_a_table_in_a_bucket_is_read_by_every_way(spark: SparkSession, s3: S3) -
     session.sql(f"UPDATE {place} SET p = 'c' WHERE id = 2")
     table = TableRef(path=path, storage=lake)
 
-    def window(after: int | None, upto: int, way: Way) -> Moved:
+    def window(after: int | None, upto: int, way: ReadWay) -> ChangedInput:
         ends = (None if after is None else VersionPosition(after), VersionPosition(upto))
         return moved(session, table, path, Window(*ends), way)
 
-    files = window(0, 1, Way.FILES)
+    files = window(0, 1, ReadWay.FILES)
     assert told(counted(files.came())) == ["1 'a b%'", "2 None"]
-    feed = window(1, 2, Way.FEED)
+    feed = window(1, 2, ReadWay.FEED)
     assert (told(counted(feed.came())), told(counted(feed.gone()))) == (["2 'c'"], ["2 None"])
-    fresh = window(None, 2, Way.SNAPSHOT)
+    fresh = window(None, 2, ReadWay.SNAPSHOT)
     assert counted(fresh.now()) == Counter({("1", "'a b%'"): 1, ("2", "'c'"): 1})
-    assert fresh.moment >= window(None, 1, Way.PINNED).moment
+    assert fresh.moment >= window(None, 1, ReadWay.PINNED).moment

@@ -13,7 +13,7 @@ from tests.contract.test_delta_shelf import ODD, entry, leaf, on_s3, opened, row
 from tests.support.servers import S3
 from tidegauge import WatermarkTracker
 from tidegauge.errors import ConfigError, LedgerError
-from tidegauge.ledger.delta_store import DeltaShelf
+from tidegauge.ledger.delta_store import DeltaDocumentStore
 from tidegauge.model.spec import Lake
 from tidegauge.spark import hadoop
 
@@ -29,13 +29,13 @@ def lake(tmp_path: Path) -> Lake:
 
 
 @pytest.fixture
-def shelf(lake: Lake) -> Iterator[DeltaShelf]:
+def shelf(lake: Lake) -> Iterator[DeltaDocumentStore]:
     found = opened(lake)
     yield found
     found.close()
 
 
-def succeed(shelf: DeltaShelf, pipeline: str, flow: str, number: int = 1) -> None:
+def succeed(shelf: DeltaDocumentStore, pipeline: str, flow: str, number: int = 1) -> None:
     """A run that ends: one row SUCCESS, one row READY."""
     end = f"2026-01-0{number} 10:00:00.123456"
     done: dict[str, Any] = {"run_id": f"r{number}", "cursor": "timestamp", "rows": 7}
@@ -47,7 +47,7 @@ def succeed(shelf: DeltaShelf, pipeline: str, flow: str, number: int = 1) -> Non
 
 
 def test_spark_reads_document_000s_table_with_its_nine_columns(
-    spark: SparkSession, shelf: DeltaShelf, lake: Lake
+    spark: SparkSession, shelf: DeltaDocumentStore, lake: Lake
 ) -> None:
     succeed(shelf, "wos_pipeline", "wos_pipeline")
     table = f"delta.`{lake.path}/watermarks`"
@@ -77,7 +77,9 @@ def test_spark_reads_document_000s_table_with_its_nine_columns(
     assert text.collect()[0]["at"] == "2026-01-01 10:00:00.123456"
 
 
-def test_spark_reads_any_name_as_a_partition(spark: SparkSession, shelf: DeltaShelf, lake: Lake) -> None:
+def test_spark_reads_any_name_as_a_partition(
+    spark: SparkSession, shelf: DeltaDocumentStore, lake: Lake
+) -> None:
     for name in ODD:
         succeed(shelf, name, name)
         shelf.append("history", [entry(1, name, name)])
@@ -89,7 +91,7 @@ def test_spark_reads_any_name_as_a_partition(spark: SparkSession, shelf: DeltaSh
 
 
 def test_spark_reads_a_ledger_through_its_checkpoint(
-    spark: SparkSession, shelf: DeltaShelf, lake: Lake
+    spark: SparkSession, shelf: DeltaDocumentStore, lake: Lake
 ) -> None:
     for number in range(120):
         shelf.save(shelf.load("p", ["f"]), [leaf("p", "f", number)])
@@ -99,7 +101,7 @@ def test_spark_reads_a_ledger_through_its_checkpoint(
 
 
 def test_the_ledger_goes_on_after_spark_has_compacted_and_corrected_its_table(
-    spark: SparkSession, shelf: DeltaShelf, lake: Lake
+    spark: SparkSession, shelf: DeltaDocumentStore, lake: Lake
 ) -> None:
     names = ["a b/ü=%", "p"]
     for name in names:

@@ -25,17 +25,17 @@ from tests.support.connect import start_connect
 from tests.support.servers import S3, MariaDB, Postgres, free_port
 from tidegauge.errors import ConfigError, SourceUnreachable, TypeNotHeld
 from tidegauge.model.arrow import schema_of
-from tidegauge.model.batch_data import Cargo
+from tidegauge.model.batch_data import BatchData
 from tidegauge.model.plan import Batch
 from tidegauge.model.position import Window
 from tidegauge.model.secret import Secret
 from tidegauge.model.spec import Lake, NullCursor, Read, TableName
 from tidegauge.model.staged import DataFile
-from tidegauge.model.table import Field, Layout, Shape
+from tidegauge.model.table import Field, Layout, SourceTable
 from tidegauge.outputs.lake import splits as writing
-from tidegauge.outputs.lake.splits import write_stretches
+from tidegauge.outputs.lake.splits import write_splits
 from tidegauge.sources import connectorx_split as connectorx_stretch
-from tidegauge.sources.connectorx_split import ConnectorxStretch
+from tidegauge.sources.connectorx_split import ConnectorxSplit
 from tidegauge.sources.direct import DirectReader, check, direct_reason
 
 if TYPE_CHECKING:
@@ -103,16 +103,16 @@ def attempt() -> str:
 def test_there_is_one_file_for_each_stretch_in_the_order_of_the_stretches(
     spark: SparkSession, lake: Lake, rows: int | None
 ) -> None:
-    cargo = Cargo(LAYOUT, rows, stretches=tuple(Numbers(10 * n, 10) for n in range(4)))
-    files = write_stretches(lake, attempt(), cargo, never if rows else lambda: spark)
+    cargo = BatchData(LAYOUT, rows, stretches=tuple(Numbers(10 * n, 10) for n in range(4)))
+    files = write_splits(lake, attempt(), cargo, never if rows else lambda: spark)
     assert ids(lake, files) == list(range(40))
     assert [file.path for file in files] == sorted(file.path for file in files) == there(lake)
 
 
 @pytest.mark.parametrize("rows", [None, 10])
 def test_a_stretch_without_rows_leaves_no_file(spark: SparkSession, lake: Lake, rows: int | None) -> None:
-    cargo = Cargo(LAYOUT, rows, stretches=(Numbers(0, 0), Numbers(0, 10), Numbers(10, 0)))
-    files = write_stretches(lake, attempt(), cargo, lambda: spark)
+    cargo = BatchData(LAYOUT, rows, stretches=(Numbers(0, 0), Numbers(0, 10), Numbers(10, 0)))
+    files = write_splits(lake, attempt(), cargo, lambda: spark)
     assert [file.rows for file in files] == [10]
     assert there(lake) == [files[0].path]
 
@@ -121,10 +121,10 @@ def test_a_stretch_without_rows_leaves_no_file(spark: SparkSession, lake: Lake, 
 def test_d3_a_task_that_is_repeated_leaves_its_rows_once(
     spark: SparkSession, lake: Lake, tmp_path: Path, fault: str
 ) -> None:
-    cargo = Cargo(
+    cargo = BatchData(
         LAYOUT, stretches=(Numbers(0, 10), Numbers(10, 10, fault, str(tmp_path / "mark")), Numbers(20, 10))
     )
-    files = write_stretches(lake, attempt(), cargo, lambda: spark)
+    files = write_splits(lake, attempt(), cargo, lambda: spark)
     assert (tmp_path / "mark").exists()
     assert ids(lake, files) == list(range(30))
     assert there(lake) == [file.path for file in files]
@@ -135,10 +135,10 @@ def test_d3_two_tries_of_one_task_never_share_a_file(
 ) -> None:
     """As speculation has it: both end well, and Spark takes the answer of one."""
     where = attempt()
-    cargo = Cargo(LAYOUT, stretches=(Numbers(0, 10), Numbers(10, 10)))
+    cargo = BatchData(LAYOUT, stretches=(Numbers(0, 10), Numbers(10, 10)))
     loser = writing._write(lake, where, 1, cargo, cargo.stretches[1])
     assert there(lake) == [loser.path]
-    files = write_stretches(lake, where, cargo, lambda: spark)
+    files = write_splits(lake, where, cargo, lambda: spark)
     assert loser.path not in [file.path for file in files]
     assert ids(lake, files) == list(range(20))
     assert there(lake) == [file.path for file in files]
@@ -147,9 +147,9 @@ def test_d3_two_tries_of_one_task_never_share_a_file(
 def test_an_error_of_ours_crosses_with_its_class_and_is_not_tried_again(
     spark: SparkSession, lake: Lake, tmp_path: Path
 ) -> None:
-    cargo = Cargo(LAYOUT, stretches=(Numbers(0, 10), Numbers(10, 10, "held", str(tmp_path / "mark"))))
+    cargo = BatchData(LAYOUT, stretches=(Numbers(0, 10), Numbers(10, 10, "held", str(tmp_path / "mark"))))
     with pytest.raises(TypeNotHeld, match="column v holds a value") as caught:
-        write_stretches(lake, attempt(), cargo, lambda: spark)
+        write_splits(lake, attempt(), cargo, lambda: spark)
     assert caught.value.hint == "mend it"
     assert not caught.value.retryable
 
@@ -159,7 +159,7 @@ def test_files_that_executors_wrote_elsewhere_are_missed(
 ) -> None:
     from tidegauge.errors import OutputDisagrees
 
-    cargo = Cargo(LAYOUT, stretches=(Numbers(0, 10),))
+    cargo = BatchData(LAYOUT, stretches=(Numbers(0, 10),))
     real = writing._by_tasks
 
     def elsewhere(*given: Any) -> Any:
@@ -169,7 +169,7 @@ def test_files_that_executors_wrote_elsewhere_are_missed(
 
     monkeypatch.setattr(writing, "_by_tasks", elsewhere)
     with pytest.raises(OutputDisagrees, match=r"part-00000.* is not in"):
-        write_stretches(lake, attempt(), cargo, lambda: spark)
+        write_splits(lake, attempt(), cargo, lambda: spark)
 
 
 @pytest.mark.parametrize("rows", [None, 20])
@@ -177,8 +177,8 @@ def test_a_bucket_gets_the_same_files(spark: SparkSession, s3: S3, tmp_path: Pat
     bucket = s3.create_bucket()
     keys = (Secret(s3.access_key), Secret(s3.secret_key))
     lake = Lake("lake", f"s3a://{bucket}/lake", s3.endpoint, s3.region, *keys)
-    cargo = Cargo(LAYOUT, rows, stretches=(Numbers(0, 10), Numbers(0, 0), Numbers(10, 10)))
-    files = write_stretches(lake, attempt(), cargo, lambda: spark)
+    cargo = BatchData(LAYOUT, rows, stretches=(Numbers(0, 10), Numbers(0, 0), Numbers(10, 10)))
+    files = write_splits(lake, attempt(), cargo, lambda: spark)
     found = []
     for file in files:
         body = s3.client().get_object(Bucket=bucket, Key=f"lake/{file.path}")["Body"].read()
@@ -199,7 +199,7 @@ def test_a1_ties_survive_any_batch_size_and_any_number_of_readers(place: Place, 
         for batch in batches(survey, None, parallel):
             cargo = DirectReader(place.database).cargo(shape, batch)
             assert len(cargo.stretches) == len(batch.splits) + 1
-            files = write_stretches(lake, attempt(), cargo, never)
+            files = write_splits(lake, attempt(), cargo, never)
             assert sum(file.rows for file in files) == batch.rows
             got += zip(ids(lake, files, "a"), ids(lake, files, "b"), strict=True)
         assert sorted(got) == wanted
@@ -231,12 +231,12 @@ def test_e1_any_name_arrives_as_it_is(place: Place, lake: Lake, name: str) -> No
     place.run(f"INSERT INTO {quote(name)} VALUES (1, '2025-01-01')")
     shape, survey = place.survey(name, cursor=name)
     (batch,) = batches(survey, None)
-    files = write_stretches(lake, attempt(), DirectReader(place.database).cargo(shape, batch), never)
+    files = write_splits(lake, attempt(), DirectReader(place.database).cargo(shape, batch), never)
     assert pq.read_table(Path(lake.path, files[0].path)).column_names == ["id", name]
     assert ids(lake, files) == [1]
 
 
-def many(place: Place, rows: int = 200_000) -> tuple[Shape, Batch]:
+def many(place: Place, rows: int = 200_000) -> tuple[SourceTable, Batch]:
     if place.engine == "mysql":
         place.run("CREATE TABLE t (id int PRIMARY KEY, v varchar(100) NOT NULL)")
         place.run(f"INSERT INTO t SELECT seq, REPEAT('x', 50) FROM seq_1_to_{rows}")
@@ -257,14 +257,14 @@ def server(request: pytest.FixtureRequest) -> Place:
 
 def test_many_rows_are_streamed_by_tasks(spark: SparkSession, server: Place, lake: Lake) -> None:
     shape, batch = many(server)
-    files = write_stretches(lake, attempt(), DirectReader(server.database).cargo(shape, batch), lambda: spark)
+    files = write_splits(lake, attempt(), DirectReader(server.database).cargo(shape, batch), lambda: spark)
     assert [file.rows for file in files] == [100_000, 100_000]
     assert sorted(ids(lake, files)) == list(range(1, 200_001))
 
 
-def streaming(place: Place, shape: Shape, batch: Batch) -> ConnectorxStretch:
+def streaming(place: Place, shape: SourceTable, batch: Batch) -> ConnectorxSplit:
     stretch = DirectReader(place.database).cargo(shape, batch).stretches[0]
-    assert isinstance(stretch, ConnectorxStretch)
+    assert isinstance(stretch, ConnectorxSplit)
     return stretch
 
 
@@ -277,7 +277,7 @@ def test_a_server_that_cannot_be_reached_is_told_at_once_and_without_the_passwor
     for rows, session in ((10, never), (None, lambda: spark)):
         cargo = DirectReader(gone).cargo(shape, replace(batch, rows=rows))
         with pytest.raises(SourceUnreachable, match=r"app: .* cannot be reached") as caught:
-            write_stretches(lake, attempt(), cargo, session)
+            write_splits(lake, attempt(), cargo, session)
         assert caught.value.retryable
         assert_no_secret(server, caught.value)
     assert time.monotonic() - began < 300

@@ -10,9 +10,9 @@ import pytest
 
 from tests.spark.moving import Row, Table, Window, collected, layer, pinned, quick, raw
 from tidegauge.errors import OutputError, TransformFailed
-from tidegauge.model.delta_flow import CHANGE_TYPE, Evaluate, Layer, LayerMode, OnDelete
+from tidegauge.model.delta_flow import CHANGE_TYPE, DeltaFlow, DeltaMode, Evaluate, OnDelete
 from tidegauge.transform.difference import HERE, by_sides
-from tidegauge.transform.evaluate import evaluated
+from tidegauge.transform.evaluate import evaluate_change
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -51,9 +51,9 @@ def held(table: Table, rows: list[Row], **columns: pa.DataType) -> Callable[[], 
     return lambda: Table(table.session, columns).frame(rows)
 
 
-def merged(flow: Layer, table: Table, choice: Evaluate, after: int, **given: Any) -> DataFrame:
+def merged(flow: DeltaFlow, table: Table, choice: Evaluate, after: int, **given: Any) -> DataFrame:
     moved = {flow.inputs[0].name: table.window(after, table.latest, afresh=given.pop("afresh", False))}
-    return evaluated(flow, moved, table.session, given.pop("target", None), choice).rows
+    return evaluate_change(flow, moved, table.session, given.pop("target", None), choice).rows
 
 
 def test_c5_rows_bring_what_is_left_of_many_changes(orders: Table) -> None:
@@ -171,11 +171,11 @@ def test_c5_a_raw_feed_gives_the_last_change_of_a_key(orders: Table) -> None:
     orders.commit(delete=[(1, "mon", "open", 11)])
     flow = layer("SELECT * FROM orders", raw("orders"))
     moved = {"orders": orders.window(1, 4, raw=True)}
-    found = evaluated(flow, moved, orders.session, None, Evaluate.ROWS).rows
+    found = evaluate_change(flow, moved, orders.session, None, Evaluate.ROWS).rows
     assert found.columns == [*ORDERS, CHANGE_TYPE]
     assert changes(found, "amount") == {1: None, 2: (21,), 3: (31,)}
     plain = layer("SELECT id, amount FROM orders WHERE _change_type = 'insert'", raw("orders"))
-    found = evaluated(plain, moved, orders.session, None, Evaluate.ROWS).rows
+    found = evaluate_change(plain, moved, orders.session, None, Evaluate.ROWS).rows
     assert changes(found, "amount") == {2: (21,), 3: (31,)}
 
 
@@ -184,21 +184,21 @@ def test_append_takes_every_version_and_refuses_a_delete(orders: Table) -> None:
     orders.commit(update=[((1, "mon", "open", 11), (1, "mon", "open", 10))], insert=[(8, "mon", "done", 80)])
     orders.commit(delete=[(2, "mon", "open", 20), (3, "tue", "done", 30)])
     moved = {"orders": orders.window(1, 4)}
-    flow = layer(OPEN, "orders", mode=LayerMode.APPEND, key=())
-    change = evaluated(flow, moved, orders.session, None, Evaluate.ROWS)
+    flow = layer(OPEN, "orders", mode=DeltaMode.APPEND, key=())
+    change = evaluate_change(flow, moved, orders.session, None, Evaluate.ROWS)
     assert sorted(row["amount"] for row in collected(change.rows)) == [20, 22]
     assert change.refused is not None
     assert [row["id"] for row in collected(change.refused)] == [2]
-    easy = layer(OPEN, "orders", mode=LayerMode.APPEND, key=(), on_delete=OnDelete.IGNORE)
-    assert evaluated(easy, moved, orders.session, None, Evaluate.ROWS).refused is None
+    easy = layer(OPEN, "orders", mode=DeltaMode.APPEND, key=(), on_delete=OnDelete.IGNORE)
+    assert evaluate_change(easy, moved, orders.session, None, Evaluate.ROWS).refused is None
     with pytest.raises(TransformFailed, match="`append` cannot take back"):
-        evaluated(flow, moved, orders.session, None, Evaluate.WHOLE)
+        evaluate_change(flow, moved, orders.session, None, Evaluate.WHOLE)
 
 
 def test_append_refuses_what_the_transform_calls_deleted(orders: Table) -> None:
     text = "SELECT id, CASE WHEN state = 'done' THEN 'delete' END AS _change_type FROM orders"
-    flow = layer(text, "orders", mode=LayerMode.APPEND, key=())
-    change = evaluated(flow, {"orders": orders.window(0, 1)}, orders.session, None, Evaluate.ROWS)
+    flow = layer(text, "orders", mode=DeltaMode.APPEND, key=())
+    change = evaluate_change(flow, {"orders": orders.window(0, 1)}, orders.session, None, Evaluate.ROWS)
     assert change.rows.columns == ["id"]
     assert sorted(row["id"] for row in collected(change.rows)) == [1, 2]
     assert change.refused is not None
@@ -206,8 +206,8 @@ def test_append_refuses_what_the_transform_calls_deleted(orders: Table) -> None:
 
 
 def test_overwrite_is_the_whole(orders: Table) -> None:
-    flow = layer(OPEN, "orders", mode=LayerMode.OVERWRITE, key=())
-    change = evaluated(flow, {"orders": orders.window(0, 1)}, orders.session, None, Evaluate.WHOLE)
+    flow = layer(OPEN, "orders", mode=DeltaMode.OVERWRITE, key=())
+    change = evaluate_change(flow, {"orders": orders.window(0, 1)}, orders.session, None, Evaluate.WHOLE)
     assert sorted(row["amount"] for row in collected(change.rows)) == [20, 40]
     assert change.rows.columns == ["id", "day", "amount"]
 
@@ -218,10 +218,10 @@ def test_every_partition_that_a_change_touches_is_computed_anew(orders: Table, c
     # One row leaves monday for sunday, and tuesday is emptied.
     orders.commit(update=[((1, "mon", "open", 10), (1, "sun", "open", 10))], delete=[(3, "tue", "done", 30)])
     text = "SELECT upper(day) AS part, id, amount FROM orders"
-    flow = layer(text, "orders", mode=LayerMode.REPLACE_PARTITIONS, key=(), partition_by=("part",))
+    flow = layer(text, "orders", mode=DeltaMode.REPLACE_PARTITIONS, key=(), partition_by=("part",))
     before = [("MON", 1, 10), ("MON", 2, 20), ("TUE", 3, 30), ("WED", 5, 50)]
     target = held(orders, before, part=pa.string(), id=pa.int64(), amount=pa.int64())
-    change = evaluated(flow, {"orders": orders.window(2, 3)}, orders.session, target, choice)
+    change = evaluate_change(flow, {"orders": orders.window(2, 3)}, orders.session, target, choice)
     assert change.touched is not None
     assert change.rows.columns == ["part", "id", "amount"]
     assert sorted(row["part"] for row in collected(change.touched)) == ["MON", "SUN", "TUE"]
@@ -229,10 +229,10 @@ def test_every_partition_that_a_change_touches_is_computed_anew(orders: Table, c
 
 
 def test_partitions_are_all_written_where_there_is_no_target_or_another_schema(orders: Table) -> None:
-    flow = layer(None, "orders", mode=LayerMode.REPLACE_PARTITIONS, key=(), partition_by=("day",))
+    flow = layer(None, "orders", mode=DeltaMode.REPLACE_PARTITIONS, key=(), partition_by=("day",))
     moved = {"orders": orders.window(0, 1, afresh=True)}
     for target in (None, held(orders, [("sun", 1)], day=pa.string(), id=pa.int64())):
-        change = evaluated(flow, moved, orders.session, target, Evaluate.ROWS)
+        change = evaluate_change(flow, moved, orders.session, target, Evaluate.ROWS)
         assert change.touched is not None
         days = {row["day"] for row in collected(change.touched)}
         assert days == {"mon", "tue"} | ({"sun"} if target else set())
@@ -250,7 +250,7 @@ def test_what_is_used_twice_is_kept_for_the_caller_to_let_go(orders: Table) -> N
 
     keep: list[DataFrame] = []
     moved = {"orders": Counted(orders, 1, 2, False, False)}
-    change = evaluated(layer(OPEN, "orders"), moved, orders.session, None, Evaluate.ROWS, keep=keep)
+    change = evaluate_change(layer(OPEN, "orders"), moved, orders.session, None, Evaluate.ROWS, keep=keep)
     assert changes(change.rows, "amount") == {2: None, 4: (80,)}
     assert reads == ["came"]
     (both,) = keep
@@ -264,7 +264,7 @@ def test_rows_join_a_pinned_snapshot_as_it_is(orders: Table) -> None:
     text = "SELECT o.id, d.name FROM orders o LEFT JOIN days d ON d.day = o.day; -- the end"
     flow = layer(text, "orders", pinned("days"))
     moved = {"orders": orders.window(1, 2), "days": days.pinned()}
-    found = evaluated(flow, moved, orders.session, None, Evaluate.ROWS).rows
+    found = evaluate_change(flow, moved, orders.session, None, Evaluate.ROWS).rows
     assert changes(found, "name") == {4: (None,), 5: ("Monday",)}
 
 
@@ -324,7 +324,9 @@ def test_d10_a_key_that_is_new_by_its_rows_is_asked_for_in_the_whole(
     flow = layer(transform, "orders", *([pinned("days")] if pins else []))
     orders.commit(insert=[(1, "mon", "open", 11), (9, "mon", "open", 90)])
     pin = {"days": days.pinned()} if pins else {}
-    change = evaluated(flow, {"orders": orders.window(1, 2), **pin}, orders.session, None, Evaluate.ROWS)
+    change = evaluate_change(
+        flow, {"orders": orders.window(1, 2), **pin}, orders.session, None, Evaluate.ROWS
+    )
     assert {(row["id"], row[CHANGE_TYPE]) for row in collected(change.rows)} == {(1, "insert"), (9, "insert")}
     assert change.unsure is pins
     asked = orders.session.sql("SELECT * FROM VALUES (1L), (9L), (7L) AS v(id)")
@@ -354,5 +356,5 @@ def test_d10_a_key_that_is_proven_is_not_asked_for(orders: Table) -> None:
     ):
         flow = layer(transform, "orders")
         moved = {"orders": Window(orders, 1, 2, False, False, unique)}
-        change = evaluated(flow, moved, orders.session, None, Evaluate.ROWS)
+        change = evaluate_change(flow, moved, orders.session, None, Evaluate.ROWS)
         assert (change.again is None) is sure, transform

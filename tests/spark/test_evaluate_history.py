@@ -14,11 +14,11 @@ from tidegauge.model.delta_flow import (
     CHANGE_TYPE,
     COMMIT_TIMESTAMP,
     COMMIT_VERSION,
+    DeltaFlow,
+    DeltaMode,
     Evaluate,
-    Layer,
-    LayerMode,
 )
-from tidegauge.transform.evaluate import evaluated
+from tidegauge.transform.evaluate import evaluate_change
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -57,9 +57,9 @@ def held(table: Table, rows: list[Row], **columns: pa.DataType) -> Callable[[], 
     return lambda: Table(table.session, columns).frame(rows)
 
 
-def merged(flow: Layer, table: Table, choice: Evaluate, after: int, **given: Any) -> DataFrame:
+def merged(flow: DeltaFlow, table: Table, choice: Evaluate, after: int, **given: Any) -> DataFrame:
     moved = {flow.inputs[0].name: table.window(after, table.latest, afresh=given.pop("afresh", False))}
-    return evaluated(flow, moved, table.session, given.pop("target", None), choice).rows
+    return evaluate_change(flow, moved, table.session, given.pop("target", None), choice).rows
 
 
 def events(frame: DataFrame) -> list[tuple[Any, ...]]:
@@ -91,8 +91,8 @@ def test_scd2_tells_every_change_of_the_window(orders: Table, transform: Any) ->
     orders.commit(insert=[(5, "wed", "open", 50)], delete=[(2, "mon", "open", 20)])
     orders.commit()
     orders.commit(delete=[(5, "wed", "open", 50)], insert=[(5, "wed", "open", 51)])
-    flow = layer(transform, "orders", mode=LayerMode.SCD2, sequence_by="day")
-    found = evaluated(flow, {"orders": orders.window(1, 6)}, orders.session, None, Evaluate.ROWS).rows
+    flow = layer(transform, "orders", mode=DeltaMode.SCD2, sequence_by="day")
+    found = evaluate_change(flow, {"orders": orders.window(1, 6)}, orders.session, None, Evaluate.ROWS).rows
     assert events(found) == [
         (2, 1, "upsert", 11),
         (3, 1, "delete", None),
@@ -106,12 +106,12 @@ def test_scd2_tells_every_change_of_the_window(orders: Table, transform: Any) ->
 def test_scd2_without_a_transform_and_with_nothing_left_of_a_window(orders: Table) -> None:
     orders.commit(delete=[(2, "mon", "open", 20)])
     for transform in (None, only_open):
-        flow = layer(transform, "orders", mode=LayerMode.SCD2, sequence_by="day")
+        flow = layer(transform, "orders", mode=DeltaMode.SCD2, sequence_by="day")
         moved = {"orders": orders.window(1, 2)}
-        found = evaluated(flow, moved, orders.session, None, Evaluate.ROWS).rows
+        found = evaluate_change(flow, moved, orders.session, None, Evaluate.ROWS).rows
         assert events(found) == [(2, 2, "delete", None)]
         empty = {"orders": orders.window(2, 2)}
-        assert events(evaluated(flow, empty, orders.session, None, Evaluate.ROWS).rows) == []
+        assert events(evaluate_change(flow, empty, orders.session, None, Evaluate.ROWS).rows) == []
 
 
 def test_scd2_as_a_whole_is_one_step_from_the_current_rows(orders: Table) -> None:
@@ -119,7 +119,7 @@ def test_scd2_as_a_whole_is_one_step_from_the_current_rows(orders: Table) -> Non
     flow = layer(
         "SELECT id, amount FROM orders WHERE id > 1",
         "orders",
-        mode=LayerMode.SCD2,
+        mode=DeltaMode.SCD2,
         sequence_by="amount",
         surrogate_key="sk",
     )
@@ -139,7 +139,7 @@ def test_scd2_as_a_whole_is_one_step_from_the_current_rows(orders: Table) -> Non
         ("e", 9, 90, 0, 1, False),
     ]
     moved = {"orders": orders.window(1, 2, afresh=True)}
-    found = evaluated(flow, moved, orders.session, held(orders, rows, **columns), Evaluate.ROWS).rows
+    found = evaluate_change(flow, moved, orders.session, held(orders, rows, **columns), Evaluate.ROWS).rows
     assert found.columns == ["id", "amount", CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP]
     assert events(found) == [(2, 1, "delete", None), (2, 3, "upsert", 30)]
 
@@ -148,13 +148,13 @@ def test_scd2_of_a_raw_feed_keeps_the_versions_that_the_transform_keeps(orders: 
     orders.commit(update=[((1, "mon", "open", 10), (1, "mon", "open", 11))], delete=[(2, "mon", "open", 20)])
     orders.commit()
     moved = {"orders": orders.window(1, 3, raw=True)}
-    flow = layer("SELECT * FROM orders", raw("orders"), mode=LayerMode.SCD2, sequence_by="amount")
-    found = evaluated(flow, moved, orders.session, None, Evaluate.ROWS).rows
+    flow = layer("SELECT * FROM orders", raw("orders"), mode=DeltaMode.SCD2, sequence_by="amount")
+    found = evaluate_change(flow, moved, orders.session, None, Evaluate.ROWS).rows
     assert events(found) == [(2, 1, "upsert", 11), (2, 2, "delete", 20)]
     flow = layer(
-        "SELECT id, amount FROM orders WHERE id = 2", raw("orders"), mode=LayerMode.SCD2, sequence_by="amount"
+        "SELECT id, amount FROM orders WHERE id = 2", raw("orders"), mode=DeltaMode.SCD2, sequence_by="amount"
     )
-    found = evaluated(flow, moved, orders.session, None, Evaluate.ROWS).rows
+    found = evaluate_change(flow, moved, orders.session, None, Evaluate.ROWS).rows
     assert events(found) == [(3, 2, "upsert", 20)]
 
 
@@ -162,14 +162,14 @@ def joined_days(orders: DataFrame, days: DataFrame) -> DataFrame:
     return orders.join(days, "day").select("id", "name")
 
 
-@pytest.mark.parametrize("mode", [LayerMode.MERGE, LayerMode.SCD2])
+@pytest.mark.parametrize("mode", [DeltaMode.MERGE, DeltaMode.SCD2])
 @pytest.mark.parametrize(
     "transform",
     [joined_days, "SELECT o.id, d.name FROM orders o JOIN days d ON d.day = o.day WHERE o.amount > 0"],
     ids=["function", "sql"],
 )
 def test_a_row_whose_match_has_left_the_snapshot_since_goes_when_it_changes(
-    orders: Table, transform: Any, mode: LayerMode
+    orders: Table, transform: Any, mode: DeltaMode
 ) -> None:
     days = Table(orders.session, {"day": pa.string(), "name": pa.string()})
     days.commit(insert=[("mon", "Monday"), ("tue", "Tuesday")])
@@ -185,5 +185,5 @@ def test_a_row_whose_match_has_left_the_snapshot_since_goes_when_it_changes(
     flow = layer(transform, "orders", pinned("days"), mode=mode)
     moved = {"orders": orders.window(1, 2), "days": days.pinned()}
     target = held(orders, [(1, "Monday", True)], id=pa.int64(), name=pa.string(), is_current=pa.bool_())
-    found = evaluated(flow, moved, orders.session, target, Evaluate.ROWS).rows
+    found = evaluate_change(flow, moved, orders.session, target, Evaluate.ROWS).rows
     assert changes(found, "name") == {1: None, 2: ("Tuesday",), 3: ("Tuesday",)}

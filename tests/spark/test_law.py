@@ -17,17 +17,17 @@ import pytest
 
 from tests.spark.lawful import COLUMNS, FAMILIES, Wanted, World
 from tests.spark.moving import Table, collected, layer, pinned, quick
-from tidegauge.model.batch_data import Change
+from tidegauge.model.batch_data import DeltaChange
 from tidegauge.model.delta_flow import (
     CHANGE_TYPE,
     COMMIT_TIMESTAMP,
     COMMIT_VERSION,
+    DeltaFlow,
+    DeltaMode,
     Evaluate,
-    Layer,
-    LayerMode,
 )
-from tidegauge.transform.choose import chosen
-from tidegauge.transform.evaluate import evaluated
+from tidegauge.transform.choose import choose_evaluation
+from tidegauge.transform.evaluate import evaluate_change
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -72,7 +72,7 @@ class Case:
         self.layer = self._layer(Evaluate.AUTO)
         types = {name: "string" if type_ == pa.string() else "bigint" for name, type_ in COLUMNS.items()}
         known = dict.fromkeys((*wanted.moving, *wanted.pinned), types)
-        self.choice = chosen(self.layer, columns=known).evaluate
+        self.choice = choose_evaluation(self.layer, columns=known).evaluate
         self.refused = 0
         if isinstance(wanted.transform, str) and dice.random() < 0.15:
             # A slower way than the best one keeps the law too.
@@ -108,13 +108,13 @@ class Case:
     def _step(self, windows: dict[str, Window]) -> bool:
         """Whether the window's rows are taken."""
         keep: list[DataFrame] | None = [] if self.dice.random() < 0.1 else None
-        change = evaluated(self.layer, windows, self.session, self._target(), self.choice, keep=keep)
+        change = evaluate_change(self.layer, windows, self.session, self._target(), self.choice, keep=keep)
         self.told.append(f"{[(name, one.after, one.upto, one.afresh) for name, one in windows.items()]}")
         rows, whole, touched = self._collected(change, windows)
         for frame in keep or ():
             frame.unpersist()
         match self.wanted.mode:
-            case LayerMode.REPLACE_PARTITIONS:
+            case DeltaMode.REPLACE_PARTITIONS:
                 part = self.columns.index(self.wanted.partition_by[0])
                 for row in [row for row in self.target if row[part] in touched]:
                     del self.target[row]
@@ -137,7 +137,7 @@ class Case:
         keys = Counter(self._key(row) for row in rows.elements())
         return not any(None in key or many > 1 for key, many in keys.items())
 
-    def _asked_again(self, change: Change, rows: list[Told]) -> list[Told]:
+    def _asked_again(self, change: DeltaChange, rows: list[Told]) -> list[Told]:
         """As an output does it: for keys that should be new, and that the target has."""
         if change.again is None or not self.target:
             return rows
@@ -160,7 +160,7 @@ class Case:
     def _merge(self, rows: list[Told]) -> None:
         keys = [self.columns.index(name) for name in self.wanted.key]
         held = {tuple(row[at] for at in keys): row for row in self.target}
-        if self.wanted.mode is LayerMode.SCD2:
+        if self.wanted.mode is DeltaMode.SCD2:
             rows = sorted(rows, key=lambda one: one[1][COMMIT_VERSION])
         once = [(tuple(row[at] for at in keys), feed.get(COMMIT_VERSION)) for row, feed in rows]
         assert len(set(once)) == len(once), self._story()
@@ -172,7 +172,9 @@ class Case:
                 held[key] = row
         self.target = Counter(held.values())
 
-    def _collected(self, change: Change, windows: dict[str, Window]) -> tuple[list[Told], Rows, set[Any]]:
+    def _collected(
+        self, change: DeltaChange, windows: dict[str, Window]
+    ) -> tuple[list[Told], Rows, set[Any]]:
         """Changed rows, the transform over the whole, and the partitions touched, in one query."""
         from pyspark.sql import functions as F  # noqa: N812
 
@@ -219,12 +221,12 @@ class Case:
         whole = self._whole({name: self.world.tables[name].pinned(0) for name in names})
         types = ", ".join(f"`{name}` {type_}" for name, type_ in whole.dtypes)
         rows = list(self.target.elements())
-        if self.wanted.mode is LayerMode.SCD2:
+        if self.wanted.mode is DeltaMode.SCD2:
             types = f"{types}, is_current boolean, valid_from bigint, valid_to bigint"
             rows = [(*row, True, 0, None) for row in rows]
         return self.session.createDataFrame(rows, types)
 
-    def _layer(self, evaluate: Evaluate) -> Layer:
+    def _layer(self, evaluate: Evaluate) -> DeltaFlow:
         wanted = self.wanted
         return layer(
             wanted.transform,

@@ -14,12 +14,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tidegauge.model.delta_flow import LayerMode, LayerOutput, TableRef
+from tidegauge.model.delta_flow import DeltaMode, DeltaTable, TableRef
 from tidegauge.model.plan import Tag
 from tidegauge.outputs.delta import scd2
 from tidegauge.outputs.delta.commit import tagged
 from tidegauge.outputs.delta.scd2 import added_columns, apply_scd2
-from tidegauge.outputs.delta.session import settle
+from tidegauge.outputs.delta.session import configure
 from tidegauge.spark.session import sibling
 
 if TYPE_CHECKING:
@@ -160,15 +160,15 @@ def test_d5_d6_d8_any_shuffle_replay_and_crash_gives_one_history(
                     batches[number] += [(shuffle, key, event) for event in found]
 
     location = str(tmp_path / "history")
-    output = LayerOutput(
+    output = DeltaTable(
         TableRef(path=location),
-        LayerMode.SCD2,
+        DeltaMode.SCD2,
         key=("shuffle", "key"),
         sequence_by="seen",
         track=("state",),
     )
     session = sibling(spark)
-    settle(session)
+    configure(session)
     for number, batch in enumerate(batches):
         file = str(tmp_path / f"{number}.parquet")
         pq.write_table(_table(batch), file)
@@ -203,7 +203,7 @@ def test_d5_d6_d8_any_shuffle_replay_and_crash_gives_one_history(
             assert got[shuffle, f"k{key}"] == wanted[shuffle % STORIES][key], (shuffle, key)
 
 
-def _create(spark: SparkSession, location: str, rows: DataFrame, output: LayerOutput) -> None:
+def _create(spark: SparkSession, location: str, rows: DataFrame, output: DeltaTable) -> None:
     schema = rows.drop("_change_type", "_commit_version", "_commit_timestamp").schema
     for field in added_columns(rows.schema, output):
         schema.add(field)

@@ -13,10 +13,10 @@ import pytest
 
 from tests.spark.moving import Table, collected, layer, quick
 from tidegauge.errors import TransformFailed
-from tidegauge.model.batch_data import Change
-from tidegauge.model.delta_flow import Evaluate, Function, LayerMode, Sql
-from tidegauge.transform.choose import chosen
-from tidegauge.transform.evaluate import evaluated
+from tidegauge.model.batch_data import DeltaChange
+from tidegauge.model.delta_flow import DeltaMode, Evaluate, Function, Sql
+from tidegauge.transform.choose import choose_evaluation
+from tidegauge.transform.evaluate import evaluate_change
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -41,8 +41,8 @@ def table(session: SparkSession) -> Table:
 
 def run(
     table: Table, transform: Any, choice: Evaluate = Evaluate.ROWS, *, of: str = "t", **given: Any
-) -> Change:
-    return evaluated(
+) -> DeltaChange:
+    return evaluate_change(
         layer(transform, of, **given),
         {of: table.window(1, 2)},
         table.session,
@@ -280,12 +280,12 @@ def test_c11_what_is_allowed_is_taken_as_it_comes(table: Table, transform: Calla
     clock = transform in (dated, stamped)
     for allowed, evaluate in ((True, Evaluate.AUTO), (False, Evaluate.WHOLE)):
         asked = replace(flow, allow_nondeterministic=allowed, evaluate=evaluate)
-        choice = chosen(asked).evaluate
+        choice = choose_evaluation(asked).evaluate
         if not allowed and not clock and transform is not worded:
             with pytest.raises(TransformFailed, match="not deterministic"):
-                evaluated(asked, {"t": table.window(1, 2)}, table.session, None, choice)
+                evaluate_change(asked, {"t": table.window(1, 2)}, table.session, None, choice)
             continue
-        change = evaluated(asked, {"t": table.window(1, 2)}, table.session, None, choice)
+        change = evaluate_change(asked, {"t": table.window(1, 2)}, table.session, None, choice)
         assert {row["id"] for row in collected(change.rows)} or transform is sampled
         assert change.notes == (
             () if transform is not sampled else (f"sampled is evaluated by whole: {why}",)
@@ -324,7 +324,7 @@ def test_a_function_that_does_not_go_by_rows_is_evaluated_otherwise_or_refused(
     table: Table, transform: Callable[..., Any], way: str | None, why: str | None
 ) -> None:
     key = ("id",) if transform in (share, own_rows) else ("g",)
-    change = evaluated(
+    change = evaluate_change(
         layer(transform, "t", key=key), {"t": table.window(1, 2)}, table.session, None, Evaluate.ROWS
     )
     name = transform.__name__
@@ -336,5 +336,5 @@ def test_a_function_that_does_not_go_by_rows_is_evaluated_otherwise_or_refused(
         error = failed(table, transform, key=key, evaluate=Evaluate.ROWS)
         assert error.message == f"{name} cannot be evaluated by rows: {why}"
         assert error.hint == "evaluate: keys, or evaluate: whole"
-        error = failed(table, transform, key=(), mode=LayerMode.APPEND)
+        error = failed(table, transform, key=(), mode=DeltaMode.APPEND)
         assert error.hint == "use mode: merge or replace_partitions"

@@ -13,12 +13,12 @@ from tests.support.drafts import ME, draft
 from tidegauge.delta_log.table import look
 from tidegauge.errors import WrongState
 from tidegauge.ledger.open import open_ledger
-from tidegauge.model.delta_flow import Layer, LayerInput, LayerMode, LayerOutput, TableRef
-from tidegauge.model.plan import Batch, Draft, InputPlan, Way
+from tidegauge.model.delta_flow import DeltaFlow, DeltaInput, DeltaMode, DeltaTable, TableRef
+from tidegauge.model.plan import Batch, Draft, InputPlan, ReadWay
 from tidegauge.model.position import VersionPosition, Window
 from tidegauge.model.spec import Project, SparkSettings
 from tidegauge.model.watermark import Recalled
-from tidegauge.operations.delta_tables import Tended, Tending
+from tidegauge.operations.delta_tables import TendedResult, Tending
 from tidegauge.operations.optimize import optimize
 from tidegauge.operations.retention import notices
 from tidegauge.operations.vacuum import check
@@ -39,9 +39,9 @@ def project(tmp_path: Path) -> Project:
     def ref(name: str) -> TableRef:
         return TableRef(path=str(tmp_path / name))
 
-    def layer(name: str, reads: str, **more: object) -> Layer:
-        part = LayerInput(reads, ref(reads), **more)  # type: ignore[arg-type]
-        return Layer("shop", name, (part,), LayerOutput(ref(name), key=("id",)))
+    def layer(name: str, reads: str, **more: object) -> DeltaFlow:
+        part = DeltaInput(reads, ref(reads), **more)  # type: ignore[arg-type]
+        return DeltaFlow("shop", name, (part,), DeltaTable(ref(name), key=("id",)))
 
     return Project(
         pipeline="shop",
@@ -83,7 +83,7 @@ def stand(project: Project, flow: str, reads: str, version: int, seq: int) -> No
         ledger.rebuild("shop", flow, {reads: mark}, 0, seq, owner=ME, reason="a test")
 
 
-def vacuum(project: Project, retain: timedelta | None, *, dry_run: bool = False) -> Tended:
+def vacuum(project: Project, retain: timedelta | None, *, dry_run: bool = False) -> TendedResult:
     tending = Tending(project, ["silver"])
     return run_vacuum(tending, tending.targets[0], retain, dry_run=dry_run)
 
@@ -127,15 +127,15 @@ def test_c1_what_a_plan_froze_and_what_a_flow_begins_with_is_kept_too(project: P
     stand(project, "gold", "silver", 9, seq=1)
     table_id = look(str(silver)).table_id
     part = InputPlan("silver", "version", Window(VersionPosition(2), VersionPosition(4)), table_id, "f")
-    batch = Batch((Window(VersionPosition(2), VersionPosition(4)),), ways=(Way.PINNED,))
-    frozen = Batch((Window(VersionPosition(2), VersionPosition(2)),), ways=(Way.NOTHING,))
+    batch = Batch((Window(VersionPosition(2), VersionPosition(4)),), ways=(ReadWay.PINNED,))
+    frozen = Batch((Window(VersionPosition(2), VersionPosition(2)),), ways=(ReadWay.NOTHING,))
     with open_ledger(project.ledger, create=True) as ledger:
         ledger.plan([Draft("shop", "gold", (part,), (batch, frozen))], owner=ME, run_id="run")
     with pytest.raises(WrongState, match="its plan, PLANNED, froze version 2"):
         check(Tending(project, ["silver"]), one, NOTHING_KEPT)
 
     silver_layer, gold = project.layers
-    history = Layer("shop", "history", gold.inputs, LayerOutput(gold.output.table, LayerMode.SCD2))
+    history = DeltaFlow("shop", "history", gold.inputs, DeltaTable(gold.output.table, DeltaMode.SCD2))
     other = Project(**{**vars(project), "layers": (silver_layer, history)})
     with pytest.raises(WrongState, match="it has not run yet, and begins at earliest"):
         check(Tending(other, ["silver"]), one, NOTHING_KEPT)

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tidegauge.model.batch_data import Cargo, Change
-from tidegauge.model.delta_flow import Layer, LayerInput, LayerMode, LayerOutput, TableRef
-from tidegauge.model.plan import Batch, Receipt, Tag, Way
+from tidegauge.model.batch_data import BatchData, DeltaChange
+from tidegauge.model.delta_flow import DeltaFlow, DeltaInput, DeltaMode, DeltaTable, TableRef
+from tidegauge.model.plan import Batch, ReadWay, Receipt, Tag
 from tidegauge.model.position import VersionPosition, Window
 from tidegauge.model.spec import Drift, TableName
 from tidegauge.model.staged import Staged
@@ -24,23 +24,25 @@ LAYOUT = Layout(TableName(None, "flow"), (), (), "version", None)
 MakeRows = Callable[["SparkSession"], "DataFrame"]
 
 
-def layer_of(table: Path | TableRef, mode: LayerMode, *, drift: Drift = Drift.EVOLVE, **facts: Any) -> Layer:
+def layer_of(
+    table: Path | TableRef, mode: DeltaMode, *, drift: Drift = Drift.EVOLVE, **facts: Any
+) -> DeltaFlow:
     ref = table if isinstance(table, TableRef) else TableRef(path=str(table))
-    source = LayerInput("orders", TableRef(name="bronze.orders"))
-    return Layer("shop", "silver/orders", (source,), LayerOutput(ref, mode, **facts), drift=drift)
+    source = DeltaInput("orders", TableRef(name="bronze.orders"))
+    return DeltaFlow("shop", "silver/orders", (source,), DeltaTable(ref, mode, **facts), drift=drift)
 
 
 def batch_of(seq: int) -> Batch:
     window = Window(VersionPosition(seq - 1) if seq > 1 else None, VersionPosition(seq))
-    return Batch((window,), ways=(Way.FEED,))
+    return Batch((window,), ways=(ReadWay.FEED,))
 
 
 def tag_of(seq: int, epoch: int = 0) -> Tag:
     return Tag("shop", "silver/orders", epoch, seq)
 
 
-def cargo_of(change: Callable[[SparkSession], Change]) -> Cargo:
-    return Cargo(LAYOUT, change=lambda session, _: change(session))
+def cargo_of(change: Callable[[SparkSession], DeltaChange]) -> BatchData:
+    return BatchData(LAYOUT, change=lambda session, _: change(session))
 
 
 @dataclass
@@ -48,7 +50,7 @@ class Writer:
     """One runner's output, and its session."""
 
     spark: SparkSession
-    layer: Layer
+    layer: DeltaFlow
     locate: Callable[[], str | None] | None = None
     output: DeltaOutput = field(init=False)
     own: SparkSession = field(init=False)
@@ -63,8 +65,8 @@ class Writer:
     def stage(
         self, rows: str | MakeRows, *, touched: str | None = None, refused: str | None = None
     ) -> Staged:
-        def change(session: SparkSession) -> Change:
-            return Change(
+        def change(session: SparkSession) -> DeltaChange:
+            return DeltaChange(
                 session.sql(rows) if isinstance(rows, str) else rows(session),
                 touched=session.sql(touched) if touched else None,
                 refused=session.sql(refused) if refused else None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tidegauge.model.claim import Owner
 from tidegauge.model.plan import Batch, Draft, InputPlan, Plan, Receipt
-from tidegauge.model.position import Kind, RowPosition, Value, Window
+from tidegauge.model.position import RowPosition, Value, ValueKind, Window
 
 ME = Owner("me@here", "here/boot/ns", 101, "5001")
 OTHER = Owner("other@there", "there/boot/ns", 202, "5002")
@@ -15,7 +15,8 @@ def position(number: int) -> RowPosition:
     """The number-th second of a day, with a key."""
     clock = f"{number // 3600:02d}:{number // 60 % 60:02d}:{number % 60:02d}"
     return RowPosition(
-        Value(Kind.TIMESTAMP, f"2025-08-14 {clock}.123456"), (Value(Kind.INT, str(2**64 - 1 - number)),)
+        Value(ValueKind.TIMESTAMP, f"2025-08-14 {clock}.123456"),
+        (Value(ValueKind.INT, str(2**64 - 1 - number)),),
     )
 
 

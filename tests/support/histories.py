@@ -5,12 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from tidegauge.model.delta_flow import Layer, LayerInput, LayerMode, LayerOutput, TableRef
+from tidegauge.model.delta_flow import DeltaFlow, DeltaInput, DeltaMode, DeltaTable, TableRef
 from tidegauge.model.plan import Draft
 from tidegauge.model.position import VersionPosition, Window
 from tidegauge.model.versions import FEED, History, Version
 from tidegauge.model.watermark import Watermark
-from tidegauge.plan.versions import draft_layer
+from tidegauge.plan.versions import draft_versions
 
 DAY = timedelta(days=1)
 START = datetime(2026, 11, 1, tzinfo=UTC)
@@ -54,13 +54,13 @@ def history(*versions: Version, after: int | None = None, **facts: Any) -> Histo
     return History(**(given | facts))
 
 
-def source(name: str = "a", **options: Any) -> LayerInput:
-    return LayerInput(name, TableRef(name=f"bronze.{name}"), **options)
+def source(name: str = "a", **options: Any) -> DeltaInput:
+    return DeltaInput(name, TableRef(name=f"bronze.{name}"), **options)
 
 
-def layer(*inputs: LayerInput, mode: LayerMode = LayerMode.MERGE, **options: Any) -> Layer:
-    output = LayerOutput(TableRef(name="silver.t"), mode=mode, key=("id",))
-    return Layer("p", "silver_t", inputs or (source(),), output, **options)
+def layer(*inputs: DeltaInput, mode: DeltaMode = DeltaMode.MERGE, **options: Any) -> DeltaFlow:
+    output = DeltaTable(TableRef(name="silver.t"), mode=mode, key=("id",))
+    return DeltaFlow("p", "silver_t", inputs or (source(),), output, **options)
 
 
 def mark(position: int | None, *, checked: int | None = None, source_id: str | None = "id1") -> Watermark:
@@ -79,9 +79,11 @@ def mark(position: int | None, *, checked: int | None = None, source_id: str | N
     )
 
 
-def plan(found: History, position: int | None = None, *, flow: Layer | None = None, **known: Any) -> Draft:
+def plan(
+    found: History, position: int | None = None, *, flow: DeltaFlow | None = None, **known: Any
+) -> Draft:
     marks = {} if position is None and not known else {"a": mark(position, **known)}
-    return draft_layer(flow or layer(), {"a": found}, marks, seen=SEEN)
+    return draft_versions(flow or layer(), {"a": found}, marks, seen=SEEN)
 
 
 def steps(draft: Draft, index: int = 0) -> list[tuple[Any, Any, str]]:

@@ -12,7 +12,7 @@ from tidegauge.ledger.document_store import LOGS
 from tidegauge.ledger.open import Ledger, open_ledger
 from tidegauge.ledger.sql_ledger import SqlLedger
 from tidegauge.ledger.sql_tables import metadata
-from tidegauge.model.position import Kind, RowPosition, Value, to_moment
+from tidegauge.model.position import RowPosition, Value, ValueKind, to_moment
 
 
 def open_sql(address: str) -> SqlLedger:
@@ -61,6 +61,6 @@ def timed(shown: Mapping[str, Any]) -> dict[str, Any]:
     found = dict(shown)
     for name, time in (("position", "time"), ("upto", "upto_time")):
         if isinstance(found.get(name), str):
-            at = to_moment(RowPosition(Value(Kind.TEXT, found[name])), "timestamp", None)
+            at = to_moment(RowPosition(Value(ValueKind.TEXT, found[name])), "timestamp", None)
             found[time] = None if at is None else at.isoformat(timespec="microseconds")
     return found

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from tidegauge.delta_log.table import look
 from tidegauge.model.delta_flow import TableRef
-from tidegauge.model.plan import Way
+from tidegauge.model.plan import ReadWay
 from tidegauge.model.position import VersionPosition, Window
-from tidegauge.model.protocols.source import Moved
+from tidegauge.model.protocols.source import ChangedInput
 from tidegauge.sources.delta.changes import moved
 from tidegauge.spark.session import sibling
 
@@ -38,8 +38,14 @@ class Versioned:
         return look(self.path).version
 
     def window(
-        self, after: int | None, upto: int, way: Way = Way.FEED, *, raw: bool = False, scheme: str = ""
-    ) -> Moved:
+        self,
+        after: int | None,
+        upto: int,
+        way: ReadWay = ReadWay.FEED,
+        *,
+        raw: bool = False,
+        scheme: str = "",
+    ) -> ChangedInput:
         ends = (None if after is None else VersionPosition(after), VersionPosition(upto))
         table = TableRef(path=self.path)
         return moved(sibling(self.spark), table, scheme + self.path, Window(*ends), way, raw=raw)

@@ -25,16 +25,25 @@ import pytest
 from tests.support.servers import S3, Redshift
 from tests.support.warehouse_servers import hold_mariadb, hold_postgres, mariadb_database, postgres_database
 from tidegauge.model.arrow import schema_of
-from tidegauge.model.batch_data import Cargo, LakeFile
+from tidegauge.model.batch_data import BatchData, LakeFile
 from tidegauge.model.plan import Batch, Receipt, Tag
 from tidegauge.model.position import FilesPosition, Window
 from tidegauge.model.secret import Secret
-from tidegauge.model.spec import Database, Engine, Flow, Lake, Landing, Mode, TableName, TableOptions
+from tidegauge.model.spec import (
+    Database,
+    Engine,
+    Lake,
+    Mode,
+    TableFlow,
+    TableName,
+    TableOptions,
+    WarehouseTable,
+)
 from tidegauge.model.staged import Staged
 from tidegauge.model.table import Field, Layout
 from tidegauge.outputs.warehouse.open import open_warehouse
 from tidegauge.outputs.warehouse.output import WarehouseOutput
-from tidegauge.outputs.warehouse.warehouse import Column, Warehouse
+from tidegauge.outputs.warehouse.warehouse import Warehouse, WarehouseColumn
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,7 +62,7 @@ class Yard:
     schema: str | None
     hold: Hold = field(repr=False)
     """Another session keeps everybody from writing to a table, for as long as the block lasts."""
-    land: Callable[[Cargo], Cargo] = field(default=lambda cargo: cargo, repr=False)
+    land: Callable[[BatchData], BatchData] = field(default=lambda cargo: cargo, repr=False)
     """Brings rows to where the engine can load them from."""
 
     def house(self) -> Warehouse:
@@ -62,7 +71,7 @@ class Yard:
     def table(self, name: str) -> TableName:
         return TableName(self.schema, name)
 
-    def output(self, flow: Flow, *, patience: float | None = None) -> WarehouseOutput:
+    def output(self, flow: TableFlow, *, patience: float | None = None) -> WarehouseOutput:
         house = self.house()
         if patience is not None:
             house.patience = patience
@@ -88,7 +97,7 @@ class Yard:
     def create(self, name: str, layout: Layout, *, key: Sequence[str] = ()) -> None:
         """As somebody else would have made it."""
         house = self.house()
-        columns = [Column(one.name, house.type(one, key=one.name in key)) for one in layout.fields]
+        columns = [WarehouseColumn(one.name, house.type(one, key=one.name in key)) for one in layout.fields]
         self.run(house.create(self.table(name), columns, key=key))
 
     def names(self, *columns: str) -> str:
@@ -117,11 +126,11 @@ class Yard:
 class _Landed(WarehouseOutput):
     """An output whose rows are brought to where the engine can load them from."""
 
-    def __init__(self, flow: Flow, house: Warehouse, land: Callable[[Cargo], Cargo]) -> None:
+    def __init__(self, flow: TableFlow, house: Warehouse, land: Callable[[BatchData], BatchData]) -> None:
         super().__init__(flow, warehouse=house)
         self._land = land
 
-    def write(self, cargo: Cargo, spark: Callable[[], SparkSession]) -> Staged:
+    def write(self, cargo: BatchData, spark: Callable[[], SparkSession]) -> Staged:
         return super().write(self._land(cargo), spark)
 
 
@@ -201,7 +210,7 @@ def _redshift_database(server: Redshift) -> str:
     return server.create_database()
 
 
-def on_s3(s3: S3, bucket: str, cargo: Cargo) -> Cargo:
+def on_s3(s3: S3, bucket: str, cargo: BatchData) -> BatchData:
     """The rows of a cargo in files of a lake on S3, as an extract would have left them."""
     if cargo.files and cargo.files[0].lake.on_s3:
         return cargo
@@ -302,11 +311,11 @@ def batch_of(layout: Layout, rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def cargo_of(layout: Layout, *stretches: Sequence[tuple[Any, ...]]) -> Cargo:
-    return Cargo(layout, stretches=tuple(Heap(layout, tuple(rows)) for rows in stretches))
+def cargo_of(layout: Layout, *stretches: Sequence[tuple[Any, ...]]) -> BatchData:
+    return BatchData(layout, stretches=tuple(Heap(layout, tuple(rows)) for rows in stretches))
 
 
-def files_of(folder: Path, layout: Layout, *stretches: Sequence[tuple[Any, ...]]) -> Cargo:
+def files_of(folder: Path, layout: Layout, *stretches: Sequence[tuple[Any, ...]]) -> BatchData:
     """The same in files of a lake."""
     folder.mkdir(parents=True, exist_ok=True)
     lake = Lake("lake", str(folder))
@@ -316,14 +325,21 @@ def files_of(folder: Path, layout: Layout, *stretches: Sequence[tuple[Any, ...]]
         pq.write_table(pa.Table.from_batches([batch_of(layout, rows)]), path)
         files.append(LakeFile(lake, path.name, len(rows), path.stat().st_size))
     heaps = tuple(Heap(layout, tuple(rows)) for rows in stretches)
-    return Cargo(layout, rows=sum(map(len, stretches)), files=tuple(files), stretches=heaps)
+    return BatchData(layout, rows=sum(map(len, stretches)), files=tuple(files), stretches=heaps)
 
 
-def flow_of(yard: Yard, table: str = "orders", *, name: str = "shop.orders/load", **options: Any) -> Flow:
+def flow_of(
+    yard: Yard, table: str = "orders", *, name: str = "shop.orders/load", **options: Any
+) -> TableFlow:
     source = Database("shop", Engine.SQLITE, path=Path("/nowhere"))
     chosen = replace(TableOptions(cursor="at"), **{"mode": Mode.MERGE, **options})
-    return Flow(
-        "shop", name, source, TableName("shop", "orders"), Landing(yard.database, yard.table(table)), chosen
+    return TableFlow(
+        "shop",
+        name,
+        source,
+        TableName("shop", "orders"),
+        WarehouseTable(yard.database, yard.table(table)),
+        chosen,
     )
 
 
@@ -335,7 +351,7 @@ def batch_to(upto: int, *, nulls: bool = False) -> Batch:
     return Batch((Window(FilesPosition(upto - 1) if upto > 1 else None, FilesPosition(upto)),), nulls=nulls)
 
 
-def tag_of(flow: Flow, seq: int, epoch: int = 0) -> Tag:
+def tag_of(flow: TableFlow, seq: int, epoch: int = 0) -> Tag:
     return Tag(flow.pipeline, flow.name, epoch, seq)
 
 
@@ -344,7 +360,7 @@ class Loader:
     """Loads one cargo after the other into a table, as a run does."""
 
     yard: Yard
-    flow: Flow
+    flow: TableFlow
     seq: int = 0
     epoch: int = 0
     place: int | None = None
@@ -356,7 +372,7 @@ class Loader:
         output = self.yard.output(self.flow)
         output.open_epoch(self.flow.pipeline, self.flow.name, self.epoch, None, "once more")
 
-    def load(self, cargo: Cargo) -> Receipt:
+    def load(self, cargo: BatchData) -> Receipt:
         self.seq += 1
         output = self.yard.output(self.flow)
         staged = output.write(cargo, no_spark)

@@ -18,12 +18,12 @@ from hypothesis import strategies as st
 from tests.support.drafts import ME, OTHER
 from tidegauge.errors import PositionError
 from tidegauge.ledger import rules
-from tidegauge.ledger.flow_state import Book
+from tidegauge.ledger.flow_state import FlowState
 from tidegauge.model.plan import Batch, Draft, Receipt, Tag
-from tidegauge.model.position import Kind, RowPosition, Value, Window
-from tidegauge.model.spec import Database, Engine, Flow, Folder, Lake, TableName, TableOptions
+from tidegauge.model.position import RowPosition, Value, ValueKind, Window
+from tidegauge.model.spec import Database, Engine, Lake, LakeTable, TableFlow, TableName, TableOptions
 from tidegauge.model.state import State
-from tidegauge.model.table import Cut, OrderedColumn, Shape, Survey
+from tidegauge.model.table import Cut, OrderedColumn, SourceTable, Survey
 from tidegauge.plan.backfill import Span, backfill, below, limited, span, under_limit
 from tidegauge.plan.draft import batch_step, draft
 from tidegauge.sources import sql
@@ -37,23 +37,23 @@ ROWS = st.lists(
     unique_by=lambda row: row[1:],
     max_size=40,
 )
-FLOW = Flow(
+FLOW = TableFlow(
     pipeline="p",
     name="t",
     source=Database("app", Engine.SQLITE, path=Path("/x.db")),
     table=TableName(None, "t"),
-    output=Folder(Lake("lake", "/lake"), "t"),
+    output=LakeTable(Lake("lake", "/lake"), "t"),
     options=TableOptions(cursor="c"),
 )
-SHAPE = Shape(
+SHAPE = SourceTable(
     table=FLOW.table,
     options=FLOW.options,
     columns=(),
-    cursor=OrderedColumn("c", '"c"', "CAST({} AS TEXT)", Kind.INT, nullable=False),
+    cursor=OrderedColumn("c", '"c"', "CAST({} AS TEXT)", ValueKind.INT, nullable=False),
     cursor_kind="value",
     key=(
-        OrderedColumn("k", '"k"', "CAST({} AS TEXT)", Kind.INT, nullable=False),
-        OrderedColumn("s", '"s"', "{}", Kind.TEXT, nullable=False),
+        OrderedColumn("k", '"k"', "CAST({} AS TEXT)", ValueKind.INT, nullable=False),
+        OrderedColumn("s", '"s"', "{}", ValueKind.TEXT, nullable=False),
     ),
     key_proven=True,
     source_id="test",
@@ -61,16 +61,16 @@ SHAPE = Shape(
 NOW = datetime(2025, 1, 1)
 
 
-def at(number: int | str, key: tuple[int, str] | None = None, kind: Kind = Kind.INT) -> RowPosition:
-    values = (Value(Kind.INT, str(key[0])), Value(Kind.TEXT, key[1])) if key else ()
+def at(number: int | str, key: tuple[int, str] | None = None, kind: ValueKind = ValueKind.INT) -> RowPosition:
+    values = (Value(ValueKind.INT, str(key[0])), Value(ValueKind.TEXT, key[1])) if key else ()
     return RowPosition(Value(kind, str(number)), values)
 
 
-def flow_with(**options: object) -> Flow:
+def flow_with(**options: object) -> TableFlow:
     return replace(FLOW, options=replace(FLOW.options, **options))  # type: ignore[arg-type]
 
 
-def shape_of(kind: Kind, cursor_kind: str, scale: int = 0) -> Shape:
+def shape_of(kind: ValueKind, cursor_kind: str, scale: int = 0) -> SourceTable:
     cursor = OrderedColumn("c", "c", "{}", kind, nullable=False, scale=scale)
     return replace(SHAPE, cursor=cursor, cursor_kind=cursor_kind)
 
@@ -227,7 +227,7 @@ class World:
     """How many steps each process lives."""
 
     def __post_init__(self) -> None:
-        self.book = Book("p", "t")
+        self.book = FlowState("p", "t")
         self.committed: dict[Tag, tuple[Batch, list[Row]]] = {}
         self.read: list[Batch] = []
 
@@ -363,8 +363,8 @@ def test_a_backfill_begins_where_the_flow_began() -> None:
 
 
 def test_a19_an_end_in_text_is_trusted_only_when_the_database_proves_it_lower() -> None:
-    shape = shape_of(Kind.TEXT, "value")
-    mark, end = at("m", kind=Kind.TEXT), at("Z", kind=Kind.TEXT)
+    shape = shape_of(ValueKind.TEXT, "value")
+    mark, end = at("m", kind=ValueKind.TEXT), at("Z", kind=ValueKind.TEXT)
     assert span(FLOW, shape, mark, None, end, count=lambda *_: 2).upto == end
     assert span(FLOW, shape, mark, None, end, count=lambda *_: 0).upto == mark
 
@@ -372,20 +372,20 @@ def test_a19_an_end_in_text_is_trusted_only_when_the_database_proves_it_lower() 
 @pytest.mark.parametrize(
     ("kind", "cursor_kind", "scale", "first", "after"),
     [
-        (Kind.INT, "value", 0, "100", "99"),
-        (Kind.DATE, "timestamp", 0, "2025-03-01", "2025-02-28"),
-        (Kind.TIMESTAMP, "timestamp", 6, "2025-01-01 00:00:00", "2024-12-31 23:59:59.999999"),
-        (Kind.TEXT, "timestamp", 0, "2025-01-01T00:00:00Z", "2024-12-31T23:59:59Z"),
-        (Kind.TEXT, "timestamp", 0, "2025-01-01 00:00:00.000", "2024-12-31 23:59:59.999"),
-        (Kind.TEXT, "timestamp", 0, "2025-01-01 00:00", "2024-12-31 23:59"),
-        (Kind.TEXT, "timestamp", 0, "2025-01-01", "2024-12-31"),
-        (Kind.TEXT, "value", 0, "m", "m"),
-        (Kind.DECIMAL, "value", 0, "1.50", "1.50"),
-        (Kind.TIMESTAMP, "timestamp", 0, "0001-01-01 00:00:00", "0001-01-01 00:00:00"),
+        (ValueKind.INT, "value", 0, "100", "99"),
+        (ValueKind.DATE, "timestamp", 0, "2025-03-01", "2025-02-28"),
+        (ValueKind.TIMESTAMP, "timestamp", 6, "2025-01-01 00:00:00", "2024-12-31 23:59:59.999999"),
+        (ValueKind.TEXT, "timestamp", 0, "2025-01-01T00:00:00Z", "2024-12-31T23:59:59Z"),
+        (ValueKind.TEXT, "timestamp", 0, "2025-01-01 00:00:00.000", "2024-12-31 23:59:59.999"),
+        (ValueKind.TEXT, "timestamp", 0, "2025-01-01 00:00", "2024-12-31 23:59"),
+        (ValueKind.TEXT, "timestamp", 0, "2025-01-01", "2024-12-31"),
+        (ValueKind.TEXT, "value", 0, "m", "m"),
+        (ValueKind.DECIMAL, "value", 0, "1.50", "1.50"),
+        (ValueKind.TIMESTAMP, "timestamp", 0, "0001-01-01 00:00:00", "0001-01-01 00:00:00"),
     ],
 )
 def test_a_window_begins_just_below_the_first_value(
-    kind: Kind, cursor_kind: str, scale: int, first: str, after: str
+    kind: ValueKind, cursor_kind: str, scale: int, first: str, after: str
 ) -> None:
     shape = shape_of(kind, cursor_kind, scale)
     position = RowPosition(Value(kind, first))
@@ -422,8 +422,8 @@ def test_rows_without_a_cursor_are_not_read_before_the_rest_is() -> None:
 
 
 def test_a_moment_that_is_none_has_nothing_below_it() -> None:
-    shape = shape_of(Kind.TEXT, "timestamp")
-    odd = at("yesterday", kind=Kind.TEXT)
+    shape = shape_of(ValueKind.TEXT, "timestamp")
+    odd = at("yesterday", kind=ValueKind.TEXT)
     assert below(shape, odd) == odd
     with pytest.raises(PositionError):
-        Value(Kind.INT, "yesterday")
+        Value(ValueKind.INT, "yesterday")

@@ -9,12 +9,12 @@ import pytest
 from tidegauge.config.load import load_project
 from tidegauge.errors import Place
 from tidegauge.model.delta_flow import (
+    DeltaFlow,
+    DeltaInput,
+    DeltaMode,
+    DeltaTable,
     Evaluate,
     Function,
-    Layer,
-    LayerInput,
-    LayerMode,
-    LayerOutput,
     OnDelete,
     OnMissing,
     Sql,
@@ -40,7 +40,7 @@ flows:
 """
 
 
-def load(folder: Path, text: str) -> tuple[Layer, ...]:
+def load(folder: Path, text: str) -> tuple[DeltaFlow, ...]:
     file = folder / "tidegauge.yml"
     file.write_text(text, encoding="utf-8")
     return load_project(file).layers
@@ -57,16 +57,16 @@ def test_the_tours_flows_become_frozen_values(tmp_path: Path) -> None:
     )
     silver, gold = load(tmp_path, TOUR)
     file = str(tmp_path / "tidegauge.yml")
-    assert silver == Layer(
+    assert silver == DeltaFlow(
         pipeline="lakehouse",
         name="silver_clusters",
         inputs=(
-            LayerInput("clusters", TableRef("bronze.clusters"), place=Place(file, 5, 7)),
-            LayerInput("workspaces", TableRef("silver.workspaces"), snapshot=True, place=Place(file, 6, 7)),
+            DeltaInput("clusters", TableRef("bronze.clusters"), place=Place(file, 5, 7)),
+            DeltaInput("workspaces", TableRef("silver.workspaces"), snapshot=True, place=Place(file, 6, 7)),
         ),
-        output=LayerOutput(
+        output=DeltaTable(
             TableRef("silver.clusters"),
-            mode=LayerMode.SCD2,
+            mode=DeltaMode.SCD2,
             key=("cluster_id",),
             sequence_by="change_time",
             place=Place(file, 8, 5),
@@ -103,7 +103,7 @@ flows:
     assert part.table == TableRef(path=str(tmp_path / "lake" / "a"))
     assert (part.raw, part.initial, part.on_missing) == (True, "7", OnMissing.DIFF)
     assert (part.max_versions, part.max_bytes) == (10, 64_000_000)
-    assert (layer.output.table, layer.output.mode) == (TableRef(path="/lake/b"), LayerMode.APPEND)
+    assert (layer.output.table, layer.output.mode) == (TableRef(path="/lake/b"), DeltaMode.APPEND)
     assert (layer.output.on_delete, layer.output.partition_by) == (OnDelete.IGNORE, ("d", "e"))
     assert layer.allow_nondeterministic
     assert (layer.evaluate, layer.drift, layer.tags) == (Evaluate.ROWS, Drift.FAIL, ("daily", "core"))

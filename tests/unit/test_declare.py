@@ -17,7 +17,7 @@ from tidegauge.config import modules
 from tidegauge.config.load import load_project
 from tidegauge.declare import declared_in
 from tidegauge.errors import ConfigError, Place
-from tidegauge.model.delta_flow import Function, Layer
+from tidegauge.model.delta_flow import DeltaFlow, Function
 from tidegauge.model.spec import Project
 
 pytestmark = pytest.mark.unit
@@ -92,7 +92,7 @@ def load(folder: Path, text: str) -> Project:
     return load_project(file)
 
 
-def declared(folder: Path, code: str, *, named: str = "silver.py", more: str = "") -> tuple[Layer, ...]:
+def declared(folder: Path, code: str, *, named: str = "silver.py", more: str = "") -> tuple[DeltaFlow, ...]:
     file = folder / "silver.py"
     file.parent.mkdir(exist_ok=True)
     file.write_text(code, encoding="utf-8")
@@ -109,7 +109,7 @@ def refused(folder: Path, marked: str, *, more: str = "") -> ConfigError:
     return error
 
 
-def bare(layer: Layer) -> Layer:
+def bare(layer: DeltaFlow) -> DeltaFlow:
     """Without transform and places, which differ."""
     return replace(
         layer,

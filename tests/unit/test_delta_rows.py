@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.ledgers import timed
 from tidegauge.ledger.delta_rows import WATERMARKS, Row, decode, encode, next_rows
-from tidegauge.ledger.document_store import Leaf
+from tidegauge.ledger.document_store import StoredFlow
 from tidegauge.model.spec import SparkSettings
 from tidegauge.spark.jars import Needs
 from tidegauge.spark.session import _conf
@@ -29,7 +29,7 @@ class Table:
 
     def save(self, **shown: Any) -> Row:
         moments = {"created_at": "2026-01-01T00:00:00.000000", "updated_at": "2026-01-01T00:00:01.000000"}
-        leaf = Leaf("p", "f", {"save": self.number}, {"cursor": "timestamp"} | moments | timed(shown))
+        leaf = StoredFlow("p", "f", {"save": self.number}, {"cursor": "timestamp"} | moments | timed(shown))
         self.current, ended = next_rows(self.current, leaf, self.number + 1)
         self.number = max(self.number, self.current["watermark_id"])
         self.ended += [ended] if ended else []

@@ -9,21 +9,30 @@ import pytest
 
 from tests.support.delta_output import layer_of
 from tidegauge.errors import OutputDisagrees
-from tidegauge.model.delta_flow import LayerMode, LayerOutput
+from tidegauge.model.delta_flow import DeltaMode, DeltaTable
 from tidegauge.model.spec import Drift
-from tidegauge.outputs.delta.conflicts import is_conflict, told
-from tidegauge.outputs.delta.target import FEED, MADE, Column, Held, Room, Target, properties_for, room_for
+from tidegauge.outputs.delta.conflicts import is_conflict, translate_conflict
+from tidegauge.outputs.delta.target import (
+    FEED,
+    MADE,
+    DeltaColumn,
+    DeltaTarget,
+    HeldTable,
+    RoomInDelta,
+    properties_for,
+    room_for,
+)
 from tidegauge.outputs.delta.types import as_sql, bare, has_map, holds, literal, table_name
 
 pytestmark = pytest.mark.unit
 
 
-def _output(mode: LayerMode = LayerMode.APPEND, **facts: Any) -> LayerOutput:
+def _output(mode: DeltaMode = DeltaMode.APPEND, **facts: Any) -> DeltaTable:
     return layer_of(Path("/t"), mode, **facts).output
 
 
-def _target(*columns: Held, **properties: str) -> Target:
-    return Target("id", columns, (), {FEED: "true", **properties})
+def _target(*columns: HeldTable, **properties: str) -> DeltaTarget:
+    return DeltaTarget("id", columns, (), {FEED: "true", **properties})
 
 
 @pytest.mark.parametrize(
@@ -89,14 +98,16 @@ def test_e1_values_and_names_cannot_leave_their_quotes() -> None:
 
 
 def test_a_target_that_fits_is_left_as_it_is() -> None:
-    held = (Held("ID", "long"), Held("v", "string"))
-    room = room_for((Held("id", "integer"), Held("v", "string")), _target(*held), _output(), Drift.FAIL)
-    assert room == Room((Column("ID", "id", "long"), Column("v", "v", "string")))
+    held = (HeldTable("ID", "long"), HeldTable("v", "string"))
+    room = room_for(
+        (HeldTable("id", "integer"), HeldTable("v", "string")), _target(*held), _output(), Drift.FAIL
+    )
+    assert room == RoomInDelta((DeltaColumn("ID", "id", "long"), DeltaColumn("v", "v", "string")))
 
 
 def test_drift_evolve_says_each_step() -> None:
-    columns = (Held("id", "long"), Held("a b", "string"), Held("n", {"array": "long"}))
-    room = room_for(columns, _target(Held("id", "integer")), _output(), Drift.EVOLVE)
+    columns = (HeldTable("id", "long"), HeldTable("a b", "string"), HeldTable("n", {"array": "long"}))
+    room = room_for(columns, _target(HeldTable("id", "integer")), _output(), Drift.EVOLVE)
     assert room.statements == (
         "SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')",
         "ADD COLUMNS (`a b` string, `n` array<bigint>)",
@@ -107,7 +118,9 @@ def test_drift_evolve_says_each_step() -> None:
 
 
 def test_a_feed_that_was_off_is_switched_on_and_said() -> None:
-    room = room_for((Held("id", "long"),), Target("", (Held("id", "long"),), (), {}), _output(), Drift.FAIL)
+    room = room_for(
+        (HeldTable("id", "long"),), DeltaTarget("", (HeldTable("id", "long"),), (), {}), _output(), Drift.FAIL
+    )
     assert room.statements == ("SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')",)
     assert "feed" in room.notes[0]
 
@@ -115,40 +128,44 @@ def test_a_feed_that_was_off_is_switched_on_and_said() -> None:
 @pytest.mark.parametrize(
     ("target", "mode", "said"),
     [
-        (_target(Held("v", "string")), LayerMode.MERGE, "has no column id, which the output names"),
-        (_target(Held("id", "string")), LayerMode.MERGE, r"column id of /t is string, .* gives bigint"),
+        (_target(HeldTable("v", "string")), DeltaMode.MERGE, "has no column id, which the output names"),
+        (_target(HeldTable("id", "string")), DeltaMode.MERGE, r"column id of /t is string, .* gives bigint"),
         (
-            _target(Held("id", "long"), Held("x", "long", required=True)),
-            LayerMode.MERGE,
+            _target(HeldTable("id", "long"), HeldTable("x", "long", required=True)),
+            DeltaMode.MERGE,
             "x that must not be",
         ),
-        (_target(Held("id", "long"), Held("y", "date", made_by="now()")), LayerMode.MERGE, r"column y .*now"),
-        (_target(Held("id", "long"), **{"delta.appendOnly": "true"}), LayerMode.MERGE, "appendOnly"),
-        (_target(Held("id", "long")), LayerMode.REPLACE_PARTITIONS, "partitioned by nothing"),
+        (
+            _target(HeldTable("id", "long"), HeldTable("y", "date", made_by="now()")),
+            DeltaMode.MERGE,
+            r"column y .*now",
+        ),
+        (_target(HeldTable("id", "long"), **{"delta.appendOnly": "true"}), DeltaMode.MERGE, "appendOnly"),
+        (_target(HeldTable("id", "long")), DeltaMode.REPLACE_PARTITIONS, "partitioned by nothing"),
     ],
 )
-def test_a_target_that_somebody_changed_is_refused(target: Target, mode: LayerMode, said: str) -> None:
-    facts: dict[str, Any] = {"key": ("id",)} if mode is LayerMode.MERGE else {"partition_by": ("id",)}
+def test_a_target_that_somebody_changed_is_refused(target: DeltaTarget, mode: DeltaMode, said: str) -> None:
+    facts: dict[str, Any] = {"key": ("id",)} if mode is DeltaMode.MERGE else {"partition_by": ("id",)}
     with pytest.raises(OutputDisagrees, match=said) as refused:
-        room_for((Held("id", "long"),), target, _output(mode, **facts), Drift.EVOLVE)
+        room_for((HeldTable("id", "long"),), target, _output(mode, **facts), Drift.EVOLVE)
     assert refused.value.hint
 
 
 def test_freeze_and_fail_never_widen() -> None:
     for drift in (Drift.FREEZE, Drift.FAIL):
         with pytest.raises(OutputDisagrees, match="is int, and the transform gives bigint") as refused:
-            room_for((Held("id", "long"),), _target(Held("id", "integer")), _output(), drift)
+            room_for((HeldTable("id", "long"),), _target(HeldTable("id", "integer")), _output(), drift)
         assert "evolve" in str(refused.value.hint)
 
 
 def test_d14_what_a_merge_wrote_is_told_from_what_its_user_added() -> None:
-    output = _output(LayerMode.MERGE, key=("a",))
-    a, b, mine = Held("a", "long"), Held("b", "long"), Held("mine", "long")
+    output = _output(DeltaMode.MERGE, key=("a",))
+    a, b, mine = HeldTable("a", "long"), HeldTable("b", "long"), HeldTable("mine", "long")
     made = properties_for([a, b], output)
-    assert room_for((a, b), _target(a, b, mine, **made), output, Drift.EVOLVE) == Room(
-        (Column("a", "a", "long"), Column("b", "b", "long"))
+    assert room_for((a, b), _target(a, b, mine, **made), output, Drift.EVOLVE) == RoomInDelta(
+        (DeltaColumn("a", "a", "long"), DeltaColumn("b", "b", "long"))
     )
-    gone = room_for((a,), _target(a, Held("B", "long"), mine, **made), output, Drift.EVOLVE)
+    gone = room_for((a,), _target(a, HeldTable("B", "long"), mine, **made), output, Drift.EVOLVE)
     assert gone.vanished == ("B",)
     assert gone.statements == ()
     [note] = gone.notes
@@ -159,13 +176,15 @@ def test_d14_what_a_merge_wrote_is_told_from_what_its_user_added() -> None:
     assert legacy.vanished == ()
     assert legacy.statements == ("SET TBLPROPERTIES ('tidegauge.columns.0' = '[\"a\"]')",)
     # Left out as `drift: freeze` says, so it was never written.
-    frozen = room_for((a, b, Held("c", "long")), _target(a, b, **made), output, Drift.FREEZE)
+    frozen = room_for((a, b, HeldTable("c", "long")), _target(a, b, **made), output, Drift.FREEZE)
     assert frozen.statements == ()
 
 
 def test_d14_the_names_of_many_columns_are_kept_in_parts_that_a_catalogue_takes() -> None:
-    output = _output(LayerMode.MERGE, key=("c0",))
-    many = tuple(Held(f"c{number} it's \\ {'x' * 40}" if number else "c0", "long") for number in range(300))
+    output = _output(DeltaMode.MERGE, key=("c0",))
+    many = tuple(
+        HeldTable(f"c{number} it's \\ {'x' * 40}" if number else "c0", "long") for number in range(300)
+    )
     made = properties_for(many, output)
     parts = [value for name, value in made.items() if name.startswith("tidegauge.columns.")]
     assert len(parts) > 4
@@ -177,9 +196,9 @@ def test_d14_the_names_of_many_columns_are_kept_in_parts_that_a_catalogue_takes(
 
 
 def test_a_new_target_gets_what_its_mode_and_names_need() -> None:
-    plain, strange = Held("a", "long"), Held("s", {"struct": [["x y", "long"]]})
+    plain, strange = HeldTable("a", "long"), HeldTable("s", {"struct": [["x y", "long"]]})
     assert properties_for([plain], _output()) == {FEED: "true", MADE: "true"}
-    merged = properties_for([plain, strange], _output(LayerMode.MERGE))
+    merged = properties_for([plain, strange], _output(DeltaMode.MERGE))
     assert merged == {
         FEED: "true",
         MADE: "true",
@@ -198,5 +217,5 @@ def test_only_a_conflict_is_tried_again() -> None:
     )
     assert is_conflict(conflict)
     assert not is_conflict(other)
-    assert "(UPDATE)" in told(conflict, "t").message
-    assert told(other, "t").message == "t: no"
+    assert "(UPDATE)" in translate_conflict(conflict, "t").message
+    assert translate_conflict(other, "t").message == "t: no"

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegauge.errors import OutputDisagrees
-from tidegauge.model.position import Kind as ValueKind
+from tidegauge.model.position import ValueKind
 from tidegauge.model.spec import Drift, TableName, TableOptions
-from tidegauge.model.table import Column, Field, Layout, OrderedColumn, Shape
-from tidegauge.plan.drift import Change, Decision, Kind, decide, holds, narrowed
+from tidegauge.model.table import Field, Layout, OrderedColumn, SourceColumn, SourceTable
+from tidegauge.plan.drift import ChangeKind, ColumnChange, Decision, decide, holds, narrowed
 
 pytestmark = pytest.mark.unit
 
@@ -42,7 +42,7 @@ def judge(
     return decide(policy, held, new, place="dw: orders", key=key, known=known)
 
 
-def kinds(decision: Decision) -> dict[str, Kind]:
+def kinds(decision: Decision) -> dict[str, ChangeKind]:
     return {change.column: change.kind for change in decision.changes}
 
 
@@ -65,11 +65,11 @@ def test_evolve_adds_widens_and_keeps() -> None:
     decision = judge(Drift.EVOLVE, held, new)
     assert decision.layout == new
     assert kinds(decision) == {
-        "n": Kind.WIDENED,
-        "price": Kind.WIDENED,
-        "discount": Kind.ADDED,
-        "at": Kind.ADDED,
-        "gone": Kind.DROPPED,
+        "n": ChangeKind.WIDENED,
+        "price": ChangeKind.WIDENED,
+        "discount": ChangeKind.ADDED,
+        "at": ChangeKind.ADDED,
+        "gone": ChangeKind.DROPPED,
     }
     assert "column n was int and is the wider bigint now: the output's column is widened" in decision.summary
     assert set(decision.notes) == {change.sentence for change in decision.changes}
@@ -107,7 +107,7 @@ def test_a_narrower_source_leaves_the_target_wide() -> None:
     # An output that gives types back as they were written knows it for a change.
     for policy in (Drift.EVOLVE, Drift.FREEZE):
         decision = decide(policy, held, new, place="lake", lands=str)
-        assert kinds(decision) == {"n": Kind.NARROWED}
+        assert kinds(decision) == {"n": ChangeKind.NARROWED}
         assert decision.layout == new
     with pytest.raises(OutputDisagrees, match="n is int now, and bigint in the output"):
         decide(Drift.FAIL, held, new, place="lake", lands=str)
@@ -125,10 +125,10 @@ def test_a_target_that_folds_names_does_not_get_a_column_twice() -> None:
     assert decide(Drift.FAIL, held, new, place="dw", named=str.lower) == Decision(new)
     kept = fields(ID="bigint", NAME="string", Gone="int")
     decision = decide(Drift.FREEZE, kept, layout(Name="string", come="int"), place="dw", named=str.lower)
-    assert kinds(decision) == {"Gone": Kind.DROPPED, "come": Kind.ADDED}
+    assert kinds(decision) == {"Gone": ChangeKind.DROPPED, "come": ChangeKind.ADDED}
     assert decision.left_out == ("come",)
     assert "Gone may have been renamed to come" in " ".join(decision.notes)
-    assert kinds(judge(Drift.EVOLVE, held, new)) == {"Name": Kind.ADDED, "name": Kind.DROPPED}
+    assert kinds(judge(Drift.EVOLVE, held, new)) == {"Name": ChangeKind.ADDED, "name": ChangeKind.DROPPED}
 
 
 def test_an_output_with_types_of_its_own_says_what_holds_what() -> None:
@@ -151,7 +151,7 @@ def test_an_output_with_types_of_its_own_says_what_holds_what() -> None:
         ),
     )
     decision = decide(Drift.EVOLVE, held, new, fit=fit)
-    assert kinds(decision) == {"text": Kind.WIDENED, "odd": Kind.TIGHT}
+    assert kinds(decision) == {"text": ChangeKind.WIDENED, "odd": ChangeKind.TIGHT}
     assert "column text was varchar(20) and is the wider varchar(40) now" in decision.summary
     assert "a value that it cannot hold stops the batch" in decision.summary
     with pytest.raises(OutputDisagrees, match="text was varchar"):
@@ -167,7 +167,7 @@ def test_freeze_leaves_new_columns_out_and_counts_them() -> None:
     assert decision.layout.fields == fields(id="bigint", a="int")
     assert decision.layout.cursor_column is None
     assert decision.left_out == ("new", "at")
-    assert kinds(decision) == {"new": Kind.ADDED, "at": Kind.ADDED, "b": Kind.DROPPED}
+    assert kinds(decision) == {"new": ChangeKind.ADDED, "at": ChangeKind.ADDED, "b": ChangeKind.DROPPED}
     assert "2 new columns are left out, as `drift: freeze` says: new, at" in decision.notes
 
 
@@ -199,8 +199,8 @@ def test_another_key_stops_the_flow(policy: Drift) -> None:
 def test_a_rename_is_a_guess_and_loses_nothing() -> None:
     held = fields(id="bigint", name="string", total="int", note="string")
     decision = judge(Drift.EVOLVE, held, layout(full_name="string", total="int", at="string"))
-    assert kinds(decision)["name"] is Kind.DROPPED
-    assert kinds(decision)["full_name"] is Kind.ADDED
+    assert kinds(decision)["name"] is ChangeKind.DROPPED
+    assert kinds(decision)["full_name"] is ChangeKind.ADDED
     assert [note for note in decision.notes if "may have been renamed" in note] == [
         "name may have been renamed to full_name: taken for one column that is gone and one that is new",
         "note may have been renamed to at: taken for one column that is gone and one that is new",
@@ -218,7 +218,7 @@ def test_what_was_decided_before_is_not_told_again() -> None:
     assert frozen.left_out == ("new",)
     assert len(frozen.notes) == 1
     # Somebody took the column away from the target.
-    assert kinds(judge(Drift.EVOLVE, held, layout(new="int"), known=True)) == {"new": Kind.ADDED}
+    assert kinds(judge(Drift.EVOLVE, held, layout(new="int"), known=True)) == {"new": ChangeKind.ADDED}
 
 
 def test_columns_of_the_outputs_own_are_nobodys_loss() -> None:
@@ -249,11 +249,11 @@ def test_evolve_never_loses_a_column_or_a_value(held: dict[str, str], new: dict[
     found = kinds(decision)
     for name in set(held) | set(new):
         if name not in held:
-            assert found[name] is Kind.ADDED
+            assert found[name] is ChangeKind.ADDED
         elif name not in new:
-            assert found[name] is Kind.DROPPED
+            assert found[name] is ChangeKind.DROPPED
         elif name in found:
-            assert found[name] is Kind.WIDENED
+            assert found[name] is ChangeKind.WIDENED
             assert holds(new[name], held[name])
         else:
             assert holds(held[name], new[name])
@@ -276,9 +276,9 @@ def test_freeze_writes_only_what_the_target_has_and_holds(held: dict[str, str], 
 
 
 def test_a_shape_is_narrowed_to_the_columns_that_are_written() -> None:
-    columns = tuple(Column(name, "int", "int", name, "int", "{}") for name in ("id", "a", "b"))
+    columns = tuple(SourceColumn(name, "int", "int", name, "int", "{}") for name in ("id", "a", "b"))
     ordered = OrderedColumn("b", "b", "b", ValueKind.INT, nullable=False)
-    shape = Shape(
+    shape = SourceTable(
         table=TableName(None, "t"),
         options=TableOptions(cursor="b"),
         columns=columns,
@@ -295,5 +295,7 @@ def test_a_shape_is_narrowed_to_the_columns_that_are_written() -> None:
 
 
 def test_a_change_says_what_it_is_and_what_is_done() -> None:
-    change = Change(Kind.ADDED, "x", None, "int", "it is added, and NULL in the rows already there")
+    change = ColumnChange(
+        ChangeKind.ADDED, "x", None, "int", "it is added, and NULL in the rows already there"
+    )
     assert change.sentence == "column x (int) is new: it is added, and NULL in the rows already there"

@@ -15,9 +15,9 @@ from tests.unit.test_draft import flow_with, shape_of
 from tidegauge.config.load import load_project
 from tidegauge.errors import ConfigError
 from tidegauge.model.epoch_numbers import Epoch, moment_of, number_of, unit_of
-from tidegauge.model.position import Kind, RowPosition, Value, to_moment
+from tidegauge.model.position import RowPosition, Value, ValueKind, to_moment
 from tidegauge.model.spec import FutureGuard
-from tidegauge.model.table import Shape
+from tidegauge.model.table import SourceTable
 from tidegauge.operations.override_position import from_text, from_timestamp
 from tidegauge.plan.draft import start
 from tidegauge.sources.bound import latest_now, timestamp_bound
@@ -29,13 +29,13 @@ NOON = datetime(2025, 6, 1, 12, 0, 0, 500_000)
 SECONDS = 1_748_779_200
 
 
-def shape(epoch: Epoch = Epoch.SECONDS) -> Shape:
-    made = shape_of(Kind.INT, scale=0)
+def shape(epoch: Epoch = Epoch.SECONDS) -> SourceTable:
+    made = shape_of(ValueKind.INT, scale=0)
     return replace(made, cursor=replace(made.cursor, epoch=epoch))
 
 
 def at(number: int) -> RowPosition:
-    return RowPosition(Value(Kind.INT, str(number)))
+    return RowPosition(Value(ValueKind.INT, str(number)))
 
 
 @given(st.datetimes(datetime(1973, 4, 1), datetime(5000, 1, 1)), st.sampled_from(Epoch))
@@ -65,8 +65,8 @@ def test_a28_the_bound_is_one_unit_below_the_clock(epoch: Epoch, expected: int) 
     # An instant: the server's zone is nothing to it.
     moment = Moment(NOON, lowest_offset=timedelta(hours=-5), highest_offset=timedelta(hours=2))
     found = timestamp_bound(moment, options, shape(epoch).cursor)
-    assert (found.value, found.notes) == (Value(Kind.INT, str(expected)), ())
-    assert latest_now(moment, shape(epoch).cursor) == Value(Kind.INT, str(number_of(NOON, epoch)))
+    assert (found.value, found.notes) == (Value(ValueKind.INT, str(expected)), ())
+    assert latest_now(moment, shape(epoch).cursor) == Value(ValueKind.INT, str(number_of(NOON, epoch)))
 
 
 @pytest.mark.parametrize(

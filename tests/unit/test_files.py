@@ -14,36 +14,36 @@ from tidegauge.model.position import FilesPosition
 from tidegauge.model.spec import (
     Database,
     Engine,
-    Flow,
-    Folder,
     Lake,
-    Landing,
+    LakeTable,
     Mode,
     Stage,
+    TableFlow,
     TableName,
     TableOptions,
+    WarehouseTable,
 )
 from tidegauge.plan import files
-from tidegauge.plan.files import Chain, Piece
+from tidegauge.plan.files import Chain, LakeBatches
 
 pytestmark = pytest.mark.unit
 
 PLACE = "/lake/t"
-FLOW = Flow(
+FLOW = TableFlow(
     pipeline="p",
     name="t/load",
     source=Database("app", Engine.SQLITE, path=Path("/x.db")),
     table=TableName(None, "t"),
-    output=Landing(Database("wh", Engine.DUCKDB, path=Path("/w.db")), TableName("main", "t")),
+    output=WarehouseTable(Database("wh", Engine.DUCKDB, path=Path("/w.db")), TableName("main", "t")),
     options=TableOptions(cursor="at", batch_rows=10),
     stage=Stage.LOAD,
-    reads=Folder(Lake("lake", "/lake"), "t"),
+    reads=LakeTable(Lake("lake", "/lake"), "t"),
     upstream="t/extract",
 )
 APPENDING = replace(FLOW, options=replace(FLOW.options, mode=Mode.APPEND))
 
 
-def begins(loaded: int, before: Chain | None, now: Chain, flow: Flow = FLOW) -> tuple[int, str | None]:
+def begins(loaded: int, before: Chain | None, now: Chain, flow: TableFlow = FLOW) -> tuple[int, str | None]:
     return files.begins(flow, loaded, files.identity(PLACE, before) if before else None, PLACE, now)
 
 
@@ -117,7 +117,7 @@ def test_load_batches_follow_each_other_without_gap_or_overlap(
     sizes: list[tuple[int, str]], after: int, mode: Mode
 ) -> None:
     pieces = [
-        Piece(after + number, rows, kind, f"stamp {number}")
+        LakeBatches(after + number, rows, kind, f"stamp {number}")
         for number, (rows, kind) in enumerate(sizes, start=1)
     ]
     flow = replace(FLOW, options=replace(FLOW.options, mode=mode))

@@ -13,7 +13,7 @@ from tidegauge.errors import TableReplaced, VersionsMissing
 from tidegauge.model.delta_flow import OnMissing
 from tidegauge.model.versions import LATEST
 from tidegauge.plan.frozen import check, since
-from tidegauge.plan.versions import draft_layer
+from tidegauge.plan.versions import draft_versions
 
 pytestmark = pytest.mark.unit
 
@@ -51,7 +51,7 @@ def test_c1_whole_tables_are_wanted_at_the_versions_of_the_plan() -> None:
         "b": history(version(0)),
         "p": history(after=9),
     }
-    frozen = draft_layer(flow, found, {"a": mark(4)}, seen=SEEN)
+    frozen = draft_versions(flow, found, {"a": mark(4)}, seen=SEEN)
     assert since(frozen) == {"a": LATEST, "b": LATEST, "p": LATEST}
     assert [way.value for way in frozen.batches[0].ways] == ["diff", "snapshot", "pinned"]
     later = {name: replace(one, latest=one.latest + 1) for name, one in found.items()}

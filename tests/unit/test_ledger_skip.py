@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.drafts import ME, draft, receipt
 from tidegauge.errors import LeaseLost, WrongState
-from tidegauge.ledger.flow_state import Book
+from tidegauge.ledger.flow_state import FlowState
 from tidegauge.ledger.rules import advance, begin, claim, claim_of, finish, plan
 from tidegauge.model.state import State
 
@@ -18,8 +18,10 @@ NOW = datetime(2025, 8, 14, 12)
 MINUTE = timedelta(minutes=1)
 
 
-def running() -> Book:
-    change, _ = plan(Book("shop", "orders"), draft(batches=2), plan_id="p", owner=ME, run_id="r", now=NOW)
+def running() -> FlowState:
+    change, _ = plan(
+        FlowState("shop", "orders"), draft(batches=2), plan_id="p", owner=ME, run_id="r", now=NOW
+    )
     assert change is not None
     return claim(change.book, "p", owner=ME, run_id="r", lease=MINUTE, dead=None, now=NOW).book
 

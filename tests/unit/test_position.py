@@ -14,10 +14,10 @@ from tidegauge.model.plan import Batch, Draft, InputPlan, draft_from_json, draft
 from tidegauge.model.position import (
     ORDERED,
     FilesPosition,
-    Kind,
     Position,
     RowPosition,
     Value,
+    ValueKind,
     VersionPosition,
     Window,
     decode,
@@ -51,14 +51,14 @@ def stamp_text(moment: datetime, fraction: str) -> str:
     return f"{whole}.{fraction}" if fraction else whole
 
 
-VALUES: dict[Kind, st.SearchStrategy[Value]] = {
-    Kind.INT: INTS.map(lambda number: Value(Kind.INT, str(number))),
-    Kind.DECIMAL: DECIMALS.map(lambda number: Value(Kind.DECIMAL, f"{number:f}")),
-    Kind.DATE: DATES.map(lambda day: Value(Kind.DATE, day.isoformat())),
-    Kind.TIMESTAMP: stamps().map(lambda stamp: Value(Kind.TIMESTAMP, stamp_text(*stamp))),
-    Kind.TIMESTAMPTZ: stamps().map(lambda stamp: Value(Kind.TIMESTAMPTZ, stamp_text(*stamp))),
-    Kind.TEXT: TEXT.map(lambda text: Value(Kind.TEXT, text)),
-    Kind.BYTES: st.binary(max_size=40).map(lambda body: Value(Kind.BYTES, body.hex())),
+VALUES: dict[ValueKind, st.SearchStrategy[Value]] = {
+    ValueKind.INT: INTS.map(lambda number: Value(ValueKind.INT, str(number))),
+    ValueKind.DECIMAL: DECIMALS.map(lambda number: Value(ValueKind.DECIMAL, f"{number:f}")),
+    ValueKind.DATE: DATES.map(lambda day: Value(ValueKind.DATE, day.isoformat())),
+    ValueKind.TIMESTAMP: stamps().map(lambda stamp: Value(ValueKind.TIMESTAMP, stamp_text(*stamp))),
+    ValueKind.TIMESTAMPTZ: stamps().map(lambda stamp: Value(ValueKind.TIMESTAMPTZ, stamp_text(*stamp))),
+    ValueKind.TEXT: TEXT.map(lambda text: Value(ValueKind.TEXT, text)),
+    ValueKind.BYTES: st.binary(max_size=40).map(lambda body: Value(ValueKind.BYTES, body.hex())),
 }
 ANY_VALUE = st.one_of(*VALUES.values())
 ROWS = st.builds(RowPosition, ANY_VALUE, st.lists(ANY_VALUE, max_size=4).map(tuple))
@@ -70,19 +70,19 @@ POSITIONS: st.SearchStrategy[Position] = st.one_of(
 
 
 def test_every_kind_is_covered() -> None:
-    assert set(VALUES) == set(Kind)
-    assert set(Kind) - {Kind.TEXT, Kind.BYTES} == ORDERED
+    assert set(VALUES) == set(ValueKind)
+    assert set(ValueKind) - {ValueKind.TEXT, ValueKind.BYTES} == ORDERED
 
 
 # --- round trip
 
 
 @given(st.none() | POSITIONS)
-@example(RowPosition(Value(Kind.INT, str(2**64 - 1))))
-@example(RowPosition(Value(Kind.TEXT, 'a\0"\\\u2028🌊'), (Value(Kind.BYTES, "00"),)))
-@example(RowPosition(Value(Kind.TIMESTAMP, "2025-08-14 15:30:22.999999999")))
-@example(RowPosition(Value(Kind.TIMESTAMP, "0000-00-00 00:00:00")))
-@example(RowPosition(Value(Kind.TIMESTAMPTZ, "294276-12-31 23:59:59.999999")))
+@example(RowPosition(Value(ValueKind.INT, str(2**64 - 1))))
+@example(RowPosition(Value(ValueKind.TEXT, 'a\0"\\\u2028🌊'), (Value(ValueKind.BYTES, "00"),)))
+@example(RowPosition(Value(ValueKind.TIMESTAMP, "2025-08-14 15:30:22.999999999")))
+@example(RowPosition(Value(ValueKind.TIMESTAMP, "0000-00-00 00:00:00")))
+@example(RowPosition(Value(ValueKind.TIMESTAMPTZ, "294276-12-31 23:59:59.999999")))
 def test_a13_text_gives_back_exactly_the_same_position(position: Position | None) -> None:
     text = encode(position)
     assert decode(text) == position
@@ -132,18 +132,21 @@ def test_what_is_no_position_is_refused(text: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "text"),
     [
-        *((Kind.INT, text) for text in ("", "-0", "01", "+1", "1.0", " 1", "1\n", "1e3", "٣", "1_000")),
+        *((ValueKind.INT, text) for text in ("", "-0", "01", "+1", "1.0", " 1", "1\n", "1e3", "٣", "1_000")),
         *(
-            (Kind.DECIMAL, text)
+            (ValueKind.DECIMAL, text)
             for text in ("", "NaN", "Infinity", "1,0", " 1", "1\n", "1_0", "٣", "--1", ".")
         ),
-        *((Kind.DATE, text) for text in ("", "2025-1-1", "20250101", "2025-01-01 00:00:00", "٢٠٢٥-01-01")),
-        *((Kind.TIMESTAMP, text) for text in ("", "2025-01-01", "2025-01-01T00:00:00")),
-        *((Kind.TIMESTAMP, f"2025-01-01 00:00:00{text}") for text in ("+00", "Z", ".", ".1234567890")),
-        *((Kind.BYTES, text) for text in ("0", "0G", "AB", "0x00")),
+        *(
+            (ValueKind.DATE, text)
+            for text in ("", "2025-1-1", "20250101", "2025-01-01 00:00:00", "٢٠٢٥-01-01")
+        ),
+        *((ValueKind.TIMESTAMP, text) for text in ("", "2025-01-01", "2025-01-01T00:00:00")),
+        *((ValueKind.TIMESTAMP, f"2025-01-01 00:00:00{text}") for text in ("+00", "Z", ".", ".1234567890")),
+        *((ValueKind.BYTES, text) for text in ("0", "0G", "AB", "0x00")),
     ],
 )
-def test_a_value_that_is_not_of_its_kind_is_refused(kind: Kind, text: str) -> None:
+def test_a_value_that_is_not_of_its_kind_is_refused(kind: ValueKind, text: str) -> None:
     with pytest.raises(PositionError, match=f"is not a {kind.value}"):
         Value(kind, text)
 
@@ -156,28 +159,28 @@ def test_a_value_that_is_not_of_its_kind_is_refused(kind: Kind, text: str) -> No
 @example(2**64 - 1, -1)
 @example(9, 10)
 def test_a18_integers_are_ordered_as_numbers(first: int, second: int) -> None:
-    one, two = Value(Kind.INT, str(first)), Value(Kind.INT, str(second))
+    one, two = Value(ValueKind.INT, str(first)), Value(ValueKind.INT, str(second))
     assert (one < two, one <= two, one.same_point(two)) == (first < second, first <= second, first == second)
 
 
 @given(DECIMALS, DECIMALS)
 @example(Decimal("1.0"), Decimal("1.00"))
 def test_decimals_are_ordered_as_numbers_however_many_digits(first: Decimal, second: Decimal) -> None:
-    one, two = Value(Kind.DECIMAL, f"{first:f}"), Value(Kind.DECIMAL, f"{second:f}")
+    one, two = Value(ValueKind.DECIMAL, f"{first:f}"), Value(ValueKind.DECIMAL, f"{second:f}")
     assert (one < two, one <= two, one.same_point(two)) == (first < second, first <= second, first == second)
 
 
 @given(DATES, DATES)
 def test_dates_are_ordered_by_day(first: date, second: date) -> None:
-    one, two = Value(Kind.DATE, first.isoformat()), Value(Kind.DATE, second.isoformat())
+    one, two = Value(ValueKind.DATE, first.isoformat()), Value(ValueKind.DATE, second.isoformat())
     assert (one < two, one.same_point(two)) == (first < second, first == second)
 
 
-@given(st.sampled_from([Kind.TIMESTAMP, Kind.TIMESTAMPTZ]), stamps(), stamps(), st.booleans())
-@example(Kind.TIMESTAMP, (datetime(2025, 1, 1), "1"), (datetime(2025, 1, 1), "100000000"), False)
-@example(Kind.TIMESTAMP, (datetime(2025, 1, 1), "099999999"), (datetime(2025, 1, 1), "1"), False)
+@given(st.sampled_from([ValueKind.TIMESTAMP, ValueKind.TIMESTAMPTZ]), stamps(), stamps(), st.booleans())
+@example(ValueKind.TIMESTAMP, (datetime(2025, 1, 1), "1"), (datetime(2025, 1, 1), "100000000"), False)
+@example(ValueKind.TIMESTAMP, (datetime(2025, 1, 1), "099999999"), (datetime(2025, 1, 1), "1"), False)
 def test_a13_timestamps_are_ordered_to_the_nanosecond(
-    kind: Kind, first: tuple[datetime, str], second: tuple[datetime, str], same_second: bool
+    kind: ValueKind, first: tuple[datetime, str], second: tuple[datetime, str], same_second: bool
 ) -> None:
     if same_second:
         second = (first[0], second[1])
@@ -191,11 +194,13 @@ def test_a13_timestamps_are_ordered_to_the_nanosecond(
 
 
 def test_years_beyond_four_digits_come_after_those_within() -> None:
-    assert Value(Kind.TIMESTAMP, "9999-12-31 23:59:59") < Value(Kind.TIMESTAMP, "10000-01-01 00:00:00")
-    assert Value(Kind.DATE, "9999-12-31") < Value(Kind.DATE, "10000-01-01")
+    assert Value(ValueKind.TIMESTAMP, "9999-12-31 23:59:59") < Value(
+        ValueKind.TIMESTAMP, "10000-01-01 00:00:00"
+    )
+    assert Value(ValueKind.DATE, "9999-12-31") < Value(ValueKind.DATE, "10000-01-01")
 
 
-@given(VALUES[Kind.TEXT], VALUES[Kind.TEXT], VALUES[Kind.BYTES])
+@given(VALUES[ValueKind.TEXT], VALUES[ValueKind.TEXT], VALUES[ValueKind.BYTES])
 def test_a19_text_and_bytes_are_never_compared_here(one: Value, two: Value, raw: Value) -> None:
     for first, second in ((one, two), (raw, raw)):
         for compare in (Value.__lt__, Value.__le__, Value.same_point):
@@ -212,10 +217,10 @@ def test_values_of_different_kinds_are_never_compared(one: Value, two: Value) ->
 
 SMALL = st.builds(
     RowPosition,
-    st.integers(0, 3).map(lambda number: Value(Kind.INT, str(number))),
+    st.integers(0, 3).map(lambda number: Value(ValueKind.INT, str(number))),
     st.one_of(
         st.just(()),
-        st.tuples(*[st.integers(0, 2).map(lambda number: Value(Kind.INT, str(number)))] * 2),
+        st.tuples(*[st.integers(0, 2).map(lambda number: Value(ValueKind.INT, str(number)))] * 2),
     ),
 )
 
@@ -239,7 +244,7 @@ def test_row_positions_are_totally_ordered(positions: list[RowPosition]) -> None
 
 
 def test_keys_of_different_lengths_are_not_compared() -> None:
-    cursor, one = Value(Kind.INT, "1"), Value(Kind.INT, "2")
+    cursor, one = Value(ValueKind.INT, "1"), Value(ValueKind.INT, "2")
     with pytest.raises(PositionError, match="different lengths"):
         assert RowPosition(cursor, (one,)) < RowPosition(cursor, (one, one))
 
@@ -255,22 +260,22 @@ def test_versions_and_files_are_ordered_by_number(first: int, second: int) -> No
 
 @given(INTS)
 def test_the_next_lower_integer(number: int) -> None:
-    assert step_down(Value(Kind.INT, str(number)), 0).text == str(number - 1)
+    assert step_down(Value(ValueKind.INT, str(number)), 0).text == str(number - 1)
 
 
 @given(DATES)
 def test_the_next_lower_date(day: date) -> None:
-    assert step_down(Value(Kind.DATE, day.isoformat()), 0).text == (day - timedelta(days=1)).isoformat()
+    assert step_down(Value(ValueKind.DATE, day.isoformat()), 0).text == (day - timedelta(days=1)).isoformat()
 
 
-@given(st.sampled_from([Kind.TIMESTAMP, Kind.TIMESTAMPTZ]), stamps(), st.integers(0, 9))
-@example(Kind.TIMESTAMP, (datetime(2025, 1, 1), ""), 0)
-@example(Kind.TIMESTAMP, (datetime(2025, 1, 1), "9"), 0)
-@example(Kind.TIMESTAMP, (datetime(2025, 1, 1), "000001"), 6)
-@example(Kind.TIMESTAMP, (datetime(2025, 1, 1), "0000009"), 6)
-@example(Kind.TIMESTAMP, (datetime(2025, 1, 1), ""), 9)
+@given(st.sampled_from([ValueKind.TIMESTAMP, ValueKind.TIMESTAMPTZ]), stamps(), st.integers(0, 9))
+@example(ValueKind.TIMESTAMP, (datetime(2025, 1, 1), ""), 0)
+@example(ValueKind.TIMESTAMP, (datetime(2025, 1, 1), "9"), 0)
+@example(ValueKind.TIMESTAMP, (datetime(2025, 1, 1), "000001"), 6)
+@example(ValueKind.TIMESTAMP, (datetime(2025, 1, 1), "0000009"), 6)
+@example(ValueKind.TIMESTAMP, (datetime(2025, 1, 1), ""), 9)
 def test_a14_the_next_lower_timestamp_is_one_unit_of_the_columns_scale_below_the_cut(
-    kind: Kind, stamp: tuple[datetime, str], scale: int
+    kind: ValueKind, stamp: tuple[datetime, str], scale: int
 ) -> None:
     moment, fraction = stamp
     value = Value(kind, stamp_text(moment, fraction))
@@ -291,14 +296,14 @@ def _seconds(moment: datetime) -> int:
 @pytest.mark.parametrize(
     "value",
     [
-        Value(Kind.DATE, "0001-01-01"),
-        Value(Kind.DATE, "10000-01-01"),
-        Value(Kind.TIMESTAMP, "0001-01-01 00:00:00"),
-        Value(Kind.TIMESTAMP, "0000-00-00 00:00:00"),
-        Value(Kind.TIMESTAMP, "294276-12-31 23:59:59"),
-        Value(Kind.TEXT, "a"),
-        Value(Kind.BYTES, "00"),
-        Value(Kind.DECIMAL, "1.0"),
+        Value(ValueKind.DATE, "0001-01-01"),
+        Value(ValueKind.DATE, "10000-01-01"),
+        Value(ValueKind.TIMESTAMP, "0001-01-01 00:00:00"),
+        Value(ValueKind.TIMESTAMP, "0000-00-00 00:00:00"),
+        Value(ValueKind.TIMESTAMP, "294276-12-31 23:59:59"),
+        Value(ValueKind.TEXT, "a"),
+        Value(ValueKind.BYTES, "00"),
+        Value(ValueKind.DECIMAL, "1.0"),
     ],
     ids=str,
 )
@@ -314,23 +319,23 @@ def test_where_there_is_no_next_lower_value_it_is_said(value: Value) -> None:
     ("position", "cursor", "stamp", "at"),
     [
         (
-            RowPosition(Value(Kind.TIMESTAMP, "2026-01-01 10:00:00.1234569")),
+            RowPosition(Value(ValueKind.TIMESTAMP, "2026-01-01 10:00:00.1234569")),
             "timestamp",
             None,
             "10:00:00.123456",
         ),
-        (RowPosition(Value(Kind.TIMESTAMPTZ, "2026-01-01 10:00:00")), "timestamp", None, "10:00:00"),
-        (RowPosition(Value(Kind.DATE, "2026-01-01")), "timestamp", None, "00:00:00"),
-        (RowPosition(Value(Kind.TEXT, "2026-01-01")), "timestamp", None, "00:00:00"),
-        (RowPosition(Value(Kind.TEXT, "2026-01-01Z")), "timestamp", None, "00:00:00"),
-        (RowPosition(Value(Kind.TEXT, "2026-01-01T10:30")), "timestamp", None, "10:30:00"),
-        (RowPosition(Value(Kind.TEXT, "2026-01-01 10:30:01.5Z")), "timestamp", None, "10:30:01.500000"),
-        (RowPosition(Value(Kind.TEXT, "2026-01-01T10:30:01+02:00")), "timestamp", None, "08:30:01"),
-        (RowPosition(Value(Kind.TEXT, "2026-01-01")), "value", None, None),
-        (RowPosition(Value(Kind.TEXT, "01.01.2026")), "timestamp", None, None),
-        (RowPosition(Value(Kind.TEXT, "2026-02-30")), "timestamp", None, None),
-        (RowPosition(Value(Kind.TIMESTAMP, "12026-01-01 10:00:00")), "timestamp", None, None),
-        (RowPosition(Value(Kind.INT, "20260101")), "value", "2026-01-01T10:00:00", None),
+        (RowPosition(Value(ValueKind.TIMESTAMPTZ, "2026-01-01 10:00:00")), "timestamp", None, "10:00:00"),
+        (RowPosition(Value(ValueKind.DATE, "2026-01-01")), "timestamp", None, "00:00:00"),
+        (RowPosition(Value(ValueKind.TEXT, "2026-01-01")), "timestamp", None, "00:00:00"),
+        (RowPosition(Value(ValueKind.TEXT, "2026-01-01Z")), "timestamp", None, "00:00:00"),
+        (RowPosition(Value(ValueKind.TEXT, "2026-01-01T10:30")), "timestamp", None, "10:30:00"),
+        (RowPosition(Value(ValueKind.TEXT, "2026-01-01 10:30:01.5Z")), "timestamp", None, "10:30:01.500000"),
+        (RowPosition(Value(ValueKind.TEXT, "2026-01-01T10:30:01+02:00")), "timestamp", None, "08:30:01"),
+        (RowPosition(Value(ValueKind.TEXT, "2026-01-01")), "value", None, None),
+        (RowPosition(Value(ValueKind.TEXT, "01.01.2026")), "timestamp", None, None),
+        (RowPosition(Value(ValueKind.TEXT, "2026-02-30")), "timestamp", None, None),
+        (RowPosition(Value(ValueKind.TIMESTAMP, "12026-01-01 10:00:00")), "timestamp", None, None),
+        (RowPosition(Value(ValueKind.INT, "20260101")), "value", "2026-01-01T10:00:00", None),
         (VersionPosition(3), "version", "2026-01-01T10:00:00.000001+00:00", "10:00:00.000001"),
         (VersionPosition(3), "version", None, None),
         (FilesPosition(3), "files", "2026-01-01T10:00:00", "10:00:00"),
@@ -345,7 +350,9 @@ def test_f3_when_a_position_was(
 
 
 def test_positions_as_json_and_as_text() -> None:
-    row = RowPosition(Value(Kind.TIMESTAMP, "2025-08-14 15:30:22.123456"), (Value(Kind.INT, "1042"),))
+    row = RowPosition(
+        Value(ValueKind.TIMESTAMP, "2025-08-14 15:30:22.123456"), (Value(ValueKind.INT, "1042"),)
+    )
     assert to_json(row) == {"cursor": "2025-08-14 15:30:22.123456", "key": ["1042"]}
     assert to_json(RowPosition(row.cursor)) == {"cursor": "2025-08-14 15:30:22.123456", "key": []}
     assert (to_json(None), to_json(VersionPosition(7)), to_json(FilesPosition(8))) == (None, 7, 8)

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from tidegauge.model.position import Kind
+from tidegauge.model.position import ValueKind
 from tidegauge.model.spec import TableOptions
 from tidegauge.model.table import OrderedColumn
 from tidegauge.sources.bound import latest_now, timestamp_bound
@@ -18,7 +18,7 @@ NOON = datetime(2025, 6, 1, 12)
 SECOND = timedelta(seconds=1)
 
 
-def column(kind: Kind = Kind.TIMESTAMPTZ, scale: int = 6) -> OrderedColumn:
+def column(kind: ValueKind = ValueKind.TIMESTAMPTZ, scale: int = 6) -> OrderedColumn:
     return OrderedColumn("at", "at", "{}", kind, nullable=False, scale=scale)
 
 
@@ -30,14 +30,14 @@ def bound(moment: Moment, cursor: OrderedColumn, settle: float = 0, **options: t
 @pytest.mark.parametrize(
     ("kind", "scale", "expected"),
     [
-        (Kind.TIMESTAMPTZ, 6, "2025-06-01 11:59:59.999999"),
-        (Kind.TIMESTAMP, 3, "2025-06-01 11:59:59.999"),
-        (Kind.TIMESTAMP, 0, "2025-06-01 11:59:59"),
-        (Kind.DATE, 0, "2025-05-31"),
+        (ValueKind.TIMESTAMPTZ, 6, "2025-06-01 11:59:59.999999"),
+        (ValueKind.TIMESTAMP, 3, "2025-06-01 11:59:59.999"),
+        (ValueKind.TIMESTAMP, 0, "2025-06-01 11:59:59"),
+        (ValueKind.DATE, 0, "2025-05-31"),
     ],
 )
 def test_a14_the_bound_is_one_unit_below_the_clock_at_the_columns_precision(
-    kind: Kind, scale: int, expected: str
+    kind: ValueKind, scale: int, expected: str
 ) -> None:
     assert bound(Moment(NOON), column(kind, scale)) == expected
 
@@ -62,11 +62,11 @@ def test_a16_a_naive_clock_is_taken_at_its_lowest() -> None:
     moment = Moment(
         NOON, lowest_offset=timedelta(hours=-5), highest_offset=timedelta(0), zone="America/New_York"
     )
-    assert bound(moment, column(Kind.TIMESTAMP)) == "2025-06-01 06:59:59.999999"
-    assert bound(moment, column(Kind.TIMESTAMPTZ)) == "2025-06-01 11:59:59.999999"
+    assert bound(moment, column(ValueKind.TIMESTAMP)) == "2025-06-01 06:59:59.999999"
+    assert bound(moment, column(ValueKind.TIMESTAMPTZ)) == "2025-06-01 11:59:59.999999"
 
 
 def test_a9_the_future_begins_past_the_highest_offset() -> None:
     moment = Moment(NOON, highest_offset=timedelta(hours=2))
-    assert latest_now(moment, column(Kind.TIMESTAMP)).text == "2025-06-01 14:00:00.000000"
-    assert latest_now(moment, column(Kind.TIMESTAMPTZ)).text == "2025-06-01 12:00:00.000000"
+    assert latest_now(moment, column(ValueKind.TIMESTAMP)).text == "2025-06-01 14:00:00.000000"
+    assert latest_now(moment, column(ValueKind.TIMESTAMPTZ)).text == "2025-06-01 12:00:00.000000"

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidegauge.model.position import Kind, Value
+from tidegauge.model.position import Value, ValueKind
 from tidegauge.sources.notation import read_shapes
 from tidegauge.sources.statement import head
 
@@ -10,7 +10,7 @@ pytestmark = pytest.mark.unit
 
 
 def moment(text: str) -> Value:
-    return Value(Kind.TIMESTAMP, text)
+    return Value(ValueKind.TIMESTAMP, text)
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegauge.model.position import Kind, Value
+from tidegauge.model.position import Value, ValueKind
 from tidegauge.model.spec import TableOptions
 from tidegauge.sources import bound_wait as vigil
-from tidegauge.sources.bound_wait import Ripe, Vigil
+from tidegauge.sources.bound_wait import BoundWait, ReadyBound
 from tidegauge.sources.candidate import Candidate, followed, from_text, to_text
 from tidegauge.sources.dialect import Moment, OpenWork
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.unit
 NOON = datetime(2025, 6, 1, 12)
 SECOND = timedelta(seconds=1)
 OPTIONS = TableOptions(cursor="id", settle=10 * SECOND)
-NINE = Value(Kind.INT, "9")
+NINE = Value(ValueKind.INT, "9")
 
 
 def work(
@@ -109,8 +109,8 @@ def at(seconds: float, *works: OpenWork, blind: str | None = None) -> Moment:
     return Moment(NOON + seconds * SECOND, works, blind=blind, sure=False)
 
 
-def moments(source: Source, *kept: Candidate, options: TableOptions = OPTIONS) -> Ripe:
-    return Vigil(source).moments(options, kept)
+def moments(source: Source, *kept: Candidate, options: TableOptions = OPTIONS) -> ReadyBound:
+    return BoundWait(source).moments(options, kept)
 
 
 def test_a27_with_nothing_open_the_clock_itself_is_safe() -> None:
@@ -149,7 +149,7 @@ def test_a27_nobody_waits_for_what_has_been_open_for_long() -> None:
 
 def test_a27_what_one_table_waited_for_the_next_does_not() -> None:
     source = Source(at(0, work(transaction="1")))
-    one = Vigil(source)
+    one = BoundWait(source)
     assert one.moments(OPTIONS, ()).candidate is None
     looks = source.looks
     assert one.moments(OPTIONS, ()).candidate is None
@@ -164,12 +164,12 @@ def test_a24_what_is_ignored_is_not_waited_for() -> None:
     assert (found.candidate.seen, source.looks) == (NOON, 1)
 
 
-def values(source: Source, *kept: Candidate, options: TableOptions = OPTIONS) -> Ripe:
-    return Vigil(source).values(options, kept, NINE)
+def values(source: Source, *kept: Candidate, options: TableOptions = OPTIONS) -> ReadyBound:
+    return BoundWait(source).values(options, kept, NINE)
 
 
 def three(seconds: float, *works: OpenWork) -> Candidate:
-    return Candidate(Value(Kind.INT, "3"), NOON - seconds * SECOND, works)
+    return Candidate(Value(ValueKind.INT, "3"), NOON - seconds * SECOND, works)
 
 
 def test_a25_with_nothing_open_the_highest_value_is_safe_at_once() -> None:
@@ -186,7 +186,7 @@ def test_a25_an_older_candidate_is_kept_until_it_is_safe() -> None:
 def test_a25_an_older_candidate_that_is_safe_gives_way_to_the_new_one() -> None:
     found = values(Source(at(0, work(transaction="1"))), three(6, work(transaction="0")))
     assert found.candidate is not None
-    assert found.candidate.value == Value(Kind.INT, "3")
+    assert found.candidate.value == Value(ValueKind.INT, "3")
     assert [one.value for one in found.waiting] == [NINE]
 
 
@@ -195,7 +195,7 @@ def test_a23_without_sight_settle_has_to_pass() -> None:
     assert values(source, three(9)).candidate is None
     found = values(source, three(10))
     assert found.candidate is not None
-    assert found.candidate.value == Value(Kind.INT, "3")
+    assert found.candidate.value == Value(ValueKind.INT, "3")
 
 
 def test_a25_a_source_with_one_writer_has_nobody_to_wait_for() -> None:
@@ -213,7 +213,7 @@ works = st.builds(
 )
 candidates = st.builds(
     Candidate,
-    st.none() | st.integers().map(lambda number: Value(Kind.INT, str(number))),
+    st.none() | st.integers().map(lambda number: Value(ValueKind.INT, str(number))),
     st.datetimes(),
     st.lists(works, max_size=3).map(tuple),
 )
@@ -224,7 +224,7 @@ def test_a_candidate_survives_the_ledger(candidate: Candidate) -> None:
     kind = candidate.value.kind if candidate.value else None
     text = to_text((candidate,))
     assert from_text(text, kind) == (candidate,)
-    assert from_text(text, Kind.DECIMAL) == ()
+    assert from_text(text, ValueKind.DECIMAL) == ()
 
 
 def test_the_ledger_keeps_the_oldest_and_the_newest() -> None:
@@ -253,5 +253,5 @@ def test_a27_a_list_too_long_for_the_ledger_is_forgotten_whole() -> None:
     ],
 )
 def test_a_reminder_of_something_else_is_dropped(text: str | None) -> None:
-    assert from_text(text, Kind.INT) == ()
+    assert from_text(text, ValueKind.INT) == ()
     assert from_text(text, None) == ()

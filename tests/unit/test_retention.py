@@ -17,7 +17,7 @@ from tidegauge.model.retention import (
     unread,
 )
 from tidegauge.model.versions import History, Version
-from tidegauge.operations.vacuum_needs import Commit, Reader, needs
+from tidegauge.operations.vacuum_needs import VacuumCommit, VacuumReader, needs
 
 pytestmark = pytest.mark.unit
 
@@ -100,15 +100,15 @@ def test_a_span_is_shown_in_its_two_largest_units() -> None:
     assert shown(timedelta(seconds=-1)) == "0 seconds"
 
 
-def reader(after: int) -> Reader:
-    return Reader("silver", "orders", after, f"its watermark is version {after}")
+def reader(after: int) -> VacuumReader:
+    return VacuumReader("silver", "orders", after, f"its watermark is version {after}")
 
 
 OLD = [
-    Commit(4, removed=NOW - 20 * DAY),
-    Commit(5),
-    Commit(6, feed=NOW - 9 * DAY),
-    Commit(7, removed=NOW - 2 * DAY, feed=NOW - 2 * DAY),
+    VacuumCommit(4, removed=NOW - 20 * DAY),
+    VacuumCommit(5),
+    VacuumCommit(6, feed=NOW - 9 * DAY),
+    VacuumCommit(7, removed=NOW - 2 * DAY, feed=NOW - 2 * DAY),
 ]
 
 

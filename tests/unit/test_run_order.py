@@ -11,10 +11,10 @@ import pytest
 
 from tidegauge.errors import SourceError, Stopped, TidegaugeError
 from tidegauge.flows.select import layers_of
-from tidegauge.model.delta_flow import Layer, LayerInput, LayerOutput, TableRef
+from tidegauge.model.delta_flow import DeltaFlow, DeltaInput, DeltaTable, TableRef
 from tidegauge.model.spec import Project, SparkSettings
 from tidegauge.model.state import State
-from tidegauge.run.options import Order
+from tidegauge.run.options import RunOptions
 from tidegauge.run.report import FlowReport
 from tidegauge.run.runner import Runner
 
@@ -30,10 +30,10 @@ GRAPH = {
 }
 
 
-def layer(name: str, above: tuple[str, ...]) -> Layer:
+def layer(name: str, above: tuple[str, ...]) -> DeltaFlow:
     table = TableRef(path=f"/{name}")
-    part = LayerInput("t", TableRef(path="/t"))
-    return Layer("p", name, (part,), LayerOutput(table, key=("id",)), upstreams=above, tags=(name[:4],))
+    part = DeltaInput("t", TableRef(path="/t"))
+    return DeltaFlow("p", name, (part,), DeltaTable(table, key=("id",)), upstreams=above, tags=(name[:4],))
 
 
 LAYERS = [layer(name, above) for name, above in GRAPH.items()]
@@ -52,7 +52,7 @@ class Recorder(Runner):
         )
         super().__init__(
             project,
-            Order(parallel=3),
+            RunOptions(parallel=3),
             cast("Any", None),
             cast("Any", None),
             lambda _: None,

@@ -9,21 +9,21 @@ from typing import cast
 import pytest
 
 from tidegauge.errors import ConfigError, TableMissing
-from tidegauge.flows.select import Choice, Sources, choose, expand
+from tidegauge.flows.select import Selection, Sources, choose, expand
 from tidegauge.model.protocols.source import Source
 from tidegauge.model.spec import (
     Database,
     Engine,
-    Flow,
-    Folder,
     Lake,
-    Landing,
+    LakeTable,
     Project,
     SparkSettings,
     Stage,
     Sync,
+    TableFlow,
     TableName,
     TableOptions,
+    WarehouseTable,
 )
 
 pytestmark = pytest.mark.unit
@@ -43,8 +43,8 @@ def sync(*tables: str, **changes: object) -> Sync:
     return replace(made, **changes)  # type: ignore[arg-type]
 
 
-def folder_of(flow: Flow) -> str:
-    assert isinstance(flow.output, Folder)
+def folder_of(flow: TableFlow) -> str:
+    assert isinstance(flow.output, LakeTable)
     return flow.output.folder
 
 
@@ -117,8 +117,8 @@ def project(one: Sync) -> Project:
 def test_a_lake_on_the_way_makes_two_flows_of_a_table() -> None:
     extract, load = expand("p", sync("sales.orders", via=LAKE, to=WAREHOUSE), CATALOGUE)
     assert (extract.name, load.name) == ("sales.orders/extract", "sales.orders/load")
-    assert extract.output == load.reads == Folder(LAKE, "sales.orders")
-    assert load.output == Landing(WAREHOUSE, TableName("main", "orders"))
+    assert extract.output == load.reads == LakeTable(LAKE, "sales.orders")
+    assert load.output == WarehouseTable(WAREHOUSE, TableName("main", "orders"))
     assert (extract.stage, load.stage, load.upstream) == (Stage.EXTRACT, Stage.LOAD, extract.name)
     assert load.input == "sales.orders"
 
@@ -126,7 +126,7 @@ def test_a_lake_on_the_way_makes_two_flows_of_a_table() -> None:
 def test_without_a_lake_a_table_goes_straight_into_the_warehouse_under_its_new_name() -> None:
     renamed = TableOptions(cursor="at", rename="{table}_REPLICATION")
     [flow] = expand("p", sync("sales.orders", to=POSTGRES, options=renamed), CATALOGUE)
-    assert flow.output == Landing(POSTGRES, TableName("sales", "orders_REPLICATION"))
+    assert flow.output == WarehouseTable(POSTGRES, TableName("sales", "orders_REPLICATION"))
     assert (flow.name, flow.reads, flow.stage) == ("sales.orders", None, None)
 
 
@@ -158,7 +158,9 @@ def test_two_tables_that_would_land_in_one_are_refused() -> None:
         choose(project(sync("*.orders", to=WAREHOUSE)), (), Known())
 
 
-def choose_with(one: Sync, catalogue: list[TableName], known: dict[str, str | None], *words: str) -> Choice:
+def choose_with(
+    one: Sync, catalogue: list[TableName], known: dict[str, str | None], *words: str
+) -> Selection:
     source = SimpleNamespace(
         tables=lambda: tuple(catalogue), left_out=lambda: (), identity=lambda: "postgresql:7/shop"
     )

@@ -11,7 +11,7 @@ from tidegauge.errors import WrongState
 from tidegauge.ledger import caller_rules as alone
 from tidegauge.ledger import override_rules as byhand
 from tidegauge.ledger import rules
-from tidegauge.ledger.flow_state import Book, Change
+from tidegauge.ledger.flow_state import FlowState, StateChange
 from tidegauge.model.claim import Owner
 from tidegauge.model.plan import Batch, Draft, InputPlan
 from tidegauge.model.position import VersionPosition, Window
@@ -20,10 +20,10 @@ pytestmark = pytest.mark.unit
 
 ME = Owner("me@here", "here", 1, "1")
 NOW = datetime(2026, 1, 1)
-EMPTY = Book("shop", "orders")
+EMPTY = FlowState("shop", "orders")
 
 
-def overridden(book: Book, kind: str, **positions: int) -> Book:
+def overridden(book: FlowState, kind: str, **positions: int) -> FlowState:
     places = {name: VersionPosition(version) for name, version in positions.items()}
     begun = byhand.begin_override(book, kind, places, owner=ME, reason="why", now=NOW).book
     assert begun.override is not None
@@ -32,7 +32,7 @@ def overridden(book: Book, kind: str, **positions: int) -> Book:
     return ended.book
 
 
-def planned(book: Book, *, seen: tuple[int, int], **tops: int) -> Change | None:
+def planned(book: FlowState, *, seen: tuple[int, int], **tops: int) -> StateChange | None:
     windows = tuple(
         Window(book.marks[name].position if name in book.marks else None, VersionPosition(top))
         for name, top in tops.items()

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegauge.model.plan import Batch
-from tidegauge.model.position import Kind, RowPosition, Value, Window
+from tidegauge.model.position import RowPosition, Value, ValueKind, Window
 from tidegauge.model.spec import TableName, TableOptions
-from tidegauge.model.table import OrderedColumn, Shape
+from tidegauge.model.table import OrderedColumn, SourceTable
 from tidegauge.sources import sql
 from tidegauge.sources.mysql import sql as mysql_sql
 from tidegauge.sources.postgresql import sql as postgresql_sql
@@ -28,16 +28,16 @@ ROWS = st.lists(
 )
 
 
-def shape() -> Shape:
-    return Shape(
+def shape() -> SourceTable:
+    return SourceTable(
         table=TableName(None, "t"),
         options=TableOptions(cursor="c"),
         columns=(),
-        cursor=OrderedColumn("c", '"c"', "CAST({} AS TEXT)", Kind.INT, nullable=True),
+        cursor=OrderedColumn("c", '"c"', "CAST({} AS TEXT)", ValueKind.INT, nullable=True),
         cursor_kind="value",
         key=(
-            OrderedColumn("k", '"k"', "CAST({} AS TEXT)", Kind.INT, nullable=False),
-            OrderedColumn("s", '"s"', "{}", Kind.TEXT, nullable=False),
+            OrderedColumn("k", '"k"', "CAST({} AS TEXT)", ValueKind.INT, nullable=False),
+            OrderedColumn("s", '"s"', "{}", ValueKind.TEXT, nullable=False),
         ),
         key_proven=True,
         source_id="test",
@@ -46,8 +46,8 @@ def shape() -> Shape:
 
 def position(row: Row, whole: bool = False) -> RowPosition:
     c, k, s = row
-    key = () if whole else (Value(Kind.INT, str(k)), Value(Kind.TEXT, s))
-    return RowPosition(Value(Kind.INT, str(c)), key)
+    key = () if whole else (Value(ValueKind.INT, str(k)), Value(ValueKind.TEXT, s))
+    return RowPosition(Value(ValueKind.INT, str(c)), key)
 
 
 def table(rows: list[Row]) -> sqlite3.Connection:
@@ -67,7 +67,7 @@ def test_a1_windows_that_share_their_ends_partition_the_rows(
     ends = [position(ordered[i], whole) for i, whole in chosen]
     # A position that covers a whole value lies after every row of that value.
     ends.sort(key=lambda end: (int(end.cursor.text), not end.key, tuple(v.text for v in end.key)))
-    last = RowPosition(Value(Kind.INT, "99"))
+    last = RowPosition(Value(ValueKind.INT, "99"))
     found: list[Row] = []
     for lower, upper in pairwise([None, *ends, last]):
         assert upper is not None
@@ -99,7 +99,7 @@ def test_the_readers_of_a_batch_meet_at_its_splits() -> None:
 
 @given(st.text().filter(lambda text: "\0" not in text))
 def test_e1_a_text_literal_holds_any_text(text: str) -> None:
-    value = Value(Kind.TEXT, text) if text.isprintable() else Value(Kind.TEXT, "x")
+    value = Value(ValueKind.TEXT, text) if text.isprintable() else Value(ValueKind.TEXT, "x")
     assert set(mysql_sql.literal(value)) <= set("_utf8mb4 X'0123456789abcdef")
     ((found,),) = sqlite3.connect(":memory:").execute(f"SELECT {sqlite_sql.literal(value)}").fetchall()
     assert found == value.text
@@ -118,5 +118,5 @@ def test_e1_a_quoted_name_ends_where_it_should(name: str) -> None:
 
 
 def test_a13_a_mysql_bound_is_cut_at_six_digits_and_never_rounded() -> None:
-    value = Value(Kind.TIMESTAMP, "2025-01-01 00:00:00.123456999")
+    value = Value(ValueKind.TIMESTAMP, "2025-01-01 00:00:00.123456999")
     assert mysql_sql.literal(value) == "TIMESTAMP'2025-01-01 00:00:00.123456'"

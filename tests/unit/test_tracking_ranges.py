@@ -15,7 +15,7 @@ from tidegauge.model.state import State
 from tidegauge.model.watermark import Watermark
 from tidegauge.tracker import WatermarkTracker
 from tidegauge.tracker.latest import Latest
-from tidegauge.tracker.pipeline_state import Standing
+from tidegauge.tracker.pipeline_state import PipelineState
 from tidegauge.tracker.processing import from_standing
 from tidegauge.tracker.ranges import check_active, draft
 
@@ -45,15 +45,15 @@ def mark(table: str, version: int | None, *, table_id: str = "", schema: str | N
 
 def standing(
     *marks: Watermark, plan: Draft | None = None, completed: frozenset[str] = frozenset()
-) -> Standing:
+) -> PipelineState:
     status = None
     if plan is not None:
         kept = Plan("id", plan, 0, 4)
         status = FlowStatus("p", "p", State.PLANNED, kept, 0, None, None, None, completed, AT)
-    return Standing("p", status, {one.input: one for one in marks})
+    return PipelineState("p", status, {one.input: one for one in marks})
 
 
-def drafted(where: Standing, latest: dict[str, Latest], *, late: bool = False) -> Draft:
+def drafted(where: PipelineState, latest: dict[str, Latest], *, late: bool = False) -> Draft:
     return draft(where, latest, baseline=0, allow_schema_change=False, schemas=["s"], late=late)
 
 

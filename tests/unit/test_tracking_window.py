@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import tidegauge
 from tidegauge.errors import ConfigError
-from tidegauge.model.position import Kind
+from tidegauge.model.position import ValueKind
 from tidegauge.tracker import TimeWindow
 from tidegauge.tracker.moment import from_position, read, to_position
 
@@ -94,8 +94,8 @@ def test_a_time_comes_back_as_it_was(moment: datetime) -> None:
 
 def test_a_pipeline_keeps_the_kind_of_time_that_it_has() -> None:
     aware, naive = to_position(START), to_position(START.replace(tzinfo=None))
-    assert aware.cursor.kind is Kind.TIMESTAMPTZ
-    assert to_position(END, like=naive).cursor.kind is Kind.TIMESTAMP
+    assert aware.cursor.kind is ValueKind.TIMESTAMPTZ
+    assert to_position(END, like=naive).cursor.kind is ValueKind.TIMESTAMP
     assert to_position(START.replace(tzinfo=None), like=aware) == aware
 
 

@@ -10,19 +10,19 @@ import pytest
 
 from tidegauge.errors import Place, TransformFailed
 from tidegauge.model.delta_flow import (
+    DeltaFlow,
+    DeltaInput,
+    DeltaMode,
+    DeltaTable,
     Evaluate,
     Function,
-    Layer,
-    LayerInput,
-    LayerMode,
-    LayerOutput,
     Sql,
     TableRef,
 )
-from tidegauge.transform.carry import carried
-from tidegauge.transform.choose import chosen
+from tidegauge.transform.carry import carry_columns
+from tidegauge.transform.choose import choose_evaluation
 from tidegauge.transform.sql import Reading, read_sql
-from tidegauge.transform.touched import touched
+from tidegauge.transform.touched import find_touched
 
 pytestmark = pytest.mark.unit
 
@@ -153,12 +153,12 @@ def test_what_is_wrong_is_said_with_its_place(sql: str, line: int, column: int, 
 def test_sql_that_only_spark_can_read_is_left_to_it_when_asked_for_whole() -> None:
     sql = "SELECT window.start AS id, count(*) AS n FROM orders GROUP BY window(at, '1 hour')"
     assert "evaluate: whole" in str(refused(sql).hint)
-    assert chosen(layer(sql, evaluate=WHOLE)).evaluate is WHOLE
+    assert choose_evaluation(layer(sql, evaluate=WHOLE)).evaluate is WHOLE
 
 
 def test_without_a_file_the_message_has_line_and_column() -> None:
     with pytest.raises(TransformFailed, match=r"rand.*\(line 2, column 2\)"):
-        chosen(layer("SELECT id,\n rand() FROM orders"))
+        choose_evaluation(layer("SELECT id,\n rand() FROM orders"))
 
 
 @pytest.mark.parametrize(
@@ -180,24 +180,24 @@ def test_c11_dice_and_clocks_are_refused_with_their_place_and_the_ways_out(
     sql: str, line: int, column: int, cause: str
 ) -> None:
     flow = replace(layer(sql), transform=Sql(sql, Path("gold/daily.sql")))
-    for mode in (LayerMode.MERGE, LayerMode.APPEND, LayerMode.REPLACE_PARTITIONS):
+    for mode in (DeltaMode.MERGE, DeltaMode.APPEND, DeltaMode.REPLACE_PARTITIONS):
         output = replace(flow.output, mode=mode, partition_by=("id",))
         with pytest.raises(TransformFailed) as failed:
-            chosen(replace(flow, output=output))
+            choose_evaluation(replace(flow, output=output))
         assert cause in failed.value.message
         assert failed.value.place == Place("gold/daily.sql", line, column)
         assert "allow_nondeterministic: true" in str(failed.value.hint)
-    assert chosen(replace(flow, allow_nondeterministic=True)).evaluate in (ROWS, WHOLE)
+    assert choose_evaluation(replace(flow, allow_nondeterministic=True)).evaluate in (ROWS, WHOLE)
     # What is computed whole each time has the time of its batch; dice fall otherwise at a retry.
     whole = replace(flow, evaluate=WHOLE)
-    overwrites = replace(flow, output=replace(flow.output, mode=LayerMode.OVERWRITE))
+    overwrites = replace(flow, output=replace(flow.output, mode=DeltaMode.OVERWRITE))
     if "clock" in cause:
         assert "evaluate: whole" in str(failed.value.hint)
-        assert {chosen(one).evaluate for one in (whole, overwrites)} == {WHOLE}
+        assert {choose_evaluation(one).evaluate for one in (whole, overwrites)} == {WHOLE}
     else:
         for one in (whole, overwrites):
             with pytest.raises(TransformFailed, match="not deterministic"):
-                chosen(one)
+                choose_evaluation(one)
 
 
 @pytest.mark.parametrize(
@@ -210,7 +210,7 @@ def test_c11_dice_and_clocks_are_refused_with_their_place_and_the_ways_out(
     ],
 )
 def test_c11_columns_and_texts_are_no_clocks(sql: str) -> None:
-    assert chosen(layer(sql), columns={"orders": ["id", "at", "current_date"]}).evaluate is ROWS
+    assert choose_evaluation(layer(sql), columns={"orders": ["id", "at", "current_date"]}).evaluate is ROWS
 
 
 def test_the_hint_lists_the_inputs() -> None:
@@ -248,7 +248,7 @@ def test_a_full_join_on_other_types_is_computed_whole() -> None:
 
 def test_touched_keys_of_a_whole_transform_are_refused() -> None:
     with pytest.raises(TransformFailed, match="LIMIT"):
-        touched(
+        find_touched(
             "SELECT id FROM orders LIMIT 1", inputs=INPUTS, moving=["orders"], by=["id"], changed="orders"
         )
 
@@ -275,17 +275,19 @@ def test_touched_keys_of_a_whole_transform_are_refused() -> None:
     ],
 )
 def test_columns_are_carried_through(sql: str, carrying: str | None) -> None:
-    assert carried(sql, moving="orders", columns=["_v"]) == carrying
+    assert carry_columns(sql, moving="orders", columns=["_v"]) == carrying
 
 
-def layer(sql: str | None, mode: LayerMode = LayerMode.MERGE, *, evaluate: Evaluate = Evaluate.AUTO) -> Layer:
-    return Layer(
+def layer(
+    sql: str | None, mode: DeltaMode = DeltaMode.MERGE, *, evaluate: Evaluate = Evaluate.AUTO
+) -> DeltaFlow:
+    return DeltaFlow(
         pipeline="shop",
         name="gold",
         inputs=tuple(
-            LayerInput(name, TableRef(name=f"silver.{name}"), snapshot=name == "dims") for name in INPUTS
+            DeltaInput(name, TableRef(name=f"silver.{name}"), snapshot=name == "dims") for name in INPUTS
         ),
-        output=LayerOutput(TableRef(name="gold.x"), mode, key=("id",), partition_by=("day",)),
+        output=DeltaTable(TableRef(name="gold.x"), mode, key=("id",), partition_by=("day",)),
         transform=Sql(sql) if sql else None,
         evaluate=evaluate,
     )
@@ -303,14 +305,14 @@ BY_DAY = "SELECT day, count(*) AS n FROM orders GROUP BY day"
         (layer(None), ROWS),
         (layer(EACH), ROWS),
         (layer(JOIN), KEYS),
-        (layer(JOIN, LayerMode.SCD2), KEYS),
+        (layer(JOIN, DeltaMode.SCD2), KEYS),
         (layer(RANKED), WHOLE),
         (layer(EACH, evaluate=WHOLE), WHOLE),
         (layer(EACH, evaluate=KEYS), KEYS),
-        (layer(EACH, LayerMode.APPEND), ROWS),
-        (layer(EACH, LayerMode.OVERWRITE), WHOLE),
-        (layer(BY_DAY, LayerMode.REPLACE_PARTITIONS), KEYS),
-        (layer(RANKED, LayerMode.REPLACE_PARTITIONS), WHOLE),
+        (layer(EACH, DeltaMode.APPEND), ROWS),
+        (layer(EACH, DeltaMode.OVERWRITE), WHOLE),
+        (layer(BY_DAY, DeltaMode.REPLACE_PARTITIONS), KEYS),
+        (layer(RANKED, DeltaMode.REPLACE_PARTITIONS), WHOLE),
         (replace(layer(None), transform=Function("m:f")), KEYS),
         (replace(layer(None), transform=Function("m:f"), inputs=layer(None).inputs[:1]), ROWS),
         (replace(layer(None), transform=Function("m:f"), evaluate=WHOLE), WHOLE),
@@ -318,8 +320,8 @@ BY_DAY = "SELECT day, count(*) AS n FROM orders GROUP BY day"
         (replace(layer(RANKED), inputs=(replace(layer(None).inputs[0], raw=True),)), ROWS),
     ],
 )
-def test_how_a_flow_is_evaluated(one: Layer, way: Evaluate) -> None:
-    assert chosen(one).evaluate is way
+def test_how_a_flow_is_evaluated(one: DeltaFlow, way: Evaluate) -> None:
+    assert choose_evaluation(one).evaluate is way
 
 
 @pytest.mark.parametrize(
@@ -330,13 +332,13 @@ def test_how_a_flow_is_evaluated(one: Layer, way: Evaluate) -> None:
             layer(RANKED, evaluate=KEYS),
             "`evaluate: keys` would break the law of the flow: window function RANK",
         ),
-        (layer(JOIN, LayerMode.APPEND), "append takes a row-wise transform of one incremental input"),
-        (layer(EACH, LayerMode.APPEND, evaluate=WHOLE), "append takes a row-wise transform"),
+        (layer(JOIN, DeltaMode.APPEND), "append takes a row-wise transform of one incremental input"),
+        (layer(EACH, DeltaMode.APPEND, evaluate=WHOLE), "append takes a row-wise transform"),
         (layer(BY_DAY), "drops the key column id"),
     ],
 )
-def test_what_a_flow_may_not_ask_for(one: Layer, cause: str) -> None:
+def test_what_a_flow_may_not_ask_for(one: DeltaFlow, cause: str) -> None:
     with pytest.raises(TransformFailed) as failed:
-        chosen(one)
+        choose_evaluation(one)
     assert cause in failed.value.message
     assert failed.value.hint

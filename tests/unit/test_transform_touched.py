@@ -11,7 +11,7 @@ import pytest
 from tests.support.transforms import NAMES, Bench, Maker, Row, fields
 from tidegauge.model.delta_flow import Evaluate
 from tidegauge.transform.sql import Columns, read_sql
-from tidegauge.transform.touched import touched
+from tidegauge.transform.touched import find_touched
 
 pytestmark = pytest.mark.unit
 
@@ -45,7 +45,8 @@ def law_holds(
     if reading.evaluate is Evaluate.WHOLE:
         return Evaluate.WHOLE
     queries = [
-        touched(sql, inputs=NAMES, moving=moving, by=by, changed=name, columns=columns) for name in moving
+        find_touched(sql, inputs=NAMES, moving=moving, by=by, changed=name, columns=columns)
+        for name in moving
     ]
     for bench in benches:
         _check(bench, sql, by, queries)
@@ -187,12 +188,12 @@ def test_a_key_of_the_moving_input_is_found_whatever_was_pinned_before() -> None
         "SELECT a.id, p.v FROM a JOIN p ON p.id = a.pid WHERE p.v > 1 AND a.v > 2",
         "SELECT a.id, p.v FROM p JOIN a ON p.id = a.pid WHERE p.v > 1 AND a.v > 2",
     ):
-        found = touched(sql, inputs=["a", "p"], moving=["a"], by=["id"], changed="a")
+        found = find_touched(sql, inputs=["a", "p"], moving=["a"], by=["id"], changed="a")
         assert "`p`" not in found
         assert "JOIN" not in found
         assert "a.v > 2" in found
 
 
 def test_an_input_that_is_not_read_touches_nothing() -> None:
-    found = touched("SELECT id FROM a", inputs=["a", "b"], moving=["a", "b"], by=["id"], changed="b")
+    found = find_touched("SELECT id FROM a", inputs=["a", "b"], moving=["a", "b"], by=["id"], changed="b")
     assert found == "SELECT NULL AS `id` WHERE FALSE"

@@ -23,11 +23,11 @@ from tests.support.histories import (
     version,
 )
 from tidegauge.errors import TableReplaced, VersionsMissing
-from tidegauge.model.delta_flow import Function, LayerMode, OnMissing
-from tidegauge.model.plan import Way, draft_from_json, draft_to_json
+from tidegauge.model.delta_flow import DeltaMode, Function, OnMissing
+from tidegauge.model.plan import ReadWay, draft_from_json, draft_to_json
 from tidegauge.model.position import VersionPosition, Window
 from tidegauge.model.versions import FEED, LATEST, Version
-from tidegauge.plan.versions import asks, draft_layer, retention_note
+from tidegauge.plan.versions import asks, draft_versions, retention_note
 
 pytestmark = pytest.mark.unit
 
@@ -127,9 +127,9 @@ def test_f3_every_batch_has_the_time_of_its_last_commit() -> None:
 
 def test_a_function_that_keeps_history_is_called_for_twenty_versions_at_most() -> None:
     found = history(*map(version, range(1, 46)), after=0)
-    flow = layer(source(), mode=LayerMode.SCD2, transform=Function("m:f"))
+    flow = layer(source(), mode=DeltaMode.SCD2, transform=Function("m:f"))
     assert [upto for _, upto, _ in steps(plan(found, 0, flow=flow))] == [20, 40, 45]
-    fewer = layer(source(max_versions=15), mode=LayerMode.SCD2, transform=Function("m:f"))
+    fewer = layer(source(max_versions=15), mode=DeltaMode.SCD2, transform=Function("m:f"))
     assert [upto for _, upto, _ in steps(plan(found, 0, flow=fewer))] == [15, 30, 45]
 
 
@@ -194,7 +194,7 @@ def test_c2_a_table_replaced_inside_the_window_or_set_back_stops_the_flow() -> N
 
 
 def test_overwrite_is_one_batch_whatever_is_missing_between() -> None:
-    flow = layer(source(max_versions=1), mode=LayerMode.OVERWRITE)
+    flow = layer(source(max_versions=1), mode=DeltaMode.OVERWRITE)
     assert steps(plan(GONE, 4, flow=flow)) == [(4, 7, "snapshot")]
     assert plan(history(idle(5), after=4), 4, flow=flow).batches == ()
 
@@ -208,7 +208,7 @@ def test_several_inputs_go_in_step_and_pinned_ones_stay() -> None:
         "p": history(after=30, table_id="id9"),
     }
     marks = {name: mark(at) for name, at in {"a": 0, "b": 7, "c": 4, "p": 29}.items()}
-    draft = draft_layer(flow, found, marks, seen=SEEN)
+    draft = draft_versions(flow, found, marks, seen=SEEN)
     assert steps(draft, 0) == [(0, 1, "feed"), (1, 2, "feed"), (2, 3, "feed")]
     assert steps(draft, 1) == [(7, 8, "feed"), (8, 8, "nothing"), (8, 8, "nothing")]
     assert steps(draft, 2) == [(4, 5, "nothing"), (5, 5, "nothing"), (5, 5, "nothing")]
@@ -221,14 +221,14 @@ def test_several_inputs_go_in_step_and_pinned_ones_stay() -> None:
 def test_changes_of_a_pinned_input_alone_are_nothing_new() -> None:
     flow = layer(source("a"), source("p", snapshot=True))
     found = {"a": history(after=4), "p": history(version(5), after=4)}
-    draft = draft_layer(flow, found, {"a": mark(4), "p": mark(4)}, seen=SEEN)
+    draft = draft_versions(flow, found, {"a": mark(4), "p": mark(4)}, seen=SEEN)
     assert draft.batches == ()
 
 
 def test_one_input_that_begins_with_a_snapshot_goes_with_the_others_first_piece() -> None:
     flow = layer(source("a", max_versions=1), source("b"))
     found = {"a": history(version(1), version(2), after=0), "b": history(version(0), version(1))}
-    draft = draft_layer(flow, found, {"a": mark(0)}, seen=SEEN)
+    draft = draft_versions(flow, found, {"a": mark(0)}, seen=SEEN)
     assert steps(draft, 0) == [(0, 1, "feed"), (1, 2, "feed")]
     assert steps(draft, 1) == [(None, 1, "snapshot"), (1, 1, "nothing")]
 
@@ -254,7 +254,7 @@ def test_versions_that_only_add_are_read_by_their_files_though_the_feed_is_on() 
     assert steps(plan(mixed, 0)) == [(0, 2, "feed")]
     # Who is shown the time of a commit is shown the feed's own.
     assert steps(plan(grown, 0, flow=layer(source(raw=True)))) == [(0, 3, "feed")]
-    assert steps(plan(grown, 0, flow=layer(source(), mode=LayerMode.SCD2))) == [(0, 3, "feed")]
+    assert steps(plan(grown, 0, flow=layer(source(), mode=DeltaMode.SCD2))) == [(0, 3, "feed")]
 
 
 @st.composite
@@ -286,7 +286,7 @@ def test_every_change_is_in_exactly_one_batch_that_can_be_read_in_its_way(
         changing = [one for one in inside if one.changes]
         assert {one.digest for one in inside} == {inside[0].digest}
         assert {one.feed for one in inside} == {inside[0].feed}
-        assert (way == Way.FILES) == all(one.only_adds for one in changing)
+        assert (way == ReadWay.FILES) == all(one.only_adds for one in changing)
         assert 0 < len(changing) <= min(most or 99, largest or 99)
         covered += [one.number for one in changing]
         end = upto

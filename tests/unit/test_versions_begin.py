@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.histories import history, idle, layer, plan, source, steps, version
 from tidegauge.errors import ConfigError, SourceError, TableReplaced, VersionsMissing
-from tidegauge.model.delta_flow import LayerMode, OnMissing
+from tidegauge.model.delta_flow import DeltaMode, OnMissing
 from tidegauge.model.versions import LATEST
 from tidegauge.plan.versions import asks
 
@@ -20,7 +20,7 @@ def test_c2_after_a_reset_the_table_that_is_there_is_read() -> None:
 
 
 def test_by_itself_a_flow_begins_with_the_table_as_it_is() -> None:
-    for mode in (LayerMode.MERGE, LayerMode.OVERWRITE, LayerMode.REPLACE_PARTITIONS):
+    for mode in (DeltaMode.MERGE, DeltaMode.OVERWRITE, DeltaMode.REPLACE_PARTITIONS):
         draft = plan(history(version(0), version(1)), flow=layer(mode=mode))
         assert steps(draft) == [(None, 1, "snapshot")]
         assert draft.notes == (
@@ -29,8 +29,8 @@ def test_by_itself_a_flow_begins_with_the_table_as_it_is() -> None:
         assert asks(layer(mode=mode), source(), None) == LATEST
 
 
-@pytest.mark.parametrize("mode", [LayerMode.APPEND, LayerMode.SCD2])
-def test_what_keeps_every_change_begins_with_the_earliest_where_it_can(mode: LayerMode) -> None:
+@pytest.mark.parametrize("mode", [DeltaMode.APPEND, DeltaMode.SCD2])
+def test_what_keeps_every_change_begins_with_the_earliest_where_it_can(mode: DeltaMode) -> None:
     flow = layer(mode=mode)
     assert asks(flow, source(), None) is None
     draft = plan(history(idle(0), version(1), version(2, only_adds=False)), flow=flow)
@@ -49,7 +49,7 @@ def test_what_keeps_every_change_begins_with_the_earliest_where_it_can(mode: Lay
 
 
 def test_an_empty_table_is_read_once_all_the_same() -> None:
-    draft = plan(history(idle(0)), flow=layer(source(initial="earliest"), mode=LayerMode.SCD2))
+    draft = plan(history(idle(0)), flow=layer(source(initial="earliest"), mode=DeltaMode.SCD2))
     assert steps(draft) == [(None, 0, "snapshot")]
 
 

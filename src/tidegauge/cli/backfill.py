@@ -51,7 +51,7 @@ def command(
     debug: DebugOption = False,
 ) -> None:
     """Read a window again, or all for a new column; the live watermark stays where it is."""
-    from tidegauge.operations.backfill import Wish, preview, run_backfill
+    from tidegauge.operations.backfill import BackfillRequest, preview, run_backfill
 
     chosen = selection(select, table)
     if not chosen:
@@ -63,7 +63,7 @@ def command(
         )
     if not dry_run:
         check_reason("backfill", reason)
-    loaded, wish = open_project(project), Wish(from_, to, column, limit)
+    loaded, wish = open_project(project), BackfillRequest(from_, to, column, limit)
     found = preview(loaded, chosen, wish)
     if not json:
         _show(found)

@@ -11,7 +11,7 @@ import typer
 from tidegauge.cli.output import print_json, print_table, report_error, say
 
 if TYPE_CHECKING:
-    from tidegauge.operations.delta_tables import Tended
+    from tidegauge.operations.delta_tables import TendedResult
 
 TablesOption = Annotated[
     list[str] | None,
@@ -33,7 +33,13 @@ class Tell:
 
 
 def close(
-    found: Sequence[Tended], columns: Sequence[str], *, command: str, done: bool, json: bool, debug: bool
+    found: Sequence[TendedResult],
+    columns: Sequence[str],
+    *,
+    command: str,
+    done: bool,
+    json: bool,
+    debug: bool,
 ) -> NoReturn:
     """Show it, and leave with the exit code that it means."""
     if json:
@@ -49,7 +55,7 @@ def close(
     raise typer.Exit(1 if any(one.error for one in found) else 0)
 
 
-def _cell(one: Tended, column: str) -> object:
+def _cell(one: TendedResult, column: str) -> object:
     from tidegauge.model.retention import shown
 
     match column:

@@ -13,7 +13,7 @@ from tidegauge.cli.output import print_json, print_table, report_error, say
 from tidegauge.cli.project import open_project
 
 if TYPE_CHECKING:
-    from tidegauge.operations.rebuild import Found
+    from tidegauge.operations.rebuild import RebuildPreview
 
 app = typer.Typer(help="The store of watermarks itself.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -91,7 +91,7 @@ def rebuild(
     raise typer.Exit(1 if any(one.error for one in found) else 0)
 
 
-def _show_found(found: Sequence[Found]) -> None:
+def _show_found(found: Sequence[RebuildPreview]) -> None:
     from tidegauge.model.position import to_text
 
     rows: list[list[object]] = []

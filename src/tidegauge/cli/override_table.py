@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from tidegauge.cli.output import print_table, say
 
 if TYPE_CHECKING:
-    from tidegauge.operations.override import Move
+    from tidegauge.operations.override import OverridePreview
 
 
-def show_moves(moves: Sequence[Move]) -> None:
+def show_moves(moves: Sequence[OverridePreview]) -> None:
     from tidegauge.model.position import to_text
 
     print_table(
@@ -27,7 +27,7 @@ def show_moves(moves: Sequence[Move]) -> None:
             say(f"   {move.name}: {line}")
 
 
-def _lines(move: Move) -> list[str]:
+def _lines(move: OverridePreview) -> list[str]:
     lines = [*move.notes, *(f"take care: {danger}" for danger in move.dangers)]
     if move.unknown:
         lines.append(move.unknown)
@@ -44,5 +44,5 @@ def count(rows: int | None) -> str:
     return "unknown" if rows is None else f"{rows:,}"
 
 
-def count_flows(names: Sequence[Move]) -> str:
+def count_flows(names: Sequence[OverridePreview]) -> str:
     return names[0].name if len(names) == 1 else f"{len(names)} flows"

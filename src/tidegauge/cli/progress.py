@@ -18,7 +18,7 @@ from tidegauge.errors import Stopped
 
 if TYPE_CHECKING:
     from tidegauge.observe.events import Listener
-    from tidegauge.operations.override import Done
+    from tidegauge.operations.override import OverrideResult
     from tidegauge.operations.verify import Verified
     from tidegauge.run.report import RunReport
 
@@ -46,7 +46,7 @@ def close(
     command: str,
     *,
     verified: Sequence[Verified] | None = None,
-    refreshed: Sequence[Done] = (),
+    refreshed: Sequence[OverrideResult] = (),
     signalled: int = 0,
     json: bool,
     debug: bool,

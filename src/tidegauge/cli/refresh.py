@@ -13,7 +13,7 @@ from tidegauge.cli.override_table import count_flows, show_moves
 
 if TYPE_CHECKING:
     from tidegauge.model.spec import Project, Stage
-    from tidegauge.operations.override import Done, Move
+    from tidegauge.operations.override import OverridePreview, OverrideResult
 
 
 def refresh(
@@ -27,7 +27,7 @@ def refresh(
     dry_run: bool,
     json: bool,
     debug: bool,
-) -> list[Done]:
+) -> list[OverrideResult]:
     """What was done of it, flow by flow; ends the command where there is nothing to go on with."""
     from tidegauge.operations import refresh as engine
 
@@ -54,7 +54,9 @@ def refresh(
     raise typer.Exit(1)
 
 
-def _document(command: str, state: str, found: Sequence[Move] | Sequence[Done]) -> dict[str, Any]:
+def _document(
+    command: str, state: str, found: Sequence[OverridePreview] | Sequence[OverrideResult]
+) -> dict[str, Any]:
     """As a run's, of which nothing was begun."""
     return {
         "schema": f"tidegauge/{command}/1",

@@ -30,10 +30,10 @@ def command(
     """Try the plans again that failed or were left, with the same windows; plan nothing new."""
     from tidegauge.config.durations import parse_duration
     from tidegauge.operations.retry import retry
-    from tidegauge.run.options import Order
+    from tidegauge.run.options import RunOptions
 
     chosen = selection(select, table)
-    order = Order(chosen, stage=stage, parallel=parallel, wait=parse_duration(wait), debug=debug)
+    order = RunOptions(chosen, stage=stage, parallel=parallel, wait=parse_duration(wait), debug=debug)
     loaded = open_project(project)
     report, signalled = running(
         lambda tell, stop: retry(loaded, order, tell=tell, stop=stop), json=json, debug=debug

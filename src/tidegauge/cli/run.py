@@ -32,7 +32,7 @@ from tidegauge.errors import ConfigError
 from tidegauge.model.spec import Stage, Strategy
 
 if TYPE_CHECKING:
-    from tidegauge.operations.override import Done
+    from tidegauge.operations.override import OverrideResult
 
 StrategyOption = Annotated[
     Strategy | None,
@@ -124,13 +124,13 @@ def carry_out(path: Path | None, wanted: Wanted) -> None:
     from tidegauge.config.durations import parse_duration
     from tidegauge.observe.view import watch
     from tidegauge.operations.verify import verify
-    from tidegauge.run.options import Order
+    from tidegauge.run.options import RunOptions
     from tidegauge.run.runner import run
 
     if wanted.reason and not wanted.full_refresh:
         raise ConfigError("--reason belongs to --full-refresh", hint="leave it out: a run needs none")
     json, debug = wanted.json, wanted.debug
-    order = Order(
+    order = RunOptions(
         wanted.selection,
         stage=wanted.stage,
         parallel=wanted.parallel,
@@ -141,7 +141,7 @@ def carry_out(path: Path | None, wanted: Wanted) -> None:
         debug=debug,
     )
     project = open_project(path)
-    refreshed: Sequence[Done] = ()
+    refreshed: Sequence[OverrideResult] = ()
     if wanted.full_refresh:
         refreshed = refresh(
             project,

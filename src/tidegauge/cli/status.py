@@ -20,10 +20,10 @@ def command(
     debug: DebugOption = False,  # noqa: ARG001 - read where errors are shown
 ) -> None:
     """Show each flow's state, watermark (the last row delivered), how far was checked, lag and last run."""
-    from tidegauge.operations.status import standings
+    from tidegauge.operations.status import summarize_flows
 
     found = open_project(project)
-    now, shown = standings(found, selection(select, table))
+    now, shown = summarize_flows(found, selection(select, table))
     warnings = _warnings(found)
     if json:
         flows = [

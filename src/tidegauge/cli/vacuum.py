@@ -30,12 +30,12 @@ def command(
     A table of which a flow has not read every version yet is refused, with the flow's name and its watermark.
     """
     from tidegauge.config.durations import parse_duration
-    from tidegauge.operations.delta_tables import Tended, Tending
+    from tidegauge.operations.delta_tables import TendedResult, Tending
     from tidegauge.operations.vacuum import check, vacuum
 
     opened, kept = open_project(project), None if retain is None else parse_duration(retain)
     tending = Tending(opened, tuple(select or ()), tuple(table or ()), debug=debug)
-    checked = tending.each(lambda one: Tended(one, retain=check(tending, one, kept)))
+    checked = tending.each(lambda one: TendedResult(one, retain=check(tending, one, kept)))
     free = [one for one in checked if one.error is None and not one.absent]
     if free and not dry_run:
         what = free[0].target.name if len(free) == 1 else f"{len(free)} tables"

@@ -14,13 +14,13 @@ from tidegauge.errors import ConfigError
 
 if TYPE_CHECKING:
     from tidegauge.model.spec import Project, Stage
-    from tidegauge.operations.override import Done, Move, Wish
+    from tidegauge.operations.override import OverridePreview, OverrideRequest, OverrideResult
 
 
 def override(
     project: Project,
     selection: Sequence[str],
-    wish: Wish,
+    wish: OverrideRequest,
     *,
     command: str,
     stage: Stage | None,
@@ -70,6 +70,6 @@ def override(
     raise typer.Exit(1 if any(one.error for one in ended) else 0)
 
 
-def _print(command: str, found: Sequence[Move] | Sequence[Done], *, done: bool) -> None:
+def _print(command: str, found: Sequence[OverridePreview] | Sequence[OverrideResult], *, done: bool) -> None:
     flows: list[dict[str, Any]] = [one.to_json() for one in found]
     print_json({"schema": f"tidegauge/watermark-{command}/1", "done": done, "flows": flows})

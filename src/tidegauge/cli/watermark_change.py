@@ -149,12 +149,12 @@ def undo(
     debug: DebugOption = False,
 ) -> None:
     """Take the last change by hand back: position and lake are as they were before it."""
-    from tidegauge.operations.override import Undo
+    from tidegauge.operations.override import UndoLast
 
     override(
         open_project(project),
         _named("undo", select, table),
-        Undo(),
+        UndoLast(),
         command="undo",
         stage=stage,
         reason=reason,

@@ -10,11 +10,11 @@ from tidegauge.cli.options import DebugOption, JsonOption, ProjectOption
 from tidegauge.cli.output import print_json, say
 from tidegauge.errors import ConfigError
 from tidegauge.model.position import to_text
-from tidegauge.model.spec import Engine, Folder, Lake, Landing
+from tidegauge.model.spec import Engine, Lake, LakeTable, WarehouseTable
 
 if TYPE_CHECKING:
     from tidegauge.model.watermark import Watermark
-    from tidegauge.operations.table_status import StageStanding, TableStanding
+    from tidegauge.operations.table_status import StageSummary, TableSummary
 
 _ENGINES = {
     Engine.SQLITE: "SQLite",
@@ -37,13 +37,13 @@ def get(
 ) -> None:
     """Show one table's watermarks, stage by stage, and where its next run will start."""
     from tidegauge.cli.project import open_project
-    from tidegauge.operations.table_status import table_standing
+    from tidegauge.operations.table_status import summarize_table
 
     if (table is None) == (select is None):
         raise ConfigError(
             "`watermark get` needs either --table or --select", hint="-t settlement.orders, for both stages"
         )
-    standing = table_standing(open_project(project), table or select or "")
+    standing = summarize_table(open_project(project), table or select or "")
     if json:
         print_json({"schema": "tidegauge/watermark/1", **standing.to_json()})
     elif not standing.known:
@@ -52,7 +52,7 @@ def get(
         say("\n".join(_lines(standing)))
 
 
-def _lines(standing: TableStanding) -> list[str]:
+def _lines(standing: TableSummary) -> list[str]:
     marks = [mark for stage in standing.stages for mark in stage.marks]
     if any(mark.cursor == "version" for mark in marks):
         return _versions(standing, marks)
@@ -78,7 +78,7 @@ def _lines(standing: TableStanding) -> list[str]:
     return lines
 
 
-def _versions(standing: TableStanding, marks: list[Watermark]) -> list[str]:
+def _versions(standing: TableSummary, marks: list[Watermark]) -> list[str]:
     """A flow between Delta tables: one line for each input."""
     [stage] = standing.stages
     lines = [f"📅 Current Watermark for {standing.table}:", "", _status(stage, None)]
@@ -88,7 +88,7 @@ def _versions(standing: TableStanding, marks: list[Watermark]) -> list[str]:
     return [*lines, *_error(stage)]
 
 
-def _first_stage(stage: StageStanding, fields: dict[str, Any]) -> list[str]:
+def _first_stage(stage: StageSummary, fields: dict[str, Any]) -> list[str]:
     lake = _into_a_lake(stage)
     lines = [
         _status(stage, fields["mysql_status"]),
@@ -113,15 +113,15 @@ def _first_stage(stage: StageStanding, fields: dict[str, Any]) -> list[str]:
     ]
 
 
-def _hop(stage: StageStanding) -> str:
+def _hop(stage: StageSummary) -> str:
     """`MySQL → S3 Backup Stage`, with the names of what is really there."""
     flow = stage.flow
     if flow is None:
         return stage.name
     match flow.output:
-        case Folder(lake, _):
+        case LakeTable(lake, _):
             return f"{_ENGINES[flow.source.engine]} → {_lake(lake)} Backup Stage"
-        case Landing(warehouse, _):
+        case WarehouseTable(warehouse, _):
             target = _ENGINES[warehouse.engine]
             if flow.reads is None:
                 return f"{_ENGINES[flow.source.engine]} → {target} Sync Stage"
@@ -132,20 +132,22 @@ def _lake(lake: Lake) -> str:
     return "S3" if lake.on_s3 else "files"
 
 
-def _into_a_lake(stage: StageStanding) -> bool:
-    return stage.flow is None or isinstance(stage.flow.output, Folder)
+def _into_a_lake(stage: StageSummary) -> bool:
+    return stage.flow is None or isinstance(stage.flow.output, LakeTable)
 
 
-def _is_s3(stage: StageStanding) -> bool:
-    return stage.flow is not None and isinstance(stage.flow.output, Folder) and stage.flow.output.lake.on_s3
+def _is_s3(stage: StageSummary) -> bool:
+    return (
+        stage.flow is not None and isinstance(stage.flow.output, LakeTable) and stage.flow.output.lake.on_s3
+    )
 
 
-def _status(stage: StageStanding, word: str | None) -> str:
+def _status(stage: StageSummary, word: str | None) -> str:
     shown = word or ("not run yet" if stage.status is None else stage.status.state.value.lower())
     return f"      Status: {shown}"
 
 
-def _error(stage: StageStanding) -> list[str]:
+def _error(stage: StageSummary) -> list[str]:
     error = (stage.row or {}).get("error")
     return [f"      Last Error: {error}"] if error else []
 

@@ -42,7 +42,7 @@ class Vanished:
         yield from self.keys.to_batches(max_chunksize=_ROWS_AT_ONCE)
 
 
-def vanished(
+def find_vanished(
     source: Iterable[pa.RecordBatch],
     target: Iterable[pa.RecordBatch],
     schema: pa.Schema,

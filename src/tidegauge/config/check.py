@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from tidegauge.config.document import Document
+from tidegauge.config.document import YamlDocument
 from tidegauge.config.forms import Keys
 from tidegauge.config.problems import Complaint, Problem, Trail, as_error, nearest, quoted
 from tidegauge.config.secrets import references
@@ -25,11 +25,11 @@ _CAREFUL: Trail = ("ledger",)
 class Check:
     """Gathers problems instead of stopping at the first; `finish` raises them as one error."""
 
-    def __init__(self, document: Document, problems: list[Problem] | None = None) -> None:
+    def __init__(self, document: YamlDocument, problems: list[Problem] | None = None) -> None:
         self.document = document
         self.problems: list[Problem] = [] if problems is None else problems
 
-    def beside(self, document: Document) -> Check:
+    def beside(self, document: YamlDocument) -> Check:
         """For another document of the same project: what is wrong there is gathered with the rest."""
         return Check(document, self.problems)
 

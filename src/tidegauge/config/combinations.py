@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 
-from tidegauge.config.ends import Ends
+from tidegauge.config.ends import SyncEnds
 from tidegauge.model.spec import Database, Deletes, Engine, Mode, NullCursor, TableOptions
 
 
@@ -18,7 +18,7 @@ class Conflict:
     hint: str
 
 
-def conflicts(options: TableOptions, ends: Ends, written: frozenset[str]) -> Iterator[Conflict]:
+def conflicts(options: TableOptions, ends: SyncEnds, written: frozenset[str]) -> Iterator[Conflict]:
     """`written`: the keys that the user gave, here or on the sync."""
     if isinstance(ends.to, Database):
         yield from _in_a_warehouse(options)

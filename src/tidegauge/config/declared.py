@@ -7,23 +7,23 @@ from collections.abc import Sequence
 from typing import Any
 
 from tidegauge.config.check import Check
-from tidegauge.config.document import Document
+from tidegauge.config.document import YamlDocument
 from tidegauge.config.flows import Around, make_flows
 from tidegauge.config.modules import Failed, as_shown, import_flows
 from tidegauge.config.problems import Problem, quoted
-from tidegauge.declare import Declared, Input, Output
+from tidegauge.declare import Declared, DeclaredInput, DeclaredOutput
 from tidegauge.errors import Place
-from tidegauge.model.delta_flow import Function, Layer
+from tidegauge.model.delta_flow import DeltaFlow, Function
 from tidegauge.model.spec import Lake
 
 
 def make_declared(
     check: Check, modules: Sequence[str], *, pipeline: str, lakes: Sequence[Lake]
-) -> list[Layer]:
+) -> list[DeltaFlow]:
     """The flows of these modules, after those that the project file has itself."""
     root = check.document.file.parent
     taken = _in_the_file(check)
-    python = Document(check.document.file, {}, {(): check.document.place(())}, {})
+    python = YamlDocument(check.document.file, {}, {(): check.document.place(())}, {})
     bodies: dict[str, Any] = {}
     functions: dict[str, Function] = {}
     for declared in _declared(check, modules):
@@ -69,18 +69,18 @@ def _declared(check: Check, modules: Sequence[str]) -> list[Declared]:
     return list(found.values())
 
 
-def _body(document: Document, declared: Declared) -> dict[str, Any]:
+def _body(document: YamlDocument, declared: Declared) -> dict[str, Any]:
     """The flow as the project file would have it."""
     trail = ("flows", declared.name)
     inputs: dict[str, Any] = {}
     for name, part in declared.inputs.items():
-        inputs[name] = _written(part.keys) if isinstance(part, Input) else part
+        inputs[name] = _written(part.keys) if isinstance(part, DeclaredInput) else part
         document.values[*trail, "inputs", name] = _place(part, declared)
     document.values[*trail, "output"] = _place(declared.output, declared)
     return {**_written(declared.keys), "inputs": inputs, "output": _written(declared.output.keys)}
 
 
-def _place(part: Input | Output | str, declared: Declared) -> Place:
+def _place(part: DeclaredInput | DeclaredOutput | str, declared: Declared) -> Place:
     """A table's own line, if it stands in the same file; else the flow's."""
     if isinstance(part, str) or part.place.file != declared.place.file:
         return as_shown(declared.place)

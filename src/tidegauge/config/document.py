@@ -51,7 +51,7 @@ _Node = _Scalar | _List | _Map
 
 
 @dataclass(frozen=True)
-class Document:
+class YamlDocument:
     """The whole file. Values are str, None, list and dict; every key of a dict is text."""
 
     file: Path
@@ -80,12 +80,12 @@ class Document:
         return self.keys.get(trail) or self.place(trail)
 
 
-def read_document(file: Path) -> Document:
+def read_document(file: Path) -> YamlDocument:
     """Raises ConfigError, with the place, for everything that is no single mapping of plain YAML."""
     file = file.absolute()
     text = _read(file)
     node = _Composer(shown(file), text).compose()
-    document = Document(file=file, root={}, values={}, keys={})
+    document = YamlDocument(file=file, root={}, values={}, keys={})
     document.root.update(_Expander(document).mapping(node, ()))
     return document
 
@@ -249,7 +249,7 @@ def _unprintable(letter: str) -> bool:
 class _Expander:
     """Nodes → plain values, aliases written out, places noted by trail."""
 
-    def __init__(self, document: Document) -> None:
+    def __init__(self, document: YamlDocument) -> None:
         self._document = document
         self._nodes = 0
 

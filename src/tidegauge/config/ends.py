@@ -14,13 +14,13 @@ from tidegauge.model.spec import READABLE, Database, Engine, Lake, TableOptions
 
 
 @dataclass(frozen=True)
-class Ends:
+class SyncEnds:
     source: Database
     via: Lake | None
     to: Lake | Database
 
 
-def find_ends(check: Check, keys: SyncKeys, trail: Trail, connections: Connections) -> Ends | None:
+def find_ends(check: Check, keys: SyncKeys, trail: Trail, connections: Connections) -> SyncEnds | None:
     """None where one of them has problems."""
     source = _source(check, keys.from_, (*trail, "from"), connections)
     if keys.to is None and keys.via is None:
@@ -36,7 +36,7 @@ def find_ends(check: Check, keys: SyncKeys, trail: Trail, connections: Connectio
         )
         return None
     if keys.to is None:
-        return Ends(source, None, via) if source is not None and via is not None else None
+        return SyncEnds(source, None, via) if source is not None and via is not None else None
     if to is None or (keys.via is not None and via is None):
         return None
     if via is not None and isinstance(to, Lake):
@@ -49,12 +49,12 @@ def find_ends(check: Check, keys: SyncKeys, trail: Trail, connections: Connectio
     if isinstance(to, Database) and to.engine is Engine.REDSHIFT and (via is None or not via.on_s3):
         _refuse_redshift(check, via, trail, connections)
         return None
-    return Ends(source, via, to) if source is not None else None
+    return SyncEnds(source, via, to) if source is not None else None
 
 
 def refuse_itself(
     check: Check,
-    ends: Ends,
+    ends: SyncEnds,
     tables: tuple[str, ...],
     options: TableOptions,
     override: Mapping[str, TableOptions],

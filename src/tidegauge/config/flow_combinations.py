@@ -7,92 +7,94 @@ from dataclasses import dataclass
 
 from tidegauge.config.flow_keys import InputKeys, OutputKeys
 from tidegauge.config.problems import Trail, quoted
-from tidegauge.model.delta_flow import IS_CURRENT, VALID_FROM, VALID_TO, Evaluate, Layer, LayerMode
+from tidegauge.model.delta_flow import IS_CURRENT, VALID_FROM, VALID_TO, DeltaFlow, DeltaMode, Evaluate
 
 _OF_CHANGES = ("cursor", "feed", "initial", "on_missing", "max_versions", "max_bytes")
-_KEYED = (LayerMode.MERGE, LayerMode.SCD2)
+_KEYED = (DeltaMode.MERGE, DeltaMode.SCD2)
 _ADDED = (VALID_FROM, VALID_TO, IS_CURRENT)
 
 
 @dataclass(frozen=True)
-class Conflict:
+class FlowConflict:
     trails: tuple[Trail, ...]
     """Where to complain, below what was checked: at the first that stands in the file."""
     message: str
     hint: str
 
 
-def in_a_place(keys: InputKeys | OutputKeys, what: str) -> Iterator[Conflict]:
+def in_a_place(keys: InputKeys | OutputKeys, what: str) -> Iterator[FlowConflict]:
     if keys.table is not None and keys.path is not None:
-        yield Conflict((("path",),), f"`table` and `path` both name the {what}", "keep one of them")
+        yield FlowConflict((("path",),), f"`table` and `path` both name the {what}", "keep one of them")
     elif keys.table is None and keys.path is None:
-        yield Conflict(
+        yield FlowConflict(
             ((),),
             f"the {what} names no table",
             "say which with `table`, by its name in Spark's catalogue, or with `path`",
         )
 
 
-def in_an_input(keys: InputKeys) -> Iterator[Conflict]:
+def in_an_input(keys: InputKeys) -> Iterator[FlowConflict]:
     yield from in_a_place(keys, "input")
     if keys.snapshot:
         for key in _OF_CHANGES:
             if key in keys.model_fields_set:
-                yield Conflict(
+                yield FlowConflict(
                     ((key,),),
                     f"`{key}` belongs to an input whose changes are followed, and this one is a snapshot",
                     "remove it, or `snapshot`",
                 )
 
 
-def in_an_output(keys: OutputKeys) -> Iterator[Conflict]:
+def in_an_output(keys: OutputKeys) -> Iterator[FlowConflict]:
     yield from in_a_place(keys, "output")
-    mode = LayerMode(keys.mode)
+    mode = DeltaMode(keys.mode)
     at_mode: tuple[Trail, ...] = (("mode",), ())
     if mode in _KEYED and not keys.key:
-        yield Conflict(at_mode, f"mode `{mode}` needs a `key`", "name the columns that tell rows apart")
-    if mode is LayerMode.SCD2 and keys.sequence_by is None:
-        yield Conflict(
+        yield FlowConflict(at_mode, f"mode `{mode}` needs a `key`", "name the columns that tell rows apart")
+    if mode is DeltaMode.SCD2 and keys.sequence_by is None:
+        yield FlowConflict(
             at_mode, "mode `scd2` needs `sequence_by`", "name the column that orders the changes of a key"
         )
-    if mode is LayerMode.REPLACE_PARTITIONS and not keys.partition_by:
-        yield Conflict(
+    if mode is DeltaMode.REPLACE_PARTITIONS and not keys.partition_by:
+        yield FlowConflict(
             at_mode,
             "mode `replace_partitions` needs `partition_by`",
             "name the columns whose values make a partition",
         )
-    if mode is LayerMode.APPEND and keys.key:
-        yield Conflict(
+    if mode is DeltaMode.APPEND and keys.key:
+        yield FlowConflict(
             (("key",),),
             "`key` has no meaning in mode `append`, which adds every change as a row",
             "remove it, or use mode `merge`",
         )
     if mode not in _KEYED and keys.sequence_by is not None:
-        yield Conflict(
+        yield FlowConflict(
             (("sequence_by",),),
             f"`sequence_by` orders the changes of a key, and mode `{mode}` goes by none",
             "remove it, or use mode `merge`",
         )
     for key, owner in (
-        ("track", LayerMode.SCD2),
-        ("surrogate_key", LayerMode.SCD2),
-        ("on_delete", LayerMode.APPEND),
+        ("track", DeltaMode.SCD2),
+        ("surrogate_key", DeltaMode.SCD2),
+        ("on_delete", DeltaMode.APPEND),
     ):
         if key in keys.model_fields_set and mode is not owner:
-            yield Conflict(((key,),), f"`{key}` belongs to mode `{owner}`, and this is `{mode}`", "remove it")
+            yield FlowConflict(
+                ((key,),), f"`{key}` belongs to mode `{owner}`, and this is `{mode}`", "remove it"
+            )
     yield from _among_columns(keys, mode)
 
 
-def _among_columns(keys: OutputKeys, mode: LayerMode) -> Iterator[Conflict]:
+def _among_columns(keys: OutputKeys, mode: DeltaMode) -> Iterator[FlowConflict]:
     in_key = {column.casefold() for column in keys.key}
     sequence = (keys.sequence_by or "").casefold()
     if sequence in in_key:
-        yield Conflict(
+        yield FlowConflict(
             (("sequence_by",),),
             f"{quoted(keys.sequence_by or '')} is part of `key`, and so never differs within one",
             "name a column that grows with every change",
         )
-    if mode is not LayerMode.SCD2:
+    if mode is not DeltaMode.SCD2:
         return
     named = {
         "key": in_key,
@@ -103,7 +105,7 @@ def _among_columns(keys: OutputKeys, mode: LayerMode) -> Iterator[Conflict]:
     for key, columns in named.items():
         for column in _ADDED:
             if column in columns:
-                yield Conflict(
+                yield FlowConflict(
                     ((key,),),
                     f"`{column}` is added by mode `scd2` itself, and so cannot stand in `{key}`",
                     "name another column",
@@ -111,23 +113,23 @@ def _among_columns(keys: OutputKeys, mode: LayerMode) -> Iterator[Conflict]:
     if keys.surrogate_key is not None:
         for key in ("key", "sequence_by", "track"):
             if named["surrogate_key"] & named[key]:
-                yield Conflict(
+                yield FlowConflict(
                     (("surrogate_key",),),
                     f"{quoted(keys.surrogate_key)} stands in `{key}` too, and `surrogate_key` is a new one",
                     "give it another name",
                 )
 
 
-def in_a_flow(layer: Layer) -> Iterator[Conflict]:
+def in_a_flow(layer: DeltaFlow) -> Iterator[FlowConflict]:
     moving, mode = layer.moving, layer.output.mode
     if not moving:
-        yield Conflict(
+        yield FlowConflict(
             (("inputs",), ()),
             "no input of the flow is followed: each is a snapshot",
             "let one of them be no snapshot, so that its changes have something to do",
         )
     if layer.transform is None and len(layer.inputs) > 1:
-        yield Conflict(
+        yield FlowConflict(
             ((),),
             "a flow with several inputs needs a `transform`",
             "name a `.sql` file or `MODULE:FUNCTION` that makes one table of them",
@@ -136,26 +138,26 @@ def in_a_flow(layer: Layer) -> Iterator[Conflict]:
     if len(moving) > 1:
         names = ", ".join(f"`{part.name}`" for part in moving)
         if layer.evaluate is Evaluate.ROWS:
-            yield Conflict(
+            yield FlowConflict(
                 at_evaluate,
                 f"evaluate `rows` follows one input, and here are several: {names}",
                 "use `keys` or `auto`, or let all but one be snapshots",
             )
-        if mode is LayerMode.APPEND:
-            yield Conflict(
+        if mode is DeltaMode.APPEND:
+            yield FlowConflict(
                 (("output", "mode"), ("output",)),
                 f"mode `append` follows one input, and here are several: {names}",
                 "use mode `merge`, or let all but one be snapshots",
             )
     if layer.evaluate in (Evaluate.KEYS, Evaluate.WHOLE):
-        if mode is LayerMode.APPEND:
-            yield Conflict(
+        if mode is DeltaMode.APPEND:
+            yield FlowConflict(
                 at_evaluate,
                 f"evaluate `{layer.evaluate}` computes rows anew, and mode `append` would add them again",
                 "leave it out, or use mode `merge`",
             )
         if any(part.raw for part in moving):
-            yield Conflict(
+            yield FlowConflict(
                 at_evaluate,
                 f"evaluate `{layer.evaluate}` computes from whole tables, and feed `raw` gives changes only",
                 "leave out one of the two",

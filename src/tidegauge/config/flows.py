@@ -11,17 +11,17 @@ from typing import Any
 
 from tidegauge.config import values
 from tidegauge.config.check import Check
-from tidegauge.config.flow_combinations import Conflict, in_a_flow, in_an_input, in_an_output
+from tidegauge.config.flow_combinations import FlowConflict, in_a_flow, in_an_input, in_an_output
 from tidegauge.config.flow_keys import FlowKeys, InputKeys, OutputKeys
 from tidegauge.config.flow_values import is_dotted
 from tidegauge.config.problems import Complaint, Trail, quoted
 from tidegauge.model.delta_flow import (
+    DeltaFlow,
+    DeltaInput,
+    DeltaMode,
+    DeltaTable,
     Evaluate,
     Function,
-    Layer,
-    LayerInput,
-    LayerMode,
-    LayerOutput,
     OnDelete,
     OnMissing,
     Sql,
@@ -46,14 +46,14 @@ class Around:
     """By the flow's name: transforms that are no text."""
 
 
-def make_flows(check: Check, written: Any, around: Around) -> list[Layer]:
+def make_flows(check: Check, written: Any, around: Around) -> list[DeltaFlow]:
     if not isinstance(written, dict):
         return []
     found = [_flow(check, name, body, ("flows", name), around) for name, body in written.items()]
     return [layer for layer in found if layer is not None]
 
 
-def _flow(check: Check, name: str, body: Any, trail: Trail, around: Around) -> Layer | None:
+def _flow(check: Check, name: str, body: Any, trail: Trail, around: Around) -> DeltaFlow | None:
     if not isinstance(body, dict):
         check.add("this must be a mapping with `inputs` and an `output`", trail)
         return None
@@ -73,7 +73,7 @@ def _flow(check: Check, name: str, body: Any, trail: Trail, around: Around) -> L
     made = check.attempt(lambda: _transform(written, check.document.file.parent), (*trail, "transform"))
     if keys is None or output is None or len(check.problems) > before:
         return None
-    layer = Layer(
+    layer = DeltaFlow(
         pipeline=around.pipeline,
         name=name,
         inputs=inputs,
@@ -89,7 +89,7 @@ def _flow(check: Check, name: str, body: Any, trail: Trail, around: Around) -> L
     return layer if len(check.problems) == before else None
 
 
-def _inputs(check: Check, written: Any, trail: Trail, around: Around) -> tuple[LayerInput, ...]:
+def _inputs(check: Check, written: Any, trail: Trail, around: Around) -> tuple[DeltaInput, ...]:
     if not isinstance(written, dict):
         return ()
     if not written:
@@ -117,19 +117,19 @@ def _inputs(check: Check, written: Any, trail: Trail, around: Around) -> tuple[L
     return tuple(part for part in made if part is not None)
 
 
-def _input(check: Check, name: str, body: Any, trail: Trail, around: Around) -> LayerInput | None:
+def _input(check: Check, name: str, body: Any, trail: Trail, around: Around) -> DeltaInput | None:
     if not isinstance(body, str | dict):
         check.add("this must be a table's name, or a mapping with `table` or `path`", trail)
         return None
     place = check.document.key_place(trail)
     if isinstance(body, str):
         short = check.keys(InputKeys, {"table": body}, trail)
-        return None if short is None else LayerInput(name, TableRef(name=short.table), place=place)
+        return None if short is None else DeltaInput(name, TableRef(name=short.table), place=place)
     keys = check.keys(InputKeys, body, trail)
     if keys is None:
         return None
     _refuse(check, in_an_input(keys), trail)
-    return LayerInput(
+    return DeltaInput(
         name=name,
         table=_table(check, keys, trail, around),
         snapshot=keys.snapshot,
@@ -142,16 +142,16 @@ def _input(check: Check, name: str, body: Any, trail: Trail, around: Around) -> 
     )
 
 
-def _output(check: Check, body: Any, trail: Trail, around: Around) -> LayerOutput | None:
+def _output(check: Check, body: Any, trail: Trail, around: Around) -> DeltaTable | None:
     if not isinstance(body, dict):
         return None
     keys = check.keys(OutputKeys, body, trail)
     if keys is None:
         return None
     _refuse(check, in_an_output(keys), trail)
-    return LayerOutput(
+    return DeltaTable(
         table=_table(check, keys, trail, around),
-        mode=LayerMode(keys.mode),
+        mode=DeltaMode(keys.mode),
         key=keys.key,
         sequence_by=keys.sequence_by,
         partition_by=keys.partition_by,
@@ -178,7 +178,7 @@ def storage_of(path: str, lakes: Iterable[Lake]) -> Lake | None:
     return max(above, key=lambda lake: len(lake.path), default=None)
 
 
-def _refuse(check: Check, conflicts: Iterator[Conflict], trail: Trail) -> None:
+def _refuse(check: Check, conflicts: Iterator[FlowConflict], trail: Trail) -> None:
     for conflict in conflicts:
         where = check.first_written(*((*trail, *below) for below in conflict.trails))
         check.add(conflict.message, where, hint=conflict.hint, at_key=True)

@@ -10,15 +10,17 @@ from graphlib import CycleError, TopologicalSorter
 from tidegauge.config.flow_values import name_parts
 from tidegauge.config.problems import Problem, quoted
 from tidegauge.errors import Place
-from tidegauge.model.delta_flow import Layer, LayerInput, TableRef
+from tidegauge.model.delta_flow import DeltaFlow, DeltaInput, TableRef
 
 DEFAULT_CATALOGUE = "spark.sql.defaultCatalog"
 
 
-def connect(layers: Sequence[Layer], problems: list[Problem], conf: Mapping[str, str]) -> tuple[Layer, ...]:
+def connect(
+    layers: Sequence[DeltaFlow], problems: list[Problem], conf: Mapping[str, str]
+) -> tuple[DeltaFlow, ...]:
     """The same flows, each with the names of those that it reads from."""
     homes = _Homes(conf)
-    writers: dict[tuple[str, ...], Layer] = {}
+    writers: dict[tuple[str, ...], DeltaFlow] = {}
     for layer in layers:
         first = writers.setdefault(homes.identity(layer.output.table), layer)
         if first is not layer:
@@ -32,7 +34,7 @@ def connect(layers: Sequence[Layer], problems: list[Problem], conf: Mapping[str,
             )
     made = []
     for layer in layers:
-        upstreams: dict[str, LayerInput] = {}
+        upstreams: dict[str, DeltaInput] = {}
         for part in layer.inputs:
             writer = writers.get(homes.identity(part.table))
             if writer is layer:
@@ -51,7 +53,7 @@ def connect(layers: Sequence[Layer], problems: list[Problem], conf: Mapping[str,
     return tuple(made)
 
 
-def _refuse_circles(layers: Sequence[Layer], problems: list[Problem]) -> None:
+def _refuse_circles(layers: Sequence[DeltaFlow], problems: list[Problem]) -> None:
     places = {layer.name: _place(layer.place) for layer in layers}
     try:
         TopologicalSorter({layer.name: layer.upstreams for layer in layers}).prepare()
@@ -69,7 +71,7 @@ def _refuse_circles(layers: Sequence[Layer], problems: list[Problem]) -> None:
         )
 
 
-def _refuse_nesting(layers: Sequence[Layer], homes: _Homes, problems: list[Problem]) -> None:
+def _refuse_nesting(layers: Sequence[DeltaFlow], homes: _Homes, problems: list[Problem]) -> None:
     """A table in the folder of another one: VACUUM there takes its files for rubbish."""
     tables = [(layer.output.table, layer.output.place) for layer in layers]
     outputs = {homes.folder(table) for table, _ in tables}

@@ -18,7 +18,7 @@ from tidegauge.config.models import ProjectKeys, SparkKeys
 from tidegauge.config.problems import Complaint
 from tidegauge.config.secrets import interpolate
 from tidegauge.config.syncs import make_syncs
-from tidegauge.model.delta_flow import Layer
+from tidegauge.model.delta_flow import DeltaFlow
 from tidegauge.model.spec import Lake, Project, SparkSettings
 
 
@@ -63,7 +63,7 @@ def load_project(file: Path) -> Project:
 
 def _layers(
     check: Check, tree: dict[str, Any], keys: ProjectKeys | None, connections: Connections
-) -> list[Layer]:
+) -> list[DeltaFlow]:
     pipeline = keys.pipeline if keys is not None else ""
     lakes = [item for item in connections.values() if isinstance(item, Lake) and item.delta]
     written = make_flows(check, tree.get("flows"), Around(pipeline, lakes))

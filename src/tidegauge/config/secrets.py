@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from tidegauge.config.document import Document
+from tidegauge.config.document import YamlDocument
 from tidegauge.config.problems import Complaint, Problem, Trail, quoted
 from tidegauge.model.secret import Secret, remember
 
@@ -32,14 +32,14 @@ _IN_LOGIN = re.compile(r"://[^/@]*\Z")
 _IN_PASSWORD = re.compile(r"://[^/@]*:[^/@]*\Z")
 
 
-def interpolate(document: Document, problems: list[Problem]) -> dict[str, Any]:
+def interpolate(document: YamlDocument, problems: list[Problem]) -> dict[str, Any]:
     """The document's values with every reference resolved; what cannot be resolved is a problem and None."""
     tree = _walk(document, document.root, (), problems)
     assert isinstance(tree, dict)
     return tree
 
 
-def _walk(document: Document, value: Any, trail: Trail, problems: list[Problem]) -> Any:
+def _walk(document: YamlDocument, value: Any, trail: Trail, problems: list[Problem]) -> Any:
     if isinstance(value, dict):
         return {key: _walk(document, item, (*trail, key), problems) for key, item in value.items()}
     if isinstance(value, list):

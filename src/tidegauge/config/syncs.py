@@ -9,7 +9,7 @@ from typing import Any
 from tidegauge.config.check import Check
 from tidegauge.config.combinations import conflicts
 from tidegauge.config.connections import Connections
-from tidegauge.config.ends import Ends, find_ends, refuse_itself
+from tidegauge.config.ends import SyncEnds, find_ends, refuse_itself
 from tidegauge.config.models import SyncKeys, TableKeys
 from tidegauge.config.problems import Trail, quoted
 from tidegauge.model.spec import Deletes, Drift, FutureGuard, Lake, Mode, NullCursor, Read, Sync, TableOptions
@@ -77,7 +77,7 @@ def _given(keys: TableKeys) -> dict[str, Any]:
     return {name: getattr(keys, name) for name in TableKeys.model_fields if name in keys.model_fields_set}
 
 
-def _table_options(check: Check, given: dict[str, Any], trail: Trail, ends: Ends | None) -> TableOptions:
+def _table_options(check: Check, given: dict[str, Any], trail: Trail, ends: SyncEnds | None) -> TableOptions:
     keys = TableKeys.model_construct(**given)
     options = TableOptions(
         cursor=keys.cursor.column if keys.cursor else "",
@@ -111,7 +111,7 @@ def _table_options(check: Check, given: dict[str, Any], trail: Trail, ends: Ends
 
 
 def _refuse_conflicts(
-    check: Check, options: TableOptions, ends: Ends, written: frozenset[str], *, where: Trail, sync: Trail
+    check: Check, options: TableOptions, ends: SyncEnds, written: frozenset[str], *, where: Trail, sync: Trail
 ) -> None:
     for conflict in conflicts(options, ends, written):
         # Where it stands in the file: what the override says itself comes before what it has from its sync.

@@ -21,7 +21,7 @@ from tidegauge.ledger.open import open_ledger
 from tidegauge.model.spec import Project
 from tidegauge.observe.events import Listener
 from tidegauge.operations.verify import Verified, verify
-from tidegauge.run.options import Order
+from tidegauge.run.options import RunOptions
 from tidegauge.run.report import RunReport
 from tidegauge.run.runner import run
 
@@ -90,7 +90,7 @@ def tell_story(folder: Path, *, say: Callable[[str], None], tell: Listener) -> E
 
     def act(title: str) -> None:
         began = time.monotonic()
-        report = run(project, Order(), tell=tell, stop=threading.Event())
+        report = run(project, RunOptions(), tell=tell, stop=threading.Event())
         acts.append(_act(title, report, time.monotonic() - began))
         done = acts[-1]
         say(f"   {done.rows:,} rows in {done.batches} batches, {done.seconds:.1f} s")

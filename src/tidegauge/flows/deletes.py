@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from tidegauge.compare.deleted_keys import Vanished, check_limit, vanished
+from tidegauge.compare.deleted_keys import Vanished, check_limit, find_vanished
 from tidegauge.errors import SourceUnreachable
 from tidegauge.flows.select import Sources
 from tidegauge.model.arrow import schema_of
-from tidegauge.model.batch_data import Cargo
+from tidegauge.model.batch_data import BatchData
 from tidegauge.model.delta_flow import VALID_TO
 from tidegauge.model.plan import Batch, Draft
 from tidegauge.model.position import ORDERED, Position, RowPosition, Value, Window
 from tidegauge.model.protocols.output import Output
 from tidegauge.model.protocols.source import Source
-from tidegauge.model.spec import Deletes, Engine, Flow, Landing, Mode
-from tidegauge.model.table import Shape
+from tidegauge.model.spec import Deletes, Engine, Mode, TableFlow, WarehouseTable
+from tidegauge.model.table import SourceTable
 from tidegauge.outputs.warehouse.output import WarehouseOutput
 from tidegauge.sources.keys import key_layout, keys, moment, moment_field
 
@@ -25,7 +25,7 @@ class Deleting:
     """What becomes of deleted rows in one flow."""
 
     def __init__(
-        self, flow: Flow, output: Output, *, confirmed: bool, reached: RowPosition | None = None
+        self, flow: TableFlow, output: Output, *, confirmed: bool, reached: RowPosition | None = None
     ) -> None:
         """`reached`: up to where the source was looked at, as the ledger says."""
         self._flow = flow
@@ -56,7 +56,7 @@ class Deleting:
         last = Batch((Window(end, end),), rows=0, again=again, deletes=True)
         return replace(made, batches=(*made.batches, last), notes=(*made.notes, note))
 
-    def cargo(self) -> Cargo:
+    def cargo(self) -> BatchData:
         """The keys to take away, found anew: what was deleted since goes too, what came back stays."""
         with Sources() as sources:  # of the thread that walks, which need not be the one that planned
             source = sources.of(self._flow.source)
@@ -67,7 +67,7 @@ class Deleting:
         if self._flow.options.mode is Mode.SCD2:
             layout = replace(layout, fields=(*layout.fields, moment_field(shape, VALID_TO)))
             found = found.dated(VALID_TO, moment(shape, self._latest(seen)))
-        return Cargo(layout, found.count, stretches=(found,), deletes=True)
+        return BatchData(layout, found.count, stretches=(found,), deletes=True)
 
     @property
     def _fate(self) -> str:
@@ -85,12 +85,12 @@ class Deleting:
             return max(seen, before)
         return seen
 
-    def _found(self, shape: Shape) -> Vanished:
+    def _found(self, shape: SourceTable) -> Vanished:
         assert isinstance(self._output, WarehouseOutput)
-        assert isinstance(self._flow.output, Landing)
+        assert isinstance(self._flow.output, WarehouseTable)
         layout = key_layout(shape)
         schema = schema_of(layout)
-        found = vanished(
+        found = find_vanished(
             keys(self._flow.source, shape),
             self._output.rows(layout),
             schema,

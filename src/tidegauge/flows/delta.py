@@ -13,8 +13,8 @@ from tidegauge.delta_log.history import histories, version_at
 from tidegauge.errors import OutputDisagrees, TidegaugeError
 from tidegauge.flows.delta_places import Places
 from tidegauge.flows.prepare import Prepared, agree
-from tidegauge.model.batch_data import Cargo, Change
-from tidegauge.model.delta_flow import Evaluate, Function, Layer, LayerInput, LayerMode, Sql
+from tidegauge.model.batch_data import BatchData, DeltaChange
+from tidegauge.model.delta_flow import DeltaFlow, DeltaInput, DeltaMode, Evaluate, Function, Sql
 from tidegauge.model.plan import SET_BACK, Batch, Draft, Plan
 from tidegauge.model.position import VersionPosition, Window
 from tidegauge.model.protocols.output import Output
@@ -23,11 +23,11 @@ from tidegauge.model.table import Layout
 from tidegauge.model.versions import History
 from tidegauge.model.watermark import Watermark
 from tidegauge.plan import frozen
-from tidegauge.plan.versions import asks, begins, draft_layer
+from tidegauge.plan.versions import asks, begins, draft_versions
 from tidegauge.sources.delta.changes import moved
 from tidegauge.sources.delta.errors import translated_read
-from tidegauge.transform.choose import Choice, chosen
-from tidegauge.transform.evaluate import evaluated
+from tidegauge.transform.choose import Evaluation, choose_evaluation
+from tidegauge.transform.evaluate import evaluate_change
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -39,10 +39,10 @@ _WHOLE = " whole"
 """Behind a digest: the plan has to be evaluated whole, also by whoever takes it up."""
 
 
-class Layering:
+class DeltaPreparer:
     """One flow between Delta tables, as a runner comes at it."""
 
-    def __init__(self, layer: Layer, output: Output, marks: Sequence[Watermark], places: Places) -> None:
+    def __init__(self, layer: DeltaFlow, output: Output, marks: Sequence[Watermark], places: Places) -> None:
         self._layer = layer
         self._output = output
         self._marks = {mark.input: mark for mark in marks}
@@ -61,7 +61,7 @@ class Layering:
         found = self._histories({part.name: asks(dated, part, marks.get(part.name)) for part in dated.inputs})
         choice = self._choice(found, {mark.pending for mark in self._marks.values()})
         seen = (first.epoch, first.seq) if first else (0, 0)
-        draft = draft_layer(dated, found, self._marks, seen=seen)
+        draft = draft_versions(dated, found, self._marks, seen=seen)
         if draft.batches:
             # Kept with the marks: the next plan has to know by what the rows were made that are there.
             whole = choice.why in (_ANEW, _AGAIN, _UNCOUNTED)
@@ -91,29 +91,29 @@ class Layering:
         known = {part.pending for part in plan.draft.inputs}
         choice = self._choice(found, known)
         if any(one and one.endswith(_WHOLE) for one in known):
-            choice = Choice(Evaluate.WHOLE, choice.why)
+            choice = Evaluation(Evaluate.WHOLE, choice.why)
         changes = (_ANEW,) if choice.why == _ANEW else ()
         return Prepared(plan.draft, self._cargo_of(plan.draft, choice, found), changes, by_jdbc=True)
 
-    def _choice(self, found: Mapping[str, History], known: Set[str | None]) -> Choice:
+    def _choice(self, found: Mapping[str, History], known: Set[str | None]) -> Evaluation:
         """`known`: by what the rows were made that are there, as marks and plans keep it."""
         columns = {
             name: {field["name"]: str(field["type"]) for field in json.loads(history.schema)["fields"]}
             for name, history in found.items()
         }
-        choice = chosen(self._layer, columns=columns)
+        choice = choose_evaluation(self._layer, columns=columns)
         mode = self._layer.output.mode
-        if SET_BACK in known and mode not in (LayerMode.APPEND, LayerMode.SCD2):
-            return Choice(Evaluate.WHOLE, _AGAIN)
+        if SET_BACK in known and mode not in (DeltaMode.APPEND, DeltaMode.SCD2):
+            return Evaluation(Evaluate.WHOLE, _AGAIN)
         made = {one.removesuffix(_WHOLE) for one in known if one is not None and one != SET_BACK}
-        if mode is LayerMode.APPEND:
+        if mode is DeltaMode.APPEND:
             return choice
         if not {one.partition(" ")[0] for one in made} - {_digest(self._layer)}:
             counted = all(one.endswith(_counted(self._layer)) for one in made)
             by_rows = choice.evaluate is Evaluate.ROWS
-            return choice if counted or not by_rows else Choice(Evaluate.WHOLE, _UNCOUNTED)
+            return choice if counted or not by_rows else Evaluation(Evaluate.WHOLE, _UNCOUNTED)
         # What is there was made by another transform, and the law is about this one.
-        return Choice(Evaluate.WHOLE, _ANEW)
+        return Evaluation(Evaluate.WHOLE, _ANEW)
 
     def _histories(self, after: Mapping[str, int | None]) -> dict[str, History]:
         wanted = {
@@ -134,7 +134,7 @@ class Layering:
         mark = self._marks.get(name)
         return mark.pending if mark else None
 
-    def _dated(self, part: LayerInput) -> LayerInput:
+    def _dated(self, part: DeltaInput) -> DeltaInput:
         """A beginning that was given as a moment, as the version that was there then."""
         initial = part.initial
         if initial is None or initial in ("snapshot", "earliest") or initial.isdigit():
@@ -145,14 +145,14 @@ class Layering:
         return replace(part, initial=str(version_at(where, initial, storage=part.table.storage)))
 
     def _cargo_of(
-        self, draft: Draft, choice: Choice, found: Mapping[str, History]
-    ) -> Callable[[Batch], Cargo]:
+        self, draft: Draft, choice: Evaluation, found: Mapping[str, History]
+    ) -> Callable[[Batch], BatchData]:
         layer, names = self._layer, [part.input for part in draft.inputs]
         parts = {part.name: part for part in layer.inputs}
         layout = Layout(TableName(None, layer.name), (), layer.output.key, "version", None)
 
-        def cargo_of(batch: Batch) -> Cargo:
-            def change(session: SparkSession, target: Callable[[], DataFrame] | None) -> Change:
+        def cargo_of(batch: Batch) -> BatchData:
+            def change(session: SparkSession, target: Callable[[], DataFrame] | None) -> DeltaChange:
                 keep: list[DataFrame] = []
                 inputs = {
                     name: moved(
@@ -166,10 +166,12 @@ class Layering:
                     )
                     for name, window, way in zip(names, batch.windows, batch.ways, strict=True)
                 }
-                made = evaluated(layer, inputs, session, target, choice.evaluate, keep=keep)
+                made = evaluate_change(layer, inputs, session, target, choice.evaluate, keep=keep)
                 return replace(made, kept=tuple(keep))
 
-            return Cargo(layout, change=change, explain=lambda error: translated_read(error, self._tables()))
+            return BatchData(
+                layout, change=change, explain=lambda error: translated_read(error, self._tables())
+            )
 
         return cargo_of
 
@@ -183,20 +185,20 @@ def _unique(history: History, window: Window) -> tuple[str, ...]:
     return keys.pop() if len(keys) == 1 and len(inside) == last - first else ()
 
 
-def _counted(layer: Layer) -> str:
+def _counted(layer: DeltaFlow) -> str:
     """Behind a digest: each key was seen to come once. That is what evaluation by rows builds upon."""
-    if layer.output.mode is not LayerMode.MERGE or any(part.raw for part in layer.inputs):
+    if layer.output.mode is not DeltaMode.MERGE or any(part.raw for part in layer.inputs):
         return ""
     return f" by {hashlib.sha256(json.dumps(layer.output.key).encode()).hexdigest()[:8]}"
 
 
-def made_by(layer: Layer) -> set[str]:
+def made_by(layer: DeltaFlow) -> set[str]:
     """What marks keep of a target that this transform made."""
     digest = _digest(layer)
     return {digest + counted + whole for counted in ("", _counted(layer)) for whole in ("", _WHOLE)}
 
 
-def _digest(layer: Layer) -> str:
+def _digest(layer: DeltaFlow) -> str:
     """Changes with the user's transform, as far as it can be seen."""
     match layer.transform:
         case Sql(text):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tidegauge.errors import OutputUnsafe, TableMissing
 from tidegauge.flows.select import needs_of
-from tidegauge.model.delta_flow import Hop, Layer, TableRef
+from tidegauge.model.delta_flow import AnyFlow, DeltaFlow, TableRef
 from tidegauge.model.plan import Plan
 from tidegauge.model.protocols.output import Output
 from tidegauge.model.spec import Lake, Project
@@ -31,7 +31,7 @@ _LASTING = (
 )
 
 
-def places_of(project: Project, hops: Sequence[Hop], *, debug: bool = False) -> Places:
+def places_of(project: Project, hops: Sequence[AnyFlow], *, debug: bool = False) -> Places:
     """For a command that is not a run; Spark is started only if a name has to be looked up."""
     needs = {Needs.JDBC} | needs_of(hops)
     return Places(functools.cache(partial(open_session, project.spark, needs, debug=debug)))
@@ -86,9 +86,9 @@ class Places:
             )
         return found
 
-    def output(self, hop: Hop, plan: Plan | None = None) -> Output:
+    def output(self, hop: AnyFlow, plan: Plan | None = None) -> Output:
         """`plan`: the one whose batches are written next."""
-        if not isinstance(hop, Layer):
+        if not isinstance(hop, DeltaFlow):
             return open_output(hop)
         from tidegauge.outputs.delta.output import DeltaOutput
 
@@ -98,7 +98,7 @@ class Places:
         return made
 
     @contextmanager
-    def session(self, layer: Layer) -> Iterator[SparkSession]:
+    def session(self, layer: DeltaFlow) -> Iterator[SparkSession]:
         """A session of the flow's own, so that no setting and no view of one is seen by another."""
         tables = [layer.output.table, *(part.table for part in layer.inputs)]
         with own_session(self._spark(), [table.at(table.path) for table in tables if table.path]) as session:

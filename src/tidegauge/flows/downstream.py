@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
-from tidegauge.model.delta_flow import Hop, Layer
-from tidegauge.model.spec import Flow
+from tidegauge.model.delta_flow import AnyFlow, DeltaFlow
+from tidegauge.model.spec import TableFlow
 
-_H = TypeVar("_H", bound=Flow | Layer)
+_H = TypeVar("_H", bound=TableFlow | DeltaFlow)
 
 
 def downstream(flow: _H, flows: Sequence[_H]) -> tuple[_H, ...]:
@@ -23,5 +23,5 @@ def downstream(flow: _H, flows: Sequence[_H]) -> tuple[_H, ...]:
     return tuple(found)
 
 
-def _reads(one: Hop, upper: Hop) -> bool:
+def _reads(one: AnyFlow, upper: AnyFlow) -> bool:
     return upper.name in one.upstreams

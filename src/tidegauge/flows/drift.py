@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from tidegauge.model.protocols.output import Output
-from tidegauge.model.spec import Flow
+from tidegauge.model.spec import TableFlow
 from tidegauge.model.table import Field, Layout
 from tidegauge.outputs.warehouse.output import WarehouseOutput
 from tidegauge.plan.drift import Decision, decide
 
 
-def decided(
-    flow: Flow, output: Output, held: tuple[Field, ...], layout: Layout, *, known: bool = False
+def decide_drift(
+    flow: TableFlow, output: Output, held: tuple[Field, ...], layout: Layout, *, known: bool = False
 ) -> Decision:
     """See `plan.drift.decide`. A lake's types are Spark's own; a warehouse knows best what its hold."""
     if isinstance(output, WarehouseOutput):

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tidegauge.compare.deleted_keys import check_limit
-from tidegauge.model.batch_data import Cargo, CargoOf
+from tidegauge.model.batch_data import BatchData, ReadBatch
 from tidegauge.model.plan import Batch, Draft, Tag
 from tidegauge.model.position import Window
 from tidegauge.model.protocols.output import Output
-from tidegauge.model.spec import Flow
-from tidegauge.model.table import Layout, Shape
+from tidegauge.model.spec import TableFlow
+from tidegauge.model.table import Layout, SourceTable
 from tidegauge.model.watermark import Watermark
 from tidegauge.outputs.warehouse.output import WarehouseOutput
 from tidegauge.plan.draft import is_whole, start
@@ -18,10 +18,10 @@ from tidegauge.sources.keys import keys
 
 
 def emptied(
-    flow: Flow,
+    flow: TableFlow,
     made: Draft,
     output: Output,
-    shape: Shape,
+    shape: SourceTable,
     mark: Watermark | None,
     *,
     pending: bool,
@@ -46,13 +46,15 @@ def emptied(
     return replace(made, inputs=inputs, batches=(last,), notes=(*made.notes, note))
 
 
-def check_emptied(flow: Flow, made: Draft, cargo_of: CargoOf, output: Output, *, confirmed: bool) -> None:
+def check_emptied(
+    flow: TableFlow, made: Draft, cargo_of: ReadBatch, output: Output, *, confirmed: bool
+) -> None:
     """The same question before a lake whose last whole copy of the table is empty goes over a target."""
     if is_whole(flow) and made.batches and not cargo_of(made.batches[-1]).rows:
         _rows(flow, output, None, confirmed=confirmed)
 
 
-def _rows(flow: Flow, output: Output, mark: Watermark | None, *, confirmed: bool) -> int:
+def _rows(flow: TableFlow, output: Output, mark: Watermark | None, *, confirmed: bool) -> int:
     """How many would go; raises MassDelete. A lake keeps its files, so nothing has to be asked there."""
     if isinstance(output, WarehouseOutput):
         rows = output.count()
@@ -62,6 +64,6 @@ def _rows(flow: Flow, output: Output, mark: Watermark | None, *, confirmed: bool
     return last.rows if last else 0
 
 
-def nothing(layout: Layout) -> Cargo:
+def nothing(layout: Layout) -> BatchData:
     """The cargo of such a batch."""
-    return Cargo(layout, rows=0, empties=True)
+    return BatchData(layout, rows=0, empties=True)

@@ -13,7 +13,7 @@ from tidegauge.model.position import RowPosition, Value
 from tidegauge.model.protocols.ledger import LedgerReader
 from tidegauge.model.protocols.source import Source
 from tidegauge.model.spec import Database, Project, Stage, TableName, TableOptions
-from tidegauge.model.table import Cut, Outlook, Shape, Survey
+from tidegauge.model.table import Cut, Outlook, SourceTable, Survey
 
 
 class KnownSources(Sources):
@@ -60,12 +60,12 @@ class _Absent:
     def tables(self) -> tuple[TableName, ...]:
         return self._tables or self._gone()
 
-    def shape(self, table: TableName, options: TableOptions) -> Shape:  # noqa: ARG002
+    def shape(self, table: TableName, options: TableOptions) -> SourceTable:  # noqa: ARG002
         self._gone()
 
     def survey(
         self,
-        shape: Shape,  # noqa: ARG002
+        shape: SourceTable,  # noqa: ARG002
         after: RowPosition | None,  # noqa: ARG002
         step: int,  # noqa: ARG002
         pending: str | None,  # noqa: ARG002
@@ -74,20 +74,20 @@ class _Absent:
 
     def cuts(
         self,
-        shape: Shape,  # noqa: ARG002
+        shape: SourceTable,  # noqa: ARG002
         after: RowPosition | None,  # noqa: ARG002
         upto: RowPosition,  # noqa: ARG002
         step: int,  # noqa: ARG002
     ) -> tuple[Cut, ...]:
         self._gone()
 
-    def count(self, shape: Shape, after: RowPosition | None, upto: RowPosition) -> int:  # noqa: ARG002
+    def count(self, shape: SourceTable, after: RowPosition | None, upto: RowPosition) -> int:  # noqa: ARG002
         self._gone()
 
-    def latest(self, shape: Shape) -> Value | None:  # noqa: ARG002
+    def latest(self, shape: SourceTable) -> Value | None:  # noqa: ARG002
         self._gone()
 
-    def settled(self, shape: Shape) -> Value | None:  # noqa: ARG002
+    def settled(self, shape: SourceTable) -> Value | None:  # noqa: ARG002
         self._gone()
 
     def outlook(self) -> Outlook:

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from tidegauge.errors import OutputDisagrees
-from tidegauge.flows.drift import decided
-from tidegauge.model.batch_data import Cargo, CargoOf, LakeFile
+from tidegauge.flows.drift import decide_drift
+from tidegauge.model.batch_data import BatchData, LakeFile, ReadBatch
 from tidegauge.model.plan import Batch, Draft, Plan
 from tidegauge.model.position import FilesPosition, Position, to_moment
 from tidegauge.model.protocols.output import Output
-from tidegauge.model.spec import Flow, Folder
+from tidegauge.model.spec import LakeTable, TableFlow
 from tidegauge.model.table import Layout
 from tidegauge.model.watermark import Watermark
 from tidegauge.outputs.lake.manifest import Manifest, Numbered
@@ -19,14 +19,14 @@ from tidegauge.outputs.lake.table import chain, load_all
 from tidegauge.outputs.warehouse.lake_files import check as check_files
 from tidegauge.plan import files
 from tidegauge.plan.draft import check_history, is_whole
-from tidegauge.plan.files import Chain, Piece
-from tidegauge.storage.parquet_split import FileStretch
+from tidegauge.plan.files import Chain, LakeBatches
+from tidegauge.storage.parquet_split import ParquetSplit
 from tidegauge.storage.store import open_store
 
 
 def prepare_load(
-    flow: Flow, output: Output, mark: Watermark | None, upstream: Watermark | None
-) -> tuple[Draft, CargoOf, tuple[str, ...]]:
+    flow: TableFlow, output: Output, mark: Watermark | None, upstream: Watermark | None
+) -> tuple[Draft, ReadBatch, tuple[str, ...]]:
     """Only what the ledger has counted of the other flow: a batch beyond that may turn out to be none."""
     assert flow.reads is not None
     store, place = open_store(flow.reads.lake), str(flow.reads)
@@ -38,7 +38,7 @@ def prepare_load(
     for one in manifests:
         check_history(flow, _layout(flow, one))
     pieces = [
-        Piece(after + number, one.rows, _layout(flow, one).fingerprint, _newest(one))
+        LakeBatches(after + number, one.rows, _layout(flow, one).fingerprint, _newest(one))
         for number, one in enumerate(manifests, start=1)
     ]
     # A plan of no batches moves nothing, so it must not change along which chain the watermark is counted.
@@ -49,18 +49,18 @@ def prepare_load(
     if held is not None:
         for layout in dict.fromkeys(_layout(flow, one) for one in manifests):
             same = mark is not None and mark.fingerprint == layout.fingerprint
-            changes |= dict.fromkeys(decided(flow, output, held, layout, known=same).notes)
+            changes |= dict.fromkeys(decide_drift(flow, output, held, layout, known=same).notes)
     if note is not None:
         changes = {note: None, **changes}
     return made, _cargo_of(flow, output, row), tuple(changes)
 
 
-def recall_load(flow: Flow, output: Output, plan: Plan) -> CargoOf:
+def recall_load(flow: TableFlow, output: Output, plan: Plan) -> ReadBatch:
     """Along the chain that the plan was counted along, wherever the lake's readers have gone since."""
     return _cargo_of(flow, output, files.chain_of(plan.draft.inputs[0].source_id))
 
 
-def has_caught_up(flow: Flow, mark: Watermark, upstream: Watermark) -> bool:
+def has_caught_up(flow: TableFlow, mark: Watermark, upstream: Watermark) -> bool:
     """Whether all that the other flow has committed is loaded."""
     assert flow.reads is not None
     row = chain(open_store(flow.reads.lake), flow.reads.folder, upstream.epoch, upstream.seq)
@@ -69,7 +69,7 @@ def has_caught_up(flow: Flow, mark: Watermark, upstream: Watermark) -> bool:
     return after == loaded == files.length(row)
 
 
-def rows_between(flow: Flow, upstream: Watermark | None, after: int, upto: int) -> int:
+def rows_between(flow: TableFlow, upstream: Watermark | None, after: int, upto: int) -> int:
     """Rows in the committed batches `(after, upto]` of the lake table, as far as there are so many."""
     assert flow.reads is not None
     epoch, seq = (upstream.epoch, upstream.seq) if upstream else (0, 0)
@@ -77,7 +77,7 @@ def rows_between(flow: Flow, upstream: Watermark | None, after: int, upto: int) 
     return sum(one.rows for one in _manifests(flow.reads, row, after, min(upto, files.length(row))))
 
 
-def check_whole(flow: Flow, upstream: Watermark | None) -> None:
+def check_whole(flow: TableFlow, upstream: Watermark | None) -> None:
     """Refuse, by OutputDisagrees, a lake from which the target could not be filled from the beginning: a
     manifest or a file is not there, or is not as it was committed, or there are none at all."""
     assert flow.reads is not None
@@ -91,7 +91,7 @@ def check_whole(flow: Flow, upstream: Watermark | None) -> None:
         check_files(_files(flow.reads, [one]))
 
 
-def _files(folder: Folder, manifests: Sequence[Manifest]) -> tuple[LakeFile, ...]:
+def _files(folder: LakeTable, manifests: Sequence[Manifest]) -> tuple[LakeFile, ...]:
     return tuple(
         LakeFile(folder.lake, f"{folder.folder}/{file.path}", file.rows, file.bytes)
         for manifest in manifests
@@ -99,11 +99,11 @@ def _files(folder: Folder, manifests: Sequence[Manifest]) -> tuple[LakeFile, ...
     )
 
 
-def _cargo_of(flow: Flow, output: Output, row: Chain) -> CargoOf:
+def _cargo_of(flow: TableFlow, output: Output, row: Chain) -> ReadBatch:
     folder = flow.reads
     assert folder is not None
 
-    def cargo_of(batch: Batch) -> Cargo:
+    def cargo_of(batch: Batch) -> BatchData:
         (window,) = batch.windows
         if is_whole(flow):
             manifests = _newest_whole(folder, row, _number(window.upto))
@@ -112,23 +112,23 @@ def _cargo_of(flow: Flow, output: Output, row: Chain) -> CargoOf:
         layout = _layout(flow, manifests[-1])
         held = output.layout()
         if held is not None:
-            layout = decided(flow, output, held, layout, known=True).layout
+            layout = decide_drift(flow, output, held, layout, known=True).layout
         found = _files(folder, manifests)
         alike = len(list(groupby(manifests, key=lambda one: one.schema))) == 1
         as_they_are = alike and layout.fields == manifests[-1].schema
-        return Cargo(
+        return BatchData(
             layout,
             sum(file.rows for file in found),
             # Whoever reads the files by himself would not see where their columns differ.
             files=found if as_they_are else (),
-            stretches=tuple(FileStretch(file, layout) for file in found),
+            stretches=tuple(ParquetSplit(file, layout) for file in found),
             paths=tuple(f"{folder.lake.path}/{file.path}" for file in found),
         )
 
     return cargo_of
 
 
-def _manifests(folder: Folder, row: Chain, after: int, upto: int) -> Sequence[Manifest]:
+def _manifests(folder: LakeTable, row: Chain, after: int, upto: int) -> Sequence[Manifest]:
     wanted = [Numbered(*files.number(row, place)) for place in range(after + 1, upto + 1)]
     return load_all(open_store(folder.lake), folder.folder, wanted)
 
@@ -139,7 +139,7 @@ def _newest(manifest: Manifest) -> str | None:
     return None if at is None else at.isoformat()
 
 
-def _newest_whole(folder: Folder, row: Chain, upto: int) -> Sequence[Manifest]:
+def _newest_whole(folder: LakeTable, row: Chain, upto: int) -> Sequence[Manifest]:
     """Of a lake that gets the whole table each time, what came last: from the last batch on that began where
     the first one did. Those between them are of a version that read only what was new."""
     manifests = _manifests(folder, row, 0, upto)
@@ -148,7 +148,7 @@ def _newest_whole(folder: Folder, row: Chain, upto: int) -> Sequence[Manifest]:
     return manifests[last:]
 
 
-def _layout(flow: Flow, manifest: Manifest) -> Layout:
+def _layout(flow: TableFlow, manifest: Manifest) -> Layout:
     key = manifest.key or flow.options.key
     if not key:
         raise OutputDisagrees(

@@ -50,7 +50,7 @@ def gone(
     }
 
 
-def come_back(flow: str, undo: Undo) -> OutputNotEmpty:
+def refuse_forgotten(flow: str, undo: Undo) -> OutputNotEmpty:
     """The error of a flow that was forgotten, and whose table is there again."""
     return OutputNotEmpty(
         f"{flow} was forgotten at {undo.at:%Y-%m-%d %H:%M:%S} UTC, and is there again",

@@ -7,17 +7,17 @@ from dataclasses import dataclass, replace
 
 from tidegauge.errors import OutputDisagrees, OutputNotEmpty
 from tidegauge.flows.deletes import Deleting
-from tidegauge.flows.drift import decided
+from tidegauge.flows.drift import decide_drift
 from tidegauge.flows.emptied import check_emptied, emptied, nothing
 from tidegauge.flows.load import prepare_load, recall_load
-from tidegauge.model.batch_data import CargoOf
-from tidegauge.model.delta_flow import Hop
+from tidegauge.model.batch_data import ReadBatch
+from tidegauge.model.delta_flow import AnyFlow
 from tidegauge.model.plan import Draft, Plan, Tag
 from tidegauge.model.position import RowPosition
 from tidegauge.model.protocols.output import Output
 from tidegauge.model.protocols.source import Reader, Source
-from tidegauge.model.spec import Deletes, Flow, Folder, Landing, Read, Stage
-from tidegauge.model.table import Shape
+from tidegauge.model.spec import Deletes, LakeTable, Read, Stage, TableFlow, WarehouseTable
+from tidegauge.model.table import SourceTable
 from tidegauge.model.watermark import Watermark
 from tidegauge.outputs.lake.splits import FEW
 from tidegauge.plan.backfill import limited
@@ -52,7 +52,7 @@ class Prepared:
     """What a plan of a flow would be, and how its rows are had."""
 
     draft: Draft
-    cargo_of: CargoOf
+    cargo_of: ReadBatch
     changes: tuple[str, ...] = ()
     """What of the output's columns would change."""
     by_spark: bool = True
@@ -72,7 +72,7 @@ class Approach:
     recall: Callable[[Plan], Prepared]
 
 
-def prepare(flow: Flow, ends: Ends, *, limit: int | None = None, confirmed: bool = False) -> Prepared:
+def prepare(flow: TableFlow, ends: Ends, *, limit: int | None = None, confirmed: bool = False) -> Prepared:
     """Reads only. A `limit` of rows cuts a plan over a table; one over a lake has only whole batches.
 
     `confirmed`: as many rows may be deleted as the source says.
@@ -111,7 +111,7 @@ def prepare(flow: Flow, ends: Ends, *, limit: int | None = None, confirmed: bool
         if first and ends.output.layout() is None:
             made = with_nothing(made)
     deleting = Deleting(flow, ends.output, confirmed=confirmed, reached=_reached(ends))
-    if flow.options.deletes is not Deletes.NONE and isinstance(flow.output, Landing) and not pending:
+    if flow.options.deletes is not Deletes.NONE and isinstance(flow.output, WarehouseTable) and not pending:
         made = deleting.planned(made, ends.source, mark.position if mark else None)
     seen = (mark.epoch, mark.seq) if mark else (0, 0)
     made = replace(made, seen=seen, notes=(*made.notes, *changes))
@@ -123,7 +123,7 @@ def prepare(flow: Flow, ends: Ends, *, limit: int | None = None, confirmed: bool
     )
 
 
-def recall(flow: Flow, plan: Plan, ends: Ends, *, confirmed: bool = False) -> Prepared:
+def recall(flow: TableFlow, plan: Plan, ends: Ends, *, confirmed: bool = False) -> Prepared:
     """The same for a plan that an earlier run has frozen: its windows stay, its rows are read anew."""
     deleting = Deleting(flow, ends.output, confirmed=confirmed, reached=_reached(ends))
     changes: tuple[str, ...] = ()
@@ -140,7 +140,7 @@ def recall(flow: Flow, plan: Plan, ends: Ends, *, confirmed: bool = False) -> Pr
     return Prepared(plan.draft, _with_deletes(cargo_of, deleting), changes, by_jdbc=by_jdbc)
 
 
-def shaped(flow: Flow, source: Source, ends: Ends) -> tuple[Shape, tuple[str, ...]]:
+def shaped(flow: TableFlow, source: Source, ends: Ends) -> tuple[SourceTable, tuple[str, ...]]:
     """The table as it shall be read: what the output holds has a say in it (`drift`)."""
     shape = source.shape(flow.table, flow.options)
     if ends.mark is None or ends.mark.fingerprint == shape.fingerprint:
@@ -148,7 +148,7 @@ def shaped(flow: Flow, source: Source, ends: Ends) -> tuple[Shape, tuple[str, ..
     held = ends.output.layout()
     if held is None:
         return shape, ()
-    decision = decided(flow, ends.output, held, shape.layout)
+    decision = decide_drift(flow, ends.output, held, shape.layout)
     return narrowed(shape, [field.name for field in decision.layout.fields]), decision.notes
 
 
@@ -159,19 +159,19 @@ def _reached(ends: Ends) -> RowPosition | None:
     return reached if isinstance(reached, RowPosition) else None
 
 
-def _by_jdbc(flow: Flow, slower: str | None) -> bool:
+def _by_jdbc(flow: TableFlow, slower: str | None) -> bool:
     return slower is not None or flow.options.read is Read.JDBC
 
 
-def _with_deletes(cargo_of: CargoOf, deleting: Deleting) -> CargoOf:
+def _with_deletes(cargo_of: ReadBatch, deleting: Deleting) -> ReadBatch:
     return lambda batch: deleting.cargo() if batch.deletes else cargo_of(batch)
 
 
-def _of_table(reader: Reader, shape: Shape) -> CargoOf:
+def _of_table(reader: Reader, shape: SourceTable) -> ReadBatch:
     return lambda batch: nothing(shape.layout) if batch.empties else reader.cargo(shape, batch)
 
 
-def agree(flow: Hop, output: Output, watermark: Watermark | None, *, lost: bool = False) -> None:
+def agree(flow: AnyFlow, output: Output, watermark: Watermark | None, *, lost: bool = False) -> None:
     """Refuse when the output holds what the ledger does not know, or lacks what the ledger is sure of.
 
     `lost`: a target that is gone is made anew, as a person has asked for.
@@ -180,8 +180,8 @@ def agree(flow: Hop, output: Output, watermark: Watermark | None, *, lost: bool 
     epoch, seq = (watermark.epoch, watermark.seq) if watermark else (0, 0)
     if (epoch, seq) == (0, 0) and not output.is_empty():
         raise OutputNotEmpty(
-            f"{flow.name}: {where} holds {'batches' if isinstance(flow.output, Folder) else 'rows'}, and the"
-            " ledger knows nothing of them",
+            f"{flow.name}: {where} holds {'batches' if isinstance(flow.output, LakeTable) else 'rows'}, and"
+            " the ledger knows nothing of them",
             hint="point `ledger:` at the ledger that wrote them, or bring its watermarks back with `tidegauge"
             " ledger rebuild`; for a fresh start move them away, or leave what it holds behind with"
             " `tidegauge watermark reset`",
@@ -195,7 +195,7 @@ def agree(flow: Hop, output: Output, watermark: Watermark | None, *, lost: bool 
         )
 
 
-def still_there(flow: Hop, output: Output, watermark: Watermark | None, *, lost: bool = False) -> None:
+def still_there(flow: AnyFlow, output: Output, watermark: Watermark | None, *, lost: bool = False) -> None:
     """Refuse when the output lacks what the ledger is sure of; also while a plan is being walked."""
     where = output.place
     epoch, seq = (watermark.epoch, watermark.seq) if watermark else (0, 0)

@@ -10,13 +10,13 @@ from tidegauge.flows.missing_tables import Known
 from tidegauge.flows.names import first_flow, is_pattern, matches, means, table_named
 from tidegauge.flows.select import Sources
 from tidegauge.model.protocols.source import Source
-from tidegauge.model.spec import Flow, Project, Sync, TableName
+from tidegauge.model.spec import Project, Sync, TableFlow, TableName
 
 _MOST = 5
 
 
 def remarks(
-    project: Project, flows: Sequence[Flow], sources: Sources, known: Known | None = None
+    project: Project, flows: Sequence[TableFlow], sources: Sources, known: Known | None = None
 ) -> tuple[str, ...]:
     """For people; `flows` are all that the file means. A database that cannot be asked has none: that it
     cannot is said elsewhere."""

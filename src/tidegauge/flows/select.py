@@ -11,19 +11,19 @@ from fnmatch import fnmatchcase
 from tidegauge.errors import ConfigError, TableMissing, TidegaugeError
 from tidegauge.flows.missing_tables import Known, gone
 from tidegauge.flows.names import home, matches, means, table_named
-from tidegauge.model.delta_flow import Hop, Layer
+from tidegauge.model.delta_flow import AnyFlow, DeltaFlow
 from tidegauge.model.protocols.source import Source
 from tidegauge.model.spec import (
     Database,
-    Flow,
-    Folder,
     Lake,
-    Landing,
+    LakeTable,
     Project,
     Stage,
     Sync,
+    TableFlow,
     TableName,
     TableOptions,
+    WarehouseTable,
 )
 from tidegauge.sources.open import open_source
 from tidegauge.spark.jars import Needs
@@ -52,9 +52,9 @@ class Sources:
 
 
 @dataclass(frozen=True)
-class Choice:
-    flows: tuple[Flow, ...]
-    layers: tuple[Layer, ...]
+class Selection:
+    flows: tuple[TableFlow, ...]
+    layers: tuple[DeltaFlow, ...]
     faults: tuple[tuple[str, TidegaugeError], ...]
     """Syncs whose tables could not be found out, and names that mean no table, by a name to report them
     under."""
@@ -62,7 +62,7 @@ class Choice:
     """By flow, those whose table the database shows no more: why they cannot run."""
 
     @property
-    def hops(self) -> tuple[Hop, ...]:
+    def hops(self) -> tuple[AnyFlow, ...]:
         return (*self.flows, *self.layers)
 
 
@@ -73,15 +73,15 @@ def choose(
     *,
     stage: Stage | None = None,
     known: Known | None = None,
-) -> Choice:
+) -> Selection:
     """The flows of the project that are selected; all of them without a selection.
 
     `stage` leaves out the other stage of tables that have two. `known` are the flows with a watermark: a
     table of theirs that has gone is still one of the project's. A database that cannot be reached, and a name
     that means no table, is a fault of its own: the others' flows still run.
     """
-    flows: dict[str, Flow] = {}
-    places: dict[tuple[str | None, ...], Flow] = {}
+    flows: dict[str, TableFlow] = {}
+    places: dict[tuple[str | None, ...], TableFlow] = {}
     faults: list[tuple[str, TidegaugeError]] = []
     vanished: list[tuple[Sync, TableName, TidegaugeError]] = []
     for sync in project.syncs:
@@ -143,7 +143,7 @@ def choose(
             if near
             else f"there are: {', '.join(sorted(names)[:10])}",
         )
-    return Choice(
+    return Selection(
         tuple(sorted(chosen, key=lambda flow: flow.name)),
         layers,
         tuple(faults),
@@ -151,7 +151,7 @@ def choose(
     )
 
 
-def layers_of(layers: Sequence[Layer], selection: Sequence[str]) -> tuple[Layer, ...]:
+def layers_of(layers: Sequence[DeltaFlow], selection: Sequence[str]) -> tuple[DeltaFlow, ...]:
     """By name, pattern, `tag:WORD` or the table they write; `+NAME` with all that it reads from, `NAME+` with
     all that reads from it."""
     wanted: set[str] = set() if selection else {layer.name for layer in layers}
@@ -169,7 +169,7 @@ def layers_of(layers: Sequence[Layer], selection: Sequence[str]) -> tuple[Layer,
     return tuple(sorted((layer for layer in layers if layer.name in wanted), key=lambda layer: layer.name))
 
 
-def _names(layer: Layer, word: str) -> bool:
+def _names(layer: DeltaFlow, word: str) -> bool:
     if word.startswith("tag:"):
         return word.removeprefix("tag:") in layer.tags
     return any(name == word or fnmatchcase(name, word) for name in (layer.name, str(layer.output.table)))
@@ -182,7 +182,7 @@ def _reached(names: set[str], steps: Mapping[str, set[str]]) -> set[str]:
     return found
 
 
-def expand(pipeline: str, sync: Sync, catalogue: Sequence[TableName]) -> list[Flow]:
+def expand(pipeline: str, sync: Sync, catalogue: Sequence[TableName]) -> list[TableFlow]:
     """The flows of one sync, from what its database really has. Raises TableMissing for a name that means no
     table."""
     for name in _unmatched(sync, catalogue):
@@ -190,7 +190,7 @@ def expand(pipeline: str, sync: Sync, catalogue: Sequence[TableName]) -> list[Fl
     return _expanded(pipeline, sync, catalogue)
 
 
-def _expanded(pipeline: str, sync: Sync, catalogue: Sequence[TableName]) -> list[Flow]:
+def _expanded(pipeline: str, sync: Sync, catalogue: Sequence[TableName]) -> list[TableFlow]:
     """In the order of `tables:`."""
     picked = dict.fromkeys(
         table for name in sync.tables for table in catalogue if matches(table, name, sync.source)
@@ -226,7 +226,7 @@ def _missing(sync: Sync, name: str, catalogue: Sequence[TableName]) -> TableMiss
     )
 
 
-def _flows(pipeline: str, sync: Sync, table: TableName) -> list[Flow]:
+def _flows(pipeline: str, sync: Sync, table: TableName) -> list[TableFlow]:
     options = _options(sync, table)
     name = str(table)
     if not options.cursor:
@@ -236,11 +236,11 @@ def _flows(pipeline: str, sync: Sync, table: TableName) -> list[Flow]:
             place=sync.place,
         )
     lake = sync.via or sync.to
-    folder = Folder(lake, folder_name(_landed(options, table) or name)) if isinstance(lake, Lake) else None
+    folder = LakeTable(lake, folder_name(_landed(options, table) or name)) if isinstance(lake, Lake) else None
     if not isinstance(sync.to, Database):
         assert folder is not None
-        return [Flow(pipeline, name, sync.source, table, folder, options, sync.tags)]
-    landing = Landing(sync.to, landing_name(sync.to, _landed(options, table) or table.table))
+        return [TableFlow(pipeline, name, sync.source, table, folder, options, sync.tags)]
+    landing = WarehouseTable(sync.to, landing_name(sync.to, _landed(options, table) or table.table))
     if folder is None:
         if sync.to == sync.source and landing.table == table:
             raise ConfigError(
@@ -248,11 +248,13 @@ def _flows(pipeline: str, sync: Sync, table: TableName) -> list[Flow]:
                 hint="give the target another name with `rename`, or name another connection in `to`",
                 place=sync.place,
             )
-        return [Flow(pipeline, name, sync.source, table, landing, options, sync.tags)]
+        return [TableFlow(pipeline, name, sync.source, table, landing, options, sync.tags)]
     extract, load = (f"{name}/{stage}" for stage in Stage)
     return [
-        Flow(pipeline, extract, sync.source, table, folder, options, sync.tags, Stage.EXTRACT),
-        Flow(pipeline, load, sync.source, table, landing, options, sync.tags, Stage.LOAD, folder, extract),
+        TableFlow(pipeline, extract, sync.source, table, folder, options, sync.tags, Stage.EXTRACT),
+        TableFlow(
+            pipeline, load, sync.source, table, landing, options, sync.tags, Stage.LOAD, folder, extract
+        ),
     ]
 
 
@@ -267,12 +269,12 @@ def landing_name(database: Database, name: str) -> TableName:
     return TableName(home(database), name)
 
 
-def _place(flow: Flow) -> tuple[str | None, ...]:
+def _place(flow: TableFlow) -> tuple[str | None, ...]:
     """Two flows must not share one. To some engines a name in other letters is the same name."""
     match flow.output:
-        case Landing(warehouse, table):
+        case WarehouseTable(warehouse, table):
             return (warehouse.name, table.schema, table.table.casefold())
-        case Folder(lake, folder):
+        case LakeTable(lake, folder):
             return (lake.path, folder)
 
 
@@ -285,15 +287,15 @@ def _options(sync: Sync, table: TableName) -> TableOptions:
     return sync.options
 
 
-def is_on_s3(flow: Flow) -> bool:
-    return isinstance(flow.output, Folder) and flow.output.lake.on_s3
+def is_on_s3(flow: TableFlow) -> bool:
+    return isinstance(flow.output, LakeTable) and flow.output.lake.on_s3
 
 
-def needs_of(hops: Iterable[Hop]) -> set[Needs]:
+def needs_of(hops: Iterable[AnyFlow]) -> set[Needs]:
     """What Spark needs for these flows, besides the drivers."""
     needs: set[Needs] = set()
     for hop in hops:
-        if isinstance(hop, Layer):
+        if isinstance(hop, DeltaFlow):
             tables = [hop.output.table, *(part.table for part in hop.inputs)]
             needs |= {Needs.DELTA} | {Needs.S3 for table in tables if table.on_s3}
         elif is_on_s3(hop):
@@ -301,7 +303,7 @@ def needs_of(hops: Iterable[Hop]) -> set[Needs]:
     return needs
 
 
-def _selected(flow: Flow, selection: Iterable[str]) -> bool:
+def _selected(flow: TableFlow, selection: Iterable[str]) -> bool:
     wanted = [word.strip("+") for word in selection]
     return not wanted or any(
         word.removeprefix("tag:") in flow.tags
@@ -328,13 +330,13 @@ def _staged(word: str) -> str:
     return word.removesuffix(f"/{Stage.EXTRACT}").removesuffix(f"/{Stage.LOAD}")
 
 
-def _stages(flow: Flow) -> tuple[Stage, ...]:
+def _stages(flow: TableFlow) -> tuple[Stage, ...]:
     """What a flow does, in the words of two; a single one does all of it, but a lake is not loaded."""
     if flow.stage is not None:
         return (flow.stage,)
-    return tuple(Stage) if isinstance(flow.output, Landing) else (Stage.EXTRACT,)
+    return tuple(Stage) if isinstance(flow.output, WarehouseTable) else (Stage.EXTRACT,)
 
 
-def _by_stage(flow: Flow, word: str) -> bool:
+def _by_stage(flow: TableFlow, word: str) -> bool:
     """`settlement.*/load`: one stage of some tables."""
     return matches(flow.table, word.rpartition("/")[0], flow.source)

@@ -14,7 +14,7 @@ from tidegauge.ledger import caller_rules as alone
 from tidegauge.ledger import override_rules as byhand
 from tidegauge.ledger import rebuild_rules as rebuilding
 from tidegauge.ledger import rules
-from tidegauge.ledger.flow_state import Book, Change
+from tidegauge.ledger.flow_state import FlowState, StateChange
 from tidegauge.model.claim import Claim, Owner
 from tidegauge.model.override import Override
 from tidegauge.model.plan import Draft, Plan, Receipt
@@ -23,11 +23,11 @@ from tidegauge.model.run import FlowStatus
 from tidegauge.model.state import State
 from tidegauge.model.watermark import Recalled
 
-Rule = Callable[[Book, datetime], Change | None]
+Rule = Callable[[FlowState, datetime], StateChange | None]
 """What becomes of a book, at the store's time; None: nothing."""
 
 
-class Keeper(ABC):
+class BaseLedger(ABC):
     """Implements LedgerWriter, apart from `plan` and `prune`."""
 
     @abstractmethod
@@ -40,7 +40,7 @@ class Keeper(ABC):
         plan: Plan | None = None,
         marks: bool = True,
         heard: bool = True,
-    ) -> Book:
+    ) -> FlowState:
         """Load one book, let the rule decide, save all of its change or nothing; again if it has moved.
 
         What the caller knows makes it cheaper: `plan` is the active one unless another took its place, and
@@ -176,7 +176,7 @@ class Keeper(ABC):
     ) -> bool:
         changed = False
 
-        def rule(book: Book, now: datetime) -> Change | None:
+        def rule(book: FlowState, now: datetime) -> StateChange | None:
             nonlocal changed
             change = rebuilding.rebuild(book, marks, epoch, seq, owner=owner, reason=reason, now=now)
             changed = change is not None

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from tidegauge.errors import ConfigError, WrongState
-from tidegauge.ledger.flow_state import Book, Change
+from tidegauge.ledger.flow_state import FlowState, StateChange
 from tidegauge.ledger.rules import advance, begin, claim, claim_of, finish, plan, refuse_override
 from tidegauge.model.claim import Claim, Owner
 from tidegauge.model.plan import Draft, Receipt
@@ -18,7 +18,7 @@ _ENDLESS = timedelta(days=36500)
 
 
 def complete(
-    book: Book,
+    book: FlowState,
     plan_id: str,
     *,
     owner: Owner,
@@ -26,9 +26,9 @@ def complete(
     rows: Mapping[str, int | None] | None,
     now: datetime,
     held: Claim | None = None,
-) -> Change:
+) -> StateChange:
     """See LedgerWriter.complete."""
-    change = Change(book) if held else _taken(book, plan_id, owner=owner, run_id=run_id, now=now)
+    change = StateChange(book) if held else _taken(book, plan_id, owner=owner, run_id=run_id, now=now)
     held = held or claim_of(change.book)
     change = _then(change, begin(change.book, held, 0, now=now))
     active = change.book.active
@@ -54,14 +54,14 @@ def complete(
 
 
 def fail(
-    book: Book, plan_id: str, error: dict[str, Any], *, owner: Owner, run_id: str, now: datetime
-) -> Change:
+    book: FlowState, plan_id: str, error: dict[str, Any], *, owner: Owner, run_id: str, now: datetime
+) -> StateChange:
     change = _taken(book, plan_id, owner=owner, run_id=run_id, now=now)
     return _then(change, finish(change.book, claim_of(change.book), State.FAILED, error, now=now))
 
 
 def move(
-    book: Book,
+    book: FlowState,
     draft: Draft,
     *,
     plan_id: str,
@@ -69,7 +69,7 @@ def move(
     run_id: str,
     rows: int | None,
     now: datetime,
-) -> Change:
+) -> StateChange:
     """See LedgerWriter.move."""
     refuse_override(book)
     if book.active is not None:
@@ -83,16 +83,16 @@ def move(
     return _then(planned, complete(planned.book, plan_id, owner=owner, run_id=run_id, rows=counts, now=now))
 
 
-def _taken(book: Book, plan_id: str, *, owner: Owner, run_id: str, now: datetime) -> Change:
+def _taken(book: FlowState, plan_id: str, *, owner: Owner, run_id: str, now: datetime) -> StateChange:
     """The plan claimed, unless the caller's own process holds it already."""
     active = book.active
     if active is not None and active.plan.plan_id == plan_id and active.owner == owner:
-        return Change(book)
+        return StateChange(book)
     return claim(book, plan_id, owner=owner, run_id=run_id, lease=_ENDLESS, dead=None, now=now)
 
 
-def _then(first: Change, second: Change) -> Change:
+def _then(first: StateChange, second: StateChange) -> StateChange:
     runs = {(run.plan_id, run.attempt): run for run in (*first.runs, *second.runs)}
-    return Change(
+    return StateChange(
         second.book, (*first.events, *second.events), tuple(runs.values()), (*first.ended, *second.ended)
     )

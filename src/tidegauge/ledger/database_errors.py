@@ -101,7 +101,9 @@ _POSTGRESQL_WORDS = {
 
 
 @contextmanager
-def translated(shown: str, *, but: Callable[[DBAPIError], bool] = lambda _: False) -> Iterator[None]:
+def translate_database_error(
+    shown: str, *, but: Callable[[DBAPIError], bool] = lambda _: False
+) -> Iterator[None]:
     """No error of SQLAlchemy or of a driver leaves this block as it was, `but` those excepted."""
     try:
         yield

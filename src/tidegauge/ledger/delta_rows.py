@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any
 
-from tidegauge.ledger.document_store import Entry, Leaf
+from tidegauge.ledger.document_store import Entry, StoredFlow
 
 Row = dict[str, Any]
 
@@ -53,12 +53,12 @@ _NO_RUN_YET = dict.fromkeys(("job_id", "error_message", "run_duration", "records
 _EPOCH, _MILLISECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(milliseconds=1)
 
 
-def leaf_of(pipeline: str, row: Row) -> Leaf:
+def stored_flow_of(pipeline: str, row: Row) -> StoredFlow:
     """As it was saved, but for the part that nobody reads back."""
-    return Leaf(pipeline, row["flow"], json.loads(row["ledger"]), {})
+    return StoredFlow(pipeline, row["flow"], json.loads(row["ledger"]), {})
 
 
-def next_rows(before: Row | None, leaf: Leaf, next_id: int) -> tuple[Row, Row | None]:
+def next_rows(before: Row | None, leaf: StoredFlow, next_id: int) -> tuple[Row, Row | None]:
     """The flow's newest row, and the one that ended with this save, if one did.
 
     A record is one window: it is READY, then PLANNED, RUNNING, perhaps FAILED or SKIPPED and RUNNING again,
@@ -134,7 +134,7 @@ def moment(text: str | None) -> datetime | None:
     return None if text is None else datetime.fromisoformat(text).replace(tzinfo=UTC)
 
 
-def _record(before: Row | None, leaf: Leaf, next_id: int) -> Row:
+def _record(before: Row | None, leaf: StoredFlow, next_id: int) -> Row:
     shown = leaf.row
     started, ended = moment(shown.get("started_at")), moment(shown.get("ended_at"))
     reached = moment(shown.get("time"))

@@ -17,10 +17,10 @@ from tidegauge.delta_log.snapshot import File, Snapshot
 from tidegauge.errors import ConfigError
 from tidegauge.ledger.delta_files import commit, each, kind_of, new_file, until, worth_merging
 from tidegauge.ledger.delta_logs import DeltaLog
-from tidegauge.ledger.delta_rows import LOG, WATERMARKS, Row, decode, leaf_of, next_rows
+from tidegauge.ledger.delta_rows import LOG, WATERMARKS, Row, decode, next_rows, stored_flow_of
 from tidegauge.ledger.delta_table import Table
-from tidegauge.ledger.document_store import LOGS, Entry, Leaf, Loaded, Moved
-from tidegauge.ledger.storage_errors import told
+from tidegauge.ledger.document_store import LOGS, Entry, LoadedDocuments, StoredFlow, WriterCameBetween
+from tidegauge.ledger.storage_errors import translate_storage_error
 from tidegauge.model.spec import Lake
 from tidegauge.storage.clock import Clock
 from tidegauge.storage.probe import prove
@@ -44,7 +44,7 @@ class _Seen:
     """By path: every file of the pipeline that can hold a flow's newest row."""
 
 
-class DeltaShelf:
+class DeltaDocumentStore:
     """Implements Shelf."""
 
     def __init__(self, lake: Lake, shown: str) -> None:
@@ -58,7 +58,7 @@ class DeltaShelf:
         self._known: dict[str, Sequence[Row]] = {}
 
     @classmethod
-    def open(cls, lake: Lake, *, shown: str, create: bool) -> DeltaShelf | None:
+    def open(cls, lake: Lake, *, shown: str, create: bool) -> DeltaDocumentStore | None:
         """The shelf at a local folder or `s3a://` path, made if `create` says so; otherwise None if none is.
 
         Raises ConfigError for a path that delta-rs does not take, LedgerUnreachable, LedgerVersion for a
@@ -76,7 +76,7 @@ class DeltaShelf:
             if not shelf._watermarks.exists():
                 return None
         else:
-            with told(shown):
+            with translate_storage_error(shown):
                 prove(shelf._store, lake)
             # Last the one by which a ledger is recognised.
             for log in shelf._logs.values():
@@ -91,26 +91,26 @@ class DeltaShelf:
         self._known.clear()
 
     def now(self) -> datetime:
-        with told(self.shown):
+        with translate_storage_error(self.shown):
             return self._clock.now().astimezone(UTC).replace(tzinfo=None)
 
     def pipelines(self) -> list[str]:
         files = self._watermarks.newest().files.values()
         return sorted({file.pipeline for file in files if kind_of(file) != _ENDED})
 
-    def load(self, pipeline: str, flows: Sequence[str] | None = None) -> Loaded:
+    def load(self, pipeline: str, flows: Sequence[str] | None = None) -> LoadedDocuments:
         snapshot = self._watermarks.newest()
         rows = self._rows([file for file in snapshot.of(pipeline) if kind_of(file) != _ENDED])
         wanted = None if flows is None else set(flows)
         leaves = {
-            row["flow"]: leaf_of(pipeline, row)
+            row["flow"]: stored_flow_of(pipeline, row)
             for some in rows.values()
             for row in some
             if row["ledger"] is not None and (wanted is None or row["flow"] in wanted)
         }
-        return Loaded(pipeline, leaves, _Seen(snapshot, rows))
+        return LoadedDocuments(pipeline, leaves, _Seen(snapshot, rows))
 
-    def save(self, loaded: Loaded, leaves: Sequence[Leaf]) -> None:
+    def save(self, loaded: LoadedDocuments, leaves: Sequence[StoredFlow]) -> None:
         if not leaves:
             return
         seen: _Seen = loaded.token
@@ -142,7 +142,7 @@ class DeltaShelf:
         over = [new_file(pipeline, _ENDED, WATERMARKS, ended)] if ended else []
         gone = [snapshot.files[path] for path in replaced] + merged
         if not commit(self._watermarks, snapshot, add + over, gone, {_IDS: number}):
-            raise Moved
+            raise WriterCameBetween
         with self._lock:
             for path in replaced:
                 self._known.pop(path, None)

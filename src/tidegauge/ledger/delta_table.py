@@ -18,7 +18,7 @@ from typing import Any
 from tidegauge.delta_log.library import address, is_panic, library, options, said, through_catalogue
 from tidegauge.delta_log.snapshot import PARTITION, File, Snapshot, after
 from tidegauge.errors import LedgerError, LedgerUnreachable, LedgerVersion
-from tidegauge.ledger.storage_errors import told
+from tidegauge.ledger.storage_errors import translate_storage_error
 from tidegauge.model.spec import Lake
 from tidegauge.storage.clock import Clock, steady
 from tidegauge.storage.store import Store
@@ -50,7 +50,7 @@ class Table:
 
     def exists(self) -> bool:
         """Whether there is a log; what it says is not asked."""
-        with told(self.shown):
+        with translate_storage_error(self.shown):
             return next(iter(self._store.list(f"{self.name}/{_LOG}")), None) is not None
 
     def create(self, schema: Mapping[str, str]) -> None:
@@ -89,7 +89,7 @@ class Table:
             return int(self._base.transaction_version(name) or 0)
 
     def get(self, file: File) -> bytes:
-        with told(self.shown):
+        with translate_storage_error(self.shown):
             body = self._store.get(f"{self.name}/{file.place}")
         if body is None:
             raise LedgerError(
@@ -100,12 +100,12 @@ class Table:
 
     def put(self, file: File, body: bytes) -> None:
         """A data file, under a name of its own; nobody sees it before a commit names it."""
-        with told(self.shown):
+        with translate_storage_error(self.shown):
             if not self._store.put_if_absent(f"{self.name}/{file.place}", body) and self.get(file) != body:
                 raise LedgerError(f"{file.place} is there already in {self.shown}", retryable=True)
 
     def drop(self, places: Sequence[str]) -> None:
-        with told(self.shown):
+        with translate_storage_error(self.shown):
             self._store.delete([f"{self.name}/{path}" for path in places], below=self.name)
 
     def commit(
@@ -139,7 +139,7 @@ class Table:
     def tidy(self, older_than: timedelta) -> int:
         """Remove data files that no row is in any more, and log files that no reader needs; say how many."""
         used = {file.place for file in self.newest().files.values()}
-        with told(self.shown):
+        with translate_storage_error(self.shown):
             limit = self._clock.now() - older_than
             gone = [
                 path
@@ -183,7 +183,7 @@ class Table:
         while True:
             seen = steady()
             version = snapshot.version + len(commits) + 1
-            with told(self.shown):
+            with translate_storage_error(self.shown):
                 body = self._store.get(f"{self.name}/{_commit_path(version)}")
             if body is None:
                 break
@@ -224,7 +224,7 @@ class Table:
 
     def _features(self) -> list[str]:
         """By the log itself, for a table that delta-rs does not open; none where it is damaged too."""
-        with told(self.shown), suppress(ValueError, KeyError):
+        with translate_storage_error(self.shown), suppress(ValueError, KeyError):
             names = [entry.path for entry in self._store.list(f"{self.name}/{_LOG}")]
             for name in sorted((name for name in names if name.endswith(".json")), reverse=True):
                 for line in (self._store.get(name) or b"").splitlines():
@@ -239,7 +239,7 @@ class Table:
     def _put(self, version: int, actions: Sequence[Mapping[str, Any]]) -> bool:
         body = "".join(f"{json.dumps(action, ensure_ascii=False)}\n" for action in actions).encode()
         path = f"{self.name}/{_commit_path(version)}"
-        with told(self.shown):
+        with translate_storage_error(self.shown):
             # A put that was repeated after a lost answer is refused because of itself.
             return self._store.put_if_absent(path, body) or self._store.get(path) == body
 
@@ -251,7 +251,7 @@ class Table:
                 handle.create_checkpoint()
                 if version % _CLEAN_EVERY == 0:
                     handle.cleanup_metadata()
-            with told(self.shown):
+            with translate_storage_error(self.shown):
                 name = f"{self.name}/{_LOG}/{handle.version():020}.checkpoint.parquet"
                 self._store.sync([name])
         except LedgerError:
@@ -265,7 +265,7 @@ class Table:
         }
 
     def _milliseconds(self) -> int:
-        with told(self.shown):
+        with translate_storage_error(self.shown):
             return int(self._clock.now().timestamp() * 1000)
 
     @contextmanager

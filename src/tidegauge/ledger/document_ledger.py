@@ -10,12 +10,12 @@ from datetime import datetime, timedelta
 
 from tidegauge.errors import LedgerError, LedgerUnreachable
 from tidegauge.ledger import rules
-from tidegauge.ledger.base import Keeper, Rule, uncollected
+from tidegauge.ledger.base import BaseLedger, Rule, uncollected
 from tidegauge.ledger.document_reader import DocumentReader, mark_of
-from tidegauge.ledger.document_store import LOGS, Leaf, Loaded, Moved
-from tidegauge.ledger.flow_document import Page, new_page, turned, without
-from tidegauge.ledger.flow_state import Book
-from tidegauge.ledger.stored_flow import leaf_of, page_of
+from tidegauge.ledger.document_store import LOGS, LoadedDocuments, StoredFlow, WriterCameBetween
+from tidegauge.ledger.flow_document import FlowDocument, apply_change, new_document, without
+from tidegauge.ledger.flow_state import FlowState
+from tidegauge.ledger.stored_flow import document_of, stored_flow_of
 from tidegauge.model.claim import Owner
 from tidegauge.model.plan import Draft, Plan
 
@@ -27,7 +27,7 @@ _MANY = 64
 """Entries in a leaf's outbox from which on they are moved to the logs before the run has ended."""
 
 
-class DocumentLedger(DocumentReader, Keeper):
+class DocumentLedger(DocumentReader, BaseLedger):
     """Implements LedgerWriter. Each flow is one leaf of the shelf, saved by compare-and-set.
 
     A change, its events, and the runs and plans that it ends are one save: they travel in the leaf's outbox,
@@ -48,7 +48,7 @@ class DocumentLedger(DocumentReader, Keeper):
         counts = dict.fromkeys(LOGS, 0)
         for name in self._shelf.pipelines() if pipeline is None else [pipeline]:
             self._move_all(name)
-            pages = [page_of(leaf) for leaf in self._shelf.load(name).leaves.values()]
+            pages = [document_of(leaf) for leaf in self._shelf.load(name).leaves.values()]
             for log in LOGS:
                 keep = {entry for page in pages for entry in page.pinned.get(log, ())}
                 counts[log] += self._shelf.prune(log, name, before, keep=keep)
@@ -65,7 +65,7 @@ class DocumentLedger(DocumentReader, Keeper):
         plan: Plan | None = None,  # noqa: ARG002 - it is in the document
         marks: bool = True,  # noqa: ARG002 - so are they
         heard: bool = True,
-    ) -> Book:
+    ) -> FlowState:
         for _ in self._tries():
             loaded, told = self._shelf.load(pipeline, [flow]), self._shelf.now()
             page = _page(loaded, flow, told)
@@ -73,8 +73,8 @@ class DocumentLedger(DocumentReader, Keeper):
             change = rule(page.book, now)
             if change is None:
                 return page.book
-            after = turned(page, change, now, known=heard)
-            if self._saved(loaded, leaf_of(after)):
+            after = apply_change(page, change, now, known=heard)
+            if self._saved(loaded, stored_flow_of(after)):
                 if after.waiting >= _MANY or any(run.ended_at for run in change.runs) or change.ended:
                     self._move(pipeline, [flow])
                 return after.book
@@ -88,7 +88,7 @@ class DocumentLedger(DocumentReader, Keeper):
         for _ in self._tries():
             loaded, told = self._shelf.load(pipeline, list(left)), self._shelf.now()
             kept: dict[str, Plan] = {}
-            changed: dict[str, Page] = {}
+            changed: dict[str, FlowDocument] = {}
             for flow, draft in left.items():
                 page = _page(loaded, flow, told)
                 now = _not_before(page, told)
@@ -98,11 +98,11 @@ class DocumentLedger(DocumentReader, Keeper):
                 if plan is not None:
                     kept[flow] = plan
                 if change is not None:
-                    changed[flow] = turned(page, change, now, known=True)
+                    changed[flow] = apply_change(page, change, now, known=True)
             try:
-                self._shelf.save(loaded, [leaf_of(page) for page in changed.values()])
+                self._shelf.save(loaded, [stored_flow_of(page) for page in changed.values()])
                 saved = frozenset(left)
-            except Moved as moved:
+            except WriterCameBetween as moved:
                 saved = moved.saved | {flow for flow in left if flow not in changed}
             answer |= {flow: plan for flow, plan in kept.items() if flow in saved}
             left = {flow: draft for flow, draft in left.items() if flow not in saved}
@@ -115,11 +115,11 @@ class DocumentLedger(DocumentReader, Keeper):
     def _plan_id(self, draft: Draft) -> str:
         return super()._plan_id(draft) + mark_of(draft.pipeline, draft.flow)
 
-    def _saved(self, loaded: Loaded, leaf: Leaf) -> bool:
+    def _saved(self, loaded: LoadedDocuments, leaf: StoredFlow) -> bool:
         """False when another writer came between."""
         try:
             self._shelf.save(loaded, [leaf])
-        except Moved:
+        except WriterCameBetween:
             return False
         except LedgerUnreachable:
             # The answer was lost, which proves nothing about the save.
@@ -145,15 +145,15 @@ class DocumentLedger(DocumentReader, Keeper):
         """
         if not flows:
             return
-        with contextlib.suppress(LedgerError, Moved):
+        with contextlib.suppress(LedgerError, WriterCameBetween):
             loaded = self._shelf.load(pipeline, flows)
-            pages = [page_of(leaf) for leaf in loaded.leaves.values()]
+            pages = [document_of(leaf) for leaf in loaded.leaves.values()]
             for log in LOGS:
                 entries = [entry for page in pages for entry in page.outbox.get(log, ())]
                 if entries:
                     self._shelf.append(log, entries)
             emptied = [without(page, page.numbers) for page in pages if page.waiting]
-            self._shelf.save(loaded, [leaf_of(page) for page in emptied])
+            self._shelf.save(loaded, [stored_flow_of(page) for page in emptied])
 
     def _tries(self) -> Iterable[int]:
         end = time.monotonic() + _PATIENCE
@@ -168,12 +168,12 @@ class DocumentLedger(DocumentReader, Keeper):
         )
 
 
-def _page(loaded: Loaded, flow: str, now: datetime) -> Page:
+def _page(loaded: LoadedDocuments, flow: str, now: datetime) -> FlowDocument:
     leaf = loaded.leaves.get(flow)
-    return new_page(loaded.pipeline, flow, now) if leaf is None else page_of(leaf)
+    return new_document(loaded.pipeline, flow, now) if leaf is None else document_of(leaf)
 
 
-def _not_before(page: Page, now: datetime) -> datetime:
+def _not_before(page: FlowDocument, now: datetime) -> datetime:
     """What happens to a flow is told in its order, though the clock of S3 is known to each process only to a
     second or two. All are early, so the later one is nearer to the truth; a difference that is larger is a
     clock that was set, and the new one holds."""

@@ -7,13 +7,13 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Self
 
-from tidegauge.ledger.document_store import Shelf
-from tidegauge.ledger.flow_document import Page, newest_first
+from tidegauge.ledger.document_store import DocumentStore
+from tidegauge.ledger.flow_document import FlowDocument, newest_first
 from tidegauge.ledger.flow_view import status_of, watermarks_of
 from tidegauge.ledger.journal import FAILURES
 from tidegauge.ledger.keys import flow_key
 from tidegauge.ledger.log_entries import event_of
-from tidegauge.ledger.stored_flow import page_of
+from tidegauge.ledger.stored_flow import document_of
 from tidegauge.model.run import FlowStatus, HistoryEvent
 from tidegauge.model.watermark import Tally, Watermark
 
@@ -21,7 +21,7 @@ from tidegauge.model.watermark import Tally, Watermark
 class DocumentReader:
     """Implements LedgerReader over a shelf."""
 
-    def __init__(self, shelf: Shelf) -> None:
+    def __init__(self, shelf: DocumentStore) -> None:
         self._shelf = shelf
 
     @property
@@ -65,7 +65,7 @@ class DocumentReader:
         # The outboxes first: what is moved in between is then seen twice, and not never.
         loaded = self._shelf.load(pipeline, None if flow is None else [flow])
         waiting = [
-            entry for leaf in loaded.leaves.values() for entry in page_of(leaf).outbox.get("history", ())
+            entry for leaf in loaded.leaves.values() for entry in document_of(leaf).outbox.get("history", ())
         ]
         moved = self._shelf.read("history", pipeline, flow=flow, kinds=kinds, limit=limit)
         found = [*moved, *(entry for entry in waiting if kinds is None or entry["kind"] in kinds)]
@@ -79,7 +79,7 @@ class DocumentReader:
             for leaf in self._shelf.load(pipeline).leaves.values():
                 if not plan_id.endswith(mark_of(pipeline, leaf.flow)):
                     continue
-                page = page_of(leaf)
+                page = document_of(leaf)
                 if page.book.active is not None and page.book.active.plan.plan_id == plan_id:
                     return pipeline, leaf.flow, True
                 ended = [*page.outbox.get("plans", ()), *self._shelf.read("plans", pipeline, flow=leaf.flow)]
@@ -87,9 +87,9 @@ class DocumentReader:
                     return pipeline, leaf.flow, False
         return None
 
-    def _pages(self, pipeline: str, flows: Sequence[str] | None) -> list[Page]:
+    def _pages(self, pipeline: str, flows: Sequence[str] | None) -> list[FlowDocument]:
         leaves = self._shelf.load(pipeline, flows).leaves.values()
-        return [page for page in map(page_of, leaves) if page.known]
+        return [page for page in map(document_of, leaves) if page.known]
 
 
 def mark_of(pipeline: str, flow: str) -> str:

@@ -14,7 +14,7 @@ LOGS = ("history", "runs", "plans")
 """What happened, the attempts that ended, and the plans that ended."""
 
 
-class Moved(Exception):
+class WriterCameBetween(Exception):
     """Another writer came between; load again.
 
     `saved` names the flows of this save that were kept all the same. Only a shelf that keeps each flow by
@@ -27,7 +27,7 @@ class Moved(Exception):
 
 
 @dataclass(frozen=True)
-class Leaf:
+class StoredFlow:
     """One flow as a shelf keeps it."""
 
     pipeline: str
@@ -70,15 +70,15 @@ ROW = {
     "created_at": "when the flow was first heard of",
     "updated_at": "when the leaf last changed",
 }
-"""The keys of `Leaf.row`. Times are text: ISO 8601, UTC without a zone, six digits of fraction."""
+"""The keys of `StoredFlow.row`. Times are text: ISO 8601, UTC without a zone, six digits of fraction."""
 
 
 @dataclass(frozen=True)
-class Loaded:
+class LoadedDocuments:
     """What `load` saw, and what `save` compares with."""
 
     pipeline: str
-    leaves: Mapping[str, Leaf]
+    leaves: Mapping[str, StoredFlow]
     """By flow; one that the ledger has never heard of has no entry."""
     token: Any = field(repr=False)
     """The shelf's own: the version of everything that was asked for, also of what was not there."""
@@ -97,7 +97,7 @@ Entry = Mapping[str, Any]
 The rest is the writer's own, and comes back as it was."""
 
 
-class Shelf(Protocol):
+class DocumentStore(Protocol):
     """Safe to share between threads. Raises LedgerUnreachable when an answer cannot be known, LedgerError for
     a place that is damaged, LedgerVersion for one that newer code made."""
 
@@ -111,15 +111,15 @@ class Shelf(Protocol):
     def pipelines(self) -> list[str]:
         """Every pipeline that has a leaf, in name order."""
 
-    def load(self, pipeline: str, flows: Sequence[str] | None = None) -> Loaded:
+    def load(self, pipeline: str, flows: Sequence[str] | None = None) -> LoadedDocuments:
         """The leaves of these flows, or of all that the pipeline has."""
 
-    def save(self, loaded: Loaded, leaves: Sequence[Leaf]) -> None:
+    def save(self, loaded: LoadedDocuments, leaves: Sequence[StoredFlow]) -> None:
         """Keep the leaves, durably, each only if nobody has changed its flow since `load`.
 
-        Every leaf is of a flow that `load` was asked for. Returns when all are kept; raises Moved when
-        another writer came between, and then either none is kept or `Moved.saved` names those that are. Any
-        other error proves nothing: load again and look.
+        Every leaf is of a flow that `load` was asked for. Returns when all are kept; raises
+        WriterCameBetween when another writer did, and then either none is kept or its `saved` names those that
+        are. Any other error proves nothing: load again and look.
         """
 
     def append(self, log: str, entries: Sequence[Entry]) -> None:

@@ -7,15 +7,15 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from tidegauge.ledger.document_store import LOGS, Entry
-from tidegauge.ledger.flow_state import Book, Change
+from tidegauge.ledger.flow_state import FlowState, StateChange
 from tidegauge.ledger.keys import flow_key
 from tidegauge.ledger.log_entries import ended_body, event_body, run_body
 from tidegauge.model.run import RunRecord
 
 
 @dataclass(frozen=True)
-class Page:
-    book: Book
+class FlowDocument:
+    book: FlowState
     created_at: datetime
     updated_at: datetime
     known: bool = False
@@ -34,12 +34,12 @@ class Page:
         return sum(len(entries) for entries in self.outbox.values())
 
 
-def new_page(pipeline: str, flow: str, now: datetime) -> Page:
+def new_document(pipeline: str, flow: str, now: datetime) -> FlowDocument:
     first = int(now.replace(tzinfo=UTC).timestamp() * 1_000_000) - 1
-    return Page(Book(pipeline, flow), now, now, numbers=dict.fromkeys(LOGS, first))
+    return FlowDocument(FlowState(pipeline, flow), now, now, numbers=dict.fromkeys(LOGS, first))
 
 
-def turned(page: Page, change: Change, now: datetime, *, known: bool) -> Page:
+def apply_change(page: FlowDocument, change: StateChange, now: datetime, *, known: bool) -> FlowDocument:
     """The page after a change, with the change's events, runs and plans in its outbox."""
     bodies = {
         "history": [event_body(event) for event in change.events],
@@ -70,7 +70,7 @@ def turned(page: Page, change: Change, now: datetime, *, known: bool) -> Page:
     )
 
 
-def without(page: Page, moved: Mapping[str, int]) -> Page:
+def without(page: FlowDocument, moved: Mapping[str, int]) -> FlowDocument:
     """The page without the entries up to these numbers, which are in the logs."""
     outbox = {
         log: [entry for entry in entries if entry["n"] > moved.get(log, 0)]
@@ -79,7 +79,7 @@ def without(page: Page, moved: Mapping[str, int]) -> Page:
     return replace(page, outbox={log: entries for log, entries in outbox.items() if entries})
 
 
-def _unpinned(page: Page, change: Change) -> dict[str, Sequence[str]]:
+def _unpinned(page: FlowDocument, change: StateChange) -> dict[str, Sequence[str]]:
     """A run of another plan, or of none, lets go of what was pinned for the plan before."""
     plan = page.last.plan_id if page.last else None
     goes_on = all(run.plan_id is not None and run.plan_id == plan for run in change.runs)

@@ -16,7 +16,7 @@ from tidegauge.model.watermark import Tally
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class InputState:
     """One input's watermark, and what the next plan has to remember of it."""
 
     input: str
@@ -35,7 +35,7 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
-class Active:
+class ActivePlan:
     """A plan that has not ended."""
 
     plan: Plan
@@ -53,7 +53,7 @@ class Active:
 
 
 @dataclass(frozen=True, slots=True)
-class Book:
+class FlowState:
     pipeline: str
     flow: str
     idle: State = State.READY
@@ -63,8 +63,8 @@ class Book:
     epoch: int = 0
     seq: int = 0
     """The last batch committed in this epoch."""
-    marks: Mapping[str, Mark] = field(default_factory=dict)
-    active: Active | None = None
+    marks: Mapping[str, InputState] = field(default_factory=dict)
+    active: ActivePlan | None = None
     run: RunRecord | None = None
     """The active plan's present or last attempt."""
     override: Override | None = None
@@ -83,20 +83,20 @@ class Book:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class EndedPlan:
     """A plan as it was when it ended."""
 
-    active: Active
+    active: ActivePlan
     word: str
     """SUCCESS, SKIPPED or SUPERSEDED."""
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class StateChange:
     """What a rule decided. A store keeps all of it, or nothing."""
 
-    book: Book
+    book: FlowState
     events: tuple[HistoryEvent, ...] = ()
     runs: tuple[RunRecord, ...] = ()
     """Each takes the place of the one with the same plan and attempt; where there is none, it is added."""
-    ended: tuple[Ended, ...] = ()
+    ended: tuple[EndedPlan, ...] = ()

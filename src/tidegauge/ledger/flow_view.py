@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from tidegauge.ledger.flow_state import Book, Mark
+from tidegauge.ledger.flow_state import FlowState, InputState
 from tidegauge.model.run import FlowStatus, RunRecord
 from tidegauge.model.watermark import Watermark
 
 
-def watermarks_of(book: Book) -> list[Watermark]:
+def watermarks_of(book: FlowState) -> list[Watermark]:
     return [watermark_of(book.pipeline, book.flow, mark) for mark in book.marks.values()]
 
 
-def watermark_of(pipeline: str, flow: str, mark: Mark) -> Watermark:
+def watermark_of(pipeline: str, flow: str, mark: InputState) -> Watermark:
     return Watermark(
         pipeline=pipeline,
         flow=flow,
@@ -29,7 +29,7 @@ def watermark_of(pipeline: str, flow: str, mark: Mark) -> Watermark:
     )
 
 
-def status_of(book: Book, last_run: RunRecord | None) -> FlowStatus:
+def status_of(book: FlowState, last_run: RunRecord | None) -> FlowStatus:
     active = book.active
     return FlowStatus(
         pipeline=book.pipeline,

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidegauge.errors import LedgerError, LedgerVersion
-from tidegauge.ledger.document_store import Leaf
+from tidegauge.ledger.document_store import StoredFlow
 from tidegauge.ledger.summary import table_fields
 
 FORMAT = 1
@@ -27,10 +27,10 @@ _HALF = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
-class Document:
+class TableDocument:
     version: int
     """Grows with every save, so that no two versions of the file are alike."""
-    leaves: tuple[Leaf, ...]
+    leaves: tuple[StoredFlow, ...]
 
 
 def table_of(flow: str) -> str:
@@ -38,13 +38,13 @@ def table_of(flow: str) -> str:
     return next((flow.removesuffix(stage) for stage in _STAGES if flow.endswith(stage)), flow)
 
 
-def changed(document: Document | None, leaves: Sequence[Leaf]) -> Document:
+def changed(document: TableDocument | None, leaves: Sequence[StoredFlow]) -> TableDocument:
     """With these leaves in the place of those of the same flows."""
     by_name = {(leaf.pipeline, leaf.flow): leaf for leaf in (*(document.leaves if document else ()), *leaves)}
-    return Document(document.version + 1 if document else 1, tuple(by_name.values()))
+    return TableDocument(document.version + 1 if document else 1, tuple(by_name.values()))
 
 
-def render(document: Document) -> bytes:
+def render(document: TableDocument) -> bytes:
     fields = {name: _text(value) for name, value in _fields(document.leaves).items()}
     flows = [_text(vars(leaf)) for leaf in document.leaves]
     digest = _digest(fields, document.version, flows)
@@ -62,7 +62,7 @@ def render(document: Document) -> bytes:
     return "\n".join(lines).encode()
 
 
-def parse(body: bytes, file: str) -> Document:
+def parse(body: bytes, file: str) -> TableDocument:
     """Raises LedgerError, naming the file, for one that is not as it was saved, LedgerVersion for a newer."""
     try:
         found = json.loads(body)
@@ -75,7 +75,7 @@ def parse(body: bytes, file: str) -> Document:
         same = ours["digest"] == _digest_as_laid_out(body, ours["version"])
         if not same and ours["digest"] != _digest_of(found, ours):
             raise _damaged(file, "it was edited, and its digest does not match any more")
-        return Document(ours["version"], tuple(Leaf(**flow) for flow in ours["flows"]))
+        return TableDocument(ours["version"], tuple(StoredFlow(**flow) for flow in ours["flows"]))
     except (AttributeError, KeyError, TypeError) as error:
         raise _damaged(file, "it lacks what Tidegauge keeps in it") from error
 
@@ -125,7 +125,7 @@ def _text(value: Any) -> str:
     return _HALF.sub(lambda half: f"\\u{ord(half[0]):04x}", json.dumps(value, ensure_ascii=False))
 
 
-def _fields(leaves: Sequence[Leaf]) -> dict[str, Any]:
+def _fields(leaves: Sequence[StoredFlow]) -> dict[str, Any]:
     """Document 002's structure, of whichever of the file's tables changed last."""
     last = max(leaves, key=lambda leaf: str(leaf.row["updated_at"]))
     table = table_of(last.flow)

@@ -9,10 +9,10 @@ from datetime import datetime, timedelta
 
 from tidegauge.errors import LedgerError
 from tidegauge.ledger import json_logs
-from tidegauge.ledger.document_store import LOGS, Entry, Leaf, Loaded, Moved
-from tidegauge.ledger.json_document import FORMAT, Document, changed, newer, parse, render, table_of
+from tidegauge.ledger.document_store import LOGS, Entry, LoadedDocuments, StoredFlow, WriterCameBetween
+from tidegauge.ledger.json_document import FORMAT, TableDocument, changed, newer, parse, render, table_of
 from tidegauge.ledger.json_logs import each
-from tidegauge.ledger.storage_errors import told
+from tidegauge.ledger.storage_errors import translate_storage_error
 from tidegauge.model.spec import Lake
 from tidegauge.storage.clock import Clock
 from tidegauge.storage.folder import folder_name
@@ -28,7 +28,7 @@ _MARK_BODY = json.dumps({"tidegauge": "ledger", "format": FORMAT}).encode() + b"
 
 @dataclass(frozen=True)
 class _File:
-    document: Document | None
+    document: TableDocument | None
     token: str | None
 
 
@@ -40,7 +40,7 @@ class _Seen:
     """By flow."""
 
 
-class JsonShelf:
+class JsonDocumentStore:
     """Implements Shelf. A file holds every flow of one table, of any pipeline: the stages of a table, and
     also tables whose names a file system does not tell apart."""
 
@@ -50,13 +50,13 @@ class JsonShelf:
         self.shown = shown
 
     @classmethod
-    def open(cls, lake: Lake, *, shown: str, create: bool) -> JsonShelf | None:
+    def open(cls, lake: Lake, *, shown: str, create: bool) -> JsonDocumentStore | None:
         """The shelf at a local folder or `s3a://` path, made if `create` says so; otherwise None if none is.
 
         With `create` the store has to prove, once in a process, that of many who put or replace a file at
         once only one wins. Raises LedgerError if it does not, LedgerVersion for a ledger of newer code.
         """
-        with told(shown):
+        with translate_storage_error(shown):
             store = open_store(lake)
             mark = store.get(_MARK)
             if create:
@@ -71,16 +71,16 @@ class JsonShelf:
         return cls(store, shown)
 
     def now(self) -> datetime:
-        with told(self.shown):
+        with translate_storage_error(self.shown):
             return self._clock.now().replace(tzinfo=None)
 
     def pipelines(self) -> list[str]:
         documents = [file.document for file in self._all().values() if file.document]
         return sorted({leaf.pipeline for document in documents for leaf in document.leaves})
 
-    def load(self, pipeline: str, flows: Sequence[str] | None = None) -> Loaded:
+    def load(self, pipeline: str, flows: Sequence[str] | None = None) -> LoadedDocuments:
         files = self._all() if flows is None else self._read(sorted({path_of(flow) for flow in flows}))
-        leaves: dict[str, Leaf] = {}
+        leaves: dict[str, StoredFlow] = {}
         paths = {} if flows is None else {flow: path_of(flow) for flow in flows}
         for path, file in files.items():
             for leaf in file.document.leaves if file.document else ():
@@ -90,11 +90,11 @@ class JsonShelf:
                 if flows is None or leaf.flow in paths:
                     leaves[leaf.flow] = leaf
                     paths[leaf.flow] = path
-        return Loaded(pipeline, leaves, _Seen(files, paths))
+        return LoadedDocuments(pipeline, leaves, _Seen(files, paths))
 
-    def save(self, loaded: Loaded, leaves: Sequence[Leaf]) -> None:
+    def save(self, loaded: LoadedDocuments, leaves: Sequence[StoredFlow]) -> None:
         seen: _Seen = loaded.token
-        by_path: dict[str, list[Leaf]] = {}
+        by_path: dict[str, list[StoredFlow]] = {}
         for leaf in leaves:
             by_path.setdefault(seen.paths[leaf.flow], []).append(leaf)
 
@@ -104,13 +104,15 @@ class JsonShelf:
             return self._store.replace(path, body, file.token) is not None
 
         paths = sorted(by_path)
-        with told(self.shown):
+        with translate_storage_error(self.shown):
             won = dict(zip(paths, each(self._store, replace, paths), strict=True))
         if not all(won.values()):
-            raise Moved(frozenset(leaf.flow for path in paths if won[path] for leaf in by_path[path]))
+            raise WriterCameBetween(
+                frozenset(leaf.flow for path in paths if won[path] for leaf in by_path[path])
+            )
 
     def append(self, log: str, entries: Sequence[Entry]) -> None:
-        with told(self.shown):
+        with translate_storage_error(self.shown):
             json_logs.append(self._store, log, entries)
 
     def read(
@@ -122,11 +124,11 @@ class JsonShelf:
         kinds: Sequence[str] | None = None,
         limit: int | None = None,
     ) -> list[Entry]:
-        with told(self.shown):
+        with translate_storage_error(self.shown):
             return json_logs.read(self._store, log, pipeline, flow=flow, kinds=kinds, limit=limit)
 
     def prune(self, log: str, pipeline: str, before: datetime, *, keep: Collection[str] = ()) -> int:
-        with told(self.shown):
+        with translate_storage_error(self.shown):
             if log == LOGS[0]:
                 self._tidy()
             return json_logs.prune(self._store, log, pipeline, before, keep)
@@ -145,7 +147,7 @@ class JsonShelf:
         self._store.delete(left, below=FOLDER)
 
     def _all(self) -> dict[str, _File]:
-        with told(self.shown):
+        with translate_storage_error(self.shown):
             listed = [entry.path for entry in self._store.list(FOLDER)]
         names = {path: path.rpartition("/")[2] for path in listed}
         return self._read(
@@ -153,7 +155,7 @@ class JsonShelf:
         )
 
     def _read(self, paths: Sequence[str]) -> dict[str, _File]:
-        with told(self.shown):
+        with translate_storage_error(self.shown):
             return dict(zip(paths, each(self._store, self._file, paths), strict=True))
 
     def _file(self, path: str) -> _File:

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from tidegauge.ledger.document_store import Entry
-from tidegauge.ledger.flow_state import Ended
+from tidegauge.ledger.flow_state import EndedPlan
 from tidegauge.ledger.journal import error_text
 from tidegauge.model.plan import draft_to_body, window_from_dict, window_to_dict
 from tidegauge.model.position import from_body, to_body
@@ -106,7 +106,7 @@ def _times(entry: Entry) -> tuple[datetime | None, datetime | None]:
     return after, upto
 
 
-def ended_body(ended: Ended) -> dict[str, Any]:
+def ended_body(ended: EndedPlan) -> dict[str, Any]:
     active = ended.active
     draft = active.plan.draft
     return {

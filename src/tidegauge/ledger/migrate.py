@@ -13,7 +13,7 @@ from sqlalchemy.exc import OperationalError
 
 from tidegauge.errors import ConfigError, LedgerError, LedgerUnreachable, LedgerVersion
 from tidegauge.ledger.address import Address, parse
-from tidegauge.ledger.database_errors import translated
+from tidegauge.ledger.database_errors import translate_database_error
 from tidegauge.ledger.sql_connect import BUSY_SECONDS, WRITE, connect
 from tidegauge.ledger.sql_tables import VERSION_TABLE, VERSIONS, metadata
 from tidegauge.model.secret import Secret
@@ -83,7 +83,7 @@ def check_version(found: str, shown: str) -> None:
 
 
 def upgrade(engine: Engine, address: Address) -> Migrated:
-    with translated(address.shown):
+    with translate_database_error(address.shown):
         if address.path is not None:
             _write_ahead(engine)
         with engine.connect().execution_options(**WRITE) as connection, _alone(connection, address):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Literal, overload
 
 from tidegauge.ledger.address import Address, parse
-from tidegauge.ledger.database_errors import translated
+from tidegauge.ledger.database_errors import translate_database_error
 from tidegauge.ledger.document_ledger import DocumentLedger
-from tidegauge.ledger.document_store import Shelf
+from tidegauge.ledger.document_store import DocumentStore
 from tidegauge.ledger.empty import EmptyLedger
 from tidegauge.ledger.migrate import check_version, prepare_place, upgrade, version
 from tidegauge.ledger.sql_connect import clock_only, connect
@@ -39,14 +39,14 @@ def open_ledger(address: str | Secret, *, create: bool) -> Ledger | EmptyLedger:
     return _open(parsed, create=create)
 
 
-def _open_shelf(scheme: str, lake: Lake, shown: str, *, create: bool) -> Shelf | None:
+def _open_shelf(scheme: str, lake: Lake, shown: str, *, create: bool) -> DocumentStore | None:
     if scheme == "delta":
-        from tidegauge.ledger.delta_store import DeltaShelf
+        from tidegauge.ledger.delta_store import DeltaDocumentStore
 
-        return DeltaShelf.open(lake, shown=shown, create=create)
-    from tidegauge.ledger.json_store import JsonShelf
+        return DeltaDocumentStore.open(lake, shown=shown, create=create)
+    from tidegauge.ledger.json_store import JsonDocumentStore
 
-    return JsonShelf.open(lake, shown=shown, create=create)
+    return JsonDocumentStore.open(lake, shown=shown, create=create)
 
 
 def _open(address: Address, *, create: bool) -> SqlLedger | EmptyLedger:
@@ -54,7 +54,7 @@ def _open(address: Address, *, create: bool) -> SqlLedger | EmptyLedger:
         prepare_place(address)
     engine = connect(address, create=create)
     try:
-        with translated(address.shown), engine.connect() as connection:
+        with translate_database_error(address.shown), engine.connect() as connection:
             found = version(connection)
         if found is None and not create:
             return EmptyLedger(engine, address.shown)

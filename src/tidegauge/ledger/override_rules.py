@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from tidegauge.errors import WrongState
-from tidegauge.ledger.flow_state import Active, Book, Change, Ended, Mark
+from tidegauge.ledger.flow_state import ActivePlan, EndedPlan, FlowState, InputState, StateChange
 from tidegauge.ledger.journal import clean
 from tidegauge.ledger.rules import SUPERSEDED, closed, event_of, lost, refuse_override
 from tidegauge.ledger.tallies import overridden, spent
@@ -23,14 +23,14 @@ from tidegauge.model.watermark import Tally
 
 
 def begin_override(
-    book: Book,
+    book: FlowState,
     kind: str,
     positions: Mapping[str, Position | None],
     *,
     owner: Owner,
     reason: str,
     now: datetime,
-) -> Change:
+) -> StateChange:
     """See LedgerWriter.begin_override."""
     refuse_override(book)
     continues: tuple[int, int] | None = (book.epoch, book.seq)
@@ -60,7 +60,7 @@ def begin_override(
         at=now,
         identities=identities,
     )
-    active: Active | None = book.active
+    active: ActivePlan | None = book.active
     runs: tuple[RunRecord, ...] = ()
     if active is not None:
         if active.state is State.RUNNING:
@@ -77,19 +77,19 @@ def begin_override(
         tally=spent(book.tally, runs),
     )
     said = event_of(book, "override", now, owner.actor, reason=f"{kind}: {reason}")
-    return Change(changed, (said,), runs)
+    return StateChange(changed, (said,), runs)
 
 
-def end_override(book: Book, *, epoch: int, now: datetime) -> Change | None:
+def end_override(book: FlowState, *, epoch: int, now: datetime) -> StateChange | None:
     """See LedgerWriter.end_override. None: somebody else has ended it."""
     override = book.override
     if override is None or override.epoch != epoch:
         return None
-    ended: tuple[Ended, ...] = ()
+    ended: tuple[EndedPlan, ...] = ()
     idle = State.READY
     if book.active is not None:
         idle = step(book.active.state, Event.SUPERSEDE)
-        ended = (Ended(replace(book.active, updated_at=now), SUPERSEDED),)
+        ended = (EndedPlan(replace(book.active, updated_at=now), SUPERSEDED),)
     # An input that no plan has named yet stands at the beginning, and an undo brings it back there.
     before: dict[str, Position | None] = dict.fromkeys(override.positions)
     before |= {name: mark.position for name, mark in book.marks.items()}
@@ -138,24 +138,24 @@ def end_override(book: Book, *, epoch: int, now: datetime) -> Change | None:
         tally=overridden(book.tally, book.tally_before, override.kind),
         tally_before=None if undo is None else book.tally,
     )
-    return Change(changed, tuple(events), (), ended)
+    return StateChange(changed, tuple(events), (), ended)
 
 
-def forget(book: Book, *, owner: Owner, reason: str, now: datetime) -> Change:
+def forget(book: FlowState, *, owner: Owner, reason: str, now: datetime) -> StateChange:
     """See LedgerWriter.forget. The life goes on being counted: its tags are never used again."""
     said = event_of(book, "forgotten", now, owner.actor, reason=reason)
     untouched = not book.marks and book.active is None and book.override is None
     if untouched and book.undo is not None and book.undo.kind == FORGET:
         # Once more: what the first time replaced can still be brought back.
-        return Change(replace(book, fence=book.fence + 1, undo=replace(book.undo, at=now)), (said,))
-    ended: tuple[Ended, ...] = ()
+        return StateChange(replace(book, fence=book.fence + 1, undo=replace(book.undo, at=now)), (said,))
+    ended: tuple[EndedPlan, ...] = ()
     runs: tuple[RunRecord, ...] = ()
     idle = State.READY
     if book.active is not None:
         if book.active.state is State.RUNNING:
             runs = closed(book, State.FAILED, now, lost(f"superseded by {owner.actor}: {FORGET}"))
         idle = step(book.active.state, Event.SUPERSEDE)
-        ended = (Ended(replace(book.active, owner=None, lease_until=None, updated_at=now), SUPERSEDED),)
+        ended = (EndedPlan(replace(book.active, owner=None, lease_until=None, updated_at=now), SUPERSEDED),)
     positions = {name: mark.position for name, mark in book.marks.items()}
     known = {name: (mark.source_id, mark.fingerprint) for name, mark in book.marks.items()}
     epoch, seq, undo = book.epoch, book.seq, Undo(FORGET, positions, (book.epoch, book.seq), now, known)
@@ -183,10 +183,10 @@ def forget(book: Book, *, owner: Owner, reason: str, now: datetime) -> Change:
         )
         for name, position in positions.items()
     )
-    return Change(changed, events or (said,), runs, ended)
+    return StateChange(changed, events or (said,), runs, ended)
 
 
-def _pending(mark: Mark, override: Override) -> str | None:
+def _pending(mark: InputState, override: Override) -> str | None:
     """What a source was asked of open transactions holds no longer. By what a Delta table's target was made
     does, and whether it has seen more than its watermark says."""
     if mark.cursor not in ("version", "snapshot"):
@@ -199,6 +199,6 @@ def _pending(mark: Mark, override: Override) -> str | None:
             return mark.pending
 
 
-def _unseen(name: str, position: Position | None, epoch: int, now: datetime) -> Mark:
+def _unseen(name: str, position: Position | None, epoch: int, now: datetime) -> InputState:
     """An input that no plan has named yet; its first plan says what kind of cursor it has."""
-    return Mark(name, "", position, position, epoch, 0, None, None, None, None, now)
+    return InputState(name, "", position, position, epoch, 0, None, None, None, None, now)

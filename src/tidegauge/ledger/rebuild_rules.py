@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from tidegauge.errors import FlowHeld, WrongState
-from tidegauge.ledger.flow_state import Book, Change, Mark
+from tidegauge.ledger.flow_state import FlowState, InputState, StateChange
 from tidegauge.ledger.rules import event_of, refuse_override
 from tidegauge.model.claim import Owner
 from tidegauge.model.state import State
@@ -15,7 +15,7 @@ from tidegauge.model.watermark import Recalled
 
 
 def rebuild(
-    book: Book,
+    book: FlowState,
     marks: Mapping[str, Recalled],
     epoch: int,
     seq: int,
@@ -23,7 +23,7 @@ def rebuild(
     owner: Owner,
     reason: str,
     now: datetime,
-) -> Change | None:
+) -> StateChange | None:
     """See LedgerWriter.rebuild. None: it stands there already."""
     refuse_override(book)
     if book.active is not None:
@@ -34,7 +34,7 @@ def rebuild(
         raise ahead(book.flow, (book.epoch, book.seq), (epoch, seq))
     known = {name: replace(mark, epoch=epoch, seq=seq) for name, mark in book.marks.items()}
     found = {
-        name: Mark(
+        name: InputState(
             input=name,
             cursor=one.cursor,
             position=one.position,
@@ -72,7 +72,7 @@ def rebuild(
         undo=None,
         tally_before=None,
     )
-    return Change(changed, events)
+    return StateChange(changed, events)
 
 
 def planned(flow: str, state: State, owner: Owner | None) -> FlowHeld:

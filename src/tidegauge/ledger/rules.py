@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from tidegauge.errors import FlowHeld, LeaseLost, WrongState
-from tidegauge.ledger.flow_state import Active, Book, Change, Ended, Mark
+from tidegauge.ledger.flow_state import ActivePlan, EndedPlan, FlowState, InputState, StateChange
 from tidegauge.ledger.journal import clean, masked, sentence
 from tidegauge.ledger.tallies import counted, spent
 from tidegauge.model.claim import Claim, Owner
@@ -36,8 +36,8 @@ _WORDS = {Event.FINISH: "finished", Event.SKIP: "skipped", Event.FAIL: "failed",
 
 
 def plan(
-    book: Book, draft: Draft, *, plan_id: str, owner: Owner, run_id: str, now: datetime
-) -> tuple[Change | None, Plan | None]:
+    book: FlowState, draft: Draft, *, plan_id: str, owner: Owner, run_id: str, now: datetime
+) -> tuple[StateChange | None, Plan | None]:
     """See LedgerWriter.plan. No change and no plan: the flow has moved on since it was looked at."""
     if book.override is not None or book.forgotten:
         return None, None
@@ -51,7 +51,7 @@ def plan(
     notes = tuple(mask(note) for note in draft.notes)
     inputs = tuple(_since(book.marks.get(part.input), part) for part in draft.inputs)
     kept = Plan(plan_id, replace(draft, inputs=inputs, notes=notes, seen=None), book.epoch, book.seq + 1)
-    active = Active(
+    active = ActivePlan(
         plan=kept,
         state=state,
         attempt=0,
@@ -78,35 +78,37 @@ def plan(
         )
         for place, part in enumerate(draft.inputs)
     )
-    return Change(changed, events), kept
+    return StateChange(changed, events), kept
 
 
-def _since(mark: Mark | None, part: InputPlan) -> InputPlan:
+def _since(mark: InputState | None, part: InputPlan) -> InputPlan:
     """With the time of where it begins, which no source is asked for again."""
     known = mark.stamp if mark is not None and part.window is not None and part.window.after else None
     return replace(part, since=known) if known else part
 
 
-def _skip(book: Book, draft: Draft, *, owner: Owner, run_id: str, now: datetime) -> Change:
+def _skip(book: FlowState, draft: Draft, *, owner: Owner, run_id: str, now: datetime) -> StateChange:
     state = step(book.idle, Event.SKIP)
     run = _run(book, run_id, state, now, ended=now)
     changed = replace(book, idle=state, marks=_looked(book, draft, now, skipped=True))
-    return Change(changed, (event_of(book, "skipped", now, owner.actor, run_id=run_id),), (run,))
+    return StateChange(changed, (event_of(book, "skipped", now, owner.actor, run_id=run_id),), (run,))
 
 
-def refuse(book: Book, error: dict[str, Any], *, owner: Owner, run_id: str, now: datetime) -> Change:
+def refuse(
+    book: FlowState, error: dict[str, Any], *, owner: Owner, run_id: str, now: datetime
+) -> StateChange:
     state = step(book.state, Event.REFUSE)
     # The flow is READY again; what was tried has failed.
     run = _run(book, run_id, State.FAILED, now, ended=now, error=error)
     said = event_of(book, "refused", now, owner.actor, run_id=run_id, error=error)
-    return Change(replace(book, idle=state), (said,), (run,))
+    return StateChange(replace(book, idle=state), (said,), (run,))
 
 
-def note(book: Book, event: str, *, owner: Owner, reason: str, now: datetime) -> Change:
-    return Change(book, (event_of(book, event, now, owner.actor, reason=reason),))
+def note(book: FlowState, event: str, *, owner: Owner, reason: str, now: datetime) -> StateChange:
+    return StateChange(book, (event_of(book, event, now, owner.actor, reason=reason),))
 
 
-def _looked(book: Book, draft: Draft, now: datetime, *, skipped: bool) -> dict[str, Mark]:
+def _looked(book: FlowState, draft: Draft, now: datetime, *, skipped: bool) -> dict[str, InputState]:
     """A mark from the first plan on. Positions move only in `advance`. How far we looked moves here if it
     found nothing; what was found counts as looked at once the plan's last batch is there."""
     marks = dict(book.marks)
@@ -116,7 +118,7 @@ def _looked(book: Book, draft: Draft, now: datetime, *, skipped: bool) -> dict[s
         if skipped and part.window is not None:
             checked = part.checked or part.window.upto
         if old is None:
-            marks[part.input] = Mark(
+            marks[part.input] = InputState(
                 input=part.input,
                 cursor=part.cursor,
                 position=None,
@@ -150,7 +152,7 @@ def _looked(book: Book, draft: Draft, now: datetime, *, skipped: bool) -> dict[s
 
 
 def claim(
-    book: Book,
+    book: FlowState,
     plan_id: str,
     *,
     owner: Owner,
@@ -158,7 +160,7 @@ def claim(
     lease: timedelta,
     dead: Owner | None,
     now: datetime,
-) -> Change:
+) -> StateChange:
     refuse_override(book)
     active = book.active
     if active is None or active.plan.plan_id != plan_id:
@@ -193,10 +195,10 @@ def claim(
     changed = replace(book, fence=book.fence + 1, active=held, run=run, tally=tally)
     word = "taken_over" if taken else "claimed"
     said = event_of(book, word, now, owner.actor, run_id=run_id, plan_id=plan_id, reason=reason)
-    return Change(changed, (said,), runs)
+    return StateChange(changed, (said,), runs)
 
 
-def claim_of(book: Book) -> Claim:
+def claim_of(book: FlowState) -> Claim:
     """The claim that a book's running plan stands for."""
     active, run = book.active, book.run
     assert active is not None
@@ -206,25 +208,25 @@ def claim_of(book: Book) -> Claim:
     return Claim(active.plan, active.owner, run.run_id, book.fence, active.attempt, active.lease_until)
 
 
-def renew(book: Book, held: Claim, lease: timedelta, *, now: datetime) -> Change:
+def renew(book: FlowState, held: Claim, lease: timedelta, *, now: datetime) -> StateChange:
     active = _held(book, held, Event.RENEW)
-    return Change(replace(book, active=replace(active, lease_until=now + lease)))
+    return StateChange(replace(book, active=replace(active, lease_until=now + lease)))
 
 
-def begin(book: Book, held: Claim, index: int, *, now: datetime) -> Change:
+def begin(book: FlowState, held: Claim, index: int, *, now: datetime) -> StateChange:
     active = _held(book, held, Event.BEGIN, index)
-    return Change(replace(book, active=replace(active, begun=index, updated_at=now)))
+    return StateChange(replace(book, active=replace(active, begun=index, updated_at=now)))
 
 
 def advance(
-    book: Book,
+    book: FlowState,
     held: Claim,
     index: int,
     receipt: Receipt,
     *,
     now: datetime,
     rows: Mapping[str, int | None] | None = None,
-) -> Change:
+) -> StateChange:
     """See LedgerWriter.advance. `rows` names the only inputs that are done, with their own counts."""
     active = _held(book, held, Event.ADVANCE, index)
     kept, batch = active.plan, active.plan.draft.batches[index]
@@ -299,10 +301,12 @@ def advance(
         run=after,
         tally=counted(book.tally, batch, receipt, whole=whole, now=now),
     )
-    return Change(changed, tuple(events), (after,))
+    return StateChange(changed, tuple(events), (after,))
 
 
-def finish(book: Book, held: Claim, state: State, error: dict[str, Any] | None, *, now: datetime) -> Change:
+def finish(
+    book: FlowState, held: Claim, state: State, error: dict[str, Any] | None, *, now: datetime
+) -> StateChange:
     event = _ENDINGS.get(state)
     if event is None:
         raise WrongState(
@@ -341,14 +345,14 @@ def finish(book: Book, held: Claim, state: State, error: dict[str, Any] | None, 
     book = replace(book, tally=spent(book.tally, runs))
     if event in (Event.FINISH, Event.SKIP):
         done = replace(book, idle=after, active=None, run=None)
-        return Change(done, (said,), runs, (Ended(freed, after.value),))
-    return Change(replace(book, active=freed, run=runs[0]), (said,), runs)
+        return StateChange(done, (said,), runs, (EndedPlan(freed, after.value),))
+    return StateChange(replace(book, active=freed, run=runs[0]), (said,), runs)
 
 
 # --- parts
 
 
-def _held(book: Book, held: Claim, event: Event, index: int | None = None) -> Active:
+def _held(book: FlowState, held: Claim, event: Event, index: int | None = None) -> ActivePlan:
     """The plan, while it is this claim's and the event has a place; `index` must be the next batch."""
     active, kept = book.active, held.plan
     if book.fence != held.fence:
@@ -373,7 +377,7 @@ def _held(book: Book, held: Claim, event: Event, index: int | None = None) -> Ac
     return active
 
 
-def _refuse_if_held(flow: str, active: Active, dead: Owner | None, now: datetime) -> None:
+def _refuse_if_held(flow: str, active: ActivePlan, dead: Owner | None, now: datetime) -> None:
     until = active.lease_until
     if until is None or now >= until or (dead is not None and dead == active.owner):
         return
@@ -383,7 +387,7 @@ def _refuse_if_held(flow: str, active: Active, dead: Owner | None, now: datetime
     )
 
 
-def refuse_override(book: Book) -> None:
+def refuse_override(book: FlowState) -> None:
     if book.override is not None:
         raise WrongState(
             f"{book.flow}: an override ({book.override.kind}) by {book.override.actor} was begun at"
@@ -402,12 +406,12 @@ def lost(message: str) -> dict[str, Any]:
 
 
 def _run(
-    book: Book,
+    book: FlowState,
     run_id: str,
     state: State,
     now: datetime,
     *,
-    active: Active | None = None,
+    active: ActivePlan | None = None,
     ended: datetime | None = None,
     error: dict[str, Any] | None = None,
 ) -> RunRecord:
@@ -446,13 +450,15 @@ def _sum(known: int | None, more: int | None) -> int | None:
     return None if known is None or more is None else known + more
 
 
-def closed(book: Book, state: State, now: datetime, error: dict[str, Any] | None) -> tuple[RunRecord, ...]:
+def closed(
+    book: FlowState, state: State, now: datetime, error: dict[str, Any] | None
+) -> tuple[RunRecord, ...]:
     assert book.run is not None
     return (replace(book.run, state=state, ended_at=now, error=masked(error)),)
 
 
 def event_of(
-    book: Book,
+    book: FlowState,
     event: str,
     now: datetime,
     actor: str,

@@ -16,9 +16,9 @@ from sqlalchemy.exc import DBAPIError
 
 from tidegauge.errors import LedgerUnreachable
 from tidegauge.ledger import rules
-from tidegauge.ledger.base import Keeper, Rule, uncollected
-from tidegauge.ledger.database_errors import may_pass, translated
-from tidegauge.ledger.flow_state import Book, Change
+from tidegauge.ledger.base import BaseLedger, Rule, uncollected
+from tidegauge.ledger.database_errors import may_pass, translate_database_error
+from tidegauge.ledger.flow_state import FlowState, StateChange
 from tidegauge.ledger.keys import flow_key
 from tidegauge.ledger.prune import prune
 from tidegauge.ledger.sql_connect import WRITE
@@ -35,7 +35,7 @@ _TRIES = 20
 _PAUSE = 0.05
 
 
-class SqlLedger(SqlReader, Keeper):
+class SqlLedger(SqlReader, BaseLedger):
     """Implements LedgerWriter. Safe to share between threads: each call has a connection of its own."""
 
     def __init__(self, engine: Engine, shown: str) -> None:
@@ -51,7 +51,7 @@ class SqlLedger(SqlReader, Keeper):
         def work(connection: Connection) -> dict[str, Plan]:
             loaded = load(connection, [(draft.pipeline, draft.flow) for draft in drafts], make=True)
             answer: dict[str, Plan] = {}
-            changes: list[tuple[Book, Change]] = []
+            changes: list[tuple[FlowState, StateChange]] = []
             for number, draft in enumerate(drafts):
                 book = loaded.books[flow_key(draft.pipeline, draft.flow)]
                 name = f"{token}-{number}"
@@ -80,8 +80,8 @@ class SqlLedger(SqlReader, Keeper):
         plan: Plan | None = None,
         marks: bool = True,
         heard: bool = True,
-    ) -> Book:
-        def work(connection: Connection) -> Book:
+    ) -> FlowState:
+        def work(connection: Connection) -> FlowState:
             make = heard and plan is None
             loaded = load(connection, [(pipeline, flow)], make=make, known=plan, marks=marks)
             book = loaded.books[flow_key(pipeline, flow)]
@@ -97,7 +97,11 @@ class SqlLedger(SqlReader, Keeper):
         """One transaction; again from its beginning when another writer came between."""
         for _ in range(_TRIES):
             try:
-                with translated(self.shown, but=may_pass), self._turn, self._writer.begin() as connection:
+                with (
+                    translate_database_error(self.shown, but=may_pass),
+                    self._turn,
+                    self._writer.begin() as connection,
+                ):
                     return work(connection)
             except DBAPIError:
                 time.sleep(random.uniform(0, _PAUSE))  # noqa: S311 - not a secret, only not in step

@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, Select, and_, bindparam, select
 
-from tidegauge.ledger.flow_state import Active, Book, Mark
+from tidegauge.ledger.flow_state import ActivePlan, FlowState, InputState
 from tidegauge.ledger.keys import flow_key
 from tidegauge.ledger.sql_bulk import insert_rows, moment
 from tidegauge.ledger.sql_clock import store_now
@@ -72,10 +72,10 @@ _MARKS = select(watermarks).where(watermarks.c.flow_key.in_(bindparam("keys", ex
 _NOW = select(store_now())
 
 
-class Loaded:
+class LoadedRows:
     """Books by flow key, and the store's clock after they were locked."""
 
-    def __init__(self, books: dict[str, Book], now: datetime) -> None:
+    def __init__(self, books: dict[str, FlowState], now: datetime) -> None:
         self.books = books
         self.now = now
 
@@ -87,7 +87,7 @@ def load(
     make: bool = False,
     known: Plan | None = None,
     marks: bool = True,
-) -> Loaded:
+) -> LoadedRows:
     """The books of these (pipeline, flow), locked. A flow that is not there is made, or has an empty book.
 
     Always in the order of the keys, first all that are made and then all that are locked, so that two who
@@ -101,16 +101,16 @@ def load(
     if connection.dialect.name != "sqlite":
         # A statement of its own: the next one then sees what the last holder has committed.
         connection.execute(_LOCK, keys)
-    gathered: dict[str, dict[str, Mark]] = {}
+    gathered: dict[str, dict[str, InputState]] = {}
     if marks:
         for row in connection.execute(_MARKS, keys):
             gathered.setdefault(row.flow_key, {})[row.input] = mark_of(row)
     rows = connection.execute(_WITHOUT_BODY if known else _WITH_BODY, keys).all()
     books = {row.flow_key: _book(row, known, gathered.get(row.flow_key, {})) for row in rows}
     for key, name in by_key.items():
-        books.setdefault(key, Book(*name))
+        books.setdefault(key, FlowState(*name))
     now: datetime = rows[0].now if rows else connection.execute(_NOW).scalar_one()
-    return Loaded(books, now)
+    return LoadedRows(books, now)
 
 
 def _make(connection: Connection, names: Mapping[str, tuple[str, str]]) -> None:
@@ -119,10 +119,12 @@ def _make(connection: Connection, names: Mapping[str, tuple[str, str]]) -> None:
     missing = [key for key in sorted(names) if key not in known]
     if missing:
         at = moment(connection, connection.execute(_NOW).scalar_one())
-        insert_rows(connection, flows, [head_values(Book(*names[key]), at) for key in missing], replace=())
+        insert_rows(
+            connection, flows, [head_values(FlowState(*names[key]), at) for key in missing], replace=()
+        )
 
 
-def _book(row: Row[Any], known: Plan | None, marks: Mapping[str, Mark]) -> Book:
+def _book(row: Row[Any], known: Plan | None, marks: Mapping[str, InputState]) -> FlowState:
     active = None
     if row.plan_id is not None:
         if known is not None and known.plan_id == row.plan_id:
@@ -132,7 +134,7 @@ def _book(row: Row[Any], known: Plan | None, marks: Mapping[str, Mark]) -> Book:
             kept = Plan(row.plan_id, known.draft, row.plan_epoch, row.first_seq, row.done)
         else:
             kept = replace(plan_of(row), epoch=row.plan_epoch)
-        active = Active(
+        active = ActivePlan(
             plan=kept,
             state=State(row.state),
             attempt=row.attempt,
@@ -144,7 +146,7 @@ def _book(row: Row[Any], known: Plan | None, marks: Mapping[str, Mark]) -> Book:
             updated_at=row.plan_updated_at,
         )
     tally, tally_before = tallies_of(row)
-    return Book(
+    return FlowState(
         pipeline=row.pipeline,
         flow=row.flow,
         idle=State(row.idle_state),

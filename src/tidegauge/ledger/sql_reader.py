@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from sqlalchemy import Connection, Engine, Row, Select, and_, func, select
 
-from tidegauge.ledger.database_errors import translated
+from tidegauge.ledger.database_errors import translate_database_error
 from tidegauge.ledger.flow_view import watermark_of
 from tidegauge.ledger.journal import FAILURES
 from tidegauge.ledger.keys import flow_key, pipeline_key
@@ -109,7 +109,7 @@ class SqlReader:
 
     @contextmanager
     def _reading(self) -> Iterator[Connection]:
-        with translated(self.shown), self._engine.connect() as connection:
+        with translate_database_error(self.shown), self._engine.connect() as connection:
             yield connection
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Row
 
-from tidegauge.ledger.flow_state import Active, Book, Mark
+from tidegauge.ledger.flow_state import ActivePlan, FlowState, InputState
 from tidegauge.ledger.journal import clean, error_text, position_text
 from tidegauge.ledger.keys import flow_key, input_key, pipeline_key
 from tidegauge.ledger.override_json import override_from_body, override_to_body, undo_from_body, undo_to_body
@@ -18,10 +18,10 @@ from tidegauge.model.override import Override, Undo
 from tidegauge.model.plan import Plan, draft_from_json, draft_to_json
 from tidegauge.model.position import (
     FilesPosition,
-    Kind,
     Position,
     RowPosition,
     Value,
+    ValueKind,
     VersionPosition,
     decode,
     to_moment,
@@ -37,7 +37,7 @@ _EPOCH, _MILLISECOND = datetime(1970, 1, 1), timedelta(milliseconds=1)
 # --- to rows
 
 
-def head_values(book: Book, at: Any) -> dict[str, Any]:
+def head_values(book: FlowState, at: Any) -> dict[str, Any]:
     return {
         "flow_key": flow_key(book.pipeline, book.flow),
         "pipeline_key": pipeline_key(book.pipeline),
@@ -55,14 +55,14 @@ def head_values(book: Book, at: Any) -> dict[str, Any]:
     }
 
 
-def _tally_text(book: Book) -> str | None:
+def _tally_text(book: FlowState) -> str | None:
     if book.tally == Tally() and book.tally_before is None:
         return None
     before = None if book.tally_before is None else tally_body(book.tally_before)
     return json.dumps({"now": tally_body(book.tally), "before": before})
 
 
-def plan_values(book: Book, active: Active) -> dict[str, Any]:
+def plan_values(book: FlowState, active: ActivePlan) -> dict[str, Any]:
     """Of a plan that is new; its moments are the caller's, who knows what the driver wants."""
     kept = active.plan
     return {
@@ -77,7 +77,7 @@ def plan_values(book: Book, active: Active) -> dict[str, Any]:
     }
 
 
-def plan_changes(book: Book, active: Active, word: str | None) -> dict[str, Any]:
+def plan_changes(book: FlowState, active: ActivePlan, word: str | None) -> dict[str, Any]:
     """Of a plan that is there; `word` is what it ended as."""
     owner = active.owner
     return {
@@ -95,7 +95,7 @@ def plan_changes(book: Book, active: Active, word: str | None) -> dict[str, Any]
     }
 
 
-def mark_values(book: Book, mark: Mark) -> dict[str, Any]:
+def mark_values(book: FlowState, mark: InputState) -> dict[str, Any]:
     moment = to_moment(mark.position, mark.cursor, mark.stamp)
     return {
         "flow_key": flow_key(book.pipeline, book.flow),
@@ -160,7 +160,7 @@ def number_of(position: Position | None, moment: datetime | None) -> int | None:
     match position:
         case VersionPosition(number) | FilesPosition(number):
             return number
-        case RowPosition(Value(Kind.INT, text), _) if len(text) < 19:
+        case RowPosition(Value(ValueKind.INT, text), _) if len(text) < 19:
             return int(text)
         case RowPosition() if moment is not None:
             return (moment - _EPOCH) // _MILLISECOND
@@ -208,8 +208,8 @@ def completed_of(row: Row[Any]) -> frozenset[str]:
     return frozenset(json.loads(row.completed)) if row.completed else frozenset()
 
 
-def mark_of(row: Row[Any]) -> Mark:
-    return Mark(
+def mark_of(row: Row[Any]) -> InputState:
+    return InputState(
         input=row.input,
         cursor=row.cursor_kind,
         position=None if row.position is None else decode(row.position),

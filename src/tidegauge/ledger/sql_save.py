@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection, DateTime, Table, bindparam, delete, update
 
-from tidegauge.ledger.flow_state import Active, Book, Change
+from tidegauge.ledger.flow_state import ActivePlan, FlowState, StateChange
 from tidegauge.ledger.journal import entry
 from tidegauge.ledger.keys import flow_key, input_key
 from tidegauge.ledger.sql_bulk import insert_rows, moment
@@ -35,7 +35,7 @@ _FORGET = delete(watermarks).where(
 _FLOWS = update(flows).where(flows.c.flow_key.in_(bindparam("keys", expanding=True)))
 
 
-def save(connection: Connection, changes: Sequence[tuple[Book, Change]], now: datetime) -> None:
+def save(connection: Connection, changes: Sequence[tuple[FlowState, StateChange]], now: datetime) -> None:
     """All of the changes, each with the book it began from."""
     _save_heads(connection, changes, now)
     _save_plans(connection, changes)
@@ -45,7 +45,9 @@ def save(connection: Connection, changes: Sequence[tuple[Book, Change]], now: da
     _insert(connection, history, events)
 
 
-def _save_heads(connection: Connection, changes: Sequence[tuple[Book, Change]], now: datetime) -> None:
+def _save_heads(
+    connection: Connection, changes: Sequence[tuple[FlowState, StateChange]], now: datetime
+) -> None:
     alike: dict[tuple[Any, ...], list[str]] = {}
     for old, change in changes:
         if _head(old) == _head(change.book) and not change.ended:
@@ -57,15 +59,15 @@ def _save_heads(connection: Connection, changes: Sequence[tuple[Book, Change]], 
         connection.execute(_FLOWS, {"keys": keys, **dict(values), "updated_at": now})
 
 
-def _head(book: Book) -> tuple[object, ...]:
+def _head(book: FlowState) -> tuple[object, ...]:
     parts = (book.idle, book.fence, book.epoch, book.seq, book.override, book.undo)
     return *parts, book.tally, book.tally_before
 
 
-def _save_plans(connection: Connection, changes: Sequence[tuple[Book, Change]]) -> None:
+def _save_plans(connection: Connection, changes: Sequence[tuple[FlowState, StateChange]]) -> None:
     made: list[dict[str, Any]] = []
     for old, change in changes:
-        touched: list[tuple[Active, str | None]] = [(ended.active, ended.word) for ended in change.ended]
+        touched: list[tuple[ActivePlan, str | None]] = [(ended.active, ended.word) for ended in change.ended]
         if change.book.active is not None and change.book.active is not old.active:
             touched.append((change.book.active, None))
         for active, word in touched:
@@ -78,7 +80,7 @@ def _save_plans(connection: Connection, changes: Sequence[tuple[Book, Change]]) 
     _insert(connection, plans, made)
 
 
-def _save_marks(connection: Connection, changes: Sequence[tuple[Book, Change]]) -> None:
+def _save_marks(connection: Connection, changes: Sequence[tuple[FlowState, StateChange]]) -> None:
     marks = [
         mark_values(change.book, mark)
         for old, change in changes
@@ -93,7 +95,7 @@ def _save_marks(connection: Connection, changes: Sequence[tuple[Book, Change]]) 
             connection.execute(_FORGET, {"of_flow": flow_key(old.pipeline, old.flow), "inputs": gone})
 
 
-def _save_runs(connection: Connection, changes: Sequence[tuple[Book, Change]]) -> None:
+def _save_runs(connection: Connection, changes: Sequence[tuple[FlowState, StateChange]]) -> None:
     made: list[dict[str, Any]] = []
     for old, change in changes:
         for run in change.runs:

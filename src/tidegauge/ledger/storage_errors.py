@@ -9,7 +9,7 @@ from tidegauge.errors import LedgerError, LedgerUnreachable, OutputError, Output
 
 
 @contextmanager
-def told(shown: str) -> Iterator[None]:
+def translate_storage_error(shown: str) -> Iterator[None]:
     """Raises LedgerUnreachable or LedgerError where `objects` raised."""
     try:
         yield

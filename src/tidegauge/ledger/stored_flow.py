@@ -8,9 +8,9 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from tidegauge.ledger.document_store import Leaf
-from tidegauge.ledger.flow_document import Page
-from tidegauge.ledger.flow_state import Active, Book, Mark
+from tidegauge.ledger.document_store import StoredFlow
+from tidegauge.ledger.flow_document import FlowDocument
+from tidegauge.ledger.flow_state import ActivePlan, FlowState, InputState
 from tidegauge.ledger.log_entries import moment_of, moment_text, run_body, run_of
 from tidegauge.ledger.override_json import override_from_body, override_to_body, undo_from_body, undo_to_body
 from tidegauge.ledger.summary import shown, stage_row
@@ -22,7 +22,7 @@ from tidegauge.model.state import State
 from tidegauge.model.watermark import Tally
 
 
-def leaf_of(page: Page) -> Leaf:
+def stored_flow_of(page: FlowDocument) -> StoredFlow:
     book = page.book
     body = {
         "known": page.known,
@@ -48,10 +48,10 @@ def leaf_of(page: Page) -> Leaf:
         "pinned": {log: list(ids) for log, ids in page.pinned.items()},
         "outbox": {log: list(entries) for log, entries in page.outbox.items()},
     }
-    return Leaf(book.pipeline, book.flow, body, _row(page))
+    return StoredFlow(book.pipeline, book.flow, body, _row(page))
 
 
-def _row(page: Page) -> dict[str, Any]:
+def _row(page: FlowDocument) -> dict[str, Any]:
     """As shelf.ROW lists it."""
     book, run, active = page.book, page.last, page.book.active
     name = active.plan.draft.inputs[0].input if active else next(iter(book.marks), None)
@@ -114,7 +114,7 @@ def _tally_of(body: Mapping[str, Any]) -> Tally:
     )
 
 
-def _mark_body(mark: Mark) -> dict[str, Any]:
+def _mark_body(mark: InputState) -> dict[str, Any]:
     return {
         "input": mark.input,
         "cursor": mark.cursor,
@@ -130,7 +130,7 @@ def _mark_body(mark: Mark) -> dict[str, Any]:
     }
 
 
-def _active_body(active: Active) -> dict[str, Any]:
+def _active_body(active: ActivePlan) -> dict[str, Any]:
     kept, owner = active.plan, active.owner
     return {
         "plan_id": kept.plan_id,
@@ -152,9 +152,9 @@ def _active_body(active: Active) -> dict[str, Any]:
 # --- from a leaf
 
 
-def page_of(leaf: Leaf) -> Page:
+def document_of(leaf: StoredFlow) -> FlowDocument:
     body = leaf.body
-    return Page(
+    return FlowDocument(
         book=replace(
             _book_of(leaf.pipeline, leaf.flow, body["book"]),
             tally=_tally_of(body),
@@ -170,9 +170,9 @@ def page_of(leaf: Leaf) -> Page:
     )
 
 
-def _book_of(pipeline: str, flow: str, body: Mapping[str, Any]) -> Book:
+def _book_of(pipeline: str, flow: str, body: Mapping[str, Any]) -> FlowState:
     override, undo = body["override"], body["undo"]
-    return Book(
+    return FlowState(
         pipeline=pipeline,
         flow=flow,
         idle=State(body["idle"]),
@@ -187,8 +187,8 @@ def _book_of(pipeline: str, flow: str, body: Mapping[str, Any]) -> Book:
     )
 
 
-def _mark_of(body: Mapping[str, Any]) -> Mark:
-    return Mark(
+def _mark_of(body: Mapping[str, Any]) -> InputState:
+    return InputState(
         input=body["input"],
         cursor=body["cursor"],
         position=from_body(body["position"]),
@@ -203,9 +203,9 @@ def _mark_of(body: Mapping[str, Any]) -> Mark:
     )
 
 
-def _active_of(pipeline: str, flow: str, body: Mapping[str, Any]) -> Active:
+def _active_of(pipeline: str, flow: str, body: Mapping[str, Any]) -> ActivePlan:
     draft = _draft_of(pipeline, flow, body["plan_id"], body["draft"])
-    return Active(
+    return ActivePlan(
         plan=Plan(body["plan_id"], draft, body["epoch"], body["first_seq"], body["done"]),
         state=State(body["state"]),
         attempt=body["attempt"],

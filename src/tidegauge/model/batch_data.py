@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-class Stretch(Protocol):
+class Split(Protocol):
     """Rows that one task reads by itself, straight from where they are.
 
     Can be pickled and read again. One stretch never holds a key twice. Its errors are ours, or a sentence
@@ -43,7 +43,7 @@ class LakeFile:
 
 
 @dataclass(frozen=True)
-class Change:
+class DeltaChange:
     """What a batch does to a Delta table, as lazy frames of one session.
 
     The columns of `rows` are those of the target, and besides:
@@ -74,7 +74,7 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Cargo:
+class BatchData:
     """At least one of `stretches` and `frame` is there; `files` only where the rows lie in a lake already."""
 
     layout: Layout
@@ -88,18 +88,18 @@ class Cargo:
     """A person asked for just these rows: that the output has lost what came before them is no fault."""
     files: tuple[LakeFile, ...] = ()
     """In order; a file in here has as many rows and bytes as it says, or the batch fails."""
-    stretches: tuple[Stretch, ...] = ()
+    stretches: tuple[Split, ...] = ()
     """With files: one for each, in the same order."""
     paths: tuple[str, ...] = ()
     """Where in the lake the rows come from, in full; also where the files cannot be read just as they are."""
     frame: Callable[[SparkSession], DataFrame] | None = None
     """Lazy: nothing is read until the frame is written."""
-    change: Callable[[SparkSession, Callable[[], DataFrame] | None], Change] | None = None
+    change: Callable[[SparkSession, Callable[[], DataFrame] | None], DeltaChange] | None = None
     """For a Delta table, instead of all the others: given a session of the flow's own, and the target as it
     is now (None while there is none), what the batch does to it. Lazy too."""
     explain: Callable[[BaseException], TidegaugeError | None] | None = None
     """What made the rows impossible to read, where an error of the write shows that it was that."""
 
 
-CargoOf = Callable[[Batch], Cargo]
+ReadBatch = Callable[[Batch], BatchData]
 """The rows of a batch, whenever they are asked for: a retry asks again."""

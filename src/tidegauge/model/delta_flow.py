@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tidegauge.errors import Place
-from tidegauge.model.spec import Drift, Flow, Lake
+from tidegauge.model.spec import Drift, Lake, TableFlow
 
 VALID_FROM, VALID_TO, IS_CURRENT = "valid_from", "valid_to", "is_current"
 """What `scd2` adds to a table."""
@@ -19,7 +19,7 @@ DELETE = "delete"
 """The `_change_type` that is always obeyed."""
 
 
-class LayerMode(StrEnum):
+class DeltaMode(StrEnum):
     APPEND = "append"
     MERGE = "merge"
     SCD2 = "scd2"
@@ -72,7 +72,7 @@ class TableRef:
 
 
 @dataclass(frozen=True)
-class LayerInput:
+class DeltaInput:
     name: str
     """Of the view that the transform reads, and in the ledger."""
     table: TableRef
@@ -90,9 +90,9 @@ class LayerInput:
 
 
 @dataclass(frozen=True)
-class LayerOutput:
+class DeltaTable:
     table: TableRef
-    mode: LayerMode = LayerMode.MERGE
+    mode: DeltaMode = DeltaMode.MERGE
     key: tuple[str, ...] = ()
     sequence_by: str | None = None
     partition_by: tuple[str, ...] = ()
@@ -121,13 +121,13 @@ class Function:
 
 
 @dataclass(frozen=True)
-class Layer:
+class DeltaFlow:
     """One hop between Delta tables."""
 
     pipeline: str
     name: str
-    inputs: tuple[LayerInput, ...]
-    output: LayerOutput
+    inputs: tuple[DeltaInput, ...]
+    output: DeltaTable
     transform: Sql | Function | None = None
     """None: the rows of the only input, as they are."""
     evaluate: Evaluate = Evaluate.AUTO
@@ -140,10 +140,10 @@ class Layer:
     place: Place | None = None
 
     @property
-    def moving(self) -> tuple[LayerInput, ...]:
+    def moving(self) -> tuple[DeltaInput, ...]:
         """The inputs whose changes are followed."""
         return tuple(part for part in self.inputs if not part.snapshot)
 
 
-Hop = Flow | Layer
+AnyFlow = TableFlow | DeltaFlow
 """Whatever a run brings up to date."""

@@ -13,7 +13,7 @@ from tidegauge.model.position import Position, Window, from_body, to_body
 _to_text = json.JSONEncoder(ensure_ascii=False).encode
 
 
-class Way(StrEnum):
+class ReadWay(StrEnum):
     """How the window of a Delta input is read."""
 
     FEED = "feed"
@@ -50,7 +50,7 @@ class Batch:
     """Reads no rows: takes from the output the keys that the source no longer has."""
     empties: bool = False
     """Reads no rows: the source has none, and the output is left with none."""
-    ways: tuple[Way, ...] = ()
+    ways: tuple[ReadWay, ...] = ()
     """Of Delta inputs, how each one's window is read; in the order of the windows."""
     stamps: tuple[str | None, ...] = ()
     """When the source committed the upper end of each window; empty: known of the plan's end alone."""
@@ -252,6 +252,6 @@ def _batch(body: dict[str, Any]) -> Batch:
         empty=body.get("empty", False),
         deletes=body.get("deletes", False),
         empties=body.get("empties", False),
-        ways=tuple(Way(way) for way in body.get("ways", ())),
+        ways=tuple(ReadWay(way) for way in body.get("ways", ())),
         stamps=tuple(body.get("stamps", ())),
     )

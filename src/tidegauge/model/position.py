@@ -19,7 +19,7 @@ from tidegauge.errors import PositionError
 from tidegauge.model.epoch_numbers import moment_of
 
 
-class Kind(StrEnum):
+class ValueKind(StrEnum):
     INT = "int"
     DECIMAL = "decimal"
     DATE = "date"
@@ -32,7 +32,9 @@ class Kind(StrEnum):
     """Text is lower-case hexadecimal."""
 
 
-ORDERED = frozenset({Kind.INT, Kind.DECIMAL, Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ})
+ORDERED = frozenset(
+    {ValueKind.INT, ValueKind.DECIMAL, ValueKind.DATE, ValueKind.TIMESTAMP, ValueKind.TIMESTAMPTZ}
+)
 
 # ASCII only: other alphabets have digits too, and Python would take them for numbers.
 _INT = re.compile(r"-?(0|[1-9]\d*)", re.ASCII)
@@ -48,7 +50,7 @@ _to_text = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 @dataclass(frozen=True)
 class Value:
-    kind: Kind
+    kind: ValueKind
     text: str
 
     def __post_init__(self) -> None:
@@ -69,37 +71,37 @@ class Value:
         if self.kind is not other.kind:
             raise PositionError(f"a {self.kind.value} cannot be compared with a {other.kind.value}")
         match self.kind:
-            case Kind.INT:
+            case ValueKind.INT:
                 return int(self.text)
-            case Kind.DECIMAL:
+            case ValueKind.DECIMAL:
                 return Decimal(self.text)
-            case Kind.DATE:
+            case ValueKind.DATE:
                 year, rest = self.text.split("-", 1)
                 return (int(year), rest)
-            case Kind.TIMESTAMP | Kind.TIMESTAMPTZ:
+            case ValueKind.TIMESTAMP | ValueKind.TIMESTAMPTZ:
                 match = _TIMESTAMP.fullmatch(self.text)
                 assert match
                 *whole, fraction = match.groups()
                 return (*map(int, whole), (fraction or "").ljust(9, "0"))
-            case Kind.TEXT | Kind.BYTES:
+            case ValueKind.TEXT | ValueKind.BYTES:
                 raise PositionError(
                     f"{self.kind.value} is compared in the database only, by the column's own collation"
                 )
 
 
-def _well_formed(kind: Kind, text: str) -> bool:
+def _well_formed(kind: ValueKind, text: str) -> bool:
     match kind:
-        case Kind.INT:
+        case ValueKind.INT:
             return _INT.fullmatch(text) is not None and text != "-0"
-        case Kind.DECIMAL:
+        case ValueKind.DECIMAL:
             return _DECIMAL.fullmatch(text) is not None
-        case Kind.DATE:
+        case ValueKind.DATE:
             return _DATE.fullmatch(text) is not None
-        case Kind.TIMESTAMP | Kind.TIMESTAMPTZ:
+        case ValueKind.TIMESTAMP | ValueKind.TIMESTAMPTZ:
             return _TIMESTAMP.fullmatch(text) is not None
-        case Kind.BYTES:
+        case ValueKind.BYTES:
             return _HEX.fullmatch(text) is not None
-        case Kind.TEXT:
+        case ValueKind.TEXT:
             return True
 
 
@@ -151,11 +153,11 @@ def compare(one: RowPosition | None, other: RowPosition | None, *, moments: bool
         return -1 if one is None else 1
     if one.cursor.kind is not other.cursor.kind:
         return None
-    if moments and one.cursor.kind is Kind.TEXT:
+    if moments and one.cursor.kind is ValueKind.TEXT:
         if one.cursor.text != other.cursor.text:
             return -1 if one.cursor.text < other.cursor.text else 1
         # The same moment: only the keys are left to compare.
-        same = Value(Kind.INT, "0")
+        same = Value(ValueKind.INT, "0")
         one, other = RowPosition(same, one.key), RowPosition(same, other.key)
     try:
         return -1 if one < other else 1 if other < one else 0
@@ -209,7 +211,9 @@ def from_body(body: Any) -> Position | None:
             case None:
                 return None
             case {"cursor": [kind, value], "key": [*key]}:
-                return RowPosition(Value(Kind(kind), value), tuple(Value(Kind(k), v) for k, v in key))
+                return RowPosition(
+                    Value(ValueKind(kind), value), tuple(Value(ValueKind(k), v) for k, v in key)
+                )
             case {"version": int(version)}:
                 return VersionPosition(version)
             case {"files": int(sequence)}:
@@ -252,11 +256,11 @@ def to_moment(position: Position | None, cursor: str, stamp: str | None) -> date
     version or a batch of files has what its source said of it, which is `stamp`.
     """
     match position:
-        case RowPosition(Value(Kind.TIMESTAMP | Kind.TIMESTAMPTZ | Kind.DATE, text), _):
+        case RowPosition(Value(ValueKind.TIMESTAMP | ValueKind.TIMESTAMPTZ | ValueKind.DATE, text), _):
             return _moment(text)
-        case RowPosition(Value(Kind.TEXT, text), _) if cursor == "timestamp":
+        case RowPosition(Value(ValueKind.TEXT, text), _) if cursor == "timestamp":
             return _moment(text)
-        case RowPosition(Value(Kind.INT, text), _) if cursor == "timestamp":
+        case RowPosition(Value(ValueKind.INT, text), _) if cursor == "timestamp":
             return moment_of(text)
         case VersionPosition() | FilesPosition():
             return _moment(stamp or "")
@@ -294,11 +298,11 @@ def step_down(value: Value, scale: int) -> Value:
 
 def _step_down(value: Value, scale: int) -> Value:
     match value.kind:
-        case Kind.INT:
-            return Value(Kind.INT, str(int(value.text) - 1))
-        case Kind.DATE:
-            return Value(Kind.DATE, (date.fromisoformat(value.text) - timedelta(days=1)).isoformat())
-        case Kind.TIMESTAMP | Kind.TIMESTAMPTZ:
+        case ValueKind.INT:
+            return Value(ValueKind.INT, str(int(value.text) - 1))
+        case ValueKind.DATE:
+            return Value(ValueKind.DATE, (date.fromisoformat(value.text) - timedelta(days=1)).isoformat())
+        case ValueKind.TIMESTAMP | ValueKind.TIMESTAMPTZ:
             whole, _, fraction = value.text.partition(".")
             units = int(fraction.ljust(9, "0")[:scale]) if scale and fraction else 0
             second = datetime.strptime(whole, "%Y-%m-%d %H:%M:%S")

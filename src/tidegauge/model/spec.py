@@ -14,7 +14,7 @@ from tidegauge.model.epoch_numbers import Epoch
 from tidegauge.model.secret import Secret
 
 if TYPE_CHECKING:
-    from tidegauge.model.delta_flow import Layer
+    from tidegauge.model.delta_flow import DeltaFlow
 
 
 class Engine(StrEnum):
@@ -186,7 +186,7 @@ class Sync:
 
 
 @dataclass(frozen=True)
-class Folder:
+class LakeTable:
     """A table's place in a lake."""
 
     lake: Lake
@@ -198,7 +198,7 @@ class Folder:
 
 
 @dataclass(frozen=True)
-class Landing:
+class WarehouseTable:
     """A table's place in a warehouse."""
 
     warehouse: Database
@@ -222,7 +222,7 @@ class Strategy(StrEnum):
 
 
 @dataclass(frozen=True)
-class Flow:
+class TableFlow:
     """One hop of one table."""
 
     pipeline: str
@@ -230,12 +230,12 @@ class Flow:
     source: Database
     table: TableName
     """Of the database where the rows come from, also for a flow that finds them in a lake."""
-    output: Folder | Landing
+    output: LakeTable | WarehouseTable
     options: TableOptions
     tags: tuple[str, ...] = ()
     stage: Stage | None = None
     """None where a table has only one flow."""
-    reads: Folder | None = None
+    reads: LakeTable | None = None
     """The output of another flow, which it reads instead of the database itself."""
     upstream: str | None = None
     """The name of that flow."""
@@ -266,7 +266,7 @@ class Project:
     spark: SparkSettings
     connections: Mapping[str, Database | Lake]
     syncs: tuple[Sync, ...]
-    layers: tuple[Layer, ...] = ()
+    layers: tuple[DeltaFlow, ...] = ()
     """The flows between Delta tables, in the order they are written; those in Python after those here."""
 
     @property

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from tidegauge.model.epoch_numbers import Epoch
-from tidegauge.model.position import Kind, RowPosition
+from tidegauge.model.position import RowPosition, ValueKind
 from tidegauge.model.spec import TableName, TableOptions
 
 
 @dataclass(frozen=True)
-class Column:
+class SourceColumn:
     name: str
     native: str
     """The type as the database names it, with length and precision: `decimal(12,2) unsigned`."""
@@ -68,7 +68,7 @@ class OrderedColumn:
     """Ordered by and compared with, everywhere the same, so that no two places can disagree."""
     text: str
     """The database's SQL from the ordering value, written `{}`, to its text at full precision."""
-    kind: Kind
+    kind: ValueKind
     nullable: bool
     scale: int = 0
     """Digits after the second, for timestamps."""
@@ -77,12 +77,12 @@ class OrderedColumn:
 
 
 @dataclass(frozen=True)
-class Shape:
+class SourceTable:
     """Everything needed to page through one table. Made once per plan, and again when the plan is run."""
 
     table: TableName
     options: TableOptions
-    columns: tuple[Column, ...]
+    columns: tuple[SourceColumn, ...]
     cursor: OrderedColumn
     cursor_kind: str
     """`timestamp` or `value`."""

@@ -26,7 +26,7 @@ class FlowPlanned:
 
 
 @dataclass(frozen=True)
-class Noted:
+class NoteAdded:
     """Something that a person should know has come out on the way."""
 
     flow: str
@@ -81,7 +81,7 @@ class Comparing:
 RunEvent = (
     Planning
     | FlowPlanned
-    | Noted
+    | NoteAdded
     | SparkStarting
     | StepBegun
     | StepDone

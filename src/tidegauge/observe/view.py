@@ -15,7 +15,7 @@ from tidegauge.observe.events import (
     FlowEnded,
     FlowPlanned,
     Listener,
-    Noted,
+    NoteAdded,
     Planning,
     RunEvent,
     SparkStarting,
@@ -70,7 +70,7 @@ def lines(event: RunEvent) -> list[str]:
                     f"{flow}: {begin}: {rows or 0:,} rows in {batches} batch{'' if batches == 1 else 'es'}"
                 )
             return said
-        case Noted(flow, note):
+        case NoteAdded(flow, note):
             return [f"{flow}: note: {note}"]
         case SparkStarting():
             return ["starting Spark"]
@@ -113,7 +113,7 @@ class Bars:
                     if flow in self._tasks:
                         self._progress.remove_task(self._tasks[flow])
                     self._tasks[flow] = self._progress.add_task(name, total=rows, rows="0 rows", rate="")
-            case Noted(flow, note):
+            case NoteAdded(flow, note):
                 self._print(flow, note)
             case BatchCommitted(flow, _, _, rows, _):
                 self._progress.update(self._status, visible=False)

@@ -13,15 +13,15 @@ from tidegauge.errors import ColumnMissing, ConfigError, WrongState
 from tidegauge.flows.downstream import downstream
 from tidegauge.flows.missing_tables import Known, known_flows
 from tidegauge.flows.prepare import Ends, Prepared, agree, prepare, shaped
-from tidegauge.flows.select import Choice, Sources, choose
+from tidegauge.flows.select import Selection, Sources, choose
 from tidegauge.ledger.heartbeat import Heartbeat
 from tidegauge.ledger.open import open_ledger
 from tidegauge.ledger.owner import this_process
 from tidegauge.model.position import Position, RowPosition, compare, to_json, to_text
 from tidegauge.model.protocols.source import Source
 from tidegauge.model.run import FlowStatus
-from tidegauge.model.spec import Drift, Flow, Landing, Mode, Project
-from tidegauge.model.table import Shape
+from tidegauge.model.spec import Drift, Mode, Project, TableFlow, WarehouseTable
+from tidegauge.model.table import SourceTable
 from tidegauge.model.watermark import Watermark
 from tidegauge.observe.events import Listener
 from tidegauge.operations import override_position as asked
@@ -30,13 +30,13 @@ from tidegauge.plan.backfill import Span, limited, span, under_limit
 from tidegauge.plan.backfill import backfill as draft_backfill
 from tidegauge.plan.draft import batch_step, check_identity, is_whole
 from tidegauge.run.environment import open_reader
-from tidegauge.run.options import Order
+from tidegauge.run.options import RunOptions
 from tidegauge.run.report import RunReport
 from tidegauge.run.runner import Runner
 
 
 @dataclass(frozen=True)
-class Wish:
+class BackfillRequest:
     """As the user wrote it; every part may be left out."""
 
     first: str | None = None
@@ -52,7 +52,7 @@ class Wish:
 class Backfill:
     """What would be read again of one table."""
 
-    flow: Flow
+    flow: TableFlow
     after: Position | None
     upto: Position | None
     rows: int
@@ -86,7 +86,7 @@ class Backfill:
         }
 
 
-def preview(project: Project, selection: Sequence[str], wish: Wish) -> list[Backfill]:
+def preview(project: Project, selection: Sequence[str], wish: BackfillRequest) -> list[Backfill]:
     """What would be read again, table by table, and who follows; changes nothing."""
     with open_ledger(project.ledger, create=False) as ledger, Sources() as sources:
         known = known_flows(ledger, project.pipeline)
@@ -117,7 +117,7 @@ def preview(project: Project, selection: Sequence[str], wish: Wish) -> list[Back
 def run_backfill(
     project: Project,
     found: Sequence[Backfill],
-    wish: Wish,
+    wish: BackfillRequest,
     *,
     reason: str,
     tell: Listener,
@@ -128,7 +128,7 @@ def run_backfill(
 
     A backfill that stops half-way is a plan like any other: the next run ends it, with its own windows.
     """
-    order = Order(tuple(name for one in found for name in (one.name, *one.then)), debug=debug)
+    order = RunOptions(tuple(name for one in found for name in (one.name, *one.then)), debug=debug)
     with open_ledger(project.ledger, create=True) as ledger, Sources() as sources:
         choice = _chosen(project, order.selection, sources, known_flows(ledger, project.pipeline))
         for one in found:
@@ -141,14 +141,20 @@ def run_backfill(
             return RunReport(runner.run_id, tuple(runner.everything(choice.flows, sources)))
 
 
-def _chosen(project: Project, selection: Sequence[str], sources: Sources, known: Known) -> Choice:
+def _chosen(project: Project, selection: Sequence[str], sources: Sources, known: Known) -> Selection:
     choice = choose(project, selection, sources, known=known)
     for error in (*(error for _, error in choice.faults), *choice.gone.values()):
         raise error
     return choice
 
 
-def _look(flow: Flow, ends: Ends, wish: Wish, status: FlowStatus | None, readers: Sequence[Flow]) -> Backfill:
+def _look(
+    flow: TableFlow,
+    ends: Ends,
+    wish: BackfillRequest,
+    status: FlowStatus | None,
+    readers: Sequence[TableFlow],
+) -> Backfill:
     if status is not None and status.override is not None:
         raise WrongState(
             f"{flow.name}: an override ({status.override.kind}) that {status.override.actor} began has not"
@@ -183,15 +189,15 @@ def _look(flow: Flow, ends: Ends, wish: Wish, status: FlowStatus | None, readers
     )
 
 
-def _dangers(flows: Sequence[Flow], rows: int) -> list[str]:
+def _dangers(flows: Sequence[TableFlow], rows: int) -> list[str]:
     return [
         f"{flow.name} appends: rows that are in {flow.output} already come a second time"
         for flow in flows
-        if rows and isinstance(flow.output, Landing) and flow.options.mode is Mode.APPEND
+        if rows and isinstance(flow.output, WarehouseTable) and flow.options.mode is Mode.APPEND
     ]
 
 
-def _prepare(flow: Flow, ends: Ends, *, wish: Wish) -> Prepared:
+def _prepare(flow: TableFlow, ends: Ends, *, wish: BackfillRequest) -> Prepared:
     """As `prepare` does for what is new; flows that read the lake just do that."""
     if flow.reads is not None:
         return prepare(flow, ends)
@@ -212,7 +218,9 @@ def _prepare(flow: Flow, ends: Ends, *, wish: Wish) -> Prepared:
     return Prepared(made, lambda batch: replace(ends.reader.cargo(shape, batch), anew=True), changes)
 
 
-def _window(flow: Flow, shape: Shape, mark: Watermark | None, wish: Wish, source: Source) -> Span:
+def _window(
+    flow: TableFlow, shape: SourceTable, mark: Watermark | None, wish: BackfillRequest, source: Source
+) -> Span:
     check_identity(flow, shape, mark.source_id if mark else None)
     stands = mark.position if mark else None
     assert stands is None or isinstance(stands, RowPosition)
@@ -234,8 +242,8 @@ def _window(flow: Flow, shape: Shape, mark: Watermark | None, wish: Wish, source
 
 
 def _shape(
-    flow: Flow, source: Source, ends: Ends, wish: Wish, readers: Sequence[Flow]
-) -> tuple[Shape, tuple[str, ...]]:
+    flow: TableFlow, source: Source, ends: Ends, wish: BackfillRequest, readers: Sequence[TableFlow]
+) -> tuple[SourceTable, tuple[str, ...]]:
     """The table as it would be read; the column that is asked for has to reach every output."""
     shape, changes = shaped(flow, source, ends)
     column = wish.column

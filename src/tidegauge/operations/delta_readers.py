@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 
 from tidegauge.delta_log.history import version_at
 from tidegauge.flows.delta_places import Places
-from tidegauge.model.delta_flow import Layer, LayerInput, LayerMode
-from tidegauge.model.plan import Plan, Way
+from tidegauge.model.delta_flow import DeltaFlow, DeltaInput, DeltaMode
+from tidegauge.model.plan import Plan, ReadWay
 from tidegauge.model.position import Position, VersionPosition
 from tidegauge.model.run import FlowStatus
 from tidegauge.model.watermark import Watermark
-from tidegauge.operations.vacuum_needs import Reader
+from tidegauge.operations.vacuum_needs import VacuumReader
 from tidegauge.plan.versions import begins
 
-_WHOLE = (Way.SNAPSHOT, Way.PINNED, Way.NOTHING)
+_WHOLE = (ReadWay.SNAPSHOT, ReadWay.PINNED, ReadWay.NOTHING)
 """Ways that need the table just as it is at the window's end."""
 
 
@@ -23,7 +23,7 @@ class Readers:
 
     def __init__(
         self,
-        layers: Sequence[Layer],
+        layers: Sequence[DeltaFlow],
         statuses: Mapping[str, FlowStatus],
         marks: Mapping[tuple[str, str], Watermark],
         places: Places,
@@ -33,7 +33,7 @@ class Readers:
         self._marks = marks
         self._places = places
 
-    def of(self, location: str, table_id: str, earliest: int) -> list[Reader]:
+    def of(self, location: str, table_id: str, earliest: int) -> list[VacuumReader]:
         """Those of the table at a location. `earliest` is the first version that its log still has.
 
         One whose watermark was taken from another table needs nothing of this one: it stands still until a
@@ -50,8 +50,8 @@ class Readers:
         return found
 
     def _one(
-        self, layer: Layer, part: LayerInput, location: str, table_id: str, earliest: int
-    ) -> Reader | None:
+        self, layer: DeltaFlow, part: DeltaInput, location: str, table_id: str, earliest: int
+    ) -> VacuumReader | None:
         mark, status = self._marks.get((layer.name, part.name)), self._statuses.get(layer.name)
         if mark is not None and mark.source_id not in (None, table_id):
             return None
@@ -69,15 +69,15 @@ class Readers:
         if not needed:
             return None
         after, why = min(needed)
-        return Reader(layer.name, part.name, after, why)
+        return VacuumReader(layer.name, part.name, after, why)
 
     def _beginning(
-        self, layer: Layer, part: LayerInput, location: str, earliest: int
+        self, layer: DeltaFlow, part: DeltaInput, location: str, earliest: int
     ) -> list[tuple[int, str]]:
         """Of an input that was never read: from the version on where its first run begins."""
         initial = part.initial
         if initial is None:
-            keeps = layer.output.mode in (LayerMode.APPEND, LayerMode.SCD2) and earliest == 0
+            keeps = layer.output.mode in (DeltaMode.APPEND, DeltaMode.SCD2) and earliest == 0
             initial = "earliest" if keeps else "snapshot"
         if initial == "snapshot":
             return []
@@ -102,7 +102,7 @@ def _frozen(plan: Plan, name: str) -> int | None:
     place = names.index(name)
     found = []
     for batch in plan.draft.batches[plan.done :]:
-        window, way = batch.windows[place], batch.ways[place] if batch.ways else Way.FEED
+        window, way = batch.windows[place], batch.ways[place] if batch.ways else ReadWay.FEED
         found.append(_version(window.upto if way in _WHOLE else window.after))
     return min(found, default=None)
 

@@ -16,7 +16,7 @@ from tidegauge.flows.delta_places import Places, own_session
 from tidegauge.flows.select import Sources, choose, needs_of
 from tidegauge.ledger.open import open_ledger
 from tidegauge.ledger.owner import this_process
-from tidegauge.model.delta_flow import Layer, TableRef
+from tidegauge.model.delta_flow import DeltaFlow, TableRef
 from tidegauge.model.error_json import error_to_json
 from tidegauge.model.location import WITH_COLON, resolve
 from tidegauge.model.run import FlowStatus
@@ -32,12 +32,12 @@ _PARALLEL = 4
 
 
 @dataclass(frozen=True)
-class Target:
+class TendedTable:
     """A Delta table to be tended."""
 
     table: TableRef
     location: str
-    layer: Layer | None = None
+    layer: DeltaFlow | None = None
     """The flow that writes it."""
 
     @property
@@ -50,10 +50,10 @@ class Target:
 
 
 @dataclass(frozen=True)
-class Tended:
+class TendedResult:
     """What was done to a table, or would be."""
 
-    target: Target
+    target: TendedTable
     added: int | None = None
     """Files that OPTIMIZE wrote; None, here and below: it was not asked for, or it is not known."""
     replaced: int | None = None
@@ -112,7 +112,7 @@ class Tending:
             return self._spark
 
     @contextmanager
-    def session_of(self, target: Target) -> Iterator[SparkSession]:
+    def session_of(self, target: TendedTable) -> Iterator[SparkSession]:
         if target.layer is not None:
             with self.places.session(target.layer) as session:
                 yield session
@@ -122,29 +122,29 @@ class Tending:
 
     def each(
         self,
-        one: Callable[[Target], Tended],
+        one: Callable[[TendedTable], TendedResult],
         tell: Callable[[str], None] | None = None,
-        targets: Sequence[Target] | None = None,
-    ) -> list[Tended]:
+        targets: Sequence[TendedTable] | None = None,
+    ) -> list[TendedResult]:
         """Several tables at once, each told of as it begins; not said: all. What stops one is its answer."""
         wanted = self.targets if targets is None else targets
         faults = self.faults if targets is None else []
 
-        def safely(target: Target) -> Tended:
+        def safely(target: TendedTable) -> TendedResult:
             if tell is not None:
                 tell(target.name)
             try:
                 return one(target)
             except TidegaugeError as error:
                 absent = isinstance(error, TableMissing) and target.layer is not None
-                return Tended(target, absent=True) if absent else Tended(target, error=error)
+                return TendedResult(target, absent=True) if absent else TendedResult(target, error=error)
 
         if not wanted:
             return list(faults)
         with ThreadPoolExecutor(min(_PARALLEL, len(wanted))) as pool:
             return [*faults, *pool.map(safely, wanted)]
 
-    def note(self, found: Sequence[Tended], event: str, reason: str) -> None:
+    def note(self, found: Sequence[TendedResult], event: str, reason: str) -> None:
         """Keep in the history what was done to the outputs of flows."""
         done = [one.target.layer.name for one in found if one.done and one.target.layer]
         if done:
@@ -152,28 +152,34 @@ class Tending:
                 for flow in done:
                     ledger.note(self._project.pipeline, flow, event, owner=this_process(), reason=reason)
 
-    def _targets(self, selection: Sequence[str], tables: Sequence[str]) -> tuple[list[Target], list[Tended]]:
+    def _targets(
+        self, selection: Sequence[str], tables: Sequence[str]
+    ) -> tuple[list[TendedTable], list[TendedResult]]:
         project = self._project
-        layers: tuple[Layer, ...] = ()
+        layers: tuple[DeltaFlow, ...] = ()
         if project.layers and (selection or not tables):
             with Sources() as sources:
                 # Only flows between Delta tables have outputs of this kind: no database is asked.
                 layers = choose(replace(project, syncs=()), selection, sources).layers
-        refs: list[tuple[TableRef, Layer | None]] = [(layer.output.table, layer) for layer in layers]
+        refs: list[tuple[TableRef, DeltaFlow | None]] = [(layer.output.table, layer) for layer in layers]
         refs += [(_ref(project, text), None) for text in tables]
-        found: dict[str, Target] = {}
-        faults: list[Tended] = []
+        found: dict[str, TendedTable] = {}
+        faults: list[TendedResult] = []
         for table, layer in refs:
             location = self.places.find(table)
             if location is None:
-                target = Target(table, str(table), layer)
+                target = TendedTable(table, str(table), layer)
                 gone = TableMissing(f"Spark's catalogue has no Delta table {table}", hint="check the name")
-                faults.append(Tended(target, absent=True) if layer else Tended(target, error=gone))
+                faults.append(
+                    TendedResult(target, absent=True) if layer else TendedResult(target, error=gone)
+                )
             else:
-                found.setdefault(plain(location), Target(table, location, layer or self._writer(location)))
+                found.setdefault(
+                    plain(location), TendedTable(table, location, layer or self._writer(location))
+                )
         return list(found.values()), faults
 
-    def _writer(self, location: str) -> Layer | None:
+    def _writer(self, location: str) -> DeltaFlow | None:
         return next(
             (
                 layer

@@ -11,7 +11,7 @@ from tidegauge.flows.missing_tables import known_flows
 from tidegauge.flows.select import Sources, choose
 from tidegauge.ledger.open import open_ledger
 from tidegauge.ledger.owner import this_process
-from tidegauge.model.spec import Flow, Folder, Project
+from tidegauge.model.spec import LakeTable, Project, TableFlow
 from tidegauge.outputs.lake import files
 from tidegauge.outputs.lake.files import Leftover, Listing
 from tidegauge.outputs.lake.table import CommittedFile
@@ -68,10 +68,10 @@ def clean(
     return gone
 
 
-def _flows(project: Project, selection: Sequence[str]) -> list[tuple[Flow, Folder]]:
+def _flows(project: Project, selection: Sequence[str]) -> list[tuple[TableFlow, LakeTable]]:
     with open_ledger(project.ledger, create=False) as ledger, Sources() as sources:
         known = known_flows(ledger, project.pipeline)
         choice = choose(project, selection, sources, known=known)
     for _, error in choice.faults:
         raise error
-    return [(flow, flow.output) for flow in choice.flows if isinstance(flow.output, Folder)]
+    return [(flow, flow.output) for flow in choice.flows if isinstance(flow.output, LakeTable)]

@@ -11,12 +11,12 @@ from tidegauge.errors import ConfigError, SourceUnreachable, TidegaugeError
 from tidegauge.flows.load import has_caught_up
 from tidegauge.flows.missing_tables import known_flows
 from tidegauge.flows.names import is_pattern, means, table_named
-from tidegauge.flows.select import Choice, Sources, choose
+from tidegauge.flows.select import Selection, Sources, choose
 from tidegauge.ledger.open import open_ledger
 from tidegauge.ledger.owner import this_process
 from tidegauge.model.position import Position, to_json
 from tidegauge.model.run import FlowStatus
-from tidegauge.model.spec import Flow, Project
+from tidegauge.model.spec import Project, TableFlow
 from tidegauge.model.watermark import Watermark
 from tidegauge.operations.override_look import holder, superseded
 from tidegauge.operations.status import is_hidden, wanted
@@ -88,7 +88,7 @@ def carry_out(project: Project, partings: Sequence[Parting], *, reason: str) -> 
             ledger.forget(project.pipeline, one.flow, owner=this_process(), reason=reason)
 
 
-def _alive(choice: Choice) -> set[str]:
+def _alive(choice: Selection) -> set[str]:
     """The flows of the file that can run."""
     layers = {layer.name for layer in choice.layers}
     return layers | {flow.name for flow in choice.flows if (flow.upstream or flow.name) not in choice.gone}
@@ -112,7 +112,7 @@ def _is_named(flow: str, selection: Sequence[str]) -> bool:
     return any(wanted(flow, [word]) for word in selection if not is_pattern(word))
 
 
-def _parting(status: FlowStatus, marks: Mapping[str, Sequence[Watermark]], choice: Choice) -> Parting:
+def _parting(status: FlowStatus, marks: Mapping[str, Sequence[Watermark]], choice: Selection) -> Parting:
     flow = next((one for one in choice.flows if one.name == status.flow), None)
     notes = ["what it has written stays where it is, and nobody brings it up to date any more"]
     unread = _unread(flow, marks) if flow else None
@@ -128,7 +128,7 @@ def _parting(status: FlowStatus, marks: Mapping[str, Sequence[Watermark]], choic
     )
 
 
-def _unread(flow: Flow, marks: Mapping[str, Sequence[Watermark]]) -> str | None:
+def _unread(flow: TableFlow, marks: Mapping[str, Sequence[Watermark]]) -> str | None:
     """What of the lake has not reached the warehouse."""
     upper, mine = marks.get(flow.upstream or ""), marks.get(flow.name)
     if flow.reads is None or not upper:

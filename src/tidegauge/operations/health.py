@@ -11,12 +11,12 @@ from typing import Any
 from tidegauge.errors import TidegaugeError
 from tidegauge.flows.delta_places import Places
 from tidegauge.flows.known_sources import KnownSources
-from tidegauge.flows.missing_tables import come_back, remembered
+from tidegauge.flows.missing_tables import refuse_forgotten, remembered
 from tidegauge.flows.prepare import agree, still_there
-from tidegauge.flows.select import Choice, choose
+from tidegauge.flows.select import Selection, choose
 from tidegauge.ledger.open import open_ledger
 from tidegauge.ledger.owner import is_gone
-from tidegauge.model.delta_flow import Hop, Layer
+from tidegauge.model.delta_flow import AnyFlow, DeltaFlow
 from tidegauge.model.run import FlowStatus, HistoryEvent
 from tidegauge.model.spec import Project
 from tidegauge.model.state import State
@@ -68,7 +68,7 @@ def examine(project: Project, selection: Sequence[str]) -> tuple[datetime, list[
         retained = notices(project, ledger, choice.layers)
     places = Places(current_session)
 
-    def one(hop: Hop) -> Health:
+    def one(hop: AnyFlow) -> Health:
         status, lost = statuses.get(hop.name), choice.gone.get(hop.name)
         found = _one(
             hop.name,
@@ -124,7 +124,9 @@ def _is_busy(status: FlowStatus) -> bool:
     )
 
 
-def _disagreement(hop: Hop, status: FlowStatus | None, mark: Watermark | None, places: Places) -> str | None:
+def _disagreement(
+    hop: AnyFlow, status: FlowStatus | None, mark: Watermark | None, places: Places
+) -> str | None:
     """Why ledger and output do not tell the same story; None where they do, or nobody could ask.
 
     Of a plan that was left half-way the output may have a batch more than the ledger.
@@ -132,11 +134,11 @@ def _disagreement(hop: Hop, status: FlowStatus | None, mark: Watermark | None, p
     if status is not None and _is_busy(status):
         return None
     if status is not None and status.undo is not None and status.undo.forgot:
-        return come_back(hop.name, status.undo).message
-    if isinstance(hop, Layer) and hop.output.table.path is None and not has_session():
+        return refuse_forgotten(hop.name, status.undo).message
+    if isinstance(hop, DeltaFlow) and hop.output.table.path is None and not has_session():
         return None
     try:
-        output = places.output(hop) if isinstance(hop, Layer) else open_output(hop)
+        output = places.output(hop) if isinstance(hop, DeltaFlow) else open_output(hop)
         check = still_there if status and status.plan else agree
         check(hop, output, mark)
     except TidegaugeError as error:
@@ -144,5 +146,5 @@ def _disagreement(hop: Hop, status: FlowStatus | None, mark: Watermark | None, p
     return None
 
 
-def _faults(choice: Choice) -> list[Health]:
+def _faults(choice: Selection) -> list[Health]:
     return [Health(name, State.FAILED, None, 0, (error.message,), ()) for name, error in choice.faults]

@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tidegauge.errors import TidegaugeError
-from tidegauge.operations.delta_tables import Target, Tended, Tending
+from tidegauge.operations.delta_tables import TendedResult, TendedTable, Tending
 from tidegauge.operations.vacuum import vacuum
 from tidegauge.spark.errors import translated
 
 
-def optimize(tending: Tending, target: Target, *, zorder: Sequence[str] = (), clean: bool = True) -> Tended:
+def optimize(
+    tending: Tending, target: TendedTable, *, zorder: Sequence[str] = (), clean: bool = True
+) -> TendedResult:
     """Small files become large ones, sorted by `zorder` if that is given; their statistics are written anew.
 
     `clean`: vacuum it afterwards. A vacuum that a reader forbids is the answer's error, and the table is
@@ -22,7 +24,7 @@ def optimize(tending: Tending, target: Target, *, zorder: Sequence[str] = (), cl
         words = f"OPTIMIZE {target.sql}{f' ZORDER BY ({columns})' if columns else ''}"
         [row] = session.sql(words).collect()
         metrics = row["metrics"]
-        done = Tended(
+        done = TendedResult(
             target, added=int(metrics["numFilesAdded"]), replaced=int(metrics["numFilesRemoved"]), done=True
         )
     if not clean:

@@ -13,7 +13,7 @@ from tidegauge.errors import OutputDisagrees, TidegaugeError
 from tidegauge.flows.delta_places import places_of
 from tidegauge.ledger.open import open_ledger
 from tidegauge.ledger.owner import this_process
-from tidegauge.model.delta_flow import Hop, Layer
+from tidegauge.model.delta_flow import AnyFlow, DeltaFlow
 from tidegauge.model.error_json import error_to_json
 from tidegauge.model.override import Override
 from tidegauge.model.position import Position, to_json
@@ -21,7 +21,7 @@ from tidegauge.model.protocols.ledger import LedgerReader, LedgerWriter
 from tidegauge.model.protocols.output import Output
 from tidegauge.model.spec import Project
 from tidegauge.observe.events import Listener, RunEvent
-from tidegauge.run.end_override import finish
+from tidegauge.run.end_override import end_override
 from tidegauge.run.steps import OverrideStep, step
 
 
@@ -63,11 +63,11 @@ class Import:
 
 
 @dataclass(frozen=True)
-class Undo:
+class UndoLast:
     pass
 
 
-Wish = SetTo | Reset | Refresh | CopyOf | Import | Undo
+OverrideRequest = SetTo | Reset | Refresh | CopyOf | Import | UndoLast
 
 KINDS: dict[type, str] = {
     SetTo: "set",
@@ -75,15 +75,15 @@ KINDS: dict[type, str] = {
     Refresh: "refresh",
     CopyOf: "copy",
     Import: "import",
-    Undo: "undo",
+    UndoLast: "undo",
 }
 
 
 @dataclass(frozen=True)
-class Move:
+class OverridePreview:
     """What an override would do to one flow."""
 
-    flow: Hop
+    flow: AnyFlow
     kind: str
     before: Position | None
     after: Position | None
@@ -113,7 +113,7 @@ class Move:
 
     @property
     def input(self) -> str:
-        return self.flow.moving[0].name if isinstance(self.flow, Layer) else self.flow.input
+        return self.flow.moving[0].name if isinstance(self.flow, DeltaFlow) else self.flow.input
 
     @property
     def positions(self) -> dict[str, Position | None]:
@@ -138,8 +138,8 @@ class Move:
 
 
 @dataclass(frozen=True)
-class Done:
-    move: Move
+class OverrideResult:
+    move: OverridePreview
     epoch: int | None
     error: TidegaugeError | None = None
 
@@ -149,27 +149,27 @@ class Done:
 
 
 def carry_out(
-    project: Project, moves: Sequence[Move], *, reason: str, tell: Listener | None = None
-) -> list[Done]:
+    project: Project, moves: Sequence[OverridePreview], *, reason: str, tell: Listener | None = None
+) -> list[OverrideResult]:
     """Do what was shown. A flow that cannot be changed is reported, and the others are changed."""
-    done: list[Done] = []
+    done: list[OverrideResult] = []
     places = places_of(project, [move.flow for move in moves])
     with open_ledger(project.ledger, create=True) as ledger:
         for move in moves:
             try:
                 output = places.output(move.flow)
-                done.append(Done(move, _one(ledger, output, move, reason, tell or _nobody)))
+                done.append(OverrideResult(move, _one(ledger, output, move, reason, tell or _nobody)))
             except TidegaugeError as error:
-                done.append(Done(move, None, error))
+                done.append(OverrideResult(move, None, error))
     return done
 
 
-def _one(ledger: LedgerWriter, output: Output, move: Move, reason: str, tell: Listener) -> int:
+def _one(ledger: LedgerWriter, output: Output, move: OverridePreview, reason: str, tell: Listener) -> int:
     flow = move.flow
     output.prepare()
     for status in ledger.status(flow.pipeline, [flow.name]):
         if status.override is not None:
-            finish(ledger, output, flow, status.override, tell)
+            end_override(ledger, output, flow, status.override, tell)
     _check_continues(ledger, output, flow, move.kind)
     with step(OverrideStep.BEGIN, flow.name, tell):
         begun = ledger.begin_override(
@@ -180,11 +180,11 @@ def _one(ledger: LedgerWriter, output: Output, move: Move, reason: str, tell: Li
             owner=this_process(),
             reason=reason,
         )
-    finish(ledger, output, flow, begun, tell)
+    end_override(ledger, output, flow, begun, tell)
     return begun.epoch
 
 
-def _check_continues(ledger: LedgerReader, output: Output, flow: Hop, kind: str) -> None:
+def _check_continues(ledger: LedgerReader, output: Output, flow: AnyFlow, kind: str) -> None:
     """Refuse before anything is begun what the output could not open: nobody could ever finish it."""
     found: list[tuple[int, int]] = []
     if kind == "undo":

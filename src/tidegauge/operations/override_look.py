@@ -7,25 +7,25 @@ from dataclasses import replace
 
 from tidegauge.errors import ConfigError
 from tidegauge.flows.downstream import downstream
-from tidegauge.model.delta_flow import Hop, Layer, LayerMode
+from tidegauge.model.delta_flow import AnyFlow, DeltaFlow, DeltaMode
 from tidegauge.model.position import Position
 from tidegauge.model.run import FlowStatus
-from tidegauge.model.spec import Folder, Landing, Mode
+from tidegauge.model.spec import LakeTable, Mode, WarehouseTable
 from tidegauge.model.state import State
 from tidegauge.model.watermark import Watermark
-from tidegauge.operations.override import KINDS, Move, Refresh, Reset, Undo, Wish
+from tidegauge.operations.override import KINDS, OverridePreview, OverrideRequest, Refresh, Reset, UndoLast
 
 
-class Look:
+class OverrideLook:
     """One flow as the ledger shows it, and what a change by hand would do to it."""
 
-    def __init__(self, flow: Hop, status: FlowStatus | None, mark: Watermark | None) -> None:
+    def __init__(self, flow: AnyFlow, status: FlowStatus | None, mark: Watermark | None) -> None:
         self._flow = flow
         self._status = status
         self._unended = status.override if status else None
         self._mark = mark
 
-    def move(self, wish: Wish, every: Sequence[Hop]) -> Move:
+    def move(self, wish: OverrideRequest, every: Sequence[AnyFlow]) -> OverridePreview:
         flow, status = self._flow, self._status
         readers = downstream(flow, every)
         if isinstance(wish, Reset) and appends(flow):
@@ -35,7 +35,7 @@ class Look:
             )
         before = self.before()
         after, dangers = self.after(wish, before)
-        made = Move(
+        made = OverridePreview(
             flow=flow,
             kind=KINDS[type(wish)],
             before=before,
@@ -48,7 +48,7 @@ class Look:
             notes=tuple(self.notes(wish)),
         )
         counted = self.counted(made)
-        if not isinstance(wish, Reset | Refresh | Undo):
+        if not isinstance(wish, Reset | Refresh | UndoLast):
             counted = replace(counted, dangers=(*dangers, *self.dangers(counted)))
             if counted.again != 0:
                 doubled = [
@@ -68,13 +68,13 @@ class Look:
 
     @property
     def _input(self) -> str:
-        return self._flow.moving[0].name if isinstance(self._flow, Layer) else self._flow.input
+        return self._flow.moving[0].name if isinstance(self._flow, DeltaFlow) else self._flow.input
 
-    def after(self, wish: Wish, before: Position | None) -> tuple[Position | None, list[str]]:
+    def after(self, wish: OverrideRequest, before: Position | None) -> tuple[Position | None, list[str]]:
         match wish:
             case Reset() | Refresh():
                 return None, []
-            case Undo():
+            case UndoLast():
                 undo = self._status.undo if self._status else None
                 if undo is None and self._unended is None:
                     raise ConfigError(
@@ -88,35 +88,35 @@ class Look:
             case _:
                 return self.named(wish, before)
 
-    def named(self, wish: Wish, before: Position | None) -> tuple[Position | None, list[str]]:
+    def named(self, wish: OverrideRequest, before: Position | None) -> tuple[Position | None, list[str]]:
         """Where a wish that names a position goes."""
         raise NotImplementedError
 
-    def counted(self, move: Move) -> Move:
+    def counted(self, move: OverridePreview) -> OverridePreview:
         """With the rows between the two positions, as far as they can be known."""
         raise NotImplementedError
 
-    def dangers(self, move: Move) -> list[str]:
+    def dangers(self, move: OverridePreview) -> list[str]:
         """What a position that a person names may do that he did not mean."""
         raise NotImplementedError
 
-    def notes(self, wish: Wish) -> list[str]:
+    def notes(self, wish: OverrideRequest) -> list[str]:
         notes = []
         if self._unended is not None:
             notes.append(
                 f"an override ({self._unended.kind}) that {self._unended.actor} began is ended first"
             )
-        if isinstance(wish, Refresh) and not isinstance(self._flow.output, Folder):
-            when = "" if isinstance(self._flow, Layer) else " with the first batch that takes their place"
+        if isinstance(wish, Refresh) and not isinstance(self._flow.output, LakeTable):
+            when = "" if isinstance(self._flow, DeltaFlow) else " with the first batch that takes their place"
             notes.append(f"every row of {self._flow.output} is deleted{when}")
         return notes
 
 
-def appends(flow: Hop) -> bool:
+def appends(flow: AnyFlow) -> bool:
     """Whether rows that come again are there twice."""
-    if isinstance(flow, Layer):
-        return flow.output.mode is LayerMode.APPEND
-    return isinstance(flow.output, Landing) and flow.options.mode is Mode.APPEND
+    if isinstance(flow, DeltaFlow):
+        return flow.output.mode is DeltaMode.APPEND
+    return isinstance(flow.output, WarehouseTable) and flow.options.mode is Mode.APPEND
 
 
 def superseded(status: FlowStatus | None) -> str | None:

@@ -7,23 +7,31 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tidegauge.errors import ConfigError
-from tidegauge.model.delta_flow import Hop, Layer
+from tidegauge.model.delta_flow import AnyFlow, DeltaFlow
 from tidegauge.model.position import Position, VersionPosition
 from tidegauge.model.run import FlowStatus
 from tidegauge.model.watermark import Watermark
-from tidegauge.operations.override import Import, Move, Refresh, Reset, SetTo, Undo, Wish
-from tidegauge.operations.override_look import Look, appends
+from tidegauge.operations.override import (
+    Import,
+    OverridePreview,
+    OverrideRequest,
+    Refresh,
+    Reset,
+    SetTo,
+    UndoLast,
+)
+from tidegauge.operations.override_look import OverrideLook, appends
 
 
-class LayerLook(Look):
+class DeltaOverrideLook(OverrideLook):
     """Its positions are versions, one for each input."""
 
-    def __init__(self, layer: Layer, status: FlowStatus | None, marks: Sequence[Watermark]) -> None:
+    def __init__(self, layer: DeltaFlow, status: FlowStatus | None, marks: Sequence[Watermark]) -> None:
         self._layer = layer
         self._marks = {mark.input: mark for mark in marks}
         super().__init__(layer, status, self._marks.get(layer.moving[0].name))
 
-    def move(self, wish: Wish, every: Sequence[Hop]) -> Move:
+    def move(self, wish: OverrideRequest, every: Sequence[AnyFlow]) -> OverridePreview:
         made = super().move(wish, every)
         rest = [part for part in self._layer.inputs if part.name != self._input]
         match wish:
@@ -31,14 +39,14 @@ class LayerLook(Look):
                 others: dict[str, Position | None] = {part.name: None for part in rest}
             case SetTo(None, str(text)):
                 others = {name: one for name, one in self._versions(text).items() if name != self._input}
-            case Undo():
+            case UndoLast():
                 undo = self._status.undo if self._status else None
                 others = {part.name: undo.positions.get(part.name) for part in rest} if undo else {}
             case _:
                 others = {}
         return replace(made, others=others)
 
-    def named(self, wish: Wish, before: Position | None) -> tuple[Position | None, list[str]]:
+    def named(self, wish: OverrideRequest, before: Position | None) -> tuple[Position | None, list[str]]:
         match wish:
             case SetTo(None, str(text)):
                 return self._versions(text).get(self._input, before), []
@@ -61,10 +69,10 @@ class LayerLook(Look):
                     hint="set it with `watermark set --position`",
                 )
 
-    def counted(self, move: Move) -> Move:
+    def counted(self, move: OverridePreview) -> OverridePreview:
         return replace(move, skipped=None, again=None, unknown="versions are not counted in rows")
 
-    def dangers(self, move: Move) -> list[str]:
+    def dangers(self, move: OverridePreview) -> list[str]:
         back = _version(move.after) < _version(move.before)
         if back and appends(self._layer):
             return [f"what is read again is appended to {self._layer.output.table} a second time"]

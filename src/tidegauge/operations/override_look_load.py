@@ -8,24 +8,24 @@ from tidegauge.errors import ConfigError, OutputError
 from tidegauge.flows.load import rows_between
 from tidegauge.model.position import FilesPosition, Position
 from tidegauge.model.run import FlowStatus
-from tidegauge.model.spec import Flow, Mode
+from tidegauge.model.spec import Mode, TableFlow
 from tidegauge.model.watermark import Watermark
-from tidegauge.operations.override import Import, Move, Reset, SetTo, Wish
-from tidegauge.operations.override_look import Look, shown_rows
+from tidegauge.operations.override import Import, OverridePreview, OverrideRequest, Reset, SetTo
+from tidegauge.operations.override_look import OverrideLook, shown_rows
 
 
-class LoadLook(Look):
+class LoadOverrideLook(OverrideLook):
     """A flow that reads a lake: its positions are counts of committed batches."""
 
-    _flow: Flow
+    _flow: TableFlow
 
     def __init__(
-        self, flow: Flow, status: FlowStatus | None, mark: Watermark | None, upstream: Watermark | None
+        self, flow: TableFlow, status: FlowStatus | None, mark: Watermark | None, upstream: Watermark | None
     ) -> None:
         super().__init__(flow, status, mark)
         self._upstream = upstream
 
-    def named(self, wish: Wish, before: Position | None) -> tuple[Position | None, list[str]]:  # noqa: ARG002
+    def named(self, wish: OverrideRequest, before: Position | None) -> tuple[Position | None, list[str]]:  # noqa: ARG002
         match wish:
             case SetTo(None, str(text)):
                 if text.strip() in ("null", "0"):
@@ -52,7 +52,7 @@ class LoadLook(Look):
                     hint="set it with `watermark set --position`",
                 )
 
-    def counted(self, move: Move) -> Move:
+    def counted(self, move: OverridePreview) -> OverridePreview:
         low, high = sorted((_batches(move.before), _batches(move.after)))
         try:
             rows = rows_between(self._flow, self._upstream, low, high)
@@ -61,7 +61,7 @@ class LoadLook(Look):
         back = _batches(move.after) < _batches(move.before)
         return replace(move, skipped=0 if back else rows, again=rows if back else 0)
 
-    def dangers(self, move: Move) -> list[str]:
+    def dangers(self, move: OverridePreview) -> list[str]:
         there = self._upstream.seq if self._upstream else 0
         if move.again and self._flow.options.mode is Mode.APPEND:
             return [f"{shown_rows(move.again)} are appended a second time"]
@@ -71,7 +71,7 @@ class LoadLook(Look):
             return ["the lake does not have so many batches yet: those that come are skipped"]
         return []
 
-    def notes(self, wish: Wish) -> list[str]:
+    def notes(self, wish: OverrideRequest) -> list[str]:
         notes = super().notes(wish)
         if isinstance(wish, Reset):
             notes.append("the next run loads all that is in the lake again, over what is in the target")

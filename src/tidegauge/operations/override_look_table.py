@@ -10,32 +10,40 @@ from tidegauge.flows.select import Sources
 from tidegauge.model.position import Position, RowPosition, Value, compare
 from tidegauge.model.protocols.ledger import LedgerReader
 from tidegauge.model.run import FlowStatus
-from tidegauge.model.spec import Flow, Folder, Landing, Stage
-from tidegauge.model.table import Shape
+from tidegauge.model.spec import LakeTable, Stage, TableFlow, WarehouseTable
+from tidegauge.model.table import SourceTable
 from tidegauge.model.watermark import Watermark
 from tidegauge.operations import override_position as asked
-from tidegauge.operations.override import CopyOf, Import, Move, Reset, SetTo, Undo, Wish
-from tidegauge.operations.override_look import Look, shown_rows
+from tidegauge.operations.override import (
+    CopyOf,
+    Import,
+    OverridePreview,
+    OverrideRequest,
+    Reset,
+    SetTo,
+    UndoLast,
+)
+from tidegauge.operations.override_look import OverrideLook, shown_rows
 from tidegauge.plan.draft import identity, start
 
 
-class TableLook(Look):
+class TableOverrideLook(OverrideLook):
     """A flow that reads a database table, as ledger and source show it."""
 
-    _flow: Flow
+    _flow: TableFlow
 
     def __init__(
         self,
         ledger: LedgerReader,
         sources: Sources,
-        flow: Flow,
+        flow: TableFlow,
         status: FlowStatus | None,
         mark: Watermark | None,
     ) -> None:
         super().__init__(flow, status, mark)
         self._ledger = ledger
         self._sources = sources
-        self._shape: Shape | None = None
+        self._shape: SourceTable | None = None
         self._latest: Value | None = None
         self._fault: SourceError | None = None
         try:
@@ -45,7 +53,7 @@ class TableLook(Look):
         except SourceError as error:
             self._fault = error
 
-    def named(self, wish: Wish, before: Position | None) -> tuple[Position | None, list[str]]:
+    def named(self, wish: OverrideRequest, before: Position | None) -> tuple[Position | None, list[str]]:
         match wish:
             case SetTo(timestamp, position):
                 shape = self._known_shape()
@@ -80,13 +88,13 @@ class TableLook(Look):
         shown = f"the watermark of {found.flow} in the pipeline {pipeline}"
         return asked.check_fits(self._known_shape(), found.position, shown)
 
-    def _known_shape(self) -> Shape:
+    def _known_shape(self) -> SourceTable:
         if self._shape is None:
             assert self._fault is not None
             raise self._fault
         return self._shape
 
-    def counted(self, move: Move) -> Move:
+    def counted(self, move: OverridePreview) -> OverridePreview:
         shape = self._shape
         moments = shape is not None and shape.cursor_kind == "timestamp"
         before, after = move.before, move.after
@@ -113,7 +121,7 @@ class TableLook(Look):
             return replace(move, skipped=None, again=None, unknown=f"the source could not be asked: {error}")
         return replace(move, skipped=skipped, again=again)
 
-    def dangers(self, move: Move) -> list[str]:
+    def dangers(self, move: OverridePreview) -> list[str]:
         shape, dangers = self._shape, []
         moments = shape is not None and shape.cursor_kind == "timestamp"
         before, after = move.before, move.after
@@ -121,7 +129,7 @@ class TableLook(Look):
         assert after is None or isinstance(after, RowPosition)
         way = compare(after, before, moments=moments)
         if way == -1 or (way is None and move.again != 0):
-            lake = isinstance(self._flow.output, Folder)
+            lake = isinstance(self._flow.output, LakeTable)
             dangers.append(
                 f"it lies behind the watermark: {shown_rows(move.again)} will be read again"
                 + (", and the lake will hold them as further row versions" if lake else "")
@@ -142,17 +150,17 @@ class TableLook(Look):
             )
         return dangers
 
-    def notes(self, wish: Wish) -> list[str]:
+    def notes(self, wish: OverrideRequest) -> list[str]:
         notes = super().notes(wish)
         if isinstance(wish, Reset):
             where = "at the beginning"
             if self._flow.options.initial is not None:
                 where = f"at its initial '{self._flow.options.initial}'"
             rest = "readers no longer follow what is in the lake now"
-            if isinstance(self._flow.output, Landing):
+            if isinstance(self._flow.output, WarehouseTable):
                 rest = f"what is in {self._flow.output} stays, and comes again over it"
             notes.append(f"the next run begins {where}; {rest}")
-        if isinstance(wish, Undo) and self._status and self._status.undo and not self._unended:
+        if isinstance(wish, UndoLast) and self._status and self._status.undo and not self._unended:
             undo = self._status.undo
             notes.append(
                 f"readers follow again what was there before the {undo.kind} of {undo.at:%Y-%m-%d %H:%M:%S}"
@@ -161,6 +169,6 @@ class TableLook(Look):
         return notes
 
 
-def _at_first(flow: Flow) -> Flow:
+def _at_first(flow: TableFlow) -> TableFlow:
     """The flow as its first run sees it: a lookback re-reads whatever the watermark is."""
     return replace(flow, options=replace(flow.options, lookback=timedelta(0)))

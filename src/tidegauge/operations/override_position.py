@@ -9,8 +9,8 @@ from typing import Any
 
 from tidegauge.errors import ConfigError, PositionError
 from tidegauge.model.epoch_numbers import number_of
-from tidegauge.model.position import Kind, Position, RowPosition, Value
-from tidegauge.model.table import OrderedColumn, Shape
+from tidegauge.model.position import Position, RowPosition, Value, ValueKind
+from tidegauge.model.table import OrderedColumn, SourceTable
 
 _MOMENT = re.compile(
     r"(\d{4}-\d\d-\d\d)(?:[ T](\d\d:\d\d)(:\d\d)?(?:\.(\d{1,9}))?)?\s*(Z|[+-]\d\d:\d\d)?", re.ASCII
@@ -18,7 +18,7 @@ _MOMENT = re.compile(
 _WRITTEN = re.compile(r"\d{4}-\d\d-\d\d(?:([ T])\d\d:\d\d(:\d\d)?(?:\.(\d+))?)?(Z|\+00:00)?", re.ASCII)
 
 
-def from_timestamp(shape: Shape, text: str, like: Value | None) -> RowPosition:
+def from_timestamp(shape: SourceTable, text: str, like: Value | None) -> RowPosition:
     """Everything up to this moment. `like` is a value of the cursor, which shows how the column writes it.
 
     Raises ConfigError, naming column and kind, for a cursor that is no timestamp, or a text that is none.
@@ -31,7 +31,7 @@ def from_timestamp(shape: Shape, text: str, like: Value | None) -> RowPosition:
     return RowPosition(_moment(shape, text, like))
 
 
-def from_text(shape: Shape, text: str, like: Value | None) -> RowPosition | None:
+def from_text(shape: SourceTable, text: str, like: Value | None) -> RowPosition | None:
     """A plain value, or `{"cursor": …, "key": […]}` as `--json` shows it; `null` is the beginning."""
     try:
         body = json.loads(text, parse_float=str, parse_int=str, parse_constant=str)
@@ -57,7 +57,7 @@ def from_text(shape: Shape, text: str, like: Value | None) -> RowPosition | None
     )
 
 
-def check_fits(shape: Shape, position: Position | None, source: str) -> RowPosition | None:
+def check_fits(shape: SourceTable, position: Position | None, source: str) -> RowPosition | None:
     """A position that comes from elsewhere; `source` says from where."""
     if position is None:
         return None
@@ -75,7 +75,7 @@ def check_fits(shape: Shape, position: Position | None, source: str) -> RowPosit
     return position
 
 
-def _moment(shape: Shape, text: str, like: Value | None) -> Value:
+def _moment(shape: SourceTable, text: str, like: Value | None) -> Value:
     cursor = shape.cursor
     if cursor.epoch is not None and text.strip().lstrip("-").isdigit():
         return _value(shape, cursor, text.strip())
@@ -86,7 +86,7 @@ def _moment(shape: Shape, text: str, like: Value | None) -> Value:
     try:
         whole = datetime.fromisoformat(f"{day} {minute or '00:00'}{second or ':00'}")
         if zone:
-            if cursor.kind in (Kind.TIMESTAMP, Kind.DATE):
+            if cursor.kind in (ValueKind.TIMESTAMP, ValueKind.DATE):
                 raise ConfigError(
                     f"{shape.table}: its cursor {cursor.name} is a {cursor.kind.value} without a zone, and"
                     f" '{text}' names one",
@@ -98,13 +98,13 @@ def _moment(shape: Shape, text: str, like: Value | None) -> Value:
         raise _unfit(shape, cursor, text) from None
     if cursor.epoch is not None:
         exact = whole.replace(microsecond=int((fraction or "")[:6].ljust(6, "0")))
-        return Value(Kind.INT, str(number_of(exact, cursor.epoch)))
-    if cursor.kind is Kind.DATE:
+        return Value(ValueKind.INT, str(number_of(exact, cursor.epoch)))
+    if cursor.kind is ValueKind.DATE:
         if whole.time().isoformat() != "00:00:00" or (fraction or "").strip("0"):
             raise _unfit(shape, cursor, text)
-        return Value(Kind.DATE, whole.date().isoformat())
-    if cursor.kind is Kind.TEXT:
-        return Value(Kind.TEXT, _written(whole, fraction or "", like, text))
+        return Value(ValueKind.DATE, whole.date().isoformat())
+    if cursor.kind is ValueKind.TEXT:
+        return Value(ValueKind.TEXT, _written(whole, fraction or "", like, text))
     # What is finer than the column can hold lies between two of its values: the lower one says the same.
     digits = (fraction or "")[: cursor.scale]
     return Value(cursor.kind, whole.isoformat(sep=" ") + (f".{digits}" if digits else ""))
@@ -123,7 +123,7 @@ def _written(whole: datetime, fraction: str, like: Value | None, text: str) -> s
     return clock + tail + (zone or "")
 
 
-def _value(shape: Shape, part: OrderedColumn, given: Any) -> Value:
+def _value(shape: SourceTable, part: OrderedColumn, given: Any) -> Value:
     if not isinstance(given, str):
         raise _unfit(shape, part, given)
     try:
@@ -132,9 +132,9 @@ def _value(shape: Shape, part: OrderedColumn, given: Any) -> Value:
         raise _unfit(shape, part, given) from None
 
 
-def _unfit(shape: Shape, part: OrderedColumn, given: object) -> ConfigError:
+def _unfit(shape: SourceTable, part: OrderedColumn, given: object) -> ConfigError:
     kind = "timestamp" if part is shape.cursor and shape.cursor_kind == "timestamp" else part.kind.value
-    if part.kind is Kind.DATE:
+    if part.kind is ValueKind.DATE:
         kind = "date"
     examples = {
         "timestamp": "2025-08-01 00:00:00",
@@ -149,7 +149,7 @@ def _unfit(shape: Shape, part: OrderedColumn, given: object) -> ConfigError:
     )
 
 
-def _odd(shape: Shape, text: str) -> ConfigError:
+def _odd(shape: SourceTable, text: str) -> ConfigError:
     return ConfigError(
         f"{shape.table}: {text} is not a position",
         hint="""give one value, or {"cursor": "…", "key": ["…"]} as `watermark get --json` shows it""",

@@ -7,23 +7,32 @@ from collections.abc import Mapping, Sequence
 from tidegauge.errors import ConfigError
 from tidegauge.flows.known_sources import KnownSources
 from tidegauge.flows.missing_tables import Known
-from tidegauge.flows.select import Choice, Sources, choose
+from tidegauge.flows.select import Selection, Sources, choose
 from tidegauge.ledger.open import open_ledger
-from tidegauge.model.delta_flow import Hop, Layer
+from tidegauge.model.delta_flow import AnyFlow, DeltaFlow
 from tidegauge.model.protocols.ledger import LedgerReader
 from tidegauge.model.run import FlowStatus
-from tidegauge.model.spec import Flow, Project, Stage
+from tidegauge.model.spec import Project, Stage, TableFlow
 from tidegauge.model.watermark import Watermark
-from tidegauge.operations.override import CopyOf, Import, Move, Refresh, Reset, SetTo, Undo, Wish
-from tidegauge.operations.override_look import Look
-from tidegauge.operations.override_look_delta import LayerLook
-from tidegauge.operations.override_look_load import LoadLook
-from tidegauge.operations.override_look_table import TableLook
+from tidegauge.operations.override import (
+    CopyOf,
+    Import,
+    OverridePreview,
+    OverrideRequest,
+    Refresh,
+    Reset,
+    SetTo,
+    UndoLast,
+)
+from tidegauge.operations.override_look import OverrideLook
+from tidegauge.operations.override_look_delta import DeltaOverrideLook
+from tidegauge.operations.override_look_load import LoadOverrideLook
+from tidegauge.operations.override_look_table import TableOverrideLook
 
 
 def preview(
-    project: Project, selection: Sequence[str], wish: Wish, *, stage: Stage | None = None
-) -> list[Move]:
+    project: Project, selection: Sequence[str], wish: OverrideRequest, *, stage: Stage | None = None
+) -> list[OverridePreview]:
     """What would happen, flow by flow; changes nothing.
 
     Of a table with two stages a reset, a refresh and an undo mean both, the others only the first, unless
@@ -37,7 +46,7 @@ def preview(
         marks = {mark.flow: mark for mark in found}
         with KnownSources(project, tuple(statuses)) as sources:
             known: dict[str, str | None] = {mark.flow: mark.source_id for mark in found}
-            if isinstance(wish, Undo):
+            if isinstance(wish, UndoLast):
                 # What was forgotten comes back, also while its table is not there.
                 known |= {name: None for name, one in statuses.items() if one.undo and one.undo.forgot}
             choice = _chosen(project, selection, sources, known, stage)
@@ -49,7 +58,7 @@ def preview(
             every = _chosen(project, (), sources, known).hops
             if isinstance(wish, SetTo | CopyOf) and stage is None:
                 chosen = _nearest(chosen)
-            if isinstance(wish, Undo):
+            if isinstance(wish, UndoLast):
                 chosen = _undoable(chosen, statuses)
             match wish:
                 case Import():
@@ -60,10 +69,10 @@ def preview(
                         hint="name one flow in full",
                     )
             moves = [
-                LayerLook(
+                DeltaOverrideLook(
                     flow, statuses.get(flow.name), [mark for mark in found if mark.flow == flow.name]
                 ).move(wish, every)
-                if isinstance(flow, Layer)
+                if isinstance(flow, DeltaFlow)
                 else _look(ledger, sources, flow, statuses, marks).move(wish, every)
                 for flow in chosen
             ]
@@ -74,26 +83,26 @@ def preview(
 def _look(
     ledger: LedgerReader,
     sources: Sources,
-    flow: Flow,
+    flow: TableFlow,
     statuses: Mapping[str, FlowStatus],
     marks: Mapping[str, Watermark],
-) -> Look:
+) -> OverrideLook:
     status, mark = statuses.get(flow.name), marks.get(flow.name)
     if flow.reads is not None:
-        return LoadLook(flow, status, mark, marks.get(flow.upstream or ""))
-    return TableLook(ledger, sources, flow, status, mark)
+        return LoadOverrideLook(flow, status, mark, marks.get(flow.upstream or ""))
+    return TableOverrideLook(ledger, sources, flow, status, mark)
 
 
-def _nearest(flows: Sequence[Hop]) -> tuple[Hop, ...]:
+def _nearest(flows: Sequence[AnyFlow]) -> tuple[AnyFlow, ...]:
     """Of each table the flow nearest to its source; a flow that is asked for by itself is meant."""
     names = {flow.name for flow in flows}
-    return tuple(flow for flow in flows if isinstance(flow, Layer) or flow.upstream not in names)
+    return tuple(flow for flow in flows if isinstance(flow, DeltaFlow) or flow.upstream not in names)
 
 
-def _undoable(flows: Sequence[Hop], statuses: Mapping[str, FlowStatus]) -> tuple[Hop, ...]:
+def _undoable(flows: Sequence[AnyFlow], statuses: Mapping[str, FlowStatus]) -> tuple[AnyFlow, ...]:
     """Those with something to undo; all of them where there is none, so that each says so itself."""
 
-    def has(flow: Hop) -> bool:
+    def has(flow: AnyFlow) -> bool:
         status = statuses.get(flow.name)
         return status is not None and (status.undo is not None or status.override is not None)
 
@@ -106,7 +115,7 @@ def _chosen(
     sources: Sources,
     known: Known,
     stage: Stage | None = None,
-) -> Choice:
+) -> Selection:
     choice = choose(project, selection, sources, stage=stage, known=known)
     for _, error in choice.faults:
         if not choice.hops:
@@ -114,7 +123,7 @@ def _chosen(
     return choice
 
 
-def _imported(wish: Import, flows: Sequence[Hop]) -> tuple[Hop, ...]:
+def _imported(wish: Import, flows: Sequence[AnyFlow]) -> tuple[AnyFlow, ...]:
     there = {flow.name for flow in flows}
     for name in wish.marks:
         if name not in there:

@@ -10,13 +10,13 @@ from typing import Any
 from tidegauge.errors import TableMissing, TidegaugeError, WrongState
 from tidegauge.flows.delta_places import places_of
 from tidegauge.flows.known_sources import sources_for
-from tidegauge.flows.missing_tables import come_back, known_flows
+from tidegauge.flows.missing_tables import known_flows, refuse_forgotten
 from tidegauge.flows.prepare import Ends, prepare, still_there
 from tidegauge.flows.remarks import remarks
 from tidegauge.flows.select import choose
 from tidegauge.ledger.open import open_ledger
 from tidegauge.ledger.owner import is_gone
-from tidegauge.model.delta_flow import Hop, Layer
+from tidegauge.model.delta_flow import AnyFlow, DeltaFlow
 from tidegauge.model.error_json import error_to_json
 from tidegauge.model.plan import Draft
 from tidegauge.model.position import to_text
@@ -113,7 +113,7 @@ def preview(
         shown = [Preview(name, State.FAILED, "—", error=error) for name, error in choice.faults]
         for flow in choice.hops:
             status = statuses.get(flow.name)
-            where = str(flow.output.table if isinstance(flow, Layer) else flow.output)
+            where = str(flow.output.table if isinstance(flow, DeltaFlow) else flow.output)
             if status is not None and status.override is not None:
                 begun = WrongState(
                     f"{flow.name}: an override ({status.override.kind}) that {status.override.actor} began"
@@ -127,7 +127,7 @@ def preview(
                 shown.append(Preview(flow.name, State.FAILED, where, error=choice.gone[flow.name]))
                 continue
             if status is not None and status.undo is not None and status.undo.forgot:
-                back = come_back(flow.name, status.undo)
+                back = refuse_forgotten(flow.name, status.undo)
                 shown.append(Preview(flow.name, State.FAILED, where, error=back))
                 continue
             try:
@@ -136,11 +136,11 @@ def preview(
                         still_there(flow, places.output(flow), marks.get(flow.name))
                     shown.append(Preview(flow.name, status.state, where, status.plan.draft, status.plan.done))
                     continue
-                if isinstance(flow, Layer):
-                    from tidegauge.flows.delta import Layering
+                if isinstance(flow, DeltaFlow):
+                    from tidegauge.flows.delta import DeltaPreparer
 
                     mine = [mark for mark in found if mark.flow == flow.name]
-                    draft = Layering(flow, places.output(flow), mine, places).prepare().draft
+                    draft = DeltaPreparer(flow, places.output(flow), mine, places).prepare().draft
                 else:
                     ends = Ends(
                         source=partial(sources.of, flow.source),
@@ -158,7 +158,7 @@ def preview(
     return _with_followers(shown, choice.hops)
 
 
-def _with_followers(shown: Sequence[Preview], flows: Sequence[Hop]) -> list[Preview]:
+def _with_followers(shown: Sequence[Preview], flows: Sequence[AnyFlow]) -> list[Preview]:
     """Whoever reads what another flow here writes does so after it: what that brings is not there yet."""
     above = {flow.name: flow.upstreams for flow in flows}
     brings = {one.flow: f": {one.rows:,} rows" if one.rows else "" for one in shown if one.batches}

@@ -12,18 +12,18 @@ from tidegauge.delta_log.location import lake_of
 from tidegauge.errors import OutputDisagrees, TidegaugeError, WrongState
 from tidegauge.flows.delta_places import Places
 from tidegauge.flows.known_sources import KnownSources
-from tidegauge.flows.select import Choice, choose, needs_of
+from tidegauge.flows.select import Selection, choose, needs_of
 from tidegauge.ledger.open import open_ledger
 from tidegauge.ledger.owner import this_process
 from tidegauge.ledger.rebuild_rules import ahead, planned
-from tidegauge.model.delta_flow import Hop, Layer
+from tidegauge.model.delta_flow import AnyFlow, DeltaFlow
 from tidegauge.model.error_json import error_to_json
-from tidegauge.model.position import FilesPosition, Kind, Position, RowPosition, Window, compare, to_json
+from tidegauge.model.position import FilesPosition, Position, RowPosition, ValueKind, Window, compare, to_json
 from tidegauge.model.run import FlowStatus
-from tidegauge.model.spec import Folder, Project
+from tidegauge.model.spec import LakeTable, Project
 from tidegauge.model.watermark import Recalled, Watermark
 from tidegauge.outputs.delta.recall import recall_delta
-from tidegauge.outputs.lake.recall import Life, lives, recall
+from tidegauge.outputs.lake.recall import RecalledEpoch, recall, recall_epochs
 from tidegauge.outputs.lake.table import chain
 from tidegauge.plan import files
 from tidegauge.spark.session import open_session
@@ -31,11 +31,11 @@ from tidegauge.storage.store import open_store
 
 _PARALLEL = 8
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d.*)?")
-_MOMENTS = (Kind.TIMESTAMP, Kind.TIMESTAMPTZ, Kind.DATE)
+_MOMENTS = (ValueKind.TIMESTAMP, ValueKind.TIMESTAMPTZ, ValueKind.DATE)
 
 
 @dataclass(frozen=True)
-class Found:
+class RebuildPreview:
     """One flow as its output tells it, beside what the ledger has."""
 
     flow: str
@@ -85,7 +85,7 @@ class Found:
         }
 
 
-def preview(project: Project, selection: Sequence[str], *, debug: bool = False) -> list[Found]:
+def preview(project: Project, selection: Sequence[str], *, debug: bool = False) -> list[RebuildPreview]:
     """What every output says, and whether the ledger can be brought there; changes nothing.
 
     What stops one flow is its own answer.
@@ -100,9 +100,9 @@ def preview(project: Project, selection: Sequence[str], *, debug: bool = False) 
         choice = choose(project, selection, sources, known=known)
     places = Places(lambda: open_session(project.spark, needs_of(choice.hops), debug=debug))
 
-    def one(hop: Hop) -> Found:
+    def one(hop: AnyFlow) -> RebuildPreview:
         mine = marks.get(hop.name, [])
-        known = Found(
+        known = RebuildPreview(
             hop.name,
             has={mark.input: mark.position for mark in mine},
             stands=max(((mark.epoch, mark.seq) for mark in mine), default=(0, 0)),
@@ -115,9 +115,9 @@ def preview(project: Project, selection: Sequence[str], *, debug: bool = False) 
     return [*_faults(choice), *_side_by_side(choice.hops, one)]
 
 
-def carry_out(project: Project, found: Sequence[Found], *, reason: str) -> list[Found]:
+def carry_out(project: Project, found: Sequence[RebuildPreview], *, reason: str) -> list[RebuildPreview]:
     """Write what was shown, one flow after the other; one that cannot be changed does not stop the others."""
-    done: list[Found] = []
+    done: list[RebuildPreview] = []
     with open_ledger(project.ledger, create=True) as ledger:
         for one in found:
             if not one.is_behind:
@@ -157,8 +157,8 @@ def furthest(windows: Sequence[Window], *, moments: bool) -> Position | None:
     return stands
 
 
-def _recalled(hop: Hop, known: Found, places: Places) -> Found:
-    if isinstance(hop, Layer):
+def _recalled(hop: AnyFlow, known: RebuildPreview, places: Places) -> RebuildPreview:
+    if isinstance(hop, DeltaFlow):
         return _layer(hop, known, places)
     life = recall(hop)
     if life is None:
@@ -180,7 +180,7 @@ def _recalled(hop: Hop, known: Found, places: Places) -> Found:
     return replace(known, epoch=life.epoch, seq=life.seq, marks={hop.input: mark}, notes=tuple(notes))
 
 
-def _layer(layer: Layer, known: Found, places: Places) -> Found:
+def _layer(layer: DeltaFlow, known: RebuildPreview, places: Places) -> RebuildPreview:
     where = places.find(layer.output.table)
     life = (
         recall_delta(lake_of(where, layer.output.table.storage), layer.pipeline, layer.name)
@@ -200,7 +200,7 @@ def _layer(layer: Layer, known: Found, places: Places) -> Found:
     return replace(known, epoch=life.epoch, seq=life.seq, marks=marks, notes=notes)
 
 
-def _counted_along(folder: Folder, position: Position | None) -> tuple[str | None, list[str]]:
+def _counted_along(folder: LakeTable, position: Position | None) -> tuple[str | None, list[str]]:
     """Which chain of the lake's batches a load has counted along, as its watermark remembers it.
 
     The warehouse does not say. Where the lake has had more than one life, and they differ in what was loaded,
@@ -210,7 +210,7 @@ def _counted_along(folder: Folder, position: Position | None) -> tuple[str | Non
     if not isinstance(position, FilesPosition):
         return None, []
     store = open_store(folder.lake)
-    chains = [chain(store, folder.folder, epoch, last) for epoch, last in lives(folder)]
+    chains = [chain(store, folder.folder, epoch, last) for epoch, last in recall_epochs(folder)]
     now = chains[-1]
     able = [one for one in chains if files.length(one) >= position.sequence]
     if not able:
@@ -228,7 +228,7 @@ def _counted_along(folder: Folder, position: Position | None) -> tuple[str | Non
     return files.identity(str(folder), used), notes
 
 
-def _checked(found: Found, status: FlowStatus | None) -> Found:
+def _checked(found: RebuildPreview, status: FlowStatus | None) -> RebuildPreview:
     """Refuse what the ledger would refuse."""
     error: TidegaugeError | None = None
     if found.stands > (found.epoch, found.seq):
@@ -245,18 +245,18 @@ def _checked(found: Found, status: FlowStatus | None) -> Found:
     return replace(found, error=error) if error else found
 
 
-def _faults(choice: Choice) -> list[Found]:
-    return [Found(name, error=error) for name, error in choice.faults]
+def _faults(choice: Selection) -> list[RebuildPreview]:
+    return [RebuildPreview(name, error=error) for name, error in choice.faults]
 
 
-def _side_by_side(hops: Sequence[Hop], one: Callable[[Hop], Found]) -> list[Found]:
+def _side_by_side(hops: Sequence[AnyFlow], one: Callable[[AnyFlow], RebuildPreview]) -> list[RebuildPreview]:
     if not hops:
         return []
     with ThreadPoolExecutor(min(_PARALLEL, len(hops))) as pool:
         return list(pool.map(one, hops))
 
 
-def _moments(life: Life) -> bool:
+def _moments(life: RecalledEpoch) -> bool:
     last = next((one.upto for one in reversed(life.windows) if one.upto is not None), None)
     return (life.cursor or _cursor(last)) == "timestamp"
 
@@ -266,5 +266,5 @@ def _cursor(position: Position | None) -> str:
     if not isinstance(position, RowPosition):
         return ""
     cursor = position.cursor
-    moment = cursor.kind in _MOMENTS or (cursor.kind is Kind.TEXT and _MOMENT.fullmatch(cursor.text))
+    moment = cursor.kind in _MOMENTS or (cursor.kind is ValueKind.TEXT and _MOMENT.fullmatch(cursor.text))
     return "timestamp" if moment else "value"

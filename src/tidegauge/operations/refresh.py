@@ -11,30 +11,32 @@ from tidegauge.errors import WrongState
 from tidegauge.model.spec import Project, Stage
 from tidegauge.observe.events import Listener
 from tidegauge.operations import override_preview
-from tidegauge.operations.override import Done, Move, Refresh, carry_out
-from tidegauge.operations.refresh_check import noted, unfillable
+from tidegauge.operations.override import OverridePreview, OverrideResult, Refresh, carry_out
+from tidegauge.operations.refresh_check import find_unfillable, with_notes
 
 
-def preview(project: Project, selection: Sequence[str], *, stage: Stage | None = None) -> list[Move]:
+def preview(
+    project: Project, selection: Sequence[str], *, stage: Stage | None = None
+) -> list[OverridePreview]:
     """What would be read again, and what would be emptied; both stages of a table unless one is named."""
-    return noted(project, override_preview.preview(project, selection, Refresh(), stage=stage))
+    return with_notes(project, override_preview.preview(project, selection, Refresh(), stage=stage))
 
 
 def refresh(
-    project: Project, moves: Sequence[Move], *, reason: str, tell: Listener | None = None
-) -> list[Done]:
+    project: Project, moves: Sequence[OverridePreview], *, reason: str, tell: Listener | None = None
+) -> list[OverrideResult]:
     """Do what was shown, the stage nearest to the source first.
 
     In the other order a runner that comes between the two would load the old life of the lake into the target
     just emptied. Whose first stage cannot begin anew keeps its target as it is. So does who would not find
     what to fill it with again: that is looked for first, again, for a person may take his time to answer.
     """
-    done: list[Done] = []
-    why = unfillable(project, moves)
+    done: list[OverrideResult] = []
+    why = find_unfillable(project, moves)
     failed: set[str] = set()
     for move in _nearest_first(moves):
         if move.name in why:
-            done.append(Done(move, None, why[move.name]))
+            done.append(OverrideResult(move, None, why[move.name]))
             failed.add(move.name)
             continue
         before = next((name for name in move.flow.upstreams if name in failed), None)
@@ -44,7 +46,7 @@ def refresh(
                 hint="mend that first, then repeat the full refresh",
                 retryable=True,
             )
-            done.append(Done(move, None, error))
+            done.append(OverrideResult(move, None, error))
             continue
         [one] = carry_out(project, [move], reason=reason, tell=tell)
         done.append(one)
@@ -53,9 +55,9 @@ def refresh(
     return done
 
 
-def _nearest_first(moves: Sequence[Move]) -> list[Move]:
+def _nearest_first(moves: Sequence[OverridePreview]) -> list[OverridePreview]:
     """Whoever reads what another one here writes comes after it."""
-    found: list[Move] = []
+    found: list[OverridePreview] = []
     left = list(moves)
     while left:
         names = {move.name for move in left}

@@ -10,15 +10,15 @@ from tidegauge.flows.delta_places import places_of
 from tidegauge.flows.load import check_whole
 from tidegauge.flows.select import Sources
 from tidegauge.ledger.open import open_ledger
-from tidegauge.model.delta_flow import Hop, Layer
-from tidegauge.model.spec import Flow, Project
-from tidegauge.operations.override import Move
+from tidegauge.model.delta_flow import AnyFlow, DeltaFlow
+from tidegauge.model.spec import Project, TableFlow
+from tidegauge.operations.override import OverridePreview
 from tidegauge.plan.draft import check_history
 from tidegauge.sources.direct import check as check_direct
 from tidegauge.sources.keys import keys
 
 
-def unfillable(project: Project, moves: Sequence[Move]) -> dict[str, TidegaugeError]:
+def find_unfillable(project: Project, moves: Sequence[OverridePreview]) -> dict[str, TidegaugeError]:
     """By flow, why it cannot be filled again; such a one is best left as it is.
 
     What reads from a flow that begins anew too is filled by that one.
@@ -33,10 +33,10 @@ def unfillable(project: Project, moves: Sequence[Move]) -> dict[str, TidegaugeEr
             if anew & set(flow.upstreams):
                 continue
             try:
-                if isinstance(flow, Layer):
-                    from tidegauge.flows.delta import Layering  # for a parser of SQL takes its time
+                if isinstance(flow, DeltaFlow):
+                    from tidegauge.flows.delta import DeltaPreparer  # for a parser of SQL takes its time
 
-                    Layering(flow, places.output(flow), (), places).foresee()
+                    DeltaPreparer(flow, places.output(flow), (), places).foresee()
                 elif flow.reads is None:
                     _check_table(flow, sources)
                 else:
@@ -46,15 +46,15 @@ def unfillable(project: Project, moves: Sequence[Move]) -> dict[str, TidegaugeEr
     return found
 
 
-def noted(project: Project, moves: Sequence[Move]) -> list[Move]:
+def with_notes(project: Project, moves: Sequence[OverridePreview]) -> list[OverridePreview]:
     """The moves; of one that would not be made, that alone and why."""
-    why = unfillable(project, moves)
+    why = find_unfillable(project, moves)
     return [replace(move, notes=(why[move.name].message,)) if move.name in why else move for move in moves]
 
 
-def _told(flow: Hop, error: TidegaugeError) -> TidegaugeError:
+def _told(flow: AnyFlow, error: TidegaugeError) -> TidegaugeError:
     hint = error.hint
-    if isinstance(flow, Flow) and flow.reads is not None:
+    if isinstance(flow, TableFlow) and flow.reads is not None:
         again = f"`tidegauge run --select {flow.table} --full-refresh` reads the source again, too"
         hint = f"{hint}; {again}" if hint else again
     return type(error)(
@@ -66,7 +66,7 @@ def _told(flow: Hop, error: TidegaugeError) -> TidegaugeError:
     )
 
 
-def _check_table(flow: Flow, sources: Sources) -> None:
+def _check_table(flow: TableFlow, sources: Sources) -> None:
     shape = sources.of(flow.source).shape(flow.table, flow.options)
     check_history(flow, shape.layout)
     check_direct(shape, flow.source)

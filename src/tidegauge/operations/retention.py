@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from tidegauge.delta_log.history import histories
 from tidegauge.errors import TidegaugeError
 from tidegauge.flows.delta_places import Places
-from tidegauge.model.delta_flow import Layer, LayerInput
+from tidegauge.model.delta_flow import DeltaFlow, DeltaInput
 from tidegauge.model.protocols.ledger import LedgerReader
 from tidegauge.model.retention import unread
 from tidegauge.model.spec import Project
@@ -36,7 +36,7 @@ def warnings(project: Project, ledger: LedgerReader) -> dict[str, list[str]]:
 
 
 def notices(
-    project: Project, ledger: LedgerReader, layers: Sequence[Layer] | None = None
+    project: Project, ledger: LedgerReader, layers: Sequence[DeltaFlow] | None = None
 ) -> dict[str, list[Notice]]:
     """The same, with what is over told apart. Reads the logs of all inputs at once, and starts no Spark.
 
@@ -46,7 +46,7 @@ def notices(
     wanted = project.layers if layers is None else layers
     marks = {(mark.flow, mark.input): mark for mark in ledger.watermarks(project.pipeline)}
     places = Places(current_session)
-    asked: dict[str, tuple[Layer, LayerInput, int]] = {}
+    asked: dict[str, tuple[DeltaFlow, DeltaInput, int]] = {}
     locations: dict[str, str] = {}
     found: dict[str, list[Notice]] = {}
     for layer in wanted:
@@ -87,7 +87,7 @@ def current_session() -> SparkSession:
 
 
 def _notice(
-    part: LayerInput, answer: History | TidegaugeError, after: int, mark: Watermark, now: datetime, name: str
+    part: DeltaInput, answer: History | TidegaugeError, after: int, mark: Watermark, now: datetime, name: str
 ) -> Notice | None:
     if isinstance(answer, TidegaugeError):
         return Notice(f"{part.name}: {answer.message.removeprefix(f'{name}: ')}")

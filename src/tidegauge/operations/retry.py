@@ -14,12 +14,12 @@ from tidegauge.model.protocols.ledger import LedgerReader
 from tidegauge.model.spec import Project
 from tidegauge.model.state import State
 from tidegauge.observe.events import Listener
-from tidegauge.run.options import Order
+from tidegauge.run.options import RunOptions
 from tidegauge.run.report import FlowReport, RunReport
 from tidegauge.run.runner import Runner
 
 
-def retry(project: Project, order: Order, *, tell: Listener, stop: threading.Event) -> RunReport:
+def retry(project: Project, order: RunOptions, *, tell: Listener, stop: threading.Event) -> RunReport:
     """The selected flows' plans that failed or were left, each with the windows that it froze.
 
     What another runner is at work on has not failed.

@@ -19,7 +19,7 @@ from tidegauge.model.watermark import Watermark
 
 
 @dataclass(frozen=True)
-class Standing:
+class FlowSummary:
     flow: str
     state: State
     watermarks: dict[str, Position | None]
@@ -70,7 +70,7 @@ class Standing:
         }
 
 
-def standings(project: Project, selection: Sequence[str]) -> tuple[datetime, list[Standing]]:
+def summarize_flows(project: Project, selection: Sequence[str]) -> tuple[datetime, list[FlowSummary]]:
     """The store's clock, and the flows that are selected."""
     with open_ledger(project.ledger, create=False) as ledger:
         now = ledger.now()
@@ -140,10 +140,10 @@ def wanted(flow: str, selection: Sequence[str]) -> bool:
     )
 
 
-def _standing(status: FlowStatus, marks: list[Watermark], now: datetime) -> Standing:
+def _standing(status: FlowStatus, marks: list[Watermark], now: datetime) -> FlowSummary:
     lags = [lag for mark in marks if (lag := _lag(mark, now)) is not None]
     running = status.state is State.RUNNING and status.owner is not None
-    return Standing(
+    return FlowSummary(
         flow=status.flow,
         state=status.shown_state,
         watermarks={mark.input: mark.position for mark in marks},

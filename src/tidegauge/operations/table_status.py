@@ -15,16 +15,16 @@ from tidegauge.ledger.summary import stage_row, table_fields
 from tidegauge.model.position import RowPosition, to_json, to_text
 from tidegauge.model.protocols.ledger import LedgerReader
 from tidegauge.model.run import FlowStatus
-from tidegauge.model.spec import Database, Engine, Flow, Project, Stage, TableName
+from tidegauge.model.spec import Database, Engine, Project, Stage, TableFlow, TableName
 from tidegauge.model.watermark import Tally, Watermark
 from tidegauge.operations.status import iso, run_to_json, wanted
 
 
 @dataclass(frozen=True)
-class StageStanding:
+class StageSummary:
     name: str
     stage: Stage | None
-    flow: Flow | None
+    flow: TableFlow | None
     """None where the project file no longer has it."""
     status: FlowStatus | None
     """None while the ledger has not heard of it."""
@@ -70,22 +70,22 @@ class StageStanding:
 
 
 @dataclass(frozen=True)
-class TableStanding:
+class TableSummary:
     pipeline: str
     table: str
-    stages: tuple[StageStanding, ...]
+    stages: tuple[StageSummary, ...]
 
     @property
     def known(self) -> bool:
         return any(stage.status for stage in self.stages)
 
     @property
-    def first(self) -> StageStanding | None:
+    def first(self) -> StageSummary | None:
         """The stage that reads the database; None where only the other one was asked for."""
         return next((stage for stage in self.stages if stage.stage is not Stage.LOAD), None)
 
     @property
-    def load(self) -> StageStanding | None:
+    def load(self) -> StageSummary | None:
         return next((stage for stage in self.stages if stage.stage is Stage.LOAD), None)
 
     @property
@@ -119,7 +119,7 @@ class TableStanding:
         }
 
 
-def table_standing(project: Project, word: str) -> TableStanding:
+def summarize_table(project: Project, word: str) -> TableSummary:
     """Of the table, or of the flow, with this name. The source is asked only for one that has never run.
 
     Raises ConfigError where there is none, or the name means several.
@@ -136,12 +136,12 @@ def table_standing(project: Project, word: str) -> TableStanding:
                 f"'{word}' means {len(tables)} tables: {', '.join(tables[:10])}",
                 hint="name one of them in full",
             )
-        return TableStanding(project.pipeline, tables[0], _stages(project, ledger, found, flows))
+        return TableSummary(project.pipeline, tables[0], _stages(project, ledger, found, flows))
 
 
-def _of_known(project: Project, names: Sequence[str]) -> dict[str, Flow]:
+def _of_known(project: Project, names: Sequence[str]) -> dict[str, TableFlow]:
     """The flows of tables that have run before, without asking the source whether it still has them."""
-    flows: dict[str, Flow] = {}
+    flows: dict[str, TableFlow] = {}
     for sync in project.syncs:
         catalogue = list(dict.fromkeys(_table(sync.source, table_of(name)) for name in names))
         for pattern in sync.tables:
@@ -152,7 +152,7 @@ def _of_known(project: Project, names: Sequence[str]) -> dict[str, Flow]:
     return flows
 
 
-def _of_new(project: Project, word: str) -> dict[str, Flow]:
+def _of_new(project: Project, word: str) -> dict[str, TableFlow]:
     with Sources() as sources:
         choice = choose(project, [word], sources)
     if not choice.hops:
@@ -168,15 +168,15 @@ def _table(database: Database, name: str) -> TableName:
 
 
 def _stages(
-    project: Project, ledger: LedgerReader, names: Sequence[str], flows: dict[str, Flow]
-) -> tuple[StageStanding, ...]:
+    project: Project, ledger: LedgerReader, names: Sequence[str], flows: dict[str, TableFlow]
+) -> tuple[StageSummary, ...]:
     statuses = {status.flow: status for status in ledger.status(project.pipeline, names)}
     tallies = ledger.tallies(project.pipeline, names)
     marks: dict[str, list[Watermark]] = {}
     for mark in ledger.watermarks(project.pipeline, names):
         marks.setdefault(mark.flow, []).append(mark)
     return tuple(
-        StageStanding(
+        StageSummary(
             name=name,
             stage=next((stage for stage in Stage if name.endswith(f"/{stage}")), None),
             flow=flows.get(name),

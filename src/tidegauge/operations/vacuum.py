@@ -14,8 +14,8 @@ from tidegauge.errors import OutputError, SourceError, WrongState
 from tidegauge.model.retention import FILE_RETENTION, retention, shown
 from tidegauge.model.run import FlowStatus
 from tidegauge.model.state import State
-from tidegauge.operations.delta_tables import Target, Tended, Tending
-from tidegauge.operations.vacuum_needs import Commit, Need, needs
+from tidegauge.operations.delta_tables import TendedResult, TendedTable, Tending
+from tidegauge.operations.vacuum_needs import Need, VacuumCommit, needs
 from tidegauge.spark.errors import translated
 
 _CHECK = "spark.databricks.delta.retentionDurationCheck.enabled"
@@ -26,7 +26,7 @@ _MOST = 1000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def check(tending: Tending, target: Target, retain: timedelta | None) -> timedelta:
+def check(tending: Tending, target: TendedTable, retain: timedelta | None) -> timedelta:
     """How long a vacuum of this table keeps files. Raises WrongState for what a reader still needs.
 
     Not said: as long as the table's own properties say.
@@ -59,7 +59,9 @@ def check(tending: Tending, target: Target, retain: timedelta | None) -> timedel
     return kept
 
 
-def vacuum(tending: Tending, target: Target, retain: timedelta | None, *, dry_run: bool = False) -> Tended:
+def vacuum(
+    tending: Tending, target: TendedTable, retain: timedelta | None, *, dry_run: bool = False
+) -> TendedResult:
     """As long as `check` says. A dry run removes nothing, and says what would go."""
     kept = check(tending, target, retain)
     hours = kept.total_seconds() / 3600
@@ -72,11 +74,11 @@ def vacuum(tending: Tending, target: Target, retain: timedelta | None, *, dry_ru
     if dry_run:
         # Delta names folders of its feed too, which go only once they are empty.
         files = [row for row in rows if row[0].endswith(".parquet") or f"/{_FEED}" not in row[0]]
-        return Tended(target, retain=kept, removed=len(files), more=len(rows) >= _MOST)
-    return Tended(target, retain=kept, removed=_deleted(target), done=True)
+        return TendedResult(target, retain=kept, removed=len(files), more=len(rows) >= _MOST)
+    return TendedResult(target, retain=kept, removed=_deleted(target), done=True)
 
 
-def _commits(log: Log, first: int) -> list[Commit]:
+def _commits(log: Log, first: int) -> list[VacuumCommit]:
     assert log.latest is not None
     numbers = [number for number in range(first, log.latest + 1) if number in log.commits]
     parsed = [
@@ -86,7 +88,7 @@ def _commits(log: Log, first: int) -> list[Commit]:
     if any(commit.cdc for _, commit in parsed):
         written = {entry.path: _utc(entry.modified) for entry in log.store.list(_FEED)}
     return [
-        Commit(
+        VacuumCommit(
             number,
             removed=min(
                 (
@@ -105,7 +107,7 @@ def _commits(log: Log, first: int) -> list[Commit]:
     ]
 
 
-def _deleted(target: Target) -> int | None:
+def _deleted(target: TendedTable) -> int | None:
     """As the vacuum's own last commit says; None where it left none."""
     log = Log(lake_of(target.location, target.table.storage))
     for number in sorted(log.commits, reverse=True)[:3]:
@@ -117,7 +119,7 @@ def _deleted(target: Target) -> int | None:
     return None
 
 
-def _refuse_writer(target: Target, status: FlowStatus | None, kept: timedelta, own: timedelta) -> None:
+def _refuse_writer(target: TendedTable, status: FlowStatus | None, kept: timedelta, own: timedelta) -> None:
     """What a batch under way has written is in no version yet, and goes if it is older than is kept."""
     if status is not None and status.state is State.RUNNING:
         raise WrongState(
@@ -128,7 +130,7 @@ def _refuse_writer(target: Target, status: FlowStatus | None, kept: timedelta, o
         )
 
 
-def _refused(target: Target, lost: Sequence[Need], own: timedelta) -> WrongState:
+def _refused(target: TendedTable, lost: Sequence[Need], own: timedelta) -> WrongState:
     flows = ", ".join(dict.fromkeys(need.reader.flow for need in lost))
     oldest = max(need.age for need in lost)
     hint = f"run {flows} first"

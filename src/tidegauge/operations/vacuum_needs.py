@@ -19,7 +19,7 @@ MARGIN = timedelta(minutes=5)
 
 
 @dataclass(frozen=True)
-class Commit:
+class VacuumCommit:
     """One version of the table, as far as a vacuum goes by it."""
 
     version: int
@@ -30,7 +30,7 @@ class Commit:
 
 
 @dataclass(frozen=True)
-class Reader:
+class VacuumReader:
     flow: str
     input: str
     after: int
@@ -43,7 +43,7 @@ class Reader:
 class Need:
     """What a reader would lose."""
 
-    reader: Reader
+    reader: VacuumReader
     version: int
     """The first version whose files would go."""
     age: timedelta
@@ -62,8 +62,8 @@ class Need:
 
 
 def needs(
-    readers: Sequence[Reader],
-    commits: Sequence[Commit],
+    readers: Sequence[VacuumReader],
+    commits: Sequence[VacuumCommit],
     *,
     retain: timedelta,
     own: timedelta,

@@ -15,15 +15,15 @@ from tidegauge.flows.load import has_caught_up
 from tidegauge.flows.missing_tables import known_flows
 from tidegauge.flows.select import Sources, choose, needs_of
 from tidegauge.ledger.open import open_ledger
-from tidegauge.model.delta_flow import Hop, Layer
+from tidegauge.model.delta_flow import AnyFlow, DeltaFlow
 from tidegauge.model.error_json import error_to_json
 from tidegauge.model.position import RowPosition
 from tidegauge.model.protocols.ledger import LedgerReader
-from tidegauge.model.spec import Flow, Project, Stage
+from tidegauge.model.spec import Project, Stage, TableFlow
 from tidegauge.model.watermark import Watermark
 from tidegauge.observe.events import Comparing, Listener
 from tidegauge.operations.verify_lake import verify_lake
-from tidegauge.operations.verify_warehouse import verify_landed
+from tidegauge.operations.verify_warehouse import verify_warehouse
 from tidegauge.outputs.open import open_output
 from tidegauge.outputs.warehouse.output import WarehouseOutput
 from tidegauge.spark.errors import translated
@@ -102,22 +102,22 @@ def verify(
         known = known_flows(ledger, project.pipeline)
         choice = choose(project, selection, sources, stage=stage, known=known)
         passed = {flow.upstream for flow in choice.flows}
-        hops: list[Hop] = [flow for flow in choice.flows if flow.name not in passed]
+        hops: list[AnyFlow] = [flow for flow in choice.flows if flow.name not in passed]
         hops += choice.layers
         needs = {Needs.JDBC} | needs_of(hops)
         spark = functools.cache(partial(open_session, project.spark, needs, debug=debug))
         places = Places(spark)
         results = [Verified(name, None, error) for name, error in choice.faults]
         for number, hop in enumerate(hops, start=1):
-            name = hop.name if isinstance(hop, Layer) else hop.input
+            name = hop.name if isinstance(hop, DeltaFlow) else hop.input
             if tell is not None:
                 tell(Comparing(name, number, len(hops)))
             try:
-                lost = None if isinstance(hop, Layer) else choice.gone.get(hop.upstream or hop.name)
+                lost = None if isinstance(hop, DeltaFlow) else choice.gone.get(hop.upstream or hop.name)
                 if lost is not None:
                     raise lost
                 with translated(hop.name):
-                    if isinstance(hop, Layer):
+                    if isinstance(hop, DeltaFlow):
                         found = _layer(hop, ledger, places)
                     else:
                         found = _flow(hop, ledger, sources, spark)
@@ -143,15 +143,15 @@ def is_proven(results: Sequence[Verified]) -> bool:
     return all(one.equal is not False for one in results) and nothing_compared(results) is None
 
 
-def _layer(layer: Layer, ledger: LedgerReader, places: Places) -> Difference:
+def _layer(layer: DeltaFlow, ledger: LedgerReader, places: Places) -> Difference:
     # Not before it is needed: whoever has tables alone shall not wait for a parser of SQL.
-    from tidegauge.operations.verify_delta import verify_layer
+    from tidegauge.operations.verify_delta import verify_delta
 
-    return verify_layer(layer, lambda: ledger.watermarks(layer.pipeline, [layer.name]), places)
+    return verify_delta(layer, lambda: ledger.watermarks(layer.pipeline, [layer.name]), places)
 
 
 def _flow(
-    flow: Flow, ledger: LedgerReader, sources: Sources, spark: Callable[[], SparkSession]
+    flow: TableFlow, ledger: LedgerReader, sources: Sources, spark: Callable[[], SparkSession]
 ) -> Difference:
     names = [name for name in (flow.name, flow.upstream) if name]
     marks = {mark.flow: mark for mark in ledger.watermarks(flow.pipeline, names)}
@@ -159,11 +159,11 @@ def _flow(
     output = open_output(flow)
     source = sources.of(flow.source)
     if isinstance(output, WarehouseOutput):
-        return verify_landed(flow, source, output, position, spark)
+        return verify_warehouse(flow, source, output, position, spark)
     return verify_lake(flow, source, position, marks[flow.name].epoch, spark())
 
 
-def _position(flow: Flow, marks: Mapping[str, Watermark]) -> RowPosition | None:
+def _position(flow: TableFlow, marks: Mapping[str, Watermark]) -> RowPosition | None:
     """The position in the source up to which the target has everything; None: it has no row with a cursor."""
     mark = marks.get(flow.name)
     if flow.reads is not None and mark is not None:

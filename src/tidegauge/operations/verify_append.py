@@ -11,33 +11,35 @@ from tidegauge.compare.frames import Difference
 from tidegauge.compare.whole_rows import compare_whole
 from tidegauge.delta_log.history import history
 from tidegauge.errors import VersionsMissing
-from tidegauge.model.plan import Way
+from tidegauge.model.plan import ReadWay
 from tidegauge.model.position import Position, VersionPosition, Window
 from tidegauge.model.versions import LATEST, History
-from tidegauge.outputs.delta.batches import Reach, Told, told_batches
+from tidegauge.outputs.delta.batches import BatchReach, CommittedBatches, committed_batches
 from tidegauge.plan.missing import reason
 from tidegauge.transform.whole import appended
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from tidegauge.operations.verify_delta import Proof
+    from tidegauge.operations.verify_delta import DeltaProof
 
-_BY_VERSION = (Way.FEED, Way.FILES)
+_BY_VERSION = (ReadWay.FEED, ReadWay.FILES)
 _STEPS = 40
 """So many different reads are put together; a longer past is only searched for what the target lacks."""
 
 
 @dataclass(frozen=True)
-class Step:
+class AppendStep:
     """What one batch read, or several that follow each other: how, and with which pins."""
 
     window: Window
-    way: Way
+    way: ReadWay
     pins: tuple[tuple[str, int], ...]
 
 
-def compare_appended(proof: Proof, session: SparkSession, target: DataFrame, *, lacking: bool) -> Difference:
+def compare_appended(
+    proof: DeltaProof, session: SparkSession, target: DataFrame, *, lacking: bool
+) -> Difference:
     """Against what each batch read, where all of that can still be read. Else the rows that the inputs have
     now have to be there, and what the target has besides is not judged."""
     try:
@@ -50,7 +52,7 @@ def compare_appended(proof: Proof, session: SparkSession, target: DataFrame, *, 
 
 
 def _searched(
-    proof: Proof, session: SparkSession, target: DataFrame, why: str, *, lacking: bool
+    proof: DeltaProof, session: SparkSession, target: DataFrame, why: str, *, lacking: bool
 ) -> Difference:
     if any(part.snapshot for part in proof.layer.inputs):
         raise VersionsMissing(
@@ -62,13 +64,13 @@ def _searched(
     return replace(found, notes=(note,))
 
 
-def _rows(proof: Proof, session: SparkSession, step: Step) -> DataFrame:
+def _rows(proof: DeltaProof, session: SparkSession, step: AppendStep) -> DataFrame:
     inputs = {}
     pins = dict(step.pins)
     for part in proof.layer.inputs:
         if part.snapshot:
             at = Window(None, VersionPosition(pins[part.name]))
-            inputs[part.name] = proof.moved(session, part.name, at, Way.PINNED)
+            inputs[part.name] = proof.moved(session, part.name, at, ReadWay.PINNED)
         else:
             inputs[part.name] = proof.moved(session, part.name, step.window, step.way)
     return appended(proof.layer, inputs, session)
@@ -78,40 +80,40 @@ class _NotKnownError(Exception):
     """Why what the batches read cannot be read again."""
 
 
-def _steps(proof: Proof) -> list[Step]:
+def _steps(proof: DeltaProof) -> list[AppendStep]:
     """What the batches read, oldest first. Versions that the watermark was set past by hand are a step too:
     their rows never came."""
     layer = proof.layer
     if len(layer.moving) != 1:
         raise _NotKnownError(f"{len(layer.moving)} of its inputs move")
     assert proof.standing.look is not None
-    batches: list[Told] = []
-    for told in told_batches(proof.standing.look, layer.pipeline, layer.name):
-        if isinstance(told, Reach):
+    batches: list[CommittedBatches] = []
+    for told in committed_batches(proof.standing.look, layer.pipeline, layer.name):
+        if isinstance(told, BatchReach):
             if not told.whole:
                 raise _NotKnownError("the target's log does not reach back to its first batch")
             break
         batches.append(told)
-    found: list[Step] = []
+    found: list[AppendStep] = []
     name = layer.moving[0].name
     pinned = [part.name for part in layer.inputs if part.snapshot]
     for told in reversed(batches):
         way = told.ways.get(name)
         if way is None or not told.windows.keys() >= {*pinned}:
             raise _NotKnownError("an earlier form of the flow wrote some of it")
-        if way is Way.NOTHING:
+        if way is ReadWay.NOTHING:
             continue
         window = told.windows[name]
         pins = tuple((one, _number(told.windows[one].upto)) for one in pinned)
-        if found and way is not Way.SNAPSHOT and _number(window.after) > _number(found[-1].window.upto):
-            found.append(Step(Window(found[-1].window.upto, window.after), Way.FEED, pins))
-        found.append(Step(window, way, pins))
+        if found and way is not ReadWay.SNAPSHOT and _number(window.after) > _number(found[-1].window.upto):
+            found.append(AppendStep(Window(found[-1].window.upto, window.after), ReadWay.FEED, pins))
+        found.append(AppendStep(window, way, pins))
     if not found:
         raise _NotKnownError("no batch of it is in the target's log")
     return found
 
 
-def _joined(proof: Proof, steps: Sequence[Step]) -> list[Step]:
+def _joined(proof: DeltaProof, steps: Sequence[AppendStep]) -> list[AppendStep]:
     """The same in fewer reads: neighbours are one where nothing tells them apart, the columns included."""
     part = proof.layer.moving[0]
     changes = [_number(step.window.after) for step in steps if step.way in _BY_VERSION]
@@ -121,7 +123,7 @@ def _joined(proof: Proof, steps: Sequence[Step]) -> list[Step]:
     if changes and found.earliest > first + 1:
         raise _NotKnownError(f"the log of {part.table} begins at version {found.earliest}")
     digests = {version.number: version.digest for version in found.versions}
-    made: list[Step] = []
+    made: list[AppendStep] = []
     for step in steps:
         _check(proof, found, step)
         last = made[-1] if made else None
@@ -137,14 +139,14 @@ def _joined(proof: Proof, steps: Sequence[Step]) -> list[Step]:
     return made
 
 
-def _check(proof: Proof, found: History, step: Step) -> None:
+def _check(proof: DeltaProof, found: History, step: AppendStep) -> None:
     """Raises where what a step read is not there any more."""
     table = proof.layer.moving[0].table
     after, upto = _number(step.window.after), _number(step.window.upto)
     for version in found.versions if step.way in _BY_VERSION else ():
         if after < version.number <= upto and (why := reason(version, found)):
             raise _NotKnownError(f"version {version.number} of {table} cannot be read any more ({why})")
-    for end in {Way.SNAPSHOT: [upto], Way.DIFF: [after, upto]}.get(step.way, []):
+    for end in {ReadWay.SNAPSHOT: [upto], ReadWay.DIFF: [after, upto]}.get(step.way, []):
         if end < found.latest and not found.readable(end):
             raise _NotKnownError(f"{table} as it was at version {end} cannot be read any more")
     for name, pin in step.pins:

@@ -24,17 +24,17 @@ from tidegauge.errors import (
 )
 from tidegauge.flows.delta import made_by
 from tidegauge.flows.delta_places import Places
-from tidegauge.model.delta_flow import IS_CURRENT, Layer, LayerInput, LayerMode
-from tidegauge.model.plan import SET_BACK, Way
+from tidegauge.model.delta_flow import IS_CURRENT, DeltaFlow, DeltaInput, DeltaMode
+from tidegauge.model.plan import SET_BACK, ReadWay
 from tidegauge.model.position import VersionPosition, Window
-from tidegauge.model.protocols.source import Moved
+from tidegauge.model.protocols.source import ChangedInput
 from tidegauge.model.spec import Drift
 from tidegauge.model.versions import History
 from tidegauge.model.watermark import Watermark
 from tidegauge.operations.verify_append import compare_appended
 from tidegauge.operations.verify_pins import earlier_pins
-from tidegauge.outputs.delta.epochs import Standing
-from tidegauge.outputs.delta.place import Place
+from tidegauge.outputs.delta.epochs import EpochStanding
+from tidegauge.outputs.delta.place import TargetPlace
 from tidegauge.sources.delta.changes import moved
 from tidegauge.sources.delta.errors import translated_read
 from tidegauge.transform.whole import computed
@@ -46,13 +46,13 @@ _LOOKS = 3
 
 
 @dataclass(frozen=True)
-class Proof:
+class DeltaProof:
     """A flow at one moment: what its target holds, and the version of each input that made it."""
 
-    layer: Layer
+    layer: DeltaFlow
     where: str
     """The target's location."""
-    standing: Standing
+    standing: EpochStanding
     """With the target's log at the version that is compared."""
     versions: Mapping[str, int]
     """Of each input, as the watermark says."""
@@ -61,7 +61,7 @@ class Proof:
     histories: Mapping[str, History]
     locations: Mapping[str, str]
 
-    def moved(self, session: SparkSession, name: str, window: Window, way: Way) -> Moved:
+    def moved(self, session: SparkSession, name: str, window: Window, way: ReadWay) -> ChangedInput:
         part = next(one for one in self.layer.inputs if one.name == name)
         return moved(session, part.table, self.locations[name], window, way)
 
@@ -76,7 +76,7 @@ class Proof:
         at = {**self.read, **(pins or {})}
         inputs = {
             part.name: self.moved(
-                session, part.name, Window(None, VersionPosition(at[part.name])), Way.PINNED
+                session, part.name, Window(None, VersionPosition(at[part.name])), ReadWay.PINNED
             )
             for part in self.layer.inputs
         }
@@ -88,7 +88,7 @@ class Proof:
         return session.read.format("delta").option("versionAsOf", version).load(self.where)
 
 
-def verify_layer(layer: Layer, marks: Callable[[], Sequence[Watermark]], places: Places) -> Difference:
+def verify_delta(layer: DeltaFlow, marks: Callable[[], Sequence[Watermark]], places: Places) -> Difference:
     """Raises NotCompared, or what stands in the way: a version that is gone, a run that has to come first."""
     raw = next((part for part in layer.inputs if part.raw), None)
     if raw is not None:
@@ -119,20 +119,20 @@ def verify_layer(layer: Layer, marks: Callable[[], Sequence[Watermark]], places:
     return replace(found, newer=None if notes else 0, notes=(*found.notes, *notes))
 
 
-def _compared(proof: Proof, session: SparkSession) -> Difference:
+def _compared(proof: DeltaProof, session: SparkSession) -> Difference:
     layer, target = proof.layer, proof.target(session)
     lacking = layer.drift is not Drift.FREEZE
-    if layer.output.mode is LayerMode.APPEND:
+    if layer.output.mode is DeltaMode.APPEND:
         return compare_appended(proof, session, target, lacking=lacking)
-    if layer.output.mode in (LayerMode.MERGE, LayerMode.SCD2):
+    if layer.output.mode in (DeltaMode.MERGE, DeltaMode.SCD2):
         found = _by_key(proof, session, target, lacking=lacking)
     else:
         found = compare_whole(proof.rows(session), target, lacking=lacking)
-    if found.equal or layer.output.mode is LayerMode.OVERWRITE:
+    if found.equal or layer.output.mode is DeltaMode.OVERWRITE:
         return found
     pins, gone = earlier_pins(proof)
     note = f"rows may be as {gone} made them, which cannot be read any more" if gone else None
-    if pins and layer.output.mode is LayerMode.REPLACE_PARTITIONS:
+    if pins and layer.output.mode is DeltaMode.REPLACE_PARTITIONS:
         frames = [proof.rows(session, one) for one in ({}, *pins)]
         many, shown = differing_groups(frames, target, by=layer.output.partition_by, lacking=lacking)
         examples = tuple(("different", key) for key in shown)
@@ -144,7 +144,7 @@ def _compared(proof: Proof, session: SparkSession) -> Difference:
 
 
 def _by_key(
-    proof: Proof,
+    proof: DeltaProof,
     session: SparkSession,
     target: DataFrame,
     *,
@@ -155,7 +155,7 @@ def _by_key(
     whole, ended = proof.whole(session)
     hashed: list[str] | None = None
     wrong: DataFrame | None = None
-    if output.mode is LayerMode.SCD2:
+    if output.mode is DeltaMode.SCD2:
         wrong = faults(target, output.key)
         target = target.where(IS_CURRENT)
         # An event that changes none of these makes no row, and so leaves the others as they were.
@@ -177,20 +177,20 @@ def _by_key(
     )
 
 
-def _prepared(layer: Layer, marks: Callable[[], Sequence[Watermark]], places: Places) -> Proof:
+def _prepared(layer: DeltaFlow, marks: Callable[[], Sequence[Watermark]], places: Places) -> DeltaProof:
     known, where, standing = _settled(layer, marks, places)
     versions = _versions(layer, known)
     locations = {part.name: places.location(part.table) for part in layer.inputs}
     found = _histories(layer, locations, versions)
     read = {part.name: _readable(layer, part, found[part.name], known[part.name]) for part in layer.inputs}
-    return Proof(layer, where, standing, versions, read, found, locations)
+    return DeltaProof(layer, where, standing, versions, read, found, locations)
 
 
 def _settled(
-    layer: Layer, marks: Callable[[], Sequence[Watermark]], places: Places
-) -> tuple[dict[str, Watermark], str, Standing]:
+    layer: DeltaFlow, marks: Callable[[], Sequence[Watermark]], places: Places
+) -> tuple[dict[str, Watermark], str, EpochStanding]:
     """Ledger and target, where both stand at the same batch: another runner may be between the two."""
-    place = Place(layer, lambda: places.find(layer.output.table))
+    place = TargetPlace(layer, lambda: places.find(layer.output.table))
     for _ in range(_LOOKS):
         known = {mark.input: mark for mark in marks()}
         _versions(layer, known)
@@ -215,7 +215,7 @@ def _settled(
     )
 
 
-def _versions(layer: Layer, marks: Mapping[str, Watermark]) -> dict[str, int]:
+def _versions(layer: DeltaFlow, marks: Mapping[str, Watermark]) -> dict[str, int]:
     """Of each input, as the last batch read it. Raises where the target is not what they make."""
     if not any(isinstance(mark.position, VersionPosition) for mark in marks.values()):
         raise NotCompared(
@@ -245,7 +245,9 @@ def _versions(layer: Layer, marks: Mapping[str, Watermark]) -> dict[str, int]:
     return found
 
 
-def _histories(layer: Layer, locations: Mapping[str, str], versions: Mapping[str, int]) -> dict[str, History]:
+def _histories(
+    layer: DeltaFlow, locations: Mapping[str, str], versions: Mapping[str, int]
+) -> dict[str, History]:
     wanted = {
         part.name: (locations[part.name], versions[part.name], part.table.storage) for part in layer.inputs
     }
@@ -257,7 +259,7 @@ def _histories(layer: Layer, locations: Mapping[str, str], versions: Mapping[str
     return found
 
 
-def _readable(layer: Layer, part: LayerInput, history: History, mark: Watermark) -> int:
+def _readable(layer: DeltaFlow, part: DeltaInput, history: History, mark: Watermark) -> int:
     """The version of the watermark, or a later one that has the same rows."""
     assert isinstance(mark.position, VersionPosition)
     at = mark.position.version
@@ -284,12 +286,12 @@ def _readable(layer: Layer, part: LayerInput, history: History, mark: Watermark)
     )
 
 
-def _newer(part: LayerInput, proof: Proof) -> int:
+def _newer(part: DeltaInput, proof: DeltaProof) -> int:
     history, at = proof.histories[part.name], proof.versions[part.name]
     return sum(1 for version in history.versions if version.number > at and version.changes)
 
 
-def _unread(part: LayerInput, proof: Proof) -> str:
+def _unread(part: DeltaInput, proof: DeltaProof) -> str:
     many = _newer(part, proof)
     verb = "version of {} is" if many == 1 else "versions of {} are"
     return f"{many} {verb.format(part.name)} newer than the last look"

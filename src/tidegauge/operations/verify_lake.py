@@ -9,7 +9,7 @@ from tidegauge.compare.frames import Beside, Difference, compare
 from tidegauge.model.plan import Batch
 from tidegauge.model.position import RowPosition, Window
 from tidegauge.model.protocols.source import Source
-from tidegauge.model.spec import Flow, Folder, NullCursor
+from tidegauge.model.spec import LakeTable, NullCursor, TableFlow
 from tidegauge.outputs.lake.table import latest
 from tidegauge.plan.draft import start
 from tidegauge.sources.jdbc import JdbcReader
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 def verify_lake(
-    flow: Flow, source: Source, position: RowPosition | None, epoch: int, spark: SparkSession
+    flow: TableFlow, source: Source, position: RowPosition | None, epoch: int, spark: SparkSession
 ) -> Difference:
     """What of the source up to a position is not in the lake as it should be; see `verify_landed`."""
-    assert isinstance(flow.output, Folder)
+    assert isinstance(flow.output, LakeTable)
     shape = source.shape(flow.table, flow.options)
     reader = JdbcReader(flow.source)
     key = [part.name for part in shape.key]

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidegauge.model.plan import Way
+from tidegauge.model.plan import ReadWay
 from tidegauge.model.position import VersionPosition
-from tidegauge.outputs.delta.batches import Reach, told_batches
+from tidegauge.outputs.delta.batches import BatchReach, committed_batches
 
 if TYPE_CHECKING:
-    from tidegauge.operations.verify_delta import Proof
+    from tidegauge.operations.verify_delta import DeltaProof
 
 _PINS = 8
 """How many earlier pins a target is held against, newest first."""
 
 
-def earlier_pins(proof: Proof) -> tuple[list[dict[str, int]], str | None]:
+def earlier_pins(proof: DeltaProof) -> tuple[list[dict[str, int]], str | None]:
     """The versions that were pinned for earlier batches, newest first, and what of them cannot be had.
 
     Back to the batch that wrote the target whole: what was pinned before it has left nothing.
@@ -27,8 +27,8 @@ def earlier_pins(proof: Proof) -> tuple[list[dict[str, int]], str | None]:
         return [], None
     last = {part.name: proof.versions[part.name] for part in pinned}
     found: list[dict[str, int]] = []
-    for told in told_batches(proof.standing.look, layer.pipeline, layer.name):
-        if isinstance(told, Reach):
+    for told in committed_batches(proof.standing.look, layer.pipeline, layer.name):
+        if isinstance(told, BatchReach):
             return found, None if told.whole else "versions that were pinned before its log begins"
         pins: dict[str, int] = {}
         for part in pinned:
@@ -44,6 +44,6 @@ def earlier_pins(proof: Proof) -> tuple[list[dict[str, int]], str | None]:
             if len(found) == _PINS:
                 return found, f"versions that were pinned before the last {_PINS}"
             found.append(pins)
-        if any(way is Way.SNAPSHOT for way in told.ways.values()):
+        if any(way is ReadWay.SNAPSHOT for way in told.ways.values()):
             return found, None
     return found, None

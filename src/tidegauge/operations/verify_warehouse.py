@@ -16,7 +16,7 @@ from tidegauge.model.arrow import schema_of
 from tidegauge.model.plan import Batch
 from tidegauge.model.position import RowPosition, Window
 from tidegauge.model.protocols.source import Source
-from tidegauge.model.spec import Flow, Mode, NullCursor
+from tidegauge.model.spec import Mode, NullCursor, TableFlow
 from tidegauge.model.table import Field
 from tidegauge.outputs.warehouse.fit import Verdict
 from tidegauge.outputs.warehouse.output import WarehouseOutput
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def verify_landed(
-    flow: Flow,
+def verify_warehouse(
+    flow: TableFlow,
     source: Source,
     output: WarehouseOutput,
     position: RowPosition | None,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from tidegauge.model.protocols.output import Output
-from tidegauge.model.spec import Flow, Folder
+from tidegauge.model.spec import LakeTable, TableFlow
 from tidegauge.outputs.lake.output import ParquetOutput
 from tidegauge.outputs.warehouse.output import WarehouseOutput
 
 
-def open_output(flow: Flow) -> Output:
+def open_output(flow: TableFlow) -> Output:
     """Nothing is connected yet: `prepare` does that."""
-    if isinstance(flow.output, Folder):
+    if isinstance(flow.output, LakeTable):
         return ParquetOutput(flow.output.lake, flow.output.folder)
     return WarehouseOutput(flow)

@@ -9,9 +9,9 @@ from datetime import datetime, timedelta
 
 from tidegauge.errors import PositionError
 from tidegauge.model.plan import Batch, Draft, InputPlan
-from tidegauge.model.position import Kind, RowPosition, Value, Window, compare, step_down, to_text
-from tidegauge.model.spec import Flow
-from tidegauge.model.table import Cut, Shape, Survey
+from tidegauge.model.position import RowPosition, Value, ValueKind, Window, compare, step_down, to_text
+from tidegauge.model.spec import TableFlow
+from tidegauge.model.table import Cut, SourceTable, Survey
 from tidegauge.plan.draft import again_below, draft, identity, start
 
 _WRITTEN = re.compile(
@@ -33,8 +33,8 @@ class Span:
 
 
 def span(
-    flow: Flow,
-    shape: Shape,
+    flow: TableFlow,
+    shape: SourceTable,
     watermark: RowPosition | None,
     first: RowPosition | None,
     last: RowPosition | None,
@@ -66,7 +66,7 @@ def span(
     return Span(after, upto, tuple(notes))
 
 
-def below(shape: Shape, position: RowPosition) -> RowPosition:
+def below(shape: SourceTable, position: RowPosition) -> RowPosition:
     """The point just before every row of this cursor value; the point itself where there is no such point.
 
     A position with a key is a row's own, and a window that begins there goes on behind that row.
@@ -75,15 +75,15 @@ def below(shape: Shape, position: RowPosition) -> RowPosition:
         return position
     value = position.cursor
     try:
-        if value.kind is Kind.TEXT and shape.cursor_kind == "timestamp":
-            return RowPosition(Value(Kind.TEXT, _text_below(value.text)))
+        if value.kind is ValueKind.TEXT and shape.cursor_kind == "timestamp":
+            return RowPosition(Value(ValueKind.TEXT, _text_below(value.text)))
         return RowPosition(step_down(value, shape.cursor.scale))
     except PositionError:
         return position
 
 
 def backfill(
-    flow: Flow, shape: Shape, span: Span, cuts: tuple[Cut, ...], *, pending: str | None = None
+    flow: TableFlow, shape: SourceTable, span: Span, cuts: tuple[Cut, ...], *, pending: str | None = None
 ) -> Draft:
     """The plan that reads a span again. Its batches leave the watermark where it is.
 
@@ -108,7 +108,7 @@ def backfill(
     return replace(made, inputs=inputs, batches=tuple(replace(batch, again=True) for batch in made.batches))
 
 
-def under_limit(flow: Flow, rows: int) -> Flow:
+def under_limit(flow: TableFlow, rows: int) -> TableFlow:
     """The flow with batches of such a size that whole ones come as near to the limit as they can."""
     options = flow.options
     many = -(-rows // options.batch_rows)
@@ -171,7 +171,7 @@ def _head(batch: Batch, stretches: int, step: int) -> Batch | None:
     )
 
 
-def _is_below(shape: Shape, last: RowPosition, watermark: RowPosition, count: Count) -> bool:
+def _is_below(shape: SourceTable, last: RowPosition, watermark: RowPosition, count: Count) -> bool:
     """Whether a window that ends at `last` stays below the watermark; no, where that cannot be proven."""
     order = compare(last, watermark, moments=shape.cursor_kind == "timestamp")
     return count(last, watermark) > 0 if order is None else order == -1
@@ -190,5 +190,5 @@ def _text_below(text: str) -> str:
         earlier = datetime.fromisoformat(f"{day} {minutes}") - timedelta(minutes=1)
         return earlier.isoformat(sep=between, timespec="minutes") + zone
     plain = f"{day} {minutes}{seconds}" + (f".{fraction}" if fraction else "")
-    down = step_down(Value(Kind.TIMESTAMP, plain), len(fraction or ""))
+    down = step_down(Value(ValueKind.TIMESTAMP, plain), len(fraction or ""))
     return down.text.replace(" ", between) + zone

@@ -12,15 +12,15 @@ from itertools import islice
 from tidegauge.errors import ConfigError, PositionError, SourceError
 from tidegauge.model.epoch_numbers import Epoch, number_of
 from tidegauge.model.plan import Batch, Draft, InputPlan
-from tidegauge.model.position import Kind, RowPosition, Value, Window, compare, step_down
-from tidegauge.model.spec import Flow, Landing, Mode, NullCursor
-from tidegauge.model.table import Cut, Layout, Shape, Survey
+from tidegauge.model.position import RowPosition, Value, ValueKind, Window, compare, step_down
+from tidegauge.model.spec import Mode, NullCursor, TableFlow, WarehouseTable
+from tidegauge.model.table import Cut, Layout, SourceTable, Survey
 
 _MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)([ T])(\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z?)")
 _NANOSECONDS = 9
 
 
-def start(flow: Flow, shape: Shape, watermark: RowPosition | None) -> RowPosition | None:
+def start(flow: TableFlow, shape: SourceTable, watermark: RowPosition | None) -> RowPosition | None:
     """Where the next window begins: at `initial` the first time, `lookback` below the watermark later."""
     if watermark is None or is_whole(flow):
         return None if flow.options.initial is None else _initial(flow, shape, flow.options.initial)
@@ -35,7 +35,7 @@ def start(flow: Flow, shape: Shape, watermark: RowPosition | None) -> RowPositio
     return RowPosition(_earlier(watermark.cursor, flow.options.lookback, shape.cursor.epoch))
 
 
-def is_whole(flow: Flow) -> bool:
+def is_whole(flow: TableFlow) -> bool:
     """Whether the table is read whole each time, because what is read takes the place of what is there.
 
     Into a lake before the warehouse too: rows that are gone from the source are gone from what is read last.
@@ -43,14 +43,14 @@ def is_whole(flow: Flow) -> bool:
     return flow.options.mode is Mode.OVERWRITE
 
 
-def batch_step(flow: Flow) -> int:
+def batch_step(flow: TableFlow) -> int:
     """How many rows one reader takes: a batch is `parallel` such stretches."""
     return -(-flow.options.batch_rows // flow.options.parallel)
 
 
 def draft(
-    flow: Flow,
-    shape: Shape,
+    flow: TableFlow,
+    shape: SourceTable,
     after: RowPosition | None,
     survey: Survey,
     *,
@@ -117,13 +117,13 @@ def with_nothing(made: Draft) -> Draft:
     return replace(made, inputs=inputs, batches=(Batch((nothing,), rows=0, empty=True),))
 
 
-def identity(shape: Shape) -> str:
+def identity(shape: SourceTable) -> str:
     """Which table this is and what orders it: a watermark means nothing against another order."""
     order = "\0".join([shape.cursor.order, *(part.order for part in shape.key)])
     return f"{shape.source_id}#{hashlib.sha256(order.encode()).hexdigest()[:12]}"
 
 
-def check_identity(flow: Flow, shape: Shape, known: str | None) -> None:
+def check_identity(flow: TableFlow, shape: SourceTable, known: str | None) -> None:
     """Refuse to go on from a watermark that was taken over another table or another order."""
     found = identity(shape)
     if known is None or known == found:
@@ -142,9 +142,13 @@ def check_identity(flow: Flow, shape: Shape, known: str | None) -> None:
     )
 
 
-def check_history(flow: Flow, layout: Layout) -> None:
+def check_history(flow: TableFlow, layout: Layout) -> None:
     """A history of rows needs to know when each became true."""
-    if isinstance(flow.output, Landing) and flow.options.mode is Mode.SCD2 and layout.cursor_column is None:
+    if (
+        isinstance(flow.output, WarehouseTable)
+        and flow.options.mode is Mode.SCD2
+        and layout.cursor_column is None
+    ):
         raise ConfigError(
             f"{flow.name}: mode scd2 needs a column as its cursor; {flow.options.cursor} is none",
             hint="name the column that says when a row changed",
@@ -168,7 +172,7 @@ def _batches(after: RowPosition | None, cuts: tuple[Cut, ...], parallel: int) ->
     return batches
 
 
-def _initial(flow: Flow, shape: Shape, text: str) -> RowPosition:
+def _initial(flow: TableFlow, shape: SourceTable, text: str) -> RowPosition:
     """`initial` is the first value that counts, so the window begins just below it."""
     kind = shape.cursor.kind
     moment = _MOMENT.fullmatch(text)
@@ -177,18 +181,18 @@ def _initial(flow: Flow, shape: Shape, text: str) -> RowPosition:
             day, _, clock, fraction, _ = moment.groups() if moment else (text, "", "00:00:00", "", "")
             exact = datetime.fromisoformat(f"{day} {clock}.{(fraction or '')[:6]:0<6}")
             number = number_of(exact - timedelta(microseconds=1), shape.cursor.epoch)
-            return RowPosition(Value(Kind.INT, str(number)))
-        if kind in (Kind.TIMESTAMP, Kind.TIMESTAMPTZ):
+            return RowPosition(Value(ValueKind.INT, str(number)))
+        if kind in (ValueKind.TIMESTAMP, ValueKind.TIMESTAMPTZ):
             text = text if moment else f"{text} 00:00:00"
             return RowPosition(step_down(Value(kind, text.replace("T", " ")), shape.cursor.scale))
-        if kind is Kind.TEXT and shape.cursor_kind == "timestamp":
+        if kind is ValueKind.TEXT and shape.cursor_kind == "timestamp":
             if moment is None:
                 return RowPosition(Value(kind, text))
             day, between, clock, fraction, zone = moment.groups()
             plain = f"{day} {clock}" + (f".{fraction}" if fraction else "")
-            below = step_down(Value(Kind.TIMESTAMP, plain), _NANOSECONDS)
+            below = step_down(Value(ValueKind.TIMESTAMP, plain), _NANOSECONDS)
             return RowPosition(Value(kind, below.text.replace(" ", between) + zone))
-        if kind in (Kind.INT, Kind.DATE):
+        if kind in (ValueKind.INT, ValueKind.DATE):
             return RowPosition(step_down(Value(kind, text), 0))
         return RowPosition(Value(kind, text))
     except (PositionError, ValueError):
@@ -202,11 +206,11 @@ def _initial(flow: Flow, shape: Shape, text: str) -> RowPosition:
 def _earlier(value: Value, by: timedelta, epoch: Epoch | None) -> Value:
     """The same moment, `by` earlier, in the same notation; rounded down, never up."""
     if epoch is not None:
-        return Value(Kind.INT, str(int(value.text) - -(-by // epoch.unit)))
-    if value.kind is Kind.DATE:
+        return Value(ValueKind.INT, str(int(value.text) - -(-by // epoch.unit)))
+    if value.kind is ValueKind.DATE:
         days = -(-by // timedelta(days=1))
         return Value(
-            Kind.DATE, (datetime.fromisoformat(value.text) - timedelta(days=days)).date().isoformat()
+            ValueKind.DATE, (datetime.fromisoformat(value.text) - timedelta(days=days)).date().isoformat()
         )
     moment = _MOMENT.fullmatch(value.text)
     if moment is None:

@@ -16,7 +16,7 @@ from typing import Protocol
 
 from tidegauge.errors import OutputDisagrees
 from tidegauge.model.spec import Drift
-from tidegauge.model.table import Field, Layout, Shape
+from tidegauge.model.table import Field, Layout, SourceTable
 
 EVENT = "schema_changed"
 """In the history, with `Decision.summary` as the reason."""
@@ -26,7 +26,7 @@ _DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
 """Of the largest value: a decimal needs as many before its point; one fewer always fit into the integer."""
 
 
-class Kind(StrEnum):
+class ChangeKind(StrEnum):
     ADDED = "added"
     DROPPED = "dropped"
     FOREIGN = "foreign"
@@ -40,8 +40,8 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True)
-class Change:
-    kind: Kind
+class ColumnChange:
+    kind: ChangeKind
     column: str
     """For a changed key: its new columns."""
     held: str | None
@@ -53,21 +53,21 @@ class Change:
     @property
     def fact(self) -> str:
         match self.kind:
-            case Kind.ADDED:
+            case ChangeKind.ADDED:
                 return f"column {self.column} ({self.now}) is new"
-            case Kind.DROPPED:
+            case ChangeKind.DROPPED:
                 return f"column {self.column} ({self.held}) is gone from the source"
-            case Kind.FOREIGN:
+            case ChangeKind.FOREIGN:
                 return f"column {self.column} ({self.held}) is in the output only"
-            case Kind.WIDENED:
+            case ChangeKind.WIDENED:
                 return f"column {self.column} was {self.held} and is the wider {self.now} now"
-            case Kind.NARROWED:
+            case ChangeKind.NARROWED:
                 return f"column {self.column} is {self.now} now, and {self.held} in the output"
-            case Kind.RETYPED:
+            case ChangeKind.RETYPED:
                 return f"column {self.column} was {self.held} and is {self.now} now"
-            case Kind.TIGHT:
+            case ChangeKind.TIGHT:
                 return f"column {self.column} is {self.now} now, and {self.held} in the output for good"
-            case Kind.KEY:
+            case ChangeKind.KEY:
                 return f"the key was ({self.held}) and is ({self.now}) now"
 
     @property
@@ -79,7 +79,7 @@ class Change:
 class Decision:
     layout: Layout
     """Of the rows to write."""
-    changes: tuple[Change, ...] = ()
+    changes: tuple[ColumnChange, ...] = ()
     notes: tuple[str, ...] = ()
     """For `plan`: a sentence for each change, and what else a person should know."""
     left_out: tuple[str, ...] = ()
@@ -90,14 +90,19 @@ class Decision:
         return "; ".join(change.sentence for change in self.changes)
 
 
-class Fit(Protocol):
+class HoldsType(Protocol):
     """What the output says of one of its columns and a field that comes: one of the words below."""
 
     def __call__(self, held: Field, field: Field, *, key: bool) -> str:
         """`holds` every value, is to `widen` first, is too `narrow` for some, `refused`."""
 
 
-_BY_FIT = {"holds": None, "widen": Kind.WIDENED, "narrow": Kind.TIGHT, "refused": Kind.RETYPED}
+_BY_FIT = {
+    "holds": None,
+    "widen": ChangeKind.WIDENED,
+    "narrow": ChangeKind.TIGHT,
+    "refused": ChangeKind.RETYPED,
+}
 
 
 def same(text: str) -> str:
@@ -116,7 +121,7 @@ def decide(
     known: bool = False,
     named: Callable[[str], str] = same,
     lands: Callable[[str], str] | None = None,
-    fit: Fit | None = None,
+    fit: HoldsType | None = None,
 ) -> Decision:
     """Compare what the output holds with what comes, by the names of columns; their order means nothing.
 
@@ -137,8 +142,8 @@ def decide(
     found = _differences(held, layout, key=key, own=own, foreign=foreign, named=named, judge=judge)
     if known:
         # A column that the output lacks all the same is no old story, unless it is frozen.
-        old = {Kind.DROPPED, Kind.FOREIGN, Kind.NARROWED, Kind.TIGHT} | (
-            {Kind.ADDED} if policy is Drift.FREEZE else set()
+        old = {ChangeKind.DROPPED, ChangeKind.FOREIGN, ChangeKind.NARROWED, ChangeKind.TIGHT} | (
+            {ChangeKind.ADDED} if policy is Drift.FREEZE else set()
         )
         found = [change for change in found if change.kind not in old or change.column in layout.key]
     changes = [
@@ -149,7 +154,7 @@ def decide(
     if refused:
         raise _refusal(policy, layout, place, changes, refused)
     frozen = policy is Drift.FREEZE
-    notes = [change.sentence for change in changes if not (frozen and change.kind is Kind.ADDED)]
+    notes = [change.sentence for change in changes if not (frozen and change.kind is ChangeKind.ADDED)]
     notes += [
         f"{gone} may have been renamed to {come}: taken for one column that is gone and one that is new"
         for gone, come in _renames(held, layout, changes, named)
@@ -183,7 +188,7 @@ def holds(wide: str, narrow: str) -> bool:
     return False
 
 
-def narrowed(shape: Shape, names: Collection[str]) -> Shape:
+def narrowed(shape: SourceTable, names: Collection[str]) -> SourceTable:
     """The shape with only these columns; cursor and key order the table as before."""
     return replace(shape, columns=tuple(column for column in shape.columns if column.name in names))
 
@@ -204,25 +209,25 @@ def _differences(
     own: Collection[str],
     foreign: Collection[str],
     named: Callable[[str], str],
-    judge: Callable[[Field, Field, bool], Kind | None],
-) -> list[Change]:
+    judge: Callable[[Field, Field, bool], ChangeKind | None],
+) -> list[ColumnChange]:
     there = {named(field.name): field for field in held}
     come = {named(field.name) for field in layout.fields}
-    found: list[Change] = []
+    found: list[ColumnChange] = []
     if key is not None and set(map(named, key)) != set(map(named, layout.key)):
         new = ", ".join(layout.key)
-        found.append(Change(Kind.KEY, new, ", ".join(key), new))
+        found.append(ColumnChange(ChangeKind.KEY, new, ", ".join(key), new))
     for field in layout.fields:
         old = there.get(named(field.name))
         if old is None:
-            found.append(Change(Kind.ADDED, field.name, None, field.type))
+            found.append(ColumnChange(ChangeKind.ADDED, field.name, None, field.type))
         elif kind := judge(old, field, field.name in layout.key):
             alike = _plain(old.type) == _plain(field.type)
             before, now = (old.source_type, field.source_type) if alike else (old.type, field.type)
-            found.append(Change(kind, field.name, before or old.source_type, now))
+            found.append(ColumnChange(kind, field.name, before or old.source_type, now))
     return found + [
-        Change(
-            Kind.FOREIGN if field.name in foreign else Kind.DROPPED,
+        ColumnChange(
+            ChangeKind.FOREIGN if field.name in foreign else ChangeKind.DROPPED,
             field.name,
             field.type or field.source_type,
             None,
@@ -232,47 +237,47 @@ def _differences(
     ]
 
 
-def _by_fit(fit: Fit, held: Field, field: Field, key: bool) -> Kind | None:
+def _by_fit(fit: HoldsType, held: Field, field: Field, key: bool) -> ChangeKind | None:
     return _BY_FIT[fit(held, field, key=key)]
 
 
-def _by_type(lands: Callable[[str], str] | None, old: Field, field: Field, _: bool) -> Kind | None:
+def _by_type(lands: Callable[[str], str] | None, old: Field, field: Field, _: bool) -> ChangeKind | None:
     held, now = _plain(old.type), _plain(field.type)
     landed = _plain(lands(now)) if lands else now
     if held in (now, landed):
         return None
     if holds(held, landed) or holds(held, now):
-        return Kind.NARROWED if lands else None
-    return Kind.WIDENED if holds(now, held) or holds(landed, held) else Kind.RETYPED
+        return ChangeKind.NARROWED if lands else None
+    return ChangeKind.WIDENED if holds(now, held) or holds(landed, held) else ChangeKind.RETYPED
 
 
-def _outcome(policy: Drift, kind: Kind, *, key_column: bool) -> str:
+def _outcome(policy: Drift, kind: ChangeKind, *, key_column: bool) -> str:
     """Empty: the flow stops."""
-    if policy is Drift.FAIL or kind in (Kind.RETYPED, Kind.KEY):
+    if policy is Drift.FAIL or kind in (ChangeKind.RETYPED, ChangeKind.KEY):
         return ""
     match kind:
-        case Kind.ADDED if key_column:
+        case ChangeKind.ADDED if key_column:
             return ""  # rows that are there have no value for it, and a key is never NULL
-        case Kind.ADDED if policy is Drift.FREEZE:
+        case ChangeKind.ADDED if policy is Drift.FREEZE:
             return "it is left out"
-        case Kind.ADDED:
+        case ChangeKind.ADDED:
             return "it is added, and NULL in the rows already there"
-        case Kind.WIDENED if policy is Drift.FREEZE:
+        case ChangeKind.WIDENED if policy is Drift.FREEZE:
             return ""
-        case Kind.WIDENED:
+        case ChangeKind.WIDENED:
             return "the output's column is widened"
-        case Kind.TIGHT:
+        case ChangeKind.TIGHT:
             return "a value that it cannot hold stops the batch"
-        case Kind.DROPPED:
+        case ChangeKind.DROPPED:
             return "the output keeps it, NULL in the rows written from now on and as it was in the others"
-        case Kind.FOREIGN:
+        case ChangeKind.FOREIGN:
             return "it stays as it is, for no batch of this flow is known to have written it"
         case _:
             return "the output's column stays as wide as it is"
 
 
 def _refusal(
-    policy: Drift, layout: Layout, place: str, changes: list[Change], refused: list[Change]
+    policy: Drift, layout: Layout, place: str, changes: list[ColumnChange], refused: list[ColumnChange]
 ) -> OutputDisagrees:
     table = str(layout.table)
     anew = f"write it anew with `tidegauge sync -t {table} --full-refresh`"
@@ -282,12 +287,12 @@ def _refusal(
             hint=f"make the same change in {place}, or say `drift: evolve`, which loses nothing; or {anew}",
         )
     facts = _listed(refused)
-    if any(change.kind is Kind.KEY or change.column in layout.key for change in refused):
+    if any(change.kind is ChangeKind.KEY or change.column in layout.key for change in refused):
         return OutputDisagrees(
             f"{table}: {facts}; {place} tells rows apart by the old key",
             hint=f"put the old key back (`key: […]`), or {anew}",
         )
-    if all(change.kind is Kind.WIDENED for change in refused):
+    if all(change.kind is ChangeKind.WIDENED for change in refused):
         return OutputDisagrees(
             f"{table}: {facts}; {place} is frozen, and what it has cannot hold every value",
             hint="say `drift: evolve` to widen it, or widen it in the target yourself",
@@ -298,16 +303,16 @@ def _refusal(
     )
 
 
-def _listed(changes: Iterable[Change]) -> str:
+def _listed(changes: Iterable[ColumnChange]) -> str:
     return "; ".join(change.fact for change in changes)
 
 
 def _renames(
-    held: tuple[Field, ...], layout: Layout, changes: list[Change], named: Callable[[str], str]
+    held: tuple[Field, ...], layout: Layout, changes: list[ColumnChange], named: Callable[[str], str]
 ) -> list[tuple[str, str]]:
     """A column that is gone and one that came, of one type and behind the same neighbour."""
-    gone = {change.column for change in changes if change.kind is Kind.DROPPED}
-    come = {change.column for change in changes if change.kind is Kind.ADDED}
+    gone = {change.column for change in changes if change.kind is ChangeKind.DROPPED}
+    come = {change.column for change in changes if change.kind is ChangeKind.ADDED}
     if not gone or not come:
         return []
     before = _neighbours([(named(field.name), field.type, field.name in gone) for field in held])

@@ -14,14 +14,14 @@ from itertools import groupby
 from tidegauge.errors import OutputDisagrees
 from tidegauge.model.plan import Batch, Draft, InputPlan
 from tidegauge.model.position import FilesPosition, Window
-from tidegauge.model.spec import Flow, Mode
+from tidegauge.model.spec import Mode, TableFlow
 
 Chain = tuple[tuple[int, int], ...]
 """Epoch and last batch, in order."""
 
 
 @dataclass(frozen=True)
-class Piece:
+class LakeBatches:
     """One committed batch of the lake, as a load sees it."""
 
     place: int
@@ -67,7 +67,9 @@ def shared(one: Chain, other: Chain) -> int:
     return count
 
 
-def begins(flow: Flow, loaded: int, known: str | None, place: str, chain: Chain) -> tuple[int, str | None]:
+def begins(
+    flow: TableFlow, loaded: int, known: str | None, place: str, chain: Chain
+) -> tuple[int, str | None]:
     """After which batch the next load begins, and what a person should know of it.
 
     `known` is the identity that the watermark remembers. Raises OutputDisagrees where rows would come twice,
@@ -103,7 +105,7 @@ def begins(flow: Flow, loaded: int, known: str | None, place: str, chain: Chain)
     return common, f"{flow.upstream} was set back: its batches after number {common} are loaded again"
 
 
-def draft_files(flow: Flow, after: int, pieces: Sequence[Piece], *, source_id: str) -> Draft:
+def draft_files(flow: TableFlow, after: int, pieces: Sequence[LakeBatches], *, source_id: str) -> Draft:
     """The plan of one load; `pieces` are the batches past `after`, in order. Without any: nothing new."""
     batches = _batches(flow, after, pieces)
     end = pieces[-1].place if pieces else after
@@ -118,7 +120,7 @@ def draft_files(flow: Flow, after: int, pieces: Sequence[Piece], *, source_id: s
     return Draft(flow.pipeline, flow.name, (part,), tuple(batches))
 
 
-def _batches(flow: Flow, after: int, pieces: Sequence[Piece]) -> list[Batch]:
+def _batches(flow: TableFlow, after: int, pieces: Sequence[LakeBatches]) -> list[Batch]:
     """Neighbours with the same columns go together, as long as they are not more rows than a batch has."""
     whole = flow.options.mode is Mode.OVERWRITE
     made: list[Batch] = []

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tidegauge.errors import TableReplaced, VersionsMissing
-from tidegauge.model.delta_flow import Layer
-from tidegauge.model.plan import Draft, Way
+from tidegauge.model.delta_flow import DeltaFlow
+from tidegauge.model.plan import Draft, ReadWay
 from tidegauge.model.position import Position, VersionPosition, Window
 from tidegauge.model.versions import LATEST, History
 from tidegauge.plan.missing import reason
 
-_BY_VERSION = (Way.FEED, Way.FILES)
+_BY_VERSION = (ReadWay.FEED, ReadWay.FILES)
 
 
 def since(draft: Draft, done: int = 0) -> dict[str, int | None]:
@@ -28,7 +28,7 @@ def since(draft: Draft, done: int = 0) -> dict[str, int | None]:
     return wanted
 
 
-def check(layer: Layer, draft: Draft, found: Mapping[str, History], done: int = 0) -> None:
+def check(layer: DeltaFlow, draft: Draft, found: Mapping[str, History], done: int = 0) -> None:
     """A plan is not changed once it is made, so what has vanished since stops it.
 
     Raises TableReplaced and VersionsMissing, before anything is read.
@@ -51,7 +51,7 @@ def check(layer: Layer, draft: Draft, found: Mapping[str, History], done: int = 
                 )
 
 
-def _lost(history: History, window: Window, way: Way) -> str | None:
+def _lost(history: History, window: Window, way: ReadWay) -> str | None:
     after, upto = _number(window.after), _number(window.upto)
     if upto > history.latest:
         return f"its table is at version {history.latest}: an older copy of it was put back"
@@ -64,14 +64,14 @@ def _lost(history: History, window: Window, way: Way) -> str | None:
             if after < version.number <= upto and (why := reason(version, history)):
                 return f"version {version.number} cannot be read any more: {why}"
     # Of what has just been read by its changes, the whole is wanted too, and it is there as they are.
-    ends = {Way.SNAPSHOT: [upto], Way.PINNED: [upto], Way.DIFF: [after, upto]}.get(way, [])
+    ends = {ReadWay.SNAPSHOT: [upto], ReadWay.PINNED: [upto], ReadWay.DIFF: [after, upto]}.get(way, [])
     for end in ends:
         if end < history.latest and not history.readable(end):
             return f"the table as it was at version {end} cannot be read any more"
     return None
 
 
-def _hint(layer: Layer) -> str:
+def _hint(layer: DeltaFlow) -> str:
     return (
         f"give the plan up and begin again with `tidegauge watermark reset --select {layer.name} --reason …`;"
         " nothing was touched"

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tidegauge.errors import VersionsMissing
-from tidegauge.model.delta_flow import Layer, LayerInput, OnMissing
-from tidegauge.model.plan import Way
+from tidegauge.model.delta_flow import DeltaFlow, DeltaInput, OnMissing
+from tidegauge.model.plan import ReadWay
 from tidegauge.model.versions import FEED, History, Version
-from tidegauge.plan.pieces import Piece
+from tidegauge.plan.pieces import VersionRange
 
 
 def instead(
-    layer: Layer, part: LayerInput, history: History, begin: int | None, unread: Sequence[Version]
-) -> tuple[Piece, str] | None:
+    layer: DeltaFlow, part: DeltaInput, history: History, begin: int | None, unread: Sequence[Version]
+) -> tuple[VersionRange, str] | None:
     """The one piece that takes the place of all of them, as the user has chosen, and what a person should
     know of it; None: they can be read.
 
@@ -26,11 +26,13 @@ def instead(
     said = f"{part.name}: version {version.number} of {part.table} cannot be read any more ({why})"
     match part.on_missing:
         case OnMissing.REBASELINE:
-            return Piece(begin, history.latest, Way.SNAPSHOT), f"{said}: the whole table is read again"
+            return VersionRange(
+                begin, history.latest, ReadWay.SNAPSHOT
+            ), f"{said}: the whole table is read again"
         case OnMissing.DIFF:
             if begin is not None and history.readable(begin):
                 compared = f"versions {begin} and {history.latest} are compared"
-                return Piece(begin, history.latest, Way.DIFF), f"{said}: {compared}"
+                return VersionRange(begin, history.latest, ReadWay.DIFF), f"{said}: {compared}"
     raise VersionsMissing(
         f"{layer.name}: version {version.number} of {part.table}, not read yet, cannot be read any more:"
         f" {why}{_no_difference(part, begin)}",
@@ -38,7 +40,7 @@ def instead(
     )
 
 
-def unreadable(layer: Layer, part: LayerInput, history: History, version: int) -> VersionsMissing:
+def unreadable(layer: DeltaFlow, part: DeltaInput, history: History, version: int) -> VersionsMissing:
     return VersionsMissing(
         f"{layer.name}: {part.table} cannot be read any more as it was at version {version}: its log begins"
         f" at version {history.earliest}, or files of that version are gone",
@@ -61,7 +63,7 @@ def reason(version: Version, history: History) -> str | None:
     return None
 
 
-def _no_difference(part: LayerInput, begin: int | None) -> str:
+def _no_difference(part: DeltaInput, begin: int | None) -> str:
     if part.on_missing is not OnMissing.DIFF:
         return ""
     if begin is None:
@@ -69,7 +71,7 @@ def _no_difference(part: LayerInput, begin: int | None) -> str:
     return f"; nor can version {begin}, to compare it with what is there now (on_missing: diff)"
 
 
-def _hint(layer: Layer, part: LayerInput, begin: int | None) -> str:
+def _hint(layer: DeltaFlow, part: DeltaInput, begin: int | None) -> str:
     if begin is None:
         return (
             f"begin the input '{part.name}' with `initial: snapshot`; for what comes later, keep its feed on"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tidegauge.model.delta_flow import Function, Layer, LayerInput, LayerMode
-from tidegauge.model.plan import Way
+from tidegauge.model.delta_flow import DeltaFlow, DeltaInput, DeltaMode, Function
+from tidegauge.model.plan import ReadWay
 from tidegauge.model.position import VersionPosition, Window
 from tidegauge.model.versions import Version
 
@@ -15,13 +15,13 @@ _CALLS = 20
 
 
 @dataclass(frozen=True)
-class Piece:
+class VersionRange:
     """Versions of one input in one batch."""
 
     after: int | None
     """Below 0, or None: the beginning."""
     upto: int
-    way: Way
+    way: ReadWay
 
     @property
     def window(self) -> Window:
@@ -29,14 +29,16 @@ class Piece:
         return Window(after, VersionPosition(self.upto))
 
 
-def cut(layer: Layer, part: LayerInput, versions: Sequence[Version], after: int | None) -> Iterator[Piece]:
+def cut(
+    layer: DeltaFlow, part: DeltaInput, versions: Sequence[Version], after: int | None
+) -> Iterator[VersionRange]:
     """Pieces of what is not read yet, in order; every version of it can be read.
 
     A new piece begins where the way of reading or the schema changes, and where the batch would be too large.
     What changed nothing is passed over where it does not fit: nothing is lost by a gap between two pieces.
     """
     most = part.max_versions or len(versions)
-    if layer.output.mode is LayerMode.SCD2 and isinstance(layer.transform, Function):
+    if layer.output.mode is DeltaMode.SCD2 and isinstance(layer.transform, Function):
         most = min(most, _CALLS)
     piece: list[Version] = []
     """What was taken since the last cut: its first and its last change something, or it is empty."""
@@ -78,10 +80,10 @@ def _alike(one: Version, other: Version) -> bool:
     return one.feed == other.feed and one.digest == other.digest
 
 
-def _made(layer: Layer, part: LayerInput, piece: list[Version], after: int | None) -> Piece:
+def _made(layer: DeltaFlow, part: DeltaInput, piece: list[Version], after: int | None) -> VersionRange:
     """Files are read sooner than a feed, and where they are all that was added they tell the same. Only the
     feed's own time of a commit is another one, so who is shown that time gets it from one of them always."""
     changing = [version for version in piece if version.changes]
-    timed = part.raw or layer.output.mode is LayerMode.SCD2
+    timed = part.raw or layer.output.mode is DeltaMode.SCD2
     grows = all(version.only_adds for version in changing) and not (timed and changing[0].feed)
-    return Piece(after, piece[-1].number, Way.FILES if grows else Way.FEED)
+    return VersionRange(after, piece[-1].number, ReadWay.FILES if grows else ReadWay.FEED)

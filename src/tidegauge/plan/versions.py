@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from tidegauge.errors import ConfigError, SourceError, TableReplaced
-from tidegauge.model.delta_flow import Layer, LayerInput, LayerMode
-from tidegauge.model.plan import Batch, Draft, InputPlan, Way
+from tidegauge.model.delta_flow import DeltaFlow, DeltaInput, DeltaMode
+from tidegauge.model.plan import Batch, Draft, InputPlan, ReadWay
 from tidegauge.model.position import VersionPosition, Window
 from tidegauge.model.retention import time_left
 from tidegauge.model.versions import LATEST, History, Version
 from tidegauge.model.watermark import Watermark
 from tidegauge.plan.missing import instead, unreadable
-from tidegauge.plan.pieces import Piece, cut
+from tidegauge.plan.pieces import VersionRange, cut
 
 SNAPSHOT, EARLIEST = "snapshot", "earliest"
 
@@ -29,15 +29,15 @@ class _Course:
     """What is to be read of one input, piece by piece; none: nothing of it has changed."""
 
     begin: int | None
-    pieces: tuple[Piece, ...]
+    pieces: tuple[VersionRange, ...]
     notes: tuple[str, ...] = ()
 
-    def step(self, index: int, latest: int) -> Piece:
+    def step(self, index: int, latest: int) -> VersionRange:
         """In a batch; of an input that has run out, the point where it stands."""
         if index < len(self.pieces):
             return self.pieces[index]
         after = self.begin if not self.pieces and not index else self.end(latest)
-        return Piece(after, self.end(latest), Way.NOTHING)
+        return VersionRange(after, self.end(latest), ReadWay.NOTHING)
 
     def end(self, latest: int) -> int:
         return self.pieces[-1].upto if self.pieces else latest
@@ -49,8 +49,8 @@ def begins(mark: Watermark | None) -> int | None:
     return max((place.version for place in known if isinstance(place, VersionPosition)), default=None)
 
 
-def asks(layer: Layer, part: LayerInput, mark: Watermark | None) -> int | None:
-    """From which version on `draft_layer` wants the history of an input, so that no more of a log is read.
+def asks(layer: DeltaFlow, part: DeltaInput, mark: Watermark | None) -> int | None:
+    """From which version on `draft_versions` wants the history of an input, so that no more of a log is read.
 
     A beginning that is a moment has to be given as the version that was there then.
     """
@@ -65,8 +65,8 @@ def asks(layer: Layer, part: LayerInput, mark: Watermark | None) -> int | None:
     return LATEST if initial == SNAPSHOT else None
 
 
-def draft_layer(
-    layer: Layer, found: Mapping[str, History], marks: Mapping[str, Watermark], *, seen: tuple[int, int]
+def draft_versions(
+    layer: DeltaFlow, found: Mapping[str, History], marks: Mapping[str, Watermark], *, seen: tuple[int, int]
 ) -> Draft:
     """The plan of one flow. No batches: nothing new.
 
@@ -83,13 +83,13 @@ def draft_layer(
         history, mark = found[part.name], marks.get(part.name)
         course = courses.get(part.name)
         if course is None:
-            steps.append([Piece(None, history.latest, Way.PINNED)] * count)
+            steps.append([VersionRange(None, history.latest, ReadWay.PINNED)] * count)
             window = Window(None, VersionPosition(history.latest))
             if mark is not None and mark.source_id not in (None, history.table_id):
                 notes.append(f"{part.name}: {part.table} was made anew; it is pinned as it is now")
         else:
             steps.append([course.step(index, history.latest) for index in range(count)])
-            window = Piece(course.begin, course.end(history.latest), Way.NOTHING).window
+            window = VersionRange(course.begin, course.end(history.latest), ReadWay.NOTHING).window
         inputs.append(_planned(part, history, window))
     batches = [
         Batch(
@@ -115,7 +115,7 @@ def retention_note(history: History, after: int | None, now: datetime) -> str | 
     return None
 
 
-def _course(layer: Layer, part: LayerInput, history: History, mark: Watermark | None) -> _Course:
+def _course(layer: DeltaFlow, part: DeltaInput, history: History, mark: Watermark | None) -> _Course:
     begin = begins(mark)
     if begin is None:
         return _first(layer, part, history)
@@ -126,9 +126,9 @@ def _course(layer: Layer, part: LayerInput, history: History, mark: Watermark | 
     return _Course(begin, pieces, (*notes, f"{part.name}: {note}") if note else notes)
 
 
-def _first(layer: Layer, part: LayerInput, history: History) -> _Course:
+def _first(layer: DeltaFlow, part: DeltaInput, history: History) -> _Course:
     initial = _initial(layer, part)
-    whole = Piece(None, history.latest, Way.SNAPSHOT)
+    whole = VersionRange(None, history.latest, ReadWay.SNAPSHOT)
     if isinstance(initial, int):
         return _from_version(layer, part, history, initial)
     if initial == SNAPSHOT:
@@ -154,7 +154,7 @@ def _first(layer: Layer, part: LayerInput, history: History) -> _Course:
     return _Course(None, pieces, (_said(part, f"with version 0, {why}"),))
 
 
-def _from_version(layer: Layer, part: LayerInput, history: History, version: int) -> _Course:
+def _from_version(layer: DeltaFlow, part: DeltaInput, history: History, version: int) -> _Course:
     if version > history.latest:
         raise SourceError(
             f"{layer.name}: {part.table} has no version {version} yet; its latest is {history.latest}",
@@ -164,26 +164,26 @@ def _from_version(layer: Layer, part: LayerInput, history: History, version: int
     if version < history.latest and not history.readable(version):
         raise unreadable(layer, part, history, version)
     _check_same(layer, part, history, version, None)
-    start = Piece(None, version, Way.SNAPSHOT)
+    start = VersionRange(None, version, ReadWay.SNAPSHOT)
     rest, notes = _pieces(layer, part, history, version)
-    if rest and rest[0].way is Way.SNAPSHOT:
-        start, rest = Piece(None, history.latest, Way.SNAPSHOT), ()
+    if rest and rest[0].way is ReadWay.SNAPSHOT:
+        start, rest = VersionRange(None, history.latest, ReadWay.SNAPSHOT), ()
     begin = f"as it was at version {version}, by `initial`"
     return _Course(None, (start, *rest), notes or (_said(part, begin),))
 
 
 def _pieces(
-    layer: Layer, part: LayerInput, history: History, begin: int | None
-) -> tuple[tuple[Piece, ...], tuple[str, ...]]:
+    layer: DeltaFlow, part: DeltaInput, history: History, begin: int | None
+) -> tuple[tuple[VersionRange, ...], tuple[str, ...]]:
     """And what a person should know of them. None: nothing has changed."""
     unread = _past(history, begin)
     if begin is None and history.earliest > 0:
         unread = (Version(0, None, True, False, 0, False, None, None, absent=True), *unread)
     if not any(version.changes for version in unread):
         return (), ()
-    if layer.output.mode is LayerMode.OVERWRITE and not part.raw:
+    if layer.output.mode is DeltaMode.OVERWRITE and not part.raw:
         # Written whole from what the table is now: its changes only say that there is something to do.
-        return (Piece(begin, history.latest, Way.SNAPSHOT),), ()
+        return (VersionRange(begin, history.latest, ReadWay.SNAPSHOT),), ()
     chosen = instead(layer, part, history, begin, unread)
     if chosen is not None:
         piece, note = chosen
@@ -191,7 +191,7 @@ def _pieces(
     return tuple(cut(layer, part, unread, begin)), ()
 
 
-def _too_short(part: LayerInput, history: History) -> str | None:
+def _too_short(part: DeltaInput, history: History) -> str | None:
     """Why its changes do not reach back to version 0."""
     if history.earliest > 0:
         return f"its log begins at version {history.earliest}"
@@ -205,7 +205,7 @@ def _too_short(part: LayerInput, history: History) -> str | None:
     return None if history.after is None else f"its log was not read for '{part.name}'"
 
 
-def _check_same(layer: Layer, part: LayerInput, history: History, begin: int, known: str | None) -> None:
+def _check_same(layer: DeltaFlow, part: DeltaInput, history: History, begin: int, known: str | None) -> None:
     """Refuse to go on from a version of another table, or of one that was set back."""
     hint = (
         f"to begin again from the table that is there now: `tidegauge watermark reset --select {layer.name}"
@@ -237,9 +237,9 @@ def _past(history: History, begin: int | None) -> tuple[Version, ...]:
     return tuple(version for version in history.versions if version.number > begin)
 
 
-def _initial(layer: Layer, part: LayerInput) -> str | int:
+def _initial(layer: DeltaFlow, part: DeltaInput) -> str | int:
     if part.initial is None:
-        keeps_all = layer.output.mode in (LayerMode.APPEND, LayerMode.SCD2)
+        keeps_all = layer.output.mode in (DeltaMode.APPEND, DeltaMode.SCD2)
         return EARLIEST if keeps_all else SNAPSHOT
     if part.initial.isascii() and part.initial.isdigit():
         return int(part.initial)
@@ -252,11 +252,11 @@ def _initial(layer: Layer, part: LayerInput) -> str | int:
     )
 
 
-def _said(part: LayerInput, begin: str) -> str:
+def _said(part: DeltaInput, begin: str) -> str:
     return f"{part.name}: begins with {part.table} {begin}"
 
 
-def _planned(part: LayerInput, history: History, window: Window) -> InputPlan:
+def _planned(part: DeltaInput, history: History, window: Window) -> InputPlan:
     upto = window.upto
     assert isinstance(upto, VersionPosition)
     return InputPlan(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidegauge.model.delta_flow import Hop
+from tidegauge.model.delta_flow import AnyFlow
 from tidegauge.model.override import Override
 from tidegauge.model.protocols.ledger import LedgerWriter
 from tidegauge.model.protocols.output import Output
@@ -10,7 +10,9 @@ from tidegauge.observe.events import Listener
 from tidegauge.run.steps import OverrideStep, step
 
 
-def finish(ledger: LedgerWriter, output: Output, flow: Hop, begun: Override, tell: Listener) -> None:
+def end_override(
+    ledger: LedgerWriter, output: Output, flow: AnyFlow, begun: Override, tell: Listener
+) -> None:
     """The two steps that an override begun still needs. Anyone may do them, and do them again.
 
     The output comes first: once the ledger has moved, the old life must be closed already, or a runner that

@@ -13,7 +13,7 @@ from tidegauge.ledger.owner import is_gone, this_process
 from tidegauge.model.claim import Owner
 from tidegauge.model.protocols.output import Output
 from tidegauge.model.protocols.source import Reader
-from tidegauge.model.spec import Flow, SparkSettings
+from tidegauge.model.spec import SparkSettings, TableFlow
 from tidegauge.outputs.open import open_output
 from tidegauge.sources.direct import DirectReader
 from tidegauge.spark.jars import Needs
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def open_reader(flow: Flow) -> Reader:
+def open_reader(flow: TableFlow) -> Reader:
     return DirectReader(flow.source)
 
 
@@ -36,13 +36,13 @@ def _threads(parallel: int) -> Executor:
 
 
 @dataclass(frozen=True)
-class Outside:
+class Environment:
     owner: Owner = field(default_factory=this_process)
     is_gone: Callable[[Owner], bool] = is_gone
     sources: Callable[[], Sources] = Sources
     """One for each thread."""
-    output: Callable[[Flow], Output] = open_output
-    reader: Callable[[Flow], Reader] = open_reader
+    output: Callable[[TableFlow], Output] = open_output
+    reader: Callable[[TableFlow], Reader] = open_reader
     check_java: Callable[[SparkSettings], object] = check_java
     spark: Callable[[SparkSettings, set[Needs], bool, bool], SparkSession] = _spark
     threads: Callable[[int], Executor] = _threads

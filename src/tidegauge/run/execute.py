@@ -10,12 +10,12 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from tidegauge.errors import LimitReached, OutputDisagrees, OutputError, Stopped, TidegaugeError
-from tidegauge.model.batch_data import CargoOf
+from tidegauge.model.batch_data import ReadBatch
 from tidegauge.model.claim import Claim
 from tidegauge.model.plan import Batch, Receipt, Tag
 from tidegauge.model.protocols.ledger import LedgerWriter
 from tidegauge.model.protocols.output import Output
-from tidegauge.observe.events import BatchCommitted, Listener, Noted
+from tidegauge.observe.events import BatchCommitted, Listener, NoteAdded
 from tidegauge.run.steps import Step, step
 from tidegauge.spark.errors import translated
 
@@ -41,12 +41,12 @@ class Tools:
 
 
 @dataclass(frozen=True)
-class Walked:
+class Executed:
     receipts: tuple[Receipt, ...]
     error: TidegaugeError | None
 
 
-def walk(claim: Claim, cargo_of: CargoOf, tools: Tools) -> Walked:
+def execute(claim: Claim, cargo_of: ReadBatch, tools: Tools) -> Executed:
     """Commit every batch that is left of the plan, in order, as far as it goes.
 
     The error says why it went no further: Stopped when asked to, LeaseLost when the flow was taken over.
@@ -64,7 +64,7 @@ def walk(claim: Claim, cargo_of: CargoOf, tools: Tools) -> Walked:
                 )
             receipts.append(_batch(claim, index, cargo_of, tools))
     except TidegaugeError as error:
-        return Walked(tuple(receipts), error)
+        return Executed(tuple(receipts), error)
     except Exception as error:
         # One flow's surprise must not take the others down, nor leave its own lease behind.
         surprise = TidegaugeError(
@@ -72,11 +72,11 @@ def walk(claim: Claim, cargo_of: CargoOf, tools: Tools) -> Walked:
             hint="this is a bug of Tidegauge; please report it with what --debug shows",
             detail=traceback.format_exc(),
         )
-        return Walked(tuple(receipts), surprise)
-    return Walked(tuple(receipts), None)
+        return Executed(tuple(receipts), surprise)
+    return Executed(tuple(receipts), None)
 
 
-def _batch(claim: Claim, index: int, cargo_of: CargoOf, tools: Tools) -> Receipt:
+def _batch(claim: Claim, index: int, cargo_of: ReadBatch, tools: Tools) -> Receipt:
     plan = claim.plan
     batch = plan.draft.batches[index]
     with step(Step.BEGIN, plan.draft.flow, tools.tell):
@@ -100,14 +100,14 @@ def _batch(claim: Claim, index: int, cargo_of: CargoOf, tools: Tools) -> Receipt
     return receipt
 
 
-def _commit(claim: Claim, tag: Tag, batch: Batch, cargo_of: CargoOf, tools: Tools) -> Receipt:
+def _commit(claim: Claim, tag: Tag, batch: Batch, cargo_of: ReadBatch, tools: Tools) -> Receipt:
     with step(Step.WRITE, tag.flow, tools.tell), translated(tag.flow):
         cargo = cargo_of(batch)
         staged = tools.output.write(cargo, tools.spark)
     for note in staged.notes:
         if note not in tools.notes:
             tools.notes.append(note)
-            tools.tell(Noted(tag.flow, note))
+            tools.tell(NoteAdded(tag.flow, note))
     fault: OutputError | None = None
     try:
         # Whoever lost the flow while it wrote must not be seen; within the moment that is left,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from tidegauge.model.delta_flow import Hop, Layer
+from tidegauge.model.delta_flow import AnyFlow, DeltaFlow
 from tidegauge.model.spec import Stage, Strategy
 
 
 @dataclass(frozen=True)
-class Order:
+class RunOptions:
     selection: tuple[str, ...] = ()
     stage: Stage | None = None
     """Only this stage of tables that have two."""
@@ -29,18 +29,18 @@ class Order:
     def side_by_side(self) -> int:
         return self.parallel if self.strategy in (None, Strategy.INTER_TABLE) else 1
 
-    def readers(self, flow: Hop) -> Hop:
+    def readers(self, flow: AnyFlow) -> AnyFlow:
         """The flow with as many readers as the strategy gives a table."""
-        if self.strategy is None or isinstance(flow, Layer):
+        if self.strategy is None or isinstance(flow, DeltaFlow):
             return flow
         count = self.parallel if self.strategy is Strategy.INTRA_TABLE else 1
         return replace(flow, options=replace(flow.options, parallel=count))
 
-    def followed(self, flow: Hop, flows: int) -> Strategy:
+    def followed(self, flow: AnyFlow, flows: int) -> Strategy:
         """The strategy by which a flow was really run."""
         if self.strategy is not None:
             return self.strategy
         if flows > 1 and self.parallel > 1:
             return Strategy.INTER_TABLE
-        readers = 1 if isinstance(flow, Layer) else flow.options.parallel
+        readers = 1 if isinstance(flow, DeltaFlow) else flow.options.parallel
         return Strategy.INTRA_TABLE if readers > 1 else Strategy.SEQUENTIAL

@@ -23,29 +23,29 @@ from tidegauge.errors import (
 )
 from tidegauge.flows.delta_places import Places
 from tidegauge.flows.known_sources import sources_for
-from tidegauge.flows.missing_tables import come_back, known_flows
+from tidegauge.flows.missing_tables import known_flows, refuse_forgotten
 from tidegauge.flows.prepare import Approach, Ends, Prepared, prepare, recall, still_there
 from tidegauge.flows.remarks import remarks
 from tidegauge.flows.select import Sources, choose, needs_of
 from tidegauge.ledger.heartbeat import Heartbeat
 from tidegauge.ledger.open import open_ledger
 from tidegauge.model.claim import Claim
-from tidegauge.model.delta_flow import Hop, Layer
+from tidegauge.model.delta_flow import AnyFlow, DeltaFlow
 from tidegauge.model.error_json import error_to_json
 from tidegauge.model.override import Undo
 from tidegauge.model.plan import Plan, Receipt
 from tidegauge.model.protocols.ledger import LedgerWriter
 from tidegauge.model.protocols.output import Output
 from tidegauge.model.run import FlowStatus
-from tidegauge.model.spec import Flow, Project
+from tidegauge.model.spec import Project, TableFlow
 from tidegauge.model.state import State
 from tidegauge.model.watermark import Watermark
 from tidegauge.observe.events import FlowEnded, FlowPlanned, Listener, Planning, SparkStarting
 from tidegauge.outputs.warehouse.open_files import kept_open
-from tidegauge.run.end_override import finish
-from tidegauge.run.environment import Outside
-from tidegauge.run.execute import Tools, walk
-from tidegauge.run.options import Order
+from tidegauge.run.end_override import end_override
+from tidegauge.run.environment import Environment
+from tidegauge.run.execute import Tools, execute
+from tidegauge.run.options import RunOptions
 from tidegauge.run.report import FlowReport, RunReport
 from tidegauge.run.steps import Step, step
 from tidegauge.spark.jars import Needs
@@ -58,7 +58,7 @@ _POLL = 0.5
 """Seconds between two tries for a flow that another runner holds, under `--wait`."""
 
 
-def run(project: Project, order: Order, *, tell: Listener, stop: threading.Event) -> RunReport:
+def run(project: Project, order: RunOptions, *, tell: Listener, stop: threading.Event) -> RunReport:
     """Bring every selected flow up to date. One flow's failure never stops another's."""
     with (
         open_ledger(project.ledger, create=True) as ledger,
@@ -79,14 +79,14 @@ def run(project: Project, order: Order, *, tell: Listener, stop: threading.Event
 class _Ready:
     """A flow that has been looked at: what there is to read, and the plan that froze it."""
 
-    flow: Hop
+    flow: AnyFlow
     prepared: Prepared
     plan: Plan | None
     """None: nothing new."""
     seconds: float
 
 
-Preparer = Callable[[Flow, Ends], Prepared]
+Preparer = Callable[[TableFlow, Ends], Prepared]
 """Finds out what the next plan of a flow is; `prepare` unless somebody wants another one."""
 
 
@@ -94,12 +94,12 @@ class Runner:
     def __init__(
         self,
         project: Project,
-        order: Order,
+        order: RunOptions,
         ledger: LedgerWriter,
         heartbeat: Heartbeat,
         tell: Listener,
         stop: threading.Event,
-        outside: Outside | None = None,
+        outside: Environment | None = None,
         preparer: Preparer | None = None,
     ) -> None:
         self.run_id = uuid.uuid4().hex
@@ -109,7 +109,7 @@ class Runner:
         self._heartbeat = heartbeat
         self._tell = tell
         self._stop = stop
-        self._outside = outside or Outside()
+        self._outside = outside or Environment()
         self._prepare = preparer or partial(prepare, limit=order.limit, confirmed=order.confirm_deletes)
         self._owner = self._outside.owner
         self._needs = {Needs.JDBC}
@@ -122,7 +122,7 @@ class Runner:
 
     @kept_open()
     def everything(
-        self, flows: Sequence[Hop], sources: Sources, gone: Mapping[str, TidegaugeError] | None = None
+        self, flows: Sequence[AnyFlow], sources: Sources, gone: Mapping[str, TidegaugeError] | None = None
     ) -> list[FlowReport]:
         """`gone`: those whose table has gone, and what to say of them."""
         self._needs |= needs_of(flows)
@@ -147,7 +147,7 @@ class Runner:
 
     @kept_open()
     def left_behind(
-        self, flows: Sequence[Hop], gone: Mapping[str, TidegaugeError] | None = None
+        self, flows: Sequence[AnyFlow], gone: Mapping[str, TidegaugeError] | None = None
     ) -> list[FlowReport]:
         """End the plans that earlier runs left, with their own windows, and make no new ones."""
         self._needs |= needs_of(flows)
@@ -161,7 +161,7 @@ class Runner:
     def _side_by_side(
         self,
         jobs: Mapping[str, Callable[[], list[FlowReport]]],
-        later: Sequence[Hop] = (),
+        later: Sequence[AnyFlow] = (),
         before: Sequence[FlowReport] = (),
     ) -> list[FlowReport]:
         """Do the jobs, and begin each of the `later` ones once all that it reads from has ended well.
@@ -198,7 +198,7 @@ class Runner:
                     reports += found
         return reports
 
-    def _follow(self, flow: Hop) -> list[FlowReport]:
+    def _follow(self, flow: AnyFlow) -> list[FlowReport]:
         """Bring one flow up to date, after those that it reads from."""
         with self._outside.sources() as sources:
             free, left, refused = self._standing([flow])
@@ -207,17 +207,17 @@ class Runner:
             ready, faults = self._freeze(free, sources)
             return [*refused, *faults, *(done for one in ready for done in self._go(one))]
 
-    def _held_back(self, flow: Hop, before: FlowReport) -> FlowReport:
+    def _held_back(self, flow: AnyFlow, before: FlowReport) -> FlowReport:
         """What is not begun because a flow that it reads from did not end well."""
         if isinstance(before.error, Stopped):
             stopped = Stopped("stopped as asked, before it began", hint="the next run goes on from here")
             return FlowReport(flow.name, State.READY, 0.0, error=stopped)
         reason = f"{before.flow} did not end well"
-        if not isinstance(flow, Layer):
+        if not isinstance(flow, DeltaFlow):
             reason += f"; --stage {flow.stage} loads what is in the lake already"
         return self._ended(FlowReport(flow.name, State.SKIPPED, 0.0, reason=reason))
 
-    def _standing(self, flows: Sequence[Hop]) -> tuple[list[Hop], dict[str, Plan], list[FlowReport]]:
+    def _standing(self, flows: Sequence[AnyFlow]) -> tuple[list[AnyFlow], dict[str, Plan], list[FlowReport]]:
         """The flows that nothing stands in the way of, and the plans that earlier runs left of them."""
         free, statuses, refused = self._end_overrides(flows)
         left = {
@@ -228,8 +228,8 @@ class Runner:
         return free, left, refused
 
     def _without(
-        self, flows: Sequence[Hop], left: Mapping[str, Plan], gone: Mapping[str, TidegaugeError]
-    ) -> tuple[list[Hop], list[FlowReport]]:
+        self, flows: Sequence[AnyFlow], left: Mapping[str, Plan], gone: Mapping[str, TidegaugeError]
+    ) -> tuple[list[AnyFlow], list[FlowReport]]:
         """The flows whose table is there, and the reports of the others."""
         reports = []
         for flow in flows:
@@ -246,7 +246,7 @@ class Runner:
             reports.append(self._ended(report))
         return [flow for flow in flows if flow.name not in gone], reports
 
-    def _freeze(self, flows: Sequence[Hop], sources: Sources) -> tuple[list[_Ready], list[FlowReport]]:
+    def _freeze(self, flows: Sequence[AnyFlow], sources: Sources) -> tuple[list[_Ready], list[FlowReport]]:
         """Look at every flow's source, then keep all their windows in one transaction of the ledger.
 
         Who finds that another runner came between looks again: what it saw is not what is new any more.
@@ -278,31 +278,33 @@ class Runner:
             reports += refused
         return ready, reports
 
-    def _end_overrides(self, flows: Sequence[Hop]) -> tuple[list[Hop], list[FlowStatus], list[FlowReport]]:
+    def _end_overrides(
+        self, flows: Sequence[AnyFlow]
+    ) -> tuple[list[AnyFlow], list[FlowStatus], list[FlowReport]]:
         """End what somebody began to change by hand, and did not live to end; whose flows cannot be freed is
         reported. The statuses are from before that."""
         statuses = self._ledger.status(self._project.pipeline, [flow.name for flow in flows]) if flows else []
         begun = {status.flow: status.override for status in statuses if status.override is not None}
-        free: list[Hop] = []
+        free: list[AnyFlow] = []
         refused: list[FlowReport] = []
         for flow in flows:
             began = self._outside.clock()
             try:
                 if flow.name in begun:
-                    finish(self._ledger, self._output(flow), flow, begun[flow.name], self._tell)
+                    end_override(self._ledger, self._output(flow), flow, begun[flow.name], self._tell)
                 free.append(flow)
             except TidegaugeError as error:
                 refused.append(self._refused(flow, error, began))
         return free, statuses, refused
 
     def _look(
-        self, flows: Sequence[Hop], sources: Sources, reports: list[FlowReport]
-    ) -> tuple[list[_Ready], list[Hop]]:
+        self, flows: Sequence[AnyFlow], sources: Sources, reports: list[FlowReport]
+    ) -> tuple[list[_Ready], list[AnyFlow]]:
         """What there is to read of each flow, and whom to look at again; who cannot be read is reported."""
         marks = self._marks(flows)
         forgotten = self._forgotten([flow.name for flow in flows if flow.name not in marks])
         looked: list[_Ready] = []
-        again: list[Hop] = []
+        again: list[AnyFlow] = []
         for place, flow in enumerate(flows):
             if self._stop.is_set():
                 return looked, [*again, *flows[place:]]
@@ -310,7 +312,7 @@ class Runner:
             approach = self._approach(flow, sources, marks)
             try:
                 if flow.name in forgotten:
-                    raise come_back(flow.name, forgotten[flow.name])
+                    raise refuse_forgotten(flow.name, forgotten[flow.name])
                 approach.output.prepare()
                 prepared = approach.prepare()
                 self._by_jdbc |= prepared.by_jdbc
@@ -330,7 +332,7 @@ class Runner:
                 reports.append(self._refused(flow, error, began))
         return looked, again
 
-    def _marks(self, flows: Sequence[Hop]) -> dict[str, list[Watermark]]:
+    def _marks(self, flows: Sequence[AnyFlow]) -> dict[str, list[Watermark]]:
         names = {name for flow in flows for name in (flow.name, *flow.upstreams)}
         marks: dict[str, list[Watermark]] = {}
         for mark in self._ledger.watermarks(self._project.pipeline, sorted(names)):
@@ -341,14 +343,14 @@ class Runner:
         statuses = self._ledger.status(self._project.pipeline, names) if names else []
         return {one.flow: one.undo for one in statuses if one.undo is not None and one.undo.forgot}
 
-    def _approach(self, flow: Hop, sources: Sources, marks: Mapping[str, list[Watermark]]) -> Approach:
+    def _approach(self, flow: AnyFlow, sources: Sources, marks: Mapping[str, list[Watermark]]) -> Approach:
         mine, output = marks.get(flow.name, []), self._output(flow)
         mark = mine[0] if mine else None
-        if isinstance(flow, Layer):
+        if isinstance(flow, DeltaFlow):
             # Not before it is needed: a run of tables alone shall not wait for a parser of SQL.
-            from tidegauge.flows.delta import Layering
+            from tidegauge.flows.delta import DeltaPreparer
 
-            layering = Layering(flow, output, mine, self._places)
+            layering = DeltaPreparer(flow, output, mine, self._places)
             return Approach(output, mark, layering.prepare, layering.recall)
         ends = Ends(
             source=lambda: sources.of(flow.source),
@@ -364,10 +366,10 @@ class Runner:
             partial(recall, flow, ends=ends, confirmed=self._order.confirm_deletes),
         )
 
-    def _output(self, flow: Hop, plan: Plan | None = None) -> Output:
-        return self._places.output(flow, plan) if isinstance(flow, Layer) else self._outside.output(flow)
+    def _output(self, flow: AnyFlow, plan: Plan | None = None) -> Output:
+        return self._places.output(flow, plan) if isinstance(flow, DeltaFlow) else self._outside.output(flow)
 
-    def _overtaken(self, flow: Hop, mark: Watermark | None) -> tuple[Plan | None, bool]:
+    def _overtaken(self, flow: AnyFlow, mark: Watermark | None) -> tuple[Plan | None, bool]:
         """The plan that another runner has made since, and whether the watermark moved or is going to."""
         statuses = self._ledger.status(flow.pipeline, [flow.name])
         if any(status.override is not None for status in statuses):
@@ -377,7 +379,7 @@ class Runner:
         stands = [(now.epoch, now.seq) for now in self._ledger.watermarks(flow.pipeline, [flow.name])]
         return next(iter(plans), None), any(now != stood for now in stands)
 
-    def _refused(self, flow: Hop, error: TidegaugeError, began: float) -> FlowReport:
+    def _refused(self, flow: AnyFlow, error: TidegaugeError, began: float) -> FlowReport:
         # WrongState: another runner's plan stands, and that we cannot plan is ours alone to report.
         with contextlib.suppress(WrongState):
             self._ledger.refuse(
@@ -385,7 +387,7 @@ class Runner:
             )
         return self._ended(FlowReport(flow.name, State.FAILED, self._since(began), error=error))
 
-    def _take_up(self, flow: Hop, plan: Plan, *, only: bool = False) -> list[FlowReport]:
+    def _take_up(self, flow: AnyFlow, plan: Plan, *, only: bool = False) -> list[FlowReport]:
         """End what an earlier run froze, with its own windows; then go on with what has come since."""
         began = self._outside.clock()
         with self._outside.sources() as sources:
@@ -407,7 +409,7 @@ class Runner:
             ready, refused = self._freeze([flow], sources)
             return [first, *refused, *(report for one in ready for report in self._go(one))]
 
-    def _check_kept(self, flow: Hop, approach: Approach) -> None:
+    def _check_kept(self, flow: AnyFlow, approach: Approach) -> None:
         """Whoever goes on with a plan has to find what its batches before left."""
         try:
             still_there(flow, approach.output, approach.mark)
@@ -423,7 +425,7 @@ class Runner:
         self._tell(FlowPlanned(ready.flow.name, 0, 0, resumed=False, notes=draft.notes))
         return [self._ended(FlowReport(ready.flow.name, State.SKIPPED, ready.seconds, draft=draft))]
 
-    def _walk(self, flow: Hop, plan: Plan, prepared: Prepared, *, resumed: bool) -> FlowReport:
+    def _walk(self, flow: AnyFlow, plan: Plan, prepared: Prepared, *, resumed: bool) -> FlowReport:
         began = self._outside.clock()
         draft = plan.draft
         rows = sum(batch.rows or 0 for batch in draft.batches[plan.done :])
@@ -450,7 +452,7 @@ class Runner:
             return report(State.FAILED, error=error)
         with self._heartbeat.hold(claim), contextlib.ExitStack() as opened:
             spark = self._spark
-            if isinstance(flow, Layer):
+            if isinstance(flow, DeltaFlow):
                 layer = flow
                 spark = cache(lambda: opened.enter_context(self._places.session(layer)))
             tools = Tools(
@@ -466,7 +468,7 @@ class Runner:
             if prepared.changes:
                 said = "; ".join(prepared.changes)
                 self._ledger.note(flow.pipeline, flow.name, "schema_changed", owner=self._owner, reason=said)
-            walked = walk(claim, prepared.cargo_of, tools)
+            walked = execute(claim, prepared.cargo_of, tools)
             failure = walked.error
             if not isinstance(failure, LeaseLost):
                 try:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from tidegauge.model.epoch_numbers import number_of
-from tidegauge.model.position import Kind, Value, step_down
+from tidegauge.model.position import Value, ValueKind, step_down
 from tidegauge.model.spec import TableOptions
 from tidegauge.model.table import OrderedColumn
 from tidegauge.sources.dialect import Moment, OpenWork
@@ -75,8 +75,8 @@ def bound_at(edge: datetime, moment: Moment, options: TableOptions, cursor: Orde
     """What may be read when everything that was stamped before the edge is committed."""
     edge, said = edge - options.settle, []
     if cursor.epoch is not None:
-        return Bound(Value(Kind.INT, str(number_of(edge, cursor.epoch) - 1)), ())
-    if cursor.kind is not Kind.TIMESTAMPTZ:
+        return Bound(Value(ValueKind.INT, str(number_of(edge, cursor.epoch) - 1)), ())
+    if cursor.kind is not ValueKind.TIMESTAMPTZ:
         edge += moment.lowest_offset
         if moment.lowest_offset or moment.highest_offset:
             said.append(
@@ -84,8 +84,12 @@ def bound_at(edge: datetime, moment: Moment, options: TableOptions, cursor: Orde
                 f" {_hours(moment.lowest_offset)} to {_hours(moment.highest_offset)} of UTC:"
                 " rows wait for as long as the two could differ"
             )
-    kind = Kind.TIMESTAMP if cursor.kind is Kind.TEXT else cursor.kind
-    text = edge.date().isoformat() if kind is Kind.DATE else edge.isoformat(sep=" ", timespec="microseconds")
+    kind = ValueKind.TIMESTAMP if cursor.kind is ValueKind.TEXT else cursor.kind
+    text = (
+        edge.date().isoformat()
+        if kind is ValueKind.DATE
+        else edge.isoformat(sep=" ", timespec="microseconds")
+    )
     return Bound(step_down(Value(kind, text), cursor.scale), tuple(said))
 
 
@@ -93,12 +97,12 @@ def latest_now(moment: Moment, cursor: OrderedColumn) -> Value:
     """The latest that a row stamped by now can say; what lies past it is dated in the future."""
     edge = moment.clock
     if cursor.epoch is not None:
-        return Value(Kind.INT, str(number_of(edge, cursor.epoch)))
-    if cursor.kind is not Kind.TIMESTAMPTZ:
+        return Value(ValueKind.INT, str(number_of(edge, cursor.epoch)))
+    if cursor.kind is not ValueKind.TIMESTAMPTZ:
         edge += moment.highest_offset
-    if cursor.kind is Kind.DATE:
-        return Value(Kind.DATE, edge.date().isoformat())
-    kind = Kind.TIMESTAMP if cursor.kind is Kind.TEXT else cursor.kind
+    if cursor.kind is ValueKind.DATE:
+        return Value(ValueKind.DATE, edge.date().isoformat())
+    kind = ValueKind.TIMESTAMP if cursor.kind is ValueKind.TEXT else cursor.kind
     return Value(kind, edge.isoformat(sep=" ", timespec="microseconds"))
 
 

@@ -31,7 +31,7 @@ _PAUSES = (0.01, 0.02, 0.05, 0.1)
 
 
 @dataclass(frozen=True)
-class Ripe:
+class ReadyBound:
     """What a survey may go by."""
 
     candidate: Candidate | None
@@ -49,14 +49,14 @@ class Ripe:
         return (self.moment.clock - self.candidate.seen).total_seconds() if self.candidate else math.inf
 
 
-class Ask(Protocol):
+class AskServer(Protocol):
     def __call__(self, *, fresh: bool) -> Moment: ...
 
 
-class Vigil:
+class BoundWait:
     """Looks at one source, for all of its tables: what was seen for one of them serves the next."""
 
-    def __init__(self, ask: Ask) -> None:
+    def __init__(self, ask: AskServer) -> None:
         self._ask = ask
         self._last: Moment | None = None
         self._known: dict[tuple[str, ...], float] = {}
@@ -75,18 +75,18 @@ class Vigil:
         self._looks = (*looks[: _LOOKS - 1], Candidate(None, moment.clock, moment.open))
         return moment
 
-    def moments(self, options: TableOptions, kept: tuple[Candidate, ...]) -> Ripe:
+    def moments(self, options: TableOptions, kept: tuple[Candidate, ...]) -> ReadyBound:
         """For a cursor of moments, by the looks of this process and those that earlier ones kept."""
         known: dict[datetime, Candidate] = {one.seen: one for one in kept}
 
-        def choose(moment: Moment) -> Ripe:
+        def choose(moment: Moment) -> ReadyBound:
             # A look of ours is followed already.
             known.update({seen: followed(one, moment) for seen, one in known.items()})
             known.update({one.seen: one for one in self._looks})
             # What a clock said that was ahead, before somebody set it right, is no bound.
             return _choose([one for one in known.values() if one.seen <= moment.clock], moment, options)
 
-        def is_enough(found: Ripe) -> bool:
+        def is_enough(found: ReadyBound) -> bool:
             waited = self._waited(found)
             return waited >= LONG or found.age <= SHORT or (waited >= SHORT and found.age <= LONG)
 
@@ -94,28 +94,28 @@ class Vigil:
         # The next survey gets as near to its own clock by itself.
         return replace(found, waiting=()) if found.age <= LONG else found
 
-    def values(self, options: TableOptions, kept: tuple[Candidate, ...], value: Value) -> Ripe:
+    def values(self, options: TableOptions, kept: tuple[Candidate, ...], value: Value) -> ReadyBound:
         """For a cursor of values, of which this is the highest just now."""
         # The clock is read after the value, so whatever was open when the value was seen is in the list.
         moment = self.look(fresh=True)
         known = [*kept, Candidate(value, moment.clock, moment.open)]
 
-        def choose(moment: Moment) -> Ripe:
+        def choose(moment: Moment) -> ReadyBound:
             known[:] = [followed(one, moment) for one in known]
             return _choose(known, moment, options)
 
         return self._await(moment, choose, lambda found: self._waited(found) >= SHORT)
 
     def _await(
-        self, moment: Moment, choose: Callable[[Moment], Ripe], is_enough: Callable[[Ripe], bool]
-    ) -> Ripe:
+        self, moment: Moment, choose: Callable[[Moment], ReadyBound], is_enough: Callable[[ReadyBound], bool]
+    ) -> ReadyBound:
         pauses = chain(_PAUSES, repeat(_PAUSES[-1]))
         while (found := choose(moment)).blockers and not is_enough(found):
             time.sleep(next(pauses))
             moment = self.look(fresh=True)
         return found
 
-    def _waited(self, found: Ripe) -> float:
+    def _waited(self, found: ReadyBound) -> float:
         """Seconds since we first saw who has been there longest; for ever, where waiting is no use."""
         clock, now = found.moment.clock, time.monotonic()
         if found.moment.blind is not None or any(clock - work.started > _OLD for work in found.blockers):
@@ -123,7 +123,7 @@ class Vigil:
         return max(now - self._known[identity(work)] for work in found.blockers)
 
 
-def _choose(candidates: Iterable[Candidate], moment: Moment, options: TableOptions) -> Ripe:
+def _choose(candidates: Iterable[Candidate], moment: Moment, options: TableOptions) -> ReadyBound:
     """The newest that is safe. Older ones that are not are given up for it, newer ones never: in a steady
     stream of transactions none would grow old enough."""
     ordered = sorted(candidates, key=lambda one: one.seen)
@@ -134,5 +134,5 @@ def _choose(candidates: Iterable[Candidate], moment: Moment, options: TableOptio
             ripe = place
     blockers = tuple(work for work in ordered[-1].open if counts(work, moment, options))
     if ripe is None:
-        return Ripe(None, tuple(ordered), moment, blockers)
-    return Ripe(ordered[ripe], tuple(ordered[ripe + 1 :]), moment, blockers)
+        return ReadyBound(None, tuple(ordered), moment, blockers)
+    return ReadyBound(ordered[ripe], tuple(ordered[ripe + 1 :]), moment, blockers)

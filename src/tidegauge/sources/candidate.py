@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from tidegauge.errors import PositionError
-from tidegauge.model.position import Kind, Value
+from tidegauge.model.position import Value, ValueKind
 from tidegauge.sources.dialect import Moment, OpenWork
 
 _ROUNDING = timedelta(seconds=2)
@@ -85,7 +85,7 @@ def to_text(candidates: Iterable[Candidate]) -> str | None:
     return text if kept and len(text) <= _LONGEST else None
 
 
-def from_text(text: str | None, kind: Kind | None) -> tuple[Candidate, ...]:
+def from_text(text: str | None, kind: ValueKind | None) -> tuple[Candidate, ...]:
     """What an earlier survey asked to be reminded of; nothing where it is not of this kind of cursor.
 
     `kind` is that of the values, None for a cursor of moments.
@@ -111,7 +111,7 @@ def _from_body(body: object) -> Candidate:
         case {"seen": str(seen), "value": None, "open": [*works]}:
             value = None
         case {"seen": str(seen), "value": [str(kind), str(text)], "open": [*works]}:
-            value = Value(Kind(kind), text)
+            value = Value(ValueKind(kind), text)
         case _:
             raise ValueError("not a candidate")
     return Candidate(value, datetime.fromisoformat(seen), tuple(_work(one) for one in works))

@@ -13,12 +13,12 @@ from tidegauge.errors import RuntimeMissing, SourceError, SourceUnreachable
 from tidegauge.model.arrow import schema_of
 from tidegauge.model.secret import Secret, mask
 from tidegauge.model.spec import Database, Engine
-from tidegauge.model.table import Shape
+from tidegauge.model.table import SourceTable
 from tidegauge.sources.dialect import MARK, READER
-from tidegauge.sources.direct_types import BeforeYear1, Way, complaint, finished
+from tidegauge.sources.direct_types import BeforeYear1, ColumnWay, complaint, finished
 from tidegauge.sources.mysql import sql as mysql_sql
 from tidegauge.sources.postgresql import sql as postgresql_sql
-from tidegauge.sources.split_process import aside, is_task
+from tidegauge.sources.split_process import is_task, read_in_process
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,12 +37,12 @@ _POSTGRESQL_TLS = {"disable": "disable", "prefer": "prefer", "require": "require
 
 
 @dataclass(frozen=True)
-class ConnectorxStretch:
+class ConnectorxSplit:
     """Implements `model.cargo.Stretch`. Holds no connection; can be pickled, its password with it."""
 
     database: Database
-    shape: Shape
-    ways: tuple[Way, ...]
+    shape: SourceTable
+    ways: tuple[ColumnWay, ...]
     select: str
     inquiry: str | None
     """Finds one row that a guard would stop, where the guards are not part of `select`; asked only when the
@@ -62,7 +62,7 @@ class ConnectorxStretch:
                 yield self._held(batch)
             return
         if not self.here and not is_task():
-            yield from aside(replace(self, here=True))
+            yield from read_in_process(replace(self, here=True))
             return
         complete = False
         stream = self._tell(

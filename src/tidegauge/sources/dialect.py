@@ -9,9 +9,9 @@ from difflib import get_close_matches
 from typing import Any, Protocol
 
 from tidegauge.errors import ColumnMissing, SourceError
-from tidegauge.model.position import Kind, Value
+from tidegauge.model.position import Value, ValueKind
 from tidegauge.model.spec import TableName, TableOptions
-from tidegauge.model.table import OrderedColumn, Shape
+from tidegauge.model.table import OrderedColumn, SourceTable
 from tidegauge.sources.notation import Notation
 from tidegauge.sources.types import Native, Rules
 
@@ -43,7 +43,7 @@ class Catalogue:
     key_hint: tuple[str, ...] = ()
     """The primary key, also where it proves nothing (SQLite lets it be NULL)."""
     orders: Mapping[tuple[str, ...], str] = field(default_factory=dict)
-    """Columns in whose order an index has the rows → SQL that makes the database use it (`Shape.along`)."""
+    """Columns in whose order an index has the rows → SQL that makes the database use it; see `SourceTable.along`."""
     notes: tuple[str, ...] = ()
 
     def column(self, name: str) -> Native | None:
@@ -136,7 +136,7 @@ class Dialect(Protocol):
     def cursor_kind(self, table: TableName, native: Native, ordered: OrderedColumn) -> str | None:
         """`timestamp`, `value`, or None for what is no cursor."""
 
-    def notation(self, shape: Shape, where: str) -> Notation | None:
+    def notation(self, shape: SourceTable, where: str) -> Notation | None:
         """Look at the rows past the watermark for values that do not fit the cursor's order.
 
         Gives the notation of timestamps that are kept as text, None where there are none to look at.
@@ -155,9 +155,9 @@ class Dialect(Protocol):
 
 def kind_of_cursor(ordered: OrderedColumn, *, grows_as_text: bool) -> str | None:
     """What a cursor of a typed column is: see `Dialect.cursor_kind`."""
-    if ordered.kind in (Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ):
+    if ordered.kind in (ValueKind.DATE, ValueKind.TIMESTAMP, ValueKind.TIMESTAMPTZ):
         return "timestamp"
-    return "value" if ordered.kind in (Kind.INT, Kind.DECIMAL) or grows_as_text else None
+    return "value" if ordered.kind in (ValueKind.INT, ValueKind.DECIMAL) or grows_as_text else None
 
 
 def nearest(name: str, known: tuple[str, ...]) -> str:

@@ -10,14 +10,14 @@ import ipaddress
 from dataclasses import replace
 
 from tidegauge.errors import ConfigError
-from tidegauge.model.batch_data import Cargo, Stretch
+from tidegauge.model.batch_data import BatchData, Split
 from tidegauge.model.plan import Batch
 from tidegauge.model.spec import Database, Engine, Read
-from tidegauge.model.table import Column, Shape
-from tidegauge.sources.connectorx_split import ConnectorxStretch
-from tidegauge.sources.direct_types import Way, unknown_way, ways
+from tidegauge.model.table import SourceColumn, SourceTable
+from tidegauge.sources.connectorx_split import ConnectorxSplit
+from tidegauge.sources.direct_types import ColumnWay, column_ways, unknown_way
 from tidegauge.sources.jdbc import JdbcReader
-from tidegauge.sources.sqlite.split import SqliteStretch
+from tidegauge.sources.sqlite.split import SqliteSplit
 
 _NO_TLS = ("require", "verify-ca", "verify-full")
 
@@ -29,7 +29,7 @@ class DirectReader:
         self._database = database
         self._jdbc = JdbcReader(database)
 
-    def cargo(self, shape: Shape, batch: Batch) -> Cargo:
+    def cargo(self, shape: SourceTable, batch: Batch) -> BatchData:
         """Raises ConfigError for `read: direct` where it is not possible."""
 
         cargo = self._jdbc.cargo(shape, batch)
@@ -37,20 +37,22 @@ class DirectReader:
             return cargo
         return replace(cargo, stretches=self._stretches(shape, batch))
 
-    def _stretches(self, shape: Shape, batch: Batch) -> tuple[Stretch, ...]:
-        chosen = ways(shape, self._database.engine)
+    def _stretches(self, shape: SourceTable, batch: Batch) -> tuple[Split, ...]:
+        chosen = column_ways(shape, self._database.engine)
         columns = tuple(_asked(column, way) for column, way in zip(shape.columns, chosen, strict=True))
         selects = self._jdbc.selects(replace(shape, columns=columns), batch)
         if self._database.engine is Engine.SQLITE:
-            return tuple(SqliteStretch(self._database, shape, chosen, select) for select in selects)
+            return tuple(SqliteSplit(self._database, shape, chosen, select) for select in selects)
         rows = None if batch.rows is None else batch.rows // len(selects)
         inquiries = self._inquiries(shape, chosen, batch)
         return tuple(
-            ConnectorxStretch(self._database, shape, chosen, select, inquiry, rows)
+            ConnectorxSplit(self._database, shape, chosen, select, inquiry, rows)
             for select, inquiry in zip(selects, inquiries, strict=True)
         )
 
-    def _inquiries(self, shape: Shape, chosen: tuple[Way, ...], batch: Batch) -> list[str] | list[None]:
+    def _inquiries(
+        self, shape: SourceTable, chosen: tuple[ColumnWay, ...], batch: Batch
+    ) -> list[str] | list[None]:
         """For the guards that are left out of a SELECT because no bad value gets through it."""
         guards = [column.guard for column, way in zip(shape.columns, chosen, strict=True) if column.guard]
         if all(way.guarded for column, way in zip(shape.columns, chosen, strict=True) if column.guard):
@@ -64,7 +66,7 @@ class DirectReader:
         return [f"{select} AND ({' OR '.join(guards)}) LIMIT 1" for select in selects]
 
 
-def check(shape: Shape, database: Database) -> str | None:
+def check(shape: SourceTable, database: Database) -> str | None:
     """Why `read: auto` goes through JDBC, for the plan to show; None where it does not, or was told to.
 
     Raises ConfigError for `read: direct` where it is not possible.
@@ -82,7 +84,7 @@ def check(shape: Shape, database: Database) -> str | None:
     return reason
 
 
-def direct_reason(shape: Shape, database: Database) -> str | None:
+def direct_reason(shape: SourceTable, database: Database) -> str | None:
     """Why a table cannot be read without JDBC; None where it can."""
     if database.engine is not Engine.SQLITE and importlib.util.find_spec("connectorx") is None:
         return "connectorx is not installed (pip install connectorx)"
@@ -111,5 +113,5 @@ def _is_here(host: str) -> bool:
         return host == "localhost"
 
 
-def _asked(column: Column, way: Way) -> Column:
+def _asked(column: SourceColumn, way: ColumnWay) -> SourceColumn:
     return replace(column, select=way.select, guard=column.guard if way.guarded else None)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from tidegauge.errors import TypeNotHeld
 from tidegauge.model.arrow import type_of
 from tidegauge.model.spec import Engine
-from tidegauge.model.table import Column, Shape
+from tidegauge.model.table import SourceColumn, SourceTable
 from tidegauge.sources.mysql import sql as mysql_sql
 from tidegauge.sources.mysql import types as types_mysql
 from tidegauge.sources.postgresql import sql as postgresql_sql
@@ -47,7 +47,7 @@ class BeforeYear1(Exception):
 
 
 @dataclass(frozen=True)
-class Way:
+class ColumnWay:
     """One column's way. `how` names what `finished` does with the wire value."""
 
     select: str
@@ -56,12 +56,12 @@ class Way:
     """The guard of the column has to be asked for in the same SELECT; else no bad value gets through."""
 
 
-def ways(shape: Shape, engine: Engine) -> tuple[Way, ...]:
+def column_ways(shape: SourceTable, engine: Engine) -> tuple[ColumnWay, ...]:
     """Raises TypeNotHeld for a column that only Spark's SQL can finish."""
     return tuple(_way(shape, column, engine) for column in shape.columns)
 
 
-def unknown_way(shape: Shape, engine: Engine) -> str | None:
+def unknown_way(shape: SourceTable, engine: Engine) -> str | None:
     """Why a table cannot be read without Spark: its first column that stands in the way."""
     for column in shape.columns:
         try:
@@ -71,29 +71,29 @@ def unknown_way(shape: Shape, engine: Engine) -> str | None:
     return None
 
 
-def _way(shape: Shape, column: Column, engine: Engine) -> Way:
+def _way(shape: SourceTable, column: SourceColumn, engine: Engine) -> ColumnWay:
     guarded = column.guard is not None
     if column.wire == "string" and column.arrives != "string":
-        return Way(column.select, "parsed", guarded)
+        return ColumnWay(column.select, "parsed", guarded)
     moment = _moment(column, engine)
     if moment is not None:
         return moment
     if engine is not Engine.SQLITE and (size := _DECIMAL.fullmatch(column.arrives)) and column.finish == "{}":
-        return Way(*_decimal(column, engine, int(size[1]), int(size[2])), guarded)
+        return ColumnWay(*_decimal(column, engine, int(size[1]), int(size[2])), guarded)
     if column.finish == FINISH["date"]:
-        return Way(column.select, "days", guarded)
+        return ColumnWay(column.select, "days", guarded)
     if column.finish in (FINISH["timestamp"], FINISH["timestamp_ntz"]):
-        return Way(column.select, "micros", guarded)
+        return ColumnWay(column.select, "micros", guarded)
     if column.finish in ("{}", "CAST({} AS float)"):
         whole = engine is Engine.MYSQL and column.wire in _INTEGERS and column.select.endswith("+ 0)")
-        return Way(f"CAST({column.select} AS SIGNED)" if whole else column.select, "cast", guarded)
+        return ColumnWay(f"CAST({column.select} AS SIGNED)" if whole else column.select, "cast", guarded)
     raise TypeNotHeld(
         f"{shape.table}: column {column.name}, a {column.native}, can only be read through Spark's SQL",
         hint="leave `read:` at auto, or set it to jdbc",
     )
 
 
-def _moment(column: Column, engine: Engine) -> Way | None:
+def _moment(column: SourceColumn, engine: Engine) -> ColumnWay | None:
     """As the driver's own date or timestamp, which spares the server the arithmetic."""
     if engine is Engine.SQLITE or column.arrives not in _MOMENTS:
         return None
@@ -101,14 +101,14 @@ def _moment(column: Column, engine: Engine) -> Way | None:
         if column.guard is None:
             return None
         quoted = postgresql_sql.quote(column.name)
-        return Way(f"CASE WHEN {column.guard} THEN NULL ELSE {quoted} END", "moment", True)
+        return ColumnWay(f"CASE WHEN {column.guard} THEN NULL ELSE {quoted} END", "moment", True)
     quoted = mysql_sql.quote(column.name)
     usual = {rule.select.format(c=quoted) for rule in types_mysql.RULES.rules if rule.hardy}
     # Elsewhere a zero date shall be NULL. Here the driver has none, and the batch stops at it.
-    return Way(quoted, "moment", False) if column.guard and column.select in usual else None
+    return ColumnWay(quoted, "moment", False) if column.guard and column.select in usual else None
 
 
-def _decimal(column: Column, engine: Engine, precision: int, scale: int) -> tuple[str, str]:
+def _decimal(column: SourceColumn, engine: Engine, precision: int, scale: int) -> tuple[str, str]:
     if (
         engine is Engine.MYSQL
         and column.native.startswith(("bigint", "bit"))
@@ -126,7 +126,7 @@ def _decimal(column: Column, engine: Engine, precision: int, scale: int) -> tupl
     return f"(({column.select})::numeric * {unit})::bigint", "units"
 
 
-def finished(array: pa.Array, how: str, column: Column, what: str) -> pa.Array:
+def finished(array: pa.Array, how: str, column: SourceColumn, what: str) -> pa.Array:
     """What arrives, from what the driver gave. Raises TypeNotHeld or BeforeYear1, and changes no value."""
     import pyarrow as pa
 
@@ -189,7 +189,7 @@ def _after_year_0(array: pa.Array) -> pa.Array:
     return array
 
 
-def _parsed(text: str | None, column: Column, what: str) -> Any:
+def _parsed(text: str | None, column: SourceColumn, what: str) -> Any:
     """An override for text: the value that the text writes, or an error with the text in it."""
     if text is None:
         return None
@@ -218,7 +218,7 @@ def _decimal_of(text: str, arrives: str) -> Decimal:
         return Decimal(text).quantize(Decimal(1).scaleb(-scale))
 
 
-def _moment_of(text: str, column: Column) -> date | datetime:
+def _moment_of(text: str, column: SourceColumn) -> date | datetime:
     if not _MOMENT[column.arrives].fullmatch(text):
         raise ValueError(text)
     if column.arrives == "date":
@@ -228,7 +228,7 @@ def _moment_of(text: str, column: Column) -> date | datetime:
     return datetime.fromisoformat(f"{whole}.{fraction:0<6}" if point else whole)
 
 
-def complaint(shape: Shape, number: int, row: dict[str, Any]) -> TypeNotHeld:
+def complaint(shape: SourceTable, number: int, row: dict[str, Any]) -> TypeNotHeld:
     """The sentence that stops a batch: which column, of which row; `row` has the key as it arrives."""
     column = shape.columns[number]
     key = ", ".join(shown(row[part.name]) for part in shape.key)

@@ -11,8 +11,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from tidegauge.model.epoch_numbers import moment_of, number_of, unit_of
-from tidegauge.model.position import Kind, Value
-from tidegauge.model.table import Shape
+from tidegauge.model.position import Value, ValueKind
+from tidegauge.model.table import SourceTable
 from tidegauge.sources import sql
 
 _SOON = timedelta(days=1)
@@ -26,13 +26,18 @@ Rows = Callable[[str], list[tuple[Any, ...]]]
 
 
 def odd_number(
-    rows: Rows, literal: sql.Literal, shape: Shape, table: str, highest: Sequence[Value], clock: datetime
+    rows: Rows,
+    literal: sql.Literal,
+    shape: SourceTable,
+    table: str,
+    highest: Sequence[Value],
+    clock: datetime,
 ) -> str | None:
     """A sentence about the highest value, where it seems to be none that a row should have by now.
 
     `highest` are the highest values that are new and the watermark's own, as far as there are any.
     """
-    if shape.cursor.kind is not Kind.INT or not highest:
+    if shape.cursor.kind is not ValueKind.INT or not highest:
         return None
     numbers = sorted((int(value.text) for value in highest), reverse=True)
     top = numbers[0]
@@ -60,4 +65,4 @@ def odd_number(
 
 
 def _value(number: int) -> Value:
-    return Value(Kind.INT, str(number))
+    return Value(ValueKind.INT, str(number))

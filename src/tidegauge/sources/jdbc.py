@@ -10,11 +10,11 @@ from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from tidegauge.model.batch_data import Cargo
+from tidegauge.model.batch_data import BatchData
 from tidegauge.model.plan import Batch
 from tidegauge.model.position import RowPosition
 from tidegauge.model.spec import Database, Engine
-from tidegauge.model.table import Shape
+from tidegauge.model.table import SourceTable
 from tidegauge.sources import sql
 from tidegauge.sources.dialect import MARK
 from tidegauge.sources.jdbc_address import jdbc_options
@@ -45,13 +45,13 @@ class JdbcReader:
         self._database = database
         self._options = jdbc_options(database)
 
-    def cargo(self, shape: Shape, batch: Batch) -> Cargo:
-        return Cargo(shape.layout, batch.rows, frame=lambda spark: self.read(spark, shape, batch))
+    def cargo(self, shape: SourceTable, batch: Batch) -> BatchData:
+        return BatchData(shape.layout, batch.rows, frame=lambda spark: self.read(spark, shape, batch))
 
-    def read(self, spark: SparkSession, shape: Shape, batch: Batch) -> DataFrame:
+    def read(self, spark: SparkSession, shape: SourceTable, batch: Batch) -> DataFrame:
         return self._load(spark, shape, self.selects(shape, batch))
 
-    def keys_after(self, spark: SparkSession, shape: Shape, position: RowPosition | None) -> DataFrame:
+    def keys_after(self, spark: SparkSession, shape: SourceTable, position: RowPosition | None) -> DataFrame:
         """The keys of the rows past a position, which nobody has promised anything about yet."""
         names = [part.name for part in shape.key]
         keys = {column.name: column for column in shape.columns if column.name in names}
@@ -59,7 +59,7 @@ class JdbcReader:
         past = sql.after(shape, position, _LITERAL[self._database.engine])
         return self._load(spark, narrow, [self._select(narrow, past)])
 
-    def _load(self, spark: SparkSession, shape: Shape, selects: list[str]) -> DataFrame:
+    def _load(self, spark: SparkSession, shape: SourceTable, selects: list[str]) -> DataFrame:
         guarded = any(column.guard for column in shape.columns)
         wire = [f"c{i} {column.wire}" for i, column in enumerate(shape.columns)]
         options = {
@@ -82,12 +82,12 @@ class JdbcReader:
         ]
         return frame.selectExpr(*finished).toDF(*(column.name for column in shape.columns))
 
-    def selects(self, shape: Shape, batch: Batch) -> list[str]:
+    def selects(self, shape: SourceTable, batch: Batch) -> list[str]:
         """One SELECT for each parallel reader of the batch."""
         wheres = sql.stretches(shape, batch, _LITERAL[self._database.engine])
         return [self._select(shape, where) for where in wheres]
 
-    def _select(self, shape: Shape, where: str) -> str:
+    def _select(self, shape: SourceTable, where: str) -> str:
         columns = [f"{column.select} AS c{i}" for i, column in enumerate(shape.columns)]
         guards = [f"WHEN {column.guard} THEN {i}" for i, column in enumerate(shape.columns) if column.guard]
         if guards:
@@ -96,7 +96,7 @@ class JdbcReader:
         return f"SELECT {MARK} {', '.join(columns)} FROM {table} WHERE {where}"
 
 
-def _complaint(shape: Shape) -> str:
+def _complaint(shape: SourceTable) -> str:
     """Spark SQL that fails the job with one sentence: which column, of which row."""
     names = " ".join(
         f"WHEN {i} THEN {spark_text(f'{column.name}, a {column.native},')}"

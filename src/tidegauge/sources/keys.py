@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from tidegauge.errors import KeyUnsuitable, TypeNotHeld
 from tidegauge.model.arrow import schema_of, type_of
-from tidegauge.model.position import Kind, RowPosition, Value
+from tidegauge.model.position import RowPosition, Value, ValueKind
 from tidegauge.model.spec import Database
-from tidegauge.model.table import Column, Field, Layout, Shape
+from tidegauge.model.table import Field, Layout, SourceColumn, SourceTable
 from tidegauge.sources import sql
 from tidegauge.sources.dialect import MARK, Dialect
 from tidegauge.sources.open import open_dialect
@@ -29,14 +29,14 @@ _ZONE = re.compile(r"(Z|\+00:00)$")
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)?)?(Z|\+00:00)?", re.ASCII)
 
 
-def key_layout(shape: Shape) -> Layout:
+def key_layout(shape: SourceTable) -> Layout:
     """The layout of a table's keys alone, in the key's own order."""
     return _narrow(shape).layout
 
 
 def keys(
     database: Database,
-    shape: Shape,
+    shape: SourceTable,
     *,
     after: RowPosition | None = None,
     ordered: bool = False,
@@ -55,13 +55,13 @@ def keys(
         yield from _batches(dialect, narrow, where, rows)
 
 
-def moment_field(shape: Shape, name: str) -> Field:
+def moment_field(shape: SourceTable, name: str) -> Field:
     """A column of this name that holds points of the cursor."""
     column = _cursor(shape)
     return Field(name, column.arrives, column.native)
 
 
-def moment(shape: Shape, value: Value | None) -> pa.Scalar:
+def moment(shape: SourceTable, value: Value | None) -> pa.Scalar:
     """One point of the cursor, as its column arrives; NULL where that cannot say it."""
     import pyarrow as pa
 
@@ -70,23 +70,23 @@ def moment(shape: Shape, value: Value | None) -> pa.Scalar:
         return pa.scalar(None, kind)
     timed = pa.types.is_timestamp(kind) or pa.types.is_date(kind)
     try:
-        if value.kind is Kind.BYTES:
+        if value.kind is ValueKind.BYTES:
             return pa.scalar(bytes.fromhex(value.text)).cast(kind)
         return pa.scalar(_plain(value.text, kind) if timed else value.text).cast(kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError):
         return pa.scalar(None, kind)
 
 
-def _cursor(shape: Shape) -> Column:
+def _cursor(shape: SourceTable) -> SourceColumn:
     return next(column for column in shape.columns if column.name == shape.cursor.name)
 
 
-def _narrow(shape: Shape) -> Shape:
+def _narrow(shape: SourceTable) -> SourceTable:
     columns = {column.name: column for column in shape.columns}
     return replace(shape, columns=tuple(columns[part.name] for part in shape.key))
 
 
-def _batches(dialect: Dialect, shape: Shape, where: str | None, rows: int) -> Iterator[pa.RecordBatch]:
+def _batches(dialect: Dialect, shape: SourceTable, where: str | None, rows: int) -> Iterator[pa.RecordBatch]:
     import pyarrow as pa
 
     schema = schema_of(shape.layout)
@@ -101,7 +101,7 @@ def _batches(dialect: Dialect, shape: Shape, where: str | None, rows: int) -> It
         yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _select(dialect: Dialect, shape: Shape, where: str | None) -> str:
+def _select(dialect: Dialect, shape: SourceTable, where: str | None) -> str:
     values = [f"{column.select} AS c{i}" for i, column in enumerate(shape.columns)]
     guards = [f"WHEN {column.guard} THEN {i}" for i, column in enumerate(shape.columns) if column.guard]
     if guards:
@@ -110,7 +110,7 @@ def _select(dialect: Dialect, shape: Shape, where: str | None) -> str:
     return f"SELECT {MARK} {', '.join(values)} FROM {dialect.name(shape.table)}{condition}"
 
 
-def _refuse_guarded(shape: Shape, caught: set[Any]) -> None:
+def _refuse_guarded(shape: SourceTable, caught: set[Any]) -> None:
     for number in caught - {None}:
         column = shape.columns[int(number)]
         raise TypeNotHeld(
@@ -120,7 +120,7 @@ def _refuse_guarded(shape: Shape, caught: set[Any]) -> None:
         )
 
 
-def _array(shape: Shape, column: Column, values: Sequence[Any]) -> pa.Array:
+def _array(shape: SourceTable, column: SourceColumn, values: Sequence[Any]) -> pa.Array:
     import pyarrow as pa
 
     try:

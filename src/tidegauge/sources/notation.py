@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from tidegauge.model.position import Kind, Value
+from tidegauge.model.position import Value, ValueKind
 
 _SHAPE = re.compile(
     r"0000-00-00(?:(?P<between>[ T])00:00(?P<seconds>:00(?P<fraction>\.0+)?)?)?(?P<zone>Z|\+00:00)?"
@@ -46,12 +46,12 @@ class Notation:
         """A moment in this notation, cut and never rounded up."""
         day, _, clock = moment.text.partition(" ")
         if not self.between:
-            return Value(Kind.TEXT, day + self.zone)
+            return Value(ValueKind.TEXT, day + self.zone)
         whole, _, fraction = clock.partition(".")
         if not self.seconds:
             whole = whole[:5]
         tail = f".{fraction[: self.digits].ljust(self.digits, '0')}" if self.digits else ""
-        return Value(Kind.TEXT, f"{day}{self.between}{whole}{tail}{self.zone}")
+        return Value(ValueKind.TEXT, f"{day}{self.between}{whole}{tail}{self.zone}")
 
     def write_bound(self, moment: Value) -> Value:
         """A bound that is safe at its own precision, in this notation.
@@ -63,7 +63,7 @@ class Notation:
             return self.write(moment)
         unit = timedelta(minutes=1) if self.between else timedelta(days=1)
         earlier = datetime.fromisoformat(moment.text) - unit
-        return self.write(Value(Kind.TIMESTAMP, earlier.isoformat(sep=" ", timespec="seconds")))
+        return self.write(Value(ValueKind.TIMESTAMP, earlier.isoformat(sep=" ", timespec="seconds")))
 
 
 def notation_of(text: str) -> Notation | None:

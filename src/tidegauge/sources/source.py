@@ -8,16 +8,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tidegauge.errors import CursorUnsuitable, KeyUnsuitable, PositionError
-from tidegauge.model.position import ORDERED, Kind, RowPosition, Value, compare
+from tidegauge.model.position import ORDERED, RowPosition, Value, ValueKind, compare
 from tidegauge.model.spec import NullCursor, TableName, TableOptions
-from tidegauge.model.table import Cut, OrderedColumn, Outlook, Shape, Survey
+from tidegauge.model.table import Cut, OrderedColumn, Outlook, SourceTable, Survey
 from tidegauge.sources import sql
 from tidegauge.sources.bound import latest_now
-from tidegauge.sources.bound_wait import Vigil
+from tidegauge.sources.bound_wait import BoundWait
 from tidegauge.sources.candidate import Candidate, from_text, to_text
 from tidegauge.sources.dialect import Catalogue, Dialect, missing, unused_types
 from tidegauge.sources.notation import Notation, notation_of
-from tidegauge.sources.survey_bound import Reach
+from tidegauge.sources.survey_bound import SurveyBound
 from tidegauge.sources.types import Native, arrive
 
 _NAME = re.compile(r"[^\W\d]\w*")
@@ -29,7 +29,7 @@ class DatabaseSource:
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
         self._lock = threading.RLock()
-        self._vigil = Vigil(dialect.moment)
+        self._vigil = BoundWait(dialect.moment)
 
     def tables(self) -> tuple[TableName, ...]:
         with self._lock:
@@ -45,7 +45,7 @@ class DatabaseSource:
         with self._lock:
             return self._dialect.identity()
 
-    def shape(self, table: TableName, options: TableOptions) -> Shape:
+    def shape(self, table: TableName, options: TableOptions) -> SourceTable:
         with self._lock:
             catalogue = self._dialect.catalogue(table)
             unused_types(table, options, catalogue.columns)
@@ -62,7 +62,7 @@ class DatabaseSource:
                 )
                 for native in catalogue.columns
             )
-            return Shape(
+            return SourceTable(
                 table=table,
                 options=options,
                 columns=columns,
@@ -75,7 +75,7 @@ class DatabaseSource:
                 along=catalogue.orders.get((options.cursor, *(part.name for part in key)), ""),
             )
 
-    def survey(self, shape: Shape, after: RowPosition | None, step: int, pending: str | None) -> Survey:
+    def survey(self, shape: SourceTable, after: RowPosition | None, step: int, pending: str | None) -> Survey:
         with self._lock:
             try:
                 return _Survey(self._dialect, self._vigil, shape, after, step).make(pending)
@@ -85,17 +85,19 @@ class DatabaseSource:
                     hint="mend the rows that hold such values, or choose another cursor",
                 ) from error
 
-    def cuts(self, shape: Shape, after: RowPosition | None, upto: RowPosition, step: int) -> tuple[Cut, ...]:
+    def cuts(
+        self, shape: SourceTable, after: RowPosition | None, upto: RowPosition, step: int
+    ) -> tuple[Cut, ...]:
         with self._lock:
             return _Survey(self._dialect, self._vigil, shape, after, step).window(upto)
 
-    def count(self, shape: Shape, after: RowPosition | None, upto: RowPosition) -> int:
+    def count(self, shape: SourceTable, after: RowPosition | None, upto: RowPosition) -> int:
         with self._lock:
             where = sql.between(shape, after, upto, self._dialect.literal)
             ((rows,),) = self._dialect.rows(sql.count(shape, self._dialect.name(shape.table), where))
             return int(rows)
 
-    def latest(self, shape: Shape) -> Value | None:
+    def latest(self, shape: SourceTable) -> Value | None:
         with self._lock:
             every = sql.after(shape, None, self._dialect.literal)
             if shape.cursor_kind != "timestamp":
@@ -107,7 +109,7 @@ class DatabaseSource:
             notation = self._dialect.notation(shape, every)
             return notation.write(now) if notation else None
 
-    def settled(self, shape: Shape) -> Value | None:
+    def settled(self, shape: SourceTable) -> Value | None:
         with self._lock:
             return _Survey(self._dialect, self._vigil, shape, None, 1).settled()
 
@@ -151,7 +153,7 @@ class DatabaseSource:
                 hint="choose a timestamp, a date, an integer, a decimal or a text column that grows",
             )
         if options.epoch is not None:
-            if ordered.kind is not Kind.INT:
+            if ordered.kind is not ValueKind.INT:
                 raise CursorUnsuitable(
                     f"{table}: the cursor {options.cursor} is a {native.full}, and `epoch` is for whole"
                     " numbers",
@@ -197,7 +199,7 @@ class _Survey:
     """One look at one table."""
 
     def __init__(
-        self, dialect: Dialect, vigil: Vigil, shape: Shape, after: RowPosition | None, step: int
+        self, dialect: Dialect, vigil: BoundWait, shape: SourceTable, after: RowPosition | None, step: int
     ) -> None:
         self._dialect = dialect
         self._shape = shape
@@ -205,7 +207,7 @@ class _Survey:
         self._step = step
         self._table = dialect.name(shape.table)
         self._past = sql.after(shape, after, dialect.literal)
-        self._reach = Reach(dialect, vigil, shape, after)
+        self._reach = SurveyBound(dialect, vigil, shape, after)
 
     def make(self, pending: str | None) -> Survey:
         shape, dialect = self._shape, self._dialect

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from tidegauge import errors
 from tidegauge.errors import SourceUnreachable, TidegaugeError
-from tidegauge.model.batch_data import Stretch
+from tidegauge.model.batch_data import Split
 from tidegauge.model.secret import mask
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def is_task() -> bool:
     return TaskContext.get() is not None
 
 
-def aside(stretch: Stretch) -> Iterator[pa.RecordBatch]:
+def read_in_process(stretch: Split) -> Iterator[pa.RecordBatch]:
     """What the stretch gives, or raises, in another process."""
     import pyarrow as pa
 
@@ -85,7 +85,7 @@ def _raised(code: int, said: str) -> TidegaugeError:
 def main() -> int:
     import pyarrow as pa
 
-    stretch: Stretch = pickle.load(sys.stdin.buffer)  # noqa: S301 - from the process that started this one
+    stretch: Split = pickle.load(sys.stdin.buffer)  # noqa: S301 - from the process that started this one
     writer: pa.ipc.RecordBatchStreamWriter | None = None
     try:
         for batch in stretch.batches():

@@ -7,13 +7,13 @@ from itertools import pairwise
 
 from tidegauge.model.plan import Batch
 from tidegauge.model.position import RowPosition, Value
-from tidegauge.model.table import OrderedColumn, Shape
+from tidegauge.model.table import OrderedColumn, SourceTable
 from tidegauge.sources.dialect import MARK
 
 Literal = Callable[[Value], str]
 
 
-def after(shape: Shape, position: RowPosition | None, literal: Literal) -> str:
+def after(shape: SourceTable, position: RowPosition | None, literal: Literal) -> str:
     """True for rows past the position; for every row with a cursor where there is none."""
     cursor = shape.cursor.order
     if position is None:
@@ -25,7 +25,7 @@ def after(shape: Shape, position: RowPosition | None, literal: Literal) -> str:
     return f"{cursor} >= {value} AND ({cursor} > {value} OR ({cursor} = {value} AND {key}))"
 
 
-def upto(shape: Shape, position: RowPosition, literal: Literal) -> str:
+def upto(shape: SourceTable, position: RowPosition, literal: Literal) -> str:
     """True for rows up to the position, the row at it included."""
     cursor, value = shape.cursor.order, literal(position.cursor)
     if not position.key:
@@ -45,11 +45,11 @@ def _past(
     return f"({column} {inner} {value} OR ({column} = {value} AND {rest}))"
 
 
-def between(shape: Shape, lower: RowPosition | None, upper: RowPosition, literal: Literal) -> str:
+def between(shape: SourceTable, lower: RowPosition | None, upper: RowPosition, literal: Literal) -> str:
     return f"{after(shape, lower, literal)} AND {upto(shape, upper, literal)}"
 
 
-def stretches(shape: Shape, batch: Batch, literal: Literal) -> list[str]:
+def stretches(shape: SourceTable, batch: Batch, literal: Literal) -> list[str]:
     """The predicates of a batch's parallel readers; neighbours share their end, so nothing falls between."""
     if batch.empty:
         return ["1 = 0"]
@@ -65,7 +65,7 @@ def stretches(shape: Shape, batch: Batch, literal: Literal) -> list[str]:
     return made
 
 
-def cuts(shape: Shape, table: str, where: str, step: int) -> str:
+def cuts(shape: SourceTable, table: str, where: str, step: int) -> str:
     """Every `step`-th row of the window and the last: number, and the texts of cursor and key."""
     parts = (shape.cursor, *shape.key)
     # Names of ours and of the user's never meet in one SELECT that sorts: his column may be called n, or o0.
@@ -79,17 +79,17 @@ def cuts(shape: Shape, table: str, where: str, step: int) -> str:
     )
 
 
-def hop(shape: Shape, table: str, where: str, step: int) -> str:
+def hop(shape: SourceTable, table: str, where: str, step: int) -> str:
     """The texts of cursor and key of the `step`-th row; no row where there are fewer."""
     return _one_row(shape, table, where, "", f" OFFSET {step - 1}")
 
 
-def last(shape: Shape, table: str, where: str) -> str:
+def last(shape: SourceTable, table: str, where: str) -> str:
     """The texts of cursor and key of the last row; no row where there is none."""
     return _one_row(shape, table, where, " DESC", "")
 
 
-def _one_row(shape: Shape, table: str, where: str, direction: str, offset: str) -> str:
+def _one_row(shape: SourceTable, table: str, where: str, direction: str, offset: str) -> str:
     parts = (shape.cursor, *shape.key)
     # By our names, which ORDER BY takes before those of columns: the user's may be called o0.
     order = ", ".join(f"o{i}{direction}" for i in range(len(parts)))
@@ -101,11 +101,11 @@ def _one_row(shape: Shape, table: str, where: str, direction: str, offset: str) 
     )
 
 
-def count(shape: Shape, table: str, where: str) -> str:
+def count(shape: SourceTable, table: str, where: str) -> str:
     return f"SELECT {MARK} COUNT(*) FROM {table}{shape.along} WHERE {where}"
 
 
-def highest(shape: Shape, table: str, where: str, rows: int = 1) -> str:
+def highest(shape: SourceTable, table: str, where: str, rows: int = 1) -> str:
     """The texts of the highest cursor values, found without MAX so that their type and collation stay."""
     text = shape.cursor.text.replace("{}", "o0")
     # By `w.o0`: PostgreSQL names the text o0 too, and would sort 9 before 10.
@@ -115,7 +115,7 @@ def highest(shape: Shape, table: str, where: str, rows: int = 1) -> str:
     )
 
 
-def around(shape: Shape, table: str, literal: str) -> str:
+def around(shape: SourceTable, table: str, literal: str) -> str:
     """The texts of three cursor values: the lowest, the last up to this one, and the first past it."""
     cursor, text = shape.cursor.order, shape.cursor.text
     ends = (
@@ -130,7 +130,7 @@ def around(shape: Shape, table: str, literal: str) -> str:
     return f"SELECT {MARK} {found}"
 
 
-def counts(shape: Shape, table: str, waiting: str | None) -> str:
+def counts(shape: SourceTable, table: str, waiting: str | None) -> str:
     """How many cursors are NULL, and how many lie past the clock: two ends of an index, or one scan."""
     null = f"{shape.cursor.order} IS NULL" if shape.cursor.nullable else "1 = 0"
     late = waiting or "1 = 0"
@@ -140,7 +140,7 @@ def counts(shape: Shape, table: str, waiting: str | None) -> str:
     )
 
 
-def repeated(shape: Shape, table: str, where: str | None) -> str:
+def repeated(shape: SourceTable, table: str, where: str | None) -> str:
     """One key that more than one row has."""
     keys = ", ".join(part.order for part in shape.key)
     raw = ", ".join(f"{part.order} AS o{i}" for i, part in enumerate(shape.key))
@@ -152,7 +152,7 @@ def repeated(shape: Shape, table: str, where: str | None) -> str:
     )
 
 
-def null_keys(shape: Shape, table: str, where: str | None) -> str:
+def null_keys(shape: SourceTable, table: str, where: str | None) -> str:
     """How many rows lack a part of the key."""
     lacking = " OR ".join(f"{part.order} IS NULL" for part in shape.key)
     condition = f"({lacking}) AND {where}" if where else lacking

@@ -5,10 +5,10 @@ from __future__ import annotations
 from tidegauge.errors import CursorUnsuitable
 from tidegauge.model.position import RowPosition, Value
 from tidegauge.model.spec import FutureGuard
-from tidegauge.model.table import OrderedColumn, Shape
+from tidegauge.model.table import OrderedColumn, SourceTable
 from tidegauge.sources import sql
 from tidegauge.sources.bound import age_of, bound_at, held_by, oldest, timestamp_bound
-from tidegauge.sources.bound_wait import Vigil
+from tidegauge.sources.bound_wait import BoundWait
 from tidegauge.sources.candidate import Candidate
 from tidegauge.sources.dialect import Dialect, Moment
 from tidegauge.sources.future_values import odd_number
@@ -17,8 +17,10 @@ Kept = tuple[Candidate, ...]
 """What was seen and is not safe yet: for the ledger, and the next survey."""
 
 
-class Reach:
-    def __init__(self, dialect: Dialect, vigil: Vigil, shape: Shape, after: RowPosition | None) -> None:
+class SurveyBound:
+    def __init__(
+        self, dialect: Dialect, vigil: BoundWait, shape: SourceTable, after: RowPosition | None
+    ) -> None:
         self._dialect = dialect
         self._vigil = vigil
         self._shape = shape

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from tidegauge.errors import TypeNotHeld
 from tidegauge.model.spec import TableName
-from tidegauge.model.table import Column
+from tidegauge.model.table import SourceColumn
 
 WIDEST_DECIMAL = 38
 """Digits that Spark and Parquet hold."""
@@ -84,7 +84,7 @@ class Rules:
 
 def arrive(
     rules: Rules, table: TableName, native: Native, quoted: str, *, override: str | None, zero_dates: str
-) -> Column:
+) -> SourceColumn:
     """How one column is read. Raises TypeNotHeld where nothing says how to hold it exactly."""
     rule = rules.find(native)
     if override is not None:
@@ -108,7 +108,7 @@ def arrive(
     if guard and zero_dates == "null" and "zero date" in rule.remark:
         guard = None
     arrives = rule.arrives.format(**facts)
-    return Column(
+    return SourceColumn(
         native.name, native.full, arrives, select, rule.wire.format(**facts) or arrives, rule.finish, guard
     )
 
@@ -127,12 +127,12 @@ def is_wide(native: Native) -> bool:
 
 def _overridden(
     rules: Rules, table: TableName, native: Native, quoted: str, rule: Rule | None, override: str
-) -> Column:
+) -> SourceColumn:
     text = ((rule.text if rule else "") or rules.text).format(c=quoted)
     what = f"{table}, column {native.name}"
     holds_text = rules.untyped or (rule is not None and rule.arrives == "string")
     if override == "string":
-        return Column(native.name, native.full, "string", text, "string", "{}")
+        return SourceColumn(native.name, native.full, "string", text, "string", "{}")
     if size := _DECIMAL.fullmatch(override):
         precision, scale = int(size[1]), int(size[2])
         if not 0 < precision <= WIDEST_DECIMAL or not 0 <= scale <= precision:
@@ -143,7 +143,7 @@ def _overridden(
             )
         arrives = f"decimal({precision},{scale})"
         if holds_text:
-            return Column(
+            return SourceColumn(
                 native.name, native.full, arrives, text, "string", _decimal_of_text(precision, scale, what)
             )
         if rule is not None and ("decimal" in rule.types or "numeric" in rule.types or "int" in rule.arrives):
@@ -151,9 +151,11 @@ def _overridden(
                 c=quoted, p=precision, s=scale, top="1" + "0" * (precision - scale)
             )
             select = f"CASE WHEN {guard} THEN NULL ELSE {quoted} END"
-            return Column(native.name, native.full, arrives, select, arrives, "{}", guard)
+            return SourceColumn(native.name, native.full, arrives, select, arrives, "{}", guard)
     if override in ("timestamp", "timestamp_ntz", "date") and holds_text:
-        return Column(native.name, native.full, override, text, "string", _moment_of_text(override, what))
+        return SourceColumn(
+            native.name, native.full, override, text, "string", _moment_of_text(override, what)
+        )
     if rule is not None and override == rule.arrives:
         return arrive(rules, table, native, quoted, override=None, zero_dates="fail")
     raise TypeNotHeld(

@@ -115,7 +115,7 @@ def is_scattered(spark: SparkSession) -> bool:
     return not str(spark.conf.get("spark.master", "")).startswith("local")
 
 
-def told(error: Exception, place: str) -> TidegaugeError | None:
+def translate_hadoop_error(error: Exception, place: str) -> TidegaugeError | None:
     """The sentence for a Spark job that ended because of the place it wrote to; None if it was not that."""
     text = mask(with_causes(error))
     if _FULL.search(text):

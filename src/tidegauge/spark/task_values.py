@@ -24,18 +24,18 @@ class _Sealer(pickle.Pickler):
         return (Secret, (value.reveal(),)) if isinstance(value, Secret) else NotImplemented
 
 
-def sealed(value: object) -> bytes:
+def seal(value: object) -> bytes:
     body = io.BytesIO()
     _Sealer(body, protocol=pickle.HIGHEST_PROTOCOL).dump(value)
     return body.getvalue()
 
 
-def opened(body: bytes) -> Any:
-    """What `sealed` was given, in the task."""
+def unseal(body: bytes) -> Any:
+    """What `seal` was given, in the task."""
     return pickle.loads(body)  # noqa: S301 - our own, a moment ago
 
 
-def attempted(work: Callable[[], _Result]) -> tuple[_Result | None, str | None]:
+def try_work(work: Callable[[], _Result]) -> tuple[_Result | None, str | None]:
     """The result, or an error of ours as text: it crosses with its class, and Spark tries only once."""
     try:
         return work(), None

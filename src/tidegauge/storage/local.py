@@ -177,10 +177,10 @@ class LocalFiles:
         try:
             yield
         except OSError as error:
-            raise told(error, target) from error
+            raise translate_os_error(error, target) from error
 
 
-def told(error: OSError, target: Path) -> OutputError:
+def translate_os_error(error: OSError, target: Path) -> OutputError:
     """The sentence for what the file system refused."""
     if error.errno in _FULL:
         return OutputUnreachable(

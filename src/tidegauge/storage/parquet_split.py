@@ -21,7 +21,7 @@ _ROWS = 65_536
 
 
 @dataclass(frozen=True)
-class FileStretch:
+class ParquetSplit:
     """Implements `model.cargo.Stretch`. Columns that the file does not have are NULL."""
 
     file: LakeFile

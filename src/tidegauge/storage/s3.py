@@ -161,7 +161,7 @@ class S3Objects:
         try:
             yield
         except (BaseError, OSError, ValueError) as error:
-            raise told(error, self._settings, path) from error
+            raise translate_s3_error(error, self._settings, path) from error
 
 
 def unsafe(place: str, condition: str = "If-None-Match") -> OutputUnsafe:
@@ -175,7 +175,7 @@ def unsafe(place: str, condition: str = "If-None-Match") -> OutputUnsafe:
     )
 
 
-def told(error: Exception, settings: S3Settings, path: str) -> OutputError:
+def translate_s3_error(error: Exception, settings: S3Settings, path: str) -> OutputError:
     """The sentence for what S3, or the way to it, refused."""
     from obstore.exceptions import PermissionDeniedError, UnauthenticatedError
 
@@ -249,7 +249,7 @@ def _open(settings: S3Settings) -> S3Store:
     try:
         return S3Store(settings.bucket, **arguments)
     except (BaseError, ValueError) as error:
-        raise told(error, settings, "") from error
+        raise translate_s3_error(error, settings, "") from error
 
 
 def _fixed(access_key: Secret, secret_key: Secret) -> Callable[[], S3Credential]:

@@ -10,7 +10,7 @@ from tidegauge.model.claim import Claim
 from tidegauge.model.plan import Plan
 from tidegauge.model.run import FlowStatus
 from tidegauge.model.state import State
-from tidegauge.tracker.ledger import Desk, check_rows
+from tidegauge.tracker.ledger import TrackerLedger, check_rows
 from tidegauge.tracker.processing import ProcessingPlan
 
 Records = int | Mapping[str, int | None]
@@ -19,7 +19,7 @@ Records = int | Mapping[str, int | None]
 class Processing:
     """A plan inside its `with` block."""
 
-    def __init__(self, desk: Desk, plan: ProcessingPlan, claim: Claim | None) -> None:
+    def __init__(self, desk: TrackerLedger, plan: ProcessingPlan, claim: Claim | None) -> None:
         self.plan = plan
         self.run_id = plan.run_id
         self.pipeline = plan.pipeline

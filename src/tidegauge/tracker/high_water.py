@@ -9,9 +9,9 @@ from datetime import datetime, timedelta
 from tidegauge.errors import ConfigError, TidegaugeError, WrongState
 from tidegauge.model.plan import Batch, Draft, InputPlan
 from tidegauge.model.position import RowPosition, Window
-from tidegauge.tracker.ledger import TRIES, Desk, busy, check_rows, described, new_id
+from tidegauge.tracker.ledger import TRIES, TrackerLedger, busy, check_rows, described, new_id
 from tidegauge.tracker.moment import Moment, ahead, aware, from_position, read, to_position, to_utc
-from tidegauge.tracker.pipeline_state import SOURCE, TIME, Standing, kind_of, peek, source_id
+from tidegauge.tracker.pipeline_state import SOURCE, TIME, PipelineState, kind_of, peek, source_id
 
 _AHEAD = timedelta(seconds=5)
 """How far two machines' clocks may differ before a time counts as the future."""
@@ -20,7 +20,7 @@ _AHEAD = timedelta(seconds=5)
 class HighWater:
     """A mark inside its `with` block."""
 
-    def __init__(self, marks: HighWaterMarks, standing: Standing, run_id: str) -> None:
+    def __init__(self, marks: HighWaterMarks, standing: PipelineState, run_id: str) -> None:
         self.last: datetime | None = from_position(standing.position)
         self.committed = False
         self._marks = marks
@@ -38,7 +38,7 @@ class HighWater:
 
 
 class HighWaterMarks:
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: TrackerLedger) -> None:
         self._desk = desk
 
     def last(self, name: str) -> datetime | None:
@@ -65,7 +65,7 @@ class HighWaterMarks:
             return moment
         raise busy(name)
 
-    def move(self, standing: Standing, ts: Moment, *, rows: int | None, run_id: str) -> None:
+    def move(self, standing: PipelineState, ts: Moment, *, rows: int | None, run_id: str) -> None:
         name = standing.pipeline
         position = to_position(read(ts, what=f"the timestamp for {name}"), like=standing.position)
         wrong = self._wrong(standing, position)
@@ -112,7 +112,7 @@ class HighWaterMarks:
             found[one] = None if last is None else max(0.0, (now - to_utc(last)).total_seconds())
         return found
 
-    def _wrong(self, standing: Standing, position: RowPosition) -> ConfigError | None:
+    def _wrong(self, standing: PipelineState, position: RowPosition) -> ConfigError | None:
         name, last = standing.pipeline, standing.position
         if last is not None and position < last:
             return ConfigError(
@@ -123,7 +123,7 @@ class HighWaterMarks:
         assert moment is not None
         return ahead(f"{name}: {moment}", moment, now, tolerated=_AHEAD, way_out="force=True and a reason")
 
-    def _set(self, standing: Standing, position: RowPosition, reason: str) -> None:
+    def _set(self, standing: PipelineState, position: RowPosition, reason: str) -> None:
         ledger, name = self._desk.ledger, standing.pipeline
         override = ledger.begin_override(
             name, name, "set", {SOURCE: position}, owner=self._desk.owner, reason=reason

@@ -19,7 +19,7 @@ from tidegauge.model.protocols.ledger import LedgerWriter
 from tidegauge.model.run import FlowStatus
 from tidegauge.model.secret import mask
 from tidegauge.model.state import State
-from tidegauge.tracker.pipeline_state import Standing, look
+from tidegauge.tracker.pipeline_state import PipelineState, look
 
 TRIES = 20
 """Each lost race means that somebody else won it, so this many in a row do not happen by themselves."""
@@ -28,7 +28,7 @@ HEARTBEAT = "tidegauge-heartbeat"
 """The name of the thread that renews leases."""
 
 
-class Desk:
+class TrackerLedger:
     """Safe to share between threads."""
 
     def __init__(self, ledger: LedgerWriter, *, lease: timedelta, actor: str | None) -> None:
@@ -45,7 +45,7 @@ class Desk:
         owner = this_process()
         return replace(owner, actor=self._actor) if self._actor else owner
 
-    def look(self, pipeline: str, kind: str) -> Standing:
+    def look(self, pipeline: str, kind: str) -> PipelineState:
         """As it stands once an override that was begun has ended: there is no output of ours to wait for."""
         found = look(self.ledger, pipeline, kind)
         if found.status is not None and found.status.override is not None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from datetime import UTC, date, datetime, timedelta
 
 from tidegauge.errors import ConfigError
-from tidegauge.model.position import Kind, Position, RowPosition, Value
+from tidegauge.model.position import Position, RowPosition, Value, ValueKind
 
 Moment = datetime | date | str
 
@@ -41,8 +41,8 @@ def _parsed(text: str, what: str) -> datetime:
 
 def to_position(moment: datetime, *, like: Position | None = None) -> RowPosition:
     """As the position `like` is kept, with or without a zone; as it stands where there is none."""
-    kind = Kind.TIMESTAMP if moment.tzinfo is None else Kind.TIMESTAMPTZ
-    if isinstance(like, RowPosition) and like.cursor.kind in (Kind.TIMESTAMP, Kind.TIMESTAMPTZ):
+    kind = ValueKind.TIMESTAMP if moment.tzinfo is None else ValueKind.TIMESTAMPTZ
+    if isinstance(like, RowPosition) and like.cursor.kind in (ValueKind.TIMESTAMP, ValueKind.TIMESTAMPTZ):
         kind = like.cursor.kind
     text = to_utc(moment).replace(tzinfo=None).isoformat(sep=" ", timespec="microseconds")
     return RowPosition(Value(kind, text))
@@ -53,7 +53,7 @@ def from_position(position: Position | None) -> datetime | None:
         return None
     assert isinstance(position, RowPosition)
     moment = datetime.fromisoformat(position.cursor.text)
-    return moment.replace(tzinfo=UTC) if position.cursor.kind is Kind.TIMESTAMPTZ else moment
+    return moment.replace(tzinfo=UTC) if position.cursor.kind is ValueKind.TIMESTAMPTZ else moment
 
 
 def to_utc(moment: datetime) -> datetime:

@@ -22,7 +22,7 @@ _OURS = "tracker:"
 
 
 @dataclass(frozen=True)
-class Standing:
+class PipelineState:
     pipeline: str
     status: FlowStatus | None
     """None: the ledger has never heard of it."""
@@ -54,7 +54,7 @@ def table_id(kept: str | None) -> str:
     return (kept or "").removeprefix(_OURS)
 
 
-def look(ledger: LedgerReader, pipeline: str, kind: str) -> Standing:
+def look(ledger: LedgerReader, pipeline: str, kind: str) -> PipelineState:
     """Raises ConfigError for a name that is no name, and for a pipeline of another kind."""
     found = peek(ledger, pipeline)
     if found is None:
@@ -69,7 +69,7 @@ def look(ledger: LedgerReader, pipeline: str, kind: str) -> Standing:
     return found
 
 
-def peek(ledger: LedgerReader, pipeline: str) -> Standing | None:
+def peek(ledger: LedgerReader, pipeline: str) -> PipelineState | None:
     """None for a pipeline of a project's flows."""
     if not isinstance(pipeline, str) or not pipeline.strip() or "\0" in pipeline:
         raise ConfigError(f"{pipeline!r} is not the name of a pipeline", hint="give it a name")
@@ -81,10 +81,10 @@ def peek(ledger: LedgerReader, pipeline: str) -> Standing | None:
     ids += [part.source_id for flow in flows if flow.plan for part in flow.plan.draft.inputs]
     if any(one is not None and not one.startswith(_OURS) for one in ids):
         return None
-    return Standing(pipeline, flows[0] if flows else None, {mark.input: mark for mark in marks})
+    return PipelineState(pipeline, flows[0] if flows else None, {mark.input: mark for mark in marks})
 
 
-def kind_of(standing: Standing) -> str | None:
+def kind_of(standing: PipelineState) -> str | None:
     """None while nothing has been said that would tell."""
     plan = standing.plan
     kinds = {part.cursor for part in plan.draft.inputs} if plan else set()

@@ -12,7 +12,7 @@ from tidegauge.model.run import FlowStatus, HistoryEvent
 from tidegauge.model.secret import mask
 from tidegauge.model.state import State
 from tidegauge.tracker.moment import aware
-from tidegauge.tracker.pipeline_state import Standing
+from tidegauge.tracker.pipeline_state import PipelineState
 
 Range = tuple[int, int]
 
@@ -62,7 +62,7 @@ class ProcessingPlan:
         return self.state.value
 
 
-def from_standing(standing: Standing, events: Sequence[HistoryEvent] = ()) -> ProcessingPlan | None:
+def from_standing(standing: PipelineState, events: Sequence[HistoryEvent] = ()) -> ProcessingPlan | None:
     """The plan that has not ended, if there is one. `events` tell the counts of completed tables."""
     status = standing.status
     if status is None or status.plan is None:
@@ -71,7 +71,7 @@ def from_standing(standing: Standing, events: Sequence[HistoryEvent] = ()) -> Pr
 
 
 def ended(
-    before: Standing, after: FlowStatus, state: State, events: Sequence[HistoryEvent]
+    before: PipelineState, after: FlowStatus, state: State, events: Sequence[HistoryEvent]
 ) -> ProcessingPlan:
     """The plan that was active in `before`, now that it has ended."""
     assert before.plan is not None
@@ -89,7 +89,7 @@ def _built(
     plan: Plan,
     state: State,
     completed: frozenset[str],
-    standing: Standing,
+    standing: PipelineState,
     events: Sequence[HistoryEvent],
 ) -> ProcessingPlan:
     run = status.last_run if status.last_run and status.last_run.plan_id == plan.plan_id else None
@@ -132,7 +132,7 @@ def _built(
     )
 
 
-def standing_made(standing: Standing) -> datetime | None:
+def standing_made(standing: PipelineState) -> datetime | None:
     return standing.status.planned_at if standing.status else None
 
 

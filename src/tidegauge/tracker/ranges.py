@@ -10,7 +10,7 @@ from tidegauge.model.plan import Batch, Draft, InputPlan
 from tidegauge.model.position import VersionPosition, Window
 from tidegauge.model.watermark import Watermark
 from tidegauge.tracker.latest import Latest, Names, belongs, names
-from tidegauge.tracker.pipeline_state import VERSION, Standing, source_id, table_id
+from tidegauge.tracker.pipeline_state import VERSION, PipelineState, source_id, table_id
 from tidegauge.tracker.processing import by_name, span, version
 
 Baseline = int | Mapping[str, int]
@@ -18,7 +18,7 @@ _RESET = "if that is meant, `tracker.reset(pipeline, tables=[…], reason=…)` 
 
 
 def draft(
-    standing: Standing,
+    standing: PipelineState,
     latest: Mapping[str, Latest],
     *,
     baseline: Baseline,
@@ -70,7 +70,7 @@ def draft(
 
 
 def check_active(
-    standing: Standing,
+    standing: PipelineState,
     found: Mapping[str, Latest | TidegaugeError],
     *,
     looked: bool,
@@ -144,7 +144,7 @@ def _first(name: str, baseline: Baseline) -> int:
     return baseline.get(name, 0) if isinstance(baseline, Mapping) else baseline
 
 
-def _gone(standing: Standing, latest: Mapping[str, Latest], schemas: Names | None) -> tuple[str, ...]:
+def _gone(standing: PipelineState, latest: Mapping[str, Latest], schemas: Names | None) -> tuple[str, ...]:
     wanted = names(schemas, what="schema")
     return tuple(
         f"{name} was processed up to version {done} and is not there any more"

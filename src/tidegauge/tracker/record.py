@@ -14,7 +14,7 @@ from tidegauge.model.run import FlowStatus, HistoryEvent
 from tidegauge.model.secret import mask
 from tidegauge.model.state import State
 from tidegauge.tracker.moment import aware, from_position, to_utc
-from tidegauge.tracker.pipeline_state import SOURCE, Standing
+from tidegauge.tracker.pipeline_state import SOURCE, PipelineState
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 ENDS = {
@@ -105,7 +105,7 @@ def started(plan: Plan, claim: Claim, created: datetime, at: datetime) -> Waterm
     )
 
 
-def current(standing: Standing) -> WatermarkRecord | None:
+def current(standing: PipelineState) -> WatermarkRecord | None:
     """The record of the plan that has not ended; else the READY one, for the next run."""
     status = standing.status
     if status is None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from tidegauge.errors import ConfigError
 from tidegauge.model.position import Position
 from tidegauge.tracker.latest import Names, names
-from tidegauge.tracker.ledger import Desk
+from tidegauge.tracker.ledger import TrackerLedger
 from tidegauge.tracker.pipeline_state import TIME, VERSION, kind_of, peek
 
 
-def reset(desk: Desk, pipeline: str, tables: Names | None, *, reason: str) -> None:
+def reset(desk: TrackerLedger, pipeline: str, tables: Names | None, *, reason: str) -> None:
     if not reason.strip():
         raise ConfigError(f"{pipeline}: a reset needs a reason", hint="it is what the history will say")
     found = peek(desk.ledger, pipeline)

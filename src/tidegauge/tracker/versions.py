@@ -14,8 +14,8 @@ from tidegauge.model.plan import Plan
 from tidegauge.model.state import State
 from tidegauge.tracker.completion import Processing, Records, counts
 from tidegauge.tracker.latest import Latest, Names, Tables, check, given, look_up, names
-from tidegauge.tracker.ledger import TRIES, Desk, Error, busy, described, new_id
-from tidegauge.tracker.pipeline_state import VERSION, Standing, kind_of, peek
+from tidegauge.tracker.ledger import TRIES, Error, TrackerLedger, busy, described, new_id
+from tidegauge.tracker.pipeline_state import VERSION, PipelineState, kind_of, peek
 from tidegauge.tracker.processing import ProcessingPlan, Range, ended, from_standing, skipped, version
 from tidegauge.tracker.ranges import Baseline, check_active, draft
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Versions:
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: TrackerLedger) -> None:
         self._desk = desk
 
     def prepare(
@@ -203,7 +203,7 @@ class Versions:
         left = [part.input for part in draft.inputs if part.input not in status.completed]
         self._desk.complete(claim, dict.fromkeys(left))
 
-    def _find(self, run_id: str, pipeline: str | None) -> tuple[Standing, Plan] | ProcessingPlan:
+    def _find(self, run_id: str, pipeline: str | None) -> tuple[PipelineState, Plan] | ProcessingPlan:
         """An active plan; or one that was SKIPPED, which has nothing to complete."""
         ledger = self._desk.ledger
         known = ledger.find_plan(run_id)
@@ -238,7 +238,7 @@ class Versions:
             hint="prepare_processing_plan_for_schemas answers a plan with its run_id",
         )
 
-    def _shown(self, standing: Standing) -> ProcessingPlan:
+    def _shown(self, standing: PipelineState) -> ProcessingPlan:
         plan, status = standing.plan, standing.status
         assert plan is not None
         assert status is not None

@@ -19,7 +19,7 @@ from tidegauge.tracker.address import named_schema, show
 from tidegauge.tracker.completion import Processing, Records
 from tidegauge.tracker.high_water import HighWater, HighWaterMarks
 from tidegauge.tracker.latest import Names, Tables, check, look_up
-from tidegauge.tracker.ledger import Desk, Error
+from tidegauge.tracker.ledger import Error, TrackerLedger
 from tidegauge.tracker.moment import Moment, aware
 from tidegauge.tracker.processing import ProcessingPlan, Range, TablePlan
 from tidegauge.tracker.ranges import Baseline
@@ -80,7 +80,7 @@ class WatermarkTracker:
                 raise
         else:
             self._ledger = open_ledger(address, create=True)
-        self._desk = Desk(self._ledger, lease=length, actor=actor)
+        self._desk = TrackerLedger(self._ledger, lease=length, actor=actor)
         self._windows = Windows(self._desk)
         self._versions = Versions(self._desk)
         self._marks = HighWaterMarks(self._desk)

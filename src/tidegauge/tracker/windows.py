@@ -12,9 +12,9 @@ from tidegauge.model.claim import Claim
 from tidegauge.model.plan import Batch, Draft, InputPlan
 from tidegauge.model.position import Position, Window
 from tidegauge.model.state import State
-from tidegauge.tracker.ledger import TRIES, Desk, Error, busy, check_rows, described, new_id
+from tidegauge.tracker.ledger import TRIES, Error, TrackerLedger, busy, check_rows, described, new_id
 from tidegauge.tracker.moment import Moment, ahead, aware, from_position, read, to_position
-from tidegauge.tracker.pipeline_state import SOURCE, TIME, Standing, kind_of, peek, source_id
+from tidegauge.tracker.pipeline_state import SOURCE, TIME, PipelineState, kind_of, peek, source_id
 from tidegauge.tracker.record import ENDS, WatermarkRecord, current, in_order, past, started
 from tidegauge.tracker.window import TimeWindow
 
@@ -48,7 +48,7 @@ class Run:
 
 
 class Windows:
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: TrackerLedger) -> None:
         self._desk = desk
 
     def start(
@@ -87,7 +87,7 @@ class Windows:
         at = claim.lease_until - desk.lease
         return started(plan, claim, (status and status.planned_at) or at, at)
 
-    def _end(self, standing: Standing, end: datetime | None, *, allow_future: bool) -> Position:
+    def _end(self, standing: PipelineState, end: datetime | None, *, allow_future: bool) -> Position:
         after = standing.position
         now = aware(self._desk.ledger.now())
         if end is None:
@@ -204,7 +204,7 @@ class Windows:
         return in_order(found)
 
 
-def _draft(standing: Standing, upto: Position) -> Draft:
+def _draft(standing: PipelineState, upto: Position) -> Draft:
     window = Window(standing.position, upto)
     part = InputPlan(SOURCE, TIME, window, source_id(), "")
     name = standing.pipeline

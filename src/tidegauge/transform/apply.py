@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from tidegauge.errors import TransformFailed
-from tidegauge.model.delta_flow import COMMIT_TIMESTAMP, COMMIT_VERSION, Function, Layer, LayerMode, Sql
+from tidegauge.model.delta_flow import COMMIT_TIMESTAMP, COMMIT_VERSION, DeltaFlow, DeltaMode, Function, Sql
 from tidegauge.transform.chance import FOR_CHANCE
 from tidegauge.transform.faults import from_sql, named, unheard
 from tidegauge.transform.function import call
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class Transform:
     """Raises TransformFailed for what the user has to mend, always with the place or the column."""
 
-    def __init__(self, layer: Layer, session: SparkSession) -> None:
+    def __init__(self, layer: DeltaFlow, session: SparkSession) -> None:
         self.layer = layer
         self.views = Views(session)
         self._raw = any(part.raw for part in layer.inputs)
@@ -80,7 +80,7 @@ class Transform:
 
     def _needed(self) -> Iterator[tuple[str, str]]:
         output = self.layer.output
-        if output.mode in (LayerMode.MERGE, LayerMode.SCD2):
+        if output.mode in (DeltaMode.MERGE, DeltaMode.SCD2):
             yield from (("key", column) for column in output.key)
         yield from (("sequence_by", column) for column in (output.sequence_by,) if column is not None)
         yield from (("partition_by", column) for column in output.partition_by)

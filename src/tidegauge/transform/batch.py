@@ -7,8 +7,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tidegauge.errors import TransformFailed
-from tidegauge.model.delta_flow import Evaluate, Function, Layer, LayerInput, LayerMode, Sql
-from tidegauge.model.protocols.source import Moved
+from tidegauge.model.delta_flow import DeltaFlow, DeltaInput, DeltaMode, Evaluate, Function, Sql
+from tidegauge.model.protocols.source import ChangedInput
 from tidegauge.transform.apply import Transform
 from tidegauge.transform.chance import ALLOW, FOR_CLOCK, follows_clock
 from tidegauge.transform.faults import named
@@ -27,8 +27,8 @@ class Parts:
 
     def __init__(
         self,
-        layer: Layer,
-        inputs: Mapping[str, Moved],
+        layer: DeltaFlow,
+        inputs: Mapping[str, ChangedInput],
         session: SparkSession,
         keep: list[DataFrame] | None,
     ) -> None:
@@ -43,7 +43,7 @@ class Parts:
     def by(self) -> tuple[str, ...]:
         """The columns by which the output is kept equal."""
         output = self.layer.output
-        return output.partition_by if output.mode is LayerMode.REPLACE_PARTITIONS else output.key
+        return output.partition_by if output.mode is DeltaMode.REPLACE_PARTITIONS else output.key
 
     @property
     def afresh(self) -> bool:
@@ -81,7 +81,7 @@ class Parts:
         return unique <= {column.casefold() for column in columns.values()}
 
     @property
-    def only(self) -> LayerInput:
+    def only(self) -> DeltaInput:
         """The input that moves, where one does."""
         if len(self.layer.moving) != 1:
             raise TransformFailed(
@@ -168,7 +168,7 @@ class Parts:
         return made
 
 
-def settled(parts: Parts, choice: Evaluate) -> Evaluate:
+def evaluate_batch(parts: Parts, choice: Evaluate) -> Evaluate:
     """The choice, once it has been held against what a Python function is seen to do.
 
     Under `auto` a function that cannot be evaluated as chosen is computed as a whole; where the user asked
@@ -195,7 +195,7 @@ def settled(parts: Parts, choice: Evaluate) -> Evaluate:
                 " would keep the old one",
                 hint=FOR_CLOCK,
             )
-    if choice is Evaluate.WHOLE or parts.raw or parts.afresh or layer.output.mode is LayerMode.OVERWRITE:
+    if choice is Evaluate.WHOLE or parts.raw or parts.afresh or layer.output.mode is DeltaMode.OVERWRITE:
         return choice
     proof = prove(
         whole,
@@ -214,7 +214,7 @@ def settled(parts: Parts, choice: Evaluate) -> Evaluate:
     why = against[choice]
     if why is None:
         return choice
-    must = layer.output.mode is LayerMode.APPEND
+    must = layer.output.mode is DeltaMode.APPEND
     if must or (layer.evaluate is Evaluate.ROWS):
         raise TransformFailed(
             f"{name} cannot be evaluated by rows: {why}",

@@ -13,7 +13,7 @@ from tidegauge.transform.parse import DIALECT, RECURSIVE, parse, reads, written_
 from tidegauge.transform.scope import output_name
 
 
-def carried(text: str, *, moving: str, columns: Sequence[str]) -> str | None:
+def carry_columns(text: str, *, moving: str, columns: Sequence[str]) -> str | None:
     """The same query with `columns` of the moving input passed through under their names; None if that cannot
     be done. `SELECT *` carries them already."""
     try:

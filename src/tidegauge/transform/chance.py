@@ -10,7 +10,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
-from tidegauge.model.delta_flow import Evaluate, Layer, LayerMode, Sql
+from tidegauge.model.delta_flow import DeltaFlow, DeltaMode, Evaluate, Sql
 from tidegauge.transform.parse import DIALECT, fail, parse
 from tidegauge.transform.scope import Columns
 from tidegauge.transform.spark_functions import CHANCE, CLOCK
@@ -29,14 +29,14 @@ _BARE = {"current_date", "current_time", "current_timestamp"}
 """Those that Spark takes without parentheses too, where no column has that name."""
 
 
-def follows_clock(layer: Layer) -> bool:
+def follows_clock(layer: DeltaFlow) -> bool:
     """Whether every row is computed anew in each batch, so that the time of the batch is the time of all."""
-    return layer.output.mode is LayerMode.OVERWRITE or (
-        layer.evaluate is Evaluate.WHOLE and layer.output.mode is not LayerMode.APPEND
+    return layer.output.mode is DeltaMode.OVERWRITE or (
+        layer.evaluate is Evaluate.WHOLE and layer.output.mode is not DeltaMode.APPEND
     )
 
 
-def refuse_chance(layer: Layer, columns: Columns) -> None:
+def refuse_chance(layer: DeltaFlow, columns: Columns) -> None:
     """Raises TransformFailed, with the place, for SQL that rolls dice, or whose rows would age."""
     transform = layer.transform
     if layer.allow_nondeterministic or not isinstance(transform, Sql):

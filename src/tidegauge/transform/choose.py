@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidegauge.errors import TransformFailed
-from tidegauge.model.delta_flow import Evaluate, Function, Layer, LayerMode, Sql
+from tidegauge.model.delta_flow import DeltaFlow, DeltaMode, Evaluate, Function, Sql
 from tidegauge.transform.chance import refuse_chance
 from tidegauge.transform.parse import readable
 from tidegauge.transform.sql import Columns, Reading, read_sql
@@ -14,22 +14,22 @@ _BEST_FIRST = (Evaluate.ROWS, Evaluate.KEYS, Evaluate.WHOLE)
 
 
 @dataclass(frozen=True)
-class Choice:
+class Evaluation:
     evaluate: Evaluate
     """Never `auto`."""
     why: str
 
 
-def chosen(layer: Layer, *, columns: Columns | None = None) -> Choice:
+def choose_evaluation(layer: DeltaFlow, *, columns: Columns | None = None) -> Evaluation:
     """Raises TransformFailed for SQL that cannot be read, is not deterministic, or does not allow the
     `evaluate` or mode asked for.
 
     `columns`: of the inputs, where they are known; without them more is computed whole.
     """
     mode, asked = layer.output.mode, layer.evaluate
-    whole = mode is LayerMode.OVERWRITE or (asked is Evaluate.WHOLE and mode is not LayerMode.APPEND)
+    whole = mode is DeltaMode.OVERWRITE or (asked is Evaluate.WHOLE and mode is not DeltaMode.APPEND)
     if whole and isinstance(layer.transform, Sql) and not readable(layer.transform.text):
-        return Choice(Evaluate.WHOLE, "the SQL is left to Spark to read")
+        return Evaluation(Evaluate.WHOLE, "the SQL is left to Spark to read")
     refuse_chance(layer, columns or {})
     raw = next((part for part in layer.inputs if part.raw), None)
     best = _best(layer, columns)
@@ -37,9 +37,9 @@ def chosen(layer: Layer, *, columns: Columns | None = None) -> Choice:
         best = Reading(
             Evaluate.ROWS, f"the feed of {raw.name} is read raw, so the law is the transform's own"
         )
-    if mode is LayerMode.OVERWRITE:
-        return Choice(Evaluate.WHOLE, "the mode is overwrite")
-    if mode is LayerMode.APPEND:
+    if mode is DeltaMode.OVERWRITE:
+        return Evaluation(Evaluate.WHOLE, "the mode is overwrite")
+    if mode is DeltaMode.APPEND:
         if best.evaluate is not Evaluate.ROWS or asked not in (Evaluate.AUTO, Evaluate.ROWS):
             cause = best.why if best.evaluate is not Evaluate.ROWS else f"`evaluate: {asked}`"
             raise TransformFailed(
@@ -47,19 +47,19 @@ def chosen(layer: Layer, *, columns: Columns | None = None) -> Choice:
                 hint="use `mode: merge` with a key, or `snapshot: true` for the other inputs",
                 place=layer.place,
             )
-        return Choice(best.evaluate, best.why)
+        return Evaluation(best.evaluate, best.why)
     if asked is Evaluate.AUTO:
-        return Choice(best.evaluate, best.why)
+        return Evaluation(best.evaluate, best.why)
     if _BEST_FIRST.index(asked) < _BEST_FIRST.index(best.evaluate):
         raise TransformFailed(
             f"`evaluate: {asked}` would break the law of the flow: {best.why}",
             hint=f"leave `evaluate` out: auto chooses {best.evaluate} here",
             place=layer.place,
         )
-    return Choice(asked, f"the flow asks for it; auto would be {best.evaluate}: {best.why}")
+    return Evaluation(asked, f"the flow asks for it; auto would be {best.evaluate}: {best.why}")
 
 
-def _best(layer: Layer, columns: Columns | None) -> Reading:
+def _best(layer: DeltaFlow, columns: Columns | None) -> Reading:
     moving = [part.name for part in layer.moving]
     transform = layer.transform
     if transform is None:
@@ -71,7 +71,7 @@ def _best(layer: Layer, columns: Columns | None) -> Reading:
             return Reading(Evaluate.KEYS, f"a Python function of {len(moving)} incremental inputs")
         return Reading(Evaluate.ROWS, "a Python function of one incremental input")
     output = layer.output
-    partitions = output.mode is LayerMode.REPLACE_PARTITIONS
+    partitions = output.mode is DeltaMode.REPLACE_PARTITIONS
     by = output.partition_by if partitions else output.key
     return read_sql(
         transform.text,

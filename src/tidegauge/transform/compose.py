@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from tidegauge.transform.clause import quoted
 from tidegauge.transform.names import all_name, delta_name
-from tidegauge.transform.scope import Kind
+from tidegauge.transform.scope import JoinKind
 
 Want = str | int
 """An output column by its name or its place."""
@@ -25,17 +25,17 @@ def selected(keys: Sequence[exp.Expr], want: Sequence[Want]) -> exp.Select:
     )
 
 
-def attach(query: exp.Select, kind: Kind, relation: exp.Expr, on: Sequence[exp.Expr]) -> None:
+def attach(query: exp.Select, kind: JoinKind, relation: exp.Expr, on: Sequence[exp.Expr]) -> None:
     """The first relation as FROM, others as joins."""
-    if kind is Kind.FIRST:
+    if kind is JoinKind.FIRST:
         query.set("from_", exp.From(this=relation))
         return
     join = exp.Join(this=relation)
-    if kind in (Kind.LEFT, Kind.RIGHT, Kind.FULL):
+    if kind in (JoinKind.LEFT, JoinKind.RIGHT, JoinKind.FULL):
         join.set("side", kind.value.upper())
     if on:
         join.set("on", exp.and_(*[each.copy() for each in on], copy=False))
-    elif kind is Kind.INNER:
+    elif kind is JoinKind.INNER:
         join.set("kind", "CROSS")
     else:
         join.set("on", exp.true())

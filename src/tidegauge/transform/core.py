@@ -8,7 +8,7 @@ from itertools import pairwise
 from sqlglot import exp
 
 from tidegauge.transform.clause import Unclear, alternatives, own
-from tidegauge.transform.scope import Kind, Part, Scope
+from tidegauge.transform.scope import JoinKind, Part, Scope
 
 _Column = tuple[str, str]
 
@@ -28,7 +28,7 @@ class Core:
         self._keys = keys
         if self.alone:
             return
-        if any(part.kind is Kind.EXISTS for part in parts):
+        if any(part.kind is JoinKind.EXISTS for part in parts):
             raise Unclear("LEFT SEMI or ANTI beside a FULL or RIGHT join")
         self._equal = [pair for part in self.parts for each in part.on for pair in _equated(scope, each)]
         for part in parts:
@@ -92,9 +92,9 @@ class Core:
         for part in self.parts[1:]:
             alone = frozenset({part.alias})
             met = {there | alone for there in found}
-            if part.kind in (Kind.LEFT, Kind.FULL):
+            if part.kind in (JoinKind.LEFT, JoinKind.FULL):
                 met |= found
-            if part.kind in (Kind.RIGHT, Kind.FULL):
+            if part.kind in (JoinKind.RIGHT, JoinKind.FULL):
                 met.add(alone)
             found = met
         return found

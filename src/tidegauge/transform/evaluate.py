@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tidegauge.errors import TransformFailed
-from tidegauge.model.batch_data import Change
+from tidegauge.model.batch_data import DeltaChange
 from tidegauge.model.delta_flow import (
     CHANGE_TYPE,
     COMMIT_TIMESTAMP,
@@ -19,13 +19,13 @@ from tidegauge.model.delta_flow import (
     IS_CURRENT,
     VALID_FROM,
     VALID_TO,
+    DeltaFlow,
+    DeltaMode,
     Evaluate,
-    Layer,
-    LayerMode,
     OnDelete,
 )
-from tidegauge.model.protocols.source import Moved
-from tidegauge.transform.batch import Parts, settled
+from tidegauge.model.protocols.source import ChangedInput
+from tidegauge.transform.batch import Parts, evaluate_batch
 from tidegauge.transform.difference import HERE, INSERT, by_key, by_partition, by_sides
 from tidegauge.transform.faults import named, sentence, unheard
 from tidegauge.transform.history import AFTER, at_end, by_version, ends, images, kinds
@@ -38,15 +38,15 @@ if TYPE_CHECKING:
 _BEFORE = "update_preimage"
 
 
-def evaluated(
-    layer: Layer,
-    inputs: Mapping[str, Moved],
+def evaluate_change(
+    layer: DeltaFlow,
+    inputs: Mapping[str, ChangedInput],
     session: SparkSession,
     target: Callable[[], DataFrame] | None,
     choice: Evaluate,
     *,
     keep: list[DataFrame] | None = None,
-) -> Change:
+) -> DeltaChange:
     """`choice`: as `choose.chosen` has it, never `auto`. The session is the flow's own: views are made in it.
 
     What is used several times is held in memory and put into `keep`, to be let go after the commit; without
@@ -58,7 +58,7 @@ def evaluated(
     parts = Parts(layer, inputs, session, keep)
     try:
         with unheard():
-            return _change(parts, target, settled(parts, choice))
+            return _change(parts, target, evaluate_batch(parts, choice))
     except AnalysisException as error:
         raise TransformFailed(
             f"{named(layer)}: {sentence(error)}",
@@ -67,24 +67,24 @@ def evaluated(
         ) from error
 
 
-def _change(parts: Parts, target: Callable[[], DataFrame] | None, choice: Evaluate) -> Change:
+def _change(parts: Parts, target: Callable[[], DataFrame] | None, choice: Evaluate) -> DeltaChange:
     match parts.layer.output.mode:
-        case LayerMode.OVERWRITE:
-            return Change(_present(parts.whole()), notes=tuple(parts.notes))
-        case LayerMode.APPEND:
+        case DeltaMode.OVERWRITE:
+            return DeltaChange(_present(parts.whole()), notes=tuple(parts.notes))
+        case DeltaMode.APPEND:
             rows, refused = _appended(parts, choice)
-            return Change(rows, refused=refused, notes=tuple(parts.notes))
-        case LayerMode.REPLACE_PARTITIONS:
+            return DeltaChange(rows, refused=refused, notes=tuple(parts.notes))
+        case DeltaMode.REPLACE_PARTITIONS:
             rows, touched = _replaced(parts, target, choice)
-            return Change(rows, touched=touched, notes=tuple(parts.notes))
-        case LayerMode.MERGE:
+            return DeltaChange(rows, touched=touched, notes=tuple(parts.notes))
+        case DeltaMode.MERGE:
             rows = _raw(parts) if parts.raw else _merged(parts, target, choice)
-            changed = Change(rows.drop(COMMIT_VERSION, COMMIT_TIMESTAMP), notes=tuple(parts.notes))
+            changed = DeltaChange(rows.drop(COMMIT_VERSION, COMMIT_TIMESTAMP), notes=tuple(parts.notes))
             if choice is not Evaluate.ROWS or parts.raw or parts.afresh or parts.proven:
                 return changed
             return replace(changed, again=lambda keys: _of_keys(parts, keys), unsure=parts.pinned)
-        case LayerMode.SCD2:
-            return Change(_told(parts, target, choice), notes=tuple(parts.notes))
+        case DeltaMode.SCD2:
+            return DeltaChange(_told(parts, target, choice), notes=tuple(parts.notes))
 
 
 def _merged(parts: Parts, target: Callable[[], DataFrame] | None, choice: Evaluate) -> DataFrame:
@@ -125,7 +125,7 @@ def _differing(parts: Parts, target: Callable[[], DataFrame] | None) -> DataFram
         return kinds(parts.whole())
     output = parts.layer.output
     there = target()
-    if output.mode is LayerMode.SCD2:
+    if output.mode is DeltaMode.SCD2:
         besides = (VALID_FROM, VALID_TO, IS_CURRENT, output.surrogate_key)
         there = there.where(quoted(IS_CURRENT)).drop(*(name for name in besides if name is not None))
     return by_key(parts.whole(), there, parts.by)

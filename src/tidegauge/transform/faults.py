@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tidegauge.errors import Place, TransformFailed
-from tidegauge.model.delta_flow import Function, Layer, Sql
+from tidegauge.model.delta_flow import DeltaFlow, Function, Sql
 from tidegauge.model.secret import mask
 
 _CLASS = re.compile(r"^\[[A-Z0-9_.]+\]\s*")
@@ -32,7 +32,7 @@ _LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 _quiet = threading.local()
 
 
-def named(layer: Layer) -> str:
+def named(layer: DeltaFlow) -> str:
     """The transform as messages name it."""
     match layer.transform:
         case Function(name=name):
@@ -53,7 +53,7 @@ def sentence(error: BaseException) -> str:
     return (first.group(1) if first else text).rstrip(".") or type(error).__name__
 
 
-def from_sql(error: BaseException, layer: Layer, *, above: int) -> TransformFailed:
+def from_sql(error: BaseException, layer: DeltaFlow, *, above: int) -> TransformFailed:
     """An error of Spark's analysis. `above`: how many lines of ours stand before the user's own."""
     text = mask(str(error))
     meant = _MEANT.search(text)

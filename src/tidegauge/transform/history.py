@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tidegauge.errors import TransformFailed
 from tidegauge.model.delta_flow import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, DELETE, Sql
 from tidegauge.transform.batch import Parts
-from tidegauge.transform.carry import carried
+from tidegauge.transform.carry import carry_columns
 from tidegauge.transform.difference import UPSERT
 from tidegauge.transform.keys import only
 from tidegauge.transform.views import quoted
@@ -97,7 +97,7 @@ def _carried(parts: Parts, rows: DataFrame) -> DataFrame | None:
     if not isinstance(transform, Sql):
         return None
     name = parts.only.name
-    text = carried(transform.text, moving=name, columns=[COMMIT_VERSION, COMMIT_TIMESTAMP])
+    text = carry_columns(transform.text, moving=name, columns=[COMMIT_VERSION, COMMIT_TIMESTAMP])
     if text is None:
         return None
     try:

@@ -11,7 +11,7 @@ from tidegauge.transform.clause import Unclear, conjuncts, only, own, quoted
 from tidegauge.transform.compose import Want, attach, label, renamed, selected, united
 from tidegauge.transform.core import Core
 from tidegauge.transform.linear import moving_tables, refuse_beyond_rows, refuse_hidden_total, row_wise
-from tidegauge.transform.scope import Kind, Part, Scope
+from tidegauge.transform.scope import JoinKind, Part, Scope
 from tidegauge.transform.spark_functions import aggregate, unknown
 
 if TYPE_CHECKING:
@@ -70,7 +70,9 @@ class Joined:
             seen |= names
 
     def _refuse_doubt(self) -> None:
-        outer = not all(part.kind in (Kind.FIRST, Kind.INNER, Kind.EXISTS) for part in self.scope.parts)
+        outer = not all(
+            part.kind in (JoinKind.FIRST, JoinKind.INNER, JoinKind.EXISTS) for part in self.scope.parts
+        )
         rest = [each for part in self.scope.parts for each in part.on]
         for each, is_key in [*((key, True) for key in self.keys), *((on, False) for on in rest)]:
             if self.scope.doubtful(each) and (
@@ -81,16 +83,16 @@ class Joined:
     def _ordered(self) -> tuple[Core, list[Part]]:
         """`a RIGHT JOIN b` is `b LEFT JOIN a`; other such joins, and FULL ones, make a core."""
         parts = list(self.scope.parts)
-        outer = [place for place, part in enumerate(parts) if part.kind in (Kind.RIGHT, Kind.FULL)]
+        outer = [place for place, part in enumerate(parts) if part.kind in (JoinKind.RIGHT, JoinKind.FULL)]
         if (
             outer and self.scope.crossed
         ):  # a comma binds looser than JOIN, and is not told from CROSS JOIN here
             raise Unclear("a RIGHT or FULL join beside a comma or CROSS JOIN")
-        if outer == [1] and parts[1].kind is Kind.RIGHT:
+        if outer == [1] and parts[1].kind is JoinKind.RIGHT:
             left, right = parts[:2]
             parts[:2] = [
-                Part(right.alias, right.node, Kind.FIRST, right.seen, names=right.names),
-                Part(left.alias, left.node, Kind.LEFT, right.seen, right.on, left.names),
+                Part(right.alias, right.node, JoinKind.FIRST, right.seen, names=right.names),
+                Part(left.alias, left.node, JoinKind.LEFT, right.seen, right.on, left.names),
             ]
             outer = []
         width = outer[-1] + 1 if outer else 1
@@ -114,9 +116,9 @@ class Joined:
     def _optional(self) -> Part | None:
         """The only part of the key that an outer join can leave out: the key with NULL for its columns is
         then touched, too, by every change of that part. Of two such parts not all combinations are found."""
-        found = [part for part in self.later if part.alias in self.spine and part.kind is not Kind.INNER]
+        found = [part for part in self.later if part.alias in self.spine and part.kind is not JoinKind.INNER]
         for part in found:
-            if len(found) > 1 or part.kind is not Kind.LEFT or not self._exact(part):
+            if len(found) > 1 or part.kind is not JoinKind.LEFT or not self._exact(part):
                 raise Unclear(f"the key takes a column of {part.alias}, which an outer join can leave out")
         return found[0] if found else None
 
@@ -131,7 +133,7 @@ class Joined:
         return {self.core.name if alias in self.core.aliases else alias for alias in found}
 
     def _always_there(self, tables: set[str]) -> bool:
-        return all(alias == self.core.name or self.part(alias).kind is Kind.INNER for alias in tables)
+        return all(alias == self.core.name or self.part(alias).kind is JoinKind.INNER for alias in tables)
 
     def _stands_still(self, alias: str) -> bool:
         parts = self.core.parts if alias == self.core.name else [self.part(alias)]
@@ -140,7 +142,7 @@ class Joined:
     def _usable(self, part: Part) -> list[exp.Expr]:
         """Of the conditions of a part of the key, those that may be asked: of no part that can be left out;
         and of no pinned one if the key is this part's alone, since another may have been pinned before."""
-        if part.kind is not Kind.INNER:
+        if part.kind is not JoinKind.INNER:
             return part.on
         found = []
         for condition in part.on:
@@ -170,7 +172,7 @@ class Joined:
         if target.alias in self.core.aliases and not self.core.alone:
             keys = self.core.keys_of(target)
             query = selected(keys, self.want)
-            attach(query, Kind.FIRST, self._relation(target, changed, keys), ())
+            attach(query, JoinKind.FIRST, self._relation(target, changed, keys), ())
             return [query]
         query = self._query(target, changed)
         return [query, self._without(target, query)] if target is self.optional else [query]
@@ -189,7 +191,7 @@ class Joined:
         if target is not None and target.alias not in needed:
             needed |= self._closure({target.alias}, spine=False)
         order = [part for part in self.later if part.alias in needed]
-        if not order or (order[0].kind is not Kind.INNER and order[0] is not target):
+        if not order or (order[0].kind is not JoinKind.INNER and order[0] is not target):
             needed.add(self.core.name)
         first = None if self.core.name in needed else order[0]
         conditions = {part.alias: self._conditions(part, target, needed, first) for part in order}
@@ -204,12 +206,12 @@ class Joined:
                     query, part.kind, self._relation(part, delta, used, exact=not self.core.alone), part.on
                 )
         for part in order:
-            kind = Kind.INNER if part is target or part.kind is Kind.INNER else Kind.LEFT
+            kind = JoinKind.INNER if part is target or part.kind is JoinKind.INNER else JoinKind.LEFT
             delta = changed if part is target else None
-            relation = self._relation(part, delta, used, exact=kind is Kind.LEFT)
+            relation = self._relation(part, delta, used, exact=kind is JoinKind.LEFT)
             if part is first:
                 where = conditions[part.alias]
-            attach(query, Kind.FIRST if part is first else kind, relation, conditions[part.alias])
+            attach(query, JoinKind.FIRST if part is first else kind, relation, conditions[part.alias])
         return query.where(*[each.copy() for each in where], copy=False) if where else query
 
     def _conditions(
@@ -220,7 +222,7 @@ class Joined:
             found = self._usable(part)
         else:
             found = [each for each in part.on if not self._hidden(each)]
-            if len(found) < len(part.on) and part is not target and part.kind is not Kind.INNER:
+            if len(found) < len(part.on) and part is not target and part.kind is not JoinKind.INNER:
                 raise Unclear(f"the join of {part.alias} reads what a subquery computes")
         kept = [each for each in found if self._tables([each], part) <= needed]
         linked = [each for each in part.on if len(self._tables([each], part)) > 1]

@@ -10,7 +10,7 @@ from tidegauge.errors import TransformFailed
 from tidegauge.model.delta_flow import Evaluate, Function, Sql
 from tidegauge.transform.batch import Parts
 from tidegauge.transform.logical import origins, readable
-from tidegauge.transform.touched import all_name, delta_name, touched
+from tidegauge.transform.touched import all_name, delta_name, find_touched
 from tidegauge.transform.views import quoted
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def _queried(
 ) -> DataFrame | None:
     layer = parts.layer
     try:
-        text = touched(
+        text = find_touched(
             transform.text,
             inputs=[part.name for part in layer.inputs],
             moving=[part.name for part in layer.moving],

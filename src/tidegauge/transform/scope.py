@@ -16,7 +16,7 @@ Columns = Mapping[str, Sequence[str] | Mapping[str, str]]
 more: FULL joins on columns of equal type are then evaluated by key."""
 
 
-class Kind(StrEnum):
+class JoinKind(StrEnum):
     FIRST = "first"
     INNER = "inner"
     LEFT = "left"
@@ -32,7 +32,7 @@ class Part:
 
     alias: str
     node: exp.Table | exp.Subquery
-    kind: Kind
+    kind: JoinKind
     seen: frozenset[str]
     """The parts that its condition can read."""
     on: list[exp.Expr] = field(default_factory=list)
@@ -56,11 +56,11 @@ class Scope:
         self.crossed = False
         if (start := select.args.get("from_")) is None:
             raise Unclear("a SELECT without FROM")
-        self._add(start.this, Kind.FIRST)
+        self._add(start.this, JoinKind.FIRST)
         for join in select.args.get("joins") or ():
             self._join(join)
 
-    def _add(self, node: exp.Expr, kind: Kind) -> Part:
+    def _add(self, node: exp.Expr, kind: JoinKind) -> Part:
         names: Mapping[str, str | None] | None
         if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier):
             only(node, "this", "alias")
@@ -83,11 +83,11 @@ class Scope:
         only(join, "this", "side", "kind", "on", "using")
         side, kind = join.side, join.kind
         if kind in ("SEMI", "ANTI") and side in ("", "LEFT"):
-            known = Kind.EXISTS
+            known = JoinKind.EXISTS
         elif side in ("LEFT", "RIGHT", "FULL") and kind in ("", "OUTER"):
-            known = Kind(side.lower())
+            known = JoinKind(side.lower())
         elif not side and kind in ("", "INNER", "CROSS"):
-            known = Kind.INNER
+            known = JoinKind.INNER
         else:
             raise Unclear(f"{side} {kind} JOIN".strip())
         self.crossed = self.crossed or kind == "CROSS"
@@ -102,17 +102,17 @@ class Scope:
         left = self.merged.get(name)
         if left is None:
             owners = [each for each in before if each.names is None or name in each.names]
-            owners = [each for each in owners if each.kind is not Kind.EXISTS]
+            owners = [each for each in owners if each.kind is not JoinKind.EXISTS]
             if len(owners) != 1:
                 raise Unclear(f"USING ({name}) does not say whose column that is")
             left = owners[0].column(name)
         right = part.column(name)
         part.on.append(exp.EQ(this=left.copy(), expression=right.copy()))
-        if part.kind is Kind.FULL:
+        if part.kind is JoinKind.FULL:
             first, *rest = [each.copy() for each in (*alternatives(left), right)]
             self.merged[name] = exp.Coalesce(this=first, expressions=rest)
         else:
-            self.merged[name] = right if part.kind is Kind.RIGHT else left
+            self.merged[name] = right if part.kind is JoinKind.RIGHT else left
 
     def settled(self, node: exp.Expr) -> exp.Expr:
         """A copy in which every column that can be only one part's is qualified."""
@@ -136,7 +136,7 @@ class Scope:
     def refs(self, node: exp.Expr) -> frozenset[str]:
         """The parts that a settled expression reads; all of them where that cannot be told."""
         if self.doubtful(node):
-            return frozenset(part.alias for part in self.parts if part.kind is not Kind.EXISTS)
+            return frozenset(part.alias for part in self.parts if part.kind is not JoinKind.EXISTS)
         columns = [each for each in own(node) if isinstance(each, exp.Column)]
         return frozenset(str(self._qualifier(each)) for each in columns)
 
@@ -167,7 +167,7 @@ class Scope:
         return name if any(part.alias == name for part in self.parts) else None
 
     def _owners(self, name: str) -> list[Part]:
-        seen = [each for each in self.parts if each.kind is not Kind.EXISTS or each is self.parts[-1]]
+        seen = [each for each in self.parts if each.kind is not JoinKind.EXISTS or each is self.parts[-1]]
         return [each for each in seen if each.names is None or name in each.names]
 
     def wanted(self, want: str | int) -> exp.Expr:
@@ -258,7 +258,7 @@ def _starred(select: exp.Select, item: exp.Expr, columns: Columns) -> list[str] 
         return None
     star = item.this if isinstance(item, exp.Column) else item
     dropped = {column.name.lower() for column in star.args.get("except_") or ()}
-    parts = [part for part in scope.parts if part.kind is not Kind.EXISTS]
+    parts = [part for part in scope.parts if part.kind is not JoinKind.EXISTS]
     if isinstance(item, exp.Column):
         parts = [part for part in parts if part.alias == item.table.lower() and not item.db]
     unknown = not parts or any(part.names is None for part in parts) or select.args.get("laterals")

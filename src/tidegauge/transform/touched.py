@@ -13,12 +13,12 @@ from tidegauge.transform.find import Finder
 from tidegauge.transform.linear import row_wise
 from tidegauge.transform.names import all_name, delta_name
 from tidegauge.transform.parse import DIALECT, parsed
-from tidegauge.transform.scope import Columns, Kind
+from tidegauge.transform.scope import Columns, JoinKind
 
-__all__ = ["all_name", "delta_name", "touched"]
+__all__ = ["all_name", "delta_name", "find_touched"]
 
 
-def touched(
+def find_touched(
     text: str,
     *,
     inputs: Sequence[str],
@@ -56,5 +56,5 @@ def _as_it_is(
             hint="use `evaluate: whole`, or `auto`",
         ) from unclear
     found = selected([exp.column(quoted(each), quoted("t")) for each in by], by)
-    attach(found, Kind.FIRST, renamed(exp.Subquery(this=query), moving, changed, "t"), ())
+    attach(found, JoinKind.FIRST, renamed(exp.Subquery(this=query), moving, changed, "t"), ())
     return [found]

@@ -7,8 +7,15 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from tidegauge.errors import NotCompared, TransformFailed
-from tidegauge.model.delta_flow import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, DELETE, Evaluate, Layer
-from tidegauge.model.protocols.source import Moved
+from tidegauge.model.delta_flow import (
+    CHANGE_TYPE,
+    COMMIT_TIMESTAMP,
+    COMMIT_VERSION,
+    DELETE,
+    DeltaFlow,
+    Evaluate,
+)
+from tidegauge.model.protocols.source import ChangedInput
 from tidegauge.transform.batch import Parts
 from tidegauge.transform.evaluate import _appended, _present
 from tidegauge.transform.faults import named, sentence, unheard
@@ -19,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def computed(
-    layer: Layer, inputs: Mapping[str, Moved], session: SparkSession
+    layer: DeltaFlow, inputs: Mapping[str, ChangedInput], session: SparkSession
 ) -> tuple[DataFrame, DataFrame | None]:
     """The rows that come out of the inputs as they are at the ends of their windows, and those that the
     transform says are deleted; None where it says nothing of that. Raises NotCompared for one that reads the
@@ -40,14 +47,14 @@ def computed(
         return _present(rows), gone.drop(CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP)
 
 
-def appended(layer: Layer, inputs: Mapping[str, Moved], session: SparkSession) -> DataFrame:
+def appended(layer: DeltaFlow, inputs: Mapping[str, ChangedInput], session: SparkSession) -> DataFrame:
     """The rows that an `append` flow adds for these windows."""
     with _explained(layer):
         return _appended(Parts(layer, inputs, session, None), Evaluate.ROWS)[0]
 
 
 @contextmanager
-def _explained(layer: Layer) -> Iterator[None]:
+def _explained(layer: DeltaFlow) -> Iterator[None]:
     from pyspark.errors import AnalysisException
 
     try:

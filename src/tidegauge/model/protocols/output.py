@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from tidegauge.model.batch_data import Cargo
+from tidegauge.model.batch_data import BatchData
 from tidegauge.model.plan import Batch, Receipt, Tag
 from tidegauge.model.staged import Staged
 from tidegauge.model.table import Field, Layout
@@ -73,7 +73,7 @@ class Output(Protocol):
     def layout(self) -> tuple[Field, ...] | None:
         """The columns it holds now; None while there are none."""
 
-    def write(self, cargo: Cargo, spark: Callable[[], SparkSession]) -> Staged:
+    def write(self, cargo: BatchData, spark: Callable[[], SparkSession]) -> Staged:
         """Write the rows where nobody sees them, durable when this returns.
 
         Makes the target, or room in it for new columns and wider types, where that is needed: nothing that is

@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
-from tidegauge.model.batch_data import Cargo
+from tidegauge.model.batch_data import BatchData
 from tidegauge.model.plan import Batch
 from tidegauge.model.position import RowPosition, Value
 from tidegauge.model.spec import TableName, TableOptions
-from tidegauge.model.table import Cut, Outlook, Shape, Survey
+from tidegauge.model.table import Cut, Outlook, SourceTable, Survey
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -28,14 +28,14 @@ class Source(Protocol):
     def identity(self) -> str:
         """Which database this is: a shape's `source_id` begins with it, and a `#`."""
 
-    def shape(self, table: TableName, options: TableOptions) -> Shape:
+    def shape(self, table: TableName, options: TableOptions) -> SourceTable:
         """Columns, cursor and key of one table.
 
         Raises TableMissing, ColumnMissing, CursorUnsuitable, KeyUnsuitable or TypeNotHeld, each naming
         the table, the column and the way out.
         """
 
-    def survey(self, shape: Shape, after: RowPosition | None, step: int, pending: str | None) -> Survey:
+    def survey(self, shape: SourceTable, after: RowPosition | None, step: int, pending: str | None) -> Survey:
         """Find the safe upper bound, then cut `(after, bound]` every `step` rows, in one pass.
 
         The bound comes from the source's clock and its open transactions, never from MAX of a timestamp or
@@ -43,19 +43,21 @@ class Source(Protocol):
         repeated or NULL keys.
         """
 
-    def cuts(self, shape: Shape, after: RowPosition | None, upto: RowPosition, step: int) -> tuple[Cut, ...]:
+    def cuts(
+        self, shape: SourceTable, after: RowPosition | None, upto: RowPosition, step: int
+    ) -> tuple[Cut, ...]:
         """Cut a window that is known to be safe, as `survey` does; empty when it has no rows."""
 
-    def count(self, shape: Shape, after: RowPosition | None, upto: RowPosition) -> int:
+    def count(self, shape: SourceTable, after: RowPosition | None, upto: RowPosition) -> int:
         """How many rows lie in `(after, upto]` now."""
 
-    def latest(self, shape: Shape) -> Value | None:
+    def latest(self, shape: SourceTable) -> Value | None:
         """The highest cursor that lies in no future, as the column writes it; None where that is not known.
 
         For timestamps that is the source's clock, for values the highest that is there.
         """
 
-    def settled(self, shape: Shape) -> Value | None:
+    def settled(self, shape: SourceTable) -> Value | None:
         """The cursor up to which the table is complete now, as the column writes it: whatever is committed
         later lies past it. As `survey` finds it, without a look at the rows; None where nothing is yet.
         """
@@ -69,14 +71,14 @@ class Source(Protocol):
 class Reader(Protocol):
     """A database's data side."""
 
-    def cargo(self, shape: Shape, batch: Batch) -> Cargo:
+    def cargo(self, shape: SourceTable, batch: Batch) -> BatchData:
         """The rows of a batch, exactly those of its window, with the columns of the shape.
 
         Lazy: nothing is read until an output takes them. A value that cannot be held exactly fails the write.
         """
 
 
-class Moved(Protocol):
+class ChangedInput(Protocol):
     """One input of a Delta flow in one batch, on one session. Frames are lazy, and have the columns that the
     table has at the window's end: none of the feed's, unless the input is `raw`."""
 

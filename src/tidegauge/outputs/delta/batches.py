@@ -7,30 +7,30 @@ from dataclasses import dataclass
 
 from tidegauge.delta_log.output_log import Look
 from tidegauge.errors import OutputDisagrees, PositionError
-from tidegauge.model.plan import Way, window_from_dict
+from tidegauge.model.plan import ReadWay, window_from_dict
 from tidegauge.model.position import Window
 from tidegauge.outputs.delta.epochs import EPOCH
 
 
 @dataclass(frozen=True)
-class Told:
+class CommittedBatches:
     """One batch: by input, what it read and how."""
 
     epoch: int
     seq: int
     windows: dict[str, Window]
-    ways: dict[str, Way | None]
+    ways: dict[str, ReadWay | None]
 
 
 @dataclass(frozen=True)
-class Reach:
+class BatchReach:
     """Where the commits end, going back."""
 
     whole: bool
     """At the table's beginning, or where it was last emptied: no earlier batch has left a row in it."""
 
 
-def told_batches(look: Look, pipeline: str, flow: str) -> Iterator[Told | Reach]:
+def committed_batches(look: Look, pipeline: str, flow: str) -> Iterator[CommittedBatches | BatchReach]:
     """Newest first, and at the end how far the log reaches back."""
     version = None
     for commit in look.commits():
@@ -41,18 +41,21 @@ def told_batches(look: Look, pipeline: str, flow: str) -> Iterator[Told | Reach]
         try:
             if said.get("kind") == EPOCH:
                 if said["empty"]:
-                    yield Reach(whole=True)
+                    yield BatchReach(whole=True)
                     return
             elif said.get("kind") is None:
-                yield Told(
+                yield CommittedBatches(
                     int(said["epoch"]),
                     int(said["seq"]),
                     {str(one["input"]): window_from_dict(one) for one in said["windows"]},
-                    {str(one["input"]): Way(one["way"]) if one["way"] else None for one in said["windows"]},
+                    {
+                        str(one["input"]): ReadWay(one["way"]) if one["way"] else None
+                        for one in said["windows"]
+                    },
                 )
         except (KeyError, TypeError, ValueError, PositionError) as error:
             raise OutputDisagrees(
                 f"what the commit {commit.version} of the flow {flow} says cannot be read: {error}",
                 hint="another version of tidegauge wrote it: use that one",
             ) from error
-    yield Reach(whole=version == 0)
+    yield BatchReach(whole=version == 0)

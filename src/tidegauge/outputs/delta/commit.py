@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidegauge.delta_log.output_log import Commit, Look, application
 from tidegauge.errors import OutputDisagrees, PositionError
-from tidegauge.model.delta_flow import Layer, LayerMode
+from tidegauge.model.delta_flow import DeltaFlow, DeltaMode
 from tidegauge.model.plan import Batch, Plan, Receipt, Tag, window_from_dict, window_to_dict
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def tagged(session: SparkSession, tag: Tag, said: str) -> Iterator[None]:
 
 
 def words(
-    layer: Layer, plan: Plan | None, tag: Tag, batch: Batch, run_id: str, *, read: int | None = None
+    layer: DeltaFlow, plan: Plan | None, tag: Tag, batch: Batch, run_id: str, *, read: int | None = None
 ) -> str:
     """What the commit says of itself: all that a ledger would need to be rebuilt from it."""
     inputs: list[dict[str, Any]] = [
@@ -72,19 +72,19 @@ def words(
     }
     if read is not None:
         said["read"] = read
-    if layer.output.mode is LayerMode.MERGE:
+    if layer.output.mode is DeltaMode.MERGE:
         # Whoever reads the table next need not ask whether two of its rows have one key.
         said["key"] = list(layer.output.key)
     return json.dumps(said, ensure_ascii=False)
 
 
 @dataclass(frozen=True)
-class Found:
+class TaggedCommit:
     commit: Commit | None
     """None: it was made, and the log does not reach back to it any more."""
 
 
-def find(look: Look, tag: Tag) -> Found | None:
+def find(look: Look, tag: Tag) -> TaggedCommit | None:
     """The commit of a batch; the newest of this life is most often the first that is read.
 
     Raises OutputDisagrees where a later batch of the life is there and this one is not.
@@ -93,7 +93,7 @@ def find(look: Look, tag: Tag) -> Found | None:
     for commit in look.since_checkpoint():
         version = commit.transactions().get(name)
         if version == tag.seq:
-            return Found(commit)
+            return TaggedCommit(commit)
         if version is not None and version < tag.seq:
             _check_last(look, tag, later=later)
             return None
@@ -105,11 +105,11 @@ def find(look: Look, tag: Tag) -> Found | None:
     for commit in look.commits():
         found = commit.transactions().get(name)
         if found == tag.seq:
-            return Found(commit)
+            return TaggedCommit(commit)
         if found is not None and found < tag.seq:
             _check_last(look, tag, later=True)
             return None
-    return Found(None)
+    return TaggedCommit(None)
 
 
 def _check_last(look: Look, tag: Tag, *, later: bool) -> None:
@@ -121,7 +121,7 @@ def _check_last(look: Look, tag: Tag, *, later: bool) -> None:
         )
 
 
-def receipt_of(found: Found, tag: Tag) -> Receipt:
+def receipt_of(found: TaggedCommit, tag: Tag) -> Receipt:
     if found.commit is None:
         return Receipt(tag, (), 0, 0, 0, "")
     said, info = found.commit.said, found.commit.info

@@ -43,7 +43,7 @@ def is_conflict(error: BaseException) -> bool:
     return _CONFLICT.search(_said(with_causes(error))) is not None
 
 
-def told(error: BaseException, place: str) -> TidegaugeError:
+def translate_conflict(error: BaseException, place: str) -> TidegaugeError:
     """The sentence for a commit that did not come about."""
     detail = mask(with_causes(error))
     text = _said(detail)
@@ -74,7 +74,7 @@ def told(error: BaseException, place: str) -> TidegaugeError:
             hint="mend the transform, or drop the constraint",
             detail=detail,
         )
-    if isinstance(error, Exception) and (known := hadoop.told(error, place)):
+    if isinstance(error, Exception) and (known := hadoop.translate_hadoop_error(error, place)):
         return known
     cause = last_cause(text)
     if _GONE.search(text):

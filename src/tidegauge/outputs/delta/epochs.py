@@ -30,7 +30,7 @@ _TRIES = 50
 
 
 @dataclass(frozen=True)
-class Opening:
+class DeltaEpochOpening:
     pipeline: str
     flow: str
     epoch: int
@@ -48,14 +48,14 @@ class Opening:
 
 
 @dataclass(frozen=True)
-class Standing:
+class EpochStanding:
     look: Look | None
     """None while there is no table."""
     epoch: int
     """The life that is open."""
     last: tuple[int, int] | None
     """The newest life that the log has, and its last batch; None: the log has no commit of this flow."""
-    marker: Opening | None
+    marker: DeltaEpochOpening | None
     token: str | None
     """The marker's, as the store gave it."""
 
@@ -70,14 +70,14 @@ class Standing:
         return self.last[1] if self.last and self.last[0] == self.epoch else None
 
 
-class Lives:
+class DeltaEpochs:
     def __init__(self, log: Log, pipeline: str, flow: str) -> None:
         self._log = log
         self._pipeline, self._flow = pipeline, flow
         self._prefix = prefix_of(pipeline, flow)
         self._path = f"_tidegauge/{folder_name(f'{pipeline}/{flow}')}.json"
 
-    def standing(self) -> Standing:
+    def standing(self) -> EpochStanding:
         # First the marker: who replaces this one has looked at the log since.
         found = self._log.store.read(self._path)
         marker, token = (self._parsed(found[0]), found[1]) if found else (None, None)
@@ -85,9 +85,9 @@ class Lives:
         batches = look.transactions(self._prefix) if look else {}
         last = max(((epoch_of(name), batch) for name, batch in batches.items()), default=None)
         epoch = max(last[0] if last else 0, marker.epoch if marker else 0)
-        return Standing(look, epoch, last, marker, token)
+        return EpochStanding(look, epoch, last, marker, token)
 
-    def open(self, wanted: Opening) -> None:
+    def open(self, wanted: DeltaEpochOpening) -> None:
         """Can be repeated. Raises OutputDisagrees where this epoch was opened with another meaning, a later
         one is there, or what it continues is not; then nothing has changed."""
         for _ in range(_TRIES):
@@ -109,7 +109,7 @@ class Lives:
                 return
         raise self._crowded()
 
-    def ensure(self, epoch: int, *, unmarked: bool) -> Standing:
+    def ensure(self, epoch: int, *, unmarked: bool) -> EpochStanding:
         """The log has this life, before a batch of it comes. Raises OutputDisagrees once a later one is open.
 
         `unmarked`: the table may be new, and its life opened before there was a place to say so.
@@ -127,7 +127,9 @@ class Lives:
                         f"{self._place} holds epoch {now.epoch}, and epoch {epoch} was never opened there",
                         hint="start afresh with `tidegauge watermark reset`; an append with --full-refresh",
                     )
-                opening = Opening(self._pipeline, self._flow, epoch, None, "opened with its first batch")
+                opening = DeltaEpochOpening(
+                    self._pipeline, self._flow, epoch, None, "opened with its first batch"
+                )
             self._put(opening, now)
         raise self._crowded()
 
@@ -148,7 +150,7 @@ class Lives:
             return f"epoch {epoch}" if any(continues) else None
         return None if last >= upto else f"batch {last + 1} of epoch {epoch}"
 
-    def ended(self, epoch: int, now: Standing) -> OutputDisagrees:
+    def ended(self, epoch: int, now: EpochStanding) -> OutputDisagrees:
         opening = self._opening(now)
         return OutputDisagrees(
             f"a later life of this table was opened in {self._place}: {opening or f'epoch {now.epoch}'};"
@@ -160,7 +162,7 @@ class Lives:
     def _place(self) -> str:
         return self._log.store.place
 
-    def _completed(self, wanted: Opening, now: Standing) -> Opening:
+    def _completed(self, wanted: DeltaEpochOpening, now: EpochStanding) -> DeltaEpochOpening:
         gap = self.lacks(wanted.continues) if wanted.continues else None
         if gap:
             raise OutputDisagrees(
@@ -173,7 +175,7 @@ class Lives:
         emptied = wanted.epoch if wanted.empty else before.emptied if before else 0
         return replace(wanted, closed=closed, emptied=emptied)
 
-    def _opening(self, now: Standing) -> Opening | None:
+    def _opening(self, now: EpochStanding) -> DeltaEpochOpening | None:
         """Of the life that is open; None for the first, and where neither file nor log has it any more."""
         if now.marker is not None and now.marker.epoch == now.epoch:
             return now.marker
@@ -186,7 +188,7 @@ class Lives:
     def _is_ours(self, said: Action) -> bool:
         return (said.get("pipeline"), said.get("flow")) == (self._pipeline, self._flow)
 
-    def _parsed(self, body: bytes) -> Opening:
+    def _parsed(self, body: bytes) -> DeltaEpochOpening:
         try:
             return _parse(json.loads(body))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -195,7 +197,7 @@ class Lives:
                 hint="put it back from a backup; nothing was changed",
             ) from error
 
-    def _put(self, opening: Opening, now: Standing) -> bool:
+    def _put(self, opening: DeltaEpochOpening, now: EpochStanding) -> bool:
         """The marker; or, where it says what the log says, the commit, on top of what was looked at. True if
         nothing is left to do."""
         if now.last is not None:
@@ -205,11 +207,11 @@ class Lives:
         self._put_marker(opening, now.token)
         return False
 
-    def _put_marker(self, opening: Opening, token: str | None) -> None:
+    def _put_marker(self, opening: DeltaEpochOpening, token: str | None) -> None:
         body = (json.dumps(_render(opening), indent=1, ensure_ascii=False) + "\n").encode()
         self._log.store.replace(self._path, body, token)
 
-    def _put_commit(self, opening: Opening, look: Look) -> bool:
+    def _put_commit(self, opening: DeltaEpochOpening, look: Look) -> bool:
         names = {application(Tag(self._pipeline, self._flow, epoch, 0)) for epoch in range(opening.epoch)}
         txns = {**dict.fromkeys(sorted(names), CLOSED), f"{self._prefix}{opening.epoch}": 0}
         now = int(time.time() * 1000)
@@ -228,7 +230,7 @@ class Lives:
         )
 
 
-def _render(opening: Opening) -> Action:
+def _render(opening: DeltaEpochOpening) -> Action:
     continues = opening.continues
     return {
         "tidegauge": 1,
@@ -244,9 +246,9 @@ def _render(opening: Opening) -> Action:
     }
 
 
-def _parse(said: Action) -> Opening:
+def _parse(said: Action) -> DeltaEpochOpening:
     continues = said["continues"]
-    return Opening(
+    return DeltaEpochOpening(
         str(said["pipeline"]),
         str(said["flow"]),
         int(said["epoch"]),

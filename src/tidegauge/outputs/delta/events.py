@@ -28,7 +28,7 @@ table may have an older row than the commit that is kept for it."""
 
 
 @dataclass(frozen=True)
-class Shape:
+class EventColumns:
     """The columns of an event, in the table's order, and what each is for.
 
     Inside, keys are named k0, k1, …, the sequence value s, and all others are fields x0, x1, … of a struct p,
@@ -65,7 +65,7 @@ class Shape:
         return "s" if position == self.sequence else f"p.x{position}"
 
 
-def incoming(rows: DataFrame, shape: Shape) -> DataFrame:
+def incoming(rows: DataFrame, shape: EventColumns) -> DataFrame:
     """The events of a batch."""
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -86,7 +86,7 @@ def incoming(rows: DataFrame, shape: Shape) -> DataFrame:
     )
 
 
-def without_replaced(events: DataFrame, shape: Shape) -> DataFrame:
+def without_replaced(events: DataFrame, shape: EventColumns) -> DataFrame:
     """RESTORE and OVERWRITE delete a key and insert it in one commit, which is an update.
 
     A batch has the whole of a commit, so nothing else that is known has to be asked.
@@ -100,7 +100,7 @@ def without_replaced(events: DataFrame, shape: Shape) -> DataFrame:
     return marked.where("NOT replaced").drop("replaced")
 
 
-def standing(table: DataFrame, shape: Shape) -> DataFrame:
+def standing(table: DataFrame, shape: EventColumns) -> DataFrame:
     """The rows of the history as events, whose commits are not known here."""
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -117,7 +117,7 @@ def standing(table: DataFrame, shape: Shape) -> DataFrame:
     )
 
 
-def kept(events: DataFrame, shape: Shape) -> DataFrame:
+def kept(events: DataFrame, shape: EventColumns) -> DataFrame:
     from pyspark.sql import functions as F  # noqa: N812
 
     return events.select(
@@ -129,7 +129,7 @@ def kept(events: DataFrame, shape: Shape) -> DataFrame:
     )
 
 
-def to_keep(history: DataFrame, shape: Shape) -> DataFrame:
+def to_keep(history: DataFrame, shape: EventColumns) -> DataFrame:
     """What of a rebuilt history has to be kept beside it, as `kept` reads it."""
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -183,7 +183,7 @@ def _has_map(type_of: DataType) -> bool:
     return isinstance(type_of, MapType) or type_of.typeName() == "variant"
 
 
-def _columns(frame: DataFrame, shape: Shape) -> list[Column]:
+def _columns(frame: DataFrame, shape: EventColumns) -> list[Column]:
     """k0, k1, …, s and p of a frame that has the table's names; a column that it lacks is NULL."""
     from pyspark.sql import functions as F  # noqa: N812
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidegauge.model.delta_flow import DELETE, IS_CURRENT, VALID_TO
-from tidegauge.outputs.delta.events import BATCH, GONE, KEPT, SEEN, TABLE, UPSERT, Shape, comparable
+from tidegauge.outputs.delta.events import BATCH, GONE, KEPT, SEEN, TABLE, UPSERT, EventColumns, comparable
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -30,7 +30,7 @@ INSERT, UPDATE = "insert", "update"
 """What becomes of a row, besides `delete`."""
 
 
-def rebuild(events: DataFrame, shape: Shape) -> DataFrame:
+def rebuild(events: DataFrame, shape: EventColumns) -> DataFrame:
     """What has to be done for some keys, given all events that are known of them.
 
     `op` is what becomes of the row at (keys, s) with the values p and `valid_to`, `keep` what has to be kept
@@ -82,7 +82,7 @@ def rebuild(events: DataFrame, shape: Shape) -> DataFrame:
     return _verdicts(facts, type_of).select(*shape.keys, "s", "p", VALID_TO, "at", "v", "op", "keep")
 
 
-def _one_each(events: DataFrame, shape: Shape) -> DataFrame:
+def _one_each(events: DataFrame, shape: EventColumns) -> DataFrame:
     """Of each sequence value of a key the event that counts, and of each commit its delete without one."""
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -147,7 +147,7 @@ def _verdicts(facts: DataFrame, type_of: DataType) -> DataFrame:
     )
 
 
-def _time(shape: Shape) -> Column:
+def _time(shape: EventColumns) -> Column:
     """The commit's time as a sequence value, in UTC whatever the session's zone."""
     from pyspark.sql import functions as F  # noqa: N812
 

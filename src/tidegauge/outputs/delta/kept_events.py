@@ -44,7 +44,7 @@ _NONE_THERE = {
 
 
 @dataclass(frozen=True)
-class Life:
+class EventsEpoch:
     """Which batch of which life of the history events are kept by, and whose else count there."""
 
     epoch: int
@@ -62,7 +62,7 @@ class Life:
         return " OR ".join([f"{EPOCH} IS NULL", f"{EPOCH} = {self.epoch}", *(f"({one})" for one in earlier)])
 
 
-def read_kept(session: SparkSession, location: str, life: Life | None) -> DataFrame | None:
+def read_kept(session: SparkSession, location: str, life: EventsEpoch | None) -> DataFrame | None:
     """The kept events of the history at this location; None where none were ever kept."""
     from pyspark.errors import AnalysisException
 
@@ -78,7 +78,9 @@ def read_kept(session: SparkSession, location: str, life: Life | None) -> DataFr
     return found if life is None or EPOCH not in found.columns else found.where(life.counts)
 
 
-def keep(session: SparkSession, location: str, events: DataFrame, life: Life | None, *, files: int) -> None:
+def keep(
+    session: SparkSession, location: str, events: DataFrame, life: EventsEpoch | None, *, files: int
+) -> None:
     """Add these; columns that the table does not know yet, and wider types, are taken in."""
     from pyspark.sql import functions as F  # noqa: N812
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tidegauge.errors import OutputError, TransformFailed
-from tidegauge.model.batch_data import Change
-from tidegauge.model.delta_flow import CHANGE_TYPE, DELETE, LayerMode, LayerOutput
-from tidegauge.outputs.delta.kept_events import Life
-from tidegauge.outputs.delta.target import FEED_COLUMNS, Column, Held
+from tidegauge.model.batch_data import DeltaChange
+from tidegauge.model.delta_flow import CHANGE_TYPE, DELETE, DeltaMode, DeltaTable
+from tidegauge.outputs.delta.kept_events import EventsEpoch
+from tidegauge.outputs.delta.target import FEED_COLUMNS, DeltaColumn, HeldTable
 from tidegauge.outputs.delta.types import as_sql, bare, has_map, literal, quoted
 
 if TYPE_CHECKING:
@@ -29,15 +29,15 @@ class Job:
     table: str
     """As SQL names the target."""
     location: str
-    output: LayerOutput
-    change: Change
-    columns: tuple[Column, ...]
+    output: DeltaTable
+    change: DeltaChange
+    columns: tuple[DeltaColumn, ...]
     """That are written."""
     partition_by: tuple[str, ...]
     """Of the target."""
     empty: bool
     """The target has no file."""
-    life: Life
+    life: EventsEpoch
     """Of the batch."""
     vanished: tuple[str, ...] = ()
     """See `target.Room`."""
@@ -65,27 +65,27 @@ class Checked:
 def check(job: Job) -> Checked:
     """Everything that can be refused is refused here, before anything is committed."""
     match job.output.mode:
-        case LayerMode.MERGE:
+        case DeltaMode.MERGE:
             from tidegauge.outputs.delta.keys import check_keys
 
             return check_keys(job)
-        case LayerMode.REPLACE_PARTITIONS:
+        case DeltaMode.REPLACE_PARTITIONS:
             return Checked(aligned(job), predicate=_touched(job))
-        case LayerMode.APPEND:
+        case DeltaMode.APPEND:
             _check_refused(job)
             return Checked(aligned(job))
-        case LayerMode.OVERWRITE:
+        case DeltaMode.OVERWRITE:
             return Checked(aligned(job))
-        case LayerMode.SCD2:
+        case DeltaMode.SCD2:
             return Checked(aligned(job, *FEED_COLUMNS))
 
 
 def is_idle(job: Job, checked: Checked) -> bool:
     """Nothing changes: the commit has the tag, and that is all."""
     match job.output.mode:
-        case LayerMode.MERGE:
+        case DeltaMode.MERGE:
             return checked.read == 0
-        case LayerMode.REPLACE_PARTITIONS:
+        case DeltaMode.REPLACE_PARTITIONS:
             return checked.predicate is None
         case _:
             return False
@@ -94,23 +94,23 @@ def is_idle(job: Job, checked: Checked) -> bool:
 def apply(job: Job, checked: Checked) -> None:
     """One commit, also where nothing changes: the tag has to come."""
     match job.output.mode:
-        case LayerMode.APPEND:
+        case DeltaMode.APPEND:
             _append(job, checked.rows)
-        case LayerMode.OVERWRITE:
+        case DeltaMode.OVERWRITE:
             _overwrite(job, checked.rows, None)
-        case LayerMode.REPLACE_PARTITIONS:
+        case DeltaMode.REPLACE_PARTITIONS:
             if is_idle(job, checked):
                 _append(job, no_rows(job.session, job.columns))
             else:
                 _overwrite(job, checked.rows, checked.predicate)
-        case LayerMode.MERGE:
+        case DeltaMode.MERGE:
             if is_idle(job, checked):
                 _append(job, no_rows(job.session, job.columns))
             elif job.empty:
                 _append(job, checked.rows.where(f"NOT ({deleted()})").drop(CHANGE_TYPE))
             else:
                 _merge(job, checked)
-        case LayerMode.SCD2:
+        case DeltaMode.SCD2:
             from tidegauge.outputs.delta.scd2 import apply_scd2
 
             apply_scd2(job.session, job.table, job.location, checked.rows, job.output, job.life)
@@ -138,7 +138,7 @@ def aligned(job: Job, *besides: str, rows: DataFrame | None = None) -> DataFrame
     return frame.select(*chosen)
 
 
-def no_rows(session: SparkSession, columns: Iterable[Column | Held]) -> DataFrame:
+def no_rows(session: SparkSession, columns: Iterable[DeltaColumn | HeldTable]) -> DataFrame:
     """An empty frame that Spark knows to be empty, so that it makes no file of it."""
     told = ", ".join(f"CAST(NULL AS {as_sql(one.type)}) AS {quoted(one.name)}" for one in columns)
     return session.sql(f"SELECT {told} WHERE false")
@@ -192,7 +192,7 @@ def deleted(alias: str | None = None) -> str:
     return f"{f'{alias}.' if alias else ''}{CHANGE_TYPE} <=> '{DELETE}'"
 
 
-def _differs(column: Column) -> str:
+def _differs(column: DeltaColumn) -> str:
     one, other = f"t.{quoted(column.name)}", f"s.{quoted(column.name)}"
     if has_map(column.type):
         # Two maps that are equal may be written in another order: then the row is written once too often.
@@ -200,7 +200,7 @@ def _differs(column: Column) -> str:
     return f"NOT ({one} <=> {other})"
 
 
-def _guard(output: LayerOutput, *, delete: bool = False) -> str:
+def _guard(output: DeltaTable, *, delete: bool = False) -> str:
     """An older event never overwrites a newer one; a delete that has no sequence is as new as its batch."""
     if output.sequence_by is None:
         return ""

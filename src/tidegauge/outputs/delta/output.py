@@ -11,20 +11,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidegauge.errors import OutputDisagrees, OutputError, TidegaugeError
-from tidegauge.model.batch_data import Cargo, Change
-from tidegauge.model.delta_flow import IS_CURRENT, VALID_FROM, VALID_TO, Layer, LayerMode
+from tidegauge.model.batch_data import BatchData, DeltaChange
+from tidegauge.model.delta_flow import IS_CURRENT, VALID_FROM, VALID_TO, DeltaFlow, DeltaMode
 from tidegauge.model.plan import Batch, Plan, Receipt, Tag
 from tidegauge.model.staged import Staged
 from tidegauge.model.table import Field, Layout
 from tidegauge.outputs.delta import modes, session
 from tidegauge.outputs.delta.commit import find, receipt_of, tagged, words
-from tidegauge.outputs.delta.conflicts import is_conflict, told
-from tidegauge.outputs.delta.epochs import Opening, Standing
-from tidegauge.outputs.delta.kept_events import Life
-from tidegauge.outputs.delta.place import Place
+from tidegauge.outputs.delta.conflicts import is_conflict, translate_conflict
+from tidegauge.outputs.delta.epochs import DeltaEpochOpening, EpochStanding
+from tidegauge.outputs.delta.kept_events import EventsEpoch
+from tidegauge.outputs.delta.place import TargetPlace
 from tidegauge.outputs.delta.remake import remake
-from tidegauge.outputs.delta.small_batches import hastened, is_small, warm
-from tidegauge.outputs.delta.target import Room, target_of
+from tidegauge.outputs.delta.small_batches import is_small, tune_for_small, warm_up
+from tidegauge.outputs.delta.target import RoomInDelta, target_of
 from tidegauge.outputs.delta.types import as_sql
 
 if TYPE_CHECKING:
@@ -39,10 +39,10 @@ _WAIT = 0.2
 class _Pending:
     """A batch that is planned and not committed: frames are computed by the commit itself."""
 
-    cargo: Cargo
+    cargo: BatchData
     session: SparkSession
-    change: Change
-    room: Room
+    change: DeltaChange
+    room: RoomInDelta
     notes: tuple[str, ...]
     checked: modes.Checked | None = None
 
@@ -55,10 +55,10 @@ class DeltaOutput:
     ever seen.
     """
 
-    def __init__(self, layer: Layer, *, locate: Callable[[], str | None]) -> None:
+    def __init__(self, layer: DeltaFlow, *, locate: Callable[[], str | None]) -> None:
         self._layer = layer
         self._ref = layer.output.table
-        self._table = Place(layer, locate)
+        self._table = TargetPlace(layer, locate)
         self._plan: Plan | None = None
         self._pending: dict[str, _Pending] = {}
         self._ready = False
@@ -108,10 +108,10 @@ class DeltaOutput:
         """As the protocol promises. `empty` removes every row in the same commit."""
         assert (pipeline, flow) == (self._layer.pipeline, self._layer.name)
         found = self._table.open()
-        opening = Opening(pipeline, flow, epoch, continues, reason, empty=empty)
+        opening = DeltaEpochOpening(pipeline, flow, epoch, continues, reason, empty=empty)
         if found is not None:
             found.prove()
-            if empty and self._layer.output.mode is LayerMode.SCD2:
+            if empty and self._layer.output.mode is DeltaMode.SCD2:
                 found.forget_events(epoch)
             found.lives.open(opening)
         elif continues is not None and any(continues):
@@ -139,7 +139,7 @@ class DeltaOutput:
             return None
         output = self._layer.output
         ours = {VALID_FROM, VALID_TO, IS_CURRENT, output.surrogate_key} - {output.sequence_by}
-        if output.mode is not LayerMode.SCD2:
+        if output.mode is not DeltaMode.SCD2:
             ours = set()
         return tuple(
             Field(held.name, as_sql(held.type), as_sql(held.type))
@@ -147,13 +147,13 @@ class DeltaOutput:
             if held.name not in ours
         )
 
-    def write(self, cargo: Cargo, spark: Callable[[], SparkSession]) -> Staged:
+    def write(self, cargo: BatchData, spark: Callable[[], SparkSession]) -> Staged:
         """Plans the commit, and makes the target or room in it; the rows are computed by `publish`.
 
         The session is the flow's own: a tag that is set on it is seen by no other flow.
         """
         own = spark()
-        session.settle(own)
+        session.configure(own)
         token = uuid.uuid4().hex
         self._pending[token] = self._planned(cargo, own)
         return Staged(rows=0, table=token, notes=self._pending[token].notes)
@@ -191,7 +191,7 @@ class DeltaOutput:
                 if receipt := self.receipt(tag):
                     return self._same(receipt, batch)
                 if attempt == _TRIES or not is_conflict(error):
-                    raise told(error, self.place) from error
+                    raise translate_conflict(error, self.place) from error
                 time.sleep(_WAIT * 2 ** (attempt - 1) * random.uniform(0.5, 1.5))  # noqa: S311
         receipt = self.receipt(tag)
         if receipt is None:
@@ -208,13 +208,13 @@ class DeltaOutput:
         if pending is not None:
             _let_go(pending)
 
-    def _planned(self, cargo: Cargo, own: SparkSession) -> _Pending:
+    def _planned(self, cargo: BatchData, own: SparkSession) -> _Pending:
         assert cargo.change is not None
         found = self._table.open()
         look = found.log.look() if found else None
         name = session.name_of(self._ref)
         if found is not None and look is not None:
-            warm(own, name, look, remote=found.log.store.remote)
+            warm_up(own, name, look, remote=found.log.store.remote)
         change = cargo.change(own, None if look is None else lambda: own.read.table(name))
         schema = change.rows.schema
         try:
@@ -224,10 +224,10 @@ class DeltaOutput:
         except TidegaugeError:
             raise
         except Exception as error:
-            raise told(error, self.place) from error
+            raise translate_conflict(error, self.place) from error
         return _Pending(cargo, own, change, room, (*change.notes, *room.notes, *self._warnings()))
 
-    def _commit(self, now: Standing, pending: _Pending, tag: Tag, batch: Batch, run_id: str) -> None:
+    def _commit(self, now: EpochStanding, pending: _Pending, tag: Tag, batch: Batch, run_id: str) -> None:
         if now.look is None:
             raise OutputError(
                 f"the table {self.place} is gone", hint="somebody removed it: run again", retryable=True
@@ -250,10 +250,10 @@ class DeltaOutput:
         if modes.is_idle(job, pending.checked) and self._table.opened().put(now.look, tag, said):
             return
         few = job.is_few(pending.checked) and is_small(now.look)
-        with tagged(pending.session, tag, said), hastened(pending.session) if few else nullcontext():
+        with tagged(pending.session, tag, said), tune_for_small(pending.session) if few else nullcontext():
             modes.apply(job, pending.checked)
 
-    def _receipt(self, now: Standing, tag: Tag) -> Receipt | None:
+    def _receipt(self, now: EpochStanding, tag: Tag) -> Receipt | None:
         if now.epoch > tag.epoch:
             raise self._table.opened().lives.ended(tag.epoch, now)
         if now.look is None or now.epoch < tag.epoch:
@@ -271,7 +271,7 @@ class DeltaOutput:
             )
         return receipt
 
-    def _standing(self) -> Standing | None:
+    def _standing(self) -> EpochStanding | None:
         found = self._table.open()
         return None if found is None else found.lives.standing()
 
@@ -285,15 +285,15 @@ class DeltaOutput:
             )
 
 
-def _life(now: Standing, tag: Tag) -> Life:
+def _life(now: EpochStanding, tag: Tag) -> EventsEpoch:
     """By the file that says how far the lives before came."""
     opening = now.marker
     if tag.epoch == 0:
-        return Life(tag.epoch, tag.seq, {})
+        return EventsEpoch(tag.epoch, tag.seq, {})
     if opening is None or opening.epoch != tag.epoch:
-        return Life(tag.epoch, tag.seq, None)
+        return EventsEpoch(tag.epoch, tag.seq, None)
     before = {one: last for one, last in opening.closed.items() if one >= opening.emptied}
-    return Life(tag.epoch, tag.seq, before)
+    return EventsEpoch(tag.epoch, tag.seq, before)
 
 
 def _let_go(pending: _Pending) -> None:

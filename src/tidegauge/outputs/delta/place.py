@@ -11,11 +11,11 @@ from pathlib import Path
 from tidegauge.delta_log.output_log import Log, Look, application
 from tidegauge.delta_log.put import commit_info, refuse_catalogue, removals
 from tidegauge.errors import OutputUnreachable, SourceError
-from tidegauge.model.delta_flow import Layer
+from tidegauge.model.delta_flow import DeltaFlow
 from tidegauge.model.location import resolve
 from tidegauge.model.plan import Tag
 from tidegauge.model.spec import Lake
-from tidegauge.outputs.delta.epochs import Lives
+from tidegauge.outputs.delta.epochs import DeltaEpochs
 from tidegauge.outputs.delta.kept_events import FOLDER
 from tidegauge.storage.probe import prove
 from tidegauge.storage.settings import settings_of
@@ -28,7 +28,7 @@ class Opened:
     """As Spark is told it."""
     lake: Lake
     log: Log
-    lives: Lives
+    lives: DeltaEpochs
 
     def check(self) -> None:
         """Raises OutputUnreachable where the folder or bucket cannot be used, OutputDisagrees where commits
@@ -75,8 +75,8 @@ class Opened:
             prove(self.log.store, settings_of(self.lake), replacing=True)
 
 
-class Place:
-    def __init__(self, layer: Layer, locate: Callable[[], str | None]) -> None:
+class TargetPlace:
+    def __init__(self, layer: DeltaFlow, locate: Callable[[], str | None]) -> None:
         self._layer = layer
         self._locate = locate
         self._known: Opened | None = None
@@ -97,7 +97,7 @@ class Place:
         if self._known is None or self._known.where != where:
             lake = _lake(self._layer.output.table.at(where))
             log = Log(open_store(lake))
-            self._known = Opened(where, lake, log, Lives(log, self._layer.pipeline, self._layer.name))
+            self._known = Opened(where, lake, log, DeltaEpochs(log, self._layer.pipeline, self._layer.name))
         return self._known
 
     def opened(self) -> Opened:

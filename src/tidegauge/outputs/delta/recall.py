@@ -14,12 +14,12 @@ from tidegauge.errors import OutputDisagrees, PositionError
 from tidegauge.model.position import from_body
 from tidegauge.model.spec import Lake
 from tidegauge.model.watermark import Recalled
-from tidegauge.outputs.delta.epochs import EPOCH, Lives, Standing
+from tidegauge.outputs.delta.epochs import EPOCH, DeltaEpochs, EpochStanding
 from tidegauge.storage.store import open_store
 
 
 @dataclass(frozen=True)
-class LayerLife:
+class RecalledDeltaEpoch:
     """The newest life of a Delta table that a flow writes."""
 
     epoch: int
@@ -31,13 +31,13 @@ class LayerLife:
     """Why it was opened by hand, while no batch has come since."""
 
 
-def recall_delta(lake: Lake, pipeline: str, flow: str) -> LayerLife | None:
+def recall_delta(lake: Lake, pipeline: str, flow: str) -> RecalledDeltaEpoch | None:
     """None: there is no table, or this flow has committed nothing to it. The lake's path is the table's.
 
     Raises OutputUnreachable; OutputDisagrees where the log no longer has what would have to be known.
     """
     store = open_store(lake)
-    now = Lives(Log(store), pipeline, flow).standing()
+    now = DeltaEpochs(Log(store), pipeline, flow).standing()
     if not now.ours and now.marker is None:
         return None
     epoch, seq = now.epoch, now.logged or 0
@@ -50,14 +50,14 @@ def recall_delta(lake: Lake, pipeline: str, flow: str) -> LayerLife | None:
                 raise _lost(flow, store.place, f"what opened epoch {at[0]}")
             opened = str(opening.get("reason") or "") if opened is None else opened
             if opening["continues"] is None:
-                return LayerLife(epoch, seq, {}, opened)
+                return RecalledDeltaEpoch(epoch, seq, {}, opened)
             at = int(opening["continues"]["epoch"]), int(opening["continues"]["upto"])
         if not at[1]:
-            return LayerLife(epoch, seq, {}, opened)
+            return RecalledDeltaEpoch(epoch, seq, {}, opened)
         batch = next((one for one in _said(now, pipeline, flow) if _number(one) == at), None)
         if batch is None:
             raise _lost(flow, store.place, f"batch {at[1]}, epoch {at[0]},")
-        return LayerLife(epoch, seq, _marks(batch), opened)
+        return RecalledDeltaEpoch(epoch, seq, _marks(batch), opened)
     except (KeyError, TypeError, ValueError, PositionError) as error:
         raise OutputDisagrees(
             f"{flow}: what the log of {store.place} says of its batches cannot be read:"
@@ -66,7 +66,7 @@ def recall_delta(lake: Lake, pipeline: str, flow: str) -> LayerLife | None:
         ) from error
 
 
-def _said(now: Standing, pipeline: str, flow: str) -> Iterator[dict[str, Any]]:
+def _said(now: EpochStanding, pipeline: str, flow: str) -> Iterator[dict[str, Any]]:
     """Of the flow's own commits, newest first."""
     for commit in now.look.commits() if now.look else ():
         said = commit.said
@@ -79,7 +79,7 @@ def _number(said: dict[str, Any]) -> tuple[int, int] | None:
     return (int(said["epoch"]), int(said["seq"])) if said.get("kind") is None else None
 
 
-def _opening(now: Standing, pipeline: str, flow: str, epoch: int) -> dict[str, Any] | None:
+def _opening(now: EpochStanding, pipeline: str, flow: str, epoch: int) -> dict[str, Any] | None:
     """As the file beside the log says, or else the log."""
     marker = now.marker
     if marker is not None and marker.epoch == epoch:

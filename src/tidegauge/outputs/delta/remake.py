@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tidegauge.delta_log.output_log import Log, Look
 from tidegauge.delta_log.put import commit_info
-from tidegauge.model.delta_flow import LayerMode, LayerOutput
+from tidegauge.model.delta_flow import DeltaMode, DeltaTable
 from tidegauge.outputs.delta.target import MADE, needs_mapping, target_of, wanted
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ _OF_A_FEATURE = ("timestamp_ntz", "variant", "collat")
 """Types that a table has to be declared for: such columns are added the usual way."""
 
 
-def remake(log: Log, look: Look, schema: StructType, output: LayerOutput) -> bool:
+def remake(log: Log, look: Look, schema: StructType, output: DeltaTable) -> bool:
     """Whether it was done. Only while nobody has committed since: a batch that another runner has written
     meanwhile stands at the version that this would be put at."""
     target, columns = target_of(look), wanted(schema, output)
@@ -39,12 +39,12 @@ def remake(log: Log, look: Look, schema: StructType, output: LayerOutput) -> boo
     return log.put(look.version + 1, actions)
 
 
-def _schema(schema: StructType, output: LayerOutput, names: set[str]) -> str:
+def _schema(schema: StructType, output: DeltaTable, names: set[str]) -> str:
     from pyspark.sql.types import StructField, StructType
 
     from tidegauge.outputs.delta.scd2 import added_columns
 
     fields = list(schema.fields)
-    if output.mode is LayerMode.SCD2:
+    if output.mode is DeltaMode.SCD2:
         fields += added_columns(schema, output)
     return StructType([StructField(one.name, one.dataType) for one in fields if one.name in names]).json()

@@ -17,12 +17,12 @@ from tidegauge.model.delta_flow import (
     IS_CURRENT,
     VALID_FROM,
     VALID_TO,
-    LayerOutput,
+    DeltaTable,
 )
 from tidegauge.outputs.delta.events import (
     GONE,
     UPSERT,
-    Shape,
+    EventColumns,
     incoming,
     kept,
     standing,
@@ -30,10 +30,10 @@ from tidegauge.outputs.delta.events import (
     without_replaced,
 )
 from tidegauge.outputs.delta.history import rebuild
-from tidegauge.outputs.delta.kept_events import Life, keep, read_kept
+from tidegauge.outputs.delta.kept_events import EventsEpoch, keep, read_kept
 from tidegauge.outputs.delta.modes import no_rows
 from tidegauge.outputs.delta.spans import between, extremes, spans
-from tidegauge.outputs.delta.target import Held
+from tidegauge.outputs.delta.target import HeldTable
 from tidegauge.outputs.delta.types import bare, quoted
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ _FEW = 200_000
 _ROWS_PER_FILE = 500_000
 
 
-def added_columns(schema: StructType, output: LayerOutput) -> list[StructField]:
+def added_columns(schema: StructType, output: DeltaTable) -> list[StructField]:
     """What the table has besides the columns of these rows, in order; the feed's own columns do not count.
 
     Raises TransformFailed where the rows have such a column already, or lack the key, the sequence or a
@@ -87,8 +87,8 @@ def apply_scd2(
     table: str,
     location: str,
     rows: DataFrame,
-    output: LayerOutput,
-    life: Life | None = None,
+    output: DeltaTable,
+    life: EventsEpoch | None = None,
 ) -> None:
     """Bring these events into the history, in one commit with the session's tag, also if nothing differs.
 
@@ -129,7 +129,7 @@ def apply_scd2(
         _commit_nothing(session, table, target)
 
 
-def _shape(target: DataFrame, rows: DataFrame, output: LayerOutput) -> Shape:
+def _shape(target: DataFrame, rows: DataFrame, output: DeltaTable) -> EventColumns:
     added = {field.name.casefold() for field in added_columns(rows.schema, output)}
     fields = tuple(field for field in target.schema.fields if field.name.casefold() not in added)
     places = {field.name.casefold(): place for place, field in enumerate(fields)}
@@ -139,7 +139,7 @@ def _shape(target: DataFrame, rows: DataFrame, output: LayerOutput) -> Shape:
                 f"the rows for {output.table} have a column {name!r} that the table does not have",
                 hint="let the output evolve (`drift: evolve`), or leave the column out",
             )
-    return Shape(
+    return EventColumns(
         fields,
         key=tuple(places[name.casefold()] for name in output.key),
         sequence=places[str(output.sequence_by).casefold()],
@@ -147,7 +147,7 @@ def _shape(target: DataFrame, rows: DataFrame, output: LayerOutput) -> Shape:
     )
 
 
-def _check(events: DataFrame, shape: Shape, output: LayerOutput) -> Row:
+def _check(events: DataFrame, shape: EventColumns, output: DeltaTable) -> Row:
     """What one pass over the events tells; raises if one of them is unsuitable."""
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -194,7 +194,7 @@ def _check(events: DataFrame, shape: Shape, output: LayerOutput) -> Row:
     return stats
 
 
-def _todo(history: DataFrame, shape: Shape) -> Row:
+def _todo(history: DataFrame, shape: EventColumns) -> Row:
     from pyspark.sql import functions as F  # noqa: N812
 
     counts = [F.count("op").alias("ops"), F.count("keep").alias("keeps")]
@@ -202,7 +202,7 @@ def _todo(history: DataFrame, shape: Shape) -> Row:
 
 
 def _merge(
-    session: SparkSession, table: str, changed: DataFrame, shape: Shape, output: LayerOutput, found: Row
+    session: SparkSession, table: str, changed: DataFrame, shape: EventColumns, output: DeltaTable, found: Row
 ) -> None:
     names = [quoted(field.name) for field in shape.fields]
     values = [f"s.{shape.inner(place)}" for place in range(len(names))]
@@ -230,11 +230,11 @@ def _merge(
 
 def _commit_nothing(session: SparkSession, table: str, target: DataFrame) -> None:
     """The tag has to be in the table all the same."""
-    columns = [Held(field.name, bare(field.dataType.jsonValue())) for field in target.schema.fields]
+    columns = [HeldTable(field.name, bare(field.dataType.jsonValue())) for field in target.schema.fields]
     no_rows(session, columns).writeTo(table).append()
 
 
-def _hash(shape: Shape) -> Column:
+def _hash(shape: EventColumns) -> Column:
     """SHA-256, in hexadecimal, of the key's values and `valid_from`, each as text behind its length.
 
     A timestamp is microseconds since 1970, bytes are hexadecimal, nested values JSON. No two lists of values
@@ -260,7 +260,7 @@ def _text(name: str, type_of: DataType) -> Column:
     return F.col(name).cast("string")
 
 
-def _example(frame: DataFrame, shape: Shape) -> str:
+def _example(frame: DataFrame, shape: EventColumns) -> str:
     row = _first(frame.select(*shape.keys, "s"))
     names = [shape.fields[place].name for place in (*shape.key, shape.sequence)]
     return ", ".join(

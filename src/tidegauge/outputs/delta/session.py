@@ -5,9 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidegauge.delta_log.output_log import Look
-from tidegauge.model.delta_flow import Layer, LayerOutput, TableRef
+from tidegauge.model.delta_flow import DeltaFlow, DeltaTable, TableRef
 from tidegauge.outputs.delta.modes import no_rows
-from tidegauge.outputs.delta.target import Column, Held, Room, properties_for, room_for, target_of, wanted
+from tidegauge.outputs.delta.target import (
+    DeltaColumn,
+    HeldTable,
+    RoomInDelta,
+    properties_for,
+    room_for,
+    target_of,
+    wanted,
+)
 from tidegauge.outputs.delta.types import as_sql, literal, quoted, table_name
 
 if TYPE_CHECKING:
@@ -28,7 +36,7 @@ _SETTINGS = {
 }
 
 
-def settle(session: SparkSession) -> None:
+def configure(session: SparkSession) -> None:
     """Give a flow's own session the settings that writing needs."""
     for name, value in _SETTINGS.items():
         session.conf.set(name, value)
@@ -40,20 +48,20 @@ def name_of(ref: TableRef) -> str:
 
 
 def make_room(
-    session: SparkSession, ref: TableRef, look: Look | None, schema: StructType, layer: Layer
-) -> Room:
+    session: SparkSession, ref: TableRef, look: Look | None, schema: StructType, layer: DeltaFlow
+) -> RoomInDelta:
     """Make the target where there is none, else what it lacks."""
     columns = wanted(schema, layer.output)
     if look is None:
         _create(session, ref, columns, layer.output)
-        return Room(tuple(Column(one.name, one.name, one.type) for one in columns))
+        return RoomInDelta(tuple(DeltaColumn(one.name, one.name, one.type) for one in columns))
     room = room_for(columns, target_of(look), layer.output, layer.drift)
     for statement in room.statements:
         session.sql(f"ALTER TABLE {name_of(ref)} {statement}")
     return room
 
 
-def _create(session: SparkSession, ref: TableRef, columns: tuple[Held, ...], output: LayerOutput) -> None:
+def _create(session: SparkSession, ref: TableRef, columns: tuple[HeldTable, ...], output: DeltaTable) -> None:
     """Of two that make it at once, the second adds nothing to what the first made."""
     spelled = {one.name.casefold(): one.name for one in columns}
     partition_by = [spelled[name.casefold()] for name in output.partition_by]

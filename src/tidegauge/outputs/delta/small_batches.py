@@ -31,7 +31,7 @@ def is_small(look: Look) -> bool:
 
 
 @contextmanager
-def hastened(session: SparkSession) -> Iterator[None]:
+def tune_for_small(session: SparkSession) -> Iterator[None]:
     """For statements over few rows, into a table that is small itself."""
     before = {name: session.conf.get(name, None) for name in _SETTINGS}
     try:
@@ -43,7 +43,7 @@ def hastened(session: SparkSession) -> Iterator[None]:
             session.conf.unset(name) if was is None else session.conf.set(name, was)
 
 
-def warm(session: SparkSession, table: str, look: Look, *, remote: bool) -> None:
+def warm_up(session: SparkSession, table: str, look: Look, *, remote: bool) -> None:
     """Let Spark read the log of a table beside whatever else it does until the commit needs it.
 
     Delta looks a tag up in the table's whole state, which takes longer to read than a small append does.

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from tidegauge.model.delta_flow import VALID_FROM
-from tidegauge.outputs.delta.events import Shape
+from tidegauge.outputs.delta.events import EventColumns
 from tidegauge.outputs.delta.types import bare, literal, quoted
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ _PICKED = {"byte", "short", "integer", "long", "date", "timestamp", "timestamp_n
 _SHORT = 2000
 
 
-def extremes(shape: Shape, where: str = "true") -> Iterator[Column]:
+def extremes(shape: EventColumns, where: str = "true") -> Iterator[Column]:
     """The least and greatest keys and sequence values, as text."""
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -28,7 +28,7 @@ def extremes(shape: Shape, where: str = "true") -> Iterator[Column]:
         yield F.expr(f"string(max({value}))").alias(f"high_{inner}")
 
 
-def spans(shape: Shape, found: Row, prefix: str = "", *, moment: bool = False) -> list[str]:
+def spans(shape: EventColumns, found: Row, prefix: str = "", *, moment: bool = False) -> list[str]:
     """Conditions that every row of interest meets; `moment`: with one for `valid_from`."""
     names = {f"k{index}": shape.fields[place].name for index, place in enumerate(shape.key)}
     if moment:
@@ -42,13 +42,13 @@ def spans(shape: Shape, found: Row, prefix: str = "", *, moment: bool = False) -
     return conditions
 
 
-def between(frame: DataFrame, shape: Shape, found: Row) -> DataFrame:
+def between(frame: DataFrame, shape: EventColumns, found: Row) -> DataFrame:
     """The rows of a table that may be of one of the keys."""
     conditions = spans(shape, found)
     return frame.where(" AND ".join(conditions)) if conditions else frame
 
 
-def _types(shape: Shape) -> Iterator[tuple[str, str]]:
+def _types(shape: EventColumns) -> Iterator[tuple[str, str]]:
     """Of the keys and the sequence, as far as files can be picked by them."""
     for inner, place in zip([*shape.keys, "s"], [*shape.key, shape.sequence], strict=True):
         type_of = bare(shape.fields[place].dataType.jsonValue())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidegauge.delta_log.output_log import Look
 from tidegauge.errors import OutputDisagrees, TransformFailed
-from tidegauge.model.delta_flow import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, LayerMode, LayerOutput
+from tidegauge.model.delta_flow import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, DeltaMode, DeltaTable
 from tidegauge.model.spec import Drift
 from tidegauge.outputs.delta.types import as_sql, bare, holds, literal, names_in, quoted
 
@@ -24,7 +24,7 @@ _FORBIDDEN = set(" ,;{}()\n\t=")
 
 
 @dataclass(frozen=True)
-class Held:
+class HeldTable:
     """A column of the target."""
 
     name: str
@@ -36,18 +36,18 @@ class Held:
 
 
 @dataclass(frozen=True)
-class Target:
+class DeltaTarget:
     id: str
-    columns: tuple[Held, ...]
+    columns: tuple[HeldTable, ...]
     partition_by: tuple[str, ...]
     properties: dict[str, str]
 
-    def column(self, name: str) -> Held | None:
+    def column(self, name: str) -> HeldTable | None:
         return next((one for one in self.columns if one.name.casefold() == name.casefold()), None)
 
 
 @dataclass(frozen=True)
-class Column:
+class DeltaColumn:
     """One that is written: its name in the target, in the rows, and its type in the target."""
 
     name: str
@@ -56,10 +56,10 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Room:
+class RoomInDelta:
     """What has to be done to the target first, and which columns are then written."""
 
-    columns: tuple[Column, ...]
+    columns: tuple[DeltaColumn, ...]
     statements: tuple[str, ...] = ()
     """To follow `ALTER TABLE <target> `."""
     notes: tuple[str, ...] = ()
@@ -67,7 +67,7 @@ class Room:
     """Columns that the flow wrote and that its rows no longer have: NULL in every row that is written."""
 
 
-def target_of(look: Look) -> Target:
+def target_of(look: Look) -> DeltaTarget:
     metadata = look.newest("metaData")
     columns = []
     for field in json.loads(metadata["schemaString"])["fields"]:
@@ -76,9 +76,9 @@ def target_of(look: Look) -> Target:
         if "delta.identity.start" in facts:
             made_by = "a counter (identity)"
         columns.append(
-            Held(field["name"], bare(field["type"]), required=not field["nullable"], made_by=made_by)
+            HeldTable(field["name"], bare(field["type"]), required=not field["nullable"], made_by=made_by)
         )
-    return Target(
+    return DeltaTarget(
         str(metadata["id"]),
         tuple(columns),
         tuple(metadata.get("partitionColumns") or ()),
@@ -86,15 +86,15 @@ def target_of(look: Look) -> Target:
     )
 
 
-def wanted(schema: StructType, output: LayerOutput) -> tuple[Held, ...]:
+def wanted(schema: StructType, output: DeltaTable) -> tuple[HeldTable, ...]:
     """The columns that the target shall have for these rows. Raises TransformFailed where they cannot be."""
     fields = [(one.name, bare(one.dataType.jsonValue())) for one in schema.fields]
-    if output.mode is LayerMode.SCD2:
+    if output.mode is DeltaMode.SCD2:
         from tidegauge.outputs.delta.scd2 import added_columns
 
         fields += [(one.name, bare(one.dataType.jsonValue())) for one in added_columns(schema, output)]
     feed = {name.casefold() for name in FEED_COLUMNS}
-    found = tuple(Held(name, type_) for name, type_ in fields if name.casefold() not in feed)
+    found = tuple(HeldTable(name, type_) for name, type_ in fields if name.casefold() not in feed)
     seen: set[str] = set()
     for one in found:
         if one.name.casefold() in seen:
@@ -128,19 +128,21 @@ numbered, for catalogues hold no more than 4,000 characters in one."""
 _PART = 3_000
 
 
-def properties_for(columns: Sequence[Held], output: LayerOutput) -> dict[str, str]:
+def properties_for(columns: Sequence[HeldTable], output: DeltaTable) -> dict[str, str]:
     """Of a target that is made anew."""
     found = {FEED: "true", MADE: "true"}
-    if output.mode in (LayerMode.MERGE, LayerMode.SCD2):
+    if output.mode in (DeltaMode.MERGE, DeltaMode.SCD2):
         found[VECTORS] = "true"
-    if output.mode is LayerMode.MERGE:
+    if output.mode is DeltaMode.MERGE:
         found |= _kept([one.name for one in columns])
     if needs_mapping(columns):
         found[_MAPPING] = "name"
     return found
 
 
-def room_for(columns: tuple[Held, ...], target: Target, output: LayerOutput, drift: Drift) -> Room:
+def room_for(
+    columns: tuple[HeldTable, ...], target: DeltaTarget, output: DeltaTable, drift: Drift
+) -> RoomInDelta:
     """Raises OutputDisagrees where the target cannot take the rows without losing anything."""
     _check(target, output)
     statements: list[str] = []
@@ -154,7 +156,7 @@ def room_for(columns: tuple[Held, ...], target: Target, output: LayerOutput, dri
         if held is None:
             if drift is Drift.EVOLVE:
                 added.append(one)
-                written.append(Column(one.name, one.name, one.type))
+                written.append(DeltaColumn(one.name, one.name, one.type))
             elif drift is Drift.FREEZE:
                 notes.append(
                     f"the column {one.name} is not in {output.table} and is left out (drift: freeze)"
@@ -162,15 +164,15 @@ def room_for(columns: tuple[Held, ...], target: Target, output: LayerOutput, dri
             else:
                 raise _drifted(output, f"has no column {one.name}, which the transform gives")
         elif holds(held.type, one.type):
-            written.append(Column(held.name, one.name, held.type))
+            written.append(DeltaColumn(held.name, one.name, held.type))
         elif holds(one.type, held.type) and drift is Drift.EVOLVE:
-            widened.append(Held(held.name, one.type))
-            written.append(Column(held.name, one.name, one.type))
+            widened.append(HeldTable(held.name, one.type))
+            written.append(DeltaColumn(held.name, one.name, one.type))
         else:
             raise _mismatch(output, held, one)
     given = {one.name.casefold() for one in columns}
     vanished: tuple[str, ...] = ()
-    if output.mode is LayerMode.MERGE:
+    if output.mode is DeltaMode.MERGE:
         known = _known(target, output)
         ours = {name.casefold() for name in known}
         names = [*known, *(one.name for one in written if one.name.casefold() not in ours)]
@@ -207,7 +209,7 @@ def room_for(columns: tuple[Held, ...], target: Target, output: LayerOutput, dri
     if widened and target.properties.get(_WIDENING, "").lower() != "true":
         statements.append(f"SET TBLPROPERTIES ('{_WIDENING}' = 'true')")
     statements += [f"ALTER COLUMN {quoted(one.name)} TYPE {as_sql(one.type)}" for one in widened]
-    return Room(tuple(written), tuple(statements), tuple(notes), vanished)
+    return RoomInDelta(tuple(written), tuple(statements), tuple(notes), vanished)
 
 
 def _kept(names: list[str]) -> dict[str, str]:
@@ -215,7 +217,7 @@ def _kept(names: list[str]) -> dict[str, str]:
     return {f"{WRITTEN}{at // _PART}": text[at : at + _PART] for at in range(0, len(text), _PART)}
 
 
-def _known(target: Target, output: LayerOutput) -> list[str]:
+def _known(target: DeltaTarget, output: DeltaTable) -> list[str]:
     there = {name for name in target.properties if name.startswith(WRITTEN)}
     try:
         text = "".join(target.properties[f"{WRITTEN}{number}"] for number in range(len(there)))
@@ -227,7 +229,7 @@ def _known(target: Target, output: LayerOutput) -> list[str]:
         ) from error
 
 
-def _check(target: Target, output: LayerOutput) -> None:
+def _check(target: DeltaTarget, output: DeltaTable) -> None:
     for name in (*output.key, *output.partition_by, *((output.sequence_by,) if output.sequence_by else ())):
         if target.columns and target.column(name) is None:
             raise OutputDisagrees(
@@ -244,7 +246,7 @@ def _check(target: Target, output: LayerOutput) -> None:
             )
     ours = {name.casefold() for name in output.partition_by}
     theirs = {name.casefold() for name in target.partition_by}
-    if output.mode is LayerMode.REPLACE_PARTITIONS and ours != theirs:
+    if output.mode is DeltaMode.REPLACE_PARTITIONS and ours != theirs:
         told = ", ".join(target.partition_by) or "nothing"
         raise OutputDisagrees(
             f"{output.table} is partitioned by {told}, and `partition_by` says"
@@ -252,14 +254,14 @@ def _check(target: Target, output: LayerOutput) -> None:
             hint="name the table's own partition columns, or drop the table and begin again with `tidegauge"
             " watermark reset`",
         )
-    if output.mode is not LayerMode.APPEND and target.properties.get("delta.appendOnly") == "true":
+    if output.mode is not DeltaMode.APPEND and target.properties.get("delta.appendOnly") == "true":
         raise OutputDisagrees(
             f"{output.table} has delta.appendOnly set, and mode {output.mode} changes rows",
             hint="ALTER TABLE … UNSET TBLPROPERTIES ('delta.appendOnly'), or use mode: append",
         )
 
 
-def _mismatch(output: LayerOutput, held: Held, one: Held) -> OutputDisagrees:
+def _mismatch(output: DeltaTable, held: HeldTable, one: HeldTable) -> OutputDisagrees:
     wider = holds(one.type, held.type)
     hint = (
         "`drift: evolve` widens it"
@@ -273,11 +275,11 @@ def _mismatch(output: LayerOutput, held: Held, one: Held) -> OutputDisagrees:
     )
 
 
-def _drifted(output: LayerOutput, what: str) -> OutputDisagrees:
+def _drifted(output: DeltaTable, what: str) -> OutputDisagrees:
     return OutputDisagrees(
         f"{output.table} {what} (drift: fail)", hint="mend the transform or the table, or set `drift: evolve`"
     )
 
 
-def needs_mapping(columns: Iterable[Held]) -> bool:
+def needs_mapping(columns: Iterable[HeldTable]) -> bool:
     return any(_FORBIDDEN & set(name) for one in columns for name in (one.name, *names_in(one.type)))

@@ -29,7 +29,7 @@ from tidegauge.storage.store import Store
 
 
 @dataclass(frozen=True)
-class Opening:
+class EpochOpening:
     pipeline: str
     flow: str
     epoch: int
@@ -45,7 +45,7 @@ class Opening:
 
 
 @dataclass(frozen=True)
-class Contents:
+class EpochContents:
     """What a listing of a table's manifests showed; only names are read."""
 
     batches: tuple[Numbered, ...]
@@ -61,15 +61,15 @@ def path_of(folder: str, epoch: int) -> str:
     return f"{folder}/{MANIFESTS}/{epoch}/open.json"
 
 
-def contents(store: Store, folder: str) -> Contents:
+def contents(store: Store, folder: str) -> EpochContents:
     batches, opened = listed(store, folder)
     # A listing is no snapshot: what came while it ran may show the batch and not what came before it.
     late = {one.epoch for one in batches if one.epoch} - set(opened)
     opened += [epoch for epoch in late if store.get(path_of(folder, epoch)) is not None]
-    return Contents(tuple(batches), frozenset(opened))
+    return EpochContents(tuple(batches), frozenset(opened))
 
 
-def load_opening(store: Store, folder: str, epoch: int, *, durable: bool = False) -> Opening | None:
+def load_opening(store: Store, folder: str, epoch: int, *, durable: bool = False) -> EpochOpening | None:
     """Raises OutputDisagrees, naming the file, for one that is torn or was never ours."""
     path = path_of(folder, epoch)
     body = store.get(path, durable=durable)
@@ -81,7 +81,9 @@ def load_opening(store: Store, folder: str, epoch: int, *, durable: bool = False
     return opening
 
 
-def followed(store: Store, folder: str, found: Contents, *, epoch: int | None = None) -> tuple[Numbered, ...]:
+def followed(
+    store: Store, folder: str, found: EpochContents, *, epoch: int | None = None
+) -> tuple[Numbered, ...]:
     """The batches that make up the table, in the order they were committed.
 
     As the newest open epoch tells it, or `epoch`. Raises OutputDisagrees for batches of an epoch that was
@@ -109,7 +111,7 @@ def is_pending(store: Store, folder: str, epoch: int) -> bool:
     return opening is not None and opening.shows is not None and load(store, folder, epoch, 1) is None
 
 
-def _shown(store: Store, folder: str, found: Contents, *, refresh: bool) -> tuple[int, int] | None:
+def _shown(store: Store, folder: str, found: EpochContents, *, refresh: bool) -> tuple[int, int] | None:
     """What readers see now: an epoch, and the last of its batches; with it comes what it continues.
 
     Without `refresh` only what an earlier one still shows.
@@ -148,7 +150,7 @@ def _chain(store: Store, folder: str, last: int, own: list[Numbered]) -> tuple[N
     return tuple(one for stretch in reversed(stretches) for one in stretch)
 
 
-def open_epoch(store: Store, folder: str, opening: Opening, *, refresh: bool = False) -> None:
+def open_epoch(store: Store, folder: str, opening: EpochOpening, *, refresh: bool = False) -> None:
     """From here on readers follow this epoch, and no batch of an older one is confirmed.
 
     `refresh`: until its first batch is there, they see what they see now.
@@ -171,7 +173,9 @@ def open_epoch(store: Store, folder: str, opening: Opening, *, refresh: bool = F
             opening = replace(opening, shows=_shown(store, folder, found, refresh=refresh))
     for epoch in sorted(set(range(1, opening.epoch)) - found.opened):
         # A place that is new to an old ledger. Without a gap, whoever asks for the next epoch knows of all.
-        skipped = Opening(opening.pipeline, opening.flow, epoch, None, f"closed by epoch {opening.epoch}")
+        skipped = EpochOpening(
+            opening.pipeline, opening.flow, epoch, None, f"closed by epoch {opening.epoch}"
+        )
         _put(store, folder, skipped)
     theirs = _put(store, folder, opening)
     if replace(theirs, shows=None) != replace(opening, shows=None):
@@ -181,7 +185,7 @@ def open_epoch(store: Store, folder: str, opening: Opening, *, refresh: bool = F
         )
 
 
-def _put(store: Store, folder: str, opening: Opening) -> Opening:
+def _put(store: Store, folder: str, opening: EpochOpening) -> EpochOpening:
     epoch = opening.epoch
     theirs = put_once(
         store,
@@ -192,7 +196,7 @@ def _put(store: Store, folder: str, opening: Opening) -> Opening:
     return theirs or opening
 
 
-def _check_owner(store: Store, folder: str, found: Contents, opening: Opening) -> None:
+def _check_owner(store: Store, folder: str, found: EpochContents, opening: EpochOpening) -> None:
     if not found.batches:
         return
     last = found.batches[-1]
@@ -205,7 +209,7 @@ def _check_owner(store: Store, folder: str, found: Contents, opening: Opening) -
         )
 
 
-def lacking(found: Contents, continues: tuple[int, int]) -> str | None:
+def lacking(found: EpochContents, continues: tuple[int, int]) -> str | None:
     """What is not there of the epoch that would be continued."""
     epoch, upto = continues
     if epoch and epoch not in found.opened:
@@ -214,7 +218,7 @@ def lacking(found: Contents, continues: tuple[int, int]) -> str | None:
     return next((f"batch {seq} of epoch {epoch}" for seq in range(1, upto + 1) if seq not in there), None)
 
 
-def render(opening: Opening) -> bytes:
+def render(opening: EpochOpening) -> bytes:
     continues = None
     if opening.continues is not None:
         epoch, upto = opening.continues
@@ -232,19 +236,21 @@ def render(opening: Opening) -> bytes:
     return (json.dumps(body, indent=1) + "\n").encode()
 
 
-def parse(body: bytes, name: str) -> Opening:
+def parse(body: bytes, name: str) -> EpochOpening:
     try:
         return _parse(json.loads(body))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise foreign(name, f"{type(error).__name__}: {error}") from error
 
 
-def _parse(body: dict[str, Any]) -> Opening:
+def _parse(body: dict[str, Any]) -> EpochOpening:
     if integer(body["tidegauge"]) != FORMAT:
         raise ValueError(f"its format is {body['tidegauge']}, and this version reads {FORMAT}")
     epoch = integer(body["epoch"])
     continues, shows = _earlier(body["continues"], epoch), _earlier(body.get("shows"), epoch)
-    return Opening(text(body["pipeline"]), text(body["flow"]), epoch, continues, text(body["reason"]), shows)
+    return EpochOpening(
+        text(body["pipeline"]), text(body["flow"]), epoch, continues, text(body["reason"]), shows
+    )
 
 
 def _earlier(said: dict[str, Any] | None, epoch: int) -> tuple[int, int] | None:

@@ -10,13 +10,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tidegauge.errors import OutputDisagrees
-from tidegauge.model.batch_data import Cargo
+from tidegauge.model.batch_data import BatchData
 from tidegauge.model.plan import Batch, Receipt, Tag
 from tidegauge.model.spec import Lake
 from tidegauge.model.staged import DataFile, Staged
 from tidegauge.model.table import Field, Layout
 from tidegauge.outputs.lake.epochs import (
-    Opening,
+    EpochOpening,
     contents,
     followed,
     is_pending,
@@ -34,7 +34,7 @@ from tidegauge.outputs.lake.manifest import (
     put_once,
     render,
 )
-from tidegauge.outputs.lake.splits import write_stretches
+from tidegauge.outputs.lake.splits import write_splits
 from tidegauge.outputs.lake.table import load_all
 from tidegauge.spark import hadoop
 from tidegauge.storage.folder import check_folder
@@ -99,7 +99,7 @@ class ParquetOutput:
         empty: bool = False,
     ) -> None:
         assert not (empty and continues), "an epoch that continues another is not empty"
-        opening = Opening(pipeline, flow, epoch, continues, reason)
+        opening = EpochOpening(pipeline, flow, epoch, continues, reason)
         open_epoch(self._store, self._folder, opening, refresh=empty)
 
     def is_pending(self, epoch: int) -> bool:
@@ -121,13 +121,13 @@ class ParquetOutput:
         [last] = load_all(self._store, self._folder, batches[-1:])
         return last.schema
 
-    def write(self, cargo: Cargo, spark: Callable[[], SparkSession]) -> Staged:
+    def write(self, cargo: BatchData, spark: Callable[[], SparkSession]) -> Staged:
         if cargo.empties:
             return Staged(0)
         attempt = f"{self._folder}/{DATA}/{uuid.uuid4().hex}"
         if cargo.stretches:
             start = len(self._folder) + 1
-            written = write_stretches(self._lake, attempt, cargo, spark)
+            written = write_splits(self._lake, attempt, cargo, spark)
             files = tuple(replace(file, path=file.path[start:]) for file in written if file.rows)
         else:
             assert cargo.frame is not None
@@ -201,7 +201,7 @@ class ParquetOutput:
             frame.write.options(**options).mode("error").parquet(target)
             return int(seen.get["rows"]) if counting else None
         except (PySparkException, Py4JError) as error:
-            told = hadoop.told(error, self.place)
+            told = hadoop.translate_hadoop_error(error, self.place)
             if told is None:
                 raise  # the frame's own failure, which only its maker can explain
             raise told from error

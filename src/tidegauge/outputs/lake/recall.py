@@ -12,19 +12,19 @@ from dataclasses import dataclass
 from tidegauge.errors import OutputDisagrees, TidegaugeError
 from tidegauge.model.plan import window_from_dict
 from tidegauge.model.position import Window
-from tidegauge.model.spec import Flow, Folder, Landing
-from tidegauge.outputs.lake.epochs import Contents, contents, followed, load_opening
+from tidegauge.model.spec import LakeTable, TableFlow, WarehouseTable
+from tidegauge.outputs.lake.epochs import EpochContents, contents, followed, load_opening
 from tidegauge.outputs.lake.manifest import Numbered
 from tidegauge.outputs.lake.table import load_all
 from tidegauge.outputs.warehouse.commits import Commits, Head
 from tidegauge.outputs.warehouse.open import open_warehouse
-from tidegauge.outputs.warehouse.warehouse import Session
+from tidegauge.outputs.warehouse.warehouse import WarehouseSession
 from tidegauge.storage.folder import check_folder
 from tidegauge.storage.store import Store, open_store
 
 
 @dataclass(frozen=True)
-class Life:
+class RecalledEpoch:
     """The newest life of a table with one input."""
 
     epoch: int
@@ -38,26 +38,26 @@ class Life:
     """Why it was opened by hand, while no batch has come since."""
 
 
-def recall(flow: Flow) -> Life | None:
+def recall(flow: TableFlow) -> RecalledEpoch | None:
     """None: no batch was ever committed there, and no life opened.
 
     Raises OutputUnreachable, and OutputDisagrees for a table that is another flow's or lacks batches.
     """
     match flow.output:
-        case Folder():
+        case LakeTable():
             return _of_folder(flow, flow.output)
-        case Landing():
+        case WarehouseTable():
             return _of_landing(flow, flow.output)
 
 
-def lives(folder: Folder) -> tuple[tuple[int, int], ...]:
+def recall_epochs(folder: LakeTable) -> tuple[tuple[int, int], ...]:
     """Every life of a lake table with its last batch, in order."""
     found = contents(open_store(folder.lake), check_folder(folder.folder))
     epochs = sorted({0, *found.opened})
     return tuple((epoch, _last(found, epoch)) for epoch in epochs)
 
 
-def _of_folder(flow: Flow, output: Folder) -> Life | None:
+def _of_folder(flow: TableFlow, output: LakeTable) -> RecalledEpoch | None:
     store, folder = open_store(output.lake), check_folder(output.folder)
     found = contents(store, folder)
     if not found.batches and not found.opened:
@@ -74,15 +74,17 @@ def _of_folder(flow: Flow, output: Folder) -> Life | None:
             break
         epoch, upto = opening.continues
     windows, cursor = _batches(flow, store, folder, epoch, upto)
-    return Life(newest, seq, windows, cursor, opened)
+    return RecalledEpoch(newest, seq, windows, cursor, opened)
 
 
-def _last(found: Contents, epoch: int) -> int:
+def _last(found: EpochContents, epoch: int) -> int:
     there = [one.seq for one in found.batches if one.epoch == epoch]
     return max(there, default=0)
 
 
-def _batches(flow: Flow, store: Store, folder: str, epoch: int, upto: int) -> tuple[tuple[Window, ...], str]:
+def _batches(
+    flow: TableFlow, store: Store, folder: str, epoch: int, upto: int
+) -> tuple[tuple[Window, ...], str]:
     manifests = load_all(store, folder, [Numbered(epoch, seq) for seq in range(1, upto + 1)])
     for one in manifests[-1:]:
         if (one.tag.pipeline, one.tag.flow) != (flow.pipeline, flow.name):
@@ -94,7 +96,7 @@ def _batches(flow: Flow, store: Store, folder: str, epoch: int, upto: int) -> tu
     return tuple(one.windows[0] for one in manifests), manifests[-1].cursor if manifests else ""
 
 
-def _of_landing(flow: Flow, output: Landing) -> Life | None:
+def _of_landing(flow: TableFlow, output: WarehouseTable) -> RecalledEpoch | None:
     house = open_warehouse(output.warehouse)
     if not house.is_there():
         return None
@@ -106,11 +108,11 @@ def _of_landing(flow: Flow, output: Landing) -> Life | None:
         newest = max(heads)
         opened = None if heads[newest].last_seq else heads[newest].reason
         windows = _kept(flow, commits, session, heads, newest)
-        return Life(newest, heads[newest].last_seq, windows, "", opened)
+        return RecalledEpoch(newest, heads[newest].last_seq, windows, "", opened)
 
 
 def _kept(
-    flow: Flow, commits: Commits, session: Session, heads: dict[int, Head], epoch: int
+    flow: TableFlow, commits: Commits, session: WarehouseSession, heads: dict[int, Head], epoch: int
 ) -> tuple[Window, ...]:
     upto = heads[epoch].last_seq
     while not upto and epoch:

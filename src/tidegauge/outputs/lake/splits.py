@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING
 
 from tidegauge.errors import OutputDisagrees
 from tidegauge.model.arrow import schema_of
-from tidegauge.model.batch_data import Cargo, Stretch
+from tidegauge.model.batch_data import BatchData, Split
 from tidegauge.model.spec import Lake
 from tidegauge.model.staged import DataFile
-from tidegauge.spark.task_values import attempted, opened, raise_any, sealed
-from tidegauge.storage.local import told
+from tidegauge.spark.task_values import raise_any, seal, try_work, unseal
+from tidegauge.storage.local import translate_os_error
 from tidegauge.storage.store import open_store
 
 if TYPE_CHECKING:
@@ -39,8 +39,8 @@ _THREADS = 4
 _ANSWER = "stretch bigint, path string, rows bigint, bytes bigint, error string"
 
 
-def write_stretches(
-    lake: Lake, attempt: str, cargo: Cargo, spark: Callable[[], SparkSession]
+def write_splits(
+    lake: Lake, attempt: str, cargo: BatchData, spark: Callable[[], SparkSession]
 ) -> tuple[DataFile, ...]:
     """One file for each stretch that has rows, below `attempt`, in the order of the stretches by name too.
 
@@ -60,10 +60,10 @@ def write_stretches(
     return tuple(file for file in written if file.rows)
 
 
-def _by_tasks(lake: Lake, attempt: str, cargo: Cargo, spark: SparkSession) -> list[DataFile]:
+def _by_tasks(lake: Lake, attempt: str, cargo: BatchData, spark: SparkSession) -> list[DataFile]:
     count = len(cargo.stretches)
-    layout = Cargo(cargo.layout)
-    bodies = [sealed((lake, layout, stretch)) for stretch in cargo.stretches]
+    layout = BatchData(cargo.layout)
+    bodies = [seal((lake, layout, stretch)) for stretch in cargo.stretches]
 
     def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -88,10 +88,10 @@ def _answered(attempt: str, number: int, body: bytes) -> pa.RecordBatch:
     import pyarrow as pa
 
     def work() -> DataFile:
-        lake, layout, stretch = opened(body)
+        lake, layout, stretch = unseal(body)
         return _write(lake, attempt, number, layout, stretch)
 
-    done, failure = attempted(work)
+    done, failure = try_work(work)
     file = done or DataFile("", 0, 0)
     return pa.RecordBatch.from_pydict(
         {
@@ -113,7 +113,7 @@ def _answered(attempt: str, number: int, body: bytes) -> pa.RecordBatch:
     )
 
 
-def _write(lake: Lake, attempt: str, number: int, cargo: Cargo, stretch: Stretch) -> DataFile:
+def _write(lake: Lake, attempt: str, number: int, cargo: BatchData, stretch: Split) -> DataFile:
     """One stretch into one file of its own, whole and durable; nothing is left of one that fails."""
     path = f"{attempt}/part-{number:05d}-{uuid.uuid4().hex[:12]}.parquet"
     if lake.on_s3:
@@ -137,11 +137,11 @@ def _write(lake: Lake, attempt: str, number: int, cargo: Cargo, stretch: Stretch
         if not rows:
             target.unlink()
     except OSError as error:
-        raise told(error, Path(lake.path, attempt)) from error
+        raise translate_os_error(error, Path(lake.path, attempt)) from error
     return DataFile(path, rows, size)
 
 
-def _fill(target: Path, cargo: Cargo, stretch: Stretch) -> int:
+def _fill(target: Path, cargo: BatchData, stretch: Split) -> int:
     """With the types that Spark would write: whole numbers for decimals that fit, microseconds.
 
     Words repeat, numbers seldom do: only words get a dictionary, which costs more than all the rest.

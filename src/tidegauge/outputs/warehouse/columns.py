@@ -20,11 +20,11 @@ from tidegauge.outputs.warehouse.modes import (
     VALID_FROM,
     VALID_TO,
 )
-from tidegauge.outputs.warehouse.warehouse import Column, Session, Warehouse
+from tidegauge.outputs.warehouse.warehouse import Warehouse, WarehouseColumn, WarehouseSession
 
 
 @dataclass(frozen=True)
-class Room:
+class RoomInWarehouse:
     """What the target has for a layout, now that it was made ready."""
 
     held: Mapping[str, Field]
@@ -37,12 +37,12 @@ class Room:
 
 def arrange(
     house: Warehouse,
-    session: Session,
+    session: WarehouseSession,
     table: TableName,
     layout: Layout,
     options: TableOptions,
-    check_new: Callable[[Session], None] | None = None,
-) -> Room:
+    check_new: Callable[[WarehouseSession], None] | None = None,
+) -> RoomInWarehouse:
     """Make the target, or room in it. Nothing that is there is lost; what cannot be done raises
     OutputDisagrees before anything was changed; so does `check_new`, where there is no target. Commits."""
     check_names(house, layout, options)
@@ -96,14 +96,14 @@ def arrange(
         found = {_folded(house, field.name): field for field in held}
     names = (*(field.name for field in layout.fields), *HISTORY)
     mine = {name: found[_folded(house, name)] for name in names if _folded(house, name) in found}
-    return Room(mine, tuple(narrow), fresh)
+    return RoomInWarehouse(mine, tuple(narrow), fresh)
 
 
-def foreseen(house: Warehouse, layout: Layout, options: TableOptions) -> Room:
+def foreseen(house: Warehouse, layout: Layout, options: TableOptions) -> RoomInWarehouse:
     """What the target will have once it is made anew."""
     check_names(house, layout, options)
     made = {one.name: Field(one.name, "", one.type) for one in wanted(house, layout, options)}
-    return Room(made, (), fresh=True)
+    return RoomInWarehouse(made, (), fresh=True)
 
 
 def fits(
@@ -169,11 +169,11 @@ def check_names(house: Warehouse, layout: Layout, options: TableOptions) -> None
         )
 
 
-def wanted(house: Warehouse, layout: Layout, options: TableOptions) -> list[Column]:
+def wanted(house: Warehouse, layout: Layout, options: TableOptions) -> list[WarehouseColumn]:
     """Every column of a target that is made today."""
     key = layout.key if options.mode is not Mode.APPEND else ()
     columns = [
-        Column(field.name, house.type(field, key=field.name in key), required=field.name in key)
+        WarehouseColumn(field.name, house.type(field, key=field.name in key), required=field.name in key)
         for field in layout.fields
     ]
     if options.mode is Mode.SCD2:
@@ -184,14 +184,14 @@ def wanted(house: Warehouse, layout: Layout, options: TableOptions) -> list[Colu
                 hint="mode scd2 needs a `cursor:` that is a column",
             )
         columns += [
-            Column(VALID_FROM, house.type(moment, key=True), required=True),
-            Column(VALID_TO, house.type(moment, key=True)),
-            Column(IS_CURRENT, house.flag),
+            WarehouseColumn(VALID_FROM, house.type(moment, key=True), required=True),
+            WarehouseColumn(VALID_TO, house.type(moment, key=True)),
+            WarehouseColumn(IS_CURRENT, house.flag),
         ]
     if options.deletes is Deletes.SOFT and options.mode is not Mode.SCD2:
-        columns.append(Column(DELETED_AT, house.moment))
+        columns.append(WarehouseColumn(DELETED_AT, house.moment))
     if options.metadata_columns:
-        columns += [Column(RUN_ID, house.text), Column(LOADED_AT, house.moment)]
+        columns += [WarehouseColumn(RUN_ID, house.text), WarehouseColumn(LOADED_AT, house.moment)]
     return columns
 
 
@@ -212,7 +212,11 @@ def create(house: Warehouse, table: TableName, layout: Layout, options: TableOpt
 
 
 def _check_added(
-    house: Warehouse, table: TableName, layout: Layout, options: TableOptions, added: Sequence[Column]
+    house: Warehouse,
+    table: TableName,
+    layout: Layout,
+    options: TableOptions,
+    added: Sequence[WarehouseColumn],
 ) -> None:
     needed = _needed(layout, options)
     lacking = next((column.name for column in added if column.name in needed), None)

@@ -27,7 +27,7 @@ from typing import Any
 from tidegauge.errors import OutputDisagrees, OutputError, OutputUnreachable
 from tidegauge.model.plan import Batch, Receipt, Tag, window_from_dict, window_to_dict
 from tidegauge.model.spec import TableName
-from tidegauge.outputs.warehouse.warehouse import Column, Locked, Session, Warehouse
+from tidegauge.outputs.warehouse.warehouse import Locked, Warehouse, WarehouseColumn, WarehouseSession
 
 NAME = "tidegauge_commits"
 BATCH, NULLS, DELETES, EMPTIES = "batch", "nulls", "deletes", "empties"
@@ -99,12 +99,12 @@ class Commits:
         self._key = hashlib.sha256(name).hexdigest()
         self._kept_columns: frozenset[str] = frozenset()
 
-    def is_there(self, session: Session) -> bool:
+    def is_there(self, session: WarehouseSession) -> bool:
         held = self._warehouse.columns(session, self.table)
         self._kept_columns = frozenset(field.name for field in held or ())
         return held is not None
 
-    def make(self, session: Session) -> Head:
+    def make(self, session: WarehouseSession) -> Head:
         """The table, and the head of epoch 0 unless a life began already; the newest head. Commits; safe
         against others."""
         attempt, began = 0, monotonic()
@@ -119,7 +119,7 @@ class Commits:
                     # Made by a version that did not keep them.
                     session.rollback()
                     for name in missing:
-                        column = Column(name, self._warehouse.text)
+                        column = WarehouseColumn(name, self._warehouse.text)
                         session.run(self._warehouse.add_column(self.table, column))
                         session.commit()
                 self._kept_columns |= {_WRITTEN, SHAPE}
@@ -144,7 +144,7 @@ class Commits:
                     raise
                 sleep(random.uniform(0, 0.1 * attempt))  # noqa: S311 - only spreads them
 
-    def heads(self, session: Session) -> tuple[Head, ...]:
+    def heads(self, session: WarehouseSession) -> tuple[Head, ...]:
         """Of every life, in order."""
         columns = self._names(
             "epoch", "last_seq", "closed", "continues_epoch", "continues_upto", "reason", "kind"
@@ -166,7 +166,7 @@ class Commits:
             for epoch, last, closed, of, upto, reason, kind in found
         )
 
-    def advance(self, session: Session, tag: Tag) -> bool:
+    def advance(self, session: WarehouseSession, tag: Tag) -> bool:
         """Move the head from the batch before to this one; False: it does not stand there, or is closed."""
         hit = session.run(
             f"UPDATE {self._name} SET {self._is('last_seq')} WHERE {self._is('flow_key')} AND"
@@ -180,11 +180,11 @@ class Commits:
             )
         return hit == 1
 
-    def keeps_written(self, session: Session) -> bool:
+    def keeps_written(self, session: WarehouseSession) -> bool:
         """False for a table that an older version made, until `make` was called."""
         return self.is_there(session) and _WRITTEN in self._kept_columns
 
-    def written(self, session: Session) -> frozenset[str]:
+    def written(self, session: WarehouseSession) -> frozenset[str]:
         """Columns that batches of this flow wrote, in whatever life, as far as that was kept."""
         found = session.rows(
             f"SELECT {self._names(_WRITTEN)} FROM {self._name}"
@@ -199,7 +199,7 @@ class Commits:
                 hint="put it back from a backup; nothing was changed",
             ) from error
 
-    def add_written(self, session: Session, epoch: int, columns: Iterable[str]) -> None:
+    def add_written(self, session: WarehouseSession, epoch: int, columns: Iterable[str]) -> None:
         """In the transaction of the batch that writes them."""
         known = self.written(session)
         names = known.union(columns)
@@ -212,7 +212,7 @@ class Commits:
             (text, self._key, epoch, 0),
         )
 
-    def record(self, session: Session, receipt: Receipt, kind: str, shape: str) -> None:
+    def record(self, session: WarehouseSession, receipt: Receipt, kind: str, shape: str) -> None:
         """`shape`: how the target is laid out, as `columns.shape_of` says it."""
         windows = json.dumps([window_to_dict(one) for one in receipt.windows], ensure_ascii=False)
         self._insert(
@@ -229,7 +229,7 @@ class Commits:
             shape=shape,
         )
 
-    def shape(self, session: Session, heads: Sequence[Head]) -> str | None:
+    def shape(self, session: WarehouseSession, heads: Sequence[Head]) -> str | None:
         """How the target is laid out: by the newest batch, or who has made it since for a life that has no
         batch yet. None where nobody says. After `is_there`."""
         places = [(head.epoch, 0) for head in heads[-1:] if head.is_pending]
@@ -244,7 +244,7 @@ class Commits:
                 return str(found[0][0])
         return None
 
-    def note_shape(self, session: Session, shape: str) -> None:
+    def note_shape(self, session: WarehouseSession, shape: str) -> None:
         """That the target was made just now for a life that is to fill it."""
         session.run(
             f"UPDATE {self._name} SET {self._is(SHAPE)} WHERE {self._is('flow_key')} AND {self._is('seq')}"
@@ -252,7 +252,7 @@ class Commits:
             (shape, self._key, 0, 0, 0),
         )
 
-    def kept(self, session: Session, epochs: Sequence[int]) -> int:
+    def kept(self, session: WarehouseSession, epochs: Sequence[int]) -> int:
         """How many rows the batches of these lives have left in the target, at the least."""
         lives = ", ".join(map(str, epochs))
         ((rows,),) = session.rows(
@@ -263,7 +263,7 @@ class Commits:
         )
         return int(rows or 0)
 
-    def find(self, session: Session, tag: Tag) -> tuple[Receipt, str] | None:
+    def find(self, session: WarehouseSession, tag: Tag) -> tuple[Receipt, str] | None:
         """The committed batch and its kind."""
         columns = self._names("windows", "rows", "inserted", "updated", "deleted", "run_id", "kind")
         found = session.rows(
@@ -287,7 +287,7 @@ class Commits:
         )
         return receipt, kind
 
-    def windows(self, session: Session, epoch: int) -> dict[int, str]:
+    def windows(self, session: WarehouseSession, epoch: int) -> dict[int, str]:
         """Of every batch of a life by its number, as they were kept."""
         found = session.rows(
             f"SELECT {self._names('seq', 'windows')} FROM {self._name} WHERE {self._is('flow_key')} AND"
@@ -296,7 +296,7 @@ class Commits:
         )
         return {int(seq): windows for seq, windows in found}
 
-    def any_batch(self, session: Session) -> bool:
+    def any_batch(self, session: WarehouseSession) -> bool:
         return bool(
             session.rows(
                 f"SELECT 1 FROM {self._name} WHERE {self._is('flow_key')}"
@@ -305,7 +305,7 @@ class Commits:
             )
         )
 
-    def lacking(self, session: Session, continues: tuple[int, int]) -> str | None:
+    def lacking(self, session: WarehouseSession, continues: tuple[int, int]) -> str | None:
         epoch, upto = continues
         head = next((head for head in self.heads(session) if head.epoch == epoch), None)
         if head is None:
@@ -318,7 +318,7 @@ class Commits:
         there = {int(seq) for (seq,) in found}
         return next((f"batch {seq} of epoch {epoch}" for seq in range(1, upto + 1) if seq not in there), None)
 
-    def open(self, session: Session, head: Head) -> bool:
+    def open(self, session: WarehouseSession, head: Head) -> bool:
         """Close every earlier life and begin this one; False: it was begun already, with the same meaning.
 
         Raises OutputDisagrees where it was begun with another, a later one is there, or what it continues
@@ -357,7 +357,7 @@ class Commits:
         self._insert_head(session, head)
         return True
 
-    def _check_owner(self, session: Session) -> None:
+    def _check_owner(self, session: WarehouseSession) -> None:
         found = session.rows(
             f"SELECT {self._names('pipeline', 'flow')} FROM {self._name} WHERE {self._is('target')} AND"
             f" {self._is('seq')} AND {self._names('flow_key')} <> {self._warehouse.mark} LIMIT 1",
@@ -370,7 +370,7 @@ class Commits:
                 hint="two flows cannot write one table: give this one another name with `rename:`",
             )
 
-    def _insert_head(self, session: Session, head: Head) -> None:
+    def _insert_head(self, session: WarehouseSession, head: Head) -> None:
         of, upto = head.continues or (None, None)
         self._insert(
             session,
@@ -384,7 +384,7 @@ class Commits:
             reason=head.reason,
         )
 
-    def _insert(self, session: Session, **row: Any) -> None:
+    def _insert(self, session: WarehouseSession, **row: Any) -> None:
         row = {
             "flow_key": self._key,
             "pipeline": self._pipeline,
@@ -401,20 +401,20 @@ class Commits:
     def _ddl(self) -> str:
         house = self._warehouse
         columns = [
-            Column("flow_key", house.short, required=True),
-            Column("epoch", house.whole, required=True),
-            Column("seq", house.whole, required=True),
-            *(Column(name, house.text) for name in ("pipeline", "flow", "target", "kind")),
+            WarehouseColumn("flow_key", house.short, required=True),
+            WarehouseColumn("epoch", house.whole, required=True),
+            WarehouseColumn("seq", house.whole, required=True),
+            *(WarehouseColumn(name, house.text) for name in ("pipeline", "flow", "target", "kind")),
             *(
-                Column(name, house.whole)
+                WarehouseColumn(name, house.whole)
                 for name in ("last_seq", "closed", "continues_epoch", "continues_upto")
             ),
-            *(Column(name, house.text) for name in ("reason", "windows")),
-            *(Column(name, house.whole) for name in ("rows", "inserted", "updated", "deleted")),
-            Column("run_id", house.text),
-            Column("committed_at", house.moment),
-            Column(_WRITTEN, house.text),
-            Column(SHAPE, house.text),
+            *(WarehouseColumn(name, house.text) for name in ("reason", "windows")),
+            *(WarehouseColumn(name, house.whole) for name in ("rows", "inserted", "updated", "deleted")),
+            WarehouseColumn("run_id", house.text),
+            WarehouseColumn("committed_at", house.moment),
+            WarehouseColumn(_WRITTEN, house.text),
+            WarehouseColumn(SHAPE, house.text),
         ]
         return house.create(self.table, columns, key=("flow_key", "epoch", "seq"))
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from tidegauge.model.spec import Deletes, TableName
 from tidegauge.model.table import Field
 from tidegauge.outputs.warehouse.commits import Counts
-from tidegauge.outputs.warehouse.warehouse import Session, Stage, Warehouse
+from tidegauge.outputs.warehouse.warehouse import StagingTable, Warehouse, WarehouseSession
 
 RUN_ID, LOADED_AT = "_tidegauge_run_id", "_tidegauge_loaded_at"
 DELETED_AT = "_tidegauge_deleted_at"
@@ -22,7 +22,7 @@ HISTORY = (VALID_FROM, VALID_TO, IS_CURRENT)
 
 
 @dataclass(frozen=True)
-class Target:
+class ModeTarget:
     """The table as one transaction writes it."""
 
     warehouse: Warehouse
@@ -40,19 +40,19 @@ class Target:
     def name(self) -> str:
         return self.warehouse.table(self.table)
 
-    def is_filled(self, session: Session) -> bool:
+    def is_filled(self, session: WarehouseSession) -> bool:
         return bool(session.rows(f"SELECT 1 FROM {self.name} LIMIT 1"))
 
 
-def append(session: Session, target: Target, stage: Stage) -> Counts:
+def append(session: WarehouseSession, target: ModeTarget, stage: StagingTable) -> Counts:
     return Counts(inserted=_insert(session, target, stage.table, [field.name for field in stage.fields], ()))
 
 
-def merge(session: Session, target: Target, stage: Stage) -> Counts:
+def merge(session: WarehouseSession, target: ModeTarget, stage: StagingTable) -> Counts:
     return _merge(session, target, stage.table, _kinds(stage), stage.key)
 
 
-def overwrite(session: Session, target: Target, stage: Stage) -> Counts:
+def overwrite(session: WarehouseSession, target: ModeTarget, stage: StagingTable) -> Counts:
     """The target is exactly the staged rows after it; a row that is the same already is not written.
 
     Readers see the table before or after, since it is one transaction.
@@ -73,11 +73,11 @@ def overwrite(session: Session, target: Target, stage: Stage) -> Counts:
     return Counts(inserted=_insert(session, target, stage.table, columns, ()), deleted=gone)
 
 
-def empty(session: Session, target: Target) -> Counts:
+def empty(session: WarehouseSession, target: ModeTarget) -> Counts:
     return Counts(deleted=session.run(target.warehouse.delete(target.table, "1 = 1")))
 
 
-def delete(session: Session, target: Target, stage: Stage, how: Deletes) -> Counts:
+def delete(session: WarehouseSession, target: ModeTarget, stage: StagingTable, how: Deletes) -> Counts:
     """The staged rows are keys; those that are not in the target (any more) change nothing."""
     house = target.warehouse
     if how is Deletes.HARD:
@@ -86,7 +86,7 @@ def delete(session: Session, target: Target, stage: Stage, how: Deletes) -> Coun
     return _end(session, target, stage, [(DELETED_AT, house.now)], f"t.{house.name(DELETED_AT)} IS NULL")
 
 
-def close(session: Session, target: Target, stage: Stage) -> Counts:
+def close(session: WarehouseSession, target: ModeTarget, stage: StagingTable) -> Counts:
     """The staged rows are keys, and in `valid_to` when they were seen gone: the version of each that is
     current ends there, or at its own start where that is later. A key without one changes nothing."""
     house = target.warehouse
@@ -97,7 +97,11 @@ def close(session: Session, target: Target, stage: Stage) -> Counts:
 
 
 def _end(
-    session: Session, target: Target, stage: Stage, sets: list[tuple[str, str]], unless_ended: str
+    session: WarehouseSession,
+    target: ModeTarget,
+    stage: StagingTable,
+    sets: list[tuple[str, str]],
+    unless_ended: str,
 ) -> Counts:
     house = target.warehouse
     where = f"{_match(house, stage.key)} AND {unless_ended}"
@@ -105,7 +109,9 @@ def _end(
     return Counts(deleted=session.run(sql, _values(target)))
 
 
-def scd2(session: Session, target: Target, stage: Stage, history: TableName, cursor: str) -> Counts:
+def scd2(
+    session: WarehouseSession, target: ModeTarget, stage: StagingTable, history: TableName, cursor: str
+) -> Counts:
     """Rebuild the history of every staged key into `history`, then bring the target's into line with it.
 
     What the target knows of a key counts as events too, so a late one lands between its neighbours. Of events
@@ -129,7 +135,7 @@ def scd2(session: Session, target: Target, stage: Stage, history: TableName, cur
     return Counts(merged.inserted, merged.updated, gone)
 
 
-def _rebuild(target: Target, stage: Stage, history: TableName, cursor: str) -> str:
+def _rebuild(target: ModeTarget, stage: StagingTable, history: TableName, cursor: str) -> str:
     house = target.warehouse
     fields = (*stage.fields, *target.vanished)
     place = {field.name: f"c{number}" for number, field in enumerate(fields)}
@@ -168,7 +174,7 @@ def _rebuild(target: Target, stage: Stage, history: TableName, cursor: str) -> s
     )
 
 
-def _known(target: Target, stage: Stage, place: Mapping[str, str]) -> str:
+def _known(target: ModeTarget, stage: StagingTable, place: Mapping[str, str]) -> str:
     """What the target has of the staged keys, as events: where each version begins, and where one was closed,
     which is where it ends and no other begins."""
     house = target.warehouse
@@ -188,7 +194,7 @@ def _known(target: Target, stage: Stage, place: Mapping[str, str]) -> str:
     )
 
 
-def _brought(target: Target, stage: Stage, cursor: str, place: Mapping[str, str]) -> str:
+def _brought(target: ModeTarget, stage: StagingTable, cursor: str, place: Mapping[str, str]) -> str:
     """The staged rows as events. One that the target has just so keeps its value in a vanished column."""
     house = target.warehouse
     values = {field.name: f"s.{house.name(field.name)}" for field in stage.fields}
@@ -210,8 +216,8 @@ def _brought(target: Target, stage: Stage, cursor: str, place: Mapping[str, str]
 
 
 def _merge(
-    session: Session,
-    target: Target,
+    session: WarehouseSession,
+    target: ModeTarget,
     source: TableName,
     columns: Mapping[str, str],
     key: Sequence[str],
@@ -246,7 +252,11 @@ def _merge(
 
 
 def _insert(
-    session: Session, target: Target, source: TableName, columns: Sequence[str], unless: Sequence[str]
+    session: WarehouseSession,
+    target: ModeTarget,
+    source: TableName,
+    columns: Sequence[str],
+    unless: Sequence[str],
 ) -> int:
     """Rows of the source, but for those whose key (`unless`) is in the target."""
     house = target.warehouse
@@ -259,11 +269,11 @@ def _insert(
     return session.run(sql, _values(target))
 
 
-def _kinds(stage: Stage) -> dict[str, str]:
+def _kinds(stage: StagingTable) -> dict[str, str]:
     return {field.name: field.type for field in stage.fields}
 
 
-def _exists(target: Target, source: TableName, key: Sequence[str]) -> str:
+def _exists(target: ModeTarget, source: TableName, key: Sequence[str]) -> str:
     house = target.warehouse
     return f"EXISTS (SELECT 1 FROM {house.table(source)} AS s WHERE {_match(house, key)})"
 
@@ -272,11 +282,11 @@ def _match(house: Warehouse, key: Sequence[str]) -> str:
     return " AND ".join(house.same(f"t.{house.name(name)}", f"s.{house.name(name)}") for name in key)
 
 
-def _stamps(target: Target) -> list[tuple[str, str]]:
+def _stamps(target: ModeTarget) -> list[tuple[str, str]]:
     if target.run_id is None:
         return []
     return [(RUN_ID, target.warehouse.mark), (LOADED_AT, target.warehouse.now)]
 
 
-def _values(target: Target) -> tuple[str, ...]:
+def _values(target: ModeTarget) -> tuple[str, ...]:
     return () if target.run_id is None else (target.run_id,)

@@ -8,21 +8,35 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tidegauge.errors import KeyUnsuitable, OutputDisagrees, OutputError, OutputUnreachable, TidegaugeError
-from tidegauge.model.batch_data import Cargo
+from tidegauge.model.batch_data import BatchData
 from tidegauge.model.plan import Batch, Receipt, Tag
 from tidegauge.model.position import FilesPosition
-from tidegauge.model.spec import Deletes, Flow, Landing, Mode, TableName
+from tidegauge.model.spec import Deletes, Mode, TableFlow, TableName, WarehouseTable
 from tidegauge.model.staged import Staged
 from tidegauge.model.table import Field, Layout
 from tidegauge.outputs.warehouse import modes, staging
 from tidegauge.outputs.warehouse import target_rows as shown
-from tidegauge.outputs.warehouse.columns import Room, arrange, check_names, foreseen, key_of, shape_of
+from tidegauge.outputs.warehouse.columns import (
+    RoomInWarehouse,
+    arrange,
+    check_names,
+    foreseen,
+    key_of,
+    shape_of,
+)
 from tidegauge.outputs.warehouse.commits import BATCH, NULLS, Commits, Counts, Head, kind_of
 from tidegauge.outputs.warehouse.fit import Verdict
-from tidegauge.outputs.warehouse.modes import DELETED_AT, HISTORY, IS_CURRENT, OURS, Target
+from tidegauge.outputs.warehouse.modes import DELETED_AT, HISTORY, IS_CURRENT, OURS, ModeTarget
 from tidegauge.outputs.warehouse.open import open_warehouse
-from tidegauge.outputs.warehouse.target_check import Held
-from tidegauge.outputs.warehouse.warehouse import Column, Locked, Refused, Session, Stage, Warehouse
+from tidegauge.outputs.warehouse.target_check import TargetCheck
+from tidegauge.outputs.warehouse.warehouse import (
+    Locked,
+    Refused,
+    StagingTable,
+    Warehouse,
+    WarehouseColumn,
+    WarehouseSession,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,7 +46,7 @@ if TYPE_CHECKING:
 class _Repeated(Exception):
     """Keys that came in more than one stretch, of which only the engine's own constraint knew."""
 
-    def __init__(self, stage: Stage, keys: int) -> None:
+    def __init__(self, stage: StagingTable, keys: int) -> None:
         super().__init__(stage, keys)
         self.stage, self.keys = stage, keys
 
@@ -44,15 +58,15 @@ class WarehouseOutput:
     then looks whether a later life began, for the reason that `write.parquet.ParquetOutput` gives.
     """
 
-    def __init__(self, flow: Flow, *, warehouse: Warehouse | None = None) -> None:
-        assert isinstance(flow.output, Landing)
+    def __init__(self, flow: TableFlow, *, warehouse: Warehouse | None = None) -> None:
+        assert isinstance(flow.output, WarehouseTable)
         self._landing = flow.output
         self._options = flow.options
         self._pipeline, self._flow = flow.pipeline, flow.name
         self._house = warehouse or open_warehouse(flow.output.warehouse)
         self._table = flow.output.table
         self._commits = Commits(self._house, self._table, flow.pipeline, flow.name)
-        self._held = Held(flow, self._house, self._table, self._commits)
+        self._held = TargetCheck(flow, self._house, self._table, self._commits)
         self._ready = False
         self._pending = False
         """When it was made ready, what is there was still of an earlier life than the newest."""
@@ -155,7 +169,7 @@ class WarehouseOutput:
             return Verdict.HOLDS.value
         return found.verdict.value
 
-    def write(self, cargo: Cargo, spark: Callable[[], SparkSession]) -> Staged:
+    def write(self, cargo: BatchData, spark: Callable[[], SparkSession]) -> Staged:
         layout, mode, deletes = cargo.layout, self._options.mode, cargo.deletes
         if cargo.empties:
             return Staged(rows=0)
@@ -167,7 +181,7 @@ class WarehouseOutput:
             self._make_ready(session)
             outgrown = self._pending and self._held.is_outgrown(session, layout)
             session.rollback()
-            room: Room | None
+            room: RoomInWarehouse | None
             if outgrown and not deletes:
                 room = foreseen(self._house, layout, self._options)
             elif deletes:
@@ -209,12 +223,12 @@ class WarehouseOutput:
                     assert layout.cursor_column is not None
                     staging.check_filled(self._house, session, stage, layout.cursor_column)
                     columns = [
-                        Column(name, room.held[name].source_type)
+                        WarehouseColumn(name, room.held[name].source_type)
                         for name in (*(field.name for field in layout.fields), *HISTORY)
                     ]
                     held = () if outgrown else self._house.columns(session, self._table) or ()
                     gone = self._vanished(session, layout, held)
-                    columns += [Column(field.name, field.source_type) for field in gone]
+                    columns += [WarehouseColumn(field.name, field.source_type) for field in gone]
                     session.rollback()
                     session.run(self._house.create(staging.history_of(table), columns))
                     session.commit()
@@ -313,11 +327,11 @@ class WarehouseOutput:
         )
 
     def _apply(
-        self, session: Session, tag: Tag, batch: Batch, table: TableName, layout: Layout, run_id: str
+        self, session: WarehouseSession, tag: Tag, batch: Batch, table: TableName, layout: Layout, run_id: str
     ) -> Counts:
         held = self._house.columns(session, self._table)
         history = self._options.mode is Mode.SCD2
-        target = Target(
+        target = ModeTarget(
             self._house,
             self._table,
             # In a history, the end of its last version says that a row was deleted.
@@ -354,7 +368,7 @@ class WarehouseOutput:
                 hint="mend the row at the source or the column in the target; nothing of the batch is there",
             ) from error
 
-    def _check_there(self, session: Session, table: TableName, staged: Staged) -> None:
+    def _check_there(self, session: WarehouseSession, table: TableName, staged: Staged) -> None:
         """A server that keeps no log of staging tables empties them when it comes back from a crash."""
         if staged.rows and not session.rows(f"SELECT 1 FROM {self._house.table(table)} LIMIT 1"):
             raise OutputUnreachable(
@@ -362,7 +376,7 @@ class WarehouseOutput:
                 hint="run again: the batch is loaded once more; nothing of it is visible",
             )
 
-    def _committed(self, session: Session, ours: Receipt, kind: str) -> Receipt:
+    def _committed(self, session: WarehouseSession, ours: Receipt, kind: str) -> Receipt:
         """Why the head did not move: the batch is there already, or it cannot come now."""
         tag = ours.tag
         found = self._commits.find(session, tag)
@@ -381,7 +395,7 @@ class WarehouseOutput:
             )
         return theirs
 
-    def _receipt(self, session: Session, tag: Tag) -> Receipt | None:
+    def _receipt(self, session: WarehouseSession, tag: Tag) -> Receipt | None:
         if not self._commits.is_there(session):
             return None
         session.rollback()
@@ -397,7 +411,7 @@ class WarehouseOutput:
             )
         return found[0] if found else None
 
-    def _is_live(self, session: Session, tag: Tag, batch: Batch) -> bool:
+    def _is_live(self, session: WarehouseSession, tag: Tag, batch: Batch) -> bool:
         """False for batches of a lake that an earlier life of the target has loaded already."""
         (window,) = batch.windows
         if not isinstance(window.upto, FilesPosition):
@@ -411,14 +425,16 @@ class WarehouseOutput:
                 return False
         return True
 
-    def _make_ready(self, session: Session) -> None:
+    def _make_ready(self, session: WarehouseSession) -> None:
         if not self._ready:
             self._pending = self._commits.make(session).is_pending
             staging.clear_leftovers(self._house, session, self._table.schema)
             session.rollback()
             self._ready = True
 
-    def _vanished(self, session: Session, layout: Layout, held: Sequence[Field]) -> tuple[Field, ...]:
+    def _vanished(
+        self, session: WarehouseSession, layout: Layout, held: Sequence[Field]
+    ) -> tuple[Field, ...]:
         """Columns of the target that this flow wrote and that rows of this layout do not have."""
         known = {self.named(field.name) for field in layout.fields} | self._ours
         rest = [field for field in held if self.named(field.name) not in known]
@@ -432,7 +448,7 @@ class WarehouseOutput:
         return OURS | (frozenset(HISTORY) if self._options.mode is Mode.SCD2 else frozenset())
 
     @contextmanager
-    def _session(self) -> Iterator[Session]:
+    def _session(self) -> Iterator[WarehouseSession]:
         session = self._house.connect()
         try:
             yield session

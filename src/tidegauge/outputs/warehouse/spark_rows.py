@@ -11,17 +11,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidegauge.errors import OutputError
-from tidegauge.model.batch_data import Cargo, LakeFile
+from tidegauge.model.batch_data import BatchData, LakeFile
 from tidegauge.model.spec import Lake
 from tidegauge.spark import hadoop
-from tidegauge.storage.parquet_split import FileStretch
+from tidegauge.storage.parquet_split import ParquetSplit
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
 @contextmanager
-def landed(cargo: Cargo, spark: Callable[[], SparkSession]) -> Iterator[Cargo]:
+def landed(cargo: BatchData, spark: Callable[[], SparkSession]) -> Iterator[BatchData]:
     """The cargo itself where it has stretches; else the same with files, which are removed at the end.
 
     The files are in the order of Spark's partitions, as they were read. Raises OutputError, with a hint,
@@ -43,7 +43,7 @@ def landed(cargo: Cargo, spark: Callable[[], SparkSession]) -> Iterator[Cargo]:
         shutil.rmtree(top, ignore_errors=True)
 
 
-def _written(cargo: Cargo, frame: DataFrame, lake: Lake) -> Cargo:
+def _written(cargo: BatchData, frame: DataFrame, lake: Lake) -> BatchData:
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -51,13 +51,13 @@ def _written(cargo: Cargo, frame: DataFrame, lake: Lake) -> Cargo:
         hadoop.settle_session(frame.sparkSession)
         frame.write.options(**hadoop.COMMIT).mode("error").parquet(hadoop.path_of(lake, "rows"))
     except (PySparkException, Py4JError) as error:
-        told = hadoop.told(error, lake.path)
+        told = hadoop.translate_hadoop_error(error, lake.path)
         if told is None:
             raise  # the frame's own failure, which only its maker can explain
         raise told from error
     files = tuple(_file(lake, path) for path in sorted((Path(lake.path) / "rows").glob("part-*.parquet")))
     kept = tuple(file for file in files if file.rows)
-    stretches = tuple(FileStretch(file, cargo.layout) for file in kept)
+    stretches = tuple(ParquetSplit(file, cargo.layout) for file in kept)
     return replace(cargo, files=kept, stretches=stretches, frame=None)
 
 

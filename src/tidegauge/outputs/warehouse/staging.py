@@ -13,7 +13,7 @@ from typing import Any
 from tidegauge.errors import KeyUnsuitable, OutputError, TidegaugeError
 from tidegauge.model.spec import TableName
 from tidegauge.model.table import Field, Layout
-from tidegauge.outputs.warehouse.warehouse import Column, Session, Stage, Warehouse
+from tidegauge.outputs.warehouse.warehouse import StagingTable, Warehouse, WarehouseColumn, WarehouseSession
 
 PREFIX = "tidegauge_stage_"
 SAFE_AGE = timedelta(days=1)
@@ -23,17 +23,17 @@ _NAME = re.compile(rf"{PREFIX}([0-9a-f]{{8}})[0-9a-f]{{8}}(_\w)?", re.ASCII)
 _ORDINAL = "_tidegauge_stretch"
 
 
-def fresh(house: Warehouse, session: Session, schema: str | None) -> TableName:
+def fresh(house: Warehouse, session: WarehouseSession, schema: str | None) -> TableName:
     """A name that nobody has: when the server's clock says it was given, and eight random digits."""
     return TableName(schema, f"{PREFIX}{_clock(house, session):08x}{secrets.token_hex(4)}")
 
 
-def stage_of(table: TableName, layout: Layout) -> Stage:
+def stage_of(table: TableName, layout: Layout) -> StagingTable:
     ordinal = _ORDINAL
     taken = {field.name.lower() for field in layout.fields}
     while {ordinal, f"{ordinal}_"} & taken:  # with one more underscore it is the rank of `keep_last`
         ordinal += "_"
-    return Stage(table, layout.fields, layout.key, ordinal)
+    return StagingTable(table, layout.fields, layout.key, ordinal)
 
 
 def history_of(stage: TableName) -> TableName:
@@ -46,7 +46,7 @@ def last_of(stage: TableName) -> TableName:
     return TableName(stage.schema, f"{stage.table}_l")
 
 
-def drop(house: Warehouse, session: Session, table: TableName) -> None:
+def drop(house: Warehouse, session: WarehouseSession, table: TableName) -> None:
     """With what belongs to it. Never raises: what is left is cleared away a day later."""
     base = TableName(table.schema, table.table[: len(PREFIX) + 16])
     for one in (base, last_of(base), history_of(base)):
@@ -59,7 +59,7 @@ def drop(house: Warehouse, session: Session, table: TableName) -> None:
                 raise
 
 
-def clear_leftovers(house: Warehouse, session: Session, schema: str | None) -> None:
+def clear_leftovers(house: Warehouse, session: WarehouseSession, schema: str | None) -> None:
     """Drop what attempts left that were killed more than a day ago, by the server's clock."""
     found = [match for name in house.tables(session, schema, PREFIX) if (match := _NAME.fullmatch(name))]
     if not found:
@@ -72,7 +72,7 @@ def clear_leftovers(house: Warehouse, session: Session, schema: str | None) -> N
 
 
 def check_keys(
-    house: Warehouse, session: Session, stage: Stage, *, several: bool, proven: bool = False
+    house: Warehouse, session: WarehouseSession, stage: StagingTable, *, several: bool, proven: bool = False
 ) -> int | None:
     """How many keys there are, where some come in more than one stretch; None: none does, as `proven` says.
 
@@ -107,12 +107,14 @@ def check_keys(
     return int(different)
 
 
-def keep_last(house: Warehouse, session: Session, stage: Stage, keys: int) -> Stage:
+def keep_last(house: Warehouse, session: WarehouseSession, stage: StagingTable, keys: int) -> StagingTable:
     """The same with only the last row of each of the keys; the other table stays until both are dropped."""
     kept = replace(stage, table=last_of(stage.table))
-    columns = [Column(field.name, house.type(field, key=field.name in stage.key)) for field in stage.fields]
+    columns = [
+        WarehouseColumn(field.name, house.type(field, key=field.name in stage.key)) for field in stage.fields
+    ]
     session.rollback()
-    session.run(house.create(kept.table, [*columns, Column(stage.ordinal, house.whole)]))
+    session.run(house.create(kept.table, [*columns, WarehouseColumn(stage.ordinal, house.whole)]))
     session.commit()
     key = ", ".join(map(house.name, stage.key))
     ordinal = house.name(stage.ordinal)
@@ -132,7 +134,9 @@ def keep_last(house: Warehouse, session: Session, stage: Stage, keys: int) -> St
     return kept
 
 
-def check_values(house: Warehouse, session: Session, stage: Stage, narrow: Sequence[Field]) -> None:
+def check_values(
+    house: Warehouse, session: WarehouseSession, stage: StagingTable, narrow: Sequence[Field]
+) -> None:
     """Raises OutputError, naming column, key and value, for one that a column of the target cannot hold."""
     for held in narrow:
         column = house.name(held.name)
@@ -149,7 +153,7 @@ def check_values(house: Warehouse, session: Session, stage: Stage, narrow: Seque
             )
 
 
-def check_filled(house: Warehouse, session: Session, stage: Stage, column: str) -> None:
+def check_filled(house: Warehouse, session: WarehouseSession, stage: StagingTable, column: str) -> None:
     """Raises OutputError, naming the key, for a row that has nothing in a column."""
     shown = ", ".join(map(house.name, stage.key))
     found = session.rows(
@@ -167,7 +171,7 @@ def told(key: Sequence[str], values: Sequence[Any]) -> str:
     return ", ".join(f"{name} = {value!r}" for name, value in zip(key, values, strict=True))
 
 
-def _clock(house: Warehouse, session: Session) -> int:
+def _clock(house: Warehouse, session: WarehouseSession) -> int:
     ((now,),) = session.rows(f"SELECT {house.now}")
     moment = now if isinstance(now, datetime) else datetime.fromisoformat(str(now))
     return int(moment.replace(tzinfo=moment.tzinfo or UTC).timestamp())

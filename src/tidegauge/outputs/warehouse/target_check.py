@@ -10,17 +10,17 @@ import hashlib
 from collections.abc import Sequence
 
 from tidegauge.errors import OutputDisagrees, OutputError, OutputUnreachable
-from tidegauge.model.spec import Flow, Mode, TableName
+from tidegauge.model.spec import Mode, TableFlow, TableName
 from tidegauge.model.table import Field, Layout
 from tidegauge.outputs.warehouse import columns
 from tidegauge.outputs.warehouse.commits import Commits, Head, followed
-from tidegauge.outputs.warehouse.warehouse import Session, Warehouse
+from tidegauge.outputs.warehouse.warehouse import Warehouse, WarehouseSession
 
 
-class Held:
+class TargetCheck:
     """One flow's target. Every method but `make` only looks."""
 
-    def __init__(self, flow: Flow, house: Warehouse, table: TableName, commits: Commits) -> None:
+    def __init__(self, flow: TableFlow, house: Warehouse, table: TableName, commits: Commits) -> None:
         self._house, self._table, self._commits, self._options = house, table, commits, flow.options
         self._flow, self._by_lake = flow.name, flow.reads is not None
 
@@ -28,7 +28,7 @@ class Held:
     def _place(self) -> str:
         return f"{self._house.place}: {self._table}"
 
-    def check(self, session: Session, heads: Sequence[Head], epoch: int) -> None:
+    def check(self, session: WarehouseSession, heads: Sequence[Head], epoch: int) -> None:
         """Refuse a target that lacks what a life has committed to it, or is of another mode.
 
         The heads were looked at before: who commits the first batch has made the table by then.
@@ -52,14 +52,14 @@ class Held:
             if kept > 0:
                 raise self._refused(f"is empty, and {kept:,} rows should be there by what was committed")
 
-    def check_new(self, session: Session) -> None:
+    def check_new(self, session: WarehouseSession) -> None:
         """Before the table is made: refuse where the newest life has committed to it already."""
         heads = self._heads(session)
         session.rollback()
         if heads and followed(heads, heads[-1].epoch) and self._house.columns(session, self._table) is None:
             raise self._refused("is gone, and what was committed to it with it")
 
-    def _probe(self, session: Session) -> bool | None:
+    def _probe(self, session: WarehouseSession) -> bool | None:
         """Whether there are rows; None: there is no table. Most of the time that costs no look at the
         catalogue, which is slow where there are many tables."""
         try:
@@ -72,28 +72,28 @@ class Held:
                 raise
             return None
 
-    def _heads(self, session: Session) -> tuple[Head, ...]:
+    def _heads(self, session: WarehouseSession) -> tuple[Head, ...]:
         return self._commits.heads(session) if self._commits.is_there(session) else ()
 
-    def is_filled(self, session: Session) -> bool:
+    def is_filled(self, session: WarehouseSession) -> bool:
         return bool(session.rows(f"SELECT 1 FROM {self._house.table(self._table)} LIMIT 1"))
 
-    def pending(self, session: Session, epoch: int | None = None) -> Head | None:
+    def pending(self, session: WarehouseSession, epoch: int | None = None) -> Head | None:
         """The life (the newest, if none is named) whose first batch is still to take away what is there."""
         found = [head for head in self._heads(session) if epoch is None or head.epoch == epoch]
         return found[-1] if found and found[-1].is_pending and not found[-1].closed else None
 
-    def is_outgrown(self, session: Session, layout: Layout) -> bool:
+    def is_outgrown(self, session: WarehouseSession, layout: Layout) -> bool:
         """Whether the table is there, and has to be made anew for rows of this layout."""
         held = self._house.columns(session, self._table)
         return held is not None and not self._fits(session, held, layout)
 
-    def is_of_another_mode(self, session: Session) -> bool:
+    def is_of_another_mode(self, session: WarehouseSession) -> bool:
         shape = self._commits.shape(session, self._heads(session))
         before = None if shape is None else columns.mode_of(shape)
         return before is not None and not columns.go_together(before, self._options.mode)
 
-    def make(self, session: Session, layout: Layout, *, outgrown: bool) -> None:
+    def make(self, session: WarehouseSession, layout: Layout, *, outgrown: bool) -> None:
         """Take away what is there, inside the transaction of the first batch; with the table, if that
         `is_outgrown`. Where DDL commits, it was made anew before (`make_alone`)."""
         if self._house.columns(session, self._table) is None:
@@ -104,7 +104,7 @@ class Held:
         else:
             session.run(self._house.delete(self._table, "1 = 1"))
 
-    def make_alone(self, session: Session, layout: Layout, epoch: int) -> None:
+    def make_alone(self, session: WarehouseSession, layout: Layout, epoch: int) -> None:
         """The same of the table, where DDL commits: under a lock, which goes with the session.
 
         Every first batch after a full refresh waits for it, in whichever life, and looks then: so nobody
@@ -124,7 +124,7 @@ class Held:
             session.run(columns.create(self._house, self._table, layout, self._options))
         session.rollback()
 
-    def _fits(self, session: Session, held: tuple[Field, ...], layout: Layout) -> bool:
+    def _fits(self, session: WarehouseSession, held: tuple[Field, ...], layout: Layout) -> bool:
         shape = self._commits.shape(session, self._heads(session))
         return columns.fits(self._house, held, layout, self._options, shape)
 

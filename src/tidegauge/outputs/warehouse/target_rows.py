@@ -15,7 +15,7 @@ from tidegauge.errors import OutputError
 from tidegauge.model.arrow import type_of
 from tidegauge.model.spec import TableName
 from tidegauge.model.table import Field
-from tidegauge.outputs.warehouse.warehouse import Session, Warehouse
+from tidegauge.outputs.warehouse.warehouse import Warehouse, WarehouseSession
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,7 +27,7 @@ _EXACT = Context(prec=60, traps=[Inexact, InvalidOperation])
 
 def read(
     house: Warehouse,
-    sessions: Callable[[], AbstractContextManager[Session]],
+    sessions: Callable[[], AbstractContextManager[WarehouseSession]],
     table: TableName,
     fields: Sequence[Field],
     *,

@@ -16,8 +16,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tidegauge.errors import OutputError, OutputUnreachable
-from tidegauge.model.batch_data import Cargo, Stretch
-from tidegauge.spark.task_values import attempted, opened, raise_any, sealed
+from tidegauge.model.batch_data import BatchData, Split
+from tidegauge.spark.task_values import raise_any, seal, try_work, unseal
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,7 +42,7 @@ class Sink(Protocol):
         """Bring rows over and commit them with the task's mark; how many they are. Raises our errors only."""
 
 
-def at_hand(cargo: Cargo) -> Parts | None:
+def at_hand(cargo: BatchData) -> Parts | None:
     """The rows of a cargo that is not worth a Spark job, for this process to bring over itself; None: it is.
 
     Where nobody counted the rows before, they are read until there are too many.
@@ -63,12 +63,12 @@ def at_hand(cargo: Cargo) -> Parts | None:
     return held
 
 
-def parts_of(stretches: Sequence[Stretch], first: int = 0) -> Iterator[tuple[int, Iterable[pa.RecordBatch]]]:
+def parts_of(stretches: Sequence[Split], first: int = 0) -> Iterator[tuple[int, Iterable[pa.RecordBatch]]]:
     for ordinal, stretch in enumerate(stretches, first):
         yield ordinal, stretch.batches()
 
 
-def bring(cargo: Cargo, sink: Sink, spark: Callable[[], SparkSession]) -> int:
+def bring(cargo: BatchData, sink: Sink, spark: Callable[[], SparkSession]) -> int:
     """Every row of the cargo, by as many tasks as there are stretches; how many rows are there."""
     session = spark()
     if cargo.stretches or cargo.frame is None:
@@ -76,10 +76,10 @@ def bring(cargo: Cargo, sink: Sink, spark: Callable[[], SparkSession]) -> int:
     return _bring_frame(cargo, cargo.frame(session), sink)
 
 
-def _bring_stretches(stretches: Sequence[Stretch], sink: Sink, spark: SparkSession) -> int:
+def _bring_stretches(stretches: Sequence[Split], sink: Sink, spark: SparkSession) -> int:
     size = -(-len(stretches) // _TASKS)
     groups = [
-        (first, sealed(tuple(stretches[first : first + size]))) for first in range(0, len(stretches), size)
+        (first, seal(tuple(stretches[first : first + size]))) for first in range(0, len(stretches), size)
     ]
 
     def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -91,7 +91,7 @@ def _bring_stretches(stretches: Sequence[Stretch], sink: Sink, spark: SparkSessi
     return _counted(frame.collect(), len(groups))
 
 
-def _bring_frame(cargo: Cargo, frame: DataFrame, sink: Sink) -> int:
+def _bring_frame(cargo: BatchData, frame: DataFrame, sink: Sink) -> int:
     from tidegauge.model.arrow import schema_of
 
     schema = schema_of(cargo.layout)
@@ -120,7 +120,7 @@ def _bring_frame(cargo: Cargo, frame: DataFrame, sink: Sink) -> int:
 
 def _patient(sink: Sink, task: int, first: int, body: bytes) -> int:
     """A lost connection is worth another one; whatever it had committed is found by its mark."""
-    stretches: tuple[Stretch, ...] = opened(body)
+    stretches: tuple[Split, ...] = unseal(body)
     for left in reversed(range(_TRIES)):
         try:
             return sink.take(task, parts_of(stretches, first))
@@ -135,7 +135,7 @@ def _answered(task: int, work: Callable[[], int]) -> pa.RecordBatch:
     """What comes of it, as a row."""
     import pyarrow as pa
 
-    rows, failure = attempted(work)
+    rows, failure = try_work(work)
     return pa.RecordBatch.from_pydict(
         {"task": [task], "rows": [rows or 0], "error": [failure]},
         schema=pa.schema([("task", pa.int64()), ("rows", pa.int64()), ("error", pa.string())]),

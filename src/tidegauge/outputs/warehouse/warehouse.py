@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tidegauge.errors import OutputError, OutputUnreachable
-from tidegauge.model.batch_data import Cargo
+from tidegauge.model.batch_data import BatchData
 from tidegauge.model.spec import Database, TableName, TableOptions
 from tidegauge.model.table import Field
 from tidegauge.outputs.warehouse import fit
@@ -41,7 +41,7 @@ class Refused(OutputError):
     """
 
 
-class Session(Protocol):
+class WarehouseSession(Protocol):
     """One connection. Its first statement after `connect`, `commit` or `rollback` begins a transaction.
 
     Every method raises only our errors: Locked, Refused, OutputUnreachable when the connection is lost or was
@@ -66,7 +66,7 @@ class Session(Protocol):
 
 
 @dataclass(frozen=True)
-class Column:
+class WarehouseColumn:
     """One column of a table that is to be made."""
 
     name: str
@@ -76,7 +76,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Stage:
+class StagingTable:
     """The staging table of one attempt: the layout's columns, and which stretch a row came in."""
 
     table: TableName
@@ -131,13 +131,13 @@ class Warehouse(ABC):
         return True
 
     @abstractmethod
-    def connect(self) -> Session:
+    def connect(self) -> WarehouseSession:
         """A fresh connection, with the lock timeout set. Raises OutputUnreachable, RuntimeMissing."""
 
     # What is there
 
     @abstractmethod
-    def columns(self, session: Session, table: TableName) -> tuple[Field, ...] | None:
+    def columns(self, session: WarehouseSession, table: TableName) -> tuple[Field, ...] | None:
         """In the table's order; None where there is no such table (a view is no table: OutputError).
 
         `type` is the Spark type whose values the column holds, empty where there is none; `source_type` the
@@ -145,7 +145,7 @@ class Warehouse(ABC):
         """
 
     @abstractmethod
-    def tables(self, session: Session, schema: str | None, prefix: str) -> list[str]:
+    def tables(self, session: WarehouseSession, schema: str | None, prefix: str) -> list[str]:
         """Names of tables (and views) in a schema that begin with a prefix of ASCII letters and `_`."""
 
     # Words
@@ -191,7 +191,7 @@ class Warehouse(ABC):
     def create(
         self,
         table: TableName,
-        columns: Sequence[Column],
+        columns: Sequence[WarehouseColumn],
         *,
         key: Sequence[str] = (),
         options: TableOptions | None = None,  # noqa: ARG002 - for engines that lay a target out
@@ -202,10 +202,10 @@ class Warehouse(ABC):
             parts.append(f"PRIMARY KEY ({', '.join(map(self.name, key))})")
         return f"CREATE TABLE IF NOT EXISTS {self.table(table)} ({', '.join(parts)})"
 
-    def add_column(self, table: TableName, column: Column) -> str:
+    def add_column(self, table: TableName, column: WarehouseColumn) -> str:
         return f"ALTER TABLE {self.table(table)} ADD COLUMN {self.name(column.name)} {column.type}"
 
-    def widen(self, session: Session, table: TableName, column: str, kind: str) -> None:
+    def widen(self, session: WarehouseSession, table: TableName, column: str, kind: str) -> None:
         """Give a column the type that `fit` asked for. Loses nothing, and other columns keep theirs."""
         session.run(f"ALTER TABLE {self.table(table)} ALTER COLUMN {self.name(column)} TYPE {kind}")
 
@@ -218,26 +218,32 @@ class Warehouse(ABC):
         """DELETE from the target, called `t`."""
         return f"DELETE FROM {self.table(target)} AS t WHERE {where}"
 
-    def lock(self, session: Session, commits: TableName) -> None:  # noqa: B027 - most have nothing to do
+    def lock(self, session: WarehouseSession, commits: TableName) -> None:  # noqa: B027 - most have nothing to do
         """Where keys are not enforced: no other session gets past this until our transaction ends."""
 
-    def hold(self, session: Session, name: str) -> bool:  # noqa: ARG002
+    def hold(self, session: WarehouseSession, name: str) -> bool:  # noqa: ARG002
         """Where `ddl_commits`: until the session closes, no other one gets past this with the same name of up
         to 64 characters. False: there is no such lock."""
         return False
 
-    def declare_key(self, session: Session, target: TableName, key: Sequence[str]) -> None:  # noqa: B027
+    def declare_key(self, session: WarehouseSession, target: TableName, key: Sequence[str]) -> None:  # noqa: B027
         """Where `key_after`: after each committed batch, in a transaction of its own; commits. Does nothing
         where the table has a key or somebody else made it."""
 
-    def drop(self, session: Session, table: TableName) -> None:
+    def drop(self, session: WarehouseSession, table: TableName) -> None:
         """A staging table; none there is no error."""
         session.run(f"DROP TABLE IF EXISTS {self.table(table)}")
 
     # Bulk
 
     @abstractmethod
-    def load(self, session: Session, stage: Stage, cargo: Cargo, spark: Callable[[], SparkSession]) -> int:
+    def load(
+        self,
+        session: WarehouseSession,
+        stage: StagingTable,
+        cargo: BatchData,
+        spark: Callable[[], SparkSession],
+    ) -> int:
         """Make the staging table and bring every row of the cargo into it, by the fastest way there is.
 
         Only the layout's columns, of files that may have more. Ends with a commit: durable, and visible to

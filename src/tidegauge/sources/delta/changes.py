@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final
 
 from tidegauge.errors import PositionError, SourceError, TidegaugeError
 from tidegauge.model.delta_flow import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, DELETE, TableRef
-from tidegauge.model.plan import Way
+from tidegauge.model.plan import ReadWay
 from tidegauge.model.position import VersionPosition, Window
-from tidegauge.model.protocols.source import Moved
+from tidegauge.model.protocols.source import ChangedInput
 from tidegauge.sources.delta.added_files import (
     Additions,
     added_rows,
@@ -51,11 +51,11 @@ def moved(
     table: TableRef,
     location: str,
     window: Window,
-    way: Way,
+    way: ReadWay,
     *,
     raw: bool = False,
     unique: tuple[str, ...] = (),
-) -> Moved:
+) -> ChangedInput:
     """One input in one batch. `session` is the flow's own: it is given the settings that the reads need.
 
     `raw`: every frame has the feed's columns too, `came` is the feed as it is, and nothing is `gone`.
@@ -66,11 +66,11 @@ def moved(
     if not isinstance(upto, VersionPosition) or not isinstance(after, VersionPosition | None):
         raise PositionError(f"the window of {table} has no versions of a Delta table: {window}")
     first = None if after is None else after.version
-    return DeltaMoved(session, table, location, first, upto.version, way, raw=raw, unique=unique)
+    return DeltaChangedInput(session, table, location, first, upto.version, way, raw=raw, unique=unique)
 
 
-class DeltaMoved:
-    """Implements `Moved`."""
+class DeltaChangedInput:
+    """Implements `ChangedInput`."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class DeltaMoved:
         location: str,
         after: int | None,
         upto: int,
-        way: Way,
+        way: ReadWay,
         *,
         raw: bool,
         unique: tuple[str, ...] = (),
@@ -89,21 +89,23 @@ class DeltaMoved:
         self._location = location
         self._after = after
         self._upto = upto
-        self._way = Way.NOTHING if way in (Way.FEED, Way.FILES, Way.DIFF) and after == upto else way
+        self._way = (
+            ReadWay.NOTHING if way in (ReadWay.FEED, ReadWay.FILES, ReadWay.DIFF) and after == upto else way
+        )
         self._raw = raw
         self._unique = unique
 
     @property
     def moves(self) -> bool:
-        return self._way not in (Way.PINNED, Way.NOTHING)
+        return self._way not in (ReadWay.PINNED, ReadWay.NOTHING)
 
     @property
     def afresh(self) -> bool:
-        return self._way is Way.SNAPSHOT
+        return self._way is ReadWay.SNAPSHOT
 
     @property
     def grows(self) -> bool:
-        return self._way is Way.FILES
+        return self._way is ReadWay.FILES
 
     @property
     def unique(self) -> tuple[str, ...]:
@@ -125,7 +127,7 @@ class DeltaMoved:
         with self._reading():
             if self._raw:
                 return self._changes
-            if self._way is Way.SNAPSHOT:
+            if self._way is ReadWay.SNAPSHOT:
                 return self._whole
             if self.grows:
                 self._check_names()
@@ -136,7 +138,7 @@ class DeltaMoved:
         with self._reading():
             if self._raw:
                 return self._changes.where("false")
-            if self._way in (Way.FEED, Way.DIFF):
+            if self._way in (ReadWay.FEED, ReadWay.DIFF):
                 return repeated(self._net, self._fields, gone=True)
             return self._none()
 
@@ -144,7 +146,7 @@ class DeltaMoved:
         from pyspark.sql import functions as F  # noqa: N812
 
         first = -1 if self._after is None else self._after
-        if self._way is Way.FEED and self._upto - first == 1 and not self._raw:
+        if self._way is ReadWay.FEED and self._upto - first == 1 and not self._raw:
             with self._reading():
                 kind = F.col(CHANGE_TYPE).isin(INSERT, AFTER)
                 return self._changes.withColumn(flag, kind).drop(*FEED_COLUMNS)
@@ -153,7 +155,7 @@ class DeltaMoved:
 
     def events(self) -> DataFrame:
         with self._reading():
-            return net_by_version(self._changes, self._fields) if self._way is Way.FEED else self._changes
+            return net_by_version(self._changes, self._fields) if self._way is ReadWay.FEED else self._changes
 
     @cached_property
     def _net(self) -> DataFrame:
@@ -167,7 +169,7 @@ class DeltaMoved:
     def _fields(self) -> list[StructField]:
         if self.grows:
             return self._additions.types
-        return self._described[0] if self._way is Way.FEED else self._whole.schema.fields
+        return self._described[0] if self._way is ReadWay.FEED else self._whole.schema.fields
 
     @cached_property
     def _described(self) -> tuple[list[StructField], bool]:
@@ -182,13 +184,13 @@ class DeltaMoved:
         """Every row that a version touched, with the feed's columns."""
         self._check_names()
         match self._way:
-            case Way.FEED:
+            case ReadWay.FEED:
                 return self._feed()
-            case Way.FILES:
+            case ReadWay.FILES:
                 return self._added(stamps=True)
-            case Way.DIFF:
+            case ReadWay.DIFF:
                 return self._steps([(self._after, self._upto)])
-            case Way.SNAPSHOT:
+            case ReadWay.SNAPSHOT:
                 return self._as_inserts()
             case _:
                 return self._none(*FEED_COLUMNS)

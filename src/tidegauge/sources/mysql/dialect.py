@@ -18,10 +18,10 @@ from tidegauge.errors import (
     SourceUnreachable,
     TableMissing,
 )
-from tidegauge.model.position import Kind, Value
+from tidegauge.model.position import Value, ValueKind
 from tidegauge.model.secret import mask
 from tidegauge.model.spec import Database, TableName
-from tidegauge.model.table import OrderedColumn, Shape
+from tidegauge.model.table import OrderedColumn, SourceTable
 from tidegauge.sources.dialect import MARK, Catalogue, Moment, Unique, kind_of_cursor, nearest, refuse_nul
 from tidegauge.sources.mysql import types as types_mysql
 from tidegauge.sources.mysql.open_work import offsets, watch
@@ -230,23 +230,23 @@ class MysqlDialect:
         sql: str,
     ) -> OrderedColumn | None:
         plain = native.type.removesuffix(" unsigned")
-        order, text, kind, scale = sql, "CAST({} AS CHAR)", Kind.TEXT, 0
+        order, text, kind, scale = sql, "CAST({} AS CHAR)", ValueKind.TEXT, 0
         if plain in _FLOATS:
             return None
         if plain in ("bit", "year"):
             # A bare BIT is bytes, and a bare YEAR reads 25 as 2025.
-            order, kind = f"({sql} + 0)", Kind.INT
+            order, kind = f"({sql} + 0)", ValueKind.INT
         elif plain in _INTEGERS:
-            kind = Kind.INT
+            kind = ValueKind.INT
         elif plain == "decimal":
-            kind = Kind.DECIMAL
+            kind = ValueKind.DECIMAL
         elif plain == "date":
-            kind = Kind.DATE
+            kind = ValueKind.DATE
         elif plain in ("datetime", "timestamp"):
-            kind = Kind.TIMESTAMP if plain == "datetime" else Kind.TIMESTAMPTZ
+            kind = ValueKind.TIMESTAMP if plain == "datetime" else ValueKind.TIMESTAMPTZ
             scale = native.scale or 0
         elif plain in _BYTES:
-            text, kind = "LOWER(HEX({}))", Kind.BYTES
+            text, kind = "LOWER(HEX({}))", ValueKind.BYTES
         elif plain in _TEXTS:
             text = "CONVERT({} USING utf8mb4)"
         else:
@@ -263,7 +263,7 @@ class MysqlDialect:
     ) -> str | None:
         return kind_of_cursor(ordered, grows_as_text=native.type in _TEXTS)
 
-    def notation(self, shape: Shape, where: str) -> Notation | None:  # noqa: ARG002 - columns have one type
+    def notation(self, shape: SourceTable, where: str) -> Notation | None:  # noqa: ARG002 - columns have one type
         return None
 
     def moment(self, *, fresh: bool) -> Moment:
@@ -332,7 +332,7 @@ def _native(
 
 
 def _text(text: str) -> str:
-    return literal(Value(Kind.TEXT, text))
+    return literal(Value(ValueKind.TEXT, text))
 
 
 def _tls(options: Any) -> ssl.SSLContext | None:

@@ -31,11 +31,11 @@ _READERS = 2**48
 Offsets = tuple[timedelta, timedelta, str]
 
 
-class Session(Protocol):
+class MysqlOpenSession(Protocol):
     def rows(self, sql: str) -> list[tuple[Any, ...]]: ...
 
 
-def offsets(session: Session) -> Offsets:
+def offsets(session: MysqlOpenSession) -> Offsets:
     """The lowest and highest offset of the server's own zone from UTC within a year, and its name."""
     ((zone, system),) = session.rows(f"SELECT {MARK} @@global.time_zone, @@system_time_zone")
     months = " UNION ALL ".join(f"SELECT UNIX_TIMESTAMP() + {month} * 2592000 AS x" for month in range(-6, 7))
@@ -63,7 +63,7 @@ class Watch:
         self._turn = threading.Lock()
         self._last: tuple[float, Moment] | None = None
 
-    def look(self, session: Session, zone: Offsets, *, mariadb: bool) -> Moment:
+    def look(self, session: MysqlOpenSession, zone: Offsets, *, mariadb: bool) -> Moment:
         asked = time.monotonic()
         with self._turn:
             if self._last is not None and self._last[0] >= asked:
@@ -83,7 +83,7 @@ def watch(address: str, user: str | None) -> Watch:
         return _watches.setdefault((address, user), Watch())
 
 
-def _look(session: Session, zone: Offsets, *, mariadb: bool) -> Moment:
+def _look(session: MysqlOpenSession, zone: Offsets, *, mariadb: bool) -> Moment:
     ((clock_text, own),) = session.rows(f"SELECT {MARK} UTC_TIMESTAMP(6), CONNECTION_ID()")
     clock = datetime.fromisoformat(clock_text)
     running, ours = _statements(session, mariadb=mariadb)
@@ -122,7 +122,7 @@ def _by_connection(running: Iterable[OpenWork], transactions: Iterable[OpenWork]
     return (*statements.values(), *works)
 
 
-def _statements(session: Session, *, mariadb: bool) -> tuple[list[OpenWork], set[str]]:
+def _statements(session: MysqlOpenSession, *, mariadb: bool) -> tuple[list[OpenWork], set[str]]:
     """Statements that run, and the connections that are our own."""
     age = "TIME_MS" if mariadb else "(TIME + 1) * 1000"
     # MySQL does not number its statements: their words do, and that a time of whole seconds fits.
@@ -143,7 +143,7 @@ def _statements(session: Session, *, mariadb: bool) -> tuple[list[OpenWork], set
     return works, ours
 
 
-def _transactions(session: Session, own: str, ours: set[str]) -> list[OpenWork]:
+def _transactions(session: MysqlOpenSession, own: str, ours: set[str]) -> list[OpenWork]:
     """Open transactions by InnoDB's list, which the server renews only when nobody has read it for a while.
 
     So we open one of our own and look until we see it there with the words we are just saying: then the list

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidegauge.model.position import Kind, Value
+from tidegauge.model.position import Value, ValueKind
 from tidegauge.model.spec import TableName
 from tidegauge.sources.dialect import refuse_nul
 
@@ -17,15 +17,15 @@ def quote(name: str) -> str:
 
 def literal(value: Value) -> str:
     match value.kind:
-        case Kind.INT | Kind.DECIMAL:
+        case ValueKind.INT | ValueKind.DECIMAL:
             return value.text
-        case Kind.DATE:
+        case ValueKind.DATE:
             return f"DATE'{value.text}'"
-        case Kind.TIMESTAMP | Kind.TIMESTAMPTZ:
+        case ValueKind.TIMESTAMP | ValueKind.TIMESTAMPTZ:
             return f"TIMESTAMP'{_micros(value.text)}'"
-        case Kind.BYTES:
+        case ValueKind.BYTES:
             return f"X'{value.text}'"
-        case Kind.TEXT:
+        case ValueKind.TEXT:
             # As bytes: no quote, escape or sql_mode can change what it says.
             return f"_utf8mb4 X'{value.text.encode().hex()}'"
 

@@ -15,10 +15,10 @@ from tidegauge.errors import (
     SourceUnreachable,
     TableMissing,
 )
-from tidegauge.model.position import Kind, Value
+from tidegauge.model.position import Value, ValueKind
 from tidegauge.model.secret import mask
 from tidegauge.model.spec import Database, TableName
-from tidegauge.model.table import OrderedColumn, Shape
+from tidegauge.model.table import OrderedColumn, SourceTable
 from tidegauge.sources.dialect import (
     MARK,
     READER,
@@ -38,13 +38,13 @@ from tidegauge.sources.types import Native
 _INTEGERS = ("int2", "int4", "int8")
 _TEXTS = ("text", "varchar", "bpchar", "name", "citext")
 _KINDS = {
-    **dict.fromkeys(_INTEGERS, Kind.INT),
-    "oid": Kind.INT,
-    "numeric": Kind.DECIMAL,
-    "date": Kind.DATE,
-    "timestamp": Kind.TIMESTAMP,
-    "timestamptz": Kind.TIMESTAMPTZ,
-    "bytea": Kind.BYTES,
+    **dict.fromkeys(_INTEGERS, ValueKind.INT),
+    "oid": ValueKind.INT,
+    "numeric": ValueKind.DECIMAL,
+    "date": ValueKind.DATE,
+    "timestamp": ValueKind.TIMESTAMP,
+    "timestamptz": ValueKind.TIMESTAMPTZ,
+    "bytea": ValueKind.BYTES,
 }
 _NUMERIC_HEADER = 4
 _OTHERS = {"v": "view", "m": "materialized view", "f": "foreign table"}
@@ -204,12 +204,12 @@ class PostgresqlDialect:
     ) -> OrderedColumn | None:
         if native.type in ("float4", "float8"):
             return None
-        kind = _KINDS.get(native.type, Kind.TEXT)
+        kind = _KINDS.get(native.type, ValueKind.TEXT)
         scale = native.scale if native.scale is not None else 6
         text = "({})::text"
-        if kind is Kind.BYTES:
+        if kind is ValueKind.BYTES:
             text = "encode({}, 'hex')"
-        elif kind in (Kind.TIMESTAMP, Kind.TIMESTAMPTZ):
+        elif kind in (ValueKind.TIMESTAMP, ValueKind.TIMESTAMPTZ):
             # In UTC by the session; to_char hides what is before Christ or infinite, so that stays as it is.
             digits = f".FF{scale}" if scale else ""
             text = (
@@ -227,7 +227,7 @@ class PostgresqlDialect:
     ) -> str | None:
         return kind_of_cursor(ordered, grows_as_text=native.type in _TEXTS)
 
-    def notation(self, shape: Shape, where: str) -> Notation | None:  # noqa: ARG002 - columns have one type
+    def notation(self, shape: SourceTable, where: str) -> Notation | None:  # noqa: ARG002 - columns have one type
         return None
 
     def moment(self, *, fresh: bool) -> Moment:  # noqa: ARG002 - it always is
@@ -321,4 +321,4 @@ def _said(error: Exception) -> str:
 
 
 def _text(text: str) -> str:
-    return literal(Value(Kind.TEXT, refuse_nul(text)))
+    return literal(Value(ValueKind.TEXT, refuse_nul(text)))

@@ -16,11 +16,11 @@ Offsets = tuple[timedelta, timedelta, str]
 _STAMP = "'YYYY-MM-DD HH24:MI:SS.US'"
 
 
-class Session(Protocol):
+class PostgresqlOpenSession(Protocol):
     def rows(self, sql: str) -> list[tuple[Any, ...]]: ...
 
 
-def offsets(session: Session) -> Offsets:
+def offsets(session: PostgresqlOpenSession) -> Offsets:
     """The lowest and highest offset of the server's own zone from UTC within a year, and its name."""
     found = session.rows(
         f"SELECT {MARK} z.reset_val,"
@@ -32,7 +32,7 @@ def offsets(session: Session) -> Offsets:
     return timedelta(seconds=min(seconds)), timedelta(seconds=max(seconds)), str(found[0][0])
 
 
-def look(session: Session, zone: Offsets) -> Moment:
+def look(session: PostgresqlOpenSession, zone: Offsets) -> Moment:
     ((clock, sees_all),) = session.rows(
         f"SELECT {MARK} to_char(clock_timestamp(), {_STAMP}),"
         " r.rolsuper OR pg_has_role('pg_read_all_stats', 'USAGE')"

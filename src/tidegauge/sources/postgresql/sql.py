@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidegauge.errors import SourceError
-from tidegauge.model.position import Kind, Value
+from tidegauge.model.position import Value, ValueKind
 from tidegauge.model.spec import TableName
 from tidegauge.sources.dialect import refuse_nul
 
@@ -21,11 +21,11 @@ def quote(name: str) -> str:
 def literal(value: Value) -> str:
     """Always an untyped literal, so that it takes the type of what it is compared with."""
     text = value.text
-    if value.kind is Kind.BYTES:
+    if value.kind is ValueKind.BYTES:
         text = f"\\x{text}"
-    elif value.kind is Kind.TIMESTAMPTZ:
+    elif value.kind is ValueKind.TIMESTAMPTZ:
         text = f"{text}+00"
-    elif value.kind is Kind.TEXT and "\0" in text:
+    elif value.kind is ValueKind.TEXT and "\0" in text:
         raise SourceError("a position holds a NUL character, which PostgreSQL's text never does")
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
     return f"E'{escaped}'"

@@ -16,9 +16,9 @@ from tidegauge.errors import (
     SourceUnreachable,
     TableMissing,
 )
-from tidegauge.model.position import Kind, Value
+from tidegauge.model.position import Value, ValueKind
 from tidegauge.model.spec import Database, TableName
-from tidegauge.model.table import OrderedColumn, Shape
+from tidegauge.model.table import OrderedColumn, SourceTable
 from tidegauge.sources.dialect import MARK, Catalogue, Moment, Unique, nearest, refuse_nul
 from tidegauge.sources.notation import Notation, read_shapes
 from tidegauge.sources.sqlite import types as types_sqlite
@@ -27,9 +27,15 @@ from tidegauge.sources.types import Native
 
 _WAIT = 30.0
 _SAMPLE = 1000
-_KINDS = {"integer": Kind.INT, "text": Kind.TEXT, "blob": Kind.BYTES}
-_TEXT = {Kind.INT: "CAST({} AS TEXT)", Kind.TEXT: "{}", Kind.BYTES: "LOWER(HEX({}))"}
-_BY_DECLARATION = {"int": Kind.INT, "bool": Kind.INT, "char": Kind.TEXT, "clob": Kind.TEXT, "text": Kind.TEXT}
+_KINDS = {"integer": ValueKind.INT, "text": ValueKind.TEXT, "blob": ValueKind.BYTES}
+_TEXT = {ValueKind.INT: "CAST({} AS TEXT)", ValueKind.TEXT: "{}", ValueKind.BYTES: "LOWER(HEX({}))"}
+_BY_DECLARATION = {
+    "int": ValueKind.INT,
+    "bool": ValueKind.INT,
+    "char": ValueKind.TEXT,
+    "clob": ValueKind.TEXT,
+    "text": ValueKind.TEXT,
+}
 
 
 class SqliteDialect:
@@ -94,7 +100,7 @@ class SqliteDialect:
         return f"sqlite:{self._path}"
 
     def catalogue(self, table: TableName) -> Catalogue:
-        name = literal(Value(Kind.TEXT, refuse_nul(table.table)))
+        name = literal(Value(ValueKind.TEXT, refuse_nul(table.table)))
         described = self.rows(
             f'SELECT {MARK} name, type, "notnull", pk FROM pragma_table_xinfo({name}) WHERE hidden <> 1'
         )
@@ -117,7 +123,7 @@ class SqliteDialect:
         for index, unique, partial in self.rows(
             f'SELECT {MARK} name, "unique", partial FROM pragma_index_list({name})'
         ):
-            quoted = literal(Value(Kind.TEXT, index))
+            quoted = literal(Value(ValueKind.TEXT, index))
             parts = [row[0] for row in self.rows(f"SELECT {MARK} name FROM pragma_index_info({quoted})")]
             if partial or not parts or parts[0] is None:
                 continue
@@ -157,12 +163,12 @@ class SqliteDialect:
             kinds = {storage for (storage,) in found}
             if len(kinds) > 1 or "real" in kinds:
                 return None
-            kind = _KINDS[kinds.pop()] if kinds else Kind.TEXT
+            kind = _KINDS[kinds.pop()] if kinds else ValueKind.TEXT
         return OrderedColumn(native.name, sql, _TEXT[kind], kind, native.nullable)
 
     def cursor_kind(self, table: TableName, native: Native, ordered: OrderedColumn) -> str | None:
-        if ordered.kind is not Kind.TEXT:
-            return "value" if ordered.kind is Kind.INT else None
+        if ordered.kind is not ValueKind.TEXT:
+            return "value" if ordered.kind is ValueKind.INT else None
         shapes = self.rows(
             f"SELECT {MARK} {_shape_of('o')} FROM (SELECT {ordered.order} AS o FROM {self.name(table)}"
             f" WHERE {ordered.order} IS NOT NULL LIMIT {_SAMPLE})"
@@ -172,7 +178,7 @@ class SqliteDialect:
         seen = any(shape.startswith("0000-00-00") for (shape,) in shapes)
         return "timestamp" if seen or dated else "value"
 
-    def notation(self, shape: Shape, where: str) -> Notation | None:
+    def notation(self, shape: SourceTable, where: str) -> Notation | None:
         parts = (shape.cursor, *shape.key)
         moments = shape.cursor_kind == "timestamp" and shape.cursor.epoch is None
         asked = [f"typeof({part.order})" for part in parts]

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from tidegauge.errors import SourceError, SourceUnreachable, TypeNotHeld
 from tidegauge.model.arrow import schema_of
 from tidegauge.model.spec import Database
-from tidegauge.model.table import Column, Shape
-from tidegauge.sources.direct_types import Way, complaint, finished
+from tidegauge.model.table import SourceColumn, SourceTable
+from tidegauge.sources.direct_types import ColumnWay, complaint, finished
 from tidegauge.sources.sqlite import sql as sqlite_sql
 
 if TYPE_CHECKING:
@@ -24,12 +24,12 @@ _WAIT = 30.0
 
 
 @dataclass(frozen=True)
-class SqliteStretch:
+class SqliteSplit:
     """Implements `model.cargo.Stretch`."""
 
     database: Database
-    shape: Shape
-    ways: tuple[Way, ...]
+    shape: SourceTable
+    ways: tuple[ColumnWay, ...]
     select: str
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -81,7 +81,7 @@ class SqliteStretch:
             raise complaint(self.shape, guards[bad], batch.select(list(layout.key)).to_pylist()[0])
         return batch
 
-    def _column(self, number: int, column: Column, values: tuple[Any, ...]) -> pa.Array:
+    def _column(self, number: int, column: SourceColumn, values: tuple[Any, ...]) -> pa.Array:
         import pyarrow as pa
 
         wire = {"bigint": pa.int64(), "double": pa.float64(), "binary": pa.binary(), "string": pa.string()}

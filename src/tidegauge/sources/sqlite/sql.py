@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from urllib.parse import quote as percent
 
-from tidegauge.model.position import Kind, Value
+from tidegauge.model.position import Value, ValueKind
 from tidegauge.model.spec import TableName
 from tidegauge.sources.dialect import refuse_nul
 
@@ -21,9 +21,9 @@ def quote(name: str) -> str:
 
 def literal(value: Value) -> str:
     match value.kind:
-        case Kind.INT:
+        case ValueKind.INT:
             return value.text
-        case Kind.BYTES:
+        case ValueKind.BYTES:
             return f"X'{value.text}'"
         case _:
             # As bytes: nothing in a text can end the literal, and a NUL in it counts.

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from tidegauge.errors import OutputError, OutputUnreachable, RuntimeMissing
 from tidegauge.model.arrow import schema_of
-from tidegauge.model.batch_data import Cargo, LakeFile
+from tidegauge.model.batch_data import BatchData, LakeFile
 from tidegauge.model.spec import Database, TableName
 from tidegauge.model.table import Field
 from tidegauge.outputs.warehouse import lake_files as lake
 from tidegauge.outputs.warehouse.duckdb.session import DuckDBSession, door, first_line
 from tidegauge.outputs.warehouse.spark_rows import landed
-from tidegauge.outputs.warehouse.warehouse import Column, Session, Stage, Warehouse
+from tidegauge.outputs.warehouse.warehouse import StagingTable, Warehouse, WarehouseColumn, WarehouseSession
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -92,7 +92,7 @@ class DuckDB(Warehouse):
                     retryable=held,
                 ) from error
 
-    def columns(self, session: Session, table: TableName) -> tuple[Field, ...] | None:
+    def columns(self, session: WarehouseSession, table: TableName) -> tuple[Field, ...] | None:
         place = (table.schema or "main", table.table)
         found = session.rows(
             "SELECT column_name, data_type FROM duckdb_columns() WHERE database_name = current_database()"
@@ -107,7 +107,7 @@ class DuckDB(Warehouse):
             )
         return tuple(Field(name, _spark(kind), kind) for name, kind in found)
 
-    def tables(self, session: Session, schema: str | None, prefix: str) -> list[str]:
+    def tables(self, session: WarehouseSession, schema: str | None, prefix: str) -> list[str]:
         found = session.rows(
             "SELECT table_name FROM duckdb_tables() WHERE database_name = current_database()"
             " AND lower(schema_name) = lower(?) UNION ALL"
@@ -129,7 +129,7 @@ class DuckDB(Warehouse):
             )
         return super().name(identifier)
 
-    def widen(self, session: Session, table: TableName, column: str, kind: str) -> None:
+    def widen(self, session: WarehouseSession, table: TableName, column: str, kind: str) -> None:
         """DuckDB does not change a column that a key or an index holds: then the table is made anew."""
         place = (table.schema or "main", table.table)
         keys = session.rows(
@@ -163,14 +163,15 @@ class DuckDB(Warehouse):
         }
         wider = TableName(table.schema, f"tidegauge_wider_{uuid.uuid4().hex[:12]}")
         columns = [
-            Column(f.name, kind if f.name == column else f.source_type, f.name in required) for f in held
+            WarehouseColumn(f.name, kind if f.name == column else f.source_type, f.name in required)
+            for f in held
         ]
         session.run(self.create(wider, columns, key=keys[0][1]))
         session.run(f"INSERT INTO {self.table(wider)} SELECT * FROM {self.table(table)}")
         session.run(f"DROP TABLE {self.table(table)}")
         session.run(f"ALTER TABLE {self.table(wider)} RENAME TO {self.name(table.table)}")
 
-    def declare_key(self, session: Session, target: TableName, key: Sequence[str]) -> None:
+    def declare_key(self, session: WarehouseSession, target: TableName, key: Sequence[str]) -> None:
         required = session.rows(
             "SELECT constraint_column_names FROM duckdb_constraints() WHERE constraint_type = 'NOT NULL' AND"
             " database_name = current_database() AND lower(schema_name) = lower(?)"
@@ -190,11 +191,11 @@ class DuckDB(Warehouse):
             session.run(f"ALTER TABLE {self.table(target)} ADD PRIMARY KEY ({names})")
             session.commit()
 
-    def drop(self, session: Session, table: TableName) -> None:
+    def drop(self, session: WarehouseSession, table: TableName) -> None:
         kind = "VIEW" if self._is_view(session, table) else "TABLE"
         session.run(f"DROP {kind} IF EXISTS {self.table(table)}")
 
-    def _is_view(self, session: Session, table: TableName) -> bool:
+    def _is_view(self, session: WarehouseSession, table: TableName) -> bool:
         return bool(
             session.rows(
                 "SELECT 1 FROM duckdb_views() WHERE database_name = current_database()"
@@ -203,7 +204,13 @@ class DuckDB(Warehouse):
             )
         )
 
-    def load(self, session: Session, stage: Stage, cargo: Cargo, spark: Callable[[], SparkSession]) -> int:
+    def load(
+        self,
+        session: WarehouseSession,
+        stage: StagingTable,
+        cargo: BatchData,
+        spark: Callable[[], SparkSession],
+    ) -> int:
         """Files on this machine are not copied: the stage is a view of them, and fills the target."""
         assert isinstance(session, DuckDBSession)
         lake.check(cargo.files)
@@ -212,11 +219,11 @@ class DuckDB(Warehouse):
         with landed(cargo, spark) as brought:
             if _is_local(brought.files):
                 return self._make(session, stage, "TABLE", brought.files)
-            columns = [Column(field.name, self.type(field, key=False)) for field in stage.fields]
-            session.alone(self.create(stage.table, [*columns, Column(stage.ordinal, self.whole)]))
+            columns = [WarehouseColumn(field.name, self.type(field, key=False)) for field in stage.fields]
+            session.alone(self.create(stage.table, [*columns, WarehouseColumn(stage.ordinal, self.whole)]))
             return session.take_in(self.table(stage.table), _numbered(brought), _schema(brought))
 
-    def _make(self, session: DuckDBSession, stage: Stage, what: str, files: Sequence[LakeFile]) -> int:
+    def _make(self, session: DuckDBSession, stage: StagingTable, what: str, files: Sequence[LakeFile]) -> int:
         footers = [lake.footer(file) for file in files]
         parts: list[str] = []
         first = 0
@@ -229,7 +236,7 @@ class DuckDB(Warehouse):
         session.rollback()
         return int(rows)
 
-    def _select(self, stage: Stage, paths: Sequence[str], names: tuple[str, ...], first: int) -> str:
+    def _select(self, stage: StagingTable, paths: Sequence[str], names: tuple[str, ...], first: int) -> str:
         columns = [
             f"CAST({self.name(field.name) if field.name in names else 'NULL'}"
             f" AS {self.type(field, key=False)}) AS {self.name(field.name)}"
@@ -242,7 +249,7 @@ class DuckDB(Warehouse):
         )
 
 
-def _numbered(cargo: Cargo) -> Iterator[pa.RecordBatch]:
+def _numbered(cargo: BatchData) -> Iterator[pa.RecordBatch]:
     """The rows of each stretch with its number behind them; names stand for themselves nowhere."""
     import pyarrow as pa
 
@@ -253,7 +260,7 @@ def _numbered(cargo: Cargo) -> Iterator[pa.RecordBatch]:
             yield pa.RecordBatch.from_arrays([*batch.columns, ordinals], schema=schema)
 
 
-def _schema(cargo: Cargo) -> pa.Schema:
+def _schema(cargo: BatchData) -> pa.Schema:
     import pyarrow as pa
 
     kinds = [*schema_of(cargo.layout).types, pa.int64()]

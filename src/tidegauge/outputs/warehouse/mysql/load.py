@@ -12,7 +12,7 @@ import pymysql
 from tidegauge.errors import OutputError
 from tidegauge.model.secret import mask
 from tidegauge.outputs.warehouse.mysql import load_data
-from tidegauge.outputs.warehouse.mysql.session import DISABLED, MARK, Login, MysqlSession
+from tidegauge.outputs.warehouse.mysql.session import DISABLED, MARK, MysqlLogin, MysqlSession
 from tidegauge.outputs.warehouse.tasks import Parts
 from tidegauge.outputs.warehouse.warehouse import Refused
 
@@ -58,7 +58,7 @@ class Rows:
 class LoadSink:
     """`tasks.Sink`."""
 
-    login: Login
+    login: MysqlLogin
     rows: Rows
     marks: str
     """The quoted name of the table of marks."""

@@ -58,7 +58,7 @@ _HOLDERS = (
 
 
 @dataclass(frozen=True)
-class Login:
+class MysqlLogin:
     """All that a connection needs, in a form that can go along with a task, its password too."""
 
     name: str
@@ -67,7 +67,7 @@ class Login:
     options: dict[str, str] = field(repr=False)
 
     @classmethod
-    def of(cls, database: Database) -> Login:
+    def of(cls, database: Database) -> MysqlLogin:
         port = database.port or DEFAULT_PORT
         arguments: dict[str, Any] = {
             "host": database.host,
@@ -109,7 +109,7 @@ class Login:
 class MysqlSession:
     """`engine.Session`."""
 
-    def __init__(self, connection: StreamConnection, login: Login) -> None:
+    def __init__(self, connection: StreamConnection, login: MysqlLogin) -> None:
         self.connection = connection
         self.login = login
 
@@ -172,7 +172,7 @@ class MysqlSession:
         return f"; open for as long: {named}" if named else ""
 
 
-def translated(error: Exception, login: Login) -> TidegaugeError:
+def translated(error: Exception, login: MysqlLogin) -> TidegaugeError:
     code = error.args[0] if error.args and isinstance(error.args[0], int) else None
     said = mask(str(error.args[-1])) if error.args else type(error).__name__
     if isinstance(error, Unasked):

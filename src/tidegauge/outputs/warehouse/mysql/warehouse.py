@@ -13,14 +13,20 @@ from typing import TYPE_CHECKING, cast
 
 from tidegauge.errors import OutputError
 from tidegauge.model.arrow import schema_of
-from tidegauge.model.batch_data import Cargo
+from tidegauge.model.batch_data import BatchData
 from tidegauge.model.spec import Database, TableName, TableOptions
 from tidegauge.model.table import Field
 from tidegauge.outputs.warehouse import fit, tasks
 from tidegauge.outputs.warehouse import lake_files as lake
 from tidegauge.outputs.warehouse.mysql.load import LoadSink, Rows, bring_in, hexed, takes_local
-from tidegauge.outputs.warehouse.mysql.session import DEFAULT_PORT, MARK, Login, MysqlSession
-from tidegauge.outputs.warehouse.warehouse import Column, Locked, Session, Stage, Warehouse
+from tidegauge.outputs.warehouse.mysql.session import DEFAULT_PORT, MARK, MysqlLogin, MysqlSession
+from tidegauge.outputs.warehouse.warehouse import (
+    Locked,
+    StagingTable,
+    Warehouse,
+    WarehouseColumn,
+    WarehouseSession,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -90,7 +96,7 @@ class MySQL(Warehouse):
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
-        self._login = Login.of(database)
+        self._login = MysqlLogin.of(database)
 
     @property
     def place(self) -> str:
@@ -100,7 +106,7 @@ class MySQL(Warehouse):
     def connect(self) -> MysqlSession:
         return self._login.connect(self.patience)
 
-    def columns(self, session: Session, table: TableName) -> tuple[Field, ...] | None:
+    def columns(self, session: WarehouseSession, table: TableName) -> tuple[Field, ...] | None:
         self.table(table)  # One that cannot be there is refused in our words.
         schema = table.schema or self._login.arguments["database"]
         found = session.rows(
@@ -126,7 +132,7 @@ class MySQL(Warehouse):
             for name, kind, full, precision, scale in described
         )
 
-    def tables(self, session: Session, schema: str | None, prefix: str) -> list[str]:
+    def tables(self, session: WarehouseSession, schema: str | None, prefix: str) -> list[str]:
         found = session.rows(
             "SELECT TABLE_NAME FROM information_schema.TABLES"
             f" WHERE TABLE_SCHEMA = {MARK} AND LEFT(TABLE_NAME, {len(prefix)}) = {MARK}",
@@ -199,7 +205,7 @@ class MySQL(Warehouse):
     def create(
         self,
         table: TableName,
-        columns: Sequence[Column],
+        columns: Sequence[WarehouseColumn],
         *,
         key: Sequence[str] = (),
         options: TableOptions | None = None,
@@ -207,7 +213,7 @@ class MySQL(Warehouse):
         made = super().create(table, columns, key=key, options=options)
         return f"{made} ENGINE=InnoDB DEFAULT CHARACTER SET utf8mb4 {_COLLATION}"
 
-    def widen(self, session: Session, table: TableName, column: str, kind: str) -> None:
+    def widen(self, session: WarehouseSession, table: TableName, column: str, kind: str) -> None:
         """MODIFY forgets whatever it is not told again."""
         ((null, collation),) = session.rows(
             "SELECT IS_NULLABLE, COLLATION_NAME FROM information_schema.COLUMNS"
@@ -226,26 +232,33 @@ class MySQL(Warehouse):
     def delete(self, target: TableName, where: str) -> str:
         return f"DELETE t FROM {self.table(target)} AS t WHERE {where}"
 
-    def hold(self, session: Session, name: str) -> bool:
+    def hold(self, session: WarehouseSession, name: str) -> bool:
         wait = max(1, round(self.patience))
         ((taken,),) = session.rows(f"SELECT GET_LOCK({MARK}, {wait})", (name,))
         if taken != 1:
             raise Locked("another session makes the table anew")
         return True
 
-    def drop(self, session: Session, table: TableName) -> None:
+    def drop(self, session: WarehouseSession, table: TableName) -> None:
         names = [self.table(table)]
         if not table.table[-2:].startswith("_"):
             names.append(self.table(TableName(table.schema, f"{table.table}{_MARKS}")))
         session.run(f"DROP TABLE IF EXISTS {', '.join(names)}")
 
-    def load(self, session: Session, stage: Stage, cargo: Cargo, spark: Callable[[], SparkSession]) -> int:
+    def load(
+        self,
+        session: WarehouseSession,
+        stage: StagingTable,
+        cargo: BatchData,
+        spark: Callable[[], SparkSession],
+    ) -> int:
         lake.check(cargo.files)
         ours = cast(MysqlSession, session)
         columns = [
-            Column(field.name, self.type(field, key=field.name in stage.key)) for field in stage.fields
+            WarehouseColumn(field.name, self.type(field, key=field.name in stage.key))
+            for field in stage.fields
         ]
-        session.run(self.create(stage.table, [*columns, Column(stage.ordinal, "int")]))
+        session.run(self.create(stage.table, [*columns, WarehouseColumn(stage.ordinal, "int")]))
         rows = Rows(
             self.table(stage.table),
             self.name(stage.ordinal),
@@ -264,7 +277,9 @@ class MySQL(Warehouse):
             marks = TableName(stage.table.schema, f"{stage.table.table}{_MARKS}")
             session.run(
                 self.create(
-                    marks, [Column("task", "int", required=True), Column("rows", "bigint")], key=["task"]
+                    marks,
+                    [WarehouseColumn("task", "int", required=True), WarehouseColumn("rows", "bigint")],
+                    key=["task"],
                 )
             )
             session.commit()

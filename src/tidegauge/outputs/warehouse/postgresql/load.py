@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import psycopg
 
 from tidegauge.outputs.warehouse.postgresql import copy_binary
-from tidegauge.outputs.warehouse.postgresql.session import MARK, Login, PostgresqlSession
+from tidegauge.outputs.warehouse.postgresql.session import MARK, PostgresqlLogin, PostgresqlSession
 from tidegauge.outputs.warehouse.tasks import Parts
 from tidegauge.outputs.warehouse.warehouse import Refused
 
@@ -24,7 +24,7 @@ _SHOWN = 60
 class CopySink:
     """`tasks.Sink`."""
 
-    login: Login
+    login: PostgresqlLogin
     copy: str
     """The whole COPY statement: the ordinal first, then the fields."""
     marks: str

@@ -43,7 +43,7 @@ WHERE l.granted AND l.pid <> pg_backend_pid() AND l.locktype = 'relation' AND c.
 
 
 @dataclass(frozen=True)
-class Login:
+class PostgresqlLogin:
     """All that a connection needs, in a form that can go along with a task, its password too."""
 
     name: str
@@ -51,7 +51,7 @@ class Login:
     arguments: dict[str, Any] = field(repr=False)
 
     @classmethod
-    def of(cls, database: Database) -> Login:
+    def of(cls, database: Database) -> PostgresqlLogin:
         options = database.options
         port = database.port or DEFAULT_PORT
         arguments: dict[str, Any] = {
@@ -89,7 +89,7 @@ class Login:
 class PostgresqlSession:
     """`engine.Session`. Values are put into the text by the driver, so that no type is guessed for them."""
 
-    def __init__(self, connection: psycopg.Connection[Any], login: Login) -> None:
+    def __init__(self, connection: psycopg.Connection[Any], login: PostgresqlLogin) -> None:
         self.connection = connection
         self.login = login
 
@@ -150,7 +150,7 @@ class PostgresqlSession:
         return f"; held by {', '.join(named)}" if named else ""
 
 
-def translated(error: Exception, login: Login) -> TidegaugeError:
+def translated(error: Exception, login: PostgresqlLogin) -> TidegaugeError:
     said = mask(str(error).strip()) or type(error).__name__
     diagnosis = error.diag if isinstance(error, psycopg.Error) else None
     state = (error.sqlstate or "") if isinstance(error, psycopg.Error) else ""

@@ -7,14 +7,19 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, cast
 
 from tidegauge.errors import OutputError
-from tidegauge.model.batch_data import Cargo
+from tidegauge.model.batch_data import BatchData
 from tidegauge.model.spec import Database, TableName, TableOptions
 from tidegauge.model.table import Field
 from tidegauge.outputs.warehouse import fit, tasks
 from tidegauge.outputs.warehouse import lake_files as lake
 from tidegauge.outputs.warehouse.postgresql.load import CopySink, copy_in
-from tidegauge.outputs.warehouse.postgresql.session import DEFAULT_PORT, MARK, Login, PostgresqlSession
-from tidegauge.outputs.warehouse.warehouse import Column, Session, Stage, Warehouse
+from tidegauge.outputs.warehouse.postgresql.session import (
+    DEFAULT_PORT,
+    MARK,
+    PostgresqlLogin,
+    PostgresqlSession,
+)
+from tidegauge.outputs.warehouse.warehouse import StagingTable, Warehouse, WarehouseColumn, WarehouseSession
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -67,7 +72,7 @@ class PostgreSQL(Warehouse):
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
-        self._login = Login.of(database)
+        self._login = PostgresqlLogin.of(database)
 
     @property
     def place(self) -> str:
@@ -78,7 +83,7 @@ class PostgreSQL(Warehouse):
     def connect(self) -> PostgresqlSession:
         return self._login.connect(self.patience)
 
-    def columns(self, session: Session, table: TableName) -> tuple[Field, ...] | None:
+    def columns(self, session: WarehouseSession, table: TableName) -> tuple[Field, ...] | None:
         found = session.rows(
             "SELECT c.oid::bigint, c.relkind::text FROM pg_class c"
             f" JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = {MARK} AND c.relname = {MARK}"
@@ -103,7 +108,7 @@ class PostgreSQL(Warehouse):
             Field(str(name), _held(str(plain), str(full)), str(full)) for name, plain, full in described
         )
 
-    def tables(self, session: Session, schema: str | None, prefix: str) -> list[str]:
+    def tables(self, session: WarehouseSession, schema: str | None, prefix: str) -> list[str]:
         found = session.rows(
             "SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
             f" WHERE n.nspname = {MARK} AND starts_with(c.relname::text, {MARK})"
@@ -138,7 +143,7 @@ class PostgreSQL(Warehouse):
     def create(
         self,
         table: TableName,
-        columns: Sequence[Column],
+        columns: Sequence[WarehouseColumn],
         *,
         key: Sequence[str] = (),
         options: TableOptions | None = None,
@@ -150,13 +155,19 @@ class PostgreSQL(Warehouse):
         # IF NOT EXISTS does not see a table that another session is just making: they go one after the other.
         return f"SELECT pg_advisory_xact_lock({_MAKING}); {made}"
 
-    def drop(self, session: Session, table: TableName) -> None:
+    def drop(self, session: WarehouseSession, table: TableName) -> None:
         names = [self.table(table)]
         if not table.table[-2:].startswith("_"):
             names.append(self.table(self._marks(table)))
         session.run(f"DROP TABLE IF EXISTS {', '.join(names)}")
 
-    def load(self, session: Session, stage: Stage, cargo: Cargo, spark: Callable[[], SparkSession]) -> int:
+    def load(
+        self,
+        session: WarehouseSession,
+        stage: StagingTable,
+        cargo: BatchData,
+        spark: Callable[[], SparkSession],
+    ) -> int:
         lake.check(cargo.files)
         ours = cast(PostgresqlSession, session)
         names = ", ".join(
@@ -164,16 +175,21 @@ class PostgreSQL(Warehouse):
         )
         copy = f"COPY {self.table(stage.table)} ({names}) FROM STDIN (FORMAT binary)"
         columns = [
-            Column(field.name, self.type(field, key=field.name in stage.key)) for field in stage.fields
+            WarehouseColumn(field.name, self.type(field, key=field.name in stage.key))
+            for field in stage.fields
         ]
-        session.run(self.create(stage.table, [*columns, Column(stage.ordinal, "integer")]))
+        session.run(self.create(stage.table, [*columns, WarehouseColumn(stage.ordinal, "integer")]))
         few = tasks.at_hand(cargo)
         if few is not None:
             rows = copy_in(ours, copy, few, stage.key)
         else:
             marks = self._marks(stage.table)
             session.run(
-                self.create(marks, [Column("task", "integer"), Column("rows", "bigint")], key=["task"])
+                self.create(
+                    marks,
+                    [WarehouseColumn("task", "integer"), WarehouseColumn("rows", "bigint")],
+                    key=["task"],
+                )
             )
             session.commit()
             sink = CopySink(self._login, copy, self.table(marks), stage.key)

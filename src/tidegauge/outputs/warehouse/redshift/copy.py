@@ -16,12 +16,12 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from tidegauge.errors import OutputDisagrees, OutputError, OutputUnreachable, TidegaugeError
-from tidegauge.model.batch_data import Cargo, LakeFile
+from tidegauge.model.batch_data import BatchData, LakeFile
 from tidegauge.model.secret import Secret, mask
 from tidegauge.outputs.lake.manifest import COPIES, DATA
 from tidegauge.outputs.warehouse import lake_files as lake
 from tidegauge.outputs.warehouse.redshift.session import RedshiftSession
-from tidegauge.outputs.warehouse.warehouse import Column, Refused, Stage
+from tidegauge.outputs.warehouse.warehouse import Refused, StagingTable, WarehouseColumn
 from tidegauge.storage.store import open_store
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ Numbered = tuple[int, LakeFile]
 _KEYS_AT_ONCE = 500
 
 
-def _insert_keys(warehouse: Redshift, session: RedshiftSession, stage: Stage, cargo: Cargo) -> int:
+def _insert_keys(warehouse: Redshift, session: RedshiftSession, stage: StagingTable, cargo: BatchData) -> int:
     """Keys to delete lie in no lake, and are few: many in one statement."""
     names = ", ".join(
         warehouse.name(name) for name in (*(field.name for field in stage.fields), stage.ordinal)
@@ -63,12 +63,13 @@ def _insert_keys(warehouse: Redshift, session: RedshiftSession, stage: Stage, ca
     return count
 
 
-def bring(warehouse: Redshift, session: RedshiftSession, stage: Stage, cargo: Cargo) -> int:
+def bring(warehouse: Redshift, session: RedshiftSession, stage: StagingTable, cargo: BatchData) -> int:
     """Make the staging table and fill it, in one transaction; how many rows were copied."""
     columns = [
-        Column(field.name, warehouse.type(field, key=field.name in stage.key)) for field in stage.fields
+        WarehouseColumn(field.name, warehouse.type(field, key=field.name in stage.key))
+        for field in stage.fields
     ]
-    make = warehouse.create(stage.table, [*columns, Column(stage.ordinal, warehouse.whole)])
+    make = warehouse.create(stage.table, [*columns, WarehouseColumn(stage.ordinal, warehouse.whole)])
     if not cargo.files:
         if cargo.deletes:
             session.run(make)
@@ -105,7 +106,7 @@ class _Copies:
     """The COPYs that fill one staging table."""
 
     def __init__(
-        self, warehouse: Redshift, session: RedshiftSession, stage: Stage, files: Sequence[LakeFile]
+        self, warehouse: Redshift, session: RedshiftSession, stage: StagingTable, files: Sequence[LakeFile]
     ) -> None:
         self._warehouse, self._session, self._stage = warehouse, session, stage
         self._schema = _schema(files[0])

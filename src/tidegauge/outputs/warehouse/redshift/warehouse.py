@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from tidegauge.errors import OutputError
-from tidegauge.model.batch_data import Cargo
+from tidegauge.model.batch_data import BatchData
 from tidegauge.model.spec import TableName, TableOptions
 from tidegauge.model.table import Field
 from tidegauge.outputs.warehouse import fit
 from tidegauge.outputs.warehouse.fit import Fit, Verdict
 from tidegauge.outputs.warehouse.redshift.session import RedshiftSession
-from tidegauge.outputs.warehouse.warehouse import Column, Session, Stage, Warehouse
+from tidegauge.outputs.warehouse.warehouse import StagingTable, Warehouse, WarehouseColumn, WarehouseSession
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -86,7 +86,7 @@ class Redshift(Warehouse):
 
     # What is there
 
-    def columns(self, session: Session, table: TableName) -> tuple[Field, ...] | None:
+    def columns(self, session: WarehouseSession, table: TableName) -> tuple[Field, ...] | None:
         where = (self._schema(table.schema), table.table)
         found = session.rows(
             "SELECT table_type FROM svv_tables WHERE table_schema = ? AND table_name = ?", where
@@ -105,7 +105,7 @@ class Redshift(Warehouse):
         )
         return tuple(_field(*row) for row in told)
 
-    def tables(self, session: Session, schema: str | None, prefix: str) -> list[str]:
+    def tables(self, session: WarehouseSession, schema: str | None, prefix: str) -> list[str]:
         found = session.rows(
             "SELECT table_name FROM svv_tables WHERE table_schema = ?"
             f" AND LEFT(table_name, {len(prefix)}) = ?",
@@ -176,7 +176,7 @@ class Redshift(Warehouse):
     def create(
         self,
         table: TableName,
-        columns: Sequence[Column],
+        columns: Sequence[WarehouseColumn],
         *,
         key: Sequence[str] = (),
         options: TableOptions | None = None,
@@ -197,7 +197,7 @@ class Redshift(Warehouse):
             sql += f" SORTKEY({', '.join(map(self.name, options.sortkey))})"
         return sql
 
-    def widen(self, session: Session, table: TableName, column: str, kind: str) -> None:
+    def widen(self, session: WarehouseSession, table: TableName, column: str, kind: str) -> None:
         assert isinstance(session, RedshiftSession)
         target, old = self.table(table), self.name(column)
         if kind.startswith("VARCHAR"):
@@ -229,13 +229,19 @@ class Redshift(Warehouse):
         told = _ALIAS.sub(lambda found: f"{named}." if found[0] == "t." else found[0], where)
         return f"DELETE FROM {named} WHERE {told}"
 
-    def lock(self, session: Session, commits: TableName) -> None:
+    def lock(self, session: WarehouseSession, commits: TableName) -> None:
         assert isinstance(session, RedshiftSession)
         session.hold(self.table(commits))
 
     # Bulk
 
-    def load(self, session: Session, stage: Stage, cargo: Cargo, spark: Callable[[], SparkSession]) -> int:  # noqa: ARG002
+    def load(
+        self,
+        session: WarehouseSession,
+        stage: StagingTable,
+        cargo: BatchData,
+        spark: Callable[[], SparkSession],  # noqa: ARG002
+    ) -> int:
         from tidegauge.outputs.warehouse.redshift.copy import bring
 
         assert isinstance(session, RedshiftSession)

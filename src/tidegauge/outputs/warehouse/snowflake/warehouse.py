@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidegauge.errors import OutputDisagrees, OutputError, TidegaugeError
 from tidegauge.model.arrow import schema_of
-from tidegauge.model.batch_data import Cargo, Stretch
+from tidegauge.model.batch_data import BatchData, Split
 from tidegauge.model.spec import TableName, TableOptions
 from tidegauge.model.table import Field
 from tidegauge.outputs.warehouse import lake_files as lake
@@ -20,7 +20,13 @@ from tidegauge.outputs.warehouse import spark_rows as scratch
 from tidegauge.outputs.warehouse.fit import Fit, Verdict, holds
 from tidegauge.outputs.warehouse.snowflake.session import SnowflakeSession
 from tidegauge.outputs.warehouse.staging import PREFIX
-from tidegauge.outputs.warehouse.warehouse import Column, Locked, Session, Stage, Warehouse
+from tidegauge.outputs.warehouse.warehouse import (
+    Locked,
+    StagingTable,
+    Warehouse,
+    WarehouseColumn,
+    WarehouseSession,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -82,7 +88,7 @@ class Snowflake(Warehouse):
 
     # What is there
 
-    def columns(self, session: Session, table: TableName) -> tuple[Field, ...] | None:
+    def columns(self, session: WarehouseSession, table: TableName) -> tuple[Field, ...] | None:
         where = (self._schema(table.schema), table.table)
         where_it_is = "WHERE table_schema = ? AND table_name = ?"
         found = session.rows(
@@ -103,7 +109,7 @@ class Snowflake(Warehouse):
         )
         return tuple(_field(*row) for row in told)
 
-    def tables(self, session: Session, schema: str | None, prefix: str) -> list[str]:
+    def tables(self, session: WarehouseSession, schema: str | None, prefix: str) -> list[str]:
         found = session.rows(
             "SELECT table_name FROM information_schema.tables WHERE table_schema = ?"
             f" AND LEFT(table_name, {len(prefix)}) = ?",
@@ -149,13 +155,13 @@ class Snowflake(Warehouse):
             return Fit(Verdict.NARROW)
         return found
 
-    def widen(self, session: Session, table: TableName, column: str, kind: str) -> None:
+    def widen(self, session: WarehouseSession, table: TableName, column: str, kind: str) -> None:
         session.run(f"ALTER TABLE {self.table(table)} ALTER COLUMN {self.name(column)} SET DATA TYPE {kind}")
 
     def create(
         self,
         table: TableName,
-        columns: Sequence[Column],
+        columns: Sequence[WarehouseColumn],
         *,
         key: Sequence[str] = (),
         options: TableOptions | None = None,
@@ -177,7 +183,7 @@ class Snowflake(Warehouse):
         named = self.table(target)
         return f"DELETE FROM {named} WHERE {_called(where, named)}"
 
-    def lock(self, session: Session, commits: TableName) -> None:
+    def lock(self, session: WarehouseSession, commits: TableName) -> None:
         """By a row of its own, since there is no LOCK: one DELETE from a table makes every other one wait.
 
         The row goes with the transaction. Two sessions that both made one do no harm: whoever came later
@@ -195,9 +201,17 @@ class Snowflake(Warehouse):
 
     # Bulk
 
-    def load(self, session: Session, stage: Stage, cargo: Cargo, spark: Callable[[], SparkSession]) -> int:
-        columns = [Column(one.name, self.type(one, key=one.name in stage.key)) for one in stage.fields]
-        session.run(self.create(stage.table, [*columns, Column(stage.ordinal, self.whole)]))
+    def load(
+        self,
+        session: WarehouseSession,
+        stage: StagingTable,
+        cargo: BatchData,
+        spark: Callable[[], SparkSession],
+    ) -> int:
+        columns = [
+            WarehouseColumn(one.name, self.type(one, key=one.name in stage.key)) for one in stage.fields
+        ]
+        session.run(self.create(stage.table, [*columns, WarehouseColumn(stage.ordinal, self.whole)]))
         session.commit()
         if cargo.files:
             lake.check(cargo.files)
@@ -208,7 +222,9 @@ class Snowflake(Warehouse):
             files = list(_written(Path(top), landed))
             return self._copied(session, stage, files) if files else 0
 
-    def _copied(self, session: Session, stage: Stage, files: Sequence[tuple[Path, int]]) -> int:
+    def _copied(
+        self, session: WarehouseSession, stage: StagingTable, files: Sequence[tuple[Path, int]]
+    ) -> int:
         """One PUT for each file into a stage of this session, and one COPY of them all.
 
         The table between them has columns C0, C1 …: COPY finds columns by their names, and those of users can
@@ -255,7 +271,7 @@ def _check_loaded(files: Sequence[tuple[Path, int]], told: Sequence[tuple[Any, .
             )
 
 
-def _written(top: Path, cargo: Cargo) -> Iterator[tuple[Path, int]]:
+def _written(top: Path, cargo: BatchData) -> Iterator[tuple[Path, int]]:
     """Each stretch that has rows as a file of its own, with its number in every row; and how many it has."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -273,7 +289,7 @@ def _written(top: Path, cargo: Cargo) -> Iterator[tuple[Path, int]]:
             yield path, rows
 
 
-def _numbered(stretch: Stretch, number: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _numbered(stretch: Split, number: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     import pyarrow as pa
 
     for batch in stretch.batches():

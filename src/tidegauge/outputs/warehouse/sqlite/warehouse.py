@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidegauge.errors import OutputError, OutputUnreachable
-from tidegauge.model.batch_data import Cargo
+from tidegauge.model.batch_data import BatchData
 from tidegauge.model.secret import mask
 from tidegauge.model.spec import Database, TableName
 from tidegauge.model.table import Field
@@ -17,7 +17,14 @@ from tidegauge.outputs.warehouse import lake_files as lake
 from tidegauge.outputs.warehouse.file_turns import Turn
 from tidegauge.outputs.warehouse.fit import Fit, Verdict
 from tidegauge.outputs.warehouse.spark_rows import landed
-from tidegauge.outputs.warehouse.warehouse import Column, Locked, Refused, Session, Stage, Warehouse
+from tidegauge.outputs.warehouse.warehouse import (
+    Locked,
+    Refused,
+    StagingTable,
+    Warehouse,
+    WarehouseColumn,
+    WarehouseSession,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -82,7 +89,7 @@ class SQLite(Warehouse):
             ) from error
         return SQLiteSession(connection, self._path)
 
-    def columns(self, session: Session, table: TableName) -> tuple[Field, ...] | None:
+    def columns(self, session: WarehouseSession, table: TableName) -> tuple[Field, ...] | None:
         found = session.rows("SELECT name, type FROM pragma_table_xinfo(?) WHERE hidden <> 1", (table.table,))
         if not found:
             return None
@@ -96,7 +103,7 @@ class SQLite(Warehouse):
             )
         return tuple(Field(name, _spark(declared), declared) for name, declared in found)
 
-    def tables(self, session: Session, schema: str | None, prefix: str) -> list[str]:  # noqa: ARG002
+    def tables(self, session: WarehouseSession, schema: str | None, prefix: str) -> list[str]:  # noqa: ARG002
         found = session.rows("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')")
         return [name for (name,) in found if name.startswith(prefix)]
 
@@ -140,11 +147,17 @@ class SQLite(Warehouse):
     def differs(self, left: str, right: str) -> str:
         return f"{left} IS NOT {right}"
 
-    def load(self, session: Session, stage: Stage, cargo: Cargo, spark: Callable[[], SparkSession]) -> int:
+    def load(
+        self,
+        session: WarehouseSession,
+        stage: StagingTable,
+        cargo: BatchData,
+        spark: Callable[[], SparkSession],
+    ) -> int:
         assert isinstance(session, SQLiteSession)
         lake.check(cargo.files)
-        columns = [Column(f.name, self.type(f, key=f.name in stage.key)) for f in stage.fields]
-        columns.append(Column(stage.ordinal, self.whole))
+        columns = [WarehouseColumn(f.name, self.type(f, key=f.name in stage.key)) for f in stage.fields]
+        columns.append(WarehouseColumn(stage.ordinal, self.whole))
         marks = ", ".join("?" * len(columns))
         with landed(cargo, spark) as brought:
             session.run(self.create(stage.table, columns))
@@ -158,7 +171,7 @@ class SQLite(Warehouse):
 
 
 class SQLiteSession:
-    """`engine.Session`. Writers of this process take turns; for others it waits as long as `timeout` says."""
+    """A `WarehouseSession`. Writers of this process take turns; for others it waits as long as `timeout` says."""
 
     def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
         self._connection = connection
@@ -230,7 +243,7 @@ class SQLiteSession:
         return OutputError(f"{self._path}: {text}")
 
 
-def _tuples(batch: pa.RecordBatch, stage: Stage, number: int) -> Iterator[tuple[Any, ...]]:
+def _tuples(batch: pa.RecordBatch, stage: StagingTable, number: int) -> Iterator[tuple[Any, ...]]:
     columns = [_values(column, field) for column, field in zip(batch.columns, stage.fields, strict=True)]
     return zip(*columns, [number] * batch.num_rows, strict=True)
 
