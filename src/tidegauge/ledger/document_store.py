@@ -118,8 +118,8 @@ class DocumentStore(Protocol):
         """Keep the leaves, durably, each only if nobody has changed its flow since `load`.
 
         Every leaf is of a flow that `load` was asked for. Returns when all are kept; raises
-        WriterCameBetween when another writer did, and then either none is kept or its `saved` names those that
-        are. Any other error proves nothing: load again and look.
+        WriterCameBetween when another writer did, and then either none is kept or its `saved` names
+        those that are. Any other error proves nothing: load again and look.
         """
 
     def append(self, log: str, entries: Sequence[Entry]) -> None:

@@ -43,7 +43,7 @@ class Catalogue:
     key_hint: tuple[str, ...] = ()
     """The primary key, also where it proves nothing (SQLite lets it be NULL)."""
     orders: Mapping[tuple[str, ...], str] = field(default_factory=dict)
-    """Columns in whose order an index has the rows → SQL that makes the database use it; see `SourceTable.along`."""
+    """Columns in whose order an index has the rows → SQL that makes the database use it."""
     notes: tuple[str, ...] = ()
 
     def column(self, name: str) -> Native | None:
