@@ -52,7 +52,7 @@ def _measured(server: MariaDB, milliseconds: int) -> Result:
             for _ in range(_TIMES):
                 # A new source each time, as every process has one.
                 source = open_source(database)
-                shape = source.shape(TableName(name, "t"), options)
+                source_table = source.describe(TableName(name, "t"), options)
                 cursor.execute(
                     "SELECT TIMESTAMPDIFF(MICROSECOND, MIN(trx_started), NOW(6)) FROM"
                     " information_schema.INNODB_TRX"
@@ -60,7 +60,7 @@ def _measured(server: MariaDB, milliseconds: int) -> Result:
                 ((oldest,),) = cursor.fetchall()
                 watch = Stopwatch()
                 with watch.running():
-                    survey = source.survey(shape, None, 10**9, None)
+                    survey = source.survey(source_table, None, 10**9, None)
                 source.close()
                 took.append(watch.seconds)
                 # Whole seconds, so one less.

@@ -232,8 +232,8 @@ def _cargo(folder: Path, name: str) -> BatchData:
         LakeFile(lake, f"{name}/{path.name}", pq.read_metadata(path).num_rows, path.stat().st_size)
         for path in sorted((folder / name).glob("*.parquet"))
     )
-    stretches = tuple(ParquetSplit(file, _LAYOUT) for file in files)
-    return BatchData(_LAYOUT, rows=sum(file.rows for file in files), files=files, stretches=stretches)
+    splits = tuple(ParquetSplit(file, _LAYOUT) for file in files)
+    return BatchData(_LAYOUT, rows=sum(file.rows for file in files), files=files, splits=splits)
 
 
 def _make(folder: Path, rows: int) -> Path:

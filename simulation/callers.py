@@ -5,7 +5,7 @@ from __future__ import annotations
 import traceback
 from datetime import datetime
 
-from simulation.invariants import ENDS, SURPRISE, WRITER, BookChecks, mark_of
+from simulation.invariants import ENDS, SURPRISE, WRITER, StateChecks, mark_of
 from simulation.ledger import Desk, MemoryLedger
 from simulation.places import LEASE, NAME, PIPELINE, at
 from simulation.world import Actor, World
@@ -23,13 +23,13 @@ class CallerScene:
     def __init__(self, world: World) -> None:
         self.world = world
         self.tops = dict.fromkeys(INPUTS, 1)
-        self._checks = BookChecks(world)
+        self._checks = StateChecks(world)
         self.desk = Desk(world, self)
 
     def ledger(self, before: FlowState, change: StateChange, who: Owner, when: datetime) -> None:
         """An input moves by its plan's window and once only, or by hand."""
         self._checks.check(before, change, who, when)
-        after = change.book
+        after = change.flow_state
         if before.override is not None and after.override is None:
             return
         active = before.active or after.active or next((one.active for one in change.ended), None)
@@ -77,12 +77,14 @@ class CallerScene:
         actor.begin(go)
 
     def final(self) -> None:
-        book = self.desk.book
-        if book.override is not None or book.active is not None:
-            self.world.violated(ENDS, f"the flow is {book.state}")
+        flow_state = self.desk.flow_state
+        if flow_state.override is not None or flow_state.active is not None:
+            self.world.violated(ENDS, f"the flow is {flow_state.state}")
         for name, top in self.tops.items():
-            if mark_of(book, name) != top:
-                self.world.violated(ENDS, f"{name} is at {mark_of(book, name)}, and the source at {top}")
+            if mark_of(flow_state, name) != top:
+                self.world.violated(
+                    ENDS, f"{name} is at {mark_of(flow_state, name)}, and the source at {top}"
+                )
 
 
 class CallerProcess:

@@ -9,12 +9,12 @@ from concurrent.futures import Executor, Future
 from datetime import timedelta
 from typing import Any, TypeVar, cast
 
+from simulation.documents import Cabinet
 from simulation.invariants import SURPRISE
 from simulation.lake import Lake, MemoryOutput
 from simulation.ledger import Desk
 from simulation.lives import Checker
 from simulation.places import DAWN, FLOWS, INPUT, LEASE, NAME, PIPELINE, PROJECT, at
-from simulation.shelf import Cabinet
 from simulation.source import MemorySource, Table
 from simulation.world import Actor, World
 from tidegauge.errors import TidegaugeError
@@ -98,7 +98,7 @@ class EngineScene:
         actor.begin(go)
 
     def final(self) -> None:
-        self._checker.final(self.desk.book)
+        self._checker.final(self.desk.flow_state)
         if isinstance(self.desk, Cabinet):
             self.desk.final()
 
@@ -120,7 +120,7 @@ class EngineProcess:
         ledger = scene.desk.ledger(actor)
         output = MemoryOutput(scene.lake, actor)
         self._heartbeat = Heartbeat(ledger, LEASE)
-        outside = Environment(
+        environment = Environment(
             owner=actor.owner,
             is_gone=lambda owner: world.is_gone(owner, seen_from=actor.owner.host),
             sources=lambda: sources,
@@ -133,7 +133,7 @@ class EngineProcess:
             sleep=lambda _: cast("None", actor.turn("wait for the holder", asking=False)),
         )
         order = RunOptions(parallel=1, wait=timedelta(seconds=dice.choice((0, 0, 5))))
-        self._runner = Runner(PROJECT, order, ledger, self._heartbeat, _nothing, self._stop, outside)
+        self._runner = Runner(PROJECT, order, ledger, self._heartbeat, _nothing, self._stop, environment)
         self._runner.run_id = actor.name
         self._sources = sources
         actor.begin(self._go)

@@ -22,7 +22,7 @@ ENDS = "every plan ends or is retryable"
 SURPRISE = "nothing raises what it does not promise"
 
 
-class BookChecks:
+class StateChecks:
     """Fence, holder and plan."""
 
     def __init__(self, world: World) -> None:
@@ -34,7 +34,7 @@ class BookChecks:
 
     def check(self, before: FlowState, change: StateChange, who: Owner, at: datetime) -> None:
         """`at` is when the rule was asked, by the store's clock."""
-        after = change.book
+        after = change.flow_state
         if self._world.trace is not None:
             self._world.changed(_difference(before, after))
         if after.fence < before.fence:
@@ -71,7 +71,7 @@ class BookChecks:
             self._until = at + LEASE
 
     def _check_plan(self, before: FlowState, change: StateChange) -> None:
-        old, after = before.active, change.book
+        old, after = before.active, change.flow_state
         new = after.active
         if old is not None and (new is None or new.plan.plan_id != old.plan.plan_id):
             superseded = before.override is not None and after.override is None
@@ -100,10 +100,10 @@ class BookChecks:
                 f" {after.epoch}/{after.seq + 1}",
             )
 
-    def _check_new_plan(self, book: FlowState, active: ActivePlan) -> None:
+    def _check_new_plan(self, flow_state: FlowState, active: ActivePlan) -> None:
         self._world.tally["plans"] += 1
         plan = active.plan
-        ends = [mark_of(book, part.input) for part in plan.draft.inputs]
+        ends = [mark_of(flow_state, part.input) for part in plan.draft.inputs]
         for index, batch in enumerate(plan.draft.batches):
             key = (plan.epoch, plan.first_seq + index)
             if self.planned.get(key, batch.windows) != batch.windows:
@@ -135,13 +135,13 @@ class BookChecks:
             self._world.violated(WRITER, f"batch {before.seq} → {after.seq}")
 
 
-def mark_of(book: FlowState, name: str) -> int:
-    mark = book.marks.get(name)
+def mark_of(flow_state: FlowState, name: str) -> int:
+    mark = flow_state.marks.get(name)
     return number(mark.position) if mark else 0
 
 
-def marks_of(book: FlowState) -> list[int]:
-    return [number(mark.position) for mark in book.marks.values()]
+def marks_of(flow_state: FlowState) -> list[int]:
+    return [number(mark.position) for mark in flow_state.marks.values()]
 
 
 def _shown(numbers: list[int]) -> str:

@@ -140,15 +140,15 @@ class MemoryOutput:
     def discard(self, staged: Staged) -> None:
         pass
 
-    def write(self, cargo: BatchData, spark: Callable[[], SparkSession]) -> Staged:
+    def write(self, batch_data: BatchData, spark: Callable[[], SparkSession]) -> Staged:
         fault = self._actor.turn("write rows")
         if fault is not None:
             # Whatever became of the files, nobody knows them.
             raise _unreachable("write rows", fault)
-        assert isinstance(cargo, Frame)
+        assert isinstance(batch_data, Frame)
         lake = self._lake
         lake.written += 1
-        rows = cargo.found()
+        rows = batch_data.found()
         name = f"file-{lake.written}"
         lake.files[name] = rows
         return Staged(len(rows), (DataFile(name, len(rows), len(rows)),))

@@ -33,7 +33,7 @@ class Desk:
     def __init__(self, world: World, checker: Watcher) -> None:
         self.world = world
         self.checker = checker
-        self.book = FlowState(PIPELINE, NAME)
+        self.flow_state = FlowState(PIPELINE, NAME)
         self.plans = 0
 
     def ledger(self, actor: Actor) -> MemoryLedger:
@@ -41,11 +41,11 @@ class Desk:
 
     def save(self, seen: FlowState, change: StateChange, who: Owner, at: datetime) -> bool:
         """Compare-and-set; False when another writer came between."""
-        if self.book is not seen:
+        if self.flow_state is not seen:
             self.world.tally["race lost, asked again"] += 1
             return False
-        if change.book is not seen:
-            self.book = change.book
+        if change.flow_state is not seen:
+            self.flow_state = change.flow_state
             self.checker.ledger(seen, change, who, at)
         return True
 
@@ -65,8 +65,8 @@ class MemoryLedger(BaseLedger):
         return watermarks_of(self._read("watermarks"))
 
     def status(self, pipeline: str, flows: Sequence[str] | None = None) -> list[FlowStatus]:
-        book = self._read("status")
-        return [status_of(book, book.run)]
+        flow_state = self._read("status")
+        return [status_of(flow_state, flow_state.run)]
 
     def tallies(self, pipeline: str, flows: Sequence[str]) -> dict[str, Tally]:
         return {NAME: self._read("tallies").tally}
@@ -88,8 +88,8 @@ class MemoryLedger(BaseLedger):
         plan_id = self._plan_id(draft)
         kept: list[Plan | None] = []
 
-        def rule(book: FlowState, now: datetime) -> StateChange | None:
-            change, plan = rules.plan(book, draft, plan_id=plan_id, owner=owner, run_id=run_id, now=now)
+        def rule(flow_state: FlowState, now: datetime) -> StateChange | None:
+            change, plan = rules.plan(flow_state, draft, plan_id=plan_id, owner=owner, run_id=run_id, now=now)
             kept.append(plan)
             return change
 
@@ -104,7 +104,7 @@ class MemoryLedger(BaseLedger):
         fault = self._actor.turn(what)
         if fault is not None:
             raise _unreachable(what, fault)
-        return self._desk.book
+        return self._desk.flow_state
 
     def _plan_id(self, draft: Draft) -> str:
         self._desk.plans += 1
@@ -118,7 +118,7 @@ class MemoryLedger(BaseLedger):
         if fault is Fault.REFUSED:
             raise _unreachable(what, fault)
         while True:
-            seen, at = desk.book, self._world.now
+            seen, at = desk.flow_state, self._world.now
             change = rule(seen, self.now())
             if change is None:
                 change = StateChange(seen)
@@ -127,14 +127,14 @@ class MemoryLedger(BaseLedger):
             if fault is Fault.LATE:
                 self._world.later.append((what, partial(self._save_late, seen, change, at)))
                 raise _unreachable(what, fault)
-            if change.book is seen or desk.save(seen, change, actor.owner, at):
+            if change.flow_state is seen or desk.save(seen, change, actor.owner, at):
                 if fault is not Fault.DOUBLED:
                     break
                 # The store's client sent it once more and was refused: it must look again, and finds its own.
                 fault = None
         if fault is Fault.LOST:
             raise _unreachable(what, fault)
-        return change.book
+        return change.flow_state
 
     def _save_late(self, seen: FlowState, change: StateChange, at: datetime) -> None:
         if not self._desk.save(seen, change, self._actor.owner, at):

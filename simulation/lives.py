@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from simulation.invariants import ENDS, EPOCHS, ONCE, VISIBLE, WRITER, BookChecks, mark_of
+from simulation.invariants import ENDS, EPOCHS, ONCE, VISIBLE, WRITER, StateChecks, mark_of
 from simulation.places import INPUT, number
 from simulation.source import Table
 from simulation.world import World
@@ -41,16 +41,16 @@ class Checker:
         self._world = world
         self._lake = lake
         self._table = table
-        self._checks = BookChecks(world)
+        self._checks = StateChecks(world)
         self._lives = {0: Life((), 0)}
         self._undo: Life | None = None
-        self._book: FlowState | None = None
+        self._flow_state: FlowState | None = None
 
     # --- the ledger
 
     def ledger(self, before: FlowState, change: StateChange, who: Owner, at: datetime) -> None:
         self._checks.check(before, change, who, at)
-        after = self._book = change.book
+        after = self._flow_state = change.flow_state
         if after.override != before.override:
             self._check_override(before, after)
         elif _mark(after) < _mark(before):
@@ -112,19 +112,24 @@ class Checker:
         if missing:
             self._world.violated(VISIBLE, f"{name} lacks {sorted(missing)}")
         if tag.epoch == lake.newest:
-            self._check_visible(self._book)
+            self._check_visible(self._flow_state)
         else:
             self._world.tally["published into an older life, unseen"] += 1
 
     def opened(self, epoch: int, continues: Continues) -> None:
         if self._world.trace is not None:
             self._world.changed(f"epoch {epoch} is open, continuing {continues}")
-        book = self._book
-        if book is None or book.override is None or book.override.epoch != epoch or book.epoch >= epoch:
+        flow_state = self._flow_state
+        if (
+            flow_state is None
+            or flow_state.override is None
+            or flow_state.override.epoch != epoch
+            or flow_state.epoch >= epoch
+        ):
             self._world.violated(EPOCHS, f"epoch {epoch} was opened, and the ledger has not asked for it")
         if any(other > epoch for other in self._lake.openings):
             self._world.violated(EPOCHS, f"epoch {epoch} was opened after {self._lake.newest}")
-        self._check_visible(book)
+        self._check_visible(flow_state)
 
     def _visible(self) -> tuple[tuple[Stretch, ...], int, int]:
         """What readers see: stretches of earlier lives; the newest life's batches, and their upper end."""
@@ -135,7 +140,7 @@ class Checker:
         end = (
             number(lake.manifests[epoch, last].receipt.windows[0].upto) if last else self._lives[epoch].start
         )
-        stretches: list[Stretch] = []
+        splits: list[Stretch] = []
         opening = lake.openings.get(epoch)
         while opening is not None and opening[0] is not None:
             before, upto = opening[0]
@@ -145,20 +150,20 @@ class Checker:
                 low = number(lake.manifests[before, 1].receipt.windows[0].after)
                 high = number(lake.manifests[before, upto].receipt.windows[0].upto)
                 if low < high:  # a table that was empty is no stretch
-                    stretches.append((low, high))
+                    splits.append((low, high))
             opening = lake.openings.get(before)
-        return tuple(reversed(stretches)), last, end
+        return tuple(reversed(splits)), last, end
 
-    def _check_visible(self, book: FlowState | None) -> None:
-        assert book is not None
+    def _check_visible(self, flow_state: FlowState | None) -> None:
+        assert flow_state is not None
         newest = self._lake.newest
         kept, last, end = self._visible()
-        if newest != book.epoch:
-            if book.override is None or book.override.epoch != newest:
-                self._world.violated(EPOCHS, f"readers follow epoch {newest}, the ledger {book.epoch}")
+        if newest != flow_state.epoch:
+            if flow_state.override is None or flow_state.override.epoch != newest:
+                self._world.violated(EPOCHS, f"readers follow epoch {newest}, the ledger {flow_state.epoch}")
             seq, mark = 0, self._lives[newest].start
         else:
-            seq, mark = book.seq, _mark(book)
+            seq, mark = flow_state.seq, _mark(flow_state)
         if last < seq or end < mark:
             self._world.violated(VISIBLE, f"the watermark is {mark} ({seq}), and visible is {end} ({last})")
         if last > seq + 1:
@@ -172,32 +177,36 @@ class Checker:
 
     # --- the end
 
-    def final(self, book: FlowState) -> None:
+    def final(self, flow_state: FlowState) -> None:
         """After all faults have stopped and a fresh runner has run twice."""
-        if book.override is not None or book.active is not None:
-            left = f"an override ({book.override.kind})" if book.override else f"a plan that is {book.state}"
+        if flow_state.override is not None or flow_state.active is not None:
+            left = (
+                f"an override ({flow_state.override.kind})"
+                if flow_state.override
+                else f"a plan that is {flow_state.state}"
+            )
             self._world.violated(ENDS, f"{left} is left over")
-        self._check_visible(book)
+        self._check_visible(flow_state)
         kept, last, end = self._visible()
-        stretches = self._lives[book.epoch].upto(_mark(book))
+        splits = self._lives[flow_state.epoch].upto(_mark(flow_state))
         seen: dict[tuple[int, int], int] = {}
-        for row in self._rows(book.epoch):
+        for row in self._rows(flow_state.epoch):
             seen[row] = seen.get(row, 0) + 1
         for row, times in seen.items():
-            legitimate = sum(low < row[1] <= high for low, high in stretches)
+            legitimate = sum(low < row[1] <= high for low, high in splits)
             if times > legitimate:
                 self._world.violated(ONCE, f"row {row} is there {times} times, and should be {legitimate}")
-        start = self._lives[book.epoch].start
+        start = self._lives[flow_state.epoch].start
         for row in self._table.rows.items():
-            times = sum(low < row[1] <= high for low, high in stretches[: len(kept)])
+            times = sum(low < row[1] <= high for low, high in splits[: len(kept)])
             times += start < row[1] <= self._table.bound
             if seen.get(row, 0) != times:
                 self._world.violated(VISIBLE, f"row {row} is there {seen.get(row, 0)} times, not {times}")
-        if last != book.seq or end != _mark(book):
-            self._world.violated(ENDS, f"{last} batches are there, and the ledger has {book.seq}")
+        if last != flow_state.seq or end != _mark(flow_state):
+            self._world.violated(ENDS, f"{last} batches are there, and the ledger has {flow_state.seq}")
 
     def _rows(self, epoch: int) -> list[tuple[int, int]]:
-        lake, upto = self._lake, self._book.seq if self._book else 0
+        lake, upto = self._lake, self._flow_state.seq if self._flow_state else 0
         rows: list[tuple[int, int]] = []
         while True:
             for seq in range(1, upto + 1):
@@ -208,5 +217,5 @@ class Checker:
             epoch, upto = opening[0]
 
 
-def _mark(book: FlowState) -> int:
-    return mark_of(book, INPUT)
+def _mark(flow_state: FlowState) -> int:
+    return mark_of(flow_state, INPUT)

@@ -60,19 +60,22 @@ _claim = rules.claim
 _found = MemorySource._found
 
 
-def _advance_first(claim: Claim, index: int, cargo_of: ReadBatch, tools: walk.Tools) -> Receipt:
+def _advance_first(claim: Claim, index: int, read_batch: ReadBatch, tools: walk.Tools) -> Receipt:
     batch = claim.plan.draft.batches[index]
     tools.ledger.begin(claim, index)
     forged = Receipt(claim.plan.tag(index), batch.windows, batch.rows or 0, 1, 0, claim.run_id)
     tools.ledger.advance(claim, index, forged)
-    return walk._commit(claim, claim.plan.tag(index), batch, cargo_of, tools)
+    return walk._commit(claim, claim.plan.tag(index), batch, read_batch, tools)
 
 
-def _same_epoch(book: FlowState, *args: Any, **options: Any) -> StateChange:
-    change = _begin_override(book, *args, **options)
-    assert change.book.override is not None
+def _same_epoch(flow_state: FlowState, *args: Any, **options: Any) -> StateChange:
+    change = _begin_override(flow_state, *args, **options)
+    assert change.flow_state.override is not None
     return replace(
-        change, book=replace(change.book, override=replace(change.book.override, epoch=book.epoch))
+        change,
+        flow_state=replace(
+            change.flow_state, override=replace(change.flow_state.override, epoch=flow_state.epoch)
+        ),
     )
 
 
@@ -82,11 +85,11 @@ def _put_always(lake: Lake, tag: Tag, manifest: Manifest) -> bool:
 
 
 def _forget_failed_plan(
-    book: FlowState, held: Claim, state: State, *args: Any, **options: Any
+    flow_state: FlowState, held: Claim, state: State, *args: Any, **options: Any
 ) -> StateChange:
-    change = _finish(book, held, state, *args, **options)
+    change = _finish(flow_state, held, state, *args, **options)
     if state is State.FAILED:
-        return replace(change, book=replace(change.book, active=None, run=None))
+        return replace(change, flow_state=replace(change.flow_state, active=None, run=None))
     return change
 
 
@@ -94,8 +97,8 @@ def _runners_clock(ledger: MemoryLedger) -> datetime:
     return ledger._world.now + ledger._actor.skew
 
 
-def _any_fence(book: FlowState, held: Claim, event: Event, index: int | None = None) -> ActivePlan:
-    return _held(book, replace(held, fence=book.fence), event, index)
+def _any_fence(flow_state: FlowState, held: Claim, event: Event, index: int | None = None) -> ActivePlan:
+    return _held(flow_state, replace(held, fence=flow_state.fence), event, index)
 
 
 def _mark_before_output(
@@ -105,23 +108,25 @@ def _mark_before_output(
     output.open_epoch(flow.pipeline, flow.name, begun.epoch, begun.continues, begun.reason)
 
 
-def _one_batch_less(book: FlowState, *args: Any, **options: Any) -> StateChange:
-    change = _begin_override(book, *args, **options)
-    override = change.book.override
+def _one_batch_less(flow_state: FlowState, *args: Any, **options: Any) -> StateChange:
+    change = _begin_override(flow_state, *args, **options)
+    override = change.flow_state.override
     assert override is not None
     if override.continues is not None:
         epoch, seq = override.continues
         override = replace(override, continues=(epoch, max(0, seq - 1)))
-    return replace(change, book=replace(change.book, override=override))
+    return replace(change, flow_state=replace(change.flow_state, override=override))
 
 
-def _undo_of_known(book: FlowState, **options: Any) -> StateChange | None:
-    change = _end_override(book, **options)
-    if change is None or change.book.undo is None:
+def _undo_of_known(flow_state: FlowState, **options: Any) -> StateChange | None:
+    change = _end_override(flow_state, **options)
+    if change is None or change.flow_state.undo is None:
         return change
-    known = {name: place for name, place in change.book.undo.positions.items() if name in book.marks}
-    undo = replace(change.book.undo, positions=known)
-    return replace(change, book=replace(change.book, undo=undo))
+    known = {
+        name: place for name, place in change.flow_state.undo.positions.items() if name in flow_state.marks
+    }
+    undo = replace(change.flow_state.undo, positions=known)
+    return replace(change, flow_state=replace(change.flow_state, undo=undo))
 
 
 def _upto_the_bound(source: MemorySource, low: int, high: int, step: int) -> tuple[Cut, ...]:
@@ -130,14 +135,18 @@ def _upto_the_bound(source: MemorySource, low: int, high: int, step: int) -> tup
     return (*found[:-1], Cut(upto, found[-1].rows)) if found and upto else ()
 
 
-def _plan_unseen(book: FlowState, draft: Draft, **options: Any) -> tuple[StateChange | None, Plan | None]:
-    return _plan(book, replace(draft, seen=None), **options)
+def _plan_unseen(
+    flow_state: FlowState, draft: Draft, **options: Any
+) -> tuple[StateChange | None, Plan | None]:
+    return _plan(flow_state, replace(draft, seen=None), **options)
 
 
-def _claim_from_any(book: FlowState, plan_id: str, *, dead: Owner | None, **options: Any) -> StateChange:
-    if dead is not None and book.active is not None:
-        dead = book.active.owner
-    return _claim(book, plan_id, dead=dead, **options)
+def _claim_from_any(
+    flow_state: FlowState, plan_id: str, *, dead: Owner | None, **options: Any
+) -> StateChange:
+    if dead is not None and flow_state.active is not None:
+        dead = flow_state.active.owner
+    return _claim(flow_state, plan_id, dead=dead, **options)
 
 
 FIVE = (

@@ -106,10 +106,12 @@ class MemorySource:
     def identity(self) -> str:
         return SHAPE.source_id.partition("#")[0]
 
-    def shape(self, table: TableName, options: TableOptions) -> SourceTable:
+    def describe(self, table: TableName, options: TableOptions) -> SourceTable:
         return SHAPE
 
-    def survey(self, shape: SourceTable, after: RowPosition | None, step: int, pending: str | None) -> Survey:
+    def survey(
+        self, source_table: SourceTable, after: RowPosition | None, step: int, pending: str | None
+    ) -> Survey:
         fault = self._actor.turn("look at the source")
         if fault is not None:
             raise SourceUnreachable(f"look at the source: {fault}", hint="feigned")
@@ -119,7 +121,7 @@ class MemorySource:
         return Survey(at(high), self._found(low, high, step))
 
     def cuts(
-        self, shape: SourceTable, after: RowPosition | None, upto: RowPosition, step: int
+        self, source_table: SourceTable, after: RowPosition | None, upto: RowPosition, step: int
     ) -> tuple[Cut, ...]:
         found = self._found(number(after), number(upto), step)
         return (*found[:-1], Cut(upto, found[-1].rows)) if found else ()
@@ -131,14 +133,14 @@ class MemorySource:
             cuts.append(Cut(_at(places[-1]), len(places) - step * len(cuts)))
         return tuple(cuts)
 
-    def count(self, shape: SourceTable, after: RowPosition | None, upto: RowPosition) -> int:
+    def count(self, source_table: SourceTable, after: RowPosition | None, upto: RowPosition) -> int:
         return len(self._table.between(number(after), number(upto)))
 
-    def latest(self, shape: SourceTable) -> Value | None:
+    def latest(self, source_table: SourceTable) -> Value | None:
         position = at(self._table.top)
         return position.cursor if position else None
 
-    def settled(self, shape: SourceTable) -> Value | None:
+    def settled(self, source_table: SourceTable) -> Value | None:
         position = at(self._table.bound)
         return position.cursor if position else None
 
@@ -148,7 +150,7 @@ class MemorySource:
     def close(self) -> None:
         pass
 
-    def cargo(self, shape: SourceTable, batch: Batch) -> BatchData:
+    def batch_data(self, source_table: SourceTable, batch: Batch) -> BatchData:
         return Frame(self._table, batch)
 
 

@@ -160,7 +160,7 @@ def flow(
     def declare(function: _F) -> _F:
         if not callable(function):
             raise ConfigError("only a function can be a flow", place=place)
-        _shelf(module, code).flows.append(
+        _documents(module, code).flows.append(
             Declared(
                 name=name or str(getattr(function, "__name__", type(function).__name__)),
                 inputs=dict(inputs),
@@ -178,8 +178,8 @@ def flow(
 
 def declared_in(module: str) -> tuple[Declared, ...]:
     """What the last execution of this module has declared, in order."""
-    shelf = _shelves.get(module)
-    return tuple(shelf.flows) if shelf else ()
+    documents = _shelves.get(module)
+    return tuple(documents.flows) if documents else ()
 
 
 def forget(module: str) -> None:
@@ -187,12 +187,12 @@ def forget(module: str) -> None:
     _shelves.pop(module, None)
 
 
-def _shelf(module: str, code: CodeType | None) -> _Shelf:
-    shelf = _shelves.get(module)
-    if shelf is None or shelf.code is not code:
+def _documents(module: str, code: CodeType | None) -> _Shelf:
+    documents = _shelves.get(module)
+    if documents is None or documents.code is not code:
         # Executed anew, after a reload: what it said before no longer holds.
-        shelf = _shelves[module] = _Shelf(code)
-    return shelf
+        documents = _shelves[module] = _Shelf(code)
+    return documents
 
 
 def _running(frame: FrameType) -> tuple[str, CodeType | None]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.delta_log_table import LogTable
-from tests.support.delta_output import layer_of, tag_of
+from tests.support.delta_output import delta_flow_of, tag_of
 from tests.support.servers import S3
 from tidegauge.delta_log.output_log import CLOSED, Action, Log, path_of, prefix_of
 from tidegauge.errors import OutputDisagrees, OutputUnreachable
@@ -98,7 +98,9 @@ def test_a_full_refresh_removes_every_row_in_the_commit_that_opens_the_life(tabl
 
 
 def test_a_full_refresh_forgets_the_events_that_a_history_keeps_beside_it(table: LogTable) -> None:
-    table.layer = layer_of(TableRef(path=table.lake.path), DeltaMode.SCD2, key=("id",), sequence_by="id")
+    table.delta_flow = delta_flow_of(
+        TableRef(path=table.lake.path), DeltaMode.SCD2, key=("id",), sequence_by="id"
+    )
     table.output = table.fresh()
     table.commit(1)
     beside = LogTable(Lake("", f"{table.lake.path}/_tidegauge_events"))
@@ -219,8 +221,8 @@ def test_a_batch_that_comes_between_an_opening_and_its_commit_is_counted_to_its_
 
 def test_a_table_of_the_catalogue_that_is_not_there_yet_is_opened_by_its_first_batch(tmp_path: Path) -> None:
     made: list[str] = []
-    layer = layer_of(TableRef(name="silver.orders"), DeltaMode.APPEND)
-    output = DeltaOutput(layer, locate=lambda: made[0] if made else None)
+    delta_flow = delta_flow_of(TableRef(name="silver.orders"), DeltaMode.APPEND)
+    output = DeltaOutput(delta_flow, locate=lambda: made[0] if made else None)
     output.prepare()
     assert (output.is_empty(), output.is_open(0), output.is_open(1)) == (True, True, True)
     output.open_epoch("shop", "silver/orders", 1, None, "again")

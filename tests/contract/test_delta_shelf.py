@@ -47,7 +47,7 @@ def on_s3(s3: S3) -> Lake:
 
 
 @pytest.fixture
-def shelf(lake: Lake) -> Iterator[DeltaDocumentStore]:
+def documents(lake: Lake) -> Iterator[DeltaDocumentStore]:
     found = opened(lake)
     yield found
     found.close()
@@ -59,7 +59,7 @@ def opened(lake: Lake) -> DeltaDocumentStore:
     return found
 
 
-def leaf(pipeline: str, flow: str, number: int = 0, **row: Any) -> StoredFlow:
+def stored_flow(pipeline: str, flow: str, number: int = 0, **row: Any) -> StoredFlow:
     shown = {"state": "RUNNING", "created_at": "2026-01-01T00:00:00.000000"}
     shown |= {"updated_at": "2026-01-01T00:00:01.000000"}
     return StoredFlow(pipeline, flow, {"number": number}, shown | timed(row))
@@ -87,71 +87,73 @@ def test_nothing_is_made_unless_asked_for(lake: Lake) -> None:
     assert DeltaDocumentStore.open(lake, shown="x", create=False) is not None
 
 
-def test_a_leaf_comes_back_as_it_was_saved(shelf: DeltaDocumentStore, lake: Lake) -> None:
-    shelf.save(shelf.load("p", ["f"]), [leaf("p", "f", 1)])
-    for found in (shelf, opened(lake)):
-        assert found.load("p").leaves["f"].body == {"number": 1}
-        assert found.load("p", ["other"]).leaves == {}
-        assert found.load("q").leaves == {}
+def test_a_leaf_comes_back_as_it_was_saved(documents: DeltaDocumentStore, lake: Lake) -> None:
+    documents.save(documents.load("p", ["f"]), [stored_flow("p", "f", 1)])
+    for found in (documents, opened(lake)):
+        assert found.load("p").stored_flows["f"].body == {"number": 1}
+        assert found.load("p", ["other"]).stored_flows == {}
+        assert found.load("q").stored_flows == {}
         assert found.pipelines() == ["p"]
 
 
-def test_a_save_is_refused_once_anybody_has_committed(shelf: DeltaDocumentStore, lake: Lake) -> None:
-    first = shelf.load("p", ["f"])
-    opened(lake).save(opened(lake).load("q"), [leaf("q", "another")])
+def test_a_save_is_refused_once_anybody_has_committed(documents: DeltaDocumentStore, lake: Lake) -> None:
+    first = documents.load("p", ["f"])
+    opened(lake).save(opened(lake).load("q"), [stored_flow("q", "another")])
     with pytest.raises(WriterCameBetween):
-        shelf.save(first, [leaf("p", "f", 1)])
-    assert shelf.load("p").leaves == {}
-    shelf.save(shelf.load("p", ["f"]), [leaf("p", "f", 2)])
+        documents.save(first, [stored_flow("p", "f", 1)])
+    assert documents.load("p").stored_flows == {}
+    documents.save(documents.load("p", ["f"]), [stored_flow("p", "f", 2)])
     with pytest.raises(WriterCameBetween):
-        shelf.save(first, [leaf("p", "f", 3)])
-    assert shelf.load("p").leaves["f"].body == {"number": 2}
+        documents.save(first, [stored_flow("p", "f", 3)])
+    assert documents.load("p").stored_flows["f"].body == {"number": 2}
 
 
 def test_a_load_by_another_thread_does_not_let_a_stale_save_through(
-    shelf: DeltaDocumentStore, lake: Lake
+    documents: DeltaDocumentStore, lake: Lake
 ) -> None:
-    stale = shelf.load("p", ["f"])
+    stale = documents.load("p", ["f"])
     other = opened(lake)
-    other.save(other.load("p", ["f"]), [leaf("p", "f", 1)])
-    shelf.load("p")  # the shelf itself now knows the newest version; the save must not be built on that
+    other.save(other.load("p", ["f"]), [stored_flow("p", "f", 1)])
+    documents.load("p")  # the shelf itself now knows the newest version; the save must not be built on that
     with pytest.raises(WriterCameBetween):
-        shelf.save(stale, [leaf("p", "f", 2)])
+        documents.save(stale, [stored_flow("p", "f", 2)])
 
 
-def test_a_save_of_many_leaves_is_one_commit(shelf: DeltaDocumentStore, lake: Lake) -> None:
+def test_a_save_of_many_leaves_is_one_commit(documents: DeltaDocumentStore, lake: Lake) -> None:
     before = table(lake, "watermarks").version()
-    shelf.save(shelf.load("p"), [leaf("p", f"f{number}", number) for number in range(300)])
+    documents.save(documents.load("p"), [stored_flow("p", f"f{number}", number) for number in range(300)])
     assert table(lake, "watermarks").version() == before + 1
     assert len(table(lake, "watermarks").file_uris()) == 1
     for number in range(0, 300, 7):
-        shelf.save(shelf.load("p", [f"f{number}"]), [leaf("p", f"f{number}", -number)])
-    found = opened(lake).load("p").leaves
+        documents.save(documents.load("p", [f"f{number}"]), [stored_flow("p", f"f{number}", -number)])
+    found = opened(lake).load("p").stored_flows
     assert {flow: one.body["number"] for flow, one in found.items()} == {
         f"f{number}": -number if number % 7 == 0 else number for number in range(300)
     }
 
 
-def test_flows_that_come_one_by_one_do_not_leave_a_file_each(shelf: DeltaDocumentStore, lake: Lake) -> None:
+def test_flows_that_come_one_by_one_do_not_leave_a_file_each(
+    documents: DeltaDocumentStore, lake: Lake
+) -> None:
     for number in range(60):
-        shelf.save(shelf.load("p", [f"f{number}"]), [leaf("p", f"f{number}", number)])
-    assert len(opened(lake).load("p").leaves) == 60
+        documents.save(documents.load("p", [f"f{number}"]), [stored_flow("p", f"f{number}", number)])
+    assert len(opened(lake).load("p").stored_flows) == 60
     assert len(table(lake, "watermarks").file_uris()) < 30
 
 
 @pytest.mark.parametrize("name", ODD)
-def test_any_name_is_a_pipeline_and_a_flow(shelf: DeltaDocumentStore, lake: Lake, name: str) -> None:
-    shelf.save(shelf.load(name), [leaf(name, name, 1)])
-    shelf.save(shelf.load(name, [name]), [leaf(name, name, 2)])
+def test_any_name_is_a_pipeline_and_a_flow(documents: DeltaDocumentStore, lake: Lake, name: str) -> None:
+    documents.save(documents.load(name), [stored_flow(name, name, 1)])
+    documents.save(documents.load(name, [name]), [stored_flow(name, name, 2)])
     again = opened(lake)
     assert again.pipelines() == [name]
-    assert again.load(name, [name]).leaves[name].body == {"number": 2}
+    assert again.load(name, [name]).stored_flows[name].body == {"number": 2}
     assert [(row["pipeline_name"], row["flow"]) for row in rows(lake)] == [(name, name)]
-    shelf.append("history", [entry(1, name, name)])
+    documents.append("history", [entry(1, name, name)])
     assert again.read("history", name, flow=name)[0]["flow"] == name
 
 
-def test_the_table_is_document_000s_with_more_behind(shelf: DeltaDocumentStore, lake: Lake) -> None:
+def test_the_table_is_document_000s_with_more_behind(documents: DeltaDocumentStore, lake: Lake) -> None:
     schema = table(lake, "watermarks").schema()
     nine = [(one.name, one.type.type) for one in schema.fields[:9]]
     assert nine == [
@@ -177,10 +179,10 @@ def test_the_table_is_document_000s_with_more_behind(shelf: DeltaDocumentStore, 
 
 
 def test_a_record_ends_and_the_next_one_is_ready_in_the_same_commit(
-    shelf: DeltaDocumentStore, lake: Lake
+    documents: DeltaDocumentStore, lake: Lake
 ) -> None:
     def save(**row: Any) -> None:
-        shelf.save(shelf.load("p", ["f"]), [leaf("p", "f", 0, cursor="timestamp", **row)])
+        documents.save(documents.load("p", ["f"]), [stored_flow("p", "f", 0, cursor="timestamp", **row)])
 
     end = "2026-01-01 10:00:00.000000"
     begun = {"run_id": "r1", "started_at": "2026-01-01T10:00:01.000000"}
@@ -204,17 +206,17 @@ def test_a_record_ends_and_the_next_one_is_ready_in_the_same_commit(
     assert (ended["ledger"], ready["ledger"]) == (None, '{"number": 0}')
 
 
-def test_many_ended_records_share_few_files(shelf: DeltaDocumentStore, lake: Lake) -> None:
+def test_many_ended_records_share_few_files(documents: DeltaDocumentStore, lake: Lake) -> None:
     for number in range(40):
         run = {"run_id": f"r{number}", "run_state": "SUCCESS"}
-        shelf.save(shelf.load("p", ["f"]), [leaf("p", "f", number, state="SUCCESS", **run)])
+        documents.save(documents.load("p", ["f"]), [stored_flow("p", "f", number, state="SUCCESS", **run)])
     assert [row["watermark_id"] for row in rows(lake)] == list(range(1, 42))
     assert len(table(lake, "watermarks").file_uris()) < 20
 
 
-def test_an_entry_that_is_appended_again_is_there_once(shelf: DeltaDocumentStore, lake: Lake) -> None:
-    shelf.append("history", [entry(1), entry(2)])
-    shelf.append("history", [entry(1), entry(2), entry(3), entry(1, "g")])
+def test_an_entry_that_is_appended_again_is_there_once(documents: DeltaDocumentStore, lake: Lake) -> None:
+    documents.append("history", [entry(1), entry(2)])
+    documents.append("history", [entry(1), entry(2), entry(3), entry(1, "g")])
     again = opened(lake)
     again.append("history", [entry(2), entry(3)])
     assert [one["n"] for one in again.read("history", "p")] == [3, 2, 1, 1]
@@ -222,57 +224,59 @@ def test_an_entry_that_is_appended_again_is_there_once(shelf: DeltaDocumentStore
     assert again.read("runs", "p") == []
 
 
-def test_a_log_is_read_newest_first_by_flow_kind_and_limit(shelf: DeltaDocumentStore) -> None:
+def test_a_log_is_read_newest_first_by_flow_kind_and_limit(documents: DeltaDocumentStore) -> None:
     for number in range(1, 41):
         kind = "failed" if number % 10 == 0 else "planned"
-        shelf.append("history", [entry(number, f"f{number % 2}", kind=kind, note={"ü": number})])
-    assert [one["n"] for one in shelf.read("history", "p", limit=3)] == [40, 39, 38]
-    assert [one["n"] for one in shelf.read("history", "p", flow="f1", limit=2)] == [39, 37]
-    assert [one["n"] for one in shelf.read("history", "p", kinds=["failed"])] == [40, 30, 20, 10]
-    assert shelf.read("history", "p", limit=1) == [entry(40, "f0", kind="failed", note={"ü": 40})]
-    assert len(shelf.read("history", "p")) == 40
-    assert shelf.read("history", "q") == []
+        documents.append("history", [entry(number, f"f{number % 2}", kind=kind, note={"ü": number})])
+    assert [one["n"] for one in documents.read("history", "p", limit=3)] == [40, 39, 38]
+    assert [one["n"] for one in documents.read("history", "p", flow="f1", limit=2)] == [39, 37]
+    assert [one["n"] for one in documents.read("history", "p", kinds=["failed"])] == [40, 30, 20, 10]
+    assert documents.read("history", "p", limit=1) == [entry(40, "f0", kind="failed", note={"ü": 40})]
+    assert len(documents.read("history", "p")) == 40
+    assert documents.read("history", "q") == []
 
 
-def test_what_is_pruned_is_gone_and_does_not_come_back(shelf: DeltaDocumentStore) -> None:
-    shelf.append("history", [entry(number) for number in range(1, 11)])
+def test_what_is_pruned_is_gone_and_does_not_come_back(documents: DeltaDocumentStore) -> None:
+    documents.append("history", [entry(number) for number in range(1, 11)])
     limit = datetime(2026, 1, 1) + timedelta(seconds=6)
-    assert shelf.prune("history", "p", limit, keep={"f-2"}) == 4
-    assert [one["n"] for one in shelf.read("history", "p")] == [10, 9, 8, 7, 6, 2]
-    shelf.append("history", [entry(3), entry(11)])
-    assert [one["n"] for one in shelf.read("history", "p")] == [11, 10, 9, 8, 7, 6, 2]
+    assert documents.prune("history", "p", limit, keep={"f-2"}) == 4
+    assert [one["n"] for one in documents.read("history", "p")] == [10, 9, 8, 7, 6, 2]
+    documents.append("history", [entry(3), entry(11)])
+    assert [one["n"] for one in documents.read("history", "p")] == [11, 10, 9, 8, 7, 6, 2]
 
 
-def test_tidy_removes_what_no_row_is_in_and_nothing_else(shelf: DeltaDocumentStore, lake: Lake) -> None:
+def test_tidy_removes_what_no_row_is_in_and_nothing_else(documents: DeltaDocumentStore, lake: Lake) -> None:
     for number in range(5):
-        shelf.save(shelf.load("p", ["f"]), [leaf("p", "f", number)])
-    assert shelf.tidy() == 0
-    assert shelf.tidy(older_than=timedelta(seconds=-60)) == 4
-    assert opened(lake).load("p").leaves["f"].body == {"number": 4}
+        documents.save(documents.load("p", ["f"]), [stored_flow("p", "f", number)])
+    assert documents.tidy() == 0
+    assert documents.tidy(older_than=timedelta(seconds=-60)) == 4
+    assert opened(lake).load("p").stored_flows["f"].body == {"number": 4}
 
 
-def test_b8_a_save_that_slept_too_long_is_refused_without_a_look(shelf: DeltaDocumentStore) -> None:
+def test_b8_a_save_that_slept_too_long_is_refused_without_a_look(documents: DeltaDocumentStore) -> None:
     """After days the log may have forgotten the commit that another made in its place."""
-    loaded = shelf.load("p", ["f"])
+    loaded = documents.load("p", ["f"])
     long_ago = replace(loaded.token.snapshot, seen=steady() - 7200)
     with pytest.raises(WriterCameBetween):
-        shelf.save(replace(loaded, token=replace(loaded.token, snapshot=long_ago)), [leaf("p", "f", 1)])
-    shelf.save(loaded, [leaf("p", "f", 1)])
+        documents.save(
+            replace(loaded, token=replace(loaded.token, snapshot=long_ago)), [stored_flow("p", "f", 1)]
+        )
+    documents.save(loaded, [stored_flow("p", "f", 1)])
 
 
 def test_old_commits_are_cleaned_away_and_nobody_misses_them(tmp_path: Path) -> None:
     lake = Lake("ledger", str(tmp_path / "ledger"))
-    shelf = opened(lake)
+    documents = opened(lake)
     for number in range(60):
-        shelf.save(shelf.load("p", ["f"]), [leaf("p", "f", number)])
+        documents.save(documents.load("p", ["f"]), [stored_flow("p", "f", number)])
     for path in tmp_path.rglob("*"):
         if path.is_file():
             os.utime(path, (time.time() - 10 * 86400,) * 2)
-    assert shelf.tidy() == 59
+    assert documents.tidy() == 59
     assert not (tmp_path / "ledger" / "watermarks" / "_delta_log" / f"{20:020}.json").exists()
-    for found in (shelf, opened(lake)):
-        found.save(found.load("p", ["g"]), [leaf("p", "g", 1)])
-        assert found.load("p").leaves["f"].body == {"number": 59}
+    for found in (documents, opened(lake)):
+        found.save(found.load("p", ["g"]), [stored_flow("p", "g", 1)])
+        assert found.load("p").stored_flows["f"].body == {"number": 59}
 
 
 def test_a_forked_process_is_told_so(tmp_path: Path) -> None:
@@ -287,27 +291,27 @@ def test_a_forked_process_is_told_so(tmp_path: Path) -> None:
     assert "spawn" in processes.run(forked)
 
 
-def test_a_checkpoint_is_made_now_and_then(shelf: DeltaDocumentStore, lake: Lake) -> None:
+def test_a_checkpoint_is_made_now_and_then(documents: DeltaDocumentStore, lake: Lake) -> None:
     for number in range(55):
-        shelf.save(shelf.load("p", ["f"]), [leaf("p", "f", number)])
-        shelf.append("runs", [entry(number + 1)])
-    found = [one.path for one in shelf._store.list("watermarks/_delta_log")]
+        documents.save(documents.load("p", ["f"]), [stored_flow("p", "f", number)])
+        documents.append("runs", [entry(number + 1)])
+    found = [one.path for one in documents._store.list("watermarks/_delta_log")]
     assert any(path.endswith("50.checkpoint.parquet") for path in found)
     again = opened(lake)
     again.append("runs", [entry(50), entry(56)])
     assert len(again.read("runs", "p")) == 56
-    assert again.load("p").leaves["f"].body == {"number": 54}
+    assert again.load("p").stored_flows["f"].body == {"number": 54}
 
 
-def test_a_table_with_a_newer_protocol_is_refused(shelf: DeltaDocumentStore, lake: Lake) -> None:
+def test_a_table_with_a_newer_protocol_is_refused(documents: DeltaDocumentStore, lake: Lake) -> None:
     for protocol in (
         {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": ["x"], "writerFeatures": ["x"]},
         {"minReaderVersion": 9, "minWriterVersion": 9},
     ):
-        version = shelf._watermarks.newest().version + 1 if protocol["minReaderVersion"] == 3 else 2
+        version = documents._watermarks.newest().version + 1 if protocol["minReaderVersion"] == 3 else 2
         path = f"watermarks/_delta_log/{version:020}.json"
-        assert shelf._store.put_if_absent(path, json.dumps({"protocol": protocol}).encode())
-        for act in (lambda: opened(lake), lambda: shelf.load("p")):
+        assert documents._store.put_if_absent(path, json.dumps({"protocol": protocol}).encode())
+        for act in (lambda: opened(lake), lambda: documents.load("p")):
             with pytest.raises(LedgerVersion) as caught:
                 act()
             assert lake.path in caught.value.message
@@ -319,13 +323,13 @@ def test_a_table_with_a_newer_protocol_is_refused(shelf: DeltaDocumentStore, lak
     ["catalogManaged", "catalogManaged-preview", "catalogOwned-preview", "coordinatedCommits-preview"],
 )
 def test_b18_a_ledger_whose_commits_go_through_a_catalogue_is_refused(
-    shelf: DeltaDocumentStore, lake: Lake, feature: str
+    documents: DeltaDocumentStore, lake: Lake, feature: str
 ) -> None:
     protocol: dict[str, Any] = {"minReaderVersion": 3, "minWriterVersion": 7}
     protocol |= {"readerFeatures": [feature], "writerFeatures": [feature]}
-    path = f"watermarks/_delta_log/{shelf._watermarks.newest().version + 1:020}.json"
-    assert shelf._store.put_if_absent(path, json.dumps({"protocol": protocol}).encode())
-    for act in (lambda: opened(lake), lambda: shelf.load("p")):
+    path = f"watermarks/_delta_log/{documents._watermarks.newest().version + 1:020}.json"
+    assert documents._store.put_if_absent(path, json.dumps({"protocol": protocol}).encode())
+    for act in (lambda: opened(lake), lambda: documents.load("p")):
         with pytest.raises(LedgerError, match="through a catalogue") as caught:
             act()
         assert feature in caught.value.message
@@ -350,10 +354,10 @@ def test_a_path_that_delta_rs_would_take_for_another_is_refused(tmp_path: Path, 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_damaged_commit_is_named(shelf: DeltaDocumentStore, lake: Lake) -> None:
-    shelf._store.put_if_absent(f"watermarks/_delta_log/{1:020}.json", b'{"add": {"pa')
+def test_a_damaged_commit_is_named(documents: DeltaDocumentStore, lake: Lake) -> None:
+    documents._store.put_if_absent(f"watermarks/_delta_log/{1:020}.json", b'{"add": {"pa')
     with pytest.raises(LedgerError) as caught:
-        shelf.load("p")
+        documents.load("p")
     assert "commit 1" in caught.value.message
     with pytest.raises(LedgerError):
         opened(lake)
@@ -383,17 +387,17 @@ def _plain(lake: Lake) -> Where:
 def _count_up(where: Where, flow: str, times: int) -> None:
     path, endpoint, region, access, secret = where
     keys = Secret(access) if access else None, Secret(secret) if secret else None
-    shelf = opened(Lake("ledger", path, endpoint, region, *keys))
+    documents = opened(Lake("ledger", path, endpoint, region, *keys))
     for _ in range(times):
         mine = uuid.uuid4().hex
         while True:
             try:
-                loaded = shelf.load("p", [flow])
-                body = loaded.leaves[flow].body if flow in loaded.leaves else {"number": 0}
+                loaded = documents.load("p", [flow])
+                body = loaded.stored_flows[flow].body if flow in loaded.stored_flows else {"number": 0}
                 if body.get("by") == mine:
                     break  # the answer to our save was lost, but not the save
-                new = leaf("p", flow)
-                shelf.save(loaded, [replace(new, body={"number": body["number"] + 1, "by": mine})])
+                new = stored_flow("p", flow)
+                documents.save(loaded, [replace(new, body={"number": body["number"] + 1, "by": mine})])
                 break
             except (WriterCameBetween, LedgerUnreachable):
                 time.sleep(0.001)
@@ -412,7 +416,7 @@ def test_b6_processes_that_count_together_lose_no_step(lake: Lake) -> None:
     for runner in runners:
         runner.join(120)
         assert runner.exitcode == 0
-    found = opened(lake).load("p").leaves
+    found = opened(lake).load("p").stored_flows
     assert {flow: one.body["number"] for flow, one in found.items()} == {"f": 6 * each, "g": each, "h": each}
     assert table(lake, "watermarks").version() == 8 * each
     assert len(rows(lake)) == 3
@@ -424,7 +428,7 @@ def test_b6_processes_that_count_together_lose_no_step(lake: Lake) -> None:
 
 def test_a_save_costs_no_more_than_three_bare_commits(tmp_path: Path) -> None:
     """A bare commit is delta-rs's own, made as durable as ours, which it does not do by itself."""
-    shelf = opened(Lake("ledger", str(tmp_path / "ledger")))
+    documents = opened(Lake("ledger", str(tmp_path / "ledger")))
     frame = pa.table({"pipeline_name": ["p"], "body": ["x" * 2000]})
     bare = DeltaTable.create(tmp_path / "bare", frame.schema, partition_by=["pipeline_name"])
     log, data = tmp_path / "bare" / "_delta_log", tmp_path / "bare" / "pipeline_name=p"
@@ -451,7 +455,7 @@ def test_a_save_costs_no_more_than_three_bare_commits(tmp_path: Path) -> None:
             taken.append(time.perf_counter() - started)
         return statistics.median(taken)
 
-    ours = median(lambda number: shelf.save(shelf.load("p", ["f"]), [leaf("p", "f", number)]))
+    ours = median(lambda number: documents.save(documents.load("p", ["f"]), [stored_flow("p", "f", number)]))
     theirs = median(commit)
     print(f"save {ours * 1000:.1f} ms, bare commit {theirs * 1000:.1f} ms")
     assert ours < 3 * theirs

@@ -51,7 +51,7 @@ def delta_table(folder: Path, *ages: timedelta, properties: dict[str, str] | Non
 def project(tmp_path: Path) -> Project:
     """Flows a, b, c and d; each has read the table of its name in capitals up to version 1."""
 
-    def layer(name: str) -> DeltaFlow:
+    def delta_flow(name: str) -> DeltaFlow:
         part = DeltaInput("rows", TableRef(path=str(tmp_path / name.upper())))
         return DeltaFlow("shop", name, (part,), DeltaTable(TableRef(path=str(tmp_path / f"{name}-out"))))
 
@@ -63,11 +63,11 @@ def project(tmp_path: Path) -> Project:
         spark=SparkSettings(),
         connections={},
         syncs=(),
-        layers=tuple(map(layer, "abcd")),
+        delta_flows=tuple(map(delta_flow, "abcd")),
     )
     mark = Recalled("version", VersionPosition(1), "t1")
     with open_ledger(made.ledger, create=True) as ledger:
-        for one in made.layers:
+        for one in made.delta_flows:
             ledger.rebuild("shop", one.name, {"rows": mark}, 1, 0, owner=ME, reason="a test")
     return made
 

@@ -144,9 +144,9 @@ def test_a_file_of_an_earlier_version_is_read(ledger: DocumentLedger, folder: Pa
     ran(ledger)
     file = folder / "watermarks" / "orders.json"
     document = parse(file.read_bytes(), "x")
-    [leaf] = document.leaves
-    old = {name: value for name, value in leaf.body.items() if name not in NEW}
-    file.write_bytes(render(replace(document, leaves=(replace(leaf, body=old),))))
+    [stored_flow] = document.stored_flows
+    old = {name: value for name, value in stored_flow.body.items() if name not in NEW}
+    file.write_bytes(render(replace(document, stored_flows=(replace(stored_flow, body=old),))))
     tally = ledger.tallies("shop", ["orders"])["orders"]
     assert (tally.rows, tally.batches, tally.files, tally.loaded, tally.strategy) == (1000, 2, 2, (), None)
     ran(ledger, start=2)
@@ -470,21 +470,21 @@ def test_b2_a_move_to_the_logs_that_was_cut_off_doubles_nothing(
     ledger: DocumentLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is cut off after each of its steps in turn, and repeated by the next run."""
-    shelf = cast(Any, ledger._shelf)
+    documents = cast(Any, ledger._documents)
     for number, dies in enumerate(("history", "runs", "plans", None)):
 
         def append(log: str, entries: list[Entry], dies: str | None = dies) -> None:
-            type(shelf).append(shelf, log, entries)
+            type(documents).append(documents, log, entries)
             if log == dies:
                 raise LedgerUnreachable("the line is dead")
 
-        monkeypatch.setattr(shelf, "append", append)
+        monkeypatch.setattr(documents, "append", append)
         ran(ledger, start=2 * number)
         assert events(ledger) == RUN * (number + 1)
-    assert not any(leaf.body["outbox"] for leaf in shelf.load("shop").leaves.values())
-    assert [entry["kind"] for entry in shelf.read("runs", "shop")] == ["SUCCESS"] * 4
-    assert [entry["kind"] for entry in shelf.read("plans", "shop")] == ["SUCCESS"] * 4
-    assert len({entry["id"] for entry in shelf.read("history", "shop")}) == len(RUN) * 4
+    assert not any(stored_flow.body["outbox"] for stored_flow in documents.load("shop").stored_flows.values())
+    assert [entry["kind"] for entry in documents.read("runs", "shop")] == ["SUCCESS"] * 4
+    assert [entry["kind"] for entry in documents.read("plans", "shop")] == ["SUCCESS"] * 4
+    assert len({entry["id"] for entry in documents.read("history", "shop")}) == len(RUN) * 4
 
 
 def entry(n: int, at: datetime, flow: str = "orders", kind: str = "advanced") -> Entry:
@@ -493,41 +493,41 @@ def entry(n: int, at: datetime, flow: str = "orders", kind: str = "advanced") ->
 
 
 def test_the_newest_entries_come_first_over_days_flows_and_long_runs(ledger: DocumentLedger) -> None:
-    shelf = ledger._shelf
+    documents = ledger._documents
     start = datetime(2026, 3, 1, 23, 30)
     long = [entry(n, start + timedelta(minutes=n), "long") for n in range(1, 200)]
     short = [entry(n, start + timedelta(minutes=40 * n, seconds=1), "short", "failed") for n in range(1, 5)]
     for part in range(0, 199, 20):
-        shelf.append("history", long[: part + 20])  # again and again what is there already
-    shelf.append("history", short)
+        documents.append("history", long[: part + 20])  # again and again what is there already
+    documents.append("history", short)
     everything = sorted([*long, *short], key=lambda one: str(one["at"]), reverse=True)
-    assert shelf.read("history", "shop") == everything
+    assert documents.read("history", "shop") == everything
     for limit in (1, 2, 17, 100):
-        assert shelf.read("history", "shop", limit=limit) == everything[:limit]
-        assert shelf.read("history", "shop", flow="long", limit=limit) == long[::-1][:limit]
-    assert shelf.read("history", "shop", kinds=["failed"], limit=2) == short[::-1][:2]
-    assert shelf.read("history", "other") == []
+        assert documents.read("history", "shop", limit=limit) == everything[:limit]
+        assert documents.read("history", "shop", flow="long", limit=limit) == long[::-1][:limit]
+    assert documents.read("history", "shop", kinds=["failed"], limit=2) == short[::-1][:2]
+    assert documents.read("history", "other") == []
 
 
 def test_pruning_takes_what_is_old_and_leaves_what_is_kept(ledger: DocumentLedger) -> None:
-    shelf = ledger._shelf
+    documents = ledger._documents
     start = datetime(2026, 3, 1, 12)
     entries = [entry(n, start + timedelta(minutes=n)) for n in range(60)]
-    shelf.append("runs", entries)
+    documents.append("runs", entries)
     before = start + timedelta(minutes=33)
-    assert shelf.prune("runs", "shop", before, keep={"orders-0", "orders-7"}) == 31
-    left = [one["n"] for one in reversed(shelf.read("runs", "shop"))]
+    assert documents.prune("runs", "shop", before, keep={"orders-0", "orders-7"}) == 31
+    left = [one["n"] for one in reversed(documents.read("runs", "shop"))]
     assert left == [0, 7, *range(33, 60)]
-    assert shelf.prune("runs", "shop", before, keep={"orders-0", "orders-7"}) == 0
-    assert shelf.prune("runs", "shop", before + timedelta(days=1)) == 29
-    assert shelf.read("runs", "shop") == []
+    assert documents.prune("runs", "shop", before, keep={"orders-0", "orders-7"}) == 0
+    assert documents.prune("runs", "shop", before + timedelta(days=1)) == 29
+    assert documents.read("runs", "shop") == []
 
 
 def test_many_idle_looks_are_moved_to_the_logs_in_time(ledger: DocumentLedger, folder: Path) -> None:
     for number in range(80):
         ledger.plan([nothing_new(upto=number + 1)], owner=ME, run_id=f"run {number}")
-    [leaf] = ledger._shelf.load("shop").leaves.values()
-    assert sum(map(len, leaf.body["outbox"].values())) < 64
+    [stored_flow] = ledger._documents.load("shop").stored_flows.values()
+    assert sum(map(len, stored_flow.body["outbox"].values())) < 64
     assert events(ledger) == ["skipped"] * 80
     assert (folder / "watermarks" / "orders.json").stat().st_size < 60_000
 
@@ -540,7 +540,7 @@ def test_a_taken_over_run_is_in_the_log_once(ledger: DocumentLedger) -> None:
     ledger.begin(claim, 0)
     ledger.advance(claim, 0, receipt(plan, 0))
     ledger.finish(claim, State.SUCCESS)
-    ended = [(run["attempt"], run["kind"]) for run in ledger._shelf.read("runs", "shop")]
+    ended = [(run["attempt"], run["kind"]) for run in ledger._documents.read("runs", "shop")]
     assert ended == [(2, "SUCCESS"), (1, "FAILED")]
 
 
@@ -571,8 +571,8 @@ def test_b9_two_who_know_the_stores_clock_only_roughly_tell_one_story(
     ledger: DocumentLedger, folder: Path, monkeypatch: pytest.MonkeyPatch, behind: timedelta
 ) -> None:
     other = opened(folder)
-    now = other._shelf.now
-    monkeypatch.setattr(other._shelf, "now", lambda: now() - behind)
+    now = other._documents.now
+    monkeypatch.setattr(other._documents, "now", lambda: now() - behind)
     plan = ledger.plan([draft(batches=4)], owner=ME, run_id="run")["orders"]
     for index, one in enumerate((ledger, other, ledger, other)):
         claim = one.claim(plan, owner=ME, run_id="run", lease=timedelta(0), dead=ME)
@@ -586,8 +586,8 @@ def test_a_clock_that_was_far_ahead_does_not_hold_a_flow_once_it_is_right_again(
     ledger: DocumentLedger, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wrong = opened(folder)
-    now = wrong._shelf.now
-    monkeypatch.setattr(wrong._shelf, "now", lambda: now() + timedelta(days=1))
+    now = wrong._documents.now
+    monkeypatch.setattr(wrong._documents, "now", lambda: now() + timedelta(days=1))
     plan = wrong.plan([draft()], owner=ME, run_id="run")["orders"]
     claim = ledger.claim(plan, owner=OTHER, run_id="run 2", lease=MINUTE)
     assert abs(claim.lease_until - ledger.now()) < 2 * MINUTE

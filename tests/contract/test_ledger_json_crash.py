@@ -178,12 +178,12 @@ def test_b8_a_writer_paused_between_look_and_save_has_lost(tmp_path: Path) -> No
 
 
 def _stop_before_save(ledger: Ledger) -> None:
-    shelf: Any = ledger._shelf  # type: ignore[union-attr]
-    save = shelf.save
+    documents: Any = ledger._documents  # type: ignore[union-attr]
+    save = documents.save
 
     def stop(*arguments: Any) -> None:
-        shelf.save = save
+        documents.save = save
         os.kill(os.getpid(), signal.SIGSTOP)
         save(*arguments)
 
-    shelf.save = stop
+    documents.save = stop

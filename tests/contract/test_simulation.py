@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 from simulation.__main__ import main
+from simulation.documents import LOGGED
 from simulation.many import first_broken, simulate, trace
 from simulation.mutations import FIVE, MORE, Mutation
-from simulation.shelf import LOGGED
 from simulation.world import Fault
 
 from tidegauge.errors import LedgerError
@@ -59,11 +59,11 @@ def test_a_ledger_of_documents_that_empties_its_outbox_too_early_is_found(
     def move(ledger: DocumentLedger, pipeline: str, flows: list[str]) -> None:
         with contextlib.suppress(LedgerError, WriterCameBetween):
             for flow in flows:
-                loaded = ledger._shelf.load(pipeline, [flow])
-                page = document_of(loaded.leaves[flow])
-                ledger._shelf.save(loaded, [stored_flow_of(without(page, page.numbers))])
+                loaded = ledger._documents.load(pipeline, [flow])
+                page = document_of(loaded.stored_flows[flow])
+                ledger._documents.save(loaded, [stored_flow_of(without(page, page.numbers))])
                 for log, entries in page.outbox.items():
-                    ledger._shelf.append(log, entries)
+                    ledger._documents.append(log, entries)
 
     monkeypatch.setattr(DocumentLedger, "_move", move)
     outcome = simulate(range(200), documents=True)

@@ -37,7 +37,7 @@ pytestmark = pytest.mark.contract
 def shape_of(place: Place, name: str, **options: Any) -> Any:
     source = open_source(place.database)
     try:
-        return source.shape(place.table(name), asked(**options))
+        return source.describe(place.table(name), asked(**options))
     finally:
         source.close()
 
@@ -60,9 +60,9 @@ def test_a_partitioned_table_is_one_table(postgres: Postgres) -> None:
 
 def test_the_primary_key_is_the_key_in_its_own_order(place: Place) -> None:
     place.run("CREATE TABLE t (a int NOT NULL, b int NOT NULL, at date, PRIMARY KEY (b, a))")
-    shape = shape_of(place, "t")
-    assert [part.name for part in shape.key] == ["b", "a"]
-    assert shape.key_proven
+    source_table = shape_of(place, "t")
+    assert [part.name for part in source_table.key] == ["b", "a"]
+    assert source_table.key_proven
 
 
 def test_a_unique_index_over_columns_that_cannot_be_null_proves_a_key(place: Place) -> None:
@@ -142,8 +142,8 @@ def test_an_expression_is_a_cursor_with_the_type_the_database_gives_it(place: Pl
         "INSERT INTO t VALUES (1, '2025-01-01 00:00:00', NULL),"
         " (2, '2025-01-01 00:00:00', '2025-01-02 00:00:00')"
     )
-    shape, survey = place.survey("t", cursor="coalesce(changed, made) -- the later", step=1)
-    assert shape.cursor_kind == "timestamp"
+    source_table, survey = place.survey("t", cursor="coalesce(changed, made) -- the later", step=1)
+    assert source_table.cursor_kind == "timestamp"
     assert [cut.rows for cut in survey.cuts] == [1, 1]
     assert survey.cuts[0].position.cursor.text.startswith("2025-01-01 00:00:00")
 
@@ -183,8 +183,8 @@ def test_types_that_cannot_be_held_are_refused_with_the_override(place: Place) -
     with pytest.raises(TypeNotHeld, match="column v") as caught:
         shape_of(place, "t", cursor="id")
     assert "types: {v: string}" in str(caught.value.hint)
-    shape = shape_of(place, "t", cursor="id", types={"v": "string"})
-    assert shape.columns[1].arrives == "string"
+    source_table = shape_of(place, "t", cursor="id", types={"v": "string"})
+    assert source_table.columns[1].arrives == "string"
 
 
 def test_the_fingerprint_and_identity_follow_the_table(place: Place) -> None:
@@ -266,10 +266,10 @@ def test_e1_any_name_is_only_a_name(place: Place, table: str, key: str) -> None:
     place.run(f"INSERT INTO {quote(table)} VALUES (1, '2025-01-01'), (2, '2025-01-01')")
     source = open_source(place.database)
     assert place.table(table) in source.tables()
-    shape = source.shape(place.table(table), asked(at))
-    survey = source.survey(shape, None, 1, None)
+    source_table = source.describe(place.table(table), asked(at))
+    survey = source.survey(source_table, None, 1, None)
     assert [cut.rows for cut in survey.cuts] == [1, 1]
-    assert [column.name for column in shape.columns] == [key, at]
+    assert [column.name for column in source_table.columns] == [key, at]
     place.run(f"DROP TABLE {quote(table)}")
     source.close()
 
@@ -306,5 +306,5 @@ def test_f4_what_a_name_may_mean_and_is_no_table_is_told_apart(place: Place) -> 
     source = open_source(place.database)
     assert list(source.left_out()) == found
     assert source.tables() == (place.table("t"),)
-    assert source.shape(place.table("t"), asked("id")).source_id.startswith(f"{source.identity()}#")
+    assert source.describe(place.table("t"), asked("id")).source_id.startswith(f"{source.identity()}#")
     source.close()

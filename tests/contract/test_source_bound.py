@@ -22,7 +22,7 @@ from tidegauge.model.position import RowPosition, Value, ValueKind
 from tidegauge.model.secret import Secret
 from tidegauge.model.spec import Engine
 from tidegauge.model.table import Survey
-from tidegauge.sources import bound_wait as vigil
+from tidegauge.sources import bound_wait as bound_wait
 from tidegauge.sources.dialect import MARK
 from tidegauge.sources.open import open_source
 
@@ -35,7 +35,7 @@ INSERT = "INSERT INTO t (note) VALUES ('{}')"
 @pytest.fixture(autouse=True)
 def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is open here stays open until the test is done with it."""
-    monkeypatch.setattr(vigil, "LONG", 1.0)
+    monkeypatch.setattr(bound_wait, "LONG", 1.0)
 
 
 @pytest.fixture(params=["mysql", "postgresql"])

@@ -31,10 +31,10 @@ def test_a1_hops_of_any_length_end_where_numbering_does(place: Place, moments: l
     for number, second in enumerate(moments):
         place.run(f"INSERT INTO t VALUES ({number}, '2025-01-01 00:00:0{second}')")
     source = open_source(place.database)
-    shape = source.shape(place.table("t"), asked())
-    assert "by_time" in shape.along
-    hopped = source.survey(shape, None, step, None)
-    numbered = source.survey(replace(shape, along=""), None, step, None)
+    source_table = source.describe(place.table("t"), asked())
+    assert "by_time" in source_table.along
+    hopped = source.survey(source_table, None, step, None)
+    numbered = source.survey(replace(source_table, along=""), None, step, None)
     source.close()
     assert [cut.rows for cut in hopped.cuts] == [cut.rows for cut in numbered.cuts]
     assert [cut.position for cut in hopped.cuts[:-1]] == [cut.position for cut in numbered.cuts[:-1]]
@@ -57,6 +57,6 @@ def test_only_an_index_in_the_order_of_cursor_and_key_is_hopped_along(
 ) -> None:
     place.run(f"CREATE TABLE t (id int PRIMARY KEY, at datetime NOT NULL, other int NOT NULL, {index})")
     source = open_source(place.database)
-    shape = source.shape(place.table("t"), asked(key=(key,)))
+    source_table = source.describe(place.table("t"), asked(key=(key,)))
     source.close()
-    assert bool(shape.along) is used
+    assert bool(source_table.along) is used

@@ -26,15 +26,15 @@ pytestmark = pytest.mark.contract
 def shape_of(place: Place, **options: Any) -> SourceTable:
     source = open_source(place.database)
     try:
-        return source.shape(place.table("t"), asked(**options))
+        return source.describe(place.table("t"), asked(**options))
     finally:
         source.close()
 
 
 def keys_of(place: Place, *, after: RowPosition | None = None, rows: int = 2, **options: Any) -> pa.Table:
-    shape = shape_of(place, **options)
-    schema = schema_of(key_layout(shape))
-    found = list(keys(place.database, shape, after=after, rows=rows))
+    source_table = shape_of(place, **options)
+    schema = schema_of(key_layout(source_table))
+    found = list(keys(place.database, source_table, after=after, rows=rows))
     assert all(0 < batch.num_rows <= rows for batch in found)
     return pa.Table.from_batches(found, schema)
 
@@ -71,23 +71,23 @@ def test_a_key_with_null_is_refused(place: Place) -> None:
 
 def test_a_table_that_went_away_is_named(place: Place) -> None:
     place.run("CREATE TABLE t (id int PRIMARY KEY, at date)")
-    shape = shape_of(place)
+    source_table = shape_of(place)
     place.run("DROP TABLE t")
     with pytest.raises(SourceError) as caught:
-        list(keys(place.database, shape))
+        list(keys(place.database, source_table))
     assert place.engine is Engine.SQLITE or isinstance(caught.value, TableMissing)
 
 
 def test_whoever_stops_half_way_does_not_wait_for_the_rest(place: Place) -> None:
     place.run("CREATE TABLE t (id int PRIMARY KEY, at date)")
     place.run(f"INSERT INTO t (id) {_numbers(place, 300_000)}")
-    shape = shape_of(place)
-    stream = keys(place.database, shape, rows=10)
+    source_table = shape_of(place)
+    stream = keys(place.database, source_table, rows=10)
     next(stream)
     began = time.monotonic()
     stream.close()  # type: ignore[attr-defined]
     closed = time.monotonic()
-    assert sum(batch.num_rows for batch in keys(place.database, shape)) == 300_000
+    assert sum(batch.num_rows for batch in keys(place.database, source_table)) == 300_000
     assert closed - began < max(0.5, time.monotonic() - closed)
 
 
@@ -184,15 +184,15 @@ def test_a_window_is_cut_without_looking_for_a_bound(place: Place) -> None:
     place.run("CREATE TABLE t (id int PRIMARY KEY, n int NOT NULL)")
     for number in range(10):
         place.run(f"INSERT INTO t VALUES ({number}, {number // 3})")
-    shape, upto = shape_of(place, cursor="n"), RowPosition(Value(ValueKind.INT, "2"))
+    source_table, upto = shape_of(place, cursor="n"), RowPosition(Value(ValueKind.INT, "2"))
     after = RowPosition(Value(ValueKind.INT, "0"), (Value(ValueKind.INT, "1"),))
     source = open_source(place.database)
     try:
-        cuts = source.cuts(shape, after, upto, 3)
+        cuts = source.cuts(source_table, after, upto, 3)
         assert [cut.rows for cut in cuts] == [3, 3, 1]
         assert cuts[-1].position == upto
         assert [cut.position.key[0].text for cut in cuts[:-1]] == ["4", "7"]
-        assert source.cuts(shape, upto, after, 3) == ()
+        assert source.cuts(source_table, upto, after, 3) == ()
     finally:
         source.close()
 

@@ -58,15 +58,15 @@ class Place:
     ) -> tuple[SourceTable, Survey]:
         source = open_source(self.database)
         try:
-            shape = source.shape(self.table(name), asked(**options))
-            return shape, source.survey(shape, after, step, pending)
+            source_table = source.describe(self.table(name), asked(**options))
+            return source_table, source.survey(source_table, after, step, pending)
         finally:
             source.close()
 
-    def read(self, shape: SourceTable, batch: Batch, columns: str) -> list[tuple[Any, ...]]:
+    def read(self, source_table: SourceTable, batch: Batch, columns: str) -> list[tuple[Any, ...]]:
         """The rows that the reader's own SELECTs of a batch cover, with columns of the test's choice."""
         rows: list[tuple[Any, ...]] = []
-        for select in JdbcReader(self.database).selects(shape, batch):
+        for select in JdbcReader(self.database).selects(source_table, batch):
             # Up to the last FROM is the reader's own list of columns.
             _, _, tail = select.rpartition(" FROM ")
             rows += self.run(f"SELECT {columns} FROM {tail}")
@@ -156,7 +156,7 @@ def with_nulls(policy: NullCursor) -> dict[str, Any]:
     return {"null_cursor": policy}
 
 
-def predicate(place: Place, shape: SourceTable, lower: RowPosition | None, upper: RowPosition) -> str:
+def predicate(place: Place, source_table: SourceTable, lower: RowPosition | None, upper: RowPosition) -> str:
     from tidegauge.sources.mysql import sql as mysql_sql
     from tidegauge.sources.postgresql import sql as postgresql_sql
     from tidegauge.sources.sqlite import sql as sqlite_sql
@@ -166,4 +166,4 @@ def predicate(place: Place, shape: SourceTable, lower: RowPosition | None, upper
         Engine.MYSQL: mysql_sql.literal,
         Engine.POSTGRESQL: postgresql_sql.literal,
     }[place.engine]
-    return sql.between(shape, lower, upper, literal)
+    return sql.between(source_table, lower, upper, literal)

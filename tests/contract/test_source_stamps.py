@@ -157,9 +157,9 @@ def test_a27_the_work_of_before_is_told_from_the_next_of_the_same_connection(mar
         writers = [pool.submit(hammer) for _ in range(2)]
         try:
             until(lambda: place.run("SELECT COUNT(*) FROM t")[0][0] > 20)
-            shape = source.shape(place.table("t"), asked())
+            source_table = source.describe(place.table("t"), asked())
             for _ in range(3):
-                survey = source.survey(shape, None, 1_000_000, None)
+                survey = source.survey(source_table, None, 1_000_000, None)
                 assert survey.pending is None
                 assert moment(survey) > utc_now() - timedelta(seconds=5)
         finally:

@@ -38,10 +38,10 @@ ROWS = st.lists(
 
 def walked(place: Place, name: str, columns: str, step: int, parallel: int, **options: Any) -> list[Any]:
     """Every row that the batches of a whole table give, in the order of the batches."""
-    shape, survey = place.survey(name, step=step, **options)
+    source_table, survey = place.survey(name, step=step, **options)
     rows: list[Any] = []
     for batch in batches(survey, None, parallel):
-        found = place.read(shape, batch, columns)
+        found = place.read(source_table, batch, columns)
         assert len(found) == batch.rows
         rows += found
     return rows
@@ -67,10 +67,10 @@ def test_a1_ties_survive_any_batch_size(
 def test_a1_a_whole_table_with_one_timestamp_is_cut_between_its_rows(place: Place) -> None:
     place.run("CREATE TABLE t (id int PRIMARY KEY, at timestamp NOT NULL)")
     place.run("INSERT INTO t VALUES " + ", ".join(f"({i}, '2006-02-15 04:34:33')" for i in range(1000)))
-    shape, survey = place.survey("t", step=7)
+    source_table, survey = place.survey("t", step=7)
     assert len(survey.cuts) == 143
     parts = batches(survey, None)
-    found = [place.read(shape, batch, "id") for batch in parts]
+    found = [place.read(source_table, batch, "id") for batch in parts]
     assert [len(part) for part in found] == [7] * 142 + [6]
     assert sorted(row for part in found for row in part) == [(i,) for i in range(1000)]
 
@@ -86,12 +86,12 @@ def test_positions_survive_the_ledger(place: Place) -> None:
 def test_null_cursors_have_a_batch_of_their_own(place: Place) -> None:
     place.run("CREATE TABLE t (id int PRIMARY KEY, at date)")
     place.run("INSERT INTO t VALUES (1, '2025-01-01'), (2, NULL)")
-    shape, survey = place.survey("t", null_cursor=NullCursor.INCLUDE)
+    source_table, survey = place.survey("t", null_cursor=NullCursor.INCLUDE)
     assert survey.upto is not None
     nulls = Batch((Window(survey.upto, survey.upto),), nulls=True)
-    assert [tuple(row) for row in place.read(shape, nulls, "id")] == [(2,)]
+    assert [tuple(row) for row in place.read(source_table, nulls, "id")] == [(2,)]
     (rest,) = batches(survey, None)
-    assert [tuple(row) for row in place.read(shape, rest, "id")] == [(1,)]
+    assert [tuple(row) for row in place.read(source_table, rest, "id")] == [(1,)]
 
 
 PRECISIONS = [
@@ -120,14 +120,14 @@ def test_a13_the_last_digit_of_a_bound_counts(
     place.run(f"CREATE TABLE t (id int PRIMARY KEY, at {kind} NOT NULL)")
     for i, second in enumerate(seconds):
         place.run(f"INSERT INTO t VALUES ({i}, '2025-01-01 00:00:{second}')")
-    shape, survey = place.survey("t", step=1)
+    source_table, survey = place.survey("t", step=1)
     texts = [cut.position.cursor.text for cut in survey.cuts[:-1]]
     assert texts == [f"2025-01-01 00:00:{second}" for second in seconds[:-1]]
     # A bound that covers a whole value must split exactly after it, at the column's last digit.
     points = [None, *(RowPosition(cut.position.cursor) for cut in survey.cuts)]
     for i, (lower, upper) in enumerate(pairwise(points)):
         assert upper is not None
-        where = predicate(place, shape, lower, upper)
+        where = predicate(place, source_table, lower, upper)
         assert [tuple(row) for row in place.run(f"SELECT id FROM t WHERE {where}")] == [(i,)]
 
 
@@ -243,8 +243,8 @@ def test_a_sqlite_bound_is_written_as_the_column_is(tmp_path: Path, values: list
     place.run("CREATE TABLE t (id INTEGER PRIMARY KEY, at DATETIME)")
     for value in values:
         place.run(f"INSERT INTO t (at) VALUES ('{value}')")
-    shape, survey = place.survey("t", step=1)
-    assert shape.cursor_kind == "timestamp"
+    source_table, survey = place.survey("t", step=1)
+    assert source_table.cursor_kind == "timestamp"
     assert survey.upto is not None
     assert re.fullmatch(bound, survey.upto.cursor.text)
     assert len(walked(place, "t", "id", 1, 1)) == len(values)
@@ -317,8 +317,8 @@ def test_a_source_can_be_asked_from_several_threads(place: Place) -> None:
     source = open_source(place.database)
 
     def ask(_: int) -> int:
-        shape = source.shape(place.table("t"), asked())
-        return len(source.survey(shape, None, 1, None).cuts)
+        source_table = source.describe(place.table("t"), asked())
+        return len(source.survey(source_table, None, 1, None).cuts)
 
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(ask, range(12))) == [1] * 12

@@ -128,7 +128,7 @@ def test_b8_a_runner_that_lost_its_lease_finalizes_nothing(store_address: str) -
         WatermarkTracker(store_address, actor="other@there") as other,
     ):
         mine = {status: tracker.start_pipeline_run(status, "job_001", end=NOON) for status in ENDS}
-        tracker._desk.rest()  # as if the process had been paused: nothing renews the leases
+        tracker._tracker_ledger.rest()  # as if the process had been paused: nothing renews the leases
         time.sleep(2.5)
         theirs = {status: other.start_pipeline_run(status, "job_002") for status in ENDS}
         for status, record in mine.items():
@@ -148,9 +148,9 @@ def test_b8_a_runner_that_lost_its_lease_finalizes_nothing(store_address: str) -
 def test_the_heartbeat_keeps_a_run_longer_than_its_lease(store_address: str) -> None:
     with WatermarkTracker(store_address, lease="9s") as tracker, WatermarkTracker(store_address) as other:
         record = tracker.start_pipeline_run("wos", "job_001")
-        [first] = other._desk.ledger.status("wos")
+        [first] = other._tracker_ledger.ledger.status("wos")
         # Renewed: it ends later than the lease that was taken.
-        until(lambda: other._desk.ledger.status("wos")[0].lease_until != first.lease_until)
+        until(lambda: other._tracker_ledger.ledger.status("wos")[0].lease_until != first.lease_until)
         with pytest.raises(FlowHeld) as caught:
             other.start_pipeline_run("wos", "job_002")
         assert "this very process" in (caught.value.hint or "")
@@ -261,7 +261,7 @@ def test_b8_a_block_that_lost_its_lease_says_so_at_its_end(store_address: str) -
 
         def work(error: Exception | None) -> None:
             with tracker.run("wos"):
-                tracker._desk.rest()
+                tracker._tracker_ledger.rest()
                 time.sleep(2.5)
                 taken.append(other.start_pipeline_run("wos"))
                 if error:

@@ -38,12 +38,12 @@ def flow_between(place: Place, yard: Yard, **options: Any) -> TableFlow:
 
 def load(flow: TableFlow, yard: Yard, upto: RowPosition = MARK, after: RowPosition | None = None) -> None:
     control = open_source(flow.source)
-    shape = control.shape(flow.table, flow.options)
+    source_table = control.describe(flow.table, flow.options)
     control.close()
-    cargo = open_reader(flow).cargo(shape, Batch((Window(after, upto),)))
+    batch_data = open_reader(flow).batch_data(source_table, Batch((Window(after, upto),)))
     loading = loader(yard)
     loading.flow = flow
-    loading.load(replace(cargo, frame=None, rows=None))
+    loading.load(replace(batch_data, frame=None, rows=None))
 
 
 def verify(flow: TableFlow, yard: Yard) -> Difference:

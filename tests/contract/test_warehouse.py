@@ -11,13 +11,13 @@ from tests.support.warehouses import (
     ORDERS,
     Yard,
     batch_to,
-    cargo_of,
     counts,
     files_of,
     flow_of,
     layout_of,
     loader,
     no_spark,
+    read_batch,
     tag_of,
 )
 from tidegauge.errors import OutputDisagrees
@@ -127,7 +127,7 @@ def test_a_tag_with_another_window_disagrees(warehouse: Yard) -> None:
     orders = loader(warehouse)
     orders.rows(ORDERS, [(1, "a", None, 1)])
     output = warehouse.output(orders.flow)
-    staged = output.write(cargo_of(ORDERS, [(1, "b", None, 2)]), no_spark)
+    staged = output.write(read_batch(ORDERS, [(1, "b", None, 2)]), no_spark)
     for batch in (batch_to(5), batch_to(1, nulls=True)):
         with pytest.raises(OutputDisagrees, match="another window"):
             output.publish(tag_of(orders.flow, 1), batch, staged, layout=ORDERS, run_id="r")
@@ -157,7 +157,7 @@ def test_the_receipt_is_what_publish_said(warehouse: Yard) -> None:
 def test_nothing_is_seen_before_publish_nor_after_discard(warehouse: Yard) -> None:
     flow = flow_of(warehouse)
     output = warehouse.output(flow)
-    staged = output.write(cargo_of(ORDERS, [(1, "a", None, 1)]), no_spark)
+    staged = output.write(read_batch(ORDERS, [(1, "a", None, 1)]), no_spark)
     assert staged.rows == 1
     assert seen_raw(warehouse) == []
     assert output.is_empty()
@@ -169,14 +169,14 @@ def test_nothing_is_seen_before_publish_nor_after_discard(warehouse: Yard) -> No
 
 def test_files_of_a_lake_are_loaded_like_any_rows(warehouse: Yard, tmp_path: Path) -> None:
     orders = loader(warehouse)
-    cargo = files_of(
+    batch_data = files_of(
         tmp_path / "lake [1] 'é*?",
         ORDERS,
         [(1, "a", D("1.00"), 1), (2, "b", None, 1)],
         [(2, "bb", D("2.00"), 2)],
         [(2, "bbb", D("2.00"), 3), (3, "c", None, 3)],
     )
-    assert counts(orders.load(cargo)) == (5, 3, 0, 0)
+    assert counts(orders.load(batch_data)) == (5, 3, 0, 0)
     assert seen(warehouse) == [(1, "a", D("1.00"), 1), (2, "bbb", D("2.00"), 3), (3, "c", None, 3)]
 
 

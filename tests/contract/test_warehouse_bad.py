@@ -13,13 +13,13 @@ from tests.support.warehouses import (
     ORDERS,
     Yard,
     batch_to,
-    cargo_of,
     counts,
     files_of,
     flow_of,
     layout_of,
     loader,
     no_spark,
+    read_batch,
     tag_of,
 )
 from tidegauge.errors import KeyUnsuitable, OutputDisagrees, OutputError, OutputUnreachable, SourceError
@@ -91,7 +91,7 @@ def test_a_locked_target_is_waited_for_and_named(warehouse: Yard) -> None:
         output = warehouse.output(orders.flow, patience=1)
 
         def load() -> None:
-            staged = output.write(cargo_of(ORDERS, [(1, "z", None, 2)]), no_spark)
+            staged = output.write(read_batch(ORDERS, [(1, "z", None, 2)]), no_spark)
             output.publish(tag_of(orders.flow, 2), batch_to(2), staged, layout=ORDERS, run_id="r")
 
         with pytest.raises(OutputUnreachable) as told:
@@ -101,16 +101,16 @@ def test_a_locked_target_is_waited_for_and_named(warehouse: Yard) -> None:
     assert counts(orders.rows(ORDERS, [(1, "z", None, 2)])) == (1, 0, 1, 0)
 
 
-def gone(cargo: BatchData) -> None:
-    path(cargo).unlink()
+def gone(batch_data: BatchData) -> None:
+    path(batch_data).unlink()
 
 
-def cut(cargo: BatchData) -> None:
-    path(cargo).write_bytes(path(cargo).read_bytes()[:-1])
+def cut(batch_data: BatchData) -> None:
+    path(batch_data).write_bytes(path(batch_data).read_bytes()[:-1])
 
 
-def path(cargo: BatchData) -> Path:
-    file = cargo.files[1]
+def path(batch_data: BatchData) -> Path:
+    file = batch_data.files[1]
     return Path(file.lake.path) / file.path
 
 
@@ -120,25 +120,25 @@ def test_d4_a_file_that_is_gone_or_changed_is_named(
 ) -> None:
     if warehouse.name == "redshift":
         pytest.skip("it reads from S3 alone; its own suite has this")
-    cargo = files_of(tmp_path / "lake", ORDERS, ROWS, [(3, "c", None, 1)])
-    harm(cargo)
+    batch_data = files_of(tmp_path / "lake", ORDERS, ROWS, [(3, "c", None, 1)])
+    harm(batch_data)
     with pytest.raises(OutputDisagrees, match=rf"part-1\.parquet.*{told}"):
-        loader(warehouse).load(cargo)
+        loader(warehouse).load(batch_data)
     assert warehouse.contents("orders", ["id"]) == []
     assert warehouse.staging_tables() == []
 
 
 def test_other_rows_than_the_lake_counted_stop_the_batch(warehouse: Yard) -> None:
-    cargo = replace(warehouse.land(cargo_of(ORDERS, ROWS)), rows=3, paths=("lake/file",))
+    batch_data = replace(warehouse.land(read_batch(ORDERS, ROWS)), rows=3, paths=("lake/file",))
     with pytest.raises(OutputDisagrees):
-        loader(warehouse).load(cargo)
+        loader(warehouse).load(batch_data)
     assert warehouse.staging_tables() == []
 
 
 def test_a5_rows_that_left_the_window_since_they_were_counted_stop_nothing(warehouse: Yard) -> None:
     if warehouse.name == "redshift":
         pytest.skip("it reads files alone, which do not change")
-    assert loader(warehouse).load(replace(cargo_of(ORDERS, ROWS), rows=3)).rows == len(ROWS)
+    assert loader(warehouse).load(replace(read_batch(ORDERS, ROWS), rows=3)).rows == len(ROWS)
 
 
 def test_an_error_of_the_source_passes_as_it_is(warehouse: Yard) -> None:
@@ -150,7 +150,7 @@ def test_an_error_of_the_source_passes_as_it_is(warehouse: Yard) -> None:
             raise SourceError("tidegauge: the source broke")
 
     with pytest.raises(SourceError, match="the source broke"):
-        warehouse.output(flow_of(warehouse)).write(BatchData(ORDERS, stretches=(Broken(),)), no_spark)  # type: ignore[arg-type]
+        warehouse.output(flow_of(warehouse)).write(BatchData(ORDERS, splits=(Broken(),)), no_spark)  # type: ignore[arg-type]
     assert warehouse.staging_tables() == []
 
 
@@ -158,7 +158,7 @@ def test_leftovers_of_killed_attempts_go_after_a_day_and_those_of_living_ones_st
     warehouse: Yard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     flow = flow_of(warehouse)
-    staged = warehouse.output(flow).write(cargo_of(ORDERS, ROWS), no_spark)
+    staged = warehouse.output(flow).write(read_batch(ORDERS, ROWS), no_spark)
     warehouse.output(flow).prepare()
     assert warehouse.staging_tables() == [staged.table]
     house = warehouse.house()

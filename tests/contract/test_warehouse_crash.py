@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support.processes import KILLED, start
-from tests.support.warehouses import ORDERS, Yard, batch_to, cargo_of, counts, loader, no_spark, tag_of
+from tests.support.warehouses import ORDERS, Yard, batch_to, counts, loader, no_spark, read_batch, tag_of
 from tidegauge.outputs.warehouse.commits import Commits
 from tidegauge.outputs.warehouse.warehouse import WarehouseSession
 
@@ -49,7 +49,7 @@ def doomed(yard: Yard, when: str) -> Callable[[], None]:
         orders = loader(yard)
         house = yard.house()
         output = yard.output(orders.flow)
-        staged = output.write(cargo_of(ORDERS, SECOND), no_spark)
+        staged = output.write(read_batch(ORDERS, SECOND), no_spark)
         if when == "staged":
             die()
         if when == "rows written":

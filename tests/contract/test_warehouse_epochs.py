@@ -13,11 +13,11 @@ from tests.support.warehouses import (
     Loader,
     Yard,
     batch_to,
-    cargo_of,
     counts,
     flow_of,
     loader,
     no_spark,
+    read_batch,
     tag_of,
 )
 from tidegauge.errors import OutputDisagrees, OutputUnreachable, TidegaugeError
@@ -108,7 +108,7 @@ def test_a_writer_that_was_paused_while_an_epoch_was_opened_changes_nothing(ware
     orders = loader(warehouse)
     orders.rows(ORDERS, [ROW])
     output = Paused(warehouse, orders.flow)
-    staged = warehouse.output(orders.flow).write(cargo_of(ORDERS, [(1, "late", None, 5)]), no_spark)
+    staged = warehouse.output(orders.flow).write(read_batch(ORDERS, [(1, "late", None, 5)]), no_spark)
     found: list[BaseException] = []
 
     def publish() -> None:
@@ -152,7 +152,7 @@ def test_of_two_writers_with_one_tag_one_is_counted_and_both_get_its_receipt(war
 
     def writer(name: str) -> Callable[[], Receipt]:
         output = warehouse.output(orders.flow)
-        staged = output.write(cargo_of(ORDERS, [(2, name, None, 5)]), no_spark)
+        staged = output.write(read_batch(ORDERS, [(2, name, None, 5)]), no_spark)
         tag = tag_of(orders.flow, 2)
         return lambda: output.publish(tag, batch_to(2), staged, layout=ORDERS, run_id=name)
 

@@ -9,11 +9,11 @@ from tests.support.warehouses import (
     Loader,
     Yard,
     batch_to,
-    cargo_of,
     counts,
     flow_of,
     loader,
     no_spark,
+    read_batch,
     tag_of,
 )
 from tidegauge.errors import OutputDisagrees
@@ -94,8 +94,8 @@ def test_d9_rows_that_a_person_asks_for_may_come_into_a_new_table(warehouse: Yar
     orders = loader(warehouse)
     orders.rows(ORDERS, [A, B])
     drop(warehouse)
-    cargo = cargo_of(ORDERS, [C])
-    orders.load(BatchData(cargo.layout, stretches=cargo.stretches, anew=True))
+    batch_data = read_batch(ORDERS, [C])
+    orders.load(BatchData(batch_data.layout, splits=batch_data.splits, anew=True))
     assert warehouse.contents("orders", ["id"]) == [(3,)]
 
 
@@ -253,7 +253,7 @@ def test_b17_a_late_batch_of_the_old_life_neither_empties_nor_fills(warehouse: Y
     orders = loader(warehouse)
     orders.rows(ORDERS, [A, B])
     output = warehouse.output(orders.flow)
-    late = output.write(cargo_of(ORDERS, [(1, "late", None, 9)]), no_spark)
+    late = output.write(read_batch(ORDERS, [(1, "late", None, 9)]), no_spark)
     begin(warehouse, orders.flow, 1, empty=True)
     with pytest.raises(OutputDisagrees, match="a later life"):
         output.publish(tag_of(orders.flow, 2), batch_to(2), late, layout=ORDERS, run_id="late")
@@ -269,7 +269,7 @@ def test_b8_two_runners_with_the_first_batch_of_a_refresh_empty_it_once(warehous
     if warehouse.name == "snowflake" and now is not Mode.MERGE:
         drop(warehouse)
     first, second = warehouse.output(flow), warehouse.output(flow)
-    staged = [one.write(cargo_of(ORDERS, [A, C]), no_spark) for one in (first, second)]
+    staged = [one.write(read_batch(ORDERS, [A, C]), no_spark) for one in (first, second)]
     first.publish(tag_of(flow, 1, 1), batch_to(1), staged[0], layout=ORDERS, run_id="first")
     Loader(warehouse, flow, seq=1, epoch=1).rows(ORDERS, [(9, "n", None, 9)])
     receipt = second.publish(tag_of(flow, 1, 1), batch_to(1), staged[1], layout=ORDERS, run_id="second")
@@ -284,7 +284,7 @@ def test_b17_a_late_refresher_in_another_mode_does_not_take_the_table_of_a_later
     late, flow = flow_of(warehouse, mode=Mode.SCD2), flow_of(warehouse)
     begin(warehouse, late, 1, empty=True)
     output = warehouse.output(late)
-    staged = output.write(cargo_of(ORDERS, [A, C]), no_spark)
+    staged = output.write(read_batch(ORDERS, [A, C]), no_spark)
     begin(warehouse, flow, 2, empty=True)
     with pytest.raises(OutputDisagrees, match="a later life"):
         output.publish(tag_of(late, 1, 1), batch_to(1), staged, layout=ORDERS, run_id="late")

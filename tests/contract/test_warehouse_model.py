@@ -20,8 +20,8 @@ LAYOUT = layout_of(("id", "bigint"), ("v", "string", "varchar(9)"), ("at", "bigi
 _numbers = itertools.count()
 
 rows = st.tuples(st.integers(1, 4), st.sampled_from([None, "", "a", "A", "b"]), st.integers(1, 5))
-stretches = st.lists(rows, max_size=4, unique_by=lambda row: row[0])
-batches = st.lists(st.lists(stretches, max_size=3), min_size=1, max_size=4)
+splits = st.lists(rows, max_size=4, unique_by=lambda row: row[0])
+batches = st.lists(st.lists(splits, max_size=3), min_size=1, max_size=4)
 
 CAREFUL = settings(
     max_examples=6,
@@ -38,7 +38,7 @@ def test_merge_is_a_dictionary(warehouse: Yard, loads: list[list[list[Row]]]) ->
     orders = loader(warehouse, table=table, name=table)
     model: dict[int, Row] = {}
     for load in loads:
-        last = {row[0]: row for stretch in load for row in stretch}
+        last = {row[0]: row for split in load for row in split}
         inserted = sum(key not in model for key in last)
         updated = sum(key in model and model[key] != row for key, row in last.items())
         assert counts(orders.rows(LAYOUT, *load)) == (sum(map(len, load)), inserted, updated, 0)
@@ -51,10 +51,10 @@ Version = tuple[int, int | None, int, str | None]
 
 def rebuilt(known: dict[int, list[Version]], load: list[list[Row]]) -> dict[int, list[Version]]:
     after = dict(known)
-    for key in {row[0] for stretch in load for row in stretch}:
+    for key in {row[0] for split in load for row in split}:
         events = {start: value for start, _, _, value in known.get(key, [])}
-        for stretch in load:
-            events |= {at: value for one, value, at in stretch if one == key}
+        for split in load:
+            events |= {at: value for one, value, at in split if one == key}
         kept: list[tuple[int, str | None]] = []
         for at in sorted(events):
             if not kept or kept[-1][1] != events[at]:

@@ -25,12 +25,12 @@ from tests.support.warehouses import (
     Heap,
     Yard,
     batch_to,
-    cargo_of,
     counts,
     flow_of,
     layout_of,
     loader,
     no_spark,
+    read_batch,
     tag_of,
 )
 from tidegauge.errors import OutputDisagrees, OutputError, OutputUnreachable
@@ -118,7 +118,7 @@ def test_what_is_not_a_number_is_told_with_its_column_and_key(yard: Yard, kind: 
     layout = layout_of(("id", "bigint"), ("x", kind))
     output = yard.output(flow_of(yard))
     with pytest.raises(OutputError, match=r"column x of the row with id = 2 is -?(nan|inf)"):
-        output.write(cargo_of(layout, [(1, 0.5), (2, value)]), no_spark)
+        output.write(read_batch(layout, [(1, 0.5), (2, value)]), no_spark)
     assert yard.staging_tables() == []
 
 
@@ -182,7 +182,7 @@ def test_b3_a_connection_lost_at_the_commit_is_asked_for_its_outcome(yard: Yard,
     with cutting(yard.database.port) as proxy:
         shaky = replace(yard, database=replace(yard.database, port=proxy.port))
         output = shaky.output(flow_of(shaky))
-        staged = output.write(cargo_of(ORDERS, [(1, "b", None, 2), (2, "c", None, 2)]), no_spark)
+        staged = output.write(read_batch(ORDERS, [(1, "b", None, 2), (2, "c", None, 2)]), no_spark)
         proxy.cut_at(b"\x03COMMIT", heard=heard)
         with pytest.raises(OutputUnreachable) as lost:
             output.publish(tag_of(flow, 2), batch_to(2), staged, layout=ORDERS, run_id="run2")
@@ -198,7 +198,7 @@ def test_b3_a_connection_lost_at_the_commit_is_asked_for_its_outcome(yard: Yard,
 def test_a_locked_target_is_waited_for_and_no_longer(yard: Yard) -> None:
     loader(yard).rows(ORDERS, [(1, "a", None, 1)])
     output = yard.output(flow_of(yard), patience=1)
-    staged = output.write(cargo_of(ORDERS, [(1, "b", None, 2)]), no_spark)
+    staged = output.write(read_batch(ORDERS, [(1, "b", None, 2)]), no_spark)
     with (
         yard.hold(yard, yard.table("orders")),
         pytest.raises(OutputUnreachable, match="orders is held by another session") as held,

@@ -28,7 +28,6 @@ from tests.support.warehouses import (
     Loader,
     Yard,
     batch_to,
-    cargo_of,
     counts,
     files_of,
     flow_of,
@@ -36,6 +35,7 @@ from tests.support.warehouses import (
     loader,
     make,
     no_spark,
+    read_batch,
     tag_of,
 )
 from tidegauge.errors import OutputDisagrees, OutputError, OutputUnreachable
@@ -65,8 +65,8 @@ def said(yard: Yard, redshift: Redshift) -> Callable[[], list[str]]:
     return lambda: redshift.statements(str(yard.database.database))[before:]
 
 
-def landed(yard: Yard, layout: Layout = ORDERS, *stretches: list[tuple[Any, ...]]) -> BatchData:
-    return yard.land(cargo_of(layout, *stretches))
+def landed(yard: Yard, layout: Layout = ORDERS, *splits: list[tuple[Any, ...]]) -> BatchData:
+    return yard.land(read_batch(layout, *splits))
 
 
 def with_keys(yard: Yard, access_key: str, secret_key: str) -> Yard:
@@ -99,13 +99,13 @@ def test_d8_of_a_key_in_several_files_the_last_counts_however_they_are_grouped(
     second = landed(yard, ORDERS, [(1, "later", None, 2)])
     third = landed(yard, ORDERS, [(2, "twice", None, 3)], [(3, "c", None, 3), (2, "last", None, 4)])
     parts = (first, second, third)
-    cargo = BatchData(
+    batch_data = BatchData(
         ORDERS,
         rows=6,
         files=tuple(file for part in parts for file in part.files),
-        stretches=tuple(one for part in parts for one in part.stretches),
+        splits=tuple(one for part in parts for one in part.splits),
     )
-    assert counts(loader(yard).load(cargo)) == (6, 3, 0, 0)
+    assert counts(loader(yard).load(batch_data)) == (6, 3, 0, 0)
     assert yard.contents("orders", ["id", "name"]) == [(1, "later"), (2, "last"), (3, "c")]
     # All at once; then by attempt, of which the third has a key twice; then its two files.
     assert sum(sql.startswith("COPY") for sql in said()) == 1 + 3 + 2
@@ -114,19 +114,19 @@ def test_d8_of_a_key_in_several_files_the_last_counts_however_they_are_grouped(
 def test_the_manifest_is_gone_afterwards_also_when_copy_failed(yard: Yard, redshift: Redshift) -> None:
     client = redshift.s3.client()
     loader(yard).rows(ORDERS, [ROW])
-    cargo = landed(yard, layout_of(("id", "bigint"), ("name", "string")), [(1, "x" * 70_000)])
+    batch_data = landed(yard, layout_of(("id", "bigint"), ("name", "string")), [(1, "x" * 70_000)])
     with pytest.raises(OutputError):
-        yard.output(flow_of(yard, "other", name="other")).write(cargo, no_spark)
-    bucket = cargo.files[0].lake.path.removeprefix("s3a://").partition("/")[0]
+        yard.output(flow_of(yard, "other", name="other")).write(batch_data, no_spark)
+    bucket = batch_data.files[0].lake.path.removeprefix("s3a://").partition("/")[0]
     names = [one["Key"] for one in client.list_objects_v2(Bucket=bucket)["Contents"]]
     assert not [name for name in names if "_tidegauge" in name]
 
 
 def test_a_value_that_is_too_long_is_told_by_column_and_row(yard: Yard) -> None:
     layout = layout_of(("id", "bigint"), ("Näme", "string"))
-    cargo = landed(yard, layout, [(1, "ok"), (2, "é" * 40_000)])
+    batch_data = landed(yard, layout, [(1, "ok"), (2, "é" * 40_000)])
     with pytest.raises(OutputError) as caught:
-        yard.output(flow_of(yard)).write(cargo, no_spark)
+        yard.output(flow_of(yard)).write(batch_data, no_spark)
     assert "column Näme of row 2" in str(caught.value)
     assert "éé" in str(caught.value)
     assert "String length exceeds DDL length" in str(caught.value)
@@ -135,50 +135,50 @@ def test_a_value_that_is_too_long_is_told_by_column_and_row(yard: Yard) -> None:
 
 
 def test_d4_files_that_are_gone_or_changed_stop_the_batch(yard: Yard, redshift: Redshift) -> None:
-    cargo = landed(yard, ORDERS, [ROW], [(2, "b", None, 2)])
-    file = cargo.files[1]
+    batch_data = landed(yard, ORDERS, [ROW], [(2, "b", None, 2)])
+    file = batch_data.files[1]
     bucket, _, top = file.lake.path.removeprefix("s3a://").partition("/")
     key = f"{top}/{file.path}"
     client = redshift.s3.client()
     body = client.get_object(Bucket=bucket, Key=key)["Body"].read()
     client.put_object(Bucket=bucket, Key=key, Body=body + b"x")
     with pytest.raises(OutputDisagrees, match="bytes"):
-        yard.output(flow_of(yard)).write(cargo, no_spark)
+        yard.output(flow_of(yard)).write(batch_data, no_spark)
     client.delete_object(Bucket=bucket, Key=key)
     with pytest.raises(OutputDisagrees, match="part-00001"):
-        yard.output(flow_of(yard)).write(cargo, no_spark)
+        yard.output(flow_of(yard)).write(batch_data, no_spark)
     assert yard.contents("orders", ["id"]) == []
 
 
 def test_d4_a_leftover_beside_the_files_is_not_loaded(yard: Yard, redshift: Redshift) -> None:
-    cargo = landed(yard, ORDERS, [ROW])
-    file = cargo.files[0]
+    batch_data = landed(yard, ORDERS, [ROW])
+    file = batch_data.files[0]
     bucket, _, top = file.lake.path.removeprefix("s3a://").partition("/")
     client = redshift.s3.client()
     source = {"Bucket": bucket, "Key": f"{top}/{file.path}"}
     client.copy_object(Bucket=bucket, Key=f"{top}/{file.path}.leftover.parquet", CopySource=source)
-    assert counts(loader(yard).load(cargo)) == (1, 1, 0, 0)
+    assert counts(loader(yard).load(batch_data)) == (1, 1, 0, 0)
 
 
 def test_a_file_with_other_rows_than_its_manifest_says_disagrees(yard: Yard) -> None:
-    cargo = landed(yard, ORDERS, [ROW])
-    lying = replace(cargo, rows=None, files=(replace(cargo.files[0], rows=7),))
+    batch_data = landed(yard, ORDERS, [ROW])
+    lying = replace(batch_data, rows=None, files=(replace(batch_data.files[0], rows=7),))
     with pytest.raises(OutputDisagrees, match=r"copied 1 rows .* have 7"):
         yard.output(flow_of(yard)).write(lying, no_spark)
 
 
 def test_columns_of_a_file_that_the_layout_does_not_name_are_left_out(yard: Yard) -> None:
-    cargo = landed(yard, ORDERS, [ROW])
+    batch_data = landed(yard, ORDERS, [ROW])
     narrow = layout_of(("at", "bigint"), ("id", "bigint"))
-    assert counts(loader(yard).load(replace(cargo, layout=narrow))) == (1, 1, 0, 0)
+    assert counts(loader(yard).load(replace(batch_data, layout=narrow))) == (1, 1, 0, 0)
     assert yard.contents("orders", ["id", "at"]) == [(1, 1)]
 
 
 def test_rows_that_lie_in_no_lake_on_s3_are_refused_with_the_way_out(yard: Yard, tmp_path: Path) -> None:
-    elsewhere = replace(yard, land=lambda cargo: cargo)
+    elsewhere = replace(yard, land=lambda batch_data: batch_data)
     output = elsewhere.output(flow_of(yard))
     with pytest.raises(OutputError) as caught:
-        output.write(cargo_of(ORDERS, [ROW]), no_spark)
+        output.write(read_batch(ORDERS, [ROW]), no_spark)
     assert "via:" in str(caught.value.hint)
     with pytest.raises(OutputError) as caught:
         output.write(files_of(tmp_path / "lake", ORDERS, [ROW]), no_spark)
@@ -203,10 +203,10 @@ def test_copy_reads_with_the_role_else_the_keys_else_those_of_the_lake(
 
 def test_without_role_and_keys_the_error_says_what_to_set(yard: Yard) -> None:
     bare = replace(yard, database=replace(yard.database, iam_role=None))
-    cargo = landed(yard, ORDERS, [ROW])
-    keyless = replace(cargo.files[0].lake, access_key=None, secret_key=None)
+    batch_data = landed(yard, ORDERS, [ROW])
+    keyless = replace(batch_data.files[0].lake, access_key=None, secret_key=None)
     with pytest.raises(OutputError) as caught:
-        redshift_copy._access(engine.Redshift(bare.database), replace(cargo.files[0], lake=keyless))
+        redshift_copy._access(engine.Redshift(bare.database), replace(batch_data.files[0], lake=keyless))
     assert "iam_role" in str(caught.value.hint)
 
 
@@ -366,7 +366,7 @@ def test_a_held_target_is_waited_for_only_so_long(yard: Yard) -> None:
     orders = loader(yard)
     orders.rows(ORDERS, [ROW])
     output = yard.output(orders.flow, patience=0.5)
-    staged = output.write(yard.land(cargo_of(ORDERS, [(2, "b", None, 2)])), no_spark)
+    staged = output.write(yard.land(read_batch(ORDERS, [(2, "b", None, 2)])), no_spark)
     with yard.hold(yard, yard.table("orders")), pytest.raises(OutputUnreachable) as caught:
         output.publish(tag_of(orders.flow, 2), batch_to(2), staged, layout=ORDERS, run_id="r")
     assert caught.value.retryable
@@ -382,7 +382,7 @@ def test_b3_a_commit_whose_answer_is_lost_is_asked_for(
     orders = loader(yard)
     orders.rows(ORDERS, [ROW])
     output = yard.output(orders.flow)
-    staged = output.write(yard.land(cargo_of(ORDERS, [(2, "b", None, 2)])), no_spark)
+    staged = output.write(yard.land(read_batch(ORDERS, [(2, "b", None, 2)])), no_spark)
     redshift.lose_next_commit(taking_effect=taking_effect)
     with pytest.raises(OutputUnreachable):
         output.publish(tag_of(orders.flow, 2), batch_to(2), staged, layout=ORDERS, run_id="r")
@@ -414,14 +414,14 @@ def test_overwrite_and_history_work_through_copy(yard: Yard) -> None:
 
 
 def test_a_parquet_type_that_copy_does_not_take_is_named(yard: Yard, redshift: Redshift) -> None:
-    cargo = landed(yard, ORDERS, [ROW])
-    lake: Lake = cargo.files[0].lake
+    batch_data = landed(yard, ORDERS, [ROW])
+    lake: Lake = batch_data.files[0].lake
     out = io.BytesIO()
     pq.write_table(pa.table({"id": pa.array([1], pa.uint64())}), out)
     bucket, _, top = lake.path.removeprefix("s3a://").partition("/")
     path = "shop.orders/data/odd/part-0.parquet"
     redshift.s3.client().put_object(Bucket=bucket, Key=f"{top}/{path}", Body=out.getvalue())
-    odd = replace(cargo, rows=1, files=(LakeFile(lake, path, 1, out.tell()),))
+    odd = replace(batch_data, rows=1, files=(LakeFile(lake, path, 1, out.tell()),))
     with pytest.raises(OutputError, match="uint64"):
         yard.output(flow_of(yard)).write(odd, no_spark)
 
@@ -429,13 +429,13 @@ def test_a_parquet_type_that_copy_does_not_take_is_named(yard: Yard, redshift: R
 def test_what_the_manifest_says_can_be_read_by_anyone(
     yard: Yard, redshift: Redshift, monkeypatch: Any
 ) -> None:
-    cargo = landed(yard, ORDERS, [ROW], [(2, "b", None, 2)])
-    with redshift_copy._manifest(cargo.files) as address:
+    batch_data = landed(yard, ORDERS, [ROW], [(2, "b", None, 2)])
+    with redshift_copy._manifest(batch_data.files) as address:
         bucket, _, key = address.removeprefix("s3://").partition("/")
         body = json.loads(redshift.s3.client().get_object(Bucket=bucket, Key=key)["Body"].read())
     assert [entry["mandatory"] for entry in body["entries"]] == [True, True]
     assert [entry["meta"]["content_length"] for entry in body["entries"]] == [
-        one.bytes for one in cargo.files
+        one.bytes for one in batch_data.files
     ]
     assert all(entry["url"].startswith("s3://") for entry in body["entries"])
 
@@ -481,8 +481,8 @@ loading.load(cargo)
 def test_b13_d7_a_killed_loader_leaves_all_or_nothing(yard: Yard, when: str) -> None:
     orders = loader(yard)
     orders.rows(ORDERS, [ROW])
-    cargo = landed(yard, ORDERS, [(2, "b", None, 2)])
-    lake, database = cargo.files[0].lake, yard.database
+    batch_data = landed(yard, ORDERS, [(2, "b", None, 2)])
+    lake, database = batch_data.files[0].lake, yard.database
     assert database.password
     assert lake.access_key
     assert lake.secret_key
@@ -491,7 +491,7 @@ def test_b13_d7_a_killed_loader_leaves_all_or_nothing(yard: Yard, when: str) -> 
         "password": database.password.reveal(),
         "keys": [lake.access_key.reveal(), lake.secret_key.reveal()],
         "lake": [lake.path, lake.endpoint, lake.region],
-        "files": [[file.path, file.rows, file.bytes] for file in cargo.files],
+        "files": [[file.path, file.rows, file.bytes] for file in batch_data.files],
         "database": {
             name: getattr(database, name)
             for name in ("host", "port", "database", "user", "schema", "iam_role")
@@ -511,5 +511,5 @@ def test_b13_d7_a_killed_loader_leaves_all_or_nothing(yard: Yard, when: str) -> 
     assert (receipt is not None) == (when == "committed")
     assert len(yard.contents("orders", ["id"])) == (2 if when == "committed" else 1)
     # Whoever comes next ends it, once.
-    assert counts(orders.load(cargo)) == (1, 1, 0, 0)
+    assert counts(orders.load(batch_data)) == (1, 1, 0, 0)
     assert yard.contents("orders", ["id"]) == [(1,), (2,)]

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.support.warehouses import Yard, batch_to, cargo_of, flow_of, layout_of, loader, no_spark, tag_of
+from tests.support.warehouses import Yard, batch_to, flow_of, layout_of, loader, no_spark, read_batch, tag_of
 from tidegauge.compare.deleted_keys import find_vanished
 from tidegauge.compare.rows import compare_rows
 from tidegauge.flows.drift import decide_drift
@@ -98,7 +98,7 @@ def test_rows_come_in_blocks_along_a_key_of_several_columns(warehouse: Yard) -> 
     loader(warehouse).rows(layout, rows)
     found = shown(warehouse, layout, block=3)
     assert sorted(tuple(row.values()) for row in found.to_pylist()) == sorted(rows)
-    wanted = pa.Table.from_batches(cargo_of(layout, rows).stretches[0].batches())
+    wanted = pa.Table.from_batches(read_batch(layout, rows).splits[0].batches())
     equal = compare_rows(wanted.to_batches(), found.to_batches(), schema_of(layout), key=layout.key)
     assert equal.equal
     assert equal.target_rows == 11
@@ -114,7 +114,7 @@ def test_a_moment_is_a_key_like_any_other(warehouse: Yard) -> None:
     keys = layout_of(("ts", "timestamp"), ("ntz", "timestamp_ntz"), key=("ts", "ntz"))
     found = shown(warehouse, keys, block=2)
     assert [tuple(row.values()) for row in found.to_pylist()] == [row[:2] for row in rows]
-    left = cargo_of(keys, [row[:2] for row in rows[:4]]).stretches[0].batches()
+    left = read_batch(keys, [row[:2] for row in rows[:4]]).splits[0].batches()
     gone = find_vanished(left, found.to_batches(), schema_of(keys))
     assert [tuple(row.values()) for row in gone.keys.to_pylist()] == [rows[4][:2]]
 
@@ -125,7 +125,7 @@ def test_rows_that_are_marked_as_deleted_and_old_versions_are_not_shown(warehous
     soft.rows(layout, [(1, "a", 1), (2, "b", 2)])
     keys = layout_of(("id", "bigint"))
     output = warehouse.output(soft.flow)
-    staged = output.write(replace(cargo_of(keys, [(1,)]), deletes=True), no_spark)
+    staged = output.write(replace(read_batch(keys, [(1,)]), deletes=True), no_spark)
     batch = replace(batch_to(2), deletes=True)
     output.publish(tag_of(soft.flow, 2), batch, staged, layout=keys, run_id="r")
     assert shown(warehouse, layout, deletes=Deletes.SOFT).to_pylist() == [{"id": 2, "v": "b", "at": 2}]

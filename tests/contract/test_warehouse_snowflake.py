@@ -154,10 +154,10 @@ def test_hostile_names_are_only_names(yard: Yard) -> None:
 
 
 def test_a_lake_file_that_is_gone_stops_the_batch(yard: Yard, tmp_path: Path) -> None:
-    cargo = files_of(tmp_path / "lake", ORDERS, [ROW])
-    (tmp_path / "lake" / cargo.files[0].path).unlink()
+    batch_data = files_of(tmp_path / "lake", ORDERS, [ROW])
+    (tmp_path / "lake" / batch_data.files[0].path).unlink()
     with pytest.raises(OutputDisagrees, match="is not there"):
-        loader(yard).load(cargo)
+        loader(yard).load(batch_data)
     assert yard.staging_tables() == []
 
 

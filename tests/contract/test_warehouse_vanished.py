@@ -11,12 +11,12 @@ from tests.support.processes import KILLED, start
 from tests.support.warehouses import (
     Yard,
     batch_to,
-    cargo_of,
     counts,
     flow_of,
     layout_of,
     loader,
     no_spark,
+    read_batch,
     tag_of,
 )
 from tidegauge.flows.drift import decide_drift
@@ -178,7 +178,7 @@ def doomed(yard: Yard, mode: Mode, layout: Layout, when: str) -> Callable[[], No
     def work() -> None:
         orders = loader(yard, mode=mode)
         output = yard.output(orders.flow)
-        staged = output.write(cargo_of(layout, [(1, 10, 4)]), no_spark)
+        staged = output.write(read_batch(layout, [(1, 10, 4)]), no_spark)
         if when == "staged":
             die()
         connect = yard.house().connect

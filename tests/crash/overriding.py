@@ -23,8 +23,8 @@ def main(project: str, kind: str, side: str, step: str) -> int:
             os.kill(os.getpid(), signal.SIGKILL)
 
     loaded = load_project(Path(project))
-    wish: OverrideRequest = Reset() if kind == "reset" else SetTo(timestamp=kind)
-    [done] = carry_out(loaded, preview(loaded, ["t"], wish), reason="killed", tell=tell)
+    request: OverrideRequest = Reset() if kind == "reset" else SetTo(timestamp=kind)
+    [done] = carry_out(loaded, preview(loaded, ["t"], request), reason="killed", tell=tell)
     return 1 if done.error else 0
 
 

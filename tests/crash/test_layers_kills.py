@@ -101,7 +101,7 @@ class Layers:
 
 
 @pytest.fixture
-def layers(spark: SparkSession, nursery: Nursery, tmp_path: Path) -> Layers:
+def delta_flows(spark: SparkSession, nursery: Nursery, tmp_path: Path) -> Layers:
     return Layers(spark, nursery, tmp_path)
 
 
@@ -122,35 +122,35 @@ def made(
     spark: SparkSession, nursery: Nursery, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Layers, Table]:
     """One source that went into three targets; each test has a copy of them."""
-    layers = Layers(spark, nursery, tmp_path_factory.mktemp("made"))
-    table = Table(spark, layers.folder)
+    delta_flows = Layers(spark, nursery, tmp_path_factory.mktemp("made"))
+    table = Table(spark, delta_flows.folder)
     table.change(0)
-    layers.flows = {
+    delta_flows.flows = {
         "merge": MERGE,
         "append": APPEND,
         "scd2": f"inputs: {{t: {{path: t}}}}, output: {{path: scd2, {SCD2}}}",
     }
-    layers.write()
-    layers.run("--parallel", 3)
-    return layers, table
+    delta_flows.write()
+    delta_flows.run("--parallel", 3)
+    return delta_flows, table
 
 
 @pytest.fixture
-def table(made: tuple[Layers, Table], layers: Layers) -> Table:
+def table(made: tuple[Layers, Table], delta_flows: Layers) -> Table:
     theirs, source = made
-    shutil.copytree(theirs.folder, layers.folder, dirs_exist_ok=True)
-    layers.flows = dict(theirs.flows)
+    shutil.copytree(theirs.folder, delta_flows.folder, dirs_exist_ok=True)
+    delta_flows.flows = dict(theirs.flows)
     copied = copy(source)
-    copied.rows, copied.name = [*source.rows], f"delta.`{layers.folder}/t`"
+    copied.rows, copied.name = [*source.rows], f"delta.`{delta_flows.folder}/t`"
     return copied
 
 
 def test_b4_a_rebuild_killed_at_any_step_is_done_again_and_nothing_is_lost_or_comes_twice(
-    layers: Layers, table: Table
+    delta_flows: Layers, table: Table
 ) -> None:
-    layers.type("watermark", "reset", "--select", "merge", *WHY)
-    layers.run()
-    whole = layers.marks()
+    delta_flows.type("watermark", "reset", "--select", "merge", *WHY)
+    delta_flows.run()
+    whole = delta_flows.marks()
     assert {flow: mark[1:] for flow, mark in whole.items()} == {
         "merge": (1, 1),
         "append": (0, 1),
@@ -159,8 +159,8 @@ def test_b4_a_rebuild_killed_at_any_step_is_done_again_and_nothing_is_lost_or_co
     rebuild = ("ledger", "rebuild", *WHY)
 
     def lose(ledger: str) -> None:
-        layers.ledger = ledger
-        layers.write()
+        delta_flows.ledger = ledger
+        delta_flows.write()
 
     # Files are put into their places one by one, and the process dies after each of them in turn.
     writes = (
@@ -169,34 +169,34 @@ def test_b4_a_rebuild_killed_at_any_step_is_done_again_and_nothing_is_lost_or_co
     )
     for number in itertools.count(1):
         lose(f"json:lost/{number}")
-        words = (*rebuild, "--project", layers.file)
-        if dying.run(layers.nursery, Death(writes, times=number), None, *words).code == 0:
+        words = (*rebuild, "--project", delta_flows.file)
+        if dying.run(delta_flows.nursery, Death(writes, times=number), None, *words).code == 0:
             break
-        layers.type(*rebuild)
-        assert layers.marks() == whole, number
+        delta_flows.type(*rebuild)
+        assert delta_flows.marks() == whole, number
     assert number > len(whole), "it was to die inside"
 
     for number, side in ((1, "before"), (1, "after"), (2, "after"), (3, "after")):
         lose(f"sqlite:///lost{number}{side}.db")
-        layers.die(Death((f"{KEEPER}.rebuild",), side, number), *rebuild)
-        kept = layers.marks()
+        delta_flows.die(Death((f"{KEEPER}.rebuild",), side, number), *rebuild)
+        kept = delta_flows.marks()
         assert len(kept) == (number if side == "after" else 0)
         assert kept.items() <= whole.items()
         if number == 2:
             # Nobody rebuilds it a second time: what stands goes on, and what does not is refused.
             table.change(1)
-            ran = layers.run(code=1)
+            ran = delta_flows.run(code=1)
             [lost] = set(whole) - set(kept)
             assert "ledger rebuild" in ran.flow(lost)["error"]["hint"], ran.said
             assert {ran.flow(flow)["state"] for flow in kept} == {"SUCCESS"}, ran.said
-            layers.type(*rebuild)
-            layers.run()
-            whole = layers.marks()
-            layers.check(table.rows, merge="merge", append="append", scd2="scd2")
-        layers.type(*rebuild)
-        assert layers.marks() == whole
-    assert {one["state"] for one in layers.run().json["flows"]} == {"SKIPPED"}
-    layers.check(table.rows, merge="merge", append="append", scd2="scd2")
+            delta_flows.type(*rebuild)
+            delta_flows.run()
+            whole = delta_flows.marks()
+            delta_flows.check(table.rows, merge="merge", append="append", scd2="scd2")
+        delta_flows.type(*rebuild)
+        assert delta_flows.marks() == whole
+    assert {one["state"] for one in delta_flows.run().json["flows"]} == {"SKIPPED"}
+    delta_flows.check(table.rows, merge="merge", append="append", scd2="scd2")
 
 
 RESET = ("watermark", "reset")
@@ -217,208 +217,218 @@ EVERY_ROUND: list[Round] = [
 
 @pytest.mark.parametrize("rounds", [ROUNDS, pytest.param(EVERY_ROUND, marks=pytest.mark.long)])
 def test_b17_an_override_of_delta_flows_killed_at_any_step_is_ended_by_the_next_run(
-    layers: Layers, table: Table, rounds: Sequence[Round]
+    delta_flows: Layers, table: Table, rounds: Sequence[Round]
 ) -> None:
-    epochs = dict.fromkeys(layers.flows, 0)
+    epochs = dict.fromkeys(delta_flows.flows, 0)
     for turn, one in enumerate(rounds, 1):
         for flow, (words, at) in one.items():
-            layers.die(at, *(word.format(turn) for word in words), "--select", flow, *WHY)
+            delta_flows.die(at, *(word.format(turn) for word in words), "--select", flow, *WHY)
             epochs[flow] += at != UNBEGUN
         table.change(turn)
-        layers.run("--parallel", 3)
-        assert {flow: mark[1] for flow, mark in layers.marks().items()} == epochs
-        layers.check(table.rows, merge="merge", append="append", scd2="scd2")
+        delta_flows.run("--parallel", 3)
+        assert {flow: mark[1] for flow, mark in delta_flows.marks().items()} == epochs
+        delta_flows.check(table.rows, merge="merge", append="append", scd2="scd2")
 
 
 def test_a_plan_of_a_changed_transform_is_evaluated_whole_by_whoever_takes_it_up(
-    layers: Layers, table: Table
+    delta_flows: Layers, table: Table
 ) -> None:
-    layers.flows = {"merge": MERGE}
-    layers.write()
+    delta_flows.flows = {"merge": MERGE}
+    delta_flows.write()
     table.change(1)
-    layers.run()
-    now = layers.folder / "now.sql"
+    delta_flows.run()
+    now = delta_flows.folder / "now.sql"
     now.write_text(f"SELECT id, version, concat(word, '!') AS word FROM ({now.read_text()})")
     table.change(2)  # and row 1 stays as it was
-    layers.die(Death((f"{WRITE}.modes:apply",), "before"), "run", on_spark=True)
-    ran = layers.run()
+    delta_flows.die(Death((f"{WRITE}.modes:apply",), "before"), "run", on_spark=True)
+    ran = delta_flows.run()
     assert any(one["resumed"] for one in ran.json["flows"]), ran.said
     kept = MODES["merge"].oracle(table.rows)
-    found = layers.sql("SELECT id, version, word FROM @merge")
+    found = delta_flows.sql("SELECT id, version, word FROM @merge")
     assert sorted(found) == sorted((id_, version, f"{word}!") for id_, version, word in kept)
 
 
 def test_b15_a_merge_whose_watermark_was_set_back_obeys_the_law_all_the_same(
-    layers: Layers, table: Table
+    delta_flows: Layers, table: Table
 ) -> None:
-    layers.flows = {"merge": MERGE}
-    layers.write()
+    delta_flows.flows = {"merge": MERGE}
+    delta_flows.write()
     table.change(1)
-    layers.run()
-    layers.die(MARKED, "watermark", "set", "--position", "1", "--select", "merge", *WHY)
+    delta_flows.run()
+    delta_flows.die(MARKED, "watermark", "set", "--position", "1", "--select", "merge", *WHY)
     table.change(2)
-    layers.run()
-    layers.check(table.rows, merge="merge")
+    delta_flows.run()
+    delta_flows.check(table.rows, merge="merge")
 
 
-def history(layers: Layers, source: str, *rows: tuple[int, int, str]) -> None:
+def history(delta_flows: Layers, source: str, *rows: tuple[int, int, str]) -> None:
     """Each row is what its key is from then on, in a commit of its own."""
-    layers.sql(f"CREATE TABLE IF NOT EXISTS @{source} (id INT, version INT, word STRING) {FEED}")
+    delta_flows.sql(f"CREATE TABLE IF NOT EXISTS @{source} (id INT, version INT, word STRING) {FEED}")
     for row in rows:
-        layers.sql(
+        delta_flows.sql(
             f"MERGE INTO @{source} t USING (SELECT * FROM VALUES {row} AS v(id, version, word)) s"
             " ON t.id = s.id WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
         )
 
 
-def spans(layers: Layers, flow: str) -> Rows:
-    found = layers.sql(f"SELECT word, valid_from, valid_to FROM @{flow}")
+def spans(delta_flows: Layers, flow: str) -> Rows:
+    found = delta_flows.sql(f"SELECT word, valid_from, valid_to FROM @{flow}")
     return sorted(found, key=lambda row: row[1])
 
 
 def test_b17_a_runner_paused_in_its_commit_before_an_override_cannot_write_into_the_new_life(
-    layers: Layers, table: Table, zombies: Nursery
+    delta_flows: Layers, table: Table, zombies: Nursery
 ) -> None:
-    layers.flows = {
+    delta_flows.flows = {
         "merge": MERGE,
         "append": APPEND,
         "reset": f"inputs: {{h: {{path: h}}}}, output: {{path: reset, {SCD2}}}",
         "refreshed": f"inputs: {{h: {{path: h}}}}, output: {{path: refreshed, {SCD2}}}",
     }
-    layers.write()
-    history(layers, "h", (1, 5, "x"))
-    layers.run("--parallel", 4)
+    delta_flows.write()
+    history(delta_flows, "h", (1, 5, "x"))
+    delta_flows.run("--parallel", 4)
 
     # It has looked for its life for the last time in each of the four. Of the histories, the row that came
     # changes nothing: only the table beside them is told of it.
     table.change(1)
-    history(layers, "h", (1, 10, "x"))
+    history(delta_flows, "h", (1, 10, "x"))
     stop = Stop({f"{WRITE}.modes:_merge": 1, f"{WRITE}.modes:_append": 1, f"{WRITE}.scd2:keep": 2})
-    words = ("run", "--json", "--parallel", 4, "--project", layers.file)
-    zombie = dying.start(zombies, stop, layers.shared, *words, seconds=600)
+    words = ("run", "--json", "--parallel", 4, "--project", delta_flows.file)
+    zombie = dying.start(zombies, stop, delta_flows.shared, *words, seconds=600)
     until(lambda: stands_still(zombie))
 
     for flow in ("merge", "reset"):
-        layers.type("watermark", "reset", "--select", flow, *WHY)
+        delta_flows.type("watermark", "reset", "--select", flow, *WHY)
     # The histories begin again from a table that never had that row.
-    layers.flows = {name: body.replace("path: h}", "path: anew}") for name, body in layers.flows.items()}
-    layers.write()
-    history(layers, "anew", (1, 5, "x"), (1, 12, "y"))
-    layers.run("--parallel", 4, "--full-refresh", "--select", "append", "--select", "refreshed", *WHY)
-    layers.run("--parallel", 4)
-    layers.check(table.rows, merge="merge", append="append")
-    marks = layers.marks()
+    delta_flows.flows = {
+        name: body.replace("path: h}", "path: anew}") for name, body in delta_flows.flows.items()
+    }
+    delta_flows.write()
+    history(delta_flows, "anew", (1, 5, "x"), (1, 12, "y"))
+    delta_flows.run("--parallel", 4, "--full-refresh", "--select", "append", "--select", "refreshed", *WHY)
+    delta_flows.run("--parallel", 4)
+    delta_flows.check(table.rows, merge="merge", append="append")
+    marks = delta_flows.marks()
 
     os.kill(zombie, signal.SIGCONT)
     ended = zombies.end()
     assert ended.code == 1, ended
-    for flow in layers.flows:
+    for flow in delta_flows.flows:
         error = ended.flow(flow)["error"]
         assert error is not None, ended
         assert error["type"] in ("LeaseLost", "OutputDisagrees"), ended
-    assert layers.marks() == marks
-    layers.check(table.rows, merge="merge", append="append")
-    beside = layers.sql("SELECT version FROM @reset/_tidegauge_events WHERE _tidegauge_epoch = 0")
+    assert delta_flows.marks() == marks
+    delta_flows.check(table.rows, merge="merge", append="append")
+    beside = delta_flows.sql("SELECT version FROM @reset/_tidegauge_events WHERE _tidegauge_epoch = 0")
     assert (10,) in beside, "it was to write what nobody may read"
 
     # Late, and between what the two have: the row that the dead life knew would show now.
-    history(layers, "anew", (1, 7, "z"))
-    layers.run()
+    history(delta_flows, "anew", (1, 7, "z"))
+    delta_flows.run()
     for flow in ("reset", "refreshed"):
-        assert spans(layers, flow) == [("x", 5, 7), ("z", 7, 12), ("y", 12, None)], flow
+        assert spans(delta_flows, flow) == [("x", 5, 7), ("z", 7, 12), ("y", 12, None)], flow
 
 
-def test_d7_a_history_killed_between_its_kept_events_and_its_commit_is_whole_again(layers: Layers) -> None:
-    layers.flows = {"it": f"inputs: {{h: {{path: h}}}}, output: {{path: it, {SCD2}}}"}
-    layers.write()
+def test_d7_a_history_killed_between_its_kept_events_and_its_commit_is_whole_again(
+    delta_flows: Layers,
+) -> None:
+    delta_flows.flows = {"it": f"inputs: {{h: {{path: h}}}}, output: {{path: it, {SCD2}}}"}
+    delta_flows.write()
     kept = Death((f"{WRITE}.scd2:keep",))
-    history(layers, "h", (1, 5, "x"), (1, 10, "x"))
-    layers.die(kept, "run", on_spark=True)
-    assert spans(layers, "it") == []
-    history(layers, "h", (1, 7, "z"))
+    history(delta_flows, "h", (1, 5, "x"), (1, 10, "x"))
+    delta_flows.die(kept, "run", on_spark=True)
+    assert spans(delta_flows, "it") == []
+    history(delta_flows, "h", (1, 7, "z"))
     # The first batch is ended, and its events are there already; the second one dies at the same place.
-    layers.die(kept, "run", on_spark=True)
-    assert spans(layers, "it") == [("x", 5, None)]
-    layers.run()
-    assert spans(layers, "it") == [("x", 5, 7), ("z", 7, 10), ("x", 10, None)]
-    assert set(layers.sql("SELECT version FROM @it/_tidegauge_events")) == {(5,), (7,), (10,)}
-    assert {one["state"] for one in layers.run().json["flows"]} == {"SKIPPED"}
+    delta_flows.die(kept, "run", on_spark=True)
+    assert spans(delta_flows, "it") == [("x", 5, None)]
+    delta_flows.run()
+    assert spans(delta_flows, "it") == [("x", 5, 7), ("z", 7, 10), ("x", 10, None)]
+    assert set(delta_flows.sql("SELECT version FROM @it/_tidegauge_events")) == {(5,), (7,), (10,)}
+    assert {one["state"] for one in delta_flows.run().json["flows"]} == {"SKIPPED"}
 
 
 MANY = "inputs: {t: {path: t}}, output: {path: many, key: id}"
 
 
-def load_many(layers: Layers, **flows: str) -> None:
-    layers.sql(f"CREATE TABLE @t (id INT, version INT, word STRING) {FEED}")
-    layers.sql("INSERT INTO @t SELECT id, 0, uuid() FROM range(60000)")
-    layers.flows = flows
-    layers.write()
-    layers.run()
+def load_many(delta_flows: Layers, **flows: str) -> None:
+    delta_flows.sql(f"CREATE TABLE @t (id INT, version INT, word STRING) {FEED}")
+    delta_flows.sql("INSERT INTO @t SELECT id, 0, uuid() FROM range(60000)")
+    delta_flows.flows = flows
+    delta_flows.write()
+    delta_flows.run()
 
 
-def move(layers: Layers, version: int) -> None:
-    layers.sql(f"UPDATE @t SET version = {version}, word = md5(word) WHERE id % 3 <> 0")
-    layers.sql(f"DELETE FROM @t WHERE id % 100 = {version}")
+def move(delta_flows: Layers, version: int) -> None:
+    delta_flows.sql(f"UPDATE @t SET version = {version}, word = md5(word) WHERE id % 3 <> 0")
+    delta_flows.sql(f"DELETE FROM @t WHERE id % 100 = {version}")
 
 
-def check_many(layers: Layers) -> None:
-    [wanted] = layers.sql("SELECT count(*), sum(hash(*)) FROM @t")
-    for flow in layers.flows:
-        found = layers.sql(f"SELECT count(*), sum(hash(id, version, word)) FROM @{flow}")
+def check_many(delta_flows: Layers) -> None:
+    [wanted] = delta_flows.sql("SELECT count(*), sum(hash(*)) FROM @t")
+    for flow in delta_flows.flows:
+        found = delta_flows.sql(f"SELECT count(*), sum(hash(id, version, word)) FROM @{flow}")
         assert found == [wanted], flow
 
 
-def test_b1_a_runner_whose_java_dies_with_it_inside_a_merge_leaves_nothing_half_done(layers: Layers) -> None:
-    load_many(layers, many=MANY)
-    move(layers, 1)
-    before = layers.sql("DESCRIBE HISTORY @many")
-    with Alone(layers.file, "run") as alone:
-        alone.kill_when_files_come(layers.folder / "many")
-    assert len(layers.sql("DESCRIBE HISTORY @many")) == len(before), "it was to die before it committed"
-    ended = layers.nursery.run(layers.file, None, layers.shared)
+def test_b1_a_runner_whose_java_dies_with_it_inside_a_merge_leaves_nothing_half_done(
+    delta_flows: Layers,
+) -> None:
+    load_many(delta_flows, many=MANY)
+    move(delta_flows, 1)
+    before = delta_flows.sql("DESCRIBE HISTORY @many")
+    with Alone(delta_flows.file, "run") as alone:
+        alone.kill_when_files_come(delta_flows.folder / "many")
+    assert len(delta_flows.sql("DESCRIBE HISTORY @many")) == len(before), "it was to die before it committed"
+    ended = delta_flows.nursery.run(delta_flows.file, None, delta_flows.shared)
     assert ended.code == 0, ended
-    check_many(layers)
+    check_many(delta_flows)
 
 
 def test_c1_a_vacuum_or_compaction_killed_between_its_steps_takes_nothing_that_a_reader_needs(
-    layers: Layers, table: Table
+    delta_flows: Layers, table: Table
 ) -> None:
-    layers.flows = {
+    delta_flows.flows = {
         "merge": MERGE,
         "reader": "inputs: {merge: {path: merge}}, output: {path: reader, key: id}",
     }
-    layers.write()
-    layers.run()
+    delta_flows.write()
+    delta_flows.run()
     table.change(1)
     merge = ("--select", "merge")
-    layers.run(*merge)
+    delta_flows.run(*merge)
     # The reader has not seen the last change yet.
-    layers.die(Death(("tidegauge.operations.optimize:vacuum",), "before"), "optimize", *merge, on_spark=True)
+    delta_flows.die(
+        Death(("tidegauge.operations.optimize:vacuum",), "before"), "optimize", *merge, on_spark=True
+    )
     vacuum = ("vacuum", "--retain", "0h", "--yes", *merge)
-    layers.type(*vacuum, code=1)
-    layers.run()
-    layers.check(table.rows, reader="merge")
-    layers.die(Death(("tidegauge.operations.delta_tables:Tending.note",), "before"), *vacuum, on_spark=True)
+    delta_flows.type(*vacuum, code=1)
+    delta_flows.run()
+    delta_flows.check(table.rows, reader="merge")
+    delta_flows.die(
+        Death(("tidegauge.operations.delta_tables:Tending.note",), "before"), *vacuum, on_spark=True
+    )
     table.change(2)
-    layers.run()
-    layers.check(table.rows, reader="merge")
+    delta_flows.run()
+    delta_flows.check(table.rows, reader="merge")
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("words", [("optimize", "--no-vacuum"), ("vacuum", "--retain", "0h", "--yes")])
 def test_c1_a_vacuum_or_compaction_whose_java_dies_half_way_takes_nothing_that_a_reader_needs(
-    layers: Layers, words: tuple[str, ...]
+    delta_flows: Layers, words: tuple[str, ...]
 ) -> None:
-    load_many(layers, many=MANY, reader="inputs: {many: {path: many}}, output: {path: reader, key: id}")
+    load_many(delta_flows, many=MANY, reader="inputs: {many: {path: many}}, output: {path: reader, key: id}")
     for version in (1, 2, 3):
-        move(layers, version)
-        layers.run()
-    with Alone(layers.file, *words) as alone:
+        move(delta_flows, version)
+        delta_flows.run()
+    with Alone(delta_flows.file, *words) as alone:
         if words[0] == "optimize":
-            alone.kill_when_files_come(layers.folder / "many")
+            alone.kill_when_files_come(delta_flows.folder / "many")
         else:
-            alone.kill_when_files_go(layers.folder / "many")
-    check_many(layers)
-    move(layers, 4)
-    layers.run()
-    check_many(layers)
+            alone.kill_when_files_go(delta_flows.folder / "many")
+    check_many(delta_flows)
+    move(delta_flows, 4)
+    delta_flows.run()
+    check_many(delta_flows)

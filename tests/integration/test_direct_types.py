@@ -40,7 +40,7 @@ def direct_files(
     return [
         folder / file.path
         for number, batch in enumerate(batches(survey, None, 2))
-        for file in write_splits(lake, f"t/data/{number}", reader.cargo(shape, batch), never)
+        for file in write_splits(lake, f"t/data/{number}", reader.batch_data(shape, batch), never)
     ]
 
 

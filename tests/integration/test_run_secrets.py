@@ -176,14 +176,14 @@ def test_e3_a_surprise_inside_shows_no_secret_either(
         in_walk = project.here("run", "--debug")
     with monkeypatch.context() as patched:
         patched.setattr("tidegauge.run.runner.choose", surprise)
-        outside = [project.here("run"), project.here("run", "--json", "--debug")]
-    for ran in (in_walk, *outside):
+        environment = [project.here("run"), project.here("run", "--json", "--debug")]
+    for ran in (in_walk, *environment):
         assert ran.code == 1, ran.said
         assert "password=***" in ran.out + ran.err
         assert password not in ran.out + ran.err
         assert quote(password, safe="") not in ran.out + ran.err
-    assert "unexpected ZeroDivisionError" in outside[0].err
-    assert "Traceback" not in outside[0].err
+    assert "unexpected ZeroDivisionError" in environment[0].err
+    assert "Traceback" not in environment[0].err
     with closing(sqlite3.connect(project.ledger_file)) as ledger:
         assert password not in "\n".join(ledger.iterdump())
 

@@ -166,7 +166,7 @@ class Window:
         return self.table.frame(rows, **feed)
 
 
-def layer(
+def delta_flow(
     transform: str | Callable[..., Any] | Sql | Function | None,
     *inputs: str | DeltaInput,
     key: Sequence[str] = ("id",),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.contract.test_delta_shelf import ODD, entry, leaf, on_s3, opened, rows
+from tests.contract.test_delta_shelf import ODD, entry, on_s3, opened, rows, stored_flow
 from tests.support.servers import S3
 from tidegauge import WatermarkTracker
 from tidegauge.errors import ConfigError, LedgerError
@@ -29,27 +29,27 @@ def lake(tmp_path: Path) -> Lake:
 
 
 @pytest.fixture
-def shelf(lake: Lake) -> Iterator[DeltaDocumentStore]:
+def documents(lake: Lake) -> Iterator[DeltaDocumentStore]:
     found = opened(lake)
     yield found
     found.close()
 
 
-def succeed(shelf: DeltaDocumentStore, pipeline: str, flow: str, number: int = 1) -> None:
+def succeed(documents: DeltaDocumentStore, pipeline: str, flow: str, number: int = 1) -> None:
     """A run that ends: one row SUCCESS, one row READY."""
     end = f"2026-01-0{number} 10:00:00.123456"
     done: dict[str, Any] = {"run_id": f"r{number}", "cursor": "timestamp", "rows": 7}
     done |= {"started_at": "2026-01-01T10:00:00.000000", "ended_at": "2026-01-01T10:00:02.500000"}
-    running = leaf(pipeline, flow, number, state="RUNNING", run_state="RUNNING", upto=end, **done)
-    shelf.save(shelf.load(pipeline, [flow]), [running])
-    ended = leaf(pipeline, flow, number, state="SUCCESS", run_state="SUCCESS", position=end, **done)
-    shelf.save(shelf.load(pipeline, [flow]), [ended])
+    running = stored_flow(pipeline, flow, number, state="RUNNING", run_state="RUNNING", upto=end, **done)
+    documents.save(documents.load(pipeline, [flow]), [running])
+    ended = stored_flow(pipeline, flow, number, state="SUCCESS", run_state="SUCCESS", position=end, **done)
+    documents.save(documents.load(pipeline, [flow]), [ended])
 
 
 def test_spark_reads_document_000s_table_with_its_nine_columns(
-    spark: SparkSession, shelf: DeltaDocumentStore, lake: Lake
+    spark: SparkSession, documents: DeltaDocumentStore, lake: Lake
 ) -> None:
-    succeed(shelf, "wos_pipeline", "wos_pipeline")
+    succeed(documents, "wos_pipeline", "wos_pipeline")
     table = f"delta.`{lake.path}/watermarks`"
     described = spark.sql(f"DESCRIBE TABLE {table}").collect()
     assert [(row.col_name, row.data_type) for row in described[:9]] == [
@@ -78,11 +78,11 @@ def test_spark_reads_document_000s_table_with_its_nine_columns(
 
 
 def test_spark_reads_any_name_as_a_partition(
-    spark: SparkSession, shelf: DeltaDocumentStore, lake: Lake
+    spark: SparkSession, documents: DeltaDocumentStore, lake: Lake
 ) -> None:
     for name in ODD:
-        succeed(shelf, name, name)
-        shelf.append("history", [entry(1, name, name)])
+        succeed(documents, name, name)
+        documents.append("history", [entry(1, name, name)])
     for folder, count in {"watermarks": 2, "history": 1}.items():
         frame = spark.read.format("delta").load(f"{lake.path}/{folder}")
         for name in ODD:
@@ -91,36 +91,36 @@ def test_spark_reads_any_name_as_a_partition(
 
 
 def test_spark_reads_a_ledger_through_its_checkpoint(
-    spark: SparkSession, shelf: DeltaDocumentStore, lake: Lake
+    spark: SparkSession, documents: DeltaDocumentStore, lake: Lake
 ) -> None:
     for number in range(120):
-        shelf.save(shelf.load("p", ["f"]), [leaf("p", "f", number)])
+        documents.save(documents.load("p", ["f"]), [stored_flow("p", "f", number)])
     assert list(Path(lake.path, "watermarks", "_delta_log").glob("*.checkpoint.parquet"))
     found = spark.read.format("delta").load(f"{lake.path}/watermarks").collect()
     assert [row.ledger for row in found] == ['{"number": 119}']
 
 
 def test_the_ledger_goes_on_after_spark_has_compacted_and_corrected_its_table(
-    spark: SparkSession, shelf: DeltaDocumentStore, lake: Lake
+    spark: SparkSession, documents: DeltaDocumentStore, lake: Lake
 ) -> None:
     names = ["a b/ü=%", "p"]
     for name in names:
         for number in (1, 2, 3):
-            succeed(shelf, name, "f", number)
-            succeed(shelf, name, "g", number)
-    stale = shelf.load("p", ["f"])
+            succeed(documents, name, "f", number)
+            succeed(documents, name, "g", number)
+    stale = documents.load("p", ["f"])
     table = f"delta.`{lake.path}/watermarks`"
     spark.sql(f"OPTIMIZE {table}")
     spark.sql(f"UPDATE {table} SET job_id = 'by hand' WHERE watermark_id = 1")
-    assert stale.leaves == shelf.load("p", ["f"]).leaves
+    assert stale.stored_flows == documents.load("p", ["f"]).stored_flows
     for name in names:
-        for found in (shelf, opened(lake)):
-            assert {flow: one.body for flow, one in found.load(name).leaves.items()} == {
+        for found in (documents, opened(lake)):
+            assert {flow: one.body for flow, one in found.load(name).stored_flows.items()} == {
                 "f": {"number": 3},
                 "g": {"number": 3},
             }
-        succeed(shelf, name, "f", 4)
-        assert opened(lake).load(name).leaves["f"].body == {"number": 4}
+        succeed(documents, name, "f", 4)
+        assert opened(lake).load(name).stored_flows["f"].body == {"number": 4}
     kept = rows(lake)
     assert [row["watermark_id"] for row in kept] == sorted({row["watermark_id"] for row in kept})
     assert [row["status"] for row in kept].count("SUCCESS") == 2 * 7

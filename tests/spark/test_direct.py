@@ -103,16 +103,16 @@ def attempt() -> str:
 def test_there_is_one_file_for_each_stretch_in_the_order_of_the_stretches(
     spark: SparkSession, lake: Lake, rows: int | None
 ) -> None:
-    cargo = BatchData(LAYOUT, rows, stretches=tuple(Numbers(10 * n, 10) for n in range(4)))
-    files = write_splits(lake, attempt(), cargo, never if rows else lambda: spark)
+    batch_data = BatchData(LAYOUT, rows, splits=tuple(Numbers(10 * n, 10) for n in range(4)))
+    files = write_splits(lake, attempt(), batch_data, never if rows else lambda: spark)
     assert ids(lake, files) == list(range(40))
     assert [file.path for file in files] == sorted(file.path for file in files) == there(lake)
 
 
 @pytest.mark.parametrize("rows", [None, 10])
 def test_a_stretch_without_rows_leaves_no_file(spark: SparkSession, lake: Lake, rows: int | None) -> None:
-    cargo = BatchData(LAYOUT, rows, stretches=(Numbers(0, 0), Numbers(0, 10), Numbers(10, 0)))
-    files = write_splits(lake, attempt(), cargo, lambda: spark)
+    batch_data = BatchData(LAYOUT, rows, splits=(Numbers(0, 0), Numbers(0, 10), Numbers(10, 0)))
+    files = write_splits(lake, attempt(), batch_data, lambda: spark)
     assert [file.rows for file in files] == [10]
     assert there(lake) == [files[0].path]
 
@@ -121,10 +121,10 @@ def test_a_stretch_without_rows_leaves_no_file(spark: SparkSession, lake: Lake, 
 def test_d3_a_task_that_is_repeated_leaves_its_rows_once(
     spark: SparkSession, lake: Lake, tmp_path: Path, fault: str
 ) -> None:
-    cargo = BatchData(
-        LAYOUT, stretches=(Numbers(0, 10), Numbers(10, 10, fault, str(tmp_path / "mark")), Numbers(20, 10))
+    batch_data = BatchData(
+        LAYOUT, splits=(Numbers(0, 10), Numbers(10, 10, fault, str(tmp_path / "mark")), Numbers(20, 10))
     )
-    files = write_splits(lake, attempt(), cargo, lambda: spark)
+    files = write_splits(lake, attempt(), batch_data, lambda: spark)
     assert (tmp_path / "mark").exists()
     assert ids(lake, files) == list(range(30))
     assert there(lake) == [file.path for file in files]
@@ -135,10 +135,10 @@ def test_d3_two_tries_of_one_task_never_share_a_file(
 ) -> None:
     """As speculation has it: both end well, and Spark takes the answer of one."""
     where = attempt()
-    cargo = BatchData(LAYOUT, stretches=(Numbers(0, 10), Numbers(10, 10)))
-    loser = writing._write(lake, where, 1, cargo, cargo.stretches[1])
+    batch_data = BatchData(LAYOUT, splits=(Numbers(0, 10), Numbers(10, 10)))
+    loser = writing._write(lake, where, 1, batch_data, batch_data.splits[1])
     assert there(lake) == [loser.path]
-    files = write_splits(lake, where, cargo, lambda: spark)
+    files = write_splits(lake, where, batch_data, lambda: spark)
     assert loser.path not in [file.path for file in files]
     assert ids(lake, files) == list(range(20))
     assert there(lake) == [file.path for file in files]
@@ -147,9 +147,9 @@ def test_d3_two_tries_of_one_task_never_share_a_file(
 def test_an_error_of_ours_crosses_with_its_class_and_is_not_tried_again(
     spark: SparkSession, lake: Lake, tmp_path: Path
 ) -> None:
-    cargo = BatchData(LAYOUT, stretches=(Numbers(0, 10), Numbers(10, 10, "held", str(tmp_path / "mark"))))
+    batch_data = BatchData(LAYOUT, splits=(Numbers(0, 10), Numbers(10, 10, "held", str(tmp_path / "mark"))))
     with pytest.raises(TypeNotHeld, match="column v holds a value") as caught:
-        write_splits(lake, attempt(), cargo, lambda: spark)
+        write_splits(lake, attempt(), batch_data, lambda: spark)
     assert caught.value.hint == "mend it"
     assert not caught.value.retryable
 
@@ -159,7 +159,7 @@ def test_files_that_executors_wrote_elsewhere_are_missed(
 ) -> None:
     from tidegauge.errors import OutputDisagrees
 
-    cargo = BatchData(LAYOUT, stretches=(Numbers(0, 10),))
+    batch_data = BatchData(LAYOUT, splits=(Numbers(0, 10),))
     real = writing._by_tasks
 
     def elsewhere(*given: Any) -> Any:
@@ -169,7 +169,7 @@ def test_files_that_executors_wrote_elsewhere_are_missed(
 
     monkeypatch.setattr(writing, "_by_tasks", elsewhere)
     with pytest.raises(OutputDisagrees, match=r"part-00000.* is not in"):
-        write_splits(lake, attempt(), cargo, lambda: spark)
+        write_splits(lake, attempt(), batch_data, lambda: spark)
 
 
 @pytest.mark.parametrize("rows", [None, 20])
@@ -177,8 +177,8 @@ def test_a_bucket_gets_the_same_files(spark: SparkSession, s3: S3, tmp_path: Pat
     bucket = s3.create_bucket()
     keys = (Secret(s3.access_key), Secret(s3.secret_key))
     lake = Lake("lake", f"s3a://{bucket}/lake", s3.endpoint, s3.region, *keys)
-    cargo = BatchData(LAYOUT, rows, stretches=(Numbers(0, 10), Numbers(0, 0), Numbers(10, 10)))
-    files = write_splits(lake, attempt(), cargo, lambda: spark)
+    batch_data = BatchData(LAYOUT, rows, splits=(Numbers(0, 10), Numbers(0, 0), Numbers(10, 10)))
+    files = write_splits(lake, attempt(), batch_data, lambda: spark)
     found = []
     for file in files:
         body = s3.client().get_object(Bucket=bucket, Key=f"lake/{file.path}")["Body"].read()
@@ -194,12 +194,12 @@ def test_a1_ties_survive_any_batch_size_and_any_number_of_readers(place: Place, 
     for a, b in wanted:
         place.run(f"INSERT INTO t VALUES ({a}, '{b}', '2025-01-0{1 + a % 2}')")
     for step, parallel in ((1, 4), (4, 2), (7, 1), (100, 3)):
-        shape, survey = place.survey("t", step=step)
+        source_table, survey = place.survey("t", step=step)
         got: list[tuple[Any, ...]] = []
         for batch in batches(survey, None, parallel):
-            cargo = DirectReader(place.database).cargo(shape, batch)
-            assert len(cargo.stretches) == len(batch.splits) + 1
-            files = write_splits(lake, attempt(), cargo, never)
+            batch_data = DirectReader(place.database).batch_data(source_table, batch)
+            assert len(batch_data.splits) == len(batch.splits) + 1
+            files = write_splits(lake, attempt(), batch_data, never)
             assert sum(file.rows for file in files) == batch.rows
             got += zip(ids(lake, files, "a"), ids(lake, files, "b"), strict=True)
         assert sorted(got) == wanted
@@ -208,12 +208,12 @@ def test_a1_ties_survive_any_batch_size_and_any_number_of_readers(place: Place, 
 def test_a10_null_cursors_are_read_by_their_own_batch(place: Place) -> None:
     place.run("CREATE TABLE t (id int PRIMARY KEY, at date)")
     place.run("INSERT INTO t VALUES (1, '2025-01-01'), (2, NULL), (3, NULL)")
-    shape, survey = place.survey("t", null_cursor=NullCursor.INCLUDE)
+    source_table, survey = place.survey("t", null_cursor=NullCursor.INCLUDE)
     assert survey.upto is not None
-    cargo = DirectReader(place.database).cargo(
-        shape, Batch((Window(survey.upto, survey.upto),), nulls=True, rows=2)
+    batch_data = DirectReader(place.database).batch_data(
+        source_table, Batch((Window(survey.upto, survey.upto),), nulls=True, rows=2)
     )
-    rows = [row["id"] for stretch in cargo.stretches for one in stretch.batches() for row in one.to_pylist()]
+    rows = [row["id"] for split in batch_data.splits for one in split.batches() for row in one.to_pylist()]
     assert sorted(rows) == [2, 3]
 
 
@@ -229,9 +229,9 @@ def test_e1_any_name_arrives_as_it_is(place: Place, lake: Lake, name: str) -> No
     quote = quote_of(place)
     place.run(f"CREATE TABLE {quote(name)} (id int PRIMARY KEY, {quote(name)} date NOT NULL)")
     place.run(f"INSERT INTO {quote(name)} VALUES (1, '2025-01-01')")
-    shape, survey = place.survey(name, cursor=name)
+    source_table, survey = place.survey(name, cursor=name)
     (batch,) = batches(survey, None)
-    files = write_splits(lake, attempt(), DirectReader(place.database).cargo(shape, batch), never)
+    files = write_splits(lake, attempt(), DirectReader(place.database).batch_data(source_table, batch), never)
     assert pq.read_table(Path(lake.path, files[0].path)).column_names == ["id", name]
     assert ids(lake, files) == [1]
 
@@ -243,9 +243,9 @@ def many(place: Place, rows: int = 200_000) -> tuple[SourceTable, Batch]:
     else:
         place.run("CREATE TABLE t (id int PRIMARY KEY, v text NOT NULL)")
         place.run(f"INSERT INTO t SELECT n, REPEAT('x', 50) FROM generate_series(1, {rows}) n")
-    shape, survey = place.survey("t", cursor="id", step=rows // 2)
+    source_table, survey = place.survey("t", cursor="id", step=rows // 2)
     (batch,) = batches(survey, None, 2)
-    return shape, batch
+    return source_table, batch
 
 
 @pytest.fixture(params=["mysql", "postgresql"])
@@ -256,28 +256,30 @@ def server(request: pytest.FixtureRequest) -> Place:
 
 
 def test_many_rows_are_streamed_by_tasks(spark: SparkSession, server: Place, lake: Lake) -> None:
-    shape, batch = many(server)
-    files = write_splits(lake, attempt(), DirectReader(server.database).cargo(shape, batch), lambda: spark)
+    source_table, batch = many(server)
+    files = write_splits(
+        lake, attempt(), DirectReader(server.database).batch_data(source_table, batch), lambda: spark
+    )
     assert [file.rows for file in files] == [100_000, 100_000]
     assert sorted(ids(lake, files)) == list(range(1, 200_001))
 
 
-def streaming(place: Place, shape: SourceTable, batch: Batch) -> ConnectorxSplit:
-    stretch = DirectReader(place.database).cargo(shape, batch).stretches[0]
-    assert isinstance(stretch, ConnectorxSplit)
-    return stretch
+def streaming(place: Place, source_table: SourceTable, batch: Batch) -> ConnectorxSplit:
+    split = DirectReader(place.database).batch_data(source_table, batch).splits[0]
+    assert isinstance(split, ConnectorxSplit)
+    return split
 
 
 def test_a_server_that_cannot_be_reached_is_told_at_once_and_without_the_password(
     spark: SparkSession, server: Place, lake: Lake
 ) -> None:
-    shape, batch = many(server, 10)
+    source_table, batch = many(server, 10)
     gone = replace(server.database, port=free_port())
     began = time.monotonic()
     for rows, session in ((10, never), (None, lambda: spark)):
-        cargo = DirectReader(gone).cargo(shape, replace(batch, rows=rows))
+        batch_data = DirectReader(gone).batch_data(source_table, replace(batch, rows=rows))
         with pytest.raises(SourceUnreachable, match=r"app: .* cannot be reached") as caught:
-            write_splits(lake, attempt(), cargo, session)
+            write_splits(lake, attempt(), batch_data, session)
         assert caught.value.retryable
         assert_no_secret(server, caught.value)
     assert time.monotonic() - began < 300
@@ -293,8 +295,8 @@ def assert_no_secret(place: Place, *values: object) -> None:
 
 @pytest.mark.parametrize("rows", [10, None])
 def test_a_connection_that_the_server_ends_is_told_as_lost(server: Place, rows: int | None) -> None:
-    shape, batch = many(server, 10)
-    stretch = streaming(server, shape, replace(batch, rows=rows))
+    source_table, batch = many(server, 10)
+    split = streaming(server, source_table, replace(batch, rows=rows))
     if server.engine == "mysql":
         slow = "SELECT id AS c0, CAST(SLEEP(20) AS CHAR) AS c1 FROM t"
         others = (
@@ -313,7 +315,7 @@ def test_a_connection_that_the_server_ends_is_told_as_lost(server: Place, rows: 
     )
     child = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert child.stdin is not None
-    child.stdin.write(pickle.dumps(replace(stretch, select=slow)))
+    child.stdin.write(pickle.dumps(replace(split, select=slow)))
     child.stdin.close()
     until = time.monotonic() + 600
     while not (found := server.run(others)):
@@ -333,11 +335,11 @@ def test_a_connection_that_the_server_ends_is_told_as_lost(server: Place, rows: 
 @pytest.mark.parametrize("rows", [10, None])
 def test_a_statement_that_takes_too_long_is_told_as_lost(postgres: Postgres, rows: int | None) -> None:
     place = postgresql_place(postgres)
-    shape, batch = many(place, 10)
+    source_table, batch = many(place, 10)
     place.run(f'ALTER DATABASE "{place.database.database}" SET statement_timeout = 200')
-    stretch = streaming(place, shape, replace(batch, rows=rows))
+    split = streaming(place, source_table, replace(batch, rows=rows))
     with pytest.raises(SourceUnreachable, match="statement timeout"):
-        list(replace(stretch, select="SELECT id AS c0, pg_sleep(20)::text AS c1 FROM t").batches())
+        list(replace(split, select="SELECT id AS c0, pg_sleep(20)::text AS c1 FROM t").batches())
 
 
 def test_a_stream_that_breaks_off_is_never_taken_for_the_end(
@@ -346,10 +348,10 @@ def test_a_stream_that_breaks_off_is_never_taken_for_the_end(
     """As connectorx had it before 0.4.6: an error just ended the stream."""
     import connectorx
 
-    shape, batch = many(server, 10)
+    source_table, batch = many(server, 10)
     monkeypatch.setattr(connectorx_stretch, "_PIECE", 2)
-    stretch = replace(streaming(server, shape, replace(batch, rows=None)), here=True)
-    whole = list(stretch.batches())
+    split = replace(streaming(server, source_table, replace(batch, rows=None)), here=True)
+    whole = list(split.batches())
     assert sum(one.num_rows for one in whole) == 5
     real = connectorx.read_sql
 
@@ -359,14 +361,14 @@ def test_a_stream_that_breaks_off_is_never_taken_for_the_end(
 
     monkeypatch.setattr(connectorx, "read_sql", cut)
     with pytest.raises(SourceUnreachable, match="broke off"):
-        list(stretch.batches())
+        list(split.batches())
 
 
 def test_outside_of_tasks_a_stream_is_read_aside_so_that_other_threads_go_on(server: Place) -> None:
-    shape, batch = many(server, 10)
+    source_table, batch = many(server, 10)
     sleep = "CAST(SLEEP(0.3) AS CHAR)" if server.engine == "mysql" else "pg_sleep(0.3)::text"
-    stretch = streaming(server, shape, replace(batch, rows=None))
-    slow = replace(stretch, select=f"SELECT id AS c0, {sleep} AS c1 FROM t WHERE id < 4")
+    split = streaming(server, source_table, replace(batch, rows=None))
+    slow = replace(split, select=f"SELECT id AS c0, {sleep} AS c1 FROM t WHERE id < 4")
     beats: list[float] = []
     done = threading.Event()
 
@@ -380,19 +382,19 @@ def test_outside_of_tasks_a_stream_is_read_aside_so_that_other_threads_go_on(ser
     done.set()
     thread.join()
     assert len(beats) > 3  # who has to wait for the reader beats before and after it
-    whole = list(replace(stretch, here=True).batches())
-    assert [one.to_pylist() for one in stretch.batches()] == [one.to_pylist() for one in whole]
-    assert list(replace(stretch, select=f"{stretch.select} AND 1 = 0").batches()) == []
+    whole = list(replace(split, here=True).batches())
+    assert [one.to_pylist() for one in split.batches()] == [one.to_pylist() for one in whole]
+    assert list(replace(split, select=f"{split.select} AND 1 = 0").batches()) == []
 
 
 def test_whoever_stops_half_way_ends_the_statement_too(server: Place) -> None:
-    shape, batch = many(server, 200_000)
+    source_table, batch = many(server, 200_000)
     wide = "REPEAT(v, 100)" if server.engine == "mysql" else "repeat(v, 100)"
-    stretch = replace(
-        streaming(server, shape, batch), select=f"SELECT id AS c0, {wide} AS c1 FROM t AS half_way"
+    split = replace(
+        streaming(server, source_table, batch), select=f"SELECT id AS c0, {wide} AS c1 FROM t AS half_way"
     )
-    assert stretch.rows == 100_000
-    stream = stretch.batches()
+    assert split.rows == 100_000
+    stream = split.batches()
     next(stream)
     stream.close()  # type: ignore[attr-defined]
     if server.engine == "mysql":
@@ -412,19 +414,19 @@ def test_whoever_stops_half_way_ends_the_statement_too(server: Place) -> None:
 
 
 def test_a_stretch_crosses_to_a_task_and_shows_no_secret(server: Place) -> None:
-    shape, batch = many(server, 10)
-    stretch = streaming(server, shape, batch)
-    again = pickle.loads(pickle.dumps(stretch))
-    assert again == stretch
-    assert [one.to_pylist() for one in again.batches()] == [one.to_pylist() for one in stretch.batches()]
-    assert_no_secret(server, stretch, again)
+    source_table, batch = many(server, 10)
+    split = streaming(server, source_table, batch)
+    again = pickle.loads(pickle.dumps(split))
+    assert again == split
+    assert [one.to_pylist() for one in again.batches()] == [one.to_pylist() for one in split.batches()]
+    assert_no_secret(server, split, again)
 
 
 def test_other_threads_go_on_while_few_rows_are_read(server: Place) -> None:
-    shape, batch = many(server, 10)
+    source_table, batch = many(server, 10)
     sleep = "CAST(SLEEP(0.3) AS CHAR)" if server.engine == "mysql" else "pg_sleep(0.3)::text"
     slow = replace(
-        streaming(server, shape, batch), select=f"SELECT id AS c0, {sleep} AS c1 FROM t WHERE id < 4"
+        streaming(server, source_table, batch), select=f"SELECT id AS c0, {sleep} AS c1 FROM t WHERE id < 4"
     )
     beats: list[float] = []
     done = threading.Event()
@@ -448,12 +450,12 @@ def test_every_session_is_in_utc(server: Place, lake: Lake) -> None:
         server.run(f"ALTER DATABASE \"{server.database.database}\" SET TimeZone = 'America/New_York'")
         server.run("CREATE TABLE t (id int PRIMARY KEY, at timestamptz NOT NULL)")
     server.run("INSERT INTO t VALUES (1, '2024-11-03 06:30:00.999999')")
-    shape, survey = server.survey("t", cursor="id", types={"at": "string"})
+    source_table, survey = server.survey("t", cursor="id", types={"at": "string"})
     (batch,) = batches(survey, None)
     (row,) = [
         row
-        for stretch in DirectReader(server.database).cargo(shape, batch).stretches
-        for one in stretch.batches()
+        for split in DirectReader(server.database).batch_data(source_table, batch).splits
+        for one in split.batches()
         for row in one.to_pylist()
     ]
     assert row["at"].removesuffix("+00") == "2024-11-03 06:30:00.999999"
@@ -461,19 +463,19 @@ def test_every_session_is_in_utc(server: Place, lake: Lake) -> None:
 
 def test_read_says_which_way_and_an_impossible_one_is_refused(mariadb: MariaDB) -> None:
     place = mysql_place(mariadb)
-    shape, batch = many(place, 10)
+    source_table, batch = many(place, 10)
     reader = DirectReader(place.database)
-    jdbc = replace(shape, options=replace(shape.options, read=Read.JDBC))
-    assert reader.cargo(jdbc, batch).stretches == ()
+    jdbc = replace(source_table, options=replace(source_table.options, read=Read.JDBC))
+    assert reader.batch_data(jdbc, batch).splits == ()
     assert check(jdbc, place.database) is None
-    odd = replace(shape.columns[1], finish="UPPER({})")
-    strange = replace(shape, columns=(shape.columns[0], odd))
+    odd = replace(source_table.columns[1], finish="UPPER({})")
+    strange = replace(source_table, columns=(source_table.columns[0], odd))
     assert "column v" in (check(strange, place.database) or "")
-    cargo = reader.cargo(strange, batch)
-    assert cargo.stretches == ()
-    assert cargo.frame is not None
+    batch_data = reader.batch_data(strange, batch)
+    assert batch_data.splits == ()
+    assert batch_data.frame is not None
     with pytest.raises(ConfigError, match=r"`read: direct` is not possible: .*column v"):
-        reader.cargo(replace(strange, options=replace(shape.options, read=Read.DIRECT)), batch)
+        reader.batch_data(replace(strange, options=replace(source_table.options, read=Read.DIRECT)), batch)
 
 
 @pytest.mark.parametrize(
@@ -493,8 +495,8 @@ def test_e2_no_connection_loses_its_tls_in_silence(
 ) -> None:
     server = request.getfixturevalue("mariadb" if engine == "mysql" else "postgres")
     place = mysql_place(server) if engine == "mysql" else postgresql_place(server)
-    shape, _ = many(place, 10)
-    reason = direct_reason(shape, replace(place.database, host=host, options=options))
+    source_table, _ = many(place, 10)
+    reason = direct_reason(source_table, replace(place.database, host=host, options=options))
     assert (reason is None) if word is None else (reason is not None and word in reason)
 
 
@@ -502,10 +504,10 @@ def test_it_works_through_spark_connect(tmp_path: Path) -> None:
     place = sqlite_place(tmp_path)
     place.run("CREATE TABLE t (id INTEGER PRIMARY KEY, v TEXT)")
     place.run("INSERT INTO t VALUES (1, 'a'), (2, NULL), (3, 'c')")
-    shape, survey = place.survey("t", cursor="id", step=2)
+    source_table, survey = place.survey("t", cursor="id", step=2)
     (batch,) = batches(survey, None, 2)
-    cargo = DirectReader(place.database).cargo(shape, replace(batch, rows=None))
-    body = pickle.dumps((replace(cargo, frame=None), Lake("lake", str(tmp_path / "lake"))))
+    batch_data = DirectReader(place.database).batch_data(source_table, replace(batch, rows=None))
+    body = pickle.dumps((replace(batch_data, frame=None), Lake("lake", str(tmp_path / "lake"))))
     code = (
         "import json, pickle, sys\n"
         "from pyspark.sql import SparkSession\n"

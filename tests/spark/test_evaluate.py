@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from tests.spark.moving import Row, Table, Window, collected, layer, pinned, quick, raw
+from tests.spark.moving import Row, Table, Window, collected, delta_flow, pinned, quick, raw
 from tidegauge.errors import OutputError, TransformFailed
 from tidegauge.model.delta_flow import CHANGE_TYPE, DeltaFlow, DeltaMode, Evaluate, OnDelete
 from tidegauge.transform.difference import HERE, by_sides
@@ -61,24 +61,27 @@ def test_c5_rows_bring_what_is_left_of_many_changes(orders: Table) -> None:
     orders.commit(update=[((1, "mon", "open", 11), (1, "mon", "open", 12))], delete=[(4, "tue", "open", 40)])
     orders.commit(delete=[(2, "mon", "open", 20)])
     orders.commit(insert=[(2, "mon", "open", 22)], update=[((3, "tue", "done", 30), (3, "tue", "open", 30))])
-    found = merged(layer(OPEN, "orders"), orders, Evaluate.ROWS, 1)
+    found = merged(delta_flow(OPEN, "orders"), orders, Evaluate.ROWS, 1)
     assert found.columns == ["id", "day", "amount", CHANGE_TYPE]
     assert changes(found, "amount") == {1: (24,), 2: (44,), 3: (60,)}
 
 
 def test_a_row_that_moves_out_of_where_is_deleted_with_nothing_but_its_key(orders: Table) -> None:
     orders.commit(update=[((1, "mon", "open", 10), (1, "mon", "done", 10))])
-    found = collected(merged(layer(OPEN, "orders"), orders, Evaluate.ROWS, 1))
+    found = collected(merged(delta_flow(OPEN, "orders"), orders, Evaluate.ROWS, 1))
     assert found == [{"id": 1, "day": None, "amount": None, CHANGE_TYPE: "delete"}]
 
 
 def test_without_a_transform_the_rows_are_those_of_the_input(orders: Table) -> None:
     orders.commit(delete=[(3, "tue", "done", 30)], insert=[(9, "wed", "open", 90)])
-    assert changes(merged(layer(None, "orders"), orders, Evaluate.ROWS, 1), "amount") == {3: None, 9: (90,)}
+    assert changes(merged(delta_flow(None, "orders"), orders, Evaluate.ROWS, 1), "amount") == {
+        3: None,
+        9: (90,),
+    }
 
 
 def test_the_first_load_is_the_whole_without_any_difference(orders: Table) -> None:
-    found = merged(layer(OPEN, "orders"), orders, Evaluate.ROWS, 1, afresh=True)
+    found = merged(delta_flow(OPEN, "orders"), orders, Evaluate.ROWS, 1, afresh=True)
     assert changes(found, "amount") == {1: (20,), 2: (40,)}
 
 
@@ -91,7 +94,7 @@ def test_what_is_read_afresh_is_written_as_a_difference(orders: Table, choice: E
         day=pa.string(),
         amount=pa.int64(),
     )
-    found = merged(layer(OPEN, "orders"), orders, choice, 1, afresh=True, target=target)
+    found = merged(delta_flow(OPEN, "orders"), orders, choice, 1, afresh=True, target=target)
     assert changes(found, "day", "amount") == {2: ("mon", 40), 7: None}
 
 
@@ -117,13 +120,13 @@ def test_a_whole_is_compared_through_maps_structs_nan_and_null(session: SparkSes
     target = held(
         table, [*other, (4, [("a", [("x", 1)])], [], None), (5, None, None, "x"), (6, [], None, "n")], **odd
     )
-    found = merged(layer(None, "t"), table, Evaluate.WHOLE, 1, target=target)
+    found = merged(delta_flow(None, "t"), table, Evaluate.WHOLE, 1, target=target)
     assert set(changes(found)) == {4, 5, 6}
 
 
 def test_a_whole_with_new_columns_and_wider_types_writes_only_what_differs(orders: Table) -> None:
     target = held(orders, [(1, 10), (2, 21)], id=pa.int32(), amount=pa.int32())
-    flow = layer(
+    flow = delta_flow(
         "SELECT id, amount, CASE WHEN id = 3 THEN 'new' END AS note FROM orders WHERE id < 4", "orders"
     )
     found = merged(flow, orders, Evaluate.WHOLE, 1, target=target)
@@ -133,7 +136,7 @@ def test_a_whole_with_new_columns_and_wider_types_writes_only_what_differs(order
 def test_d1_a_key_that_comes_twice_stays_twice_for_the_output_to_refuse(orders: Table) -> None:
     orders.commit(insert=[(1, "mon", "open", 11)])
     target = held(orders, [(1, 10)], id=pa.int64(), amount=pa.int64())
-    flow = layer("SELECT id, amount FROM orders WHERE id = 1", "orders")
+    flow = delta_flow("SELECT id, amount FROM orders WHERE id = 1", "orders")
     found = collected(merged(flow, orders, Evaluate.WHOLE, 2, target=target))
     assert sorted(row["amount"] for row in found) == [10, 11]
 
@@ -141,7 +144,7 @@ def test_d1_a_key_that_comes_twice_stays_twice_for_the_output_to_refuse(orders: 
 def test_d2_a_null_key_is_left_in_for_the_output_to_refuse(orders: Table) -> None:
     orders.commit(insert=[(None, "mon", "open", 1)])
     target = held(orders, [(1, 10)], id=pa.int64(), amount=pa.int64())
-    flow = layer("SELECT id, amount FROM orders", "orders")
+    flow = delta_flow("SELECT id, amount FROM orders", "orders")
     for choice in (Evaluate.ROWS, Evaluate.WHOLE):
         assert None in changes(merged(flow, orders, choice, 1, target=target))
 
@@ -149,7 +152,7 @@ def test_d2_a_null_key_is_left_in_for_the_output_to_refuse(orders: Table) -> Non
 def test_a_target_without_its_key_is_told(orders: Table) -> None:
     target = held(orders, [(10,)], amount=pa.int64())
     with pytest.raises(OutputError, match="the target has no column id"):
-        merged(layer(OPEN, "orders"), orders, Evaluate.WHOLE, 1, target=target)
+        merged(delta_flow(OPEN, "orders"), orders, Evaluate.WHOLE, 1, target=target)
 
 
 def test_a_delete_in_the_result_is_obeyed_and_other_feed_columns_are_not_kept(orders: Table) -> None:
@@ -157,10 +160,10 @@ def test_a_delete_in_the_result_is_obeyed_and_other_feed_columns_are_not_kept(or
                      CASE WHEN state = 'done' THEN 'delete' ELSE 'insert' END AS _change_type FROM orders"""
     orders.commit(insert=[(4, "tue", "done", 40), (5, "tue", "open", 50)])
     target = held(orders, [(1, 10), (3, 30)], id=pa.int64(), amount=pa.int64())
-    by_rows = merged(layer(text, "orders"), orders, Evaluate.ROWS, 1)
+    by_rows = merged(delta_flow(text, "orders"), orders, Evaluate.ROWS, 1)
     assert by_rows.columns == ["id", "amount", CHANGE_TYPE]
     assert changes(by_rows, "amount") == {4: None, 5: (50,)}
-    whole = merged(layer(text, "orders"), orders, Evaluate.WHOLE, 1, target=target)
+    whole = merged(delta_flow(text, "orders"), orders, Evaluate.WHOLE, 1, target=target)
     assert changes(whole, "amount") == {2: (20,), 3: None, 5: (50,)}
 
 
@@ -169,12 +172,12 @@ def test_c5_a_raw_feed_gives_the_last_change_of_a_key(orders: Table) -> None:
     # As RESTORE does it: a delete and an insert in one version.
     orders.commit(delete=[(3, "tue", "done", 30)], insert=[(3, "tue", "done", 31), (2, "mon", "open", 21)])
     orders.commit(delete=[(1, "mon", "open", 11)])
-    flow = layer("SELECT * FROM orders", raw("orders"))
+    flow = delta_flow("SELECT * FROM orders", raw("orders"))
     moved = {"orders": orders.window(1, 4, raw=True)}
     found = evaluate_change(flow, moved, orders.session, None, Evaluate.ROWS).rows
     assert found.columns == [*ORDERS, CHANGE_TYPE]
     assert changes(found, "amount") == {1: None, 2: (21,), 3: (31,)}
-    plain = layer("SELECT id, amount FROM orders WHERE _change_type = 'insert'", raw("orders"))
+    plain = delta_flow("SELECT id, amount FROM orders WHERE _change_type = 'insert'", raw("orders"))
     found = evaluate_change(plain, moved, orders.session, None, Evaluate.ROWS).rows
     assert changes(found, "amount") == {2: (21,), 3: (31,)}
 
@@ -184,12 +187,12 @@ def test_append_takes_every_version_and_refuses_a_delete(orders: Table) -> None:
     orders.commit(update=[((1, "mon", "open", 11), (1, "mon", "open", 10))], insert=[(8, "mon", "done", 80)])
     orders.commit(delete=[(2, "mon", "open", 20), (3, "tue", "done", 30)])
     moved = {"orders": orders.window(1, 4)}
-    flow = layer(OPEN, "orders", mode=DeltaMode.APPEND, key=())
+    flow = delta_flow(OPEN, "orders", mode=DeltaMode.APPEND, key=())
     change = evaluate_change(flow, moved, orders.session, None, Evaluate.ROWS)
     assert sorted(row["amount"] for row in collected(change.rows)) == [20, 22]
     assert change.refused is not None
     assert [row["id"] for row in collected(change.refused)] == [2]
-    easy = layer(OPEN, "orders", mode=DeltaMode.APPEND, key=(), on_delete=OnDelete.IGNORE)
+    easy = delta_flow(OPEN, "orders", mode=DeltaMode.APPEND, key=(), on_delete=OnDelete.IGNORE)
     assert evaluate_change(easy, moved, orders.session, None, Evaluate.ROWS).refused is None
     with pytest.raises(TransformFailed, match="`append` cannot take back"):
         evaluate_change(flow, moved, orders.session, None, Evaluate.WHOLE)
@@ -197,7 +200,7 @@ def test_append_takes_every_version_and_refuses_a_delete(orders: Table) -> None:
 
 def test_append_refuses_what_the_transform_calls_deleted(orders: Table) -> None:
     text = "SELECT id, CASE WHEN state = 'done' THEN 'delete' END AS _change_type FROM orders"
-    flow = layer(text, "orders", mode=DeltaMode.APPEND, key=())
+    flow = delta_flow(text, "orders", mode=DeltaMode.APPEND, key=())
     change = evaluate_change(flow, {"orders": orders.window(0, 1)}, orders.session, None, Evaluate.ROWS)
     assert change.rows.columns == ["id"]
     assert sorted(row["id"] for row in collected(change.rows)) == [1, 2]
@@ -206,7 +209,7 @@ def test_append_refuses_what_the_transform_calls_deleted(orders: Table) -> None:
 
 
 def test_overwrite_is_the_whole(orders: Table) -> None:
-    flow = layer(OPEN, "orders", mode=DeltaMode.OVERWRITE, key=())
+    flow = delta_flow(OPEN, "orders", mode=DeltaMode.OVERWRITE, key=())
     change = evaluate_change(flow, {"orders": orders.window(0, 1)}, orders.session, None, Evaluate.WHOLE)
     assert sorted(row["amount"] for row in collected(change.rows)) == [20, 40]
     assert change.rows.columns == ["id", "day", "amount"]
@@ -218,7 +221,7 @@ def test_every_partition_that_a_change_touches_is_computed_anew(orders: Table, c
     # One row leaves monday for sunday, and tuesday is emptied.
     orders.commit(update=[((1, "mon", "open", 10), (1, "sun", "open", 10))], delete=[(3, "tue", "done", 30)])
     text = "SELECT upper(day) AS part, id, amount FROM orders"
-    flow = layer(text, "orders", mode=DeltaMode.REPLACE_PARTITIONS, key=(), partition_by=("part",))
+    flow = delta_flow(text, "orders", mode=DeltaMode.REPLACE_PARTITIONS, key=(), partition_by=("part",))
     before = [("MON", 1, 10), ("MON", 2, 20), ("TUE", 3, 30), ("WED", 5, 50)]
     target = held(orders, before, part=pa.string(), id=pa.int64(), amount=pa.int64())
     change = evaluate_change(flow, {"orders": orders.window(2, 3)}, orders.session, target, choice)
@@ -229,7 +232,7 @@ def test_every_partition_that_a_change_touches_is_computed_anew(orders: Table, c
 
 
 def test_partitions_are_all_written_where_there_is_no_target_or_another_schema(orders: Table) -> None:
-    flow = layer(None, "orders", mode=DeltaMode.REPLACE_PARTITIONS, key=(), partition_by=("day",))
+    flow = delta_flow(None, "orders", mode=DeltaMode.REPLACE_PARTITIONS, key=(), partition_by=("day",))
     moved = {"orders": orders.window(0, 1, afresh=True)}
     for target in (None, held(orders, [("sun", 1)], day=pa.string(), id=pa.int64())):
         change = evaluate_change(flow, moved, orders.session, target, Evaluate.ROWS)
@@ -250,7 +253,9 @@ def test_what_is_used_twice_is_kept_for_the_caller_to_let_go(orders: Table) -> N
 
     keep: list[DataFrame] = []
     moved = {"orders": Counted(orders, 1, 2, False, False)}
-    change = evaluate_change(layer(OPEN, "orders"), moved, orders.session, None, Evaluate.ROWS, keep=keep)
+    change = evaluate_change(
+        delta_flow(OPEN, "orders"), moved, orders.session, None, Evaluate.ROWS, keep=keep
+    )
     assert changes(change.rows, "amount") == {2: None, 4: (80,)}
     assert reads == ["came"]
     (both,) = keep
@@ -262,7 +267,7 @@ def test_rows_join_a_pinned_snapshot_as_it_is(orders: Table) -> None:
     days.commit(insert=[("mon", "Monday")])
     orders.commit(insert=[(4, "tue", "open", 40), (5, "mon", "open", 50)])
     text = "SELECT o.id, d.name FROM orders o LEFT JOIN days d ON d.day = o.day; -- the end"
-    flow = layer(text, "orders", pinned("days"))
+    flow = delta_flow(text, "orders", pinned("days"))
     moved = {"orders": orders.window(1, 2), "days": days.pinned()}
     found = evaluate_change(flow, moved, orders.session, None, Evaluate.ROWS).rows
     assert changes(found, "name") == {4: (None,), 5: ("Monday",)}
@@ -297,9 +302,9 @@ def test_c10_a_null_that_goes_and_never_came_out_is_nothing(orders: Table) -> No
     orders.commit(insert=[(None, "mon", "open", 1), (8, None, "open", 1)])
     orders.commit(delete=[(None, "mon", "open", 1), (8, None, "open", 1)])
     flows = [
-        layer("SELECT id, sum(amount) AS n FROM orders GROUP BY id HAVING id IS NOT NULL", "orders"),
-        layer("SELECT id, day, amount FROM orders", "orders", key=("id", "day")),
-        layer(None, "orders", key=("id", "day")),
+        delta_flow("SELECT id, sum(amount) AS n FROM orders GROUP BY id HAVING id IS NOT NULL", "orders"),
+        delta_flow("SELECT id, day, amount FROM orders", "orders", key=("id", "day")),
+        delta_flow(None, "orders", key=("id", "day")),
     ]
     for flow, choice in zip(flows, (Evaluate.KEYS, Evaluate.ROWS, Evaluate.ROWS), strict=True):
         found = collected(merged(flow, orders, choice, 2))
@@ -321,7 +326,7 @@ def test_d10_a_key_that_is_new_by_its_rows_is_asked_for_in_the_whole(
     if pins and transform is not None:
         transform = transform.replace("orders", "orders LEFT SEMI JOIN days ON orders.day = days.day")
     pins = pins and transform is not None
-    flow = layer(transform, "orders", *([pinned("days")] if pins else []))
+    flow = delta_flow(transform, "orders", *([pinned("days")] if pins else []))
     orders.commit(insert=[(1, "mon", "open", 11), (9, "mon", "open", 90)])
     pin = {"days": days.pinned()} if pins else {}
     change = evaluate_change(
@@ -354,7 +359,7 @@ def test_d10_a_key_that_is_proven_is_not_asked_for(orders: Table) -> None:
         (doubled, ("id",), True),
         (another, ("id",), False),
     ):
-        flow = layer(transform, "orders")
+        flow = delta_flow(transform, "orders")
         moved = {"orders": Window(orders, 1, 2, False, False, unique)}
         change = evaluate_change(flow, moved, orders.session, None, Evaluate.ROWS)
         assert (change.again is None) is sure, transform

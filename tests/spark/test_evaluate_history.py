@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from tests.spark.moving import Row, Table, collected, layer, moment, pinned, quick, raw
+from tests.spark.moving import Row, Table, collected, delta_flow, moment, pinned, quick, raw
 from tidegauge.model.delta_flow import (
     CHANGE_TYPE,
     COMMIT_TIMESTAMP,
@@ -91,7 +91,7 @@ def test_scd2_tells_every_change_of_the_window(orders: Table, transform: Any) ->
     orders.commit(insert=[(5, "wed", "open", 50)], delete=[(2, "mon", "open", 20)])
     orders.commit()
     orders.commit(delete=[(5, "wed", "open", 50)], insert=[(5, "wed", "open", 51)])
-    flow = layer(transform, "orders", mode=DeltaMode.SCD2, sequence_by="day")
+    flow = delta_flow(transform, "orders", mode=DeltaMode.SCD2, sequence_by="day")
     found = evaluate_change(flow, {"orders": orders.window(1, 6)}, orders.session, None, Evaluate.ROWS).rows
     assert events(found) == [
         (2, 1, "upsert", 11),
@@ -106,7 +106,7 @@ def test_scd2_tells_every_change_of_the_window(orders: Table, transform: Any) ->
 def test_scd2_without_a_transform_and_with_nothing_left_of_a_window(orders: Table) -> None:
     orders.commit(delete=[(2, "mon", "open", 20)])
     for transform in (None, only_open):
-        flow = layer(transform, "orders", mode=DeltaMode.SCD2, sequence_by="day")
+        flow = delta_flow(transform, "orders", mode=DeltaMode.SCD2, sequence_by="day")
         moved = {"orders": orders.window(1, 2)}
         found = evaluate_change(flow, moved, orders.session, None, Evaluate.ROWS).rows
         assert events(found) == [(2, 2, "delete", None)]
@@ -116,7 +116,7 @@ def test_scd2_without_a_transform_and_with_nothing_left_of_a_window(orders: Tabl
 
 def test_scd2_as_a_whole_is_one_step_from_the_current_rows(orders: Table) -> None:
     orders.commit()
-    flow = layer(
+    flow = delta_flow(
         "SELECT id, amount FROM orders WHERE id > 1",
         "orders",
         mode=DeltaMode.SCD2,
@@ -148,10 +148,10 @@ def test_scd2_of_a_raw_feed_keeps_the_versions_that_the_transform_keeps(orders: 
     orders.commit(update=[((1, "mon", "open", 10), (1, "mon", "open", 11))], delete=[(2, "mon", "open", 20)])
     orders.commit()
     moved = {"orders": orders.window(1, 3, raw=True)}
-    flow = layer("SELECT * FROM orders", raw("orders"), mode=DeltaMode.SCD2, sequence_by="amount")
+    flow = delta_flow("SELECT * FROM orders", raw("orders"), mode=DeltaMode.SCD2, sequence_by="amount")
     found = evaluate_change(flow, moved, orders.session, None, Evaluate.ROWS).rows
     assert events(found) == [(2, 1, "upsert", 11), (2, 2, "delete", 20)]
-    flow = layer(
+    flow = delta_flow(
         "SELECT id, amount FROM orders WHERE id = 2", raw("orders"), mode=DeltaMode.SCD2, sequence_by="amount"
     )
     found = evaluate_change(flow, moved, orders.session, None, Evaluate.ROWS).rows
@@ -182,7 +182,7 @@ def test_a_row_whose_match_has_left_the_snapshot_since_goes_when_it_changes(
         insert=[(2, "tue", "open", 21)],
         delete=[(2, "mon", "open", 20)],
     )
-    flow = layer(transform, "orders", pinned("days"), mode=mode)
+    flow = delta_flow(transform, "orders", pinned("days"), mode=mode)
     moved = {"orders": orders.window(1, 2), "days": days.pinned()}
     target = held(orders, [(1, "Monday", True)], id=pa.int64(), name=pa.string(), is_current=pa.bool_())
     found = evaluate_change(flow, moved, orders.session, target, Evaluate.ROWS).rows

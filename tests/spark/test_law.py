@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 from tests.spark.lawful import COLUMNS, FAMILIES, Wanted, World
-from tests.spark.moving import Table, collected, layer, pinned, quick
+from tests.spark.moving import Table, collected, delta_flow, pinned, quick
 from tidegauge.model.batch_data import DeltaChange
 from tidegauge.model.delta_flow import (
     CHANGE_TYPE,
@@ -69,16 +69,16 @@ class Case:
         for name in (*wanted.moving, *wanted.pinned):
             for _ in range(3):
                 self.world.live(name)
-        self.layer = self._layer(Evaluate.AUTO)
+        self.delta_flow = self._delta_flow(Evaluate.AUTO)
         types = {name: "string" if type_ == pa.string() else "bigint" for name, type_ in COLUMNS.items()}
         known = dict.fromkeys((*wanted.moving, *wanted.pinned), types)
-        self.choice = choose_evaluation(self.layer, columns=known).evaluate
+        self.choice = choose_evaluation(self.delta_flow, columns=known).evaluate
         self.refused = 0
         if isinstance(wanted.transform, str) and dice.random() < 0.15:
             # A slower way than the best one keeps the law too.
             ways = [Evaluate.ROWS, Evaluate.KEYS, Evaluate.WHOLE]
             self.choice = dice.choice(ways[ways.index(self.choice) :])
-            self.layer = self._layer(self.choice)
+            self.delta_flow = self._delta_flow(self.choice)
         self.target: Rows = Counter()
         self.columns: list[str] = []
         self.told: list[str] = []
@@ -108,7 +108,9 @@ class Case:
     def _step(self, windows: dict[str, Window]) -> bool:
         """Whether the window's rows are taken."""
         keep: list[DataFrame] | None = [] if self.dice.random() < 0.1 else None
-        change = evaluate_change(self.layer, windows, self.session, self._target(), self.choice, keep=keep)
+        change = evaluate_change(
+            self.delta_flow, windows, self.session, self._target(), self.choice, keep=keep
+        )
         self.told.append(f"{[(name, one.after, one.upto, one.afresh) for name, one in windows.items()]}")
         rows, whole, touched = self._collected(change, windows)
         for frame in keep or ():
@@ -226,9 +228,9 @@ class Case:
             rows = [(*row, True, 0, None) for row in rows]
         return self.session.createDataFrame(rows, types)
 
-    def _layer(self, evaluate: Evaluate) -> DeltaFlow:
+    def _delta_flow(self, evaluate: Evaluate) -> DeltaFlow:
         wanted = self.wanted
-        return layer(
+        return delta_flow(
             wanted.transform,
             *wanted.moving,
             *(pinned(name) for name in wanted.pinned),

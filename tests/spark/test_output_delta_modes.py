@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.support.delta_output import Writer, batch_of, layer_of, tag_of, values
+from tests.support.delta_output import Writer, batch_of, delta_flow_of, tag_of, values
 from tidegauge.errors import KeyUnsuitable, OutputDisagrees, OutputError, TransformFailed
 from tidegauge.model.delta_flow import DeltaMode, TableRef
 from tidegauge.model.plan import Receipt
@@ -32,7 +32,7 @@ def _counts(receipt: Receipt) -> tuple[int | None, ...]:
 
 def test_append_commits_rows_and_tag_at_once_and_only_once(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "o'rders %41"
-    writer = Writer(spark, layer_of(path, DeltaMode.APPEND))
+    writer = Writer(spark, delta_flow_of(path, DeltaMode.APPEND))
     first = writer.put(1, "SELECT id, 'a' AS v FROM range(20)")
     assert _counts(first) == (20, 20, 0, 0, None)
     assert (first.windows, first.run_id) == (batch_of(1).windows, "run 1")
@@ -63,7 +63,7 @@ def test_append_commits_rows_and_tag_at_once_and_only_once(spark: SparkSession, 
 
 def test_merge_applies_inserts_updates_and_deletes(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "silver"
-    writer = Writer(spark, layer_of(path, DeltaMode.MERGE, key=("K", "day")))
+    writer = Writer(spark, delta_flow_of(path, DeltaMode.MERGE, key=("K", "day")))
     columns = "k, day, v, _change_type"
     day = "DATE'2024-05-0"
 
@@ -111,7 +111,7 @@ def test_merge_applies_inserts_updates_and_deletes(spark: SparkSession, tmp_path
 def test_d1_d2_keys_that_repeat_or_are_null_fail_the_batch_and_are_named(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    writer = Writer(spark, layer_of(tmp_path / "t", DeltaMode.MERGE, key=("a", "b")))
+    writer = Writer(spark, delta_flow_of(tmp_path / "t", DeltaMode.MERGE, key=("a", "b")))
     columns = "a, b, v, _change_type"
     for _ in range(2):
         with pytest.raises(KeyUnsuitable, match=r'NULL in its key: \{"a":1,"b":null\}'):
@@ -123,7 +123,7 @@ def test_d1_d2_keys_that_repeat_or_are_null_fail_the_batch_and_are_named(
 
 
 def test_d8_an_older_event_never_overwrites_a_newer_one(spark: SparkSession, tmp_path: Path) -> None:
-    writer = Writer(spark, layer_of(tmp_path / "t", DeltaMode.MERGE, key=("id",), sequence_by="at"))
+    writer = Writer(spark, delta_flow_of(tmp_path / "t", DeltaMode.MERGE, key=("id",), sequence_by="at"))
     columns = "id, at, v, _change_type"
     writer.put(1, values([(i, 10, "ten", "insert") for i in range(5)], columns))
     done = writer.put(
@@ -155,7 +155,7 @@ def test_replace_partitions_writes_what_is_touched_and_nothing_else(
         "b": ("boolean", "false", False),
         "l": ("bigint", "-9223372036854775808L", -(2**63)),
     }
-    writer = Writer(spark, layer_of(path, DeltaMode.REPLACE_PARTITIONS, partition_by=tuple(kinds)))
+    writer = Writer(spark, delta_flow_of(path, DeltaMode.REPLACE_PARTITIONS, partition_by=tuple(kinds)))
     one = ", ".join(f"{told} AS {name}" for name, (_, told, _) in kinds.items())
     none = ", ".join(f"CAST(NULL AS {kind}) AS {name}" for name, (kind, _, _) in kinds.items())
     some = f"{one.rpartition(',')[0]}, CAST(NULL AS bigint) AS l"
@@ -187,7 +187,7 @@ def test_replace_partitions_writes_what_is_touched_and_nothing_else(
 
 
 def test_overwrite_leaves_only_what_comes(spark: SparkSession, tmp_path: Path) -> None:
-    writer = Writer(spark, layer_of(tmp_path / "t", DeltaMode.OVERWRITE))
+    writer = Writer(spark, delta_flow_of(tmp_path / "t", DeltaMode.OVERWRITE))
     writer.put(1, "SELECT id FROM range(9)")
     done = writer.put(2, "SELECT id FROM range(2)")
     assert writer.put(2, "SELECT id FROM range(5)") == done
@@ -208,7 +208,7 @@ def test_a_table_of_the_catalogue_with_its_schema_and_strange_columns(
             return None
         return str(spark.sql(f"DESCRIBE DETAIL {name}").collect()[0]["location"])
 
-    writer = Writer(spark, layer_of(TableRef(name=name), DeltaMode.MERGE, key=("i d",)), locate)
+    writer = Writer(spark, delta_flow_of(TableRef(name=name), DeltaMode.MERGE, key=("i d",)), locate)
     try:
         writer.output.open_epoch("shop", "silver/orders", 1, None, "again")
         assert writer.output.is_open(1)
@@ -231,7 +231,7 @@ def test_d14_rows_written_after_a_column_vanished_have_null_there(
     facts: dict[str, Any] = {"key": ("k",)} if mode in (DeltaMode.MERGE, DeltaMode.SCD2) else {}
     if mode is DeltaMode.SCD2:
         facts["sequence_by"] = "at"
-    writer = Writer(spark, layer_of(tmp_path / "silver", mode, **facts))
+    writer = Writer(spark, delta_flow_of(tmp_path / "silver", mode, **facts))
 
     def events(version: int, rows: list[tuple[Any, ...]], columns: str) -> str:
         feed = f", 'insert' AS _change_type, {version}L AS _commit_version"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from tests.spark.moving import Table, collected, layer, quick
+from tests.spark.moving import Table, collected, delta_flow, quick
 from tidegauge.errors import TransformFailed
 from tidegauge.model.batch_data import DeltaChange
 from tidegauge.model.delta_flow import DeltaMode, Evaluate, Function, Sql
@@ -43,7 +43,7 @@ def run(
     table: Table, transform: Any, choice: Evaluate = Evaluate.ROWS, *, of: str = "t", **given: Any
 ) -> DeltaChange:
     return evaluate_change(
-        layer(transform, of, **given),
+        delta_flow(transform, of, **given),
         {of: table.window(1, 2)},
         table.session,
         lambda: table.frame([]),
@@ -276,7 +276,7 @@ def test_an_error_in_a_file_is_told_with_its_line_and_column(table: Table, tmp_p
 
 @pytest.mark.parametrize("transform", [dated, stamped, random_column, random_literal, sampled, worded])
 def test_c11_what_is_allowed_is_taken_as_it_comes(table: Table, transform: Callable[..., Any]) -> None:
-    flow, why = layer(transform, "t"), "it has a sample"
+    flow, why = delta_flow(transform, "t"), "it has a sample"
     clock = transform in (dated, stamped)
     for allowed, evaluate in ((True, Evaluate.AUTO), (False, Evaluate.WHOLE)):
         asked = replace(flow, allow_nondeterministic=allowed, evaluate=evaluate)
@@ -325,7 +325,7 @@ def test_a_function_that_does_not_go_by_rows_is_evaluated_otherwise_or_refused(
 ) -> None:
     key = ("id",) if transform in (share, own_rows) else ("g",)
     change = evaluate_change(
-        layer(transform, "t", key=key), {"t": table.window(1, 2)}, table.session, None, Evaluate.ROWS
+        delta_flow(transform, "t", key=key), {"t": table.window(1, 2)}, table.session, None, Evaluate.ROWS
     )
     name = transform.__name__
     assert change.notes == ((f"{name} is evaluated by {way}: {why}",) if way else ())

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from tests.spark.moving import Table, layer, pinned, quick
+from tests.spark.moving import Table, delta_flow, pinned, quick
 from tidegauge.transform.apply import Transform
 from tidegauge.transform.proof import Proof, prove
 
@@ -139,7 +139,7 @@ def rows_of_two(a: DataFrame, b: DataFrame, p: DataFrame) -> DataFrame:
 def test_a_plan_proves_what_a_function_does(
     table: Table, transform: Callable[..., Any], proof: Proof
 ) -> None:
-    made = Transform(layer(transform, "a", "b", pinned("p")), table.session)
+    made = Transform(delta_flow(transform, "a", "b", pinned("p")), table.session)
     frames = {name: table.frame([(1, "a", 1)]) for name in ("a", "b", "p")}
     found = prove(made.over(frames), inputs=made.views.inputs, moving=["a", "b"], by=["id"])
     assert found == proof

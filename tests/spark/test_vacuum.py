@@ -39,7 +39,7 @@ def project(tmp_path: Path) -> Project:
     def ref(name: str) -> TableRef:
         return TableRef(path=str(tmp_path / name))
 
-    def layer(name: str, reads: str, **more: object) -> DeltaFlow:
+    def delta_flow(name: str, reads: str, **more: object) -> DeltaFlow:
         part = DeltaInput(reads, ref(reads), **more)  # type: ignore[arg-type]
         return DeltaFlow("shop", name, (part,), DeltaTable(ref(name), key=("id",)))
 
@@ -51,7 +51,7 @@ def project(tmp_path: Path) -> Project:
         spark=SparkSettings(),
         connections={},
         syncs=(),
-        layers=(layer("silver", "bronze"), layer("gold", "silver")),
+        delta_flows=(delta_flow("silver", "bronze"), delta_flow("gold", "silver")),
     )
 
 
@@ -134,7 +134,7 @@ def test_c1_what_a_plan_froze_and_what_a_flow_begins_with_is_kept_too(project: P
     with pytest.raises(WrongState, match="its plan, PLANNED, froze version 2"):
         check(Tending(project, ["silver"]), one, NOTHING_KEPT)
 
-    silver_layer, gold = project.layers
+    silver_layer, gold = project.delta_flows
     history = DeltaFlow("shop", "history", gold.inputs, DeltaTable(gold.output.table, DeltaMode.SCD2))
     other = Project(**{**vars(project), "layers": (silver_layer, history)})
     with pytest.raises(WrongState, match="it has not run yet, and begins at earliest"):

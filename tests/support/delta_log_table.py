@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tests.support.delta_output import batch_of, layer_of, tag_of
+from tests.support.delta_output import batch_of, delta_flow_of, tag_of
 from tidegauge.delta_log.library import address, options
 from tidegauge.delta_log.output_log import application
 from tidegauge.model.delta_flow import DeltaMode, TableRef
@@ -21,19 +21,19 @@ class LogTable:
 
     def __init__(self, lake: Lake) -> None:
         self.lake = lake
-        self.layer = layer_of(TableRef(path=lake.path, storage=lake), DeltaMode.APPEND)
+        self.delta_flow = delta_flow_of(TableRef(path=lake.path, storage=lake), DeltaMode.APPEND)
         self.output = self.fresh()
 
     def fresh(self) -> DeltaOutput:
         """As another process would open it."""
-        return DeltaOutput(self.layer, locate=lambda: self.lake.path)
+        return DeltaOutput(self.delta_flow, locate=lambda: self.lake.path)
 
     def commit(self, seq: int | None = None, *, epoch: int = 0, rows: int = 1) -> None:
         from deltalake import CommitProperties, Transaction, write_deltalake
 
         facts: dict[str, Any] = {}
         if seq is not None:
-            said = words(self.layer, None, tag_of(seq, epoch), batch_of(seq), f"run {seq}")
+            said = words(self.delta_flow, None, tag_of(seq, epoch), batch_of(seq), f"run {seq}")
             facts["app_transactions"] = [Transaction(application(tag_of(seq, epoch)), seq)]
             facts["custom_metadata"] = {"userMetadata": said}
         write_deltalake(

@@ -24,7 +24,7 @@ LAYOUT = Layout(TableName(None, "flow"), (), (), "version", None)
 MakeRows = Callable[["SparkSession"], "DataFrame"]
 
 
-def layer_of(
+def delta_flow_of(
     table: Path | TableRef, mode: DeltaMode, *, drift: Drift = Drift.EVOLVE, **facts: Any
 ) -> DeltaFlow:
     ref = table if isinstance(table, TableRef) else TableRef(path=str(table))
@@ -41,7 +41,7 @@ def tag_of(seq: int, epoch: int = 0) -> Tag:
     return Tag("shop", "silver/orders", epoch, seq)
 
 
-def cargo_of(change: Callable[[SparkSession], DeltaChange]) -> BatchData:
+def read_batch(change: Callable[[SparkSession], DeltaChange]) -> BatchData:
     return BatchData(LAYOUT, change=lambda session, _: change(session))
 
 
@@ -50,7 +50,7 @@ class Writer:
     """One runner's output, and its session."""
 
     spark: SparkSession
-    layer: DeltaFlow
+    delta_flow: DeltaFlow
     locate: Callable[[], str | None] | None = None
     output: DeltaOutput = field(init=False)
     own: SparkSession = field(init=False)
@@ -59,8 +59,8 @@ class Writer:
 
     def __post_init__(self) -> None:
         self.own = sibling(self.spark)
-        path = self.layer.output.table.path
-        self.output = DeltaOutput(self.layer, locate=self.locate or (lambda: path))
+        path = self.delta_flow.output.table.path
+        self.output = DeltaOutput(self.delta_flow, locate=self.locate or (lambda: path))
 
     def stage(
         self, rows: str | MakeRows, *, touched: str | None = None, refused: str | None = None
@@ -72,7 +72,7 @@ class Writer:
                 refused=session.sql(refused) if refused else None,
             )
 
-        staged = self.output.write(cargo_of(change), lambda: self.own)
+        staged = self.output.write(read_batch(change), lambda: self.own)
         self.notes = staged.notes
         return staged
 
@@ -101,7 +101,7 @@ class Writer:
         self.output.open_epoch("shop", "silver/orders", epoch, continues, "again", empty=empty)
 
     def rows(self, columns: str = "*") -> list[tuple[Any, ...]]:
-        table = self.layer.output.table
+        table = self.delta_flow.output.table
         name = table.name or f"delta.`{table.path}`"
         found = [tuple(row) for row in self.spark.sql(f"SELECT {columns} FROM {name}").collect()]
         return sorted(found, key=lambda row: [*map(str, row)])

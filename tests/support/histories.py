@@ -58,7 +58,7 @@ def source(name: str = "a", **options: Any) -> DeltaInput:
     return DeltaInput(name, TableRef(name=f"bronze.{name}"), **options)
 
 
-def layer(*inputs: DeltaInput, mode: DeltaMode = DeltaMode.MERGE, **options: Any) -> DeltaFlow:
+def delta_flow(*inputs: DeltaInput, mode: DeltaMode = DeltaMode.MERGE, **options: Any) -> DeltaFlow:
     output = DeltaTable(TableRef(name="silver.t"), mode=mode, key=("id",))
     return DeltaFlow("p", "silver_t", inputs or (source(),), output, **options)
 
@@ -83,7 +83,7 @@ def plan(
     found: History, position: int | None = None, *, flow: DeltaFlow | None = None, **known: Any
 ) -> Draft:
     marks = {} if position is None and not known else {"a": mark(position, **known)}
-    return draft_versions(flow or layer(), {"a": found}, marks, seen=SEEN)
+    return draft_versions(flow or delta_flow(), {"a": found}, marks, seen=SEEN)
 
 
 def steps(draft: Draft, index: int = 0) -> list[tuple[Any, Any, str]]:

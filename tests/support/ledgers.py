@@ -39,14 +39,14 @@ def everything(ledger: Ledger) -> dict[str, list[str]]:
 
 def _documents(ledger: DocumentLedger) -> dict[str, list[str]]:
     """An entry that is still in its flow's outbox counts as if it were in the log."""
-    shelf = ledger._shelf
+    documents = ledger._documents
     found: dict[str, list[str]] = {"flows": []}
     logs: dict[str, dict[str, Any]] = {log: {} for log in LOGS}
-    for pipeline in shelf.pipelines():
+    for pipeline in documents.pipelines():
         for log in LOGS:
-            logs[log] |= {entry["id"]: entry for entry in shelf.read(log, pipeline)}
-        for leaf in shelf.load(pipeline).leaves.values():
-            body = dict(leaf.body)
+            logs[log] |= {entry["id"]: entry for entry in documents.read(log, pipeline)}
+        for stored_flow in documents.load(pipeline).stored_flows.values():
+            body = dict(stored_flow.body)
             for log, entries in body.pop("outbox").items():
                 logs[log] |= {entry["id"]: entry for entry in entries}
             del body["save"]

@@ -62,7 +62,7 @@ class Yard:
     schema: str | None
     hold: Hold = field(repr=False)
     """Another session keeps everybody from writing to a table, for as long as the block lasts."""
-    land: Callable[[BatchData], BatchData] = field(default=lambda cargo: cargo, repr=False)
+    land: Callable[[BatchData], BatchData] = field(default=lambda batch_data: batch_data, repr=False)
     """Brings rows to where the engine can load them from."""
 
     def house(self) -> Warehouse:
@@ -130,8 +130,8 @@ class _Landed(WarehouseOutput):
         super().__init__(flow, warehouse=house)
         self._land = land
 
-    def write(self, cargo: BatchData, spark: Callable[[], SparkSession]) -> Staged:
-        return super().write(self._land(cargo), spark)
+    def write(self, batch_data: BatchData, spark: Callable[[], SparkSession]) -> Staged:
+        return super().write(self._land(batch_data), spark)
 
 
 @pytest.fixture(params=ENGINES)
@@ -201,7 +201,9 @@ def _redshift(server: Redshift) -> Yard:
         options={"ssl": "disable"},
     )
     bucket = server.s3.create_bucket()
-    return Yard("redshift", database, schema, _hold_redshift, lambda cargo: on_s3(server.s3, bucket, cargo))
+    return Yard(
+        "redshift", database, schema, _hold_redshift, lambda batch_data: on_s3(server.s3, bucket, batch_data)
+    )
 
 
 @functools.cache
@@ -210,29 +212,29 @@ def _redshift_database(server: Redshift) -> str:
     return server.create_database()
 
 
-def on_s3(s3: S3, bucket: str, cargo: BatchData) -> BatchData:
+def on_s3(s3: S3, bucket: str, batch_data: BatchData) -> BatchData:
     """The rows of a cargo in files of a lake on S3, as an extract would have left them."""
-    if cargo.files and cargo.files[0].lake.on_s3:
-        return cargo
+    if batch_data.files and batch_data.files[0].lake.on_s3:
+        return batch_data
     keys = (Secret(s3.access_key), Secret(s3.secret_key))
     lake = Lake("lake", f"s3a://{bucket}/raw é", s3.endpoint, s3.region, *keys)
     client, attempt = s3.client(), uuid.uuid4().hex
     files: list[LakeFile] = []
-    for number, stretch in enumerate(cargo.stretches):
+    for number, split in enumerate(batch_data.splits):
         out = io.BytesIO()
-        table = pa.Table.from_batches(stretch.batches(), schema_of(cargo.layout))
+        table = pa.Table.from_batches(split.batches(), schema_of(batch_data.layout))
         pq.write_table(table, out)
         path = f"shop.orders/data/{attempt}/part-{number:05}.parquet"
         client.put_object(Bucket=bucket, Key=f"raw é/{path}", Body=out.getvalue())
         files.append(LakeFile(lake, path, table.num_rows, out.tell()))
     # An extract keeps no file that is empty.
-    kept = [(file, one) for file, one in zip(files, cargo.stretches, strict=True) if file.rows]
+    kept = [(file, one) for file, one in zip(files, batch_data.splits, strict=True) if file.rows]
     counted = sum(file.rows for file in files)
     return replace(
-        cargo,
-        rows=counted if cargo.rows is None else cargo.rows,
+        batch_data,
+        rows=counted if batch_data.rows is None else batch_data.rows,
         files=tuple(file for file, _ in kept),
-        stretches=tuple(one for _, one in kept),
+        splits=tuple(one for _, one in kept),
     )
 
 
@@ -311,21 +313,21 @@ def batch_of(layout: Layout, rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def cargo_of(layout: Layout, *stretches: Sequence[tuple[Any, ...]]) -> BatchData:
-    return BatchData(layout, stretches=tuple(Heap(layout, tuple(rows)) for rows in stretches))
+def read_batch(layout: Layout, *splits: Sequence[tuple[Any, ...]]) -> BatchData:
+    return BatchData(layout, splits=tuple(Heap(layout, tuple(rows)) for rows in splits))
 
 
-def files_of(folder: Path, layout: Layout, *stretches: Sequence[tuple[Any, ...]]) -> BatchData:
+def files_of(folder: Path, layout: Layout, *splits: Sequence[tuple[Any, ...]]) -> BatchData:
     """The same in files of a lake."""
     folder.mkdir(parents=True, exist_ok=True)
     lake = Lake("lake", str(folder))
     files = []
-    for number, rows in enumerate(stretches):
+    for number, rows in enumerate(splits):
         path = folder / f"part-{number}.parquet"
         pq.write_table(pa.Table.from_batches([batch_of(layout, rows)]), path)
         files.append(LakeFile(lake, path.name, len(rows), path.stat().st_size))
-    heaps = tuple(Heap(layout, tuple(rows)) for rows in stretches)
-    return BatchData(layout, rows=sum(map(len, stretches)), files=tuple(files), stretches=heaps)
+    heaps = tuple(Heap(layout, tuple(rows)) for rows in splits)
+    return BatchData(layout, rows=sum(map(len, splits)), files=tuple(files), splits=heaps)
 
 
 def flow_of(
@@ -372,24 +374,24 @@ class Loader:
         output = self.yard.output(self.flow)
         output.open_epoch(self.flow.pipeline, self.flow.name, self.epoch, None, "once more")
 
-    def load(self, cargo: BatchData) -> Receipt:
+    def load(self, batch_data: BatchData) -> Receipt:
         self.seq += 1
         output = self.yard.output(self.flow)
-        staged = output.write(cargo, no_spark)
+        staged = output.write(batch_data, no_spark)
         return output.publish(
             tag_of(self.flow, self.seq, self.epoch),
-            replace(batch_to(self.place or self.seq), deletes=cargo.deletes),
+            replace(batch_to(self.place or self.seq), deletes=batch_data.deletes),
             staged,
-            layout=cargo.layout,
+            layout=batch_data.layout,
             run_id=f"run{self.seq}",
         )
 
-    def rows(self, layout: Layout, *stretches: Sequence[tuple[Any, ...]]) -> Receipt:
-        return self.load(cargo_of(layout, *stretches))
+    def rows(self, layout: Layout, *splits: Sequence[tuple[Any, ...]]) -> Receipt:
+        return self.load(read_batch(layout, *splits))
 
     def delete(self, layout: Layout, rows: Sequence[tuple[Any, ...]]) -> Receipt:
         """Keys that are gone; for a history, with the moment at which they were seen gone."""
-        return self.load(replace(cargo_of(layout, rows), deletes=True))
+        return self.load(replace(read_batch(layout, rows), deletes=True))
 
 
 def loader(yard: Yard, **options: Any) -> Loader:

@@ -15,7 +15,7 @@ from tidegauge.operations.override_position import check_fits, from_text, from_t
 pytestmark = pytest.mark.unit
 
 
-def shape(kind: ValueKind, *, scale: int = 6, of: str = "timestamp") -> SourceTable:
+def source_table(kind: ValueKind, *, scale: int = 6, of: str = "timestamp") -> SourceTable:
     return replace(SHAPE, cursor=replace(SHAPE.cursor, kind=kind, scale=scale), cursor_kind=of)
 
 
@@ -41,7 +41,7 @@ def value(kind: ValueKind, text: str) -> RowPosition:
 def test_a13_a_moment_is_read_at_the_precision_of_its_column(
     kind: ValueKind, scale: int, given: str, read: str
 ) -> None:
-    assert from_timestamp(shape(kind, scale=scale), given, None) == value(kind, read)
+    assert from_timestamp(source_table(kind, scale=scale), given, None) == value(kind, read)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_a13_a_moment_is_read_at_the_precision_of_its_column(
 )
 def test_a_moment_kept_as_text_is_written_as_the_column_writes_it(like: str | None, read: str) -> None:
     seen = Value(ValueKind.TEXT, like) if like else None
-    found = from_timestamp(shape(ValueKind.TEXT), "2025-08-01 10:20:30.12", seen)
+    found = from_timestamp(source_table(ValueKind.TEXT), "2025-08-01 10:20:30.12", seen)
     assert found == value(ValueKind.TEXT, read)
 
 
@@ -77,24 +77,26 @@ def test_a_moment_kept_as_text_is_written_as_the_column_writes_it(like: str | No
 )
 def test_what_is_no_moment_of_the_column_is_refused(kind: ValueKind, given: str) -> None:
     with pytest.raises(ConfigError, match=r"shop\.orders: .*at") as refused:
-        from_timestamp(shape(kind), given, None)
+        from_timestamp(source_table(kind), given, None)
     assert given in refused.value.message
     assert refused.value.hint
 
 
 def test_a_position_is_a_plain_value_or_as_json_shows_it() -> None:
-    ids = shape(ValueKind.INT, of="value")
+    ids = source_table(ValueKind.INT, of="value")
     assert from_text(ids, "18446744073709551615", None) == value(ValueKind.INT, "18446744073709551615")
     assert from_text(ids, "null", None) is None
-    decimals = shape(ValueKind.DECIMAL, of="value")
+    decimals = source_table(ValueKind.DECIMAL, of="value")
     assert from_text(decimals, "0.10000000000000000001", None) == value(
         ValueKind.DECIMAL, "0.10000000000000000001"
     )
-    words = shape(ValueKind.TEXT, of="value")
+    words = source_table(ValueKind.TEXT, of="value")
     assert from_text(words, "abc", None) == from_text(words, '"abc"', None) == value(ValueKind.TEXT, "abc")
     keyed = RowPosition(Value(ValueKind.INT, "7"), (Value(ValueKind.INT, "9"),))
     assert from_text(ids, '{"cursor": 7, "key": ["9"]}', None) == keyed
-    moments = from_text(shape(ValueKind.TIMESTAMP), '{"cursor": "2025-01-01T00:00:00", "key": [9]}', None)
+    moments = from_text(
+        source_table(ValueKind.TIMESTAMP), '{"cursor": "2025-01-01T00:00:00", "key": [9]}', None
+    )
     assert moments == RowPosition(
         Value(ValueKind.TIMESTAMP, "2025-01-01 00:00:00"), (Value(ValueKind.INT, "9"),)
     )
@@ -103,7 +105,7 @@ def test_a_position_is_a_plain_value_or_as_json_shows_it() -> None:
 @pytest.mark.parametrize("given", ["true", "[7]", "{}", '{"cursor": null}', '{"cursor": 1, "key": 2}', "7.0"])
 def test_what_is_no_position_is_refused(given: str) -> None:
     with pytest.raises(ConfigError, match=r"shop\.orders"):
-        from_text(shape(ValueKind.INT, of="value"), given, None)
+        from_text(source_table(ValueKind.INT, of="value"), given, None)
 
 
 def test_positions_of_other_columns_do_not_fit() -> None:

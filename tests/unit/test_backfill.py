@@ -103,7 +103,7 @@ class Table:
 
     def readers(self, batch: Batch) -> list[list[Row]]:
         """What each parallel reader of a batch finds."""
-        wheres = sql.stretches(SHAPE, batch, sqlite_sql.literal)
+        wheres = sql.splits(SHAPE, batch, sqlite_sql.literal)
         return [
             self.connection.execute(f"SELECT c, k, s FROM t WHERE {where}").fetchall() for where in wheres
         ]
@@ -227,26 +227,26 @@ class World:
     """How many steps each process lives."""
 
     def __post_init__(self) -> None:
-        self.book = FlowState("p", "t")
+        self.flow_state = FlowState("p", "t")
         self.committed: dict[Tag, tuple[Batch, list[Row]]] = {}
         self.read: list[Batch] = []
 
     def run(self, made: Draft) -> None:
         """Until the plan has ended, however many processes it takes."""
-        change, plan = rules.plan(self.book, made, plan_id="x", owner=ME, run_id="r", now=NOW)
+        change, plan = rules.plan(self.flow_state, made, plan_id="x", owner=ME, run_id="r", now=NOW)
         assert change is not None
-        self.book = change.book
+        self.flow_state = change.flow_state
         attempt = 0
-        while plan is not None and self.book.active is not None:
+        while plan is not None and self.flow_state.active is not None:
             attempt += 1
             lives = self.crashes.pop(0) if self.crashes else 10_000
             self._process(ME if attempt % 2 else OTHER, lives)
 
     def _process(self, owner: object, lives: int) -> None:
-        assert self.book.active is not None
-        dead = self.book.active.owner
+        assert self.flow_state.active is not None
+        dead = self.flow_state.active.owner
         change = rules.claim(
-            self.book,
+            self.flow_state,
             "x",
             owner=ME if owner is ME else OTHER,
             run_id="r",
@@ -254,12 +254,12 @@ class World:
             dead=dead,
             now=NOW,
         )
-        self.book = change.book
-        held = rules.claim_of(self.book)
+        self.flow_state = change.flow_state
+        held = rules.claim_of(self.flow_state)
         plan = held.plan
         for index in range(plan.done, len(plan.draft.batches)):
             batch, tag = plan.draft.batches[index], plan.tag(index)
-            self.book = rules.begin(self.book, held, index, now=NOW).book
+            self.flow_state = rules.begin(self.flow_state, held, index, now=NOW).flow_state
             if (lives := lives - 1) < 0:
                 return
             if tag not in self.committed:
@@ -271,10 +271,10 @@ class World:
             if (lives := lives - 1) < 0:
                 return
             receipt = Receipt(tag, batch.windows, len(self.committed[tag][1]), 1, 1, "r")
-            self.book = rules.advance(self.book, held, index, receipt, now=NOW).book
+            self.flow_state = rules.advance(self.flow_state, held, index, receipt, now=NOW).flow_state
             if (lives := lives - 1) < 0:
                 return
-        self.book = rules.finish(self.book, held, State.SUCCESS, None, now=NOW).book
+        self.flow_state = rules.finish(self.flow_state, held, State.SUCCESS, None, now=NOW).flow_state
 
     @property
     def rows(self) -> Counter[Row]:
@@ -282,7 +282,7 @@ class World:
 
     @property
     def watermark(self) -> object:
-        return self.book.marks["t"].position
+        return self.flow_state.marks["t"].position
 
 
 @given(
@@ -323,7 +323,7 @@ def test_a_backfill_leaves_the_watermark_where_it_is_whatever_crashes(
     world = World(table, [])
     cuts = table.cuts(None, watermark, 10)
     world.run(draft(FLOW, SHAPE, None, Survey(watermark, cuts)))
-    before, seen = world.rows, world.book.seq
+    before, seen = world.rows, world.flow_state.seq
     if not cuts:
         return
     world.crashes = list(crashes)
@@ -334,7 +334,7 @@ def test_a_backfill_leaves_the_watermark_where_it_is_whatever_crashes(
     again = Counter(row for row in table.window(None, found.upto) if row[0] >= first)
     assert world.rows - before == again
     assert world.watermark == watermark
-    assert world.book.seq == seen + len(made.batches)
+    assert world.flow_state.seq == seen + len(made.batches)
 
 
 # --- the edges
@@ -363,10 +363,10 @@ def test_a_backfill_begins_where_the_flow_began() -> None:
 
 
 def test_a19_an_end_in_text_is_trusted_only_when_the_database_proves_it_lower() -> None:
-    shape = shape_of(ValueKind.TEXT, "value")
+    source_table = shape_of(ValueKind.TEXT, "value")
     mark, end = at("m", kind=ValueKind.TEXT), at("Z", kind=ValueKind.TEXT)
-    assert span(FLOW, shape, mark, None, end, count=lambda *_: 2).upto == end
-    assert span(FLOW, shape, mark, None, end, count=lambda *_: 0).upto == mark
+    assert span(FLOW, source_table, mark, None, end, count=lambda *_: 2).upto == end
+    assert span(FLOW, source_table, mark, None, end, count=lambda *_: 0).upto == mark
 
 
 @pytest.mark.parametrize(
@@ -387,11 +387,11 @@ def test_a19_an_end_in_text_is_trusted_only_when_the_database_proves_it_lower() 
 def test_a_window_begins_just_below_the_first_value(
     kind: ValueKind, cursor_kind: str, scale: int, first: str, after: str
 ) -> None:
-    shape = shape_of(kind, cursor_kind, scale)
+    source_table = shape_of(kind, cursor_kind, scale)
     position = RowPosition(Value(kind, first))
-    assert below(shape, position) == RowPosition(Value(kind, after))
+    assert below(source_table, position) == RowPosition(Value(kind, after))
     if first == after:
-        found = span(FLOW, shape, position, position, None, count=lambda *_: 0)
+        found = span(FLOW, source_table, position, position, None, count=lambda *_: 0)
         assert any("left out" in note for note in found.notes)
 
 
@@ -422,8 +422,8 @@ def test_rows_without_a_cursor_are_not_read_before_the_rest_is() -> None:
 
 
 def test_a_moment_that_is_none_has_nothing_below_it() -> None:
-    shape = shape_of(ValueKind.TEXT, "timestamp")
+    source_table = shape_of(ValueKind.TEXT, "timestamp")
     odd = at("yesterday", kind=ValueKind.TEXT)
-    assert below(shape, odd) == odd
+    assert below(source_table, odd) == odd
     with pytest.raises(PositionError):
         Value(ValueKind.INT, "yesterday")

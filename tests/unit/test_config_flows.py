@@ -43,7 +43,7 @@ flows:
 def load(folder: Path, text: str) -> tuple[DeltaFlow, ...]:
     file = folder / "tidegauge.yml"
     file.write_text(text, encoding="utf-8")
-    return load_project(file).layers
+    return load_project(file).delta_flows
 
 
 def flow(body: str, *, head: str = "pipeline: x\n") -> str:
@@ -81,7 +81,7 @@ def test_the_tours_flows_become_frozen_values(tmp_path: Path) -> None:
 
 
 def test_every_key_of_a_flow_arrives(tmp_path: Path) -> None:
-    [layer, other] = load(
+    [delta_flow, other] = load(
         tmp_path,
         """\
 pipeline: x
@@ -99,15 +99,19 @@ flows:
     output: {table: x, mode: scd2, key: [a, b], sequence_by: c, track: [d, e], surrogate_key: sk}
 """,
     )
-    [part] = layer.inputs
+    [part] = delta_flow.inputs
     assert part.table == TableRef(path=str(tmp_path / "lake" / "a"))
     assert (part.raw, part.initial, part.on_missing) == (True, "7", OnMissing.DIFF)
     assert (part.max_versions, part.max_bytes) == (10, 64_000_000)
-    assert (layer.output.table, layer.output.mode) == (TableRef(path="/lake/b"), DeltaMode.APPEND)
-    assert (layer.output.on_delete, layer.output.partition_by) == (OnDelete.IGNORE, ("d", "e"))
-    assert layer.allow_nondeterministic
-    assert (layer.evaluate, layer.drift, layer.tags) == (Evaluate.ROWS, Drift.FAIL, ("daily", "core"))
-    assert layer.transform is None
+    assert (delta_flow.output.table, delta_flow.output.mode) == (TableRef(path="/lake/b"), DeltaMode.APPEND)
+    assert (delta_flow.output.on_delete, delta_flow.output.partition_by) == (OnDelete.IGNORE, ("d", "e"))
+    assert delta_flow.allow_nondeterministic
+    assert (delta_flow.evaluate, delta_flow.drift, delta_flow.tags) == (
+        Evaluate.ROWS,
+        Drift.FAIL,
+        ("daily", "core"),
+    )
+    assert delta_flow.transform is None
     assert other.inputs[0].table == TableRef("db.`odd.name`")
     assert other.output.key == ("a", "b")
     assert (other.output.track, other.output.surrogate_key) == (("d", "e"), "sk")
@@ -126,10 +130,10 @@ flows:
     ],
 )
 def test_a_beginning_is_a_word_a_version_or_a_moment_in_utc(tmp_path: Path, written: str, meant: str) -> None:
-    [layer] = load(
+    [delta_flow] = load(
         tmp_path, flow(f'inputs: {{a: {{table: t, initial: "{written}"}}}}, output: {{table: u, key: k}}')
     )
-    assert layer.inputs[0].initial == meant
+    assert delta_flow.inputs[0].initial == meant
 
 
 @pytest.mark.parametrize(
@@ -137,14 +141,14 @@ def test_a_beginning_is_a_word_a_version_or_a_moment_in_utc(tmp_path: Path, writ
     [("1", 1), ("64MB", 64_000_000), ("64 mib", 64 << 20), ("1GiB", 1 << 30), ("3kB", 3000), ("9B", 9)],
 )
 def test_a_size_has_a_unit_or_is_in_bytes(tmp_path: Path, written: str, meant: int) -> None:
-    [layer] = load(
+    [delta_flow] = load(
         tmp_path, flow(f"inputs: {{a: {{table: t, max_bytes: {written}}}}}, output: {{table: u, key: k}}")
     )
-    assert layer.inputs[0].max_bytes == meant
+    assert delta_flow.inputs[0].max_bytes == meant
 
 
 def test_a_path_on_s3_has_the_settings_of_the_nearest_delta_connection(tmp_path: Path) -> None:
-    [layer] = load(
+    [delta_flow] = load(
         tmp_path,
         """\
 pipeline: x
@@ -164,10 +168,10 @@ flows:
     output: {path: s3a://bucket/gold/f/, key: k}
 """,
     )
-    names = [part.table.storage.name if part.table.storage else None for part in layer.inputs]
+    names = [part.table.storage.name if part.table.storage else None for part in delta_flow.inputs]
     assert names == ["near", "wide", None, None]
-    assert layer.output.table.path == "s3a://bucket/gold/f"
-    storage = layer.output.table.storage
+    assert delta_flow.output.table.path == "s3a://bucket/gold/f"
+    storage = delta_flow.output.table.storage
     assert storage is not None
     assert (storage.name, storage.endpoint, storage.delta) == ("near", "http://localhost:9000", True)
 
@@ -175,7 +179,7 @@ flows:
 def test_who_reads_whom_is_found_by_name_path_and_link(tmp_path: Path) -> None:
     (tmp_path / "lake").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "lake")
-    layers = load(
+    delta_flows = load(
         tmp_path,
         """\
 pipeline: x
@@ -190,7 +194,7 @@ flows:
   from_plain: {inputs: {r: main.default.u}, output: {table: v, key: k}}
 """,
     )
-    assert {layer.name: layer.upstreams for layer in layers} == {
+    assert {delta_flow.name: delta_flow.upstreams for delta_flow in delta_flows} == {
         "gold": ("silver_a", "silver_b"),
         "silver_a": (),
         "silver_b": ("silver_a",),

@@ -96,7 +96,7 @@ def declared(folder: Path, code: str, *, named: str = "silver.py", more: str = "
     file = folder / "silver.py"
     file.parent.mkdir(exist_ok=True)
     file.write_text(code, encoding="utf-8")
-    return load(folder, f"pipeline: lakehouse\nmodules: [{named}]\n{more}").layers
+    return load(folder, f"pipeline: lakehouse\nmodules: [{named}]\n{more}").delta_flows
 
 
 def refused(folder: Path, marked: str, *, more: str = "") -> ConfigError:
@@ -109,22 +109,22 @@ def refused(folder: Path, marked: str, *, more: str = "") -> ConfigError:
     return error
 
 
-def bare(layer: DeltaFlow) -> DeltaFlow:
+def bare(delta_flow: DeltaFlow) -> DeltaFlow:
     """Without transform and places, which differ."""
     return replace(
-        layer,
-        inputs=tuple(replace(part, place=None) for part in layer.inputs),
-        output=replace(layer.output, place=None),
+        delta_flow,
+        inputs=tuple(replace(part, place=None) for part in delta_flow.inputs),
+        output=replace(delta_flow.output, place=None),
         transform=None,
         place=None,
     )
 
 
 def test_yaml_and_python_give_the_same_frozen_values(tmp_path: Path) -> None:
-    written = load(tmp_path, YAML).layers
+    written = load(tmp_path, YAML).delta_flows
     (tmp_path / "silver.py").write_text(PYTHON)
-    made = load(tmp_path, YAML.partition("flows:")[0] + "modules: [silver.py]\n").layers
-    assert [bare(layer) for layer in written] == [bare(layer) for layer in made]
+    made = load(tmp_path, YAML.partition("flows:")[0] + "modules: [silver.py]\n").delta_flows
+    assert [bare(delta_flow) for delta_flow in written] == [bare(delta_flow) for delta_flow in made]
     storage = made[1].output.table.storage
     assert storage is not None
     assert (storage.name, storage.region) == ("gold", "eu-1")
@@ -267,16 +267,18 @@ def test_modules_are_found_from_the_projects_folder_by_name_and_by_file(tmp_path
     project = load(
         tmp_path, "pipeline: x\nmodules: [pipelines.silver, pipelines/silver.py, my-flows/gold.py]\n"
     )
-    assert [layer.name for layer in project.layers] == ["f", "g"]
-    assert isinstance(project.layers[0].transform, Function)
-    assert project.layers[0].transform.name == "pipelines.silver:f"
-    assert load_project(project.file).layers == project.layers
+    assert [delta_flow.name for delta_flow in project.delta_flows] == ["f", "g"]
+    assert isinstance(project.delta_flows[0].transform, Function)
+    assert project.delta_flows[0].transform.name == "pipelines.silver:f"
+    assert load_project(project.file).delta_flows == project.delta_flows
 
 
 def test_two_projects_of_one_process_may_have_modules_of_one_name(tmp_path: Path) -> None:
     one, other = tmp_path / "one", tmp_path / "other"
-    assert [layer.name for layer in declared(one, HEAD + TWICE, named="silver")] == ["f"]
-    assert [layer.name for layer in declared(other, HEAD + TWICE.replace("def f", "def g"))] == ["g"]
+    assert [delta_flow.name for delta_flow in declared(one, HEAD + TWICE, named="silver")] == ["f"]
+    assert [delta_flow.name for delta_flow in declared(other, HEAD + TWICE.replace("def f", "def g"))] == [
+        "g"
+    ]
     assert str(one) not in sys.path
     (other / "silver.py").unlink()
     with pytest.raises(ConfigError, match="there is no module `silver2`"):
@@ -288,8 +290,8 @@ def test_a_module_that_declares_for_another_declares_for_the_one_that_is_importe
         HEAD + "def copy(table):\n"
         '    tg.flow(name=table, a=table, output=tg.delta(table + "_copy", key="k"))(lambda a: a)\n'
     )
-    layers = declared(tmp_path, "from factory import copy\nfor name in 'xyz':\n    copy(name)\n")
-    assert [layer.name for layer in layers] == ["x", "y", "z"]
+    delta_flows = declared(tmp_path, "from factory import copy\nfor name in 'xyz':\n    copy(name)\n")
+    assert [delta_flow.name for delta_flow in delta_flows] == ["x", "y", "z"]
 
 
 def test_a_reload_forgets_what_a_module_declared_before(tmp_path: Path) -> None:

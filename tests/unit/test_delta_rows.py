@@ -29,8 +29,10 @@ class Table:
 
     def save(self, **shown: Any) -> Row:
         moments = {"created_at": "2026-01-01T00:00:00.000000", "updated_at": "2026-01-01T00:00:01.000000"}
-        leaf = StoredFlow("p", "f", {"save": self.number}, {"cursor": "timestamp"} | moments | timed(shown))
-        self.current, ended = next_rows(self.current, leaf, self.number + 1)
+        stored_flow = StoredFlow(
+            "p", "f", {"save": self.number}, {"cursor": "timestamp"} | moments | timed(shown)
+        )
+        self.current, ended = next_rows(self.current, stored_flow, self.number + 1)
         self.number = max(self.number, self.current["watermark_id"])
         self.ended += [ended] if ended else []
         return self.current

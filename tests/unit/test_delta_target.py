@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.delta_output import layer_of
+from tests.support.delta_output import delta_flow_of
 from tidegauge.errors import OutputDisagrees
 from tidegauge.model.delta_flow import DeltaMode, DeltaTable
 from tidegauge.model.spec import Drift
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.unit
 
 
 def _output(mode: DeltaMode = DeltaMode.APPEND, **facts: Any) -> DeltaTable:
-    return layer_of(Path("/t"), mode, **facts).output
+    return delta_flow_of(Path("/t"), mode, **facts).output
 
 
 def _target(*columns: HeldTable, **properties: str) -> DeltaTarget:

@@ -32,8 +32,8 @@ def test_the_readmes_project_file_is_a_project(tmp_path: Path, monkeypatch: pyte
     (tmp_path / "silver" / "orders.sql").write_text("SELECT * FROM orders")
     file.write_text(text + flows)
     project = load_project(file)
-    [layer] = project.layers
-    assert [part.name for part in layer.moving] == ["orders"]
+    [delta_flow] = project.delta_flows
+    assert [part.name for part in delta_flow.moving] == ["orders"]
     assert isinstance(project.connections["app"], Database)
     assert isinstance(project.connections["lake"], Lake)
     [sync] = project.syncs

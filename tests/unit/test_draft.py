@@ -79,8 +79,8 @@ def test_the_first_window_begins_at_the_beginning() -> None:
 def test_initial_is_the_first_value_that_counts(
     kind: ValueKind, cursor_kind: str, scale: int, initial: str, after: str
 ) -> None:
-    shape = shape_of(kind, cursor_kind=cursor_kind, scale=scale)
-    assert start(flow_with(initial=initial), shape, None) == at(after, kind)
+    source_table = shape_of(kind, cursor_kind=cursor_kind, scale=scale)
+    assert start(flow_with(initial=initial), source_table, None) == at(after, kind)
 
 
 def test_an_initial_that_is_no_such_value_is_refused() -> None:
@@ -107,10 +107,10 @@ def test_lookback_goes_below_the_watermark_and_rounds_down(
 def test_a_watermark_never_goes_back_while_lookback_reads_again() -> None:
     cuts = tuple(Cut(at(f"2025-01-01 00:00:0{second}"), 1) for second in range(3))
     survey = Survey(at("2025-01-01 00:00:08"), cuts)
-    flow, shape = flow_with(parallel=1, lookback=timedelta(seconds=9)), shape_of(ValueKind.TIMESTAMP)
+    flow, source_table = flow_with(parallel=1, lookback=timedelta(seconds=9)), shape_of(ValueKind.TIMESTAMP)
 
     def again(watermark: RowPosition | None) -> list[bool]:
-        made = draft(flow, shape, None, survey, watermark=watermark)
+        made = draft(flow, source_table, None, survey, watermark=watermark)
         assert made.inputs[0].checked == survey.upto
         return [batch.again for batch in made.batches]
 
@@ -205,10 +205,10 @@ def test_a10_a_table_of_nothing_but_rows_without_a_cursor_is_read_too() -> None:
 
 
 def test_a_watermark_is_not_used_for_another_order_or_another_table() -> None:
-    shape = shape_of(ValueKind.TIMESTAMP)
-    check_identity(FLOW, shape, None)
-    check_identity(FLOW, shape, identity(shape))
+    source_table = shape_of(ValueKind.TIMESTAMP)
+    check_identity(FLOW, source_table, None)
+    check_identity(FLOW, source_table, identity(source_table))
     with pytest.raises(SourceError, match="cursor or key"):
-        check_identity(FLOW, shape_of(ValueKind.TIMESTAMP, order="modified_at"), identity(shape))
+        check_identity(FLOW, shape_of(ValueKind.TIMESTAMP, order="modified_at"), identity(source_table))
     with pytest.raises(SourceError, match="not the table"):
-        check_identity(FLOW, replace(shape, source_id="elsewhere/t"), identity(shape))
+        check_identity(FLOW, replace(source_table, source_id="elsewhere/t"), identity(source_table))

@@ -278,7 +278,7 @@ def test_freeze_writes_only_what_the_target_has_and_holds(held: dict[str, str], 
 def test_a_shape_is_narrowed_to_the_columns_that_are_written() -> None:
     columns = tuple(SourceColumn(name, "int", "int", name, "int", "{}") for name in ("id", "a", "b"))
     ordered = OrderedColumn("b", "b", "b", ValueKind.INT, nullable=False)
-    shape = SourceTable(
+    source_table = SourceTable(
         table=TableName(None, "t"),
         options=TableOptions(cursor="b"),
         columns=columns,
@@ -288,7 +288,7 @@ def test_a_shape_is_narrowed_to_the_columns_that_are_written() -> None:
         key_proven=True,
         source_id="x",
     )
-    small = narrowed(shape, {"id", "a"})
+    small = narrowed(source_table, {"id", "a"})
     assert [column.name for column in small.columns] == ["id", "a"]
     assert small.cursor == ordered
     assert small.layout.cursor_column is None

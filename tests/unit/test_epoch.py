@@ -29,7 +29,7 @@ NOON = datetime(2025, 6, 1, 12, 0, 0, 500_000)
 SECONDS = 1_748_779_200
 
 
-def shape(epoch: Epoch = Epoch.SECONDS) -> SourceTable:
+def source_table(epoch: Epoch = Epoch.SECONDS) -> SourceTable:
     made = shape_of(ValueKind.INT, scale=0)
     return replace(made, cursor=replace(made.cursor, epoch=epoch))
 
@@ -64,9 +64,9 @@ def test_a28_the_bound_is_one_unit_below_the_clock(epoch: Epoch, expected: int) 
     options = flow_with(settle=timedelta(seconds=10)).options
     # An instant: the server's zone is nothing to it.
     moment = Moment(NOON, lowest_offset=timedelta(hours=-5), highest_offset=timedelta(hours=2))
-    found = timestamp_bound(moment, options, shape(epoch).cursor)
+    found = timestamp_bound(moment, options, source_table(epoch).cursor)
     assert (found.value, found.notes) == (Value(ValueKind.INT, str(expected)), ())
-    assert latest_now(moment, shape(epoch).cursor) == Value(ValueKind.INT, str(number_of(NOON, epoch)))
+    assert latest_now(moment, source_table(epoch).cursor) == Value(ValueKind.INT, str(number_of(NOON, epoch)))
 
 
 @pytest.mark.parametrize(
@@ -81,26 +81,26 @@ def test_a28_the_bound_is_one_unit_below_the_clock(epoch: Epoch, expected: int) 
     ],
 )
 def test_a28_initial_is_a_time_or_a_number(epoch: Epoch, initial: str, after: int) -> None:
-    assert start(flow_with(initial=initial), shape(epoch), None) == at(after)
+    assert start(flow_with(initial=initial), source_table(epoch), None) == at(after)
 
 
 def test_a28_an_initial_that_is_neither_is_refused() -> None:
     with pytest.raises(ConfigError, match="initial 'yesterday' is not"):
-        start(flow_with(initial="yesterday"), shape(), None)
+        start(flow_with(initial="yesterday"), source_table(), None)
 
 
 @pytest.mark.parametrize(("epoch", "by"), [(Epoch.SECONDS, 2), (Epoch.MILLISECONDS, 1500)])
 def test_a28_lookback_goes_back_by_time(epoch: Epoch, by: int) -> None:
     flow = flow_with(lookback=timedelta(seconds=1.5))
-    assert start(flow, shape(epoch), at(SECONDS * epoch.each)) == at(SECONDS * epoch.each - by)
+    assert start(flow, source_table(epoch), at(SECONDS * epoch.each)) == at(SECONDS * epoch.each - by)
 
 
 @pytest.mark.parametrize(
     "written", [str(SECONDS * 1000), "2025-06-01 12:00:00", "2025-06-01T14:00:00+02:00", "2025-06-01 12:00"]
 )
 def test_a28_a_position_is_written_as_a_time_or_a_number(written: str) -> None:
-    assert from_text(shape(Epoch.MILLISECONDS), written, None) == at(SECONDS * 1000)
-    assert from_timestamp(shape(Epoch.MILLISECONDS), written, None) == at(SECONDS * 1000)
+    assert from_text(source_table(Epoch.MILLISECONDS), written, None) == at(SECONDS * 1000)
+    assert from_timestamp(source_table(Epoch.MILLISECONDS), written, None) == at(SECONDS * 1000)
 
 
 def test_a28_the_ledger_tells_the_time_of_a_number() -> None:

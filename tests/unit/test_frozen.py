@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from tests.support.histories import SEEN, history, idle, layer, mark, plan, source, version
+from tests.support.histories import SEEN, delta_flow, history, idle, mark, plan, source, version
 from tidegauge.errors import TableReplaced, VersionsMissing
 from tidegauge.model.delta_flow import OnMissing
 from tidegauge.model.versions import LATEST
@@ -18,7 +18,7 @@ from tidegauge.plan.versions import draft_versions
 pytestmark = pytest.mark.unit
 
 FOUND = history(version(5), idle(6), version(7), after=4)
-FLOW = layer(source(max_versions=1))
+FLOW = delta_flow(source(max_versions=1))
 FROZEN = plan(FOUND, 4, flow=FLOW)
 
 
@@ -45,7 +45,7 @@ def test_c2_a_table_made_anew_or_set_back_after_the_plan_was_made_stops_it() -> 
 
 
 def test_c1_whole_tables_are_wanted_at_the_versions_of_the_plan() -> None:
-    flow = layer(source("a", on_missing=OnMissing.DIFF), source("b"), source("p", snapshot=True))
+    flow = delta_flow(source("a", on_missing=OnMissing.DIFF), source("b"), source("p", snapshot=True))
     found = {
         "a": history(version(5, missing=("x",)), after=4, readable=lambda _: True),
         "b": history(version(0)),
@@ -64,7 +64,7 @@ def test_c1_whole_tables_are_wanted_at_the_versions_of_the_plan() -> None:
 
 
 def test_a_plan_from_the_beginning_is_looked_at_from_there() -> None:
-    flow = layer(source(initial="earliest"))
+    flow = delta_flow(source(initial="earliest"))
     frozen = plan(history(version(0), version(1)), flow=flow)
     assert since(frozen) == {"a": None}
     with pytest.raises(VersionsMissing, match="version 0 cannot be read any more"):

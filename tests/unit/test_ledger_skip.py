@@ -23,15 +23,21 @@ def running() -> FlowState:
         FlowState("shop", "orders"), draft(batches=2), plan_id="p", owner=ME, run_id="r", now=NOW
     )
     assert change is not None
-    return claim(change.book, "p", owner=ME, run_id="r", lease=MINUTE, dead=None, now=NOW).book
+    return claim(change.flow_state, "p", owner=ME, run_id="r", lease=MINUTE, dead=None, now=NOW).flow_state
 
 
 def test_a_skip_ends_the_plan_and_moves_nothing() -> None:
-    book = running()
-    change = finish(book, claim_of(book), State.SKIPPED, {"message": "a holiday"}, now=NOW + MINUTE)
-    assert (change.book.state, change.book.active, change.book.seq) == (State.SKIPPED, None, 0)
-    assert change.book.marks == book.marks
-    assert change.book.marks["orders"].position is None
+    flow_state = running()
+    change = finish(
+        flow_state, claim_of(flow_state), State.SKIPPED, {"message": "a holiday"}, now=NOW + MINUTE
+    )
+    assert (change.flow_state.state, change.flow_state.active, change.flow_state.seq) == (
+        State.SKIPPED,
+        None,
+        0,
+    )
+    assert change.flow_state.marks == flow_state.marks
+    assert change.flow_state.marks["orders"].position is None
     [ended] = change.ended
     assert ended.word == "SKIPPED"
     [run] = change.runs
@@ -39,25 +45,27 @@ def test_a_skip_ends_the_plan_and_moves_nothing() -> None:
     [event] = change.events
     assert (event.event, event.reason, event.error) == ("skipped", "a holiday", None)
     # The next plan takes the number that this one never used.
-    _, kept = plan(change.book, draft(), plan_id="q", owner=ME, run_id="s", now=NOW)
+    _, kept = plan(change.flow_state, draft(), plan_id="q", owner=ME, run_id="s", now=NOW)
     assert kept is not None
     assert kept.first_seq == 1
 
 
 def test_what_was_begun_cannot_be_skipped() -> None:
-    book = running()
-    held = claim_of(book)
-    book = begin(book, held, 0, now=NOW).book
+    flow_state = running()
+    held = claim_of(flow_state)
+    flow_state = begin(flow_state, held, 0, now=NOW).flow_state
     with pytest.raises(WrongState, match="was begun"):
-        finish(book, held, State.SKIPPED, None, now=NOW)
-    book = advance(book, held, 0, receipt(held.plan, 0), now=NOW).book
+        finish(flow_state, held, State.SKIPPED, None, now=NOW)
+    flow_state = advance(flow_state, held, 0, receipt(held.plan, 0), now=NOW).flow_state
     with pytest.raises(WrongState, match="was begun"):
-        finish(book, held, State.SKIPPED, None, now=NOW)
+        finish(flow_state, held, State.SKIPPED, None, now=NOW)
 
 
 def test_b8_a_skip_by_who_lost_the_lease_is_refused() -> None:
-    book = running()
-    held = claim_of(book)
-    taken = claim(book, "p", owner=ME, run_id="s", lease=MINUTE, dead=None, now=NOW + 2 * MINUTE).book
+    flow_state = running()
+    held = claim_of(flow_state)
+    taken = claim(
+        flow_state, "p", owner=ME, run_id="s", lease=MINUTE, dead=None, now=NOW + 2 * MINUTE
+    ).flow_state
     with pytest.raises(LeaseLost):
         finish(taken, held, State.SKIPPED, None, now=NOW)

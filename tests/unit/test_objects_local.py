@@ -104,11 +104,11 @@ def test_e4_a_path_never_leads_out_of_the_lake(path: str, tmp_path: Path) -> Non
 
 
 def test_links_inside_a_table_are_not_followed(tmp_path: Path) -> None:
-    outside = tmp_path / "outside"
-    outside.mkdir()
-    (outside / "precious.parquet").write_bytes(b"x")
+    environment = tmp_path / "outside"
+    environment.mkdir()
+    (environment / "precious.parquet").write_bytes(b"x")
     lake = tmp_path / "lake"
     (lake / "t" / "data").mkdir(parents=True)
-    (lake / "t" / "data" / "link").symlink_to(outside)
+    (lake / "t" / "data" / "link").symlink_to(environment)
     listed = [entry.path for entry in LocalFiles(str(lake)).list("t")]
     assert listed == ["t/data/link"]

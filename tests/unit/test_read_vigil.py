@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tidegauge.model.position import Value, ValueKind
 from tidegauge.model.spec import TableOptions
-from tidegauge.sources import bound_wait as vigil
+from tidegauge.sources import bound_wait as bound_wait
 from tidegauge.sources.bound_wait import BoundWait, ReadyBound
 from tidegauge.sources.candidate import Candidate, followed, from_text, to_text
 from tidegauge.sources.dialect import Moment, OpenWork
@@ -101,8 +101,8 @@ class Source:
 
 @pytest.fixture(autouse=True)
 def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vigil, "SHORT", 0.05)
-    monkeypatch.setattr(vigil, "LONG", 0.1)
+    monkeypatch.setattr(bound_wait, "SHORT", 0.05)
+    monkeypatch.setattr(bound_wait, "LONG", 0.1)
 
 
 def at(seconds: float, *works: OpenWork, blind: str | None = None) -> Moment:

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from tidegauge.errors import SourceError, Stopped, TidegaugeError
-from tidegauge.flows.select import layers_of
+from tidegauge.flows.select import delta_flows_of
 from tidegauge.model.delta_flow import DeltaFlow, DeltaInput, DeltaTable, TableRef
 from tidegauge.model.spec import Project, SparkSettings
 from tidegauge.model.state import State
@@ -30,13 +30,13 @@ GRAPH = {
 }
 
 
-def layer(name: str, above: tuple[str, ...]) -> DeltaFlow:
+def delta_flow(name: str, above: tuple[str, ...]) -> DeltaFlow:
     table = TableRef(path=f"/{name}")
     part = DeltaInput("t", TableRef(path="/t"))
     return DeltaFlow("p", name, (part,), DeltaTable(table, key=("id",)), upstreams=above, tags=(name[:4],))
 
 
-LAYERS = [layer(name, above) for name, above in GRAPH.items()]
+LAYERS = [delta_flow(name, above) for name, above in GRAPH.items()]
 
 
 @dataclass
@@ -120,4 +120,4 @@ def test_what_was_stopped_on_the_way_is_for_the_next_run() -> None:
 def test_flows_are_selected_by_name_pattern_tag_table_and_neighbours(
     words: list[str], names: set[str]
 ) -> None:
-    assert {one.name for one in layers_of(LAYERS, words)} == names
+    assert {one.name for one in delta_flows_of(LAYERS, words)} == names

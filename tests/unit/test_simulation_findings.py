@@ -23,18 +23,18 @@ NOW = datetime(2026, 1, 1)
 EMPTY = FlowState("shop", "orders")
 
 
-def overridden(book: FlowState, kind: str, **positions: int) -> FlowState:
+def overridden(flow_state: FlowState, kind: str, **positions: int) -> FlowState:
     places = {name: VersionPosition(version) for name, version in positions.items()}
-    begun = byhand.begin_override(book, kind, places, owner=ME, reason="why", now=NOW).book
+    begun = byhand.begin_override(flow_state, kind, places, owner=ME, reason="why", now=NOW).flow_state
     assert begun.override is not None
     ended = byhand.end_override(begun, epoch=begun.override.epoch, now=NOW)
     assert ended is not None
-    return ended.book
+    return ended.flow_state
 
 
-def planned(book: FlowState, *, seen: tuple[int, int], **tops: int) -> StateChange | None:
+def planned(flow_state: FlowState, *, seen: tuple[int, int], **tops: int) -> StateChange | None:
     windows = tuple(
-        Window(book.marks[name].position if name in book.marks else None, VersionPosition(top))
+        Window(flow_state.marks[name].position if name in flow_state.marks else None, VersionPosition(top))
         for name, top in tops.items()
     )
     inputs = tuple(
@@ -42,7 +42,7 @@ def planned(book: FlowState, *, seen: tuple[int, int], **tops: int) -> StateChan
         for name, window in zip(tops, windows, strict=True)
     )
     draft = Draft("shop", "orders", inputs, (Batch(windows),), seen=seen)
-    return rules.plan(book, draft, plan_id=f"plan-{book.seq}", owner=ME, run_id="run", now=NOW)[0]
+    return rules.plan(flow_state, draft, plan_id=f"plan-{flow_state.seq}", owner=ME, run_id="run", now=NOW)[0]
 
 
 def test_an_undo_of_the_first_set_of_a_flow_that_never_ran_goes_back_to_the_beginning() -> None:
@@ -61,9 +61,11 @@ def test_a_reset_of_a_flow_without_a_watermark_is_refused() -> None:
 def test_a_look_in_the_middle_of_a_partial_completion_is_no_ground_for_the_next_plan() -> None:
     first = planned(EMPTY, seen=(0, 0), left=1, right=1)
     assert first is not None
-    part = alone.complete(first.book, "plan-0", owner=ME, run_id="run", rows={"right": 1}, now=NOW).book
+    part = alone.complete(
+        first.flow_state, "plan-0", owner=ME, run_id="run", rows={"right": 1}, now=NOW
+    ).flow_state
     looked = max((mark.epoch, mark.seq) for mark in part.marks.values())
-    whole = alone.complete(part, "plan-0", owner=ME, run_id="run", rows=None, now=NOW).book
+    whole = alone.complete(part, "plan-0", owner=ME, run_id="run", rows=None, now=NOW).flow_state
     assert [mark.seq for mark in whole.marks.values()] == [whole.seq, whole.seq] == [1, 1]
     # It saw `left` where it no longer is.
     stale = replace(whole, marks=part.marks)

@@ -28,7 +28,7 @@ ROWS = st.lists(
 )
 
 
-def shape() -> SourceTable:
+def source_table() -> SourceTable:
     return SourceTable(
         table=TableName(None, "t"),
         options=TableOptions(cursor="c"),
@@ -71,7 +71,7 @@ def test_a1_windows_that_share_their_ends_partition_the_rows(
     found: list[Row] = []
     for lower, upper in pairwise([None, *ends, last]):
         assert upper is not None
-        where = sql.between(shape(), lower, upper, sqlite_sql.literal)
+        where = sql.between(source_table(), lower, upper, sqlite_sql.literal)
         part = connection.execute(f"SELECT c, k, s FROM t WHERE {where}").fetchall()
         found += part
     assert sorted(found) == sorted(rows)
@@ -81,7 +81,7 @@ def test_a1_windows_that_share_their_ends_partition_the_rows(
 @given(rows=ROWS, step=st.integers(1, 8))
 def test_cuts_end_every_stretch_of_the_asked_for_size(rows: list[Row], step: int) -> None:
     connection = table(rows)
-    cuts = connection.execute(sql.cuts(shape(), "t", "c IS NOT NULL", step)).fetchall()
+    cuts = connection.execute(sql.cuts(source_table(), "t", "c IS NOT NULL", step)).fetchall()
     ordered = connection.execute("SELECT c, k, s FROM t ORDER BY c, k, s").fetchall()
     numbers = sorted({*range(step, len(rows) + 1, step), len(rows)} - {0})
     assert [(n, int(c), int(k), s) for n, c, k, s in cuts] == [(n, *ordered[n - 1]) for n in numbers]
@@ -90,11 +90,11 @@ def test_cuts_end_every_stretch_of_the_asked_for_size(rows: list[Row], step: int
 def test_the_readers_of_a_batch_meet_at_its_splits() -> None:
     first, second = position((1, 1, "a")), position((2, 2, "b"))
     batch = Batch((Window(None, second),), splits=(first,))
-    one, other = sql.stretches(shape(), batch, sqlite_sql.literal)
-    assert one == sql.between(shape(), None, first, sqlite_sql.literal)
-    assert other == sql.between(shape(), first, second, sqlite_sql.literal)
+    one, other = sql.splits(source_table(), batch, sqlite_sql.literal)
+    assert one == sql.between(source_table(), None, first, sqlite_sql.literal)
+    assert other == sql.between(source_table(), first, second, sqlite_sql.literal)
     nulls = Batch((Window(None, second),), nulls=True)
-    assert sql.stretches(shape(), nulls, sqlite_sql.literal) == ['"c" IS NULL']
+    assert sql.splits(source_table(), nulls, sqlite_sql.literal) == ['"c" IS NULL']
 
 
 @given(st.text().filter(lambda text: "\0" not in text))

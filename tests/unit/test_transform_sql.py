@@ -153,12 +153,12 @@ def test_what_is_wrong_is_said_with_its_place(sql: str, line: int, column: int, 
 def test_sql_that_only_spark_can_read_is_left_to_it_when_asked_for_whole() -> None:
     sql = "SELECT window.start AS id, count(*) AS n FROM orders GROUP BY window(at, '1 hour')"
     assert "evaluate: whole" in str(refused(sql).hint)
-    assert choose_evaluation(layer(sql, evaluate=WHOLE)).evaluate is WHOLE
+    assert choose_evaluation(delta_flow(sql, evaluate=WHOLE)).evaluate is WHOLE
 
 
 def test_without_a_file_the_message_has_line_and_column() -> None:
     with pytest.raises(TransformFailed, match=r"rand.*\(line 2, column 2\)"):
-        choose_evaluation(layer("SELECT id,\n rand() FROM orders"))
+        choose_evaluation(delta_flow("SELECT id,\n rand() FROM orders"))
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_without_a_file_the_message_has_line_and_column() -> None:
 def test_c11_dice_and_clocks_are_refused_with_their_place_and_the_ways_out(
     sql: str, line: int, column: int, cause: str
 ) -> None:
-    flow = replace(layer(sql), transform=Sql(sql, Path("gold/daily.sql")))
+    flow = replace(delta_flow(sql), transform=Sql(sql, Path("gold/daily.sql")))
     for mode in (DeltaMode.MERGE, DeltaMode.APPEND, DeltaMode.REPLACE_PARTITIONS):
         output = replace(flow.output, mode=mode, partition_by=("id",))
         with pytest.raises(TransformFailed) as failed:
@@ -210,7 +210,9 @@ def test_c11_dice_and_clocks_are_refused_with_their_place_and_the_ways_out(
     ],
 )
 def test_c11_columns_and_texts_are_no_clocks(sql: str) -> None:
-    assert choose_evaluation(layer(sql), columns={"orders": ["id", "at", "current_date"]}).evaluate is ROWS
+    assert (
+        choose_evaluation(delta_flow(sql), columns={"orders": ["id", "at", "current_date"]}).evaluate is ROWS
+    )
 
 
 def test_the_hint_lists_the_inputs() -> None:
@@ -278,7 +280,7 @@ def test_columns_are_carried_through(sql: str, carrying: str | None) -> None:
     assert carry_columns(sql, moving="orders", columns=["_v"]) == carrying
 
 
-def layer(
+def delta_flow(
     sql: str | None, mode: DeltaMode = DeltaMode.MERGE, *, evaluate: Evaluate = Evaluate.AUTO
 ) -> DeltaFlow:
     return DeltaFlow(
@@ -302,22 +304,22 @@ BY_DAY = "SELECT day, count(*) AS n FROM orders GROUP BY day"
 @pytest.mark.parametrize(
     ("one", "way"),
     [
-        (layer(None), ROWS),
-        (layer(EACH), ROWS),
-        (layer(JOIN), KEYS),
-        (layer(JOIN, DeltaMode.SCD2), KEYS),
-        (layer(RANKED), WHOLE),
-        (layer(EACH, evaluate=WHOLE), WHOLE),
-        (layer(EACH, evaluate=KEYS), KEYS),
-        (layer(EACH, DeltaMode.APPEND), ROWS),
-        (layer(EACH, DeltaMode.OVERWRITE), WHOLE),
-        (layer(BY_DAY, DeltaMode.REPLACE_PARTITIONS), KEYS),
-        (layer(RANKED, DeltaMode.REPLACE_PARTITIONS), WHOLE),
-        (replace(layer(None), transform=Function("m:f")), KEYS),
-        (replace(layer(None), transform=Function("m:f"), inputs=layer(None).inputs[:1]), ROWS),
-        (replace(layer(None), transform=Function("m:f"), evaluate=WHOLE), WHOLE),
-        (replace(layer(None), transform=Function("m:f"), evaluate=ROWS), ROWS),
-        (replace(layer(RANKED), inputs=(replace(layer(None).inputs[0], raw=True),)), ROWS),
+        (delta_flow(None), ROWS),
+        (delta_flow(EACH), ROWS),
+        (delta_flow(JOIN), KEYS),
+        (delta_flow(JOIN, DeltaMode.SCD2), KEYS),
+        (delta_flow(RANKED), WHOLE),
+        (delta_flow(EACH, evaluate=WHOLE), WHOLE),
+        (delta_flow(EACH, evaluate=KEYS), KEYS),
+        (delta_flow(EACH, DeltaMode.APPEND), ROWS),
+        (delta_flow(EACH, DeltaMode.OVERWRITE), WHOLE),
+        (delta_flow(BY_DAY, DeltaMode.REPLACE_PARTITIONS), KEYS),
+        (delta_flow(RANKED, DeltaMode.REPLACE_PARTITIONS), WHOLE),
+        (replace(delta_flow(None), transform=Function("m:f")), KEYS),
+        (replace(delta_flow(None), transform=Function("m:f"), inputs=delta_flow(None).inputs[:1]), ROWS),
+        (replace(delta_flow(None), transform=Function("m:f"), evaluate=WHOLE), WHOLE),
+        (replace(delta_flow(None), transform=Function("m:f"), evaluate=ROWS), ROWS),
+        (replace(delta_flow(RANKED), inputs=(replace(delta_flow(None).inputs[0], raw=True),)), ROWS),
     ],
 )
 def test_how_a_flow_is_evaluated(one: DeltaFlow, way: Evaluate) -> None:
@@ -327,14 +329,14 @@ def test_how_a_flow_is_evaluated(one: DeltaFlow, way: Evaluate) -> None:
 @pytest.mark.parametrize(
     ("one", "cause"),
     [
-        (layer(JOIN, evaluate=ROWS), "`evaluate: rows` would break the law of the flow: joins 2 inputs"),
+        (delta_flow(JOIN, evaluate=ROWS), "`evaluate: rows` would break the law of the flow: joins 2 inputs"),
         (
-            layer(RANKED, evaluate=KEYS),
+            delta_flow(RANKED, evaluate=KEYS),
             "`evaluate: keys` would break the law of the flow: window function RANK",
         ),
-        (layer(JOIN, DeltaMode.APPEND), "append takes a row-wise transform of one incremental input"),
-        (layer(EACH, DeltaMode.APPEND, evaluate=WHOLE), "append takes a row-wise transform"),
-        (layer(BY_DAY), "drops the key column id"),
+        (delta_flow(JOIN, DeltaMode.APPEND), "append takes a row-wise transform of one incremental input"),
+        (delta_flow(EACH, DeltaMode.APPEND, evaluate=WHOLE), "append takes a row-wise transform"),
+        (delta_flow(BY_DAY), "drops the key column id"),
     ],
 )
 def test_what_a_flow_may_not_ask_for(one: DeltaFlow, cause: str) -> None:

@@ -13,9 +13,9 @@ from tests.support.histories import (
     GONE,
     SEEN,
     START,
+    delta_flow,
     history,
     idle,
-    layer,
     mark,
     plan,
     source,
@@ -49,7 +49,7 @@ def test_c9_versions_that_change_no_row_cost_nothing_and_are_kept_as_looked_at()
     assert draft.batches == ()
     assert draft.inputs[0].window == Window(VersionPosition(4), VersionPosition(6))
     # The next time the log is read from there on.
-    assert asks(layer(), source(), mark(4, checked=6)) == 6
+    assert asks(delta_flow(), source(), mark(4, checked=6)) == 6
     assert steps(plan(history(version(7), after=6), 4, checked=6)) == [(6, 7, "feed")]
 
 
@@ -108,8 +108,8 @@ def test_c4_a_schema_change_behind_the_last_row_waits_for_the_next_plan() -> Non
 
 def test_batches_end_by_versions_and_by_bytes() -> None:
     found = history(version(1), idle(2), version(3), version(4, bytes=100), version(5), after=0)
-    assert steps(plan(found, 0, flow=layer(source(max_versions=2)))) == [(0, 3, "feed"), (3, 5, "feed")]
-    assert steps(plan(found, 0, flow=layer(source(max_bytes=25)))) == [
+    assert steps(plan(found, 0, flow=delta_flow(source(max_versions=2)))) == [(0, 3, "feed"), (3, 5, "feed")]
+    assert steps(plan(found, 0, flow=delta_flow(source(max_bytes=25)))) == [
         (0, 3, "feed"),
         (3, 4, "feed"),
         (4, 5, "feed"),
@@ -118,7 +118,7 @@ def test_batches_end_by_versions_and_by_bytes() -> None:
 
 def test_f3_every_batch_has_the_time_of_its_last_commit() -> None:
     found = history(version(1), version(2), version(3), after=0)
-    draft = plan(found, 0, flow=layer(source(max_versions=1)))
+    draft = plan(found, 0, flow=delta_flow(source(max_versions=1)))
     assert [batch.stamps for batch in draft.batches] == [
         (f"2026-11-01T00:0{number}:00+00:00",) for number in (1, 2, 3)
     ]
@@ -127,9 +127,9 @@ def test_f3_every_batch_has_the_time_of_its_last_commit() -> None:
 
 def test_a_function_that_keeps_history_is_called_for_twenty_versions_at_most() -> None:
     found = history(*map(version, range(1, 46)), after=0)
-    flow = layer(source(), mode=DeltaMode.SCD2, transform=Function("m:f"))
+    flow = delta_flow(source(), mode=DeltaMode.SCD2, transform=Function("m:f"))
     assert [upto for _, upto, _ in steps(plan(found, 0, flow=flow))] == [20, 40, 45]
-    fewer = layer(source(max_versions=15), mode=DeltaMode.SCD2, transform=Function("m:f"))
+    fewer = delta_flow(source(max_versions=15), mode=DeltaMode.SCD2, transform=Function("m:f"))
     assert [upto for _, upto, _ in steps(plan(found, 0, flow=fewer))] == [15, 30, 45]
 
 
@@ -154,13 +154,13 @@ def test_c1_a_log_that_was_cleaned_past_the_watermark_stops_the_flow() -> None:
 
 
 def test_c1_to_rebaseline_reads_the_whole_table_in_one_batch() -> None:
-    draft = plan(GONE, 4, flow=layer(source(on_missing=OnMissing.REBASELINE, max_versions=1)))
+    draft = plan(GONE, 4, flow=delta_flow(source(on_missing=OnMissing.REBASELINE, max_versions=1)))
     assert steps(draft) == [(4, 7, "snapshot")]
     assert "the whole table is read again" in draft.notes[0]
 
 
 def test_c1_a_difference_needs_the_version_that_was_read_last() -> None:
-    flow = layer(source(on_missing=OnMissing.DIFF))
+    flow = delta_flow(source(on_missing=OnMissing.DIFF))
     draft = plan(replace(GONE, readable=lambda version: version == 4), 4, flow=flow)
     assert steps(draft) == [(4, 7, "diff")]
     assert "versions 4 and 7 are compared" in draft.notes[0]
@@ -174,7 +174,7 @@ def test_the_store_is_not_asked_while_nothing_is_missing() -> None:
     def asked(version: int) -> bool:
         raise AssertionError("asked")
 
-    flow = layer(source(on_missing=OnMissing.DIFF))
+    flow = delta_flow(source(on_missing=OnMissing.DIFF))
     assert steps(plan(history(version(5), after=4, readable=asked), 4, flow=flow)) == [(4, 5, "feed")]
 
 
@@ -194,13 +194,13 @@ def test_c2_a_table_replaced_inside_the_window_or_set_back_stops_the_flow() -> N
 
 
 def test_overwrite_is_one_batch_whatever_is_missing_between() -> None:
-    flow = layer(source(max_versions=1), mode=DeltaMode.OVERWRITE)
+    flow = delta_flow(source(max_versions=1), mode=DeltaMode.OVERWRITE)
     assert steps(plan(GONE, 4, flow=flow)) == [(4, 7, "snapshot")]
     assert plan(history(idle(5), after=4), 4, flow=flow).batches == ()
 
 
 def test_several_inputs_go_in_step_and_pinned_ones_stay() -> None:
-    flow = layer(source("a", max_versions=1), source("b"), source("c"), source("p", snapshot=True))
+    flow = delta_flow(source("a", max_versions=1), source("b"), source("c"), source("p", snapshot=True))
     found = {
         "a": history(version(1), version(2), version(3), after=0),
         "b": history(version(8), after=7),
@@ -219,14 +219,14 @@ def test_several_inputs_go_in_step_and_pinned_ones_stay() -> None:
 
 
 def test_changes_of_a_pinned_input_alone_are_nothing_new() -> None:
-    flow = layer(source("a"), source("p", snapshot=True))
+    flow = delta_flow(source("a"), source("p", snapshot=True))
     found = {"a": history(after=4), "p": history(version(5), after=4)}
     draft = draft_versions(flow, found, {"a": mark(4), "p": mark(4)}, seen=SEEN)
     assert draft.batches == ()
 
 
 def test_one_input_that_begins_with_a_snapshot_goes_with_the_others_first_piece() -> None:
-    flow = layer(source("a", max_versions=1), source("b"))
+    flow = delta_flow(source("a", max_versions=1), source("b"))
     found = {"a": history(version(1), version(2), after=0), "b": history(version(0), version(1))}
     draft = draft_versions(flow, found, {"a": mark(0)}, seen=SEEN)
     assert steps(draft, 0) == [(0, 1, "feed"), (1, 2, "feed")]
@@ -253,8 +253,8 @@ def test_versions_that_only_add_are_read_by_their_files_though_the_feed_is_on() 
     mixed = history(version(1, only_adds=True), version(2), after=0)
     assert steps(plan(mixed, 0)) == [(0, 2, "feed")]
     # Who is shown the time of a commit is shown the feed's own.
-    assert steps(plan(grown, 0, flow=layer(source(raw=True)))) == [(0, 3, "feed")]
-    assert steps(plan(grown, 0, flow=layer(source(), mode=DeltaMode.SCD2))) == [(0, 3, "feed")]
+    assert steps(plan(grown, 0, flow=delta_flow(source(raw=True)))) == [(0, 3, "feed")]
+    assert steps(plan(grown, 0, flow=delta_flow(source(), mode=DeltaMode.SCD2))) == [(0, 3, "feed")]
 
 
 @st.composite
@@ -276,7 +276,9 @@ def logs(draw: st.DrawFn) -> list[Version]:
 def test_every_change_is_in_exactly_one_batch_that_can_be_read_in_its_way(
     versions: list[Version], most: int | None, largest: int | None
 ) -> None:
-    draft = plan(history(*versions, after=0), 0, flow=layer(source(max_versions=most, max_bytes=largest)))
+    draft = plan(
+        history(*versions, after=0), 0, flow=delta_flow(source(max_versions=most, max_bytes=largest))
+    )
     covered: list[int] = []
     end = 0
     for after, upto, way in steps(draft):

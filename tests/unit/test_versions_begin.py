@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.histories import history, idle, layer, plan, source, steps, version
+from tests.support.histories import delta_flow, history, idle, plan, source, steps, version
 from tidegauge.errors import ConfigError, SourceError, TableReplaced, VersionsMissing
 from tidegauge.model.delta_flow import DeltaMode, OnMissing
 from tidegauge.model.versions import LATEST
@@ -21,17 +21,17 @@ def test_c2_after_a_reset_the_table_that_is_there_is_read() -> None:
 
 def test_by_itself_a_flow_begins_with_the_table_as_it_is() -> None:
     for mode in (DeltaMode.MERGE, DeltaMode.OVERWRITE, DeltaMode.REPLACE_PARTITIONS):
-        draft = plan(history(version(0), version(1)), flow=layer(mode=mode))
+        draft = plan(history(version(0), version(1)), flow=delta_flow(mode=mode))
         assert steps(draft) == [(None, 1, "snapshot")]
         assert draft.notes == (
             f"a: begins with bronze.a as it is at version 1, as `{mode.value}` does by itself",
         )
-        assert asks(layer(mode=mode), source(), None) == LATEST
+        assert asks(delta_flow(mode=mode), source(), None) == LATEST
 
 
 @pytest.mark.parametrize("mode", [DeltaMode.APPEND, DeltaMode.SCD2])
 def test_what_keeps_every_change_begins_with_the_earliest_where_it_can(mode: DeltaMode) -> None:
-    flow = layer(mode=mode)
+    flow = delta_flow(mode=mode)
     assert asks(flow, source(), None) is None
     draft = plan(history(idle(0), version(1), version(2, only_adds=False)), flow=flow)
     assert steps(draft) == [(None, 2, "feed")]
@@ -49,12 +49,12 @@ def test_what_keeps_every_change_begins_with_the_earliest_where_it_can(mode: Del
 
 
 def test_an_empty_table_is_read_once_all_the_same() -> None:
-    draft = plan(history(idle(0)), flow=layer(source(initial="earliest"), mode=DeltaMode.SCD2))
+    draft = plan(history(idle(0)), flow=delta_flow(source(initial="earliest"), mode=DeltaMode.SCD2))
     assert steps(draft) == [(None, 0, "snapshot")]
 
 
 def test_earliest_is_refused_where_the_history_is_not_whole() -> None:
-    flow = layer(source(initial="earliest"))
+    flow = delta_flow(source(initial="earliest"))
     for found in (history(version(7), earliest=7), history(idle(7), earliest=7)):
         with pytest.raises(VersionsMissing, match="the log begins at version 7") as caught:
             plan(found, flow=flow)
@@ -62,12 +62,12 @@ def test_earliest_is_refused_where_the_history_is_not_whole() -> None:
     with pytest.raises(TableReplaced) as replaced:
         plan(history(version(0, table_id="id0"), version(1)), flow=flow)
     assert "initial: snapshot" in str(replaced.value.hint)
-    anyway = layer(source(initial="earliest", on_missing=OnMissing.REBASELINE))
+    anyway = delta_flow(source(initial="earliest", on_missing=OnMissing.REBASELINE))
     assert steps(plan(history(version(7), earliest=7), flow=anyway)) == [(None, 7, "snapshot")]
 
 
 def test_a_baseline_version_is_a_snapshot_and_the_changes_after_it() -> None:
-    flow = layer(source(initial="3", max_versions=1))
+    flow = delta_flow(source(initial="3", max_versions=1))
     assert asks(flow, flow.inputs[0], None) == 3
     found = history(version(4), version(5, only_adds=False), after=3, readable=lambda number: number == 3)
     assert steps(plan(found, flow=flow)) == [(None, 3, "snapshot"), (3, 4, "feed"), (4, 5, "feed")]
@@ -84,4 +84,4 @@ def test_a_baseline_version_is_a_snapshot_and_the_changes_after_it() -> None:
 
 def test_a_beginning_that_is_neither_is_refused() -> None:
     with pytest.raises(ConfigError, match="'yesterday' does not say"):
-        asks(layer(), source(initial="yesterday"), None)
+        asks(delta_flow(), source(initial="yesterday"), None)

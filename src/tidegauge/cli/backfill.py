@@ -63,8 +63,8 @@ def command(
         )
     if not dry_run:
         check_reason("backfill", reason)
-    loaded, wish = open_project(project), BackfillRequest(from_, to, column, limit)
-    found = preview(loaded, chosen, wish)
+    loaded, request = open_project(project), BackfillRequest(from_, to, column, limit)
+    found = preview(loaded, chosen, request)
     if not json:
         _show(found)
     if dry_run or not any(one.rows or one.unfinished for one in found):
@@ -75,7 +75,9 @@ def command(
     count = sum(one.rows for one in found)
     why = agreed(f"read {count:,} row{'' if count == 1 else 's'} again?", reason, yes=yes)
     report, signalled = running(
-        lambda tell, stop: run_backfill(loaded, found, wish, reason=why, tell=tell, stop=stop, debug=debug),
+        lambda tell, stop: run_backfill(
+            loaded, found, request, reason=why, tell=tell, stop=stop, debug=debug
+        ),
         json=json,
         debug=debug,
     )

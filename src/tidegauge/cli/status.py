@@ -59,7 +59,7 @@ def command(
 
 def _warnings(project: Project) -> dict[str, list[str]]:
     """Whose unread versions are about to vanish; only flows between Delta tables are asked."""
-    if not project.layers:
+    if not project.delta_flows:
         return {}
     from tidegauge.ledger.open import open_ledger
     from tidegauge.operations.retention import warnings

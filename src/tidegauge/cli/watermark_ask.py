@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def override(
     project: Project,
     selection: Sequence[str],
-    wish: OverrideRequest,
+    request: OverrideRequest,
     *,
     command: str,
     stage: Stage | None,
@@ -37,7 +37,7 @@ def override(
 
     if not dry_run:
         check_reason(f"watermark {command}", reason)
-    moves = preview(project, selection, wish, stage=stage)
+    moves = preview(project, selection, request, stage=stage)
     if not moves:
         if json:
             _print(command, moves, done=False)

@@ -22,7 +22,7 @@ _ROWS_AT_ONCE = 50_000
 
 @dataclass(frozen=True)
 class Vanished:
-    """Keys of the target that the source does not have. Also a stretch (`model.cargo`) of just these keys."""
+    """Keys of the target that the source does not have. Also a split (`model.batch_data`) of these keys."""
 
     keys: pa.Table
     source_rows: int

@@ -120,15 +120,15 @@ def _among_columns(keys: OutputKeys, mode: DeltaMode) -> Iterator[FlowConflict]:
                 )
 
 
-def in_a_flow(layer: DeltaFlow) -> Iterator[FlowConflict]:
-    moving, mode = layer.moving, layer.output.mode
+def in_a_flow(flow: DeltaFlow) -> Iterator[FlowConflict]:
+    moving, mode = flow.moving, flow.output.mode
     if not moving:
         yield FlowConflict(
             (("inputs",), ()),
             "no input of the flow is followed: each is a snapshot",
             "let one of them be no snapshot, so that its changes have something to do",
         )
-    if layer.transform is None and len(layer.inputs) > 1:
+    if flow.transform is None and len(flow.inputs) > 1:
         yield FlowConflict(
             ((),),
             "a flow with several inputs needs a `transform`",
@@ -137,7 +137,7 @@ def in_a_flow(layer: DeltaFlow) -> Iterator[FlowConflict]:
     at_evaluate: tuple[Trail, ...] = (("evaluate",), ())
     if len(moving) > 1:
         names = ", ".join(f"`{part.name}`" for part in moving)
-        if layer.evaluate is Evaluate.ROWS:
+        if flow.evaluate is Evaluate.ROWS:
             yield FlowConflict(
                 at_evaluate,
                 f"evaluate `rows` follows one input, and here are several: {names}",
@@ -149,16 +149,16 @@ def in_a_flow(layer: DeltaFlow) -> Iterator[FlowConflict]:
                 f"mode `append` follows one input, and here are several: {names}",
                 "use mode `merge`, or let all but one be snapshots",
             )
-    if layer.evaluate in (Evaluate.KEYS, Evaluate.WHOLE):
+    if flow.evaluate in (Evaluate.KEYS, Evaluate.WHOLE):
         if mode is DeltaMode.APPEND:
             yield FlowConflict(
                 at_evaluate,
-                f"evaluate `{layer.evaluate}` computes rows anew, and mode `append` would add them again",
+                f"evaluate `{flow.evaluate}` computes rows anew, and mode `append` would add them again",
                 "leave it out, or use mode `merge`",
             )
         if any(part.raw for part in moving):
             yield FlowConflict(
                 at_evaluate,
-                f"evaluate `{layer.evaluate}` computes from whole tables, and feed `raw` gives changes only",
+                f"evaluate `{flow.evaluate}` computes from whole tables, and feed `raw` gives changes only",
                 "leave out one of the two",
             )

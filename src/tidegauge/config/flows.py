@@ -50,7 +50,7 @@ def make_flows(check: Check, written: Any, around: Around) -> list[DeltaFlow]:
     if not isinstance(written, dict):
         return []
     found = [_flow(check, name, body, ("flows", name), around) for name, body in written.items()]
-    return [layer for layer in found if layer is not None]
+    return [flow for flow in found if flow is not None]
 
 
 def _flow(check: Check, name: str, body: Any, trail: Trail, around: Around) -> DeltaFlow | None:
@@ -73,7 +73,7 @@ def _flow(check: Check, name: str, body: Any, trail: Trail, around: Around) -> D
     made = check.attempt(lambda: _transform(written, check.document.file.parent), (*trail, "transform"))
     if keys is None or output is None or len(check.problems) > before:
         return None
-    layer = DeltaFlow(
+    flow = DeltaFlow(
         pipeline=around.pipeline,
         name=name,
         inputs=inputs,
@@ -85,8 +85,8 @@ def _flow(check: Check, name: str, body: Any, trail: Trail, around: Around) -> D
         tags=keys.tags,
         place=check.document.key_place(trail),
     )
-    _refuse(check, in_a_flow(layer), trail)
-    return layer if len(check.problems) == before else None
+    _refuse(check, in_a_flow(flow), trail)
+    return flow if len(check.problems) == before else None
 
 
 def _inputs(check: Check, written: Any, trail: Trail, around: Around) -> tuple[DeltaInput, ...]:

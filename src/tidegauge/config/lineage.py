@@ -16,47 +16,47 @@ DEFAULT_CATALOGUE = "spark.sql.defaultCatalog"
 
 
 def connect(
-    layers: Sequence[DeltaFlow], problems: list[Problem], conf: Mapping[str, str]
+    flows: Sequence[DeltaFlow], problems: list[Problem], conf: Mapping[str, str]
 ) -> tuple[DeltaFlow, ...]:
     """The same flows, each with the names of those that it reads from."""
     homes = _Homes(conf)
     writers: dict[tuple[str, ...], DeltaFlow] = {}
-    for layer in layers:
-        first = writers.setdefault(homes.identity(layer.output.table), layer)
-        if first is not layer:
+    for flow in flows:
+        first = writers.setdefault(homes.identity(flow.output.table), flow)
+        if first is not flow:
             problems.append(
                 Problem(
-                    f"the flows {quoted(first.name)} and {quoted(layer.name)} write one table,"
-                    f" {layer.output.table}",
-                    _place(layer.output.place),
+                    f"the flows {quoted(first.name)} and {quoted(flow.name)} write one table,"
+                    f" {flow.output.table}",
+                    _place(flow.output.place),
                     "a table is written by one flow: give one of them another output",
                 )
             )
     made = []
-    for layer in layers:
+    for flow in flows:
         upstreams: dict[str, DeltaInput] = {}
-        for part in layer.inputs:
+        for part in flow.inputs:
             writer = writers.get(homes.identity(part.table))
-            if writer is layer:
+            if writer is flow:
                 problems.append(
                     Problem(
-                        f"the flow {quoted(layer.name)} reads its own output {part.table}",
+                        f"the flow {quoted(flow.name)} reads its own output {part.table}",
                         _place(part.place),
                         "read the table that it is made from, or write another one",
                     )
                 )
             elif writer is not None:
                 upstreams.setdefault(writer.name, part)
-        made.append(replace(layer, upstreams=tuple(upstreams)))
+        made.append(replace(flow, upstreams=tuple(upstreams)))
     _refuse_circles(made, problems)
     _refuse_nesting(made, homes, problems)
     return tuple(made)
 
 
-def _refuse_circles(layers: Sequence[DeltaFlow], problems: list[Problem]) -> None:
-    places = {layer.name: _place(layer.place) for layer in layers}
+def _refuse_circles(flows: Sequence[DeltaFlow], problems: list[Problem]) -> None:
+    places = {flow.name: _place(flow.place) for flow in flows}
     try:
-        TopologicalSorter({layer.name: layer.upstreams for layer in layers}).prepare()
+        TopologicalSorter({flow.name: flow.upstreams for flow in flows}).prepare()
     except CycleError as error:
         names: list[str] = error.args[1]
         # Begun with the one that stands first in the file, so that the sentence is the same each time.
@@ -71,11 +71,11 @@ def _refuse_circles(layers: Sequence[DeltaFlow], problems: list[Problem]) -> Non
         )
 
 
-def _refuse_nesting(layers: Sequence[DeltaFlow], homes: _Homes, problems: list[Problem]) -> None:
+def _refuse_nesting(flows: Sequence[DeltaFlow], homes: _Homes, problems: list[Problem]) -> None:
     """A table in the folder of another one: VACUUM there takes its files for rubbish."""
-    tables = [(layer.output.table, layer.output.place) for layer in layers]
+    tables = [(flow.output.table, flow.output.place) for flow in flows]
     outputs = {homes.folder(table) for table, _ in tables}
-    tables += [(part.table, part.place) for layer in layers for part in layer.inputs]
+    tables += [(part.table, part.place) for flow in flows for part in flow.inputs]
     folders = {homes.folder(table) for table, _ in tables}
     for table, place in tables:
         outer = inner = homes.folder(table)

@@ -44,8 +44,8 @@ def load_project(file: Path) -> Project:
         ),
         ("ledger",),
     )
-    layers = _layers(check, tree, keys, connections)
-    layers_connected = connect(layers, check.problems, spark.conf if spark else {})
+    delta_flows = _delta_flows(check, tree, keys, connections)
+    flows_connected = connect(delta_flows, check.problems, spark.conf if spark else {})
     check.finish()
     assert keys is not None
     assert ledger is not None
@@ -57,11 +57,11 @@ def load_project(file: Path) -> Project:
         spark=SparkSettings(master=spark.master or None, conf=spark.conf) if spark else SparkSettings(),
         connections={name: found for name, found in connections.items() if found is not None},
         syncs=tuple(syncs),
-        layers=layers_connected,
+        delta_flows=flows_connected,
     )
 
 
-def _layers(
+def _delta_flows(
     check: Check, tree: dict[str, Any], keys: ProjectKeys | None, connections: Connections
 ) -> list[DeltaFlow]:
     pipeline = keys.pipeline if keys is not None else ""

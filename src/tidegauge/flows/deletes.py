@@ -44,7 +44,7 @@ class Deleting:
         if end is None:
             return made
         try:
-            found = self._found(source().shape(self._flow.table, self._flow.options))
+            found = self._found(source().describe(self._flow.table, self._flow.options))
         except SourceUnreachable:
             note = "the source cannot be asked which rows were deleted; the next run looks again"
             return replace(made, notes=(*made.notes, note))
@@ -56,18 +56,18 @@ class Deleting:
         last = Batch((Window(end, end),), rows=0, again=again, deletes=True)
         return replace(made, batches=(*made.batches, last), notes=(*made.notes, note))
 
-    def cargo(self) -> BatchData:
+    def batch_data(self) -> BatchData:
         """The keys to take away, found anew: what was deleted since goes too, what came back stays."""
         with Sources() as sources:  # of the thread that walks, which need not be the one that planned
             source = sources.of(self._flow.source)
-            shape = source.shape(self._flow.table, self._flow.options)
+            source_table = source.describe(self._flow.table, self._flow.options)
             # Before the keys are read: a row that comes back after that has a later cursor.
-            seen = source.settled(shape) if self._flow.options.mode is Mode.SCD2 else None
-        found, layout = self._found(shape), key_layout(shape)
+            seen = source.settled(source_table) if self._flow.options.mode is Mode.SCD2 else None
+        found, layout = self._found(source_table), key_layout(source_table)
         if self._flow.options.mode is Mode.SCD2:
-            layout = replace(layout, fields=(*layout.fields, moment_field(shape, VALID_TO)))
-            found = found.dated(VALID_TO, moment(shape, self._latest(seen)))
-        return BatchData(layout, found.count, stretches=(found,), deletes=True)
+            layout = replace(layout, fields=(*layout.fields, moment_field(source_table, VALID_TO)))
+            found = found.dated(VALID_TO, moment(source_table, self._latest(seen)))
+        return BatchData(layout, found.count, splits=(found,), deletes=True)
 
     @property
     def _fate(self) -> str:
@@ -85,13 +85,13 @@ class Deleting:
             return max(seen, before)
         return seen
 
-    def _found(self, shape: SourceTable) -> Vanished:
+    def _found(self, source_table: SourceTable) -> Vanished:
         assert isinstance(self._output, WarehouseOutput)
         assert isinstance(self._flow.output, WarehouseTable)
-        layout = key_layout(shape)
+        layout = key_layout(source_table)
         schema = schema_of(layout)
         found = find_vanished(
-            keys(self._flow.source, shape),
+            keys(self._flow.source, source_table),
             self._output.rows(layout),
             schema,
             loose=self._flow.output.warehouse.engine is Engine.MYSQL,

@@ -42,21 +42,21 @@ _WHOLE = " whole"
 class DeltaPreparer:
     """One flow between Delta tables, as a runner comes at it."""
 
-    def __init__(self, layer: DeltaFlow, output: Output, marks: Sequence[Watermark], places: Places) -> None:
-        self._layer = layer
+    def __init__(self, flow: DeltaFlow, output: Output, marks: Sequence[Watermark], places: Places) -> None:
+        self._flow = flow
         self._output = output
         self._marks = {mark.input: mark for mark in marks}
         self._places = places
 
     def prepare(self) -> Prepared:
         """Reads the logs of the inputs, and starts no Spark job."""
-        agree(self._layer, self._output, next(iter(self._marks.values()), None))
+        agree(self._flow, self._output, next(iter(self._marks.values()), None))
         return self.foresee()
 
     def foresee(self) -> Prepared:
         """The same, whatever the output holds."""
-        layer, first = self._layer, next(iter(self._marks.values()), None)
-        dated = replace(layer, inputs=tuple(self._dated(part) for part in layer.inputs))
+        flow, first = self._flow, next(iter(self._marks.values()), None)
+        dated = replace(flow, inputs=tuple(self._dated(part) for part in flow.inputs))
         marks = self._marks
         found = self._histories({part.name: asks(dated, part, marks.get(part.name)) for part in dated.inputs})
         choice = self._choice(found, {mark.pending for mark in self._marks.values()})
@@ -65,7 +65,7 @@ class DeltaPreparer:
         if draft.batches:
             # Kept with the marks: the next plan has to know by what the rows were made that are there.
             whole = choice.why in (_ANEW, _AGAIN, _UNCOUNTED)
-            pending = _digest(layer) + _counted(layer) + (_WHOLE if whole else "")
+            pending = _digest(flow) + _counted(flow) + (_WHOLE if whole else "")
             inputs = tuple(replace(part, pending=pending) for part in draft.inputs)
             said = f"evaluated by {choice.evaluate}: {choice.why}"
             draft = replace(draft, inputs=inputs, notes=(said, *draft.notes))
@@ -73,27 +73,27 @@ class DeltaPreparer:
             inputs = tuple(replace(part, pending=self._pending(part.input)) for part in draft.inputs)
             draft = replace(draft, inputs=inputs)
         changes = (_ANEW,) if choice.why == _ANEW else ()
-        return Prepared(draft, self._cargo_of(draft, choice, found), changes, by_jdbc=True)
+        return Prepared(draft, self._read_batch(draft, choice, found), changes, by_jdbc=True)
 
     def recall(self, plan: Plan) -> Prepared:
         """The same windows and the same pinned snapshots; the transform may have been mended since."""
-        layer = self._layer
-        planned, wanted = {part.input for part in plan.draft.inputs}, {part.name for part in layer.inputs}
+        flow = self._flow
+        planned, wanted = {part.input for part in plan.draft.inputs}, {part.name for part in flow.inputs}
         if planned != wanted:
             raise OutputDisagrees(
-                f"{layer.name}: its plan froze the inputs {', '.join(sorted(planned))}, and now it has"
+                f"{flow.name}: its plan froze the inputs {', '.join(sorted(planned))}, and now it has"
                 f" {', '.join(sorted(wanted))}",
                 hint="bring the inputs back until the plan has ended, or begin again with `tidegauge"
-                f" watermark reset --select {layer.name}`",
+                f" watermark reset --select {flow.name}`",
             )
         found = self._histories(frozen.since(plan.draft, plan.done))
-        frozen.check(layer, plan.draft, found, plan.done)
+        frozen.check(flow, plan.draft, found, plan.done)
         known = {part.pending for part in plan.draft.inputs}
         choice = self._choice(found, known)
         if any(one and one.endswith(_WHOLE) for one in known):
             choice = Evaluation(Evaluate.WHOLE, choice.why)
         changes = (_ANEW,) if choice.why == _ANEW else ()
-        return Prepared(plan.draft, self._cargo_of(plan.draft, choice, found), changes, by_jdbc=True)
+        return Prepared(plan.draft, self._read_batch(plan.draft, choice, found), changes, by_jdbc=True)
 
     def _choice(self, found: Mapping[str, History], known: Set[str | None]) -> Evaluation:
         """`known`: by what the rows were made that are there, as marks and plans keep it."""
@@ -101,15 +101,15 @@ class DeltaPreparer:
             name: {field["name"]: str(field["type"]) for field in json.loads(history.schema)["fields"]}
             for name, history in found.items()
         }
-        choice = choose_evaluation(self._layer, columns=columns)
-        mode = self._layer.output.mode
+        choice = choose_evaluation(self._flow, columns=columns)
+        mode = self._flow.output.mode
         if SET_BACK in known and mode not in (DeltaMode.APPEND, DeltaMode.SCD2):
             return Evaluation(Evaluate.WHOLE, _AGAIN)
         made = {one.removesuffix(_WHOLE) for one in known if one is not None and one != SET_BACK}
         if mode is DeltaMode.APPEND:
             return choice
-        if not {one.partition(" ")[0] for one in made} - {_digest(self._layer)}:
-            counted = all(one.endswith(_counted(self._layer)) for one in made)
+        if not {one.partition(" ")[0] for one in made} - {_digest(self._flow)}:
+            counted = all(one.endswith(_counted(self._flow)) for one in made)
             by_rows = choice.evaluate is Evaluate.ROWS
             return choice if counted or not by_rows else Evaluation(Evaluate.WHOLE, _UNCOUNTED)
         # What is there was made by another transform, and the law is about this one.
@@ -118,7 +118,7 @@ class DeltaPreparer:
     def _histories(self, after: Mapping[str, int | None]) -> dict[str, History]:
         wanted = {
             part.name: (self._places.location(part.table), after[part.name], part.table.storage)
-            for part in self._layer.inputs
+            for part in self._flow.inputs
         }
         found: dict[str, History] = {}
         for name, answer in histories(wanted).items():
@@ -128,7 +128,7 @@ class DeltaPreparer:
         return found
 
     def _tables(self) -> dict[str, str]:
-        return {part.name: self._places.location(part.table) for part in self._layer.inputs}
+        return {part.name: self._places.location(part.table) for part in self._flow.inputs}
 
     def _pending(self, name: str) -> str | None:
         mark = self._marks.get(name)
@@ -144,14 +144,14 @@ class DeltaPreparer:
         where = self._places.location(part.table)
         return replace(part, initial=str(version_at(where, initial, storage=part.table.storage)))
 
-    def _cargo_of(
+    def _read_batch(
         self, draft: Draft, choice: Evaluation, found: Mapping[str, History]
     ) -> Callable[[Batch], BatchData]:
-        layer, names = self._layer, [part.input for part in draft.inputs]
-        parts = {part.name: part for part in layer.inputs}
-        layout = Layout(TableName(None, layer.name), (), layer.output.key, "version", None)
+        flow, names = self._flow, [part.input for part in draft.inputs]
+        parts = {part.name: part for part in flow.inputs}
+        layout = Layout(TableName(None, flow.name), (), flow.output.key, "version", None)
 
-        def cargo_of(batch: Batch) -> BatchData:
+        def read_batch(batch: Batch) -> BatchData:
             def change(session: SparkSession, target: Callable[[], DataFrame] | None) -> DeltaChange:
                 keep: list[DataFrame] = []
                 inputs = {
@@ -166,14 +166,14 @@ class DeltaPreparer:
                     )
                     for name, window, way in zip(names, batch.windows, batch.ways, strict=True)
                 }
-                made = evaluate_change(layer, inputs, session, target, choice.evaluate, keep=keep)
+                made = evaluate_change(flow, inputs, session, target, choice.evaluate, keep=keep)
                 return replace(made, kept=tuple(keep))
 
             return BatchData(
                 layout, change=change, explain=lambda error: translated_read(error, self._tables())
             )
 
-        return cargo_of
+        return read_batch
 
 
 def _unique(history: History, window: Window) -> tuple[str, ...]:
@@ -185,22 +185,22 @@ def _unique(history: History, window: Window) -> tuple[str, ...]:
     return keys.pop() if len(keys) == 1 and len(inside) == last - first else ()
 
 
-def _counted(layer: DeltaFlow) -> str:
+def _counted(flow: DeltaFlow) -> str:
     """Behind a digest: each key was seen to come once. That is what evaluation by rows builds upon."""
-    if layer.output.mode is not DeltaMode.MERGE or any(part.raw for part in layer.inputs):
+    if flow.output.mode is not DeltaMode.MERGE or any(part.raw for part in flow.inputs):
         return ""
-    return f" by {hashlib.sha256(json.dumps(layer.output.key).encode()).hexdigest()[:8]}"
+    return f" by {hashlib.sha256(json.dumps(flow.output.key).encode()).hexdigest()[:8]}"
 
 
-def made_by(layer: DeltaFlow) -> set[str]:
+def made_by(flow: DeltaFlow) -> set[str]:
     """What marks keep of a target that this transform made."""
-    digest = _digest(layer)
-    return {digest + counted + whole for counted in ("", _counted(layer)) for whole in ("", _WHOLE)}
+    digest = _digest(flow)
+    return {digest + counted + whole for counted in ("", _counted(flow)) for whole in ("", _WHOLE)}
 
 
-def _digest(layer: DeltaFlow) -> str:
+def _digest(flow: DeltaFlow) -> str:
     """Changes with the user's transform, as far as it can be seen."""
-    match layer.transform:
+    match flow.transform:
         case Sql(text):
             body = text
         case Function(name, _, call):

@@ -98,14 +98,14 @@ class Places:
         return made
 
     @contextmanager
-    def session(self, layer: DeltaFlow) -> Iterator[SparkSession]:
+    def session(self, flow: DeltaFlow) -> Iterator[SparkSession]:
         """A session of the flow's own, so that no setting and no view of one is seen by another."""
-        tables = [layer.output.table, *(part.table for part in layer.inputs)]
+        tables = [flow.output.table, *(part.table for part in flow.inputs)]
         with own_session(self._spark(), [table.at(table.path) for table in tables if table.path]) as session:
             context = getattr(session, "sparkContext", None)
             if context is not None:
                 # Flows side by side share the cores evenly, instead of one after the other.
-                context.setLocalProperty("spark.scheduler.pool", layer.name)
+                context.setLocalProperty("spark.scheduler.pool", flow.name)
             yield session
 
     def _listed(self, schema: str) -> dict[str, str]:

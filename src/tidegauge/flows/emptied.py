@@ -21,7 +21,7 @@ def emptied(
     flow: TableFlow,
     made: Draft,
     output: Output,
-    shape: SourceTable,
+    source_table: SourceTable,
     mark: Watermark | None,
     *,
     pending: bool,
@@ -34,8 +34,8 @@ def emptied(
     """
     if made.batches or not (pending or is_whole(flow)):
         return made
-    begin = start(flow, shape, None)
-    if any(block.num_rows for block in keys(flow.source, shape, after=begin, rows=1)):
+    begin = start(flow, source_table, None)
+    if any(block.num_rows for block in keys(flow.source, source_table, after=begin, rows=1)):
         return made  # rows that are too young to be read, or dated in the future: they come later
     if not pending and not _rows(flow, output, mark, confirmed=confirmed):
         return made
@@ -47,10 +47,10 @@ def emptied(
 
 
 def check_emptied(
-    flow: TableFlow, made: Draft, cargo_of: ReadBatch, output: Output, *, confirmed: bool
+    flow: TableFlow, made: Draft, read_batch: ReadBatch, output: Output, *, confirmed: bool
 ) -> None:
     """The same question before a lake whose last whole copy of the table is empty goes over a target."""
-    if is_whole(flow) and made.batches and not cargo_of(made.batches[-1]).rows:
+    if is_whole(flow) and made.batches and not read_batch(made.batches[-1]).rows:
         _rows(flow, output, None, confirmed=confirmed)
 
 

@@ -60,12 +60,12 @@ class _Absent:
     def tables(self) -> tuple[TableName, ...]:
         return self._tables or self._gone()
 
-    def shape(self, table: TableName, options: TableOptions) -> SourceTable:  # noqa: ARG002
+    def describe(self, table: TableName, options: TableOptions) -> SourceTable:  # noqa: ARG002
         self._gone()
 
     def survey(
         self,
-        shape: SourceTable,  # noqa: ARG002
+        source_table: SourceTable,  # noqa: ARG002
         after: RowPosition | None,  # noqa: ARG002
         step: int,  # noqa: ARG002
         pending: str | None,  # noqa: ARG002
@@ -74,20 +74,20 @@ class _Absent:
 
     def cuts(
         self,
-        shape: SourceTable,  # noqa: ARG002
+        source_table: SourceTable,  # noqa: ARG002
         after: RowPosition | None,  # noqa: ARG002
         upto: RowPosition,  # noqa: ARG002
         step: int,  # noqa: ARG002
     ) -> tuple[Cut, ...]:
         self._gone()
 
-    def count(self, shape: SourceTable, after: RowPosition | None, upto: RowPosition) -> int:  # noqa: ARG002
+    def count(self, source_table: SourceTable, after: RowPosition | None, upto: RowPosition) -> int:  # noqa: ARG002
         self._gone()
 
-    def latest(self, shape: SourceTable) -> Value | None:  # noqa: ARG002
+    def latest(self, source_table: SourceTable) -> Value | None:  # noqa: ARG002
         self._gone()
 
-    def settled(self, shape: SourceTable) -> Value | None:  # noqa: ARG002
+    def settled(self, source_table: SourceTable) -> Value | None:  # noqa: ARG002
         self._gone()
 
     def outlook(self) -> Outlook:

@@ -52,12 +52,12 @@ def prepare_load(
             changes |= dict.fromkeys(decide_drift(flow, output, held, layout, known=same).notes)
     if note is not None:
         changes = {note: None, **changes}
-    return made, _cargo_of(flow, output, row), tuple(changes)
+    return made, _read_batch(flow, output, row), tuple(changes)
 
 
 def recall_load(flow: TableFlow, output: Output, plan: Plan) -> ReadBatch:
     """Along the chain that the plan was counted along, wherever the lake's readers have gone since."""
-    return _cargo_of(flow, output, files.chain_of(plan.draft.inputs[0].source_id))
+    return _read_batch(flow, output, files.chain_of(plan.draft.inputs[0].source_id))
 
 
 def has_caught_up(flow: TableFlow, mark: Watermark, upstream: Watermark) -> bool:
@@ -99,11 +99,11 @@ def _files(folder: LakeTable, manifests: Sequence[Manifest]) -> tuple[LakeFile, 
     )
 
 
-def _cargo_of(flow: TableFlow, output: Output, row: Chain) -> ReadBatch:
+def _read_batch(flow: TableFlow, output: Output, row: Chain) -> ReadBatch:
     folder = flow.reads
     assert folder is not None
 
-    def cargo_of(batch: Batch) -> BatchData:
+    def read_batch(batch: Batch) -> BatchData:
         (window,) = batch.windows
         if is_whole(flow):
             manifests = _newest_whole(folder, row, _number(window.upto))
@@ -121,11 +121,11 @@ def _cargo_of(flow: TableFlow, output: Output, row: Chain) -> ReadBatch:
             sum(file.rows for file in found),
             # Whoever reads the files by himself would not see where their columns differ.
             files=found if as_they_are else (),
-            stretches=tuple(ParquetSplit(file, layout) for file in found),
+            splits=tuple(ParquetSplit(file, layout) for file in found),
             paths=tuple(f"{folder.lake.path}/{file.path}" for file in found),
         )
 
-    return cargo_of
+    return read_batch
 
 
 def _manifests(folder: LakeTable, row: Chain, after: int, upto: int) -> Sequence[Manifest]:

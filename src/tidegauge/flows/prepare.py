@@ -52,7 +52,7 @@ class Prepared:
     """What a plan of a flow would be, and how its rows are had."""
 
     draft: Draft
-    cargo_of: ReadBatch
+    read_batch: ReadBatch
     changes: tuple[str, ...] = ()
     """What of the output's columns would change."""
     by_spark: bool = True
@@ -82,30 +82,30 @@ def prepare(flow: TableFlow, ends: Ends, *, limit: int | None = None, confirmed:
     pending = mark is not None and mark.epoch > 0 and not mark.seq and ends.output.is_pending(mark.epoch)
     by_jdbc = False
     if flow.reads is not None:
-        made, cargo_of, changes = prepare_load(flow, ends.output, mark, ends.upstream)
+        made, read_batch, changes = prepare_load(flow, ends.output, mark, ends.upstream)
         if not pending:
-            check_emptied(flow, made, cargo_of, ends.output, confirmed=confirmed)
+            check_emptied(flow, made, read_batch, ends.output, confirmed=confirmed)
     else:
         source = ends.source()
-        shape, changes = shaped(flow, source, ends)
-        check_identity(flow, shape, mark.source_id if mark else None)
-        check_history(flow, shape.layout)
+        source_table, changes = describe_for_output(flow, source, ends)
+        check_identity(flow, source_table, mark.source_id if mark else None)
+        check_history(flow, source_table.layout)
         position = mark.position if mark else None
         assert position is None or isinstance(position, RowPosition)
         if is_whole(flow):
             limit = None  # a part of the table would take the place of all of it
-        after = start(flow, shape, position)
+        after = start(flow, source_table, position)
         step = batch_step(flow) if limit is None else min(batch_step(flow), limit)
-        survey = source.survey(shape, after, step, mark.pending if mark else None)
-        made = draft(flow, shape, after, survey, watermark=position)
+        survey = source.survey(source_table, after, step, mark.pending if mark else None)
+        made = draft(flow, source_table, after, survey, watermark=position)
         if limit is not None:
             below = position if after != position else None
             made = limited(made, limit, step=step, watermark=below)
-        made = emptied(flow, made, ends.output, shape, mark, pending=pending, confirmed=confirmed)
-        slower = check_direct(shape, flow.source)
+        made = emptied(flow, made, ends.output, source_table, mark, pending=pending, confirmed=confirmed)
+        slower = check_direct(source_table, flow.source)
         if slower is not None:
             made = replace(made, notes=(*made.notes, f"read through JDBC: {slower}"))
-        cargo_of = _of_table(ends.reader, shape)
+        read_batch = _of_table(ends.reader, source_table)
         by_jdbc = _by_jdbc(flow, slower)
         first = not (made.batches or position or pending or (mark and mark.seq))
         if first and ends.output.layout() is None:
@@ -119,7 +119,7 @@ def prepare(flow: TableFlow, ends: Ends, *, limit: int | None = None, confirmed:
     news = mark is not None and mark.fingerprint != made.inputs[0].fingerprint
     many = any(batch.rows is None or batch.rows > FEW for batch in made.batches)
     return Prepared(
-        made, _with_deletes(cargo_of, deleting), changes if news else (), by_jdbc or many, by_jdbc
+        made, _with_deletes(read_batch, deleting), changes if news else (), by_jdbc or many, by_jdbc
     )
 
 
@@ -129,27 +129,27 @@ def recall(flow: TableFlow, plan: Plan, ends: Ends, *, confirmed: bool = False) 
     changes: tuple[str, ...] = ()
     by_jdbc = False
     if flow.reads is not None:
-        cargo_of = recall_load(flow, ends.output, plan)
+        read_batch = recall_load(flow, ends.output, plan)
     else:
-        shape, changes = shaped(flow, ends.source(), ends)
-        check_identity(flow, shape, plan.draft.inputs[0].source_id)
-        cargo_of = _of_table(ends.reader, shape)
-        by_jdbc = _by_jdbc(flow, check_direct(shape, flow.source))
-        if shape.fingerprint == plan.draft.inputs[0].fingerprint:
+        source_table, changes = describe_for_output(flow, ends.source(), ends)
+        check_identity(flow, source_table, plan.draft.inputs[0].source_id)
+        read_batch = _of_table(ends.reader, source_table)
+        by_jdbc = _by_jdbc(flow, check_direct(source_table, flow.source))
+        if source_table.fingerprint == plan.draft.inputs[0].fingerprint:
             changes = ()
-    return Prepared(plan.draft, _with_deletes(cargo_of, deleting), changes, by_jdbc=by_jdbc)
+    return Prepared(plan.draft, _with_deletes(read_batch, deleting), changes, by_jdbc=by_jdbc)
 
 
-def shaped(flow: TableFlow, source: Source, ends: Ends) -> tuple[SourceTable, tuple[str, ...]]:
+def describe_for_output(flow: TableFlow, source: Source, ends: Ends) -> tuple[SourceTable, tuple[str, ...]]:
     """The table as it shall be read: what the output holds has a say in it (`drift`)."""
-    shape = source.shape(flow.table, flow.options)
-    if ends.mark is None or ends.mark.fingerprint == shape.fingerprint:
-        return shape, ()
+    source_table = source.describe(flow.table, flow.options)
+    if ends.mark is None or ends.mark.fingerprint == source_table.fingerprint:
+        return source_table, ()
     held = ends.output.layout()
     if held is None:
-        return shape, ()
-    decision = decide_drift(flow, ends.output, held, shape.layout)
-    return narrowed(shape, [field.name for field in decision.layout.fields]), decision.notes
+        return source_table, ()
+    decision = decide_drift(flow, ends.output, held, source_table.layout)
+    return narrowed(source_table, [field.name for field in decision.layout.fields]), decision.notes
 
 
 def _reached(ends: Ends) -> RowPosition | None:
@@ -163,12 +163,14 @@ def _by_jdbc(flow: TableFlow, slower: str | None) -> bool:
     return slower is not None or flow.options.read is Read.JDBC
 
 
-def _with_deletes(cargo_of: ReadBatch, deleting: Deleting) -> ReadBatch:
-    return lambda batch: deleting.cargo() if batch.deletes else cargo_of(batch)
+def _with_deletes(read_batch: ReadBatch, deleting: Deleting) -> ReadBatch:
+    return lambda batch: deleting.batch_data() if batch.deletes else read_batch(batch)
 
 
-def _of_table(reader: Reader, shape: SourceTable) -> ReadBatch:
-    return lambda batch: nothing(shape.layout) if batch.empties else reader.cargo(shape, batch)
+def _of_table(reader: Reader, source_table: SourceTable) -> ReadBatch:
+    return lambda batch: (
+        nothing(source_table.layout) if batch.empties else reader.batch_data(source_table, batch)
+    )
 
 
 def agree(flow: AnyFlow, output: Output, watermark: Watermark | None, *, lost: bool = False) -> None:

@@ -54,7 +54,7 @@ class Sources:
 @dataclass(frozen=True)
 class Selection:
     flows: tuple[TableFlow, ...]
-    layers: tuple[DeltaFlow, ...]
+    delta_flows: tuple[DeltaFlow, ...]
     faults: tuple[tuple[str, TidegaugeError], ...]
     """Syncs whose tables could not be found out, and names that mean no table, by a name to report them
     under."""
@@ -63,7 +63,7 @@ class Selection:
 
     @property
     def hops(self) -> tuple[AnyFlow, ...]:
-        return (*self.flows, *self.layers)
+        return (*self.flows, *self.delta_flows)
 
 
 def choose(
@@ -120,22 +120,22 @@ def choose(
             flows[flow.name] = flow
             if flow.reads is None:
                 errors[flow.name] = why
-    for layer in project.layers:
-        if layer.name in flows:
+    for delta_flow in project.delta_flows:
+        if delta_flow.name in flows:
             raise ConfigError(
-                f"'{layer.name}' is a flow of `sync:` and one of `flows:`",
+                f"'{delta_flow.name}' is a flow of `sync:` and one of `flows:`",
                 hint="give one of them another name",
-                place=layer.place,
+                place=delta_flow.place,
             )
     chosen = [
         flow
         for flow in flows.values()
         if _selected(flow, selection) and (stage is None or stage in _stages(flow))
     ]
-    layers = layers_of(project.layers, selection) if stage is None else ()
-    if (selection or stage) and not chosen and not layers and not faults:
+    delta_flows = delta_flows_of(project.delta_flows, selection) if stage is None else ()
+    if (selection or stage) and not chosen and not delta_flows and not faults:
         words = (*selection, *([f"--stage {stage}"] if stage else []))
-        names = [*flows, *(layer.name for layer in project.layers)]
+        names = [*flows, *(delta_flow.name for delta_flow in project.delta_flows)]
         near = difflib.get_close_matches(words[0], names, n=3, cutoff=0.4)
         raise ConfigError(
             f"nothing is selected by {', '.join(words)}",
@@ -145,34 +145,43 @@ def choose(
         )
     return Selection(
         tuple(sorted(chosen, key=lambda flow: flow.name)),
-        layers,
+        delta_flows,
         tuple(faults),
         {flow.name: errors[flow.name] for flow in chosen if flow.name in errors},
     )
 
 
-def layers_of(layers: Sequence[DeltaFlow], selection: Sequence[str]) -> tuple[DeltaFlow, ...]:
+def delta_flows_of(delta_flows: Sequence[DeltaFlow], selection: Sequence[str]) -> tuple[DeltaFlow, ...]:
     """By name, pattern, `tag:WORD` or the table they write; `+NAME` with all that it reads from, `NAME+` with
     all that reads from it."""
-    wanted: set[str] = set() if selection else {layer.name for layer in layers}
+    wanted: set[str] = set() if selection else {delta_flow.name for delta_flow in delta_flows}
     for word in selection:
-        found = {layer.name for layer in layers if _names(layer, word.strip("+"))}
+        found = {delta_flow.name for delta_flow in delta_flows if _names(delta_flow, word.strip("+"))}
         wanted |= found
         if word.startswith("+"):
-            wanted |= _reached(found, {layer.name: set(layer.upstreams) for layer in layers})
+            wanted |= _reached(
+                found, {delta_flow.name: set(delta_flow.upstreams) for delta_flow in delta_flows}
+            )
         if word.endswith("+"):
             below = {
-                layer.name: {other.name for other in layers if layer.name in other.upstreams}
-                for layer in layers
+                delta_flow.name: {other.name for other in delta_flows if delta_flow.name in other.upstreams}
+                for delta_flow in delta_flows
             }
             wanted |= _reached(found, below)
-    return tuple(sorted((layer for layer in layers if layer.name in wanted), key=lambda layer: layer.name))
+    return tuple(
+        sorted(
+            (delta_flow for delta_flow in delta_flows if delta_flow.name in wanted),
+            key=lambda delta_flow: delta_flow.name,
+        )
+    )
 
 
-def _names(layer: DeltaFlow, word: str) -> bool:
+def _names(delta_flow: DeltaFlow, word: str) -> bool:
     if word.startswith("tag:"):
-        return word.removeprefix("tag:") in layer.tags
-    return any(name == word or fnmatchcase(name, word) for name in (layer.name, str(layer.output.table)))
+        return word.removeprefix("tag:") in delta_flow.tags
+    return any(
+        name == word or fnmatchcase(name, word) for name in (delta_flow.name, str(delta_flow.output.table))
+    )
 
 
 def _reached(names: set[str], steps: Mapping[str, set[str]]) -> set[str]:

@@ -52,48 +52,50 @@ class BaseLedger(ABC):
 
     def refuse(self, pipeline: str, flow: str, error: dict[str, Any], *, owner: Owner, run_id: str) -> None:
         self._change(
-            pipeline, flow, lambda book, now: rules.refuse(book, error, owner=owner, run_id=run_id, now=now)
+            pipeline,
+            flow,
+            lambda flow_state, now: rules.refuse(flow_state, error, owner=owner, run_id=run_id, now=now),
         )
 
     def note(self, pipeline: str, flow: str, event: str, *, owner: Owner, reason: str) -> None:
         self._change(
             pipeline,
             flow,
-            lambda book, now: rules.note(book, event, owner=owner, reason=reason, now=now),
+            lambda flow_state, now: rules.note(flow_state, event, owner=owner, reason=reason, now=now),
             heard=False,
         )
 
     def claim(
         self, plan: Plan, *, owner: Owner, run_id: str, lease: timedelta, dead: Owner | None = None
     ) -> Claim:
-        book = self._change(
+        flow_state = self._change(
             plan.draft.pipeline,
             plan.draft.flow,
-            lambda book, now: rules.claim(
-                book, plan.plan_id, owner=owner, run_id=run_id, lease=lease, dead=dead, now=now
+            lambda flow_state, now: rules.claim(
+                flow_state, plan.plan_id, owner=owner, run_id=run_id, lease=lease, dead=dead, now=now
             ),
             plan=plan,
             marks=False,
         )
-        return rules.claim_of(book)
+        return rules.claim_of(flow_state)
 
     def renew(self, claim: Claim, lease: timedelta) -> None:
-        self._step(claim, lambda book, now: rules.renew(book, claim, lease, now=now))
+        self._step(claim, lambda flow_state, now: rules.renew(flow_state, claim, lease, now=now))
 
     def begin(self, claim: Claim, index: int) -> None:
-        self._step(claim, lambda book, now: rules.begin(book, claim, index, now=now))
+        self._step(claim, lambda flow_state, now: rules.begin(flow_state, claim, index, now=now))
 
     def advance(self, claim: Claim, index: int, receipt: Receipt) -> None:
         draft = claim.plan.draft
         self._change(
             draft.pipeline,
             draft.flow,
-            lambda book, now: rules.advance(book, claim, index, receipt, now=now),
+            lambda flow_state, now: rules.advance(flow_state, claim, index, receipt, now=now),
             plan=claim.plan,
         )
 
     def finish(self, claim: Claim, state: State, error: dict[str, Any] | None = None) -> None:
-        self._step(claim, lambda book, now: rules.finish(book, claim, state, error, now=now))
+        self._step(claim, lambda flow_state, now: rules.finish(flow_state, claim, state, error, now=now))
 
     def complete(
         self,
@@ -109,8 +111,8 @@ class BaseLedger(ABC):
         self._change(
             pipeline,
             flow,
-            lambda book, now: alone.complete(
-                book, plan_id, owner=owner, run_id=run_id, rows=rows, now=now, held=claim
+            lambda flow_state, now: alone.complete(
+                flow_state, plan_id, owner=owner, run_id=run_id, rows=rows, now=now, held=claim
             ),
         )
         return self._one(pipeline, flow)
@@ -121,7 +123,9 @@ class BaseLedger(ABC):
         self._change(
             pipeline,
             flow,
-            lambda book, now: alone.fail(book, plan_id, error, owner=owner, run_id=run_id, now=now),
+            lambda flow_state, now: alone.fail(
+                flow_state, plan_id, error, owner=owner, run_id=run_id, now=now
+            ),
         )
         return self._one(pipeline, flow)
 
@@ -130,8 +134,8 @@ class BaseLedger(ABC):
         self._change(
             draft.pipeline,
             draft.flow,
-            lambda book, now: alone.move(
-                book, draft, plan_id=plan_id, owner=owner, run_id=run_id, rows=rows, now=now
+            lambda flow_state, now: alone.move(
+                flow_state, draft, plan_id=plan_id, owner=owner, run_id=run_id, rows=rows, now=now
             ),
         )
 
@@ -145,22 +149,26 @@ class BaseLedger(ABC):
         owner: Owner,
         reason: str,
     ) -> Override:
-        book = self._change(
+        flow_state = self._change(
             pipeline,
             flow,
-            lambda book, now: byhand.begin_override(
-                book, kind, positions, owner=owner, reason=reason, now=now
+            lambda flow_state, now: byhand.begin_override(
+                flow_state, kind, positions, owner=owner, reason=reason, now=now
             ),
         )
-        assert book.override is not None
-        return book.override
+        assert flow_state.override is not None
+        return flow_state.override
 
     def end_override(self, pipeline: str, flow: str, *, epoch: int) -> None:
-        self._change(pipeline, flow, lambda book, now: byhand.end_override(book, epoch=epoch, now=now))
+        self._change(
+            pipeline, flow, lambda flow_state, now: byhand.end_override(flow_state, epoch=epoch, now=now)
+        )
 
     def forget(self, pipeline: str, flow: str, *, owner: Owner, reason: str) -> None:
         self._change(
-            pipeline, flow, lambda book, now: byhand.forget(book, owner=owner, reason=reason, now=now)
+            pipeline,
+            flow,
+            lambda flow_state, now: byhand.forget(flow_state, owner=owner, reason=reason, now=now),
         )
 
     def rebuild(
@@ -176,9 +184,9 @@ class BaseLedger(ABC):
     ) -> bool:
         changed = False
 
-        def rule(book: FlowState, now: datetime) -> StateChange | None:
+        def rule(flow_state: FlowState, now: datetime) -> StateChange | None:
             nonlocal changed
-            change = rebuilding.rebuild(book, marks, epoch, seq, owner=owner, reason=reason, now=now)
+            change = rebuilding.rebuild(flow_state, marks, epoch, seq, owner=owner, reason=reason, now=now)
             changed = change is not None
             return change
 

@@ -18,7 +18,7 @@ _ENDLESS = timedelta(days=36500)
 
 
 def complete(
-    book: FlowState,
+    flow_state: FlowState,
     plan_id: str,
     *,
     owner: Owner,
@@ -28,40 +28,42 @@ def complete(
     held: Claim | None = None,
 ) -> StateChange:
     """See LedgerWriter.complete."""
-    change = StateChange(book) if held else _taken(book, plan_id, owner=owner, run_id=run_id, now=now)
-    held = held or claim_of(change.book)
-    change = _then(change, begin(change.book, held, 0, now=now))
-    active = change.book.active
+    change = (
+        StateChange(flow_state) if held else _taken(flow_state, plan_id, owner=owner, run_id=run_id, now=now)
+    )
+    held = held or claim_of(change.flow_state)
+    change = _then(change, begin(change.flow_state, held, 0, now=now))
+    active = change.flow_state.active
     assert active is not None
     draft = active.plan.draft
     for name in rows or ():
         if name not in {part.input for part in draft.inputs}:
             raise ConfigError(
-                f"{book.flow}: the plan has no table '{name}'",
+                f"{flow_state.flow}: the plan has no table '{name}'",
                 hint=f"it has: {', '.join(part.input for part in draft.inputs)}",
             )
     if rows is None:
         rows = dict.fromkeys(part.input for part in draft.inputs)
     counts = [count or 0 for count in rows.values()]
     receipt = Receipt(active.plan.tag(0), draft.batches[0].windows, sum(counts), 0, 0, run_id)
-    change = _then(change, advance(change.book, held, 0, receipt, now=now, rows=rows))
-    assert change.book.active is not None
-    if change.book.active.plan.done == len(draft.batches):
-        return _then(change, finish(change.book, held, State.SUCCESS, None, now=now))
-    if book.fence == held.fence:
+    change = _then(change, advance(change.flow_state, held, 0, receipt, now=now, rows=rows))
+    assert change.flow_state.active is not None
+    if change.flow_state.active.plan.done == len(draft.batches):
+        return _then(change, finish(change.flow_state, held, State.SUCCESS, None, now=now))
+    if flow_state.fence == held.fence:
         return change  # the caller's process held it before, and goes on
-    return _then(change, finish(change.book, held, State.PLANNED, None, now=now))
+    return _then(change, finish(change.flow_state, held, State.PLANNED, None, now=now))
 
 
 def fail(
-    book: FlowState, plan_id: str, error: dict[str, Any], *, owner: Owner, run_id: str, now: datetime
+    flow_state: FlowState, plan_id: str, error: dict[str, Any], *, owner: Owner, run_id: str, now: datetime
 ) -> StateChange:
-    change = _taken(book, plan_id, owner=owner, run_id=run_id, now=now)
-    return _then(change, finish(change.book, claim_of(change.book), State.FAILED, error, now=now))
+    change = _taken(flow_state, plan_id, owner=owner, run_id=run_id, now=now)
+    return _then(change, finish(change.flow_state, claim_of(change.flow_state), State.FAILED, error, now=now))
 
 
 def move(
-    book: FlowState,
+    flow_state: FlowState,
     draft: Draft,
     *,
     plan_id: str,
@@ -71,28 +73,33 @@ def move(
     now: datetime,
 ) -> StateChange:
     """See LedgerWriter.move."""
-    refuse_override(book)
-    if book.active is not None:
-        step(book.active.state, Event.PLAN)
-    planned, kept = plan(book, draft, plan_id=plan_id, owner=owner, run_id=run_id, now=now)
+    refuse_override(flow_state)
+    if flow_state.active is not None:
+        step(flow_state.active.state, Event.PLAN)
+    planned, kept = plan(flow_state, draft, plan_id=plan_id, owner=owner, run_id=run_id, now=now)
     if planned is None or kept is None:
         raise WrongState(
-            f"{book.flow} has moved on since it was looked at", hint="look again", retryable=True
+            f"{flow_state.flow} has moved on since it was looked at", hint="look again", retryable=True
         )
     counts = {part.input: rows for part in draft.inputs}
-    return _then(planned, complete(planned.book, plan_id, owner=owner, run_id=run_id, rows=counts, now=now))
+    return _then(
+        planned, complete(planned.flow_state, plan_id, owner=owner, run_id=run_id, rows=counts, now=now)
+    )
 
 
-def _taken(book: FlowState, plan_id: str, *, owner: Owner, run_id: str, now: datetime) -> StateChange:
+def _taken(flow_state: FlowState, plan_id: str, *, owner: Owner, run_id: str, now: datetime) -> StateChange:
     """The plan claimed, unless the caller's own process holds it already."""
-    active = book.active
+    active = flow_state.active
     if active is not None and active.plan.plan_id == plan_id and active.owner == owner:
-        return StateChange(book)
-    return claim(book, plan_id, owner=owner, run_id=run_id, lease=_ENDLESS, dead=None, now=now)
+        return StateChange(flow_state)
+    return claim(flow_state, plan_id, owner=owner, run_id=run_id, lease=_ENDLESS, dead=None, now=now)
 
 
 def _then(first: StateChange, second: StateChange) -> StateChange:
     runs = {(run.plan_id, run.attempt): run for run in (*first.runs, *second.runs)}
     return StateChange(
-        second.book, (*first.events, *second.events), tuple(runs.values()), (*first.ended, *second.ended)
+        second.flow_state,
+        (*first.events, *second.events),
+        tuple(runs.values()),
+        (*first.ended, *second.ended),
     )

@@ -58,17 +58,17 @@ def stored_flow_of(pipeline: str, row: Row) -> StoredFlow:
     return StoredFlow(pipeline, row["flow"], json.loads(row["ledger"]), {})
 
 
-def next_rows(before: Row | None, leaf: StoredFlow, next_id: int) -> tuple[Row, Row | None]:
+def next_rows(before: Row | None, stored_flow: StoredFlow, next_id: int) -> tuple[Row, Row | None]:
     """The flow's newest row, and the one that ended with this save, if one did.
 
     A record is one window: it is READY, then PLANNED, RUNNING, perhaps FAILED or SKIPPED and RUNNING again,
     and ends as SUCCESS. Then it keeps its row, and the next one is READY. `next_id` numbers a new record, and
     the one after it the next.
     """
-    shown = leaf.row
+    shown = stored_flow.row
     active = shown.get("state") in _ACTIVE
     closed = before is not None and before["status"] == "READY" and before["run_id"] == shown.get("run_id")
-    record = _record(before, leaf, next_id)
+    record = _record(before, stored_flow, next_id)
     ended = None
     if active:
         window = {name: before[name] for name in _START} if before else {}
@@ -80,12 +80,12 @@ def next_rows(before: Row | None, leaf: StoredFlow, next_id: int) -> tuple[Row, 
         ended = record | window | {"status": "SUCCESS"}
         ended["current_run_ts"] = ended["current_run_ts"] or record["last_processed_ts"]
         born = {"created_at": record["updated_at"]}
-        current = _record(None, leaf, next_id if before else next_id + 1) | _NO_RUN_YET | _READY | born
+        current = _record(None, stored_flow, next_id if before else next_id + 1) | _NO_RUN_YET | _READY | born
     elif shown.get("state") == "SKIPPED":
         current = record
     else:
         current = record | _NO_RUN_YET | _READY | {"error_message": record["error_message"]}
-    return current | {"ledger": json.dumps(leaf.body, ensure_ascii=False)}, ended
+    return current | {"ledger": json.dumps(stored_flow.body, ensure_ascii=False)}, ended
 
 
 def entry_row(entry: Entry) -> Row:
@@ -134,8 +134,8 @@ def moment(text: str | None) -> datetime | None:
     return None if text is None else datetime.fromisoformat(text).replace(tzinfo=UTC)
 
 
-def _record(before: Row | None, leaf: StoredFlow, next_id: int) -> Row:
-    shown = leaf.row
+def _record(before: Row | None, stored_flow: StoredFlow, next_id: int) -> Row:
+    shown = stored_flow.row
     started, ended = moment(shown.get("started_at")), moment(shown.get("ended_at"))
     reached = moment(shown.get("time"))
     return {
@@ -151,7 +151,7 @@ def _record(before: Row | None, leaf: StoredFlow, next_id: int) -> Row:
         "error_message": shown.get("error"),
         "run_duration": (ended - started).total_seconds() if started and ended else None,
         "records_processed": shown.get("rows"),
-        "flow": leaf.flow,
+        "flow": stored_flow.flow,
         "run_id": shown.get("run_id"),
         "ledger": None,
     }

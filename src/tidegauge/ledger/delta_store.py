@@ -71,21 +71,21 @@ class DeltaDocumentStore:
                 hint="choose another folder",
                 place=lake.place,
             )
-        shelf = cls(lake, shown)
+        documents = cls(lake, shown)
         if not create:
-            if not shelf._watermarks.exists():
+            if not documents._watermarks.exists():
                 return None
         else:
             with translate_storage_error(shown):
-                prove(shelf._store, lake)
+                prove(documents._store, lake)
             # Last the one by which a ledger is recognised.
-            for log in shelf._logs.values():
+            for log in documents._logs.values():
                 if not log.table.exists():
                     log.table.create(LOG)
-            if not shelf._watermarks.exists():
-                shelf._watermarks.create(WATERMARKS)
-        shelf._watermarks.newest()
-        return shelf
+            if not documents._watermarks.exists():
+                documents._watermarks.create(WATERMARKS)
+        documents._watermarks.newest()
+        return documents
 
     def close(self) -> None:
         self._known.clear()
@@ -102,28 +102,28 @@ class DeltaDocumentStore:
         snapshot = self._watermarks.newest()
         rows = self._rows([file for file in snapshot.of(pipeline) if kind_of(file) != _ENDED])
         wanted = None if flows is None else set(flows)
-        leaves = {
+        stored_flows = {
             row["flow"]: stored_flow_of(pipeline, row)
             for some in rows.values()
             for row in some
             if row["ledger"] is not None and (wanted is None or row["flow"] in wanted)
         }
-        return LoadedDocuments(pipeline, leaves, _Seen(snapshot, rows))
+        return LoadedDocuments(pipeline, stored_flows, _Seen(snapshot, rows))
 
-    def save(self, loaded: LoadedDocuments, leaves: Sequence[StoredFlow]) -> None:
-        if not leaves:
+    def save(self, loaded: LoadedDocuments, stored_flows: Sequence[StoredFlow]) -> None:
+        if not stored_flows:
             return
         seen: _Seen = loaded.token
         pipeline, snapshot = loaded.pipeline, seen.snapshot
-        changed = {leaf.flow for leaf in leaves}
+        changed = {stored_flow.flow for stored_flow in stored_flows}
         newest = {
             row["flow"]: row for rows in seen.rows.values() for row in rows if row["ledger"] is not None
         }
         number = self._watermarks.counter(snapshot, _IDS)
         current: list[Row] = []
         ended: list[Row] = []
-        for leaf in leaves:
-            row, last = next_rows(newest.get(leaf.flow), leaf, number + 1)
+        for stored_flow in stored_flows:
+            row, last = next_rows(newest.get(stored_flow.flow), stored_flow, number + 1)
             number = max(number, row["watermark_id"])
             current.append(row)
             ended += [last] if last else []

@@ -46,12 +46,14 @@ class DocumentLedger(DocumentReader, BaseLedger):
 
     def prune(self, *, before: datetime, pipeline: str | None = None) -> dict[str, int]:
         counts = dict.fromkeys(LOGS, 0)
-        for name in self._shelf.pipelines() if pipeline is None else [pipeline]:
+        for name in self._documents.pipelines() if pipeline is None else [pipeline]:
             self._move_all(name)
-            pages = [document_of(leaf) for leaf in self._shelf.load(name).leaves.values()]
+            pages = [
+                document_of(stored_flow) for stored_flow in self._documents.load(name).stored_flows.values()
+            ]
             for log in LOGS:
-                keep = {entry for page in pages for entry in page.pinned.get(log, ())}
-                counts[log] += self._shelf.prune(log, name, before, keep=keep)
+                keep = {entry for document in pages for entry in document.pinned.get(log, ())}
+                counts[log] += self._documents.prune(log, name, before, keep=keep)
         return counts
 
     # --- parts
@@ -67,17 +69,17 @@ class DocumentLedger(DocumentReader, BaseLedger):
         heard: bool = True,
     ) -> FlowState:
         for _ in self._tries():
-            loaded, told = self._shelf.load(pipeline, [flow]), self._shelf.now()
-            page = _page(loaded, flow, told)
-            now = _not_before(page, told)
-            change = rule(page.book, now)
+            loaded, told = self._documents.load(pipeline, [flow]), self._documents.now()
+            document = _document(loaded, flow, told)
+            now = _not_before(document, told)
+            change = rule(document.flow_state, now)
             if change is None:
-                return page.book
-            after = apply_change(page, change, now, known=heard)
+                return document.flow_state
+            after = apply_change(document, change, now, known=heard)
             if self._saved(loaded, stored_flow_of(after)):
                 if after.waiting >= _MANY or any(run.ended_at for run in change.runs) or change.ended:
                     self._move(pipeline, [flow])
-                return after.book
+                return after.flow_state
         raise AssertionError
 
     def _plan(
@@ -86,27 +88,32 @@ class DocumentLedger(DocumentReader, BaseLedger):
         answer: dict[str, Plan] = {}
         left = dict(drafts)
         for _ in self._tries():
-            loaded, told = self._shelf.load(pipeline, list(left)), self._shelf.now()
+            loaded, told = self._documents.load(pipeline, list(left)), self._documents.now()
             kept: dict[str, Plan] = {}
             changed: dict[str, FlowDocument] = {}
             for flow, draft in left.items():
-                page = _page(loaded, flow, told)
-                now = _not_before(page, told)
+                document = _document(loaded, flow, told)
+                now = _not_before(document, told)
                 change, plan = rules.plan(
-                    page.book, draft, plan_id=self._plan_id(draft), owner=owner, run_id=run_id, now=now
+                    document.flow_state,
+                    draft,
+                    plan_id=self._plan_id(draft),
+                    owner=owner,
+                    run_id=run_id,
+                    now=now,
                 )
                 if plan is not None:
                     kept[flow] = plan
                 if change is not None:
-                    changed[flow] = apply_change(page, change, now, known=True)
+                    changed[flow] = apply_change(document, change, now, known=True)
             try:
-                self._shelf.save(loaded, [stored_flow_of(page) for page in changed.values()])
+                self._documents.save(loaded, [stored_flow_of(document) for document in changed.values()])
                 saved = frozenset(left)
             except WriterCameBetween as moved:
                 saved = moved.saved | {flow for flow in left if flow not in changed}
             answer |= {flow: plan for flow, plan in kept.items() if flow in saved}
             left = {flow: draft for flow, draft in left.items() if flow not in saved}
-            long = [flow for flow, page in changed.items() if flow in saved and page.waiting >= _MANY]
+            long = [flow for flow, document in changed.items() if flow in saved and document.waiting >= _MANY]
             self._move(pipeline, long)
             if not left:
                 return answer
@@ -115,17 +122,19 @@ class DocumentLedger(DocumentReader, BaseLedger):
     def _plan_id(self, draft: Draft) -> str:
         return super()._plan_id(draft) + mark_of(draft.pipeline, draft.flow)
 
-    def _saved(self, loaded: LoadedDocuments, leaf: StoredFlow) -> bool:
+    def _saved(self, loaded: LoadedDocuments, stored_flow: StoredFlow) -> bool:
         """False when another writer came between."""
         try:
-            self._shelf.save(loaded, [leaf])
+            self._documents.save(loaded, [stored_flow])
         except WriterCameBetween:
             return False
         except LedgerUnreachable:
             # The answer was lost, which proves nothing about the save.
             with contextlib.suppress(LedgerError):
-                found = self._shelf.load(leaf.pipeline, [leaf.flow]).leaves.get(leaf.flow)
-                if found is not None and found.body["save"] == leaf.body["save"]:
+                found = self._documents.load(stored_flow.pipeline, [stored_flow.flow]).stored_flows.get(
+                    stored_flow.flow
+                )
+                if found is not None and found.body["save"] == stored_flow.body["save"]:
                     return True
             raise
         return True
@@ -133,8 +142,8 @@ class DocumentLedger(DocumentReader, BaseLedger):
     def _move_all(self, pipeline: str) -> None:
         waiting = [
             flow
-            for flow, leaf in self._shelf.load(pipeline).leaves.items()
-            if any(leaf.body["outbox"].values())
+            for flow, stored_flow in self._documents.load(pipeline).stored_flows.items()
+            if any(stored_flow.body["outbox"].values())
         ]
         self._move(pipeline, waiting)
 
@@ -146,14 +155,14 @@ class DocumentLedger(DocumentReader, BaseLedger):
         if not flows:
             return
         with contextlib.suppress(LedgerError, WriterCameBetween):
-            loaded = self._shelf.load(pipeline, flows)
-            pages = [document_of(leaf) for leaf in loaded.leaves.values()]
+            loaded = self._documents.load(pipeline, flows)
+            pages = [document_of(stored_flow) for stored_flow in loaded.stored_flows.values()]
             for log in LOGS:
-                entries = [entry for page in pages for entry in page.outbox.get(log, ())]
+                entries = [entry for document in pages for entry in document.outbox.get(log, ())]
                 if entries:
-                    self._shelf.append(log, entries)
-            emptied = [without(page, page.numbers) for page in pages if page.waiting]
-            self._shelf.save(loaded, [stored_flow_of(page) for page in emptied])
+                    self._documents.append(log, entries)
+            emptied = [without(document, document.numbers) for document in pages if document.waiting]
+            self._documents.save(loaded, [stored_flow_of(document) for document in emptied])
 
     def _tries(self) -> Iterable[int]:
         end = time.monotonic() + _PATIENCE
@@ -168,13 +177,13 @@ class DocumentLedger(DocumentReader, BaseLedger):
         )
 
 
-def _page(loaded: LoadedDocuments, flow: str, now: datetime) -> FlowDocument:
-    leaf = loaded.leaves.get(flow)
-    return new_document(loaded.pipeline, flow, now) if leaf is None else document_of(leaf)
+def _document(loaded: LoadedDocuments, flow: str, now: datetime) -> FlowDocument:
+    stored_flow = loaded.stored_flows.get(flow)
+    return new_document(loaded.pipeline, flow, now) if stored_flow is None else document_of(stored_flow)
 
 
-def _not_before(page: FlowDocument, now: datetime) -> datetime:
+def _not_before(document: FlowDocument, now: datetime) -> datetime:
     """What happens to a flow is told in its order, though the clock of S3 is known to each process only to a
     second or two. All are early, so the later one is nearer to the truth; a difference that is larger is a
     clock that was set, and the new one holds."""
-    return page.updated_at if timedelta(0) < page.updated_at - now < _SKEW else now
+    return document.updated_at if timedelta(0) < document.updated_at - now < _SKEW else now

@@ -21,12 +21,12 @@ from tidegauge.model.watermark import Tally, Watermark
 class DocumentReader:
     """Implements LedgerReader over a shelf."""
 
-    def __init__(self, shelf: DocumentStore) -> None:
-        self._shelf = shelf
+    def __init__(self, documents: DocumentStore) -> None:
+        self._documents = documents
 
     @property
     def shown(self) -> str:
-        return self._shelf.shown
+        return self._documents.shown
 
     def __enter__(self) -> Self:
         return self
@@ -35,27 +35,33 @@ class DocumentReader:
         self.close()
 
     def close(self) -> None:
-        self._shelf.close()
+        self._documents.close()
 
     def now(self) -> datetime:
-        return self._shelf.now()
+        return self._documents.now()
 
     def watermarks(self, pipeline: str, flows: Sequence[str] | None = None) -> list[Watermark]:
         return sorted(
-            (mark for page in self._pages(pipeline, flows) for mark in watermarks_of(page.book)),
+            (
+                mark
+                for document in self._pages(pipeline, flows)
+                for mark in watermarks_of(document.flow_state)
+            ),
             key=lambda mark: (mark.flow, mark.input),
         )
 
     def status(self, pipeline: str, flows: Sequence[str] | None = None) -> list[FlowStatus]:
         return sorted(
-            (status_of(page.book, page.last) for page in self._pages(pipeline, flows)),
+            (status_of(document.flow_state, document.last) for document in self._pages(pipeline, flows)),
             key=lambda status: status.flow,
         )
 
     def tallies(self, pipeline: str, flows: Sequence[str]) -> dict[str, Tally]:
         return {
-            page.book.flow: replace(page.book.tally, created_at=page.created_at, updated_at=page.updated_at)
-            for page in self._pages(pipeline, flows)
+            document.flow_state.flow: replace(
+                document.flow_state.tally, created_at=document.created_at, updated_at=document.updated_at
+            )
+            for document in self._pages(pipeline, flows)
         }
 
     def history(
@@ -63,33 +69,41 @@ class DocumentReader:
     ) -> list[HistoryEvent]:
         kinds = FAILURES if failed else None
         # The outboxes first: what is moved in between is then seen twice, and not never.
-        loaded = self._shelf.load(pipeline, None if flow is None else [flow])
+        loaded = self._documents.load(pipeline, None if flow is None else [flow])
         waiting = [
-            entry for leaf in loaded.leaves.values() for entry in document_of(leaf).outbox.get("history", ())
+            entry
+            for stored_flow in loaded.stored_flows.values()
+            for entry in document_of(stored_flow).outbox.get("history", ())
         ]
-        moved = self._shelf.read("history", pipeline, flow=flow, kinds=kinds, limit=limit)
+        moved = self._documents.read("history", pipeline, flow=flow, kinds=kinds, limit=limit)
         found = [*moved, *(entry for entry in waiting if kinds is None or entry["kind"] in kinds)]
         return [event_of(entry) for entry in newest_first(found)[:limit]]
 
     def pipelines(self) -> list[str]:
-        return self._shelf.pipelines()
+        return self._documents.pipelines()
 
     def find_plan(self, plan_id: str) -> tuple[str, str, bool] | None:
-        for pipeline in self._shelf.pipelines():
-            for leaf in self._shelf.load(pipeline).leaves.values():
-                if not plan_id.endswith(mark_of(pipeline, leaf.flow)):
+        for pipeline in self._documents.pipelines():
+            for stored_flow in self._documents.load(pipeline).stored_flows.values():
+                if not plan_id.endswith(mark_of(pipeline, stored_flow.flow)):
                     continue
-                page = document_of(leaf)
-                if page.book.active is not None and page.book.active.plan.plan_id == plan_id:
-                    return pipeline, leaf.flow, True
-                ended = [*page.outbox.get("plans", ()), *self._shelf.read("plans", pipeline, flow=leaf.flow)]
+                document = document_of(stored_flow)
+                if (
+                    document.flow_state.active is not None
+                    and document.flow_state.active.plan.plan_id == plan_id
+                ):
+                    return pipeline, stored_flow.flow, True
+                ended = [
+                    *document.outbox.get("plans", ()),
+                    *self._documents.read("plans", pipeline, flow=stored_flow.flow),
+                ]
                 if any(entry["plan_id"] == plan_id for entry in ended):
-                    return pipeline, leaf.flow, False
+                    return pipeline, stored_flow.flow, False
         return None
 
     def _pages(self, pipeline: str, flows: Sequence[str] | None) -> list[FlowDocument]:
-        leaves = self._shelf.load(pipeline, flows).leaves.values()
-        return [page for page in map(document_of, leaves) if page.known]
+        stored_flows = self._documents.load(pipeline, flows).stored_flows.values()
+        return [document for document in map(document_of, stored_flows) if document.known]
 
 
 def mark_of(pipeline: str, flow: str) -> str:

@@ -78,7 +78,7 @@ class LoadedDocuments:
     """What `load` saw, and what `save` compares with."""
 
     pipeline: str
-    leaves: Mapping[str, StoredFlow]
+    stored_flows: Mapping[str, StoredFlow]
     """By flow; one that the ledger has never heard of has no entry."""
     token: Any = field(repr=False)
     """The shelf's own: the version of everything that was asked for, also of what was not there."""
@@ -114,7 +114,7 @@ class DocumentStore(Protocol):
     def load(self, pipeline: str, flows: Sequence[str] | None = None) -> LoadedDocuments:
         """The leaves of these flows, or of all that the pipeline has."""
 
-    def save(self, loaded: LoadedDocuments, leaves: Sequence[StoredFlow]) -> None:
+    def save(self, loaded: LoadedDocuments, stored_flows: Sequence[StoredFlow]) -> None:
         """Keep the leaves, durably, each only if nobody has changed its flow since `load`.
 
         Every leaf is of a flow that `load` was asked for. Returns when all are kept; raises

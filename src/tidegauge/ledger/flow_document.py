@@ -15,7 +15,7 @@ from tidegauge.model.run import RunRecord
 
 @dataclass(frozen=True)
 class FlowDocument:
-    book: FlowState
+    flow_state: FlowState
     created_at: datetime
     updated_at: datetime
     known: bool = False
@@ -39,16 +39,16 @@ def new_document(pipeline: str, flow: str, now: datetime) -> FlowDocument:
     return FlowDocument(FlowState(pipeline, flow), now, now, numbers=dict.fromkeys(LOGS, first))
 
 
-def apply_change(page: FlowDocument, change: StateChange, now: datetime, *, known: bool) -> FlowDocument:
+def apply_change(document: FlowDocument, change: StateChange, now: datetime, *, known: bool) -> FlowDocument:
     """The page after a change, with the change's events, runs and plans in its outbox."""
     bodies = {
         "history": [event_body(event) for event in change.events],
         "runs": [run_body(run) for run in change.runs if run.ended_at is not None],
         "plans": [ended_body(ended) for ended in change.ended],
     }
-    key = flow_key(page.book.pipeline, page.book.flow)[:32]
-    numbers, outbox = dict(page.numbers), dict(page.outbox)
-    pinned = _unpinned(page, change)
+    key = flow_key(document.flow_state.pipeline, document.flow_state.flow)[:32]
+    numbers, outbox = dict(document.numbers), dict(document.outbox)
+    pinned = _unpinned(document, change)
     for log, added in bodies.items():
         entries = []
         for body in added:
@@ -59,31 +59,31 @@ def apply_change(page: FlowDocument, change: StateChange, now: datetime, *, know
             if log != "history":
                 pinned[log] = [*pinned.get(log, ()), *(str(entry["id"]) for entry in entries)]
     return replace(
-        page,
-        book=change.book,
+        document,
+        flow_state=change.flow_state,
         updated_at=now,
-        known=page.known or known,
-        last=change.runs[-1] if change.runs else page.last,
+        known=document.known or known,
+        last=change.runs[-1] if change.runs else document.last,
         numbers=numbers,
         outbox=outbox,
         pinned=pinned,
     )
 
 
-def without(page: FlowDocument, moved: Mapping[str, int]) -> FlowDocument:
+def without(document: FlowDocument, moved: Mapping[str, int]) -> FlowDocument:
     """The page without the entries up to these numbers, which are in the logs."""
     outbox = {
         log: [entry for entry in entries if entry["n"] > moved.get(log, 0)]
-        for log, entries in page.outbox.items()
+        for log, entries in document.outbox.items()
     }
-    return replace(page, outbox={log: entries for log, entries in outbox.items() if entries})
+    return replace(document, outbox={log: entries for log, entries in outbox.items() if entries})
 
 
-def _unpinned(page: FlowDocument, change: StateChange) -> dict[str, Sequence[str]]:
+def _unpinned(document: FlowDocument, change: StateChange) -> dict[str, Sequence[str]]:
     """A run of another plan, or of none, lets go of what was pinned for the plan before."""
-    plan = page.last.plan_id if page.last else None
+    plan = document.last.plan_id if document.last else None
     goes_on = all(run.plan_id is not None and run.plan_id == plan for run in change.runs)
-    return dict(page.pinned) if goes_on else {}
+    return dict(document.pinned) if goes_on else {}
 
 
 def newest_first(entries: Iterable[Entry]) -> list[Entry]:

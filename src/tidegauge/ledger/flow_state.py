@@ -95,7 +95,7 @@ class EndedPlan:
 class StateChange:
     """What a rule decided. A store keeps all of it, or nothing."""
 
-    book: FlowState
+    flow_state: FlowState
     events: tuple[HistoryEvent, ...] = ()
     runs: tuple[RunRecord, ...] = ()
     """Each takes the place of the one with the same plan and attempt; where there is none, it is added."""

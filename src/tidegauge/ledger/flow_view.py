@@ -7,8 +7,8 @@ from tidegauge.model.run import FlowStatus, RunRecord
 from tidegauge.model.watermark import Watermark
 
 
-def watermarks_of(book: FlowState) -> list[Watermark]:
-    return [watermark_of(book.pipeline, book.flow, mark) for mark in book.marks.values()]
+def watermarks_of(flow_state: FlowState) -> list[Watermark]:
+    return [watermark_of(flow_state.pipeline, flow_state.flow, mark) for mark in flow_state.marks.values()]
 
 
 def watermark_of(pipeline: str, flow: str, mark: InputState) -> Watermark:
@@ -29,19 +29,19 @@ def watermark_of(pipeline: str, flow: str, mark: InputState) -> Watermark:
     )
 
 
-def status_of(book: FlowState, last_run: RunRecord | None) -> FlowStatus:
-    active = book.active
+def status_of(flow_state: FlowState, last_run: RunRecord | None) -> FlowStatus:
+    active = flow_state.active
     return FlowStatus(
-        pipeline=book.pipeline,
-        flow=book.flow,
-        state=book.state,
+        pipeline=flow_state.pipeline,
+        flow=flow_state.flow,
+        state=flow_state.state,
         plan=active.plan if active else None,
-        fence=book.fence,
+        fence=flow_state.fence,
         owner=active.owner if active else None,
         lease_until=active.lease_until if active else None,
         last_run=last_run,
         completed=active.completed if active else frozenset(),
         planned_at=active.created_at if active else None,
-        override=book.override,
-        undo=book.undo,
+        override=flow_state.override,
+        undo=flow_state.undo,
     )

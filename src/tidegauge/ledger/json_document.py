@@ -30,7 +30,7 @@ _HALF = re.compile("[\ud800-\udfff]")
 class TableDocument:
     version: int
     """Grows with every save, so that no two versions of the file are alike."""
-    leaves: tuple[StoredFlow, ...]
+    stored_flows: tuple[StoredFlow, ...]
 
 
 def table_of(flow: str) -> str:
@@ -38,15 +38,18 @@ def table_of(flow: str) -> str:
     return next((flow.removesuffix(stage) for stage in _STAGES if flow.endswith(stage)), flow)
 
 
-def changed(document: TableDocument | None, leaves: Sequence[StoredFlow]) -> TableDocument:
+def changed(document: TableDocument | None, stored_flows: Sequence[StoredFlow]) -> TableDocument:
     """With these leaves in the place of those of the same flows."""
-    by_name = {(leaf.pipeline, leaf.flow): leaf for leaf in (*(document.leaves if document else ()), *leaves)}
+    by_name = {
+        (stored_flow.pipeline, stored_flow.flow): stored_flow
+        for stored_flow in (*(document.stored_flows if document else ()), *stored_flows)
+    }
     return TableDocument(document.version + 1 if document else 1, tuple(by_name.values()))
 
 
 def render(document: TableDocument) -> bytes:
-    fields = {name: _text(value) for name, value in _fields(document.leaves).items()}
-    flows = [_text(vars(leaf)) for leaf in document.leaves]
+    fields = {name: _text(value) for name, value in _fields(document.stored_flows).items()}
+    flows = [_text(vars(stored_flow)) for stored_flow in document.stored_flows]
     digest = _digest(fields, document.version, flows)
     lines = [
         "{",
@@ -125,11 +128,13 @@ def _text(value: Any) -> str:
     return _HALF.sub(lambda half: f"\\u{ord(half[0]):04x}", json.dumps(value, ensure_ascii=False))
 
 
-def _fields(leaves: Sequence[StoredFlow]) -> dict[str, Any]:
+def _fields(stored_flows: Sequence[StoredFlow]) -> dict[str, Any]:
     """Document 002's structure, of whichever of the file's tables changed last."""
-    last = max(leaves, key=lambda leaf: str(leaf.row["updated_at"]))
+    last = max(stored_flows, key=lambda stored_flow: str(stored_flow.row["updated_at"]))
     table = table_of(last.flow)
-    found = {leaf.flow: leaf for leaf in leaves if leaf.pipeline == last.pipeline}
+    found = {
+        stored_flow.flow: stored_flow for stored_flow in stored_flows if stored_flow.pipeline == last.pipeline
+    }
     extract, load = found.get(f"{table}/extract") or found.get(table), found.get(f"{table}/load")
     return table_fields(
         table,

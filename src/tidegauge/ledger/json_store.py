@@ -76,27 +76,29 @@ class JsonDocumentStore:
 
     def pipelines(self) -> list[str]:
         documents = [file.document for file in self._all().values() if file.document]
-        return sorted({leaf.pipeline for document in documents for leaf in document.leaves})
+        return sorted(
+            {stored_flow.pipeline for document in documents for stored_flow in document.stored_flows}
+        )
 
     def load(self, pipeline: str, flows: Sequence[str] | None = None) -> LoadedDocuments:
         files = self._all() if flows is None else self._read(sorted({path_of(flow) for flow in flows}))
-        leaves: dict[str, StoredFlow] = {}
+        stored_flows: dict[str, StoredFlow] = {}
         paths = {} if flows is None else {flow: path_of(flow) for flow in flows}
         for path, file in files.items():
-            for leaf in file.document.leaves if file.document else ():
+            for stored_flow in file.document.stored_flows if file.document else ():
                 # A copy that somebody left beside it is not the flow's file.
-                if leaf.pipeline != pipeline or _folded(path_of(leaf.flow)) != _folded(path):
+                if stored_flow.pipeline != pipeline or _folded(path_of(stored_flow.flow)) != _folded(path):
                     continue
-                if flows is None or leaf.flow in paths:
-                    leaves[leaf.flow] = leaf
-                    paths[leaf.flow] = path
-        return LoadedDocuments(pipeline, leaves, _Seen(files, paths))
+                if flows is None or stored_flow.flow in paths:
+                    stored_flows[stored_flow.flow] = stored_flow
+                    paths[stored_flow.flow] = path
+        return LoadedDocuments(pipeline, stored_flows, _Seen(files, paths))
 
-    def save(self, loaded: LoadedDocuments, leaves: Sequence[StoredFlow]) -> None:
+    def save(self, loaded: LoadedDocuments, stored_flows: Sequence[StoredFlow]) -> None:
         seen: _Seen = loaded.token
         by_path: dict[str, list[StoredFlow]] = {}
-        for leaf in leaves:
-            by_path.setdefault(seen.paths[leaf.flow], []).append(leaf)
+        for stored_flow in stored_flows:
+            by_path.setdefault(seen.paths[stored_flow.flow], []).append(stored_flow)
 
         def replace(path: str) -> bool:
             file = seen.files[path]
@@ -108,7 +110,7 @@ class JsonDocumentStore:
             won = dict(zip(paths, each(self._store, replace, paths), strict=True))
         if not all(won.values()):
             raise WriterCameBetween(
-                frozenset(leaf.flow for path in paths if won[path] for leaf in by_path[path])
+                frozenset(stored_flow.flow for path in paths if won[path] for stored_flow in by_path[path])
             )
 
     def append(self, log: str, entries: Sequence[Entry]) -> None:

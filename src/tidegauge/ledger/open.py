@@ -32,14 +32,14 @@ def open_ledger(address: str | Secret, *, create: bool) -> Ledger | EmptyLedger:
     """
     parsed = parse(address)
     if parsed.lake is not None:
-        shelf = _open_shelf(parsed.scheme, parsed.lake, parsed.shown, create=create)
-        return EmptyLedger(clock_only(), parsed.shown) if shelf is None else DocumentLedger(shelf)
+        documents = _open_document_store(parsed.scheme, parsed.lake, parsed.shown, create=create)
+        return EmptyLedger(clock_only(), parsed.shown) if documents is None else DocumentLedger(documents)
     if parsed.path is not None and not create and not parsed.path.exists():
         return EmptyLedger(clock_only(), parsed.shown)
     return _open(parsed, create=create)
 
 
-def _open_shelf(scheme: str, lake: Lake, shown: str, *, create: bool) -> DocumentStore | None:
+def _open_document_store(scheme: str, lake: Lake, shown: str, *, create: bool) -> DocumentStore | None:
     if scheme == "delta":
         from tidegauge.ledger.delta_store import DeltaDocumentStore
 

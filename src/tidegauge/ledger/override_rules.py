@@ -23,7 +23,7 @@ from tidegauge.model.watermark import Tally
 
 
 def begin_override(
-    book: FlowState,
+    flow_state: FlowState,
     kind: str,
     positions: Mapping[str, Position | None],
     *,
@@ -32,70 +32,71 @@ def begin_override(
     now: datetime,
 ) -> StateChange:
     """See LedgerWriter.begin_override."""
-    refuse_override(book)
-    continues: tuple[int, int] | None = (book.epoch, book.seq)
+    refuse_override(flow_state)
+    continues: tuple[int, int] | None = (flow_state.epoch, flow_state.seq)
     identities: Mapping[str, Identity] = {}
     if kind == "undo":
-        if book.undo is None:
+        if flow_state.undo is None:
             raise WrongState(
-                f"{book.flow}: there is no override to undo", hint="see `tidegauge history` for what was done"
+                f"{flow_state.flow}: there is no override to undo",
+                hint="see `tidegauge history` for what was done",
             )
-        positions, continues = book.undo.positions, book.undo.continues
-        identities = book.undo.identities
+        positions, continues = flow_state.undo.positions, flow_state.undo.continues
+        identities = flow_state.undo.identities
     elif kind in ("reset", "refresh"):
         continues = None
-        positions = dict.fromkeys(book.marks) | dict(positions)
+        positions = dict.fromkeys(flow_state.marks) | dict(positions)
         # The next plan may find another table under the name: that is what a reset is for.
         identities = {name: (None, None) for name, position in positions.items() if position is None}
-    if not positions and not book.marks:
+    if not positions and not flow_state.marks:
         # A life without a mark in it: nobody could tell from the watermarks which one it is.
-        raise WrongState(f"{book.flow} has no watermark yet", hint="name the input to give it one")
+        raise WrongState(f"{flow_state.flow} has no watermark yet", hint="name the input to give it one")
     override = Override(
         kind=kind,
         positions=dict(positions),
-        epoch=book.epoch + 1,
+        epoch=flow_state.epoch + 1,
         continues=continues,
         reason=clean(mask(reason)),
         actor=clean(owner.actor),
         at=now,
         identities=identities,
     )
-    active: ActivePlan | None = book.active
+    active: ActivePlan | None = flow_state.active
     runs: tuple[RunRecord, ...] = ()
     if active is not None:
         if active.state is State.RUNNING:
-            runs = closed(book, State.FAILED, now, lost(f"superseded by {owner.actor}: {kind}"))
+            runs = closed(flow_state, State.FAILED, now, lost(f"superseded by {owner.actor}: {kind}"))
         state = State.FAILED if active.state is State.RUNNING else active.state
         active = replace(active, state=state, owner=None, lease_until=None, updated_at=now)
-    run = runs[0] if runs else book.run
+    run = runs[0] if runs else flow_state.run
     changed = replace(
-        book,
-        fence=book.fence + 1,
+        flow_state,
+        fence=flow_state.fence + 1,
         active=active,
         run=run,
         override=override,
-        tally=spent(book.tally, runs),
+        tally=spent(flow_state.tally, runs),
     )
-    said = event_of(book, "override", now, owner.actor, reason=f"{kind}: {reason}")
+    said = event_of(flow_state, "override", now, owner.actor, reason=f"{kind}: {reason}")
     return StateChange(changed, (said,), runs)
 
 
-def end_override(book: FlowState, *, epoch: int, now: datetime) -> StateChange | None:
+def end_override(flow_state: FlowState, *, epoch: int, now: datetime) -> StateChange | None:
     """See LedgerWriter.end_override. None: somebody else has ended it."""
-    override = book.override
+    override = flow_state.override
     if override is None or override.epoch != epoch:
         return None
     ended: tuple[EndedPlan, ...] = ()
     idle = State.READY
-    if book.active is not None:
-        idle = step(book.active.state, Event.SUPERSEDE)
-        ended = (EndedPlan(replace(book.active, updated_at=now), SUPERSEDED),)
+    if flow_state.active is not None:
+        idle = step(flow_state.active.state, Event.SUPERSEDE)
+        ended = (EndedPlan(replace(flow_state.active, updated_at=now), SUPERSEDED),)
     # An input that no plan has named yet stands at the beginning, and an undo brings it back there.
     before: dict[str, Position | None] = dict.fromkeys(override.positions)
-    before |= {name: mark.position for name, mark in book.marks.items()}
+    before |= {name: mark.position for name, mark in flow_state.marks.items()}
     marks = {
         name: replace(mark, epoch=epoch, seq=0, pending=_pending(mark, override), updated_at=now)
-        for name, mark in book.marks.items()
+        for name, mark in flow_state.marks.items()
     }
     events = []
     for name, position in override.positions.items():
@@ -110,7 +111,7 @@ def end_override(book: FlowState, *, epoch: int, now: datetime) -> StateChange |
             stamp=None,
         )
         said = event_of(
-            book,
+            flow_state,
             override.kind,
             now,
             override.actor,
@@ -123,10 +124,10 @@ def end_override(book: FlowState, *, epoch: int, now: datetime) -> StateChange |
         events.append(said)
     undo = None
     if override.kind not in ("undo", "refresh"):  # what a refresh emptied does not come back
-        known = {name: (mark.source_id, mark.fingerprint) for name, mark in book.marks.items()}
-        undo = Undo(override.kind, before, (book.epoch, book.seq), now, known)
+        known = {name: (mark.source_id, mark.fingerprint) for name, mark in flow_state.marks.items()}
+        undo = Undo(override.kind, before, (flow_state.epoch, flow_state.seq), now, known)
     changed = replace(
-        book,
+        flow_state,
         idle=idle,
         epoch=epoch,
         seq=0,
@@ -135,37 +136,45 @@ def end_override(book: FlowState, *, epoch: int, now: datetime) -> StateChange |
         run=None,
         override=None,
         undo=undo,
-        tally=overridden(book.tally, book.tally_before, override.kind),
-        tally_before=None if undo is None else book.tally,
+        tally=overridden(flow_state.tally, flow_state.tally_before, override.kind),
+        tally_before=None if undo is None else flow_state.tally,
     )
     return StateChange(changed, tuple(events), (), ended)
 
 
-def forget(book: FlowState, *, owner: Owner, reason: str, now: datetime) -> StateChange:
+def forget(flow_state: FlowState, *, owner: Owner, reason: str, now: datetime) -> StateChange:
     """See LedgerWriter.forget. The life goes on being counted: its tags are never used again."""
-    said = event_of(book, "forgotten", now, owner.actor, reason=reason)
-    untouched = not book.marks and book.active is None and book.override is None
-    if untouched and book.undo is not None and book.undo.kind == FORGET:
+    said = event_of(flow_state, "forgotten", now, owner.actor, reason=reason)
+    untouched = not flow_state.marks and flow_state.active is None and flow_state.override is None
+    if untouched and flow_state.undo is not None and flow_state.undo.kind == FORGET:
         # Once more: what the first time replaced can still be brought back.
-        return StateChange(replace(book, fence=book.fence + 1, undo=replace(book.undo, at=now)), (said,))
+        return StateChange(
+            replace(flow_state, fence=flow_state.fence + 1, undo=replace(flow_state.undo, at=now)), (said,)
+        )
     ended: tuple[EndedPlan, ...] = ()
     runs: tuple[RunRecord, ...] = ()
     idle = State.READY
-    if book.active is not None:
-        if book.active.state is State.RUNNING:
-            runs = closed(book, State.FAILED, now, lost(f"superseded by {owner.actor}: {FORGET}"))
-        idle = step(book.active.state, Event.SUPERSEDE)
-        ended = (EndedPlan(replace(book.active, owner=None, lease_until=None, updated_at=now), SUPERSEDED),)
-    positions = {name: mark.position for name, mark in book.marks.items()}
-    known = {name: (mark.source_id, mark.fingerprint) for name, mark in book.marks.items()}
-    epoch, seq, undo = book.epoch, book.seq, Undo(FORGET, positions, (book.epoch, book.seq), now, known)
-    if book.override is not None:
+    if flow_state.active is not None:
+        if flow_state.active.state is State.RUNNING:
+            runs = closed(flow_state, State.FAILED, now, lost(f"superseded by {owner.actor}: {FORGET}"))
+        idle = step(flow_state.active.state, Event.SUPERSEDE)
+        ended = (
+            EndedPlan(replace(flow_state.active, owner=None, lease_until=None, updated_at=now), SUPERSEDED),
+        )
+    positions = {name: mark.position for name, mark in flow_state.marks.items()}
+    known = {name: (mark.source_id, mark.fingerprint) for name, mark in flow_state.marks.items()}
+    epoch, seq, undo = (
+        flow_state.epoch,
+        flow_state.seq,
+        Undo(FORGET, positions, (flow_state.epoch, flow_state.seq), now, known),
+    )
+    if flow_state.override is not None:
         # It may have opened its epoch in the output already, and emptied it: nothing to come back to.
-        epoch, seq, undo = book.override.epoch, 0, Undo(FORGET, {}, (book.override.epoch, 0), now)
+        epoch, seq, undo = flow_state.override.epoch, 0, Undo(FORGET, {}, (flow_state.override.epoch, 0), now)
     changed = replace(
-        book,
+        flow_state,
         idle=idle,
-        fence=book.fence + 1,
+        fence=flow_state.fence + 1,
         epoch=epoch,
         seq=seq,
         marks={},
@@ -174,12 +183,19 @@ def forget(book: FlowState, *, owner: Owner, reason: str, now: datetime) -> Stat
         override=None,
         undo=undo,
         tally=Tally(),
-        tally_before=spent(book.tally, runs),
+        tally_before=spent(flow_state.tally, runs),
     )
     plan_id = ended[0].active.plan.plan_id if ended else None
     events = tuple(
         event_of(
-            book, "forgotten", now, owner.actor, reason=reason, input=name, before=position, plan_id=plan_id
+            flow_state,
+            "forgotten",
+            now,
+            owner.actor,
+            reason=reason,
+            input=name,
+            before=position,
+            plan_id=plan_id,
         )
         for name, position in positions.items()
     )

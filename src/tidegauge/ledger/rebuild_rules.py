@@ -15,7 +15,7 @@ from tidegauge.model.watermark import Recalled
 
 
 def rebuild(
-    book: FlowState,
+    flow_state: FlowState,
     marks: Mapping[str, Recalled],
     epoch: int,
     seq: int,
@@ -25,14 +25,14 @@ def rebuild(
     now: datetime,
 ) -> StateChange | None:
     """See LedgerWriter.rebuild. None: it stands there already."""
-    refuse_override(book)
-    if book.active is not None:
-        raise planned(book.flow, book.active.state, book.active.owner)
-    if (book.epoch, book.seq) == (epoch, seq) and not book.forgotten:
+    refuse_override(flow_state)
+    if flow_state.active is not None:
+        raise planned(flow_state.flow, flow_state.active.state, flow_state.active.owner)
+    if (flow_state.epoch, flow_state.seq) == (epoch, seq) and not flow_state.forgotten:
         return None
-    if (book.epoch, book.seq) > (epoch, seq):
-        raise ahead(book.flow, (book.epoch, book.seq), (epoch, seq))
-    known = {name: replace(mark, epoch=epoch, seq=seq) for name, mark in book.marks.items()}
+    if (flow_state.epoch, flow_state.seq) > (epoch, seq):
+        raise ahead(flow_state.flow, (flow_state.epoch, flow_state.seq), (epoch, seq))
+    known = {name: replace(mark, epoch=epoch, seq=seq) for name, mark in flow_state.marks.items()}
     found = {
         name: InputState(
             input=name,
@@ -51,21 +51,21 @@ def rebuild(
     }
     events = tuple(
         event_of(
-            book,
+            flow_state,
             "rebuilt",
             now,
             owner.actor,
             reason=reason,
             input=name,
-            before=book.marks[name].position if name in book.marks else None,
+            before=flow_state.marks[name].position if name in flow_state.marks else None,
             after=mark.position,
         )
         for name, mark in found.items()
     )
     # An undo would go back to what this ledger never saw.
     changed = replace(
-        book,
-        fence=book.fence + 1,
+        flow_state,
+        fence=flow_state.fence + 1,
         epoch=epoch,
         seq=seq,
         marks={**known, **found},

@@ -36,21 +36,23 @@ _WORDS = {Event.FINISH: "finished", Event.SKIP: "skipped", Event.FAIL: "failed",
 
 
 def plan(
-    book: FlowState, draft: Draft, *, plan_id: str, owner: Owner, run_id: str, now: datetime
+    flow_state: FlowState, draft: Draft, *, plan_id: str, owner: Owner, run_id: str, now: datetime
 ) -> tuple[StateChange | None, Plan | None]:
     """See LedgerWriter.plan. No change and no plan: the flow has moved on since it was looked at."""
-    if book.override is not None or book.forgotten:
+    if flow_state.override is not None or flow_state.forgotten:
         return None, None
-    if book.active is not None:
-        return None, book.active.plan
-    if draft.seen is not None and draft.seen != (book.epoch, book.seq):
+    if flow_state.active is not None:
+        return None, flow_state.active.plan
+    if draft.seen is not None and draft.seen != (flow_state.epoch, flow_state.seq):
         return None, None
     if not draft.batches:
-        return _skip(book, draft, owner=owner, run_id=run_id, now=now), None
-    state = step(book.idle, Event.PLAN)
+        return _skip(flow_state, draft, owner=owner, run_id=run_id, now=now), None
+    state = step(flow_state.idle, Event.PLAN)
     notes = tuple(mask(note) for note in draft.notes)
-    inputs = tuple(_since(book.marks.get(part.input), part) for part in draft.inputs)
-    kept = Plan(plan_id, replace(draft, inputs=inputs, notes=notes, seen=None), book.epoch, book.seq + 1)
+    inputs = tuple(_since(flow_state.marks.get(part.input), part) for part in draft.inputs)
+    kept = Plan(
+        plan_id, replace(draft, inputs=inputs, notes=notes, seen=None), flow_state.epoch, flow_state.seq + 1
+    )
     active = ActivePlan(
         plan=kept,
         state=state,
@@ -62,11 +64,13 @@ def plan(
         created_at=now,
         updated_at=now,
     )
-    changed = replace(book, marks=_looked(book, draft, now, skipped=False), active=active, run=None)
+    changed = replace(
+        flow_state, marks=_looked(flow_state, draft, now, skipped=False), active=active, run=None
+    )
     first, last = draft.batches[0], draft.batches[-1]
     events = tuple(
         event_of(
-            book,
+            flow_state,
             "planned",
             now,
             owner.actor,
@@ -87,31 +91,31 @@ def _since(mark: InputState | None, part: InputPlan) -> InputPlan:
     return replace(part, since=known) if known else part
 
 
-def _skip(book: FlowState, draft: Draft, *, owner: Owner, run_id: str, now: datetime) -> StateChange:
-    state = step(book.idle, Event.SKIP)
-    run = _run(book, run_id, state, now, ended=now)
-    changed = replace(book, idle=state, marks=_looked(book, draft, now, skipped=True))
-    return StateChange(changed, (event_of(book, "skipped", now, owner.actor, run_id=run_id),), (run,))
+def _skip(flow_state: FlowState, draft: Draft, *, owner: Owner, run_id: str, now: datetime) -> StateChange:
+    state = step(flow_state.idle, Event.SKIP)
+    run = _run(flow_state, run_id, state, now, ended=now)
+    changed = replace(flow_state, idle=state, marks=_looked(flow_state, draft, now, skipped=True))
+    return StateChange(changed, (event_of(flow_state, "skipped", now, owner.actor, run_id=run_id),), (run,))
 
 
 def refuse(
-    book: FlowState, error: dict[str, Any], *, owner: Owner, run_id: str, now: datetime
+    flow_state: FlowState, error: dict[str, Any], *, owner: Owner, run_id: str, now: datetime
 ) -> StateChange:
-    state = step(book.state, Event.REFUSE)
+    state = step(flow_state.state, Event.REFUSE)
     # The flow is READY again; what was tried has failed.
-    run = _run(book, run_id, State.FAILED, now, ended=now, error=error)
-    said = event_of(book, "refused", now, owner.actor, run_id=run_id, error=error)
-    return StateChange(replace(book, idle=state), (said,), (run,))
+    run = _run(flow_state, run_id, State.FAILED, now, ended=now, error=error)
+    said = event_of(flow_state, "refused", now, owner.actor, run_id=run_id, error=error)
+    return StateChange(replace(flow_state, idle=state), (said,), (run,))
 
 
-def note(book: FlowState, event: str, *, owner: Owner, reason: str, now: datetime) -> StateChange:
-    return StateChange(book, (event_of(book, event, now, owner.actor, reason=reason),))
+def note(flow_state: FlowState, event: str, *, owner: Owner, reason: str, now: datetime) -> StateChange:
+    return StateChange(flow_state, (event_of(flow_state, event, now, owner.actor, reason=reason),))
 
 
-def _looked(book: FlowState, draft: Draft, now: datetime, *, skipped: bool) -> dict[str, InputState]:
+def _looked(flow_state: FlowState, draft: Draft, now: datetime, *, skipped: bool) -> dict[str, InputState]:
     """A mark from the first plan on. Positions move only in `advance`. How far we looked moves here if it
     found nothing; what was found counts as looked at once the plan's last batch is there."""
-    marks = dict(book.marks)
+    marks = dict(flow_state.marks)
     for part in draft.inputs:
         old = marks.get(part.input)
         checked = old.checked if old else None
@@ -123,7 +127,7 @@ def _looked(book: FlowState, draft: Draft, now: datetime, *, skipped: bool) -> d
                 cursor=part.cursor,
                 position=None,
                 checked=checked,
-                epoch=book.epoch,
+                epoch=flow_state.epoch,
                 seq=0,
                 pending=part.pending,
                 source_id=part.source_id,
@@ -152,7 +156,7 @@ def _looked(book: FlowState, draft: Draft, now: datetime, *, skipped: bool) -> d
 
 
 def claim(
-    book: FlowState,
+    flow_state: FlowState,
     plan_id: str,
     *,
     owner: Owner,
@@ -161,17 +165,17 @@ def claim(
     dead: Owner | None,
     now: datetime,
 ) -> StateChange:
-    refuse_override(book)
-    active = book.active
+    refuse_override(flow_state)
+    active = flow_state.active
     if active is None or active.plan.plan_id != plan_id:
         raise WrongState(
-            f"{book.flow}: this plan has ended, or another has taken its place",
+            f"{flow_state.flow}: this plan has ended, or another has taken its place",
             hint="another runner was faster; run again to see what is left",
             retryable=True,
         )
     taken = active.state is State.RUNNING
     if taken:
-        _refuse_if_held(book.flow, active, dead, now)
+        _refuse_if_held(flow_state.flow, active, dead, now)
     after = step(active.state, Event.TAKE_OVER if taken else Event.CLAIM)
     held = replace(
         active,
@@ -181,45 +185,45 @@ def claim(
         lease_until=now + lease,
         updated_at=now,
     )
-    run = _run(book, run_id, after, now, active=held)
+    run = _run(flow_state, run_id, after, now, active=held)
     runs: tuple[RunRecord, ...] = (run,)
     reason = None
-    tally = replace(book.tally, strategy=active.plan.draft.strategy or book.tally.strategy)
+    tally = replace(flow_state.tally, strategy=active.plan.draft.strategy or flow_state.tally.strategy)
     if taken:
         # The run that was taken over never says itself that it has ended.
-        runs = (*closed(book, State.FAILED, now, lost(f"taken over by {_named(owner)}")), run)
+        runs = (*closed(flow_state, State.FAILED, now, lost(f"taken over by {_named(owner)}")), run)
         lease_until = active.lease_until or now
         why = "is gone" if now < lease_until else f"let its lease run out at {lease_until}"
         reason = f"{_named(active.owner)} {why}"
         tally = spent(tally, runs)
-    changed = replace(book, fence=book.fence + 1, active=held, run=run, tally=tally)
+    changed = replace(flow_state, fence=flow_state.fence + 1, active=held, run=run, tally=tally)
     word = "taken_over" if taken else "claimed"
-    said = event_of(book, word, now, owner.actor, run_id=run_id, plan_id=plan_id, reason=reason)
+    said = event_of(flow_state, word, now, owner.actor, run_id=run_id, plan_id=plan_id, reason=reason)
     return StateChange(changed, (said,), runs)
 
 
-def claim_of(book: FlowState) -> Claim:
+def claim_of(flow_state: FlowState) -> Claim:
     """The claim that a book's running plan stands for."""
-    active, run = book.active, book.run
+    active, run = flow_state.active, flow_state.run
     assert active is not None
     assert run is not None
     assert active.owner is not None
     assert active.lease_until is not None
-    return Claim(active.plan, active.owner, run.run_id, book.fence, active.attempt, active.lease_until)
+    return Claim(active.plan, active.owner, run.run_id, flow_state.fence, active.attempt, active.lease_until)
 
 
-def renew(book: FlowState, held: Claim, lease: timedelta, *, now: datetime) -> StateChange:
-    active = _held(book, held, Event.RENEW)
-    return StateChange(replace(book, active=replace(active, lease_until=now + lease)))
+def renew(flow_state: FlowState, held: Claim, lease: timedelta, *, now: datetime) -> StateChange:
+    active = _held(flow_state, held, Event.RENEW)
+    return StateChange(replace(flow_state, active=replace(active, lease_until=now + lease)))
 
 
-def begin(book: FlowState, held: Claim, index: int, *, now: datetime) -> StateChange:
-    active = _held(book, held, Event.BEGIN, index)
-    return StateChange(replace(book, active=replace(active, begun=index, updated_at=now)))
+def begin(flow_state: FlowState, held: Claim, index: int, *, now: datetime) -> StateChange:
+    active = _held(flow_state, held, Event.BEGIN, index)
+    return StateChange(replace(flow_state, active=replace(active, begun=index, updated_at=now)))
 
 
 def advance(
-    book: FlowState,
+    flow_state: FlowState,
     held: Claim,
     index: int,
     receipt: Receipt,
@@ -228,16 +232,16 @@ def advance(
     rows: Mapping[str, int | None] | None = None,
 ) -> StateChange:
     """See LedgerWriter.advance. `rows` names the only inputs that are done, with their own counts."""
-    active = _held(book, held, Event.ADVANCE, index)
+    active = _held(flow_state, held, Event.ADVANCE, index)
     kept, batch = active.plan, active.plan.draft.batches[index]
     if active.begun != index or receipt.tag != kept.tag(index):
         raise WrongState(
-            f"{book.flow}: batch {index} cannot advance before it was begun and its receipt is there",
+            f"{flow_state.flow}: batch {index} cannot advance before it was begun and its receipt is there",
             hint="begin it, write it, and ask the output for the receipt of its tag",
         )
-    run = book.run
+    run = flow_state.run
     assert run is not None
-    seq, marks, events = kept.first_seq + index, dict(book.marks), []
+    seq, marks, events = kept.first_seq + index, dict(flow_state.marks), []
     left = [part for part in kept.draft.inputs if part.input not in active.completed]
     moving = left if rows is None else [part for part in left if part.input in rows]
     whole = len(moving) == len(left)
@@ -265,7 +269,7 @@ def advance(
         )
         events.append(
             event_of(
-                book,
+                flow_state,
                 "advanced",
                 now,
                 held.owner.actor,
@@ -294,30 +298,32 @@ def advance(
         updated_at=now,
     )
     changed = replace(
-        book,
-        seq=seq if whole else book.seq,
+        flow_state,
+        seq=seq if whole else flow_state.seq,
         marks=marks,
         active=moved,
         run=after,
-        tally=counted(book.tally, batch, receipt, whole=whole, now=now),
+        tally=counted(flow_state.tally, batch, receipt, whole=whole, now=now),
     )
     return StateChange(changed, tuple(events), (after,))
 
 
 def finish(
-    book: FlowState, held: Claim, state: State, error: dict[str, Any] | None, *, now: datetime
+    flow_state: FlowState, held: Claim, state: State, error: dict[str, Any] | None, *, now: datetime
 ) -> StateChange:
     event = _ENDINGS.get(state)
     if event is None:
         raise WrongState(
-            f"{book.flow}: an attempt cannot end as {state}", hint=f"it can end as: {', '.join(_ENDINGS)}"
+            f"{flow_state.flow}: an attempt cannot end as {state}",
+            hint=f"it can end as: {', '.join(_ENDINGS)}",
         )
-    active = _held(book, held, event)
+    active = _held(flow_state, held, event)
     kept = active.plan
     after = step(active.state, event)
     if event is Event.FINISH and kept.done != len(kept.draft.batches):
         raise WrongState(
-            f"{book.flow}: {kept.done} of {len(kept.draft.batches)} batches are done, so the plan is not",
+            f"{flow_state.flow}: {kept.done} of {len(kept.draft.batches)} batches are done, so the plan"
+            " is not",
             hint="advance past every batch first, or end the attempt as FAILED",
         )
     reason = None
@@ -325,15 +331,15 @@ def finish(
         if active.begun is not None:
             # What was begun may be visible under its tag, and the next plan would use the tag again.
             raise WrongState(
-                f"{book.flow}: a batch was begun, so the plan cannot be skipped any more",
+                f"{flow_state.flow}: a batch was begun, so the plan cannot be skipped any more",
                 hint="end the attempt as SUCCESS or FAILED",
             )
         # A skip is no failure: what the caller says of it is its reason.
         reason, error = str(error["message"]) if error else None, None
     freed = replace(active, state=after, owner=None, lease_until=None, updated_at=now)
-    runs = closed(book, after, now, error)
+    runs = closed(flow_state, after, now, error)
     said = event_of(
-        book,
+        flow_state,
         _WORDS[event],
         now,
         held.owner.actor,
@@ -342,35 +348,37 @@ def finish(
         reason=reason,
         error=error,
     )
-    book = replace(book, tally=spent(book.tally, runs))
+    flow_state = replace(flow_state, tally=spent(flow_state.tally, runs))
     if event in (Event.FINISH, Event.SKIP):
-        done = replace(book, idle=after, active=None, run=None)
+        done = replace(flow_state, idle=after, active=None, run=None)
         return StateChange(done, (said,), runs, (EndedPlan(freed, after.value),))
-    return StateChange(replace(book, active=freed, run=runs[0]), (said,), runs)
+    return StateChange(replace(flow_state, active=freed, run=runs[0]), (said,), runs)
 
 
 # --- parts
 
 
-def _held(book: FlowState, held: Claim, event: Event, index: int | None = None) -> ActivePlan:
+def _held(flow_state: FlowState, held: Claim, event: Event, index: int | None = None) -> ActivePlan:
     """The plan, while it is this claim's and the event has a place; `index` must be the next batch."""
-    active, kept = book.active, held.plan
-    if book.fence != held.fence:
+    active, kept = flow_state.active, held.plan
+    if flow_state.fence != held.fence:
         by = active.owner if active else None
         raise LeaseLost(
-            f"{book.flow} was taken over by {_named(by)}" if by else f"{book.flow} was taken over by another",
+            f"{flow_state.flow} was taken over by {_named(by)}"
+            if by
+            else f"{flow_state.flow} was taken over by another",
             hint="nothing is lost: whoever has it now goes on from what is committed",
         )
     if active is None or active.plan.plan_id != kept.plan_id or active.state is not State.RUNNING:
-        state = active.state if active else book.idle
+        state = active.state if active else flow_state.idle
         raise WrongState(
-            f"{book.flow}: this attempt has ended already as {state}, and cannot {event}",
+            f"{flow_state.flow}: this attempt has ended already as {state}, and cannot {event}",
             hint="an attempt ends once; run again for what is new",
         )
     step(active.state, event)
     if index is not None and index != active.plan.done:
         raise WrongState(
-            f"{book.flow}: batch {index} cannot {event} while {active.plan.done} of"
+            f"{flow_state.flow}: batch {index} cannot {event} while {active.plan.done} of"
             f" {len(kept.draft.batches)} are done",
             hint="batches go one after the other",
         )
@@ -387,11 +395,12 @@ def _refuse_if_held(flow: str, active: ActivePlan, dead: Owner | None, now: date
     )
 
 
-def refuse_override(book: FlowState) -> None:
-    if book.override is not None:
+def refuse_override(flow_state: FlowState) -> None:
+    if flow_state.override is not None:
         raise WrongState(
-            f"{book.flow}: an override ({book.override.kind}) by {book.override.actor} was begun at"
-            f" {book.override.at:%Y-%m-%d %H:%M:%S} UTC and has not ended",
+            f"{flow_state.flow}: an override ({flow_state.override.kind}) by {flow_state.override.actor}"
+            " was begun at"
+            f" {flow_state.override.at:%Y-%m-%d %H:%M:%S} UTC and has not ended",
             hint="`tidegauge run` ends it and goes on; so does the same override again",
             retryable=True,
         )
@@ -406,7 +415,7 @@ def lost(message: str) -> dict[str, Any]:
 
 
 def _run(
-    book: FlowState,
+    flow_state: FlowState,
     run_id: str,
     state: State,
     now: datetime,
@@ -417,8 +426,8 @@ def _run(
 ) -> RunRecord:
     return RunRecord(
         run_id=run_id,
-        pipeline=book.pipeline,
-        flow=book.flow,
+        pipeline=flow_state.pipeline,
+        flow=flow_state.flow,
         plan_id=active.plan.plan_id if active else None,
         attempt=active.attempt if active else 0,
         state=state,
@@ -451,14 +460,14 @@ def _sum(known: int | None, more: int | None) -> int | None:
 
 
 def closed(
-    book: FlowState, state: State, now: datetime, error: dict[str, Any] | None
+    flow_state: FlowState, state: State, now: datetime, error: dict[str, Any] | None
 ) -> tuple[RunRecord, ...]:
-    assert book.run is not None
-    return (replace(book.run, state=state, ended_at=now, error=masked(error)),)
+    assert flow_state.run is not None
+    return (replace(flow_state.run, state=state, ended_at=now, error=masked(error)),)
 
 
 def event_of(
-    book: FlowState,
+    flow_state: FlowState,
     event: str,
     now: datetime,
     actor: str,
@@ -475,8 +484,8 @@ def event_of(
 ) -> HistoryEvent:
     return HistoryEvent(
         at=now,
-        pipeline=book.pipeline,
-        flow=book.flow,
+        pipeline=flow_state.pipeline,
+        flow=flow_state.flow,
         run_id=run_id,
         event=event,
         actor=clean(actor),

@@ -53,15 +53,15 @@ class SqlLedger(SqlReader, BaseLedger):
             answer: dict[str, Plan] = {}
             changes: list[tuple[FlowState, StateChange]] = []
             for number, draft in enumerate(drafts):
-                book = loaded.books[flow_key(draft.pipeline, draft.flow)]
+                flow_state = loaded.flow_states[flow_key(draft.pipeline, draft.flow)]
                 name = f"{token}-{number}"
                 change, kept = rules.plan(
-                    book, draft, plan_id=name, owner=owner, run_id=run_id, now=loaded.now
+                    flow_state, draft, plan_id=name, owner=owner, run_id=run_id, now=loaded.now
                 )
                 if kept is not None:
                     answer[draft.flow] = kept
                 if change is not None:
-                    changes.append((book, change))
+                    changes.append((flow_state, change))
             save(connection, changes, loaded.now)
             return answer
 
@@ -84,12 +84,12 @@ class SqlLedger(SqlReader, BaseLedger):
         def work(connection: Connection) -> FlowState:
             make = heard and plan is None
             loaded = load(connection, [(pipeline, flow)], make=make, known=plan, marks=marks)
-            book = loaded.books[flow_key(pipeline, flow)]
-            change = rule(book, loaded.now)
+            flow_state = loaded.flow_states[flow_key(pipeline, flow)]
+            change = rule(flow_state, loaded.now)
             if change is None:
-                return book
-            save(connection, [(book, change)], loaded.now)
-            return change.book
+                return flow_state
+            save(connection, [(flow_state, change)], loaded.now)
+            return change.flow_state
 
         return self._write(work)
 

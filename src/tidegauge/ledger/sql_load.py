@@ -50,7 +50,7 @@ _LIGHT = (
 )
 
 
-def _books(*columns: Any) -> Select[Any]:
+def _flow_states(*columns: Any) -> Select[Any]:
     return (
         select(*columns)
         .select_from(flows)
@@ -67,7 +67,7 @@ _LOCK = (
     .order_by(flows.c.flow_key)
     .with_for_update()
 )
-_WITHOUT_BODY, _WITH_BODY = _books(*_LIGHT), _books(*_LIGHT, plans.c.body)
+_WITHOUT_BODY, _WITH_BODY = _flow_states(*_LIGHT), _flow_states(*_LIGHT, plans.c.body)
 _MARKS = select(watermarks).where(watermarks.c.flow_key.in_(bindparam("keys", expanding=True)))
 _NOW = select(store_now())
 
@@ -75,8 +75,8 @@ _NOW = select(store_now())
 class LoadedRows:
     """Books by flow key, and the store's clock after they were locked."""
 
-    def __init__(self, books: dict[str, FlowState], now: datetime) -> None:
-        self.books = books
+    def __init__(self, flow_states: dict[str, FlowState], now: datetime) -> None:
+        self.flow_states = flow_states
         self.now = now
 
 
@@ -106,11 +106,11 @@ def load(
         for row in connection.execute(_MARKS, keys):
             gathered.setdefault(row.flow_key, {})[row.input] = mark_of(row)
     rows = connection.execute(_WITHOUT_BODY if known else _WITH_BODY, keys).all()
-    books = {row.flow_key: _book(row, known, gathered.get(row.flow_key, {})) for row in rows}
+    flow_states = {row.flow_key: _flow_state(row, known, gathered.get(row.flow_key, {})) for row in rows}
     for key, name in by_key.items():
-        books.setdefault(key, FlowState(*name))
+        flow_states.setdefault(key, FlowState(*name))
     now: datetime = rows[0].now if rows else connection.execute(_NOW).scalar_one()
-    return LoadedRows(books, now)
+    return LoadedRows(flow_states, now)
 
 
 def _make(connection: Connection, names: Mapping[str, tuple[str, str]]) -> None:
@@ -124,7 +124,7 @@ def _make(connection: Connection, names: Mapping[str, tuple[str, str]]) -> None:
         )
 
 
-def _book(row: Row[Any], known: Plan | None, marks: Mapping[str, InputState]) -> FlowState:
+def _flow_state(row: Row[Any], known: Plan | None, marks: Mapping[str, InputState]) -> FlowState:
     active = None
     if row.plan_id is not None:
         if known is not None and known.plan_id == row.plan_id:

@@ -37,39 +37,41 @@ _EPOCH, _MILLISECOND = datetime(1970, 1, 1), timedelta(milliseconds=1)
 # --- to rows
 
 
-def head_values(book: FlowState, at: Any) -> dict[str, Any]:
+def head_values(flow_state: FlowState, at: Any) -> dict[str, Any]:
     return {
-        "flow_key": flow_key(book.pipeline, book.flow),
-        "pipeline_key": pipeline_key(book.pipeline),
-        "pipeline": book.pipeline,
-        "flow": book.flow,
-        "idle_state": book.idle.value,
-        "fence": book.fence,
-        "epoch": book.epoch,
-        "seq": book.seq,
-        "override_body": None if book.override is None else json.dumps(override_to_body(book.override)),
-        "undo_body": None if book.undo is None else json.dumps(undo_to_body(book.undo)),
-        "tally_body": _tally_text(book),
+        "flow_key": flow_key(flow_state.pipeline, flow_state.flow),
+        "pipeline_key": pipeline_key(flow_state.pipeline),
+        "pipeline": flow_state.pipeline,
+        "flow": flow_state.flow,
+        "idle_state": flow_state.idle.value,
+        "fence": flow_state.fence,
+        "epoch": flow_state.epoch,
+        "seq": flow_state.seq,
+        "override_body": None
+        if flow_state.override is None
+        else json.dumps(override_to_body(flow_state.override)),
+        "undo_body": None if flow_state.undo is None else json.dumps(undo_to_body(flow_state.undo)),
+        "tally_body": _tally_text(flow_state),
         "created_at": at,
         "updated_at": at,
     }
 
 
-def _tally_text(book: FlowState) -> str | None:
-    if book.tally == Tally() and book.tally_before is None:
+def _tally_text(flow_state: FlowState) -> str | None:
+    if flow_state.tally == Tally() and flow_state.tally_before is None:
         return None
-    before = None if book.tally_before is None else tally_body(book.tally_before)
-    return json.dumps({"now": tally_body(book.tally), "before": before})
+    before = None if flow_state.tally_before is None else tally_body(flow_state.tally_before)
+    return json.dumps({"now": tally_body(flow_state.tally), "before": before})
 
 
-def plan_values(book: FlowState, active: ActivePlan) -> dict[str, Any]:
+def plan_values(flow_state: FlowState, active: ActivePlan) -> dict[str, Any]:
     """Of a plan that is new; its moments are the caller's, who knows what the driver wants."""
     kept = active.plan
     return {
         "plan_id": kept.plan_id,
-        "flow_key": flow_key(book.pipeline, book.flow),
-        "pipeline": book.pipeline,
-        "flow": book.flow,
+        "flow_key": flow_key(flow_state.pipeline, flow_state.flow),
+        "pipeline": flow_state.pipeline,
+        "flow": flow_state.flow,
         "epoch": kept.epoch,
         "first_seq": kept.first_seq,
         "batches": len(kept.draft.batches),
@@ -77,7 +79,7 @@ def plan_values(book: FlowState, active: ActivePlan) -> dict[str, Any]:
     }
 
 
-def plan_changes(book: FlowState, active: ActivePlan, word: str | None) -> dict[str, Any]:
+def plan_changes(flow_state: FlowState, active: ActivePlan, word: str | None) -> dict[str, Any]:
     """Of a plan that is there; `word` is what it ended as."""
     owner = active.owner
     return {
@@ -86,7 +88,7 @@ def plan_changes(book: FlowState, active: ActivePlan, word: str | None) -> dict[
         "done": active.plan.done,
         "begun": active.begun,
         "completed": json.dumps(sorted(active.completed)) if active.completed else None,
-        "fence": book.fence,
+        "fence": flow_state.fence,
         "attempt": active.attempt,
         "owner_actor": owner.actor if owner else None,
         "owner_host": owner.host if owner else None,
@@ -95,14 +97,14 @@ def plan_changes(book: FlowState, active: ActivePlan, word: str | None) -> dict[
     }
 
 
-def mark_values(book: FlowState, mark: InputState) -> dict[str, Any]:
+def mark_values(flow_state: FlowState, mark: InputState) -> dict[str, Any]:
     moment = to_moment(mark.position, mark.cursor, mark.stamp)
     return {
-        "flow_key": flow_key(book.pipeline, book.flow),
+        "flow_key": flow_key(flow_state.pipeline, flow_state.flow),
         "input_key": input_key(mark.input),
-        "pipeline_key": pipeline_key(book.pipeline),
-        "pipeline": book.pipeline,
-        "flow": book.flow,
+        "pipeline_key": pipeline_key(flow_state.pipeline),
+        "pipeline": flow_state.pipeline,
+        "flow": flow_state.flow,
         "input": mark.input,
         "cursor_kind": mark.cursor,
         "position": position_text(mark.position),

@@ -50,47 +50,56 @@ def _save_heads(
 ) -> None:
     alike: dict[tuple[Any, ...], list[str]] = {}
     for old, change in changes:
-        if _head(old) == _head(change.book) and not change.ended:
+        if _head(old) == _head(change.flow_state) and not change.ended:
             continue
-        before, after = head_values(old, None), head_values(change.book, None)
+        before, after = head_values(old, None), head_values(change.flow_state, None)
         changed = tuple((name, after[name]) for name in _HEAD if before[name] != after[name])
         alike.setdefault(changed, []).append(before["flow_key"])
     for values, keys in alike.items():
         connection.execute(_FLOWS, {"keys": keys, **dict(values), "updated_at": now})
 
 
-def _head(book: FlowState) -> tuple[object, ...]:
-    parts = (book.idle, book.fence, book.epoch, book.seq, book.override, book.undo)
-    return *parts, book.tally, book.tally_before
+def _head(flow_state: FlowState) -> tuple[object, ...]:
+    parts = (
+        flow_state.idle,
+        flow_state.fence,
+        flow_state.epoch,
+        flow_state.seq,
+        flow_state.override,
+        flow_state.undo,
+    )
+    return *parts, flow_state.tally, flow_state.tally_before
 
 
 def _save_plans(connection: Connection, changes: Sequence[tuple[FlowState, StateChange]]) -> None:
     made: list[dict[str, Any]] = []
     for old, change in changes:
         touched: list[tuple[ActivePlan, str | None]] = [(ended.active, ended.word) for ended in change.ended]
-        if change.book.active is not None and change.book.active is not old.active:
-            touched.append((change.book.active, None))
+        if change.flow_state.active is not None and change.flow_state.active is not old.active:
+            touched.append((change.flow_state.active, None))
         for active, word in touched:
             stamps = {"lease_until": active.lease_until, "updated_at": active.updated_at}
-            values = plan_changes(change.book, active, word) | stamps
+            values = plan_changes(change.flow_state, active, word) | stamps
             if old.active is not None and old.active.plan.plan_id == active.plan.plan_id:
                 connection.execute(_PLAN, {"of_plan": active.plan.plan_id, **values})
             else:
-                made.append(plan_values(change.book, active) | values | {"created_at": active.created_at})
+                made.append(
+                    plan_values(change.flow_state, active) | values | {"created_at": active.created_at}
+                )
     _insert(connection, plans, made)
 
 
 def _save_marks(connection: Connection, changes: Sequence[tuple[FlowState, StateChange]]) -> None:
     marks = [
-        mark_values(change.book, mark)
+        mark_values(change.flow_state, mark)
         for old, change in changes
-        for name, mark in change.book.marks.items()
+        for name, mark in change.flow_state.marks.items()
         if old.marks.get(name) is not mark
     ]
     if marks:
         _insert(connection, watermarks, marks, replace=[name for name in marks[0] if name not in _MARK_KEY])
     for old, change in changes:
-        gone = [input_key(name) for name in old.marks if name not in change.book.marks]
+        gone = [input_key(name) for name in old.marks if name not in change.flow_state.marks]
         if gone:
             connection.execute(_FORGET, {"of_flow": flow_key(old.pipeline, old.flow), "inputs": gone})
 

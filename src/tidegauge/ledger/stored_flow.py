@@ -22,52 +22,52 @@ from tidegauge.model.state import State
 from tidegauge.model.watermark import Tally
 
 
-def stored_flow_of(page: FlowDocument) -> StoredFlow:
-    book = page.book
+def stored_flow_of(document: FlowDocument) -> StoredFlow:
+    flow_state = document.flow_state
     body = {
-        "known": page.known,
+        "known": document.known,
         # No two saves write the same, so that what is there tells whose save it was.
         "save": uuid.uuid4().hex,
-        "created_at": moment_text(page.created_at),
-        "updated_at": moment_text(page.updated_at),
-        **_tally_body(book.tally),
-        "tally_before": tally_body(book.tally_before) if book.tally_before else None,
+        "created_at": moment_text(document.created_at),
+        "updated_at": moment_text(document.updated_at),
+        **_tally_body(flow_state.tally),
+        "tally_before": tally_body(flow_state.tally_before) if flow_state.tally_before else None,
         "book": {
-            "idle": book.idle.value,
-            "fence": book.fence,
-            "epoch": book.epoch,
-            "seq": book.seq,
-            "marks": [_mark_body(mark) for mark in book.marks.values()],
-            "active": _active_body(book.active) if book.active else None,
-            "run": run_body(book.run) if book.run else None,
-            "override": override_to_body(book.override) if book.override else None,
-            "undo": undo_to_body(book.undo) if book.undo else None,
+            "idle": flow_state.idle.value,
+            "fence": flow_state.fence,
+            "epoch": flow_state.epoch,
+            "seq": flow_state.seq,
+            "marks": [_mark_body(mark) for mark in flow_state.marks.values()],
+            "active": _active_body(flow_state.active) if flow_state.active else None,
+            "run": run_body(flow_state.run) if flow_state.run else None,
+            "override": override_to_body(flow_state.override) if flow_state.override else None,
+            "undo": undo_to_body(flow_state.undo) if flow_state.undo else None,
         },
-        "last_run": run_body(page.last) if page.last else None,
-        "numbers": dict(page.numbers),
-        "pinned": {log: list(ids) for log, ids in page.pinned.items()},
-        "outbox": {log: list(entries) for log, entries in page.outbox.items()},
+        "last_run": run_body(document.last) if document.last else None,
+        "numbers": dict(document.numbers),
+        "pinned": {log: list(ids) for log, ids in document.pinned.items()},
+        "outbox": {log: list(entries) for log, entries in document.outbox.items()},
     }
-    return StoredFlow(book.pipeline, book.flow, body, _row(page))
+    return StoredFlow(flow_state.pipeline, flow_state.flow, body, _row(document))
 
 
-def _row(page: FlowDocument) -> dict[str, Any]:
+def _row(document: FlowDocument) -> dict[str, Any]:
     """As shelf.ROW lists it."""
-    book, run, active = page.book, page.last, page.book.active
-    name = active.plan.draft.inputs[0].input if active else next(iter(book.marks), None)
-    mark = book.marks.get(name) if name is not None else None
+    flow_state, run, active = document.flow_state, document.last, document.flow_state.active
+    name = active.plan.draft.inputs[0].input if active else next(iter(flow_state.marks), None)
+    mark = flow_state.marks.get(name) if name is not None else None
     window = active.plan.draft.inputs[0].window if active else None
     upto, upto_number = shown(window.upto if window else None)
     return {
         **stage_row(
-            state=book.state,
+            state=flow_state.state,
             run=run,
             cursor=mark.cursor if mark else None,
             position=mark.position if mark else None,
             stamp=mark.stamp if mark else None,
-            tally=book.tally,
-            created_at=page.created_at,
-            updated_at=page.updated_at,
+            tally=flow_state.tally,
+            created_at=document.created_at,
+            updated_at=document.updated_at,
         ),
         "run_id": run.run_id if run else None,
         "started_at": _text(run.started_at if run else None),
@@ -80,9 +80,9 @@ def _row(page: FlowDocument) -> dict[str, Any]:
             if active and window
             else None
         ),
-        "epoch": book.epoch,
-        "seq": book.seq,
-        "fence": book.fence,
+        "epoch": flow_state.epoch,
+        "seq": flow_state.seq,
+        "fence": flow_state.fence,
     }
 
 
@@ -152,11 +152,11 @@ def _active_body(active: ActivePlan) -> dict[str, Any]:
 # --- from a leaf
 
 
-def document_of(leaf: StoredFlow) -> FlowDocument:
-    body = leaf.body
+def document_of(stored_flow: StoredFlow) -> FlowDocument:
+    body = stored_flow.body
     return FlowDocument(
-        book=replace(
-            _book_of(leaf.pipeline, leaf.flow, body["book"]),
+        flow_state=replace(
+            _flow_state_of(stored_flow.pipeline, stored_flow.flow, body["book"]),
             tally=_tally_of(body),
             tally_before=tally_of(before) if (before := body.get("tally_before")) else None,
         ),
@@ -170,7 +170,7 @@ def document_of(leaf: StoredFlow) -> FlowDocument:
     )
 
 
-def _book_of(pipeline: str, flow: str, body: Mapping[str, Any]) -> FlowState:
+def _flow_state_of(pipeline: str, flow: str, body: Mapping[str, Any]) -> FlowState:
     override, undo = body["override"], body["undo"]
     return FlowState(
         pipeline=pipeline,

@@ -75,7 +75,7 @@ class DeltaChange:
 
 @dataclass(frozen=True)
 class BatchData:
-    """At least one of `stretches` and `frame` is there; `files` only where the rows lie in a lake already."""
+    """At least one of `splits` and `frame` is there; `files` only where the rows lie in a lake already."""
 
     layout: Layout
     rows: int | None = None
@@ -88,7 +88,7 @@ class BatchData:
     """A person asked for just these rows: that the output has lost what came before them is no fault."""
     files: tuple[LakeFile, ...] = ()
     """In order; a file in here has as many rows and bytes as it says, or the batch fails."""
-    stretches: tuple[Split, ...] = ()
+    splits: tuple[Split, ...] = ()
     """With files: one for each, in the same order."""
     paths: tuple[str, ...] = ()
     """Where in the lake the rows come from, in full; also where the files cannot be read just as they are."""

@@ -266,7 +266,7 @@ class Project:
     spark: SparkSettings
     connections: Mapping[str, Database | Lake]
     syncs: tuple[Sync, ...]
-    layers: tuple[DeltaFlow, ...] = ()
+    delta_flows: tuple[DeltaFlow, ...] = ()
     """The flows between Delta tables, in the order they are written; those in Python after those here."""
 
     @property

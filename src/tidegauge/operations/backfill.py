@@ -12,7 +12,7 @@ from typing import Any
 from tidegauge.errors import ColumnMissing, ConfigError, WrongState
 from tidegauge.flows.downstream import downstream
 from tidegauge.flows.missing_tables import Known, known_flows
-from tidegauge.flows.prepare import Ends, Prepared, agree, prepare, shaped
+from tidegauge.flows.prepare import Ends, Prepared, agree, describe_for_output, prepare
 from tidegauge.flows.select import Selection, Sources, choose
 from tidegauge.ledger.heartbeat import Heartbeat
 from tidegauge.ledger.open import open_ledger
@@ -86,7 +86,7 @@ class Backfill:
         }
 
 
-def preview(project: Project, selection: Sequence[str], wish: BackfillRequest) -> list[Backfill]:
+def preview(project: Project, selection: Sequence[str], request: BackfillRequest) -> list[Backfill]:
     """What would be read again, table by table, and who follows; changes nothing."""
     with open_ledger(project.ledger, create=False) as ledger, Sources() as sources:
         known = known_flows(ledger, project.pipeline)
@@ -110,14 +110,14 @@ def preview(project: Project, selection: Sequence[str], wish: BackfillRequest) -
                 upstream=None,
             )
             readers = downstream(flow, every)
-            found.append(_look(flow, ends, wish, statuses.get(flow.name), readers))
+            found.append(_look(flow, ends, request, statuses.get(flow.name), readers))
         return found
 
 
 def run_backfill(
     project: Project,
     found: Sequence[Backfill],
-    wish: BackfillRequest,
+    request: BackfillRequest,
     *,
     reason: str,
     tell: Listener,
@@ -136,7 +136,7 @@ def run_backfill(
             ledger.note(project.pipeline, one.name, "backfill", owner=this_process(), reason=said)
         with Heartbeat(ledger, project.lease) as heartbeat:
             runner = Runner(
-                project, order, ledger, heartbeat, tell, stop, preparer=partial(_prepare, wish=wish)
+                project, order, ledger, heartbeat, tell, stop, preparer=partial(_prepare, request=request)
             )
             return RunReport(runner.run_id, tuple(runner.everything(choice.flows, sources)))
 
@@ -151,7 +151,7 @@ def _chosen(project: Project, selection: Sequence[str], sources: Sources, known:
 def _look(
     flow: TableFlow,
     ends: Ends,
-    wish: BackfillRequest,
+    request: BackfillRequest,
     status: FlowStatus | None,
     readers: Sequence[TableFlow],
 ) -> Backfill:
@@ -168,12 +168,12 @@ def _look(
             hint=f"`tidegauge run -t {flow.table}`",
         )
     source = ends.source()
-    shape, changes = _shape(flow, source, ends, wish, readers)
-    window = _window(flow, shape, ends.mark, wish, source)
-    rows = source.count(shape, window.after, window.upto) if window.upto is not None else 0
+    source_table, changes = _source_table(flow, source, ends, request, readers)
+    window = _window(flow, source_table, ends.mark, request, source)
+    rows = source.count(source_table, window.after, window.upto) if window.upto is not None else 0
     notes = [*window.notes, *changes]
-    if wish.limit is not None and rows > wish.limit:
-        notes.append(f"stops at the limit of {wish.limit:,} rows: the first of them in the cursor's order")
+    if request.limit is not None and rows > request.limit:
+        notes.append(f"stops at the limit of {request.limit:,} rows: the first of them in the cursor's order")
     plan = status.plan if status else None
     return Backfill(
         flow=flow,
@@ -197,66 +197,73 @@ def _dangers(flows: Sequence[TableFlow], rows: int) -> list[str]:
     ]
 
 
-def _prepare(flow: TableFlow, ends: Ends, *, wish: BackfillRequest) -> Prepared:
+def _prepare(flow: TableFlow, ends: Ends, *, request: BackfillRequest) -> Prepared:
     """As `prepare` does for what is new; flows that read the lake just do that."""
     if flow.reads is not None:
         return prepare(flow, ends)
     mark = ends.mark
     agree(flow, ends.output, mark, lost=True)
-    if wish.limit is not None:
-        flow = under_limit(flow, wish.limit)
+    if request.limit is not None:
+        flow = under_limit(flow, request.limit)
     source = ends.source()
-    shape, changes = shaped(flow, source, ends)
-    window = _window(flow, shape, mark, wish, source)
+    source_table, changes = describe_for_output(flow, source, ends)
+    window = _window(flow, source_table, mark, request, source)
     step = batch_step(flow)
-    cuts = source.cuts(shape, window.after, window.upto, step) if window.upto is not None else ()
-    made = draft_backfill(flow, shape, window, cuts, pending=mark.pending if mark else None)
-    if wish.limit is not None:
-        made = limited(made, wish.limit, step=step)
+    cuts = source.cuts(source_table, window.after, window.upto, step) if window.upto is not None else ()
+    made = draft_backfill(flow, source_table, window, cuts, pending=mark.pending if mark else None)
+    if request.limit is not None:
+        made = limited(made, request.limit, step=step)
     seen = (mark.epoch, mark.seq) if mark else (0, 0)
     made = replace(made, seen=seen, notes=(*made.notes, *changes))
-    return Prepared(made, lambda batch: replace(ends.reader.cargo(shape, batch), anew=True), changes)
+    return Prepared(
+        made, lambda batch: replace(ends.reader.batch_data(source_table, batch), anew=True), changes
+    )
 
 
 def _window(
-    flow: TableFlow, shape: SourceTable, mark: Watermark | None, wish: BackfillRequest, source: Source
+    flow: TableFlow,
+    source_table: SourceTable,
+    mark: Watermark | None,
+    request: BackfillRequest,
+    source: Source,
 ) -> Span:
-    check_identity(flow, shape, mark.source_id if mark else None)
+    check_identity(flow, source_table, mark.source_id if mark else None)
     stands = mark.position if mark else None
     assert stands is None or isinstance(stands, RowPosition)
-    like = source.latest(shape) or (stands.cursor if stands else None)
+    like = source.latest(source_table) or (stands.cursor if stands else None)
     first, last = (
-        None if text is None else asked.from_text(shape, text, like) for text in (wish.first, wish.last)
+        None if text is None else asked.from_text(source_table, text, like)
+        for text in (request.first, request.last)
     )
-    moments = shape.cursor_kind == "timestamp"
+    moments = source_table.cursor_kind == "timestamp"
     if first is not None and last is not None and compare(first, last, moments=moments) == 1:
         raise ConfigError(
-            f"{flow.name}: --from {wish.first} lies after --to {wish.last}", hint="turn them round"
+            f"{flow.name}: --from {request.first} lies after --to {request.last}", hint="turn them round"
         )
     if first is not None and stands is not None and compare(first, stands, moments=moments) == 1:
         raise ConfigError(
-            f"{flow.name}: --from {wish.first} lies past the watermark, {to_text(stands)}",
+            f"{flow.name}: --from {request.first} lies past the watermark, {to_text(stands)}",
             hint="what lies there is the next run's: `tidegauge run`",
         )
-    return span(flow, shape, stands, first, last, count=partial(source.count, shape))
+    return span(flow, source_table, stands, first, last, count=partial(source.count, source_table))
 
 
-def _shape(
-    flow: TableFlow, source: Source, ends: Ends, wish: BackfillRequest, readers: Sequence[TableFlow]
+def _source_table(
+    flow: TableFlow, source: Source, ends: Ends, request: BackfillRequest, readers: Sequence[TableFlow]
 ) -> tuple[SourceTable, tuple[str, ...]]:
     """The table as it would be read; the column that is asked for has to reach every output."""
-    shape, changes = shaped(flow, source, ends)
-    column = wish.column
+    source_table, changes = describe_for_output(flow, source, ends)
+    column = request.column
     if column is None:
-        return shape, changes
-    there = [one.name for one in source.shape(flow.table, flow.options).columns]
+        return source_table, changes
+    there = [one.name for one in source.describe(flow.table, flow.options).columns]
     if column not in there:
         near = difflib.get_close_matches(column, there, n=3, cutoff=0.5)
         raise ColumnMissing(
             f"{flow.table} has no column '{column}'",
             hint=f"did you mean {', '.join(near)}?" if near else f"it has: {', '.join(there)}",
         )
-    frozen = None if column in [one.name for one in shape.columns] else flow
+    frozen = None if column in [one.name for one in source_table.columns] else flow
     for reader in readers:
         held = open_output(reader).layout() if reader.options.drift is Drift.FREEZE else None
         if held is not None and column not in [field.name for field in held]:
@@ -267,4 +274,4 @@ def _shape(
             hint="say `drift: evolve`, or add the column there yourself, then repeat the backfill",
             place=frozen.options.place,
         )
-    return shape, changes
+    return source_table, changes

@@ -23,12 +23,12 @@ class Readers:
 
     def __init__(
         self,
-        layers: Sequence[DeltaFlow],
+        delta_flows: Sequence[DeltaFlow],
         statuses: Mapping[str, FlowStatus],
         marks: Mapping[tuple[str, str], Watermark],
         places: Places,
     ) -> None:
-        self._layers = layers
+        self._delta_flows = delta_flows
         self._statuses = statuses
         self._marks = marks
         self._places = places
@@ -40,19 +40,19 @@ class Readers:
         person lets it begin again.
         """
         found = []
-        for layer in self._layers:
-            for part in layer.inputs:
+        for flow in self._delta_flows:
+            for part in flow.inputs:
                 if (where := self._places.find(part.table)) is None or plain(where) != plain(location):
                     continue
-                reader = self._one(layer, part, location, table_id, earliest)
+                reader = self._one(flow, part, location, table_id, earliest)
                 if reader is not None:
                     found.append(reader)
         return found
 
     def _one(
-        self, layer: DeltaFlow, part: DeltaInput, location: str, table_id: str, earliest: int
+        self, flow: DeltaFlow, part: DeltaInput, location: str, table_id: str, earliest: int
     ) -> VacuumReader | None:
-        mark, status = self._marks.get((layer.name, part.name)), self._statuses.get(layer.name)
+        mark, status = self._marks.get((flow.name, part.name)), self._statuses.get(flow.name)
         if mark is not None and mark.source_id not in (None, table_id):
             return None
         needed: list[tuple[int, str]] = []
@@ -61,7 +61,7 @@ class Readers:
             if after is not None:
                 needed.append((after, f"its watermark is version {after}"))
             else:
-                needed += self._beginning(layer, part, location, earliest)
+                needed += self._beginning(flow, part, location, earliest)
         if status is not None and status.plan is not None:
             frozen = _frozen(status.plan, part.name)
             if frozen is not None:
@@ -69,15 +69,15 @@ class Readers:
         if not needed:
             return None
         after, why = min(needed)
-        return VacuumReader(layer.name, part.name, after, why)
+        return VacuumReader(flow.name, part.name, after, why)
 
     def _beginning(
-        self, layer: DeltaFlow, part: DeltaInput, location: str, earliest: int
+        self, flow: DeltaFlow, part: DeltaInput, location: str, earliest: int
     ) -> list[tuple[int, str]]:
         """Of an input that was never read: from the version on where its first run begins."""
         initial = part.initial
         if initial is None:
-            keeps = layer.output.mode in (DeltaMode.APPEND, DeltaMode.SCD2) and earliest == 0
+            keeps = flow.output.mode in (DeltaMode.APPEND, DeltaMode.SCD2) and earliest == 0
             initial = "earliest" if keeps else "snapshot"
         if initial == "snapshot":
             return []

@@ -37,12 +37,12 @@ class TendedTable:
 
     table: TableRef
     location: str
-    layer: DeltaFlow | None = None
+    delta_flow: DeltaFlow | None = None
     """The flow that writes it."""
 
     @property
     def name(self) -> str:
-        return self.layer.name if self.layer else str(self.table)
+        return self.delta_flow.name if self.delta_flow else str(self.table)
 
     @property
     def sql(self) -> str:
@@ -71,7 +71,7 @@ class TendedResult:
     def to_json(self) -> dict[str, Any]:
         return {
             "table": str(self.target.table),
-            "flow": self.target.layer.name if self.target.layer else None,
+            "flow": self.target.delta_flow.name if self.target.delta_flow else None,
             "files_added": self.added,
             "files_replaced": self.replaced,
             "retain_hours": self.retain.total_seconds() / 3600 if self.retain is not None else None,
@@ -102,19 +102,19 @@ class Tending:
         with open_ledger(project.ledger, create=False) as ledger:
             statuses = {status.flow: status for status in ledger.status(project.pipeline)}
             marks = {(mark.flow, mark.input): mark for mark in ledger.watermarks(project.pipeline)}
-        return statuses, Readers(project.layers, statuses, marks, self.places)
+        return statuses, Readers(project.delta_flows, statuses, marks, self.places)
 
     def session(self) -> SparkSession:
         with self._starting:
             if self._spark is None:
-                needs = needs_of(self._project.layers) | {Needs.DELTA} | self._needs
+                needs = needs_of(self._project.delta_flows) | {Needs.DELTA} | self._needs
                 self._spark = open_session(self._project.spark, needs, debug=self._debug)
             return self._spark
 
     @contextmanager
     def session_of(self, target: TendedTable) -> Iterator[SparkSession]:
-        if target.layer is not None:
-            with self.places.session(target.layer) as session:
+        if target.delta_flow is not None:
+            with self.places.session(target.delta_flow) as session:
                 yield session
         else:
             with own_session(self.session(), [target.table.at(target.location)]) as session:
@@ -136,7 +136,7 @@ class Tending:
             try:
                 return one(target)
             except TidegaugeError as error:
-                absent = isinstance(error, TableMissing) and target.layer is not None
+                absent = isinstance(error, TableMissing) and target.delta_flow is not None
                 return TendedResult(target, absent=True) if absent else TendedResult(target, error=error)
 
         if not wanted:
@@ -146,7 +146,7 @@ class Tending:
 
     def note(self, found: Sequence[TendedResult], event: str, reason: str) -> None:
         """Keep in the history what was done to the outputs of flows."""
-        done = [one.target.layer.name for one in found if one.done and one.target.layer]
+        done = [one.target.delta_flow.name for one in found if one.done and one.target.delta_flow]
         if done:
             with open_ledger(self._project.ledger, create=True) as ledger:
                 for flow in done:
@@ -156,35 +156,37 @@ class Tending:
         self, selection: Sequence[str], tables: Sequence[str]
     ) -> tuple[list[TendedTable], list[TendedResult]]:
         project = self._project
-        layers: tuple[DeltaFlow, ...] = ()
-        if project.layers and (selection or not tables):
+        delta_flows: tuple[DeltaFlow, ...] = ()
+        if project.delta_flows and (selection or not tables):
             with Sources() as sources:
                 # Only flows between Delta tables have outputs of this kind: no database is asked.
-                layers = choose(replace(project, syncs=()), selection, sources).layers
-        refs: list[tuple[TableRef, DeltaFlow | None]] = [(layer.output.table, layer) for layer in layers]
+                delta_flows = choose(replace(project, syncs=()), selection, sources).delta_flows
+        refs: list[tuple[TableRef, DeltaFlow | None]] = [
+            (delta_flow.output.table, delta_flow) for delta_flow in delta_flows
+        ]
         refs += [(_ref(project, text), None) for text in tables]
         found: dict[str, TendedTable] = {}
         faults: list[TendedResult] = []
-        for table, layer in refs:
+        for table, delta_flow in refs:
             location = self.places.find(table)
             if location is None:
-                target = TendedTable(table, str(table), layer)
+                target = TendedTable(table, str(table), delta_flow)
                 gone = TableMissing(f"Spark's catalogue has no Delta table {table}", hint="check the name")
                 faults.append(
-                    TendedResult(target, absent=True) if layer else TendedResult(target, error=gone)
+                    TendedResult(target, absent=True) if delta_flow else TendedResult(target, error=gone)
                 )
             else:
                 found.setdefault(
-                    plain(location), TendedTable(table, location, layer or self._writer(location))
+                    plain(location), TendedTable(table, location, delta_flow or self._writer(location))
                 )
         return list(found.values()), faults
 
     def _writer(self, location: str) -> DeltaFlow | None:
         return next(
             (
-                layer
-                for layer in self._project.layers
-                if (where := self.places.find(layer.output.table)) and plain(where) == plain(location)
+                delta_flow
+                for delta_flow in self._project.delta_flows
+                if (where := self.places.find(delta_flow.output.table)) and plain(where) == plain(location)
             ),
             None,
         )

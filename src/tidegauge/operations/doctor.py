@@ -62,7 +62,7 @@ def examine(project: Project) -> Iterator[Finding]:
         with suppress(TidegaugeError), open_ledger(project.ledger, create=False) as ledger:
             known = known_flows(ledger, project.pipeline)
         for sync in project.syncs:
-            yield from _tables(replace(project, syncs=(sync,), layers=()), sources, known)
+            yield from _tables(replace(project, syncs=(sync,), delta_flows=()), sources, known)
 
 
 def _tables(project: Project, sources: Sources, known: Known) -> Iterator[Finding]:
@@ -80,8 +80,8 @@ def _tables(project: Project, sources: Sources, known: Known) -> Iterator[Findin
         try:
             if flow.name in choice.gone:
                 raise choice.gone[flow.name]
-            shape = sources.of(flow.source).shape(flow.table, flow.options)
-            says = "; ".join(shape.notes) or "cursor, key and types fit"
+            source_table = sources.of(flow.source).describe(flow.table, flow.options)
+            says = "; ".join(source_table.notes) or "cursor, key and types fit"
             yield Finding(f"table {flow.name}", True, says)
         except TidegaugeError as error:
             yield Finding(f"table {flow.name}", False, str(error), error.hint)

@@ -90,8 +90,10 @@ def carry_out(project: Project, partings: Sequence[Parting], *, reason: str) -> 
 
 def _alive(choice: Selection) -> set[str]:
     """The flows of the file that can run."""
-    layers = {layer.name for layer in choice.layers}
-    return layers | {flow.name for flow in choice.flows if (flow.upstream or flow.name) not in choice.gone}
+    delta_flows = {delta_flow.name for delta_flow in choice.delta_flows}
+    return delta_flows | {
+        flow.name for flow in choice.flows if (flow.upstream or flow.name) not in choice.gone
+    }
 
 
 def _reach(project: Project, names: Sequence[str], sources: Sources) -> None:

@@ -65,7 +65,7 @@ def examine(project: Project, selection: Sequence[str]) -> tuple[datetime, list[
         with KnownSources(project, remembered(statuses.values())) as sources:
             known = {flow: mark.source_id for flow, mark in marks.items()}
             choice = choose(project, selection, sources, known=known)
-        retained = notices(project, ledger, choice.layers)
+        retained = notices(project, ledger, choice.delta_flows)
     places = Places(current_session)
 
     def one(hop: AnyFlow) -> Health:

@@ -25,19 +25,19 @@ class OverrideLook:
         self._unended = status.override if status else None
         self._mark = mark
 
-    def move(self, wish: OverrideRequest, every: Sequence[AnyFlow]) -> OverridePreview:
+    def move(self, request: OverrideRequest, every: Sequence[AnyFlow]) -> OverridePreview:
         flow, status = self._flow, self._status
         readers = downstream(flow, every)
-        if isinstance(wish, Reset) and appends(flow):
+        if isinstance(request, Reset) and appends(flow):
             raise ConfigError(
                 f"{flow.name} appends: after a reset its rows would come a second time",
                 hint=f"`tidegauge run --select {flow.name} --full-refresh` empties the target first",
             )
         before = self.before()
-        after, dangers = self.after(wish, before)
+        after, dangers = self.after(request, before)
         made = OverridePreview(
             flow=flow,
-            kind=KINDS[type(wish)],
+            kind=KINDS[type(request)],
             before=before,
             after=after,
             supersedes=superseded(status),
@@ -45,10 +45,10 @@ class OverrideLook:
             unended=self._unended,
             downstream=tuple(other.name for other in readers),
             dangers=tuple(dangers),
-            notes=tuple(self.notes(wish)),
+            notes=tuple(self.notes(request)),
         )
         counted = self.counted(made)
-        if not isinstance(wish, Reset | Refresh | UndoLast):
+        if not isinstance(request, Reset | Refresh | UndoLast):
             counted = replace(counted, dangers=(*dangers, *self.dangers(counted)))
             if counted.again != 0:
                 doubled = [
@@ -70,8 +70,8 @@ class OverrideLook:
     def _input(self) -> str:
         return self._flow.moving[0].name if isinstance(self._flow, DeltaFlow) else self._flow.input
 
-    def after(self, wish: OverrideRequest, before: Position | None) -> tuple[Position | None, list[str]]:
-        match wish:
+    def after(self, request: OverrideRequest, before: Position | None) -> tuple[Position | None, list[str]]:
+        match request:
             case Reset() | Refresh():
                 return None, []
             case UndoLast():
@@ -86,9 +86,9 @@ class OverrideLook:
                     return self._mark.position if self._mark else None, []
                 return undo.positions.get(self._input), []
             case _:
-                return self.named(wish, before)
+                return self.named(request, before)
 
-    def named(self, wish: OverrideRequest, before: Position | None) -> tuple[Position | None, list[str]]:
+    def named(self, request: OverrideRequest, before: Position | None) -> tuple[Position | None, list[str]]:
         """Where a wish that names a position goes."""
         raise NotImplementedError
 
@@ -100,13 +100,13 @@ class OverrideLook:
         """What a position that a person names may do that he did not mean."""
         raise NotImplementedError
 
-    def notes(self, wish: OverrideRequest) -> list[str]:
+    def notes(self, request: OverrideRequest) -> list[str]:
         notes = []
         if self._unended is not None:
             notes.append(
                 f"an override ({self._unended.kind}) that {self._unended.actor} began is ended first"
             )
-        if isinstance(wish, Refresh) and not isinstance(self._flow.output, LakeTable):
+        if isinstance(request, Refresh) and not isinstance(self._flow.output, LakeTable):
             when = "" if isinstance(self._flow, DeltaFlow) else " with the first batch that takes their place"
             notes.append(f"every row of {self._flow.output} is deleted{when}")
         return notes

@@ -26,15 +26,15 @@ from tidegauge.operations.override_look import OverrideLook, appends
 class DeltaOverrideLook(OverrideLook):
     """Its positions are versions, one for each input."""
 
-    def __init__(self, layer: DeltaFlow, status: FlowStatus | None, marks: Sequence[Watermark]) -> None:
-        self._layer = layer
+    def __init__(self, flow: DeltaFlow, status: FlowStatus | None, marks: Sequence[Watermark]) -> None:
+        self._delta_flow = flow
         self._marks = {mark.input: mark for mark in marks}
-        super().__init__(layer, status, self._marks.get(layer.moving[0].name))
+        super().__init__(flow, status, self._marks.get(flow.moving[0].name))
 
-    def move(self, wish: OverrideRequest, every: Sequence[AnyFlow]) -> OverridePreview:
-        made = super().move(wish, every)
-        rest = [part for part in self._layer.inputs if part.name != self._input]
-        match wish:
+    def move(self, request: OverrideRequest, every: Sequence[AnyFlow]) -> OverridePreview:
+        made = super().move(request, every)
+        rest = [part for part in self._delta_flow.inputs if part.name != self._input]
+        match request:
             case Reset() | Refresh():
                 others: dict[str, Position | None] = {part.name: None for part in rest}
             case SetTo(None, str(text)):
@@ -46,26 +46,28 @@ class DeltaOverrideLook(OverrideLook):
                 others = {}
         return replace(made, others=others)
 
-    def named(self, wish: OverrideRequest, before: Position | None) -> tuple[Position | None, list[str]]:
-        match wish:
+    def named(self, request: OverrideRequest, before: Position | None) -> tuple[Position | None, list[str]]:
+        match request:
             case SetTo(None, str(text)):
                 return self._versions(text).get(self._input, before), []
             case SetTo():
                 raise ConfigError(
-                    f"{self._layer.name} counts versions, and no timestamps",
+                    f"{self._delta_flow.name} counts versions, and no timestamps",
                     hint="name the last version that counts as read: --position 12",
                 )
             case Import(marks, shown):
-                there = marks[self._layer.name].position
-                if len(self._layer.moving) == 1 and (there is None or isinstance(there, VersionPosition)):
+                there = marks[self._delta_flow.name].position
+                if len(self._delta_flow.moving) == 1 and (
+                    there is None or isinstance(there, VersionPosition)
+                ):
                     return there, []
                 raise ConfigError(
-                    f"{self._layer.name}: {shown} does not hold the version of each of its inputs",
+                    f"{self._delta_flow.name}: {shown} does not hold the version of each of its inputs",
                     hint="`tidegauge ledger rebuild` brings them back from the output",
                 )
             case _:
                 raise ConfigError(
-                    f"{self._layer.name}: a version means something only in its own table",
+                    f"{self._delta_flow.name}: a version means something only in its own table",
                     hint="set it with `watermark set --position`",
                 )
 
@@ -74,17 +76,19 @@ class DeltaOverrideLook(OverrideLook):
 
     def dangers(self, move: OverridePreview) -> list[str]:
         back = _version(move.after) < _version(move.before)
-        if back and appends(self._layer):
-            return [f"what is read again is appended to {self._layer.output.table} a second time"]
+        if back and appends(self._delta_flow):
+            return [f"what is read again is appended to {self._delta_flow.output.table} a second time"]
         if not back and move.after != move.before:
-            return [f"changes up to version {_version(move.after)} never reach {self._layer.output.table}"]
+            return [
+                f"changes up to version {_version(move.after)} never reach {self._delta_flow.output.table}"
+            ]
         return []
 
     def _versions(self, text: str) -> dict[str, Position | None]:
         """`12` for a flow with one incremental input, `{"orders": 12, "customers": 3}` for any."""
-        names = [part.name for part in self._layer.moving]
+        names = [part.name for part in self._delta_flow.moving]
         wrong = ConfigError(
-            f"{self._layer.name}: '{text}' does not say which version counts as read",
+            f"{self._delta_flow.name}: '{text}' does not say which version counts as read",
             hint="write --position 12"
             if len(names) == 1
             else f"write --position '{{\"{names[0]}\": 12, …}}'",

@@ -25,8 +25,8 @@ class LoadOverrideLook(OverrideLook):
         super().__init__(flow, status, mark)
         self._upstream = upstream
 
-    def named(self, wish: OverrideRequest, before: Position | None) -> tuple[Position | None, list[str]]:  # noqa: ARG002
-        match wish:
+    def named(self, request: OverrideRequest, before: Position | None) -> tuple[Position | None, list[str]]:  # noqa: ARG002
+        match request:
             case SetTo(None, str(text)):
                 if text.strip() in ("null", "0"):
                     return None, []
@@ -71,9 +71,9 @@ class LoadOverrideLook(OverrideLook):
             return ["the lake does not have so many batches yet: those that come are skipped"]
         return []
 
-    def notes(self, wish: OverrideRequest) -> list[str]:
-        notes = super().notes(wish)
-        if isinstance(wish, Reset):
+    def notes(self, request: OverrideRequest) -> list[str]:
+        notes = super().notes(request)
+        if isinstance(request, Reset):
             notes.append("the next run loads all that is in the lake again, over what is in the target")
         return notes
 

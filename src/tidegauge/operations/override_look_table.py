@@ -43,35 +43,35 @@ class TableOverrideLook(OverrideLook):
         super().__init__(flow, status, mark)
         self._ledger = ledger
         self._sources = sources
-        self._shape: SourceTable | None = None
+        self._source_table: SourceTable | None = None
         self._latest: Value | None = None
         self._fault: SourceError | None = None
         try:
             source = sources.of(flow.source)
-            self._shape = source.shape(flow.table, flow.options)
-            self._latest = source.latest(self._shape)
+            self._source_table = source.describe(flow.table, flow.options)
+            self._latest = source.latest(self._source_table)
         except SourceError as error:
             self._fault = error
 
-    def named(self, wish: OverrideRequest, before: Position | None) -> tuple[Position | None, list[str]]:
-        match wish:
+    def named(self, request: OverrideRequest, before: Position | None) -> tuple[Position | None, list[str]]:
+        match request:
             case SetTo(timestamp, position):
-                shape = self._known_shape()
+                source_table = self._known_table()
                 like = self._latest or (before.cursor if isinstance(before, RowPosition) else None)
                 if timestamp is not None:
-                    return asked.from_timestamp(shape, timestamp, like), []
+                    return asked.from_timestamp(source_table, timestamp, like), []
                 assert position is not None
-                return asked.from_text(shape, position, like), []
+                return asked.from_text(source_table, position, like), []
             case CopyOf(name, pipeline):
                 return self._copied(name, pipeline or self._flow.pipeline), []
             case Import(marks, shown):
                 there = marks[self._flow.name]
-                after = asked.check_fits(self._known_shape(), there.position, shown)
-                known = identity(self._known_shape())
+                after = asked.check_fits(self._known_table(), there.position, shown)
+                known = identity(self._known_table())
                 other = there.source_id is not None and there.source_id != known
                 return after, ["it was exported from another table, or one with another order"] * other
             case _:
-                raise AssertionError(wish)
+                raise AssertionError(request)
 
     def _copied(self, name: str, pipeline: str) -> RowPosition | None:
         marks = self._ledger.watermarks(pipeline)
@@ -86,24 +86,24 @@ class TableOverrideLook(OverrideLook):
                 hint=f"there are: {there}" if there else "it has none yet; look at --from-pipeline",
             )
         shown = f"the watermark of {found.flow} in the pipeline {pipeline}"
-        return asked.check_fits(self._known_shape(), found.position, shown)
+        return asked.check_fits(self._known_table(), found.position, shown)
 
-    def _known_shape(self) -> SourceTable:
-        if self._shape is None:
+    def _known_table(self) -> SourceTable:
+        if self._source_table is None:
             assert self._fault is not None
             raise self._fault
-        return self._shape
+        return self._source_table
 
     def counted(self, move: OverridePreview) -> OverridePreview:
-        shape = self._shape
-        moments = shape is not None and shape.cursor_kind == "timestamp"
+        source_table = self._source_table
+        moments = source_table is not None and source_table.cursor_kind == "timestamp"
         before, after = move.before, move.after
         assert before is None or isinstance(before, RowPosition)
         assert after is None or isinstance(after, RowPosition)
         way = compare(before, after, moments=moments)
         if way == 0:
             return move
-        if shape is None:
+        if source_table is None:
             unknown = str(self._fault)
             return replace(
                 move,
@@ -113,17 +113,17 @@ class TableOverrideLook(OverrideLook):
             )
         try:
             source = self._sources.of(self._flow.source)
-            low = start(_at_first(self._flow), shape, before)
-            base = start(_at_first(self._flow), shape, after)
-            skipped = source.count(shape, low, after) if after is not None and way != 1 else 0
-            again = source.count(shape, base, before) if before is not None and way != -1 else 0
+            low = start(_at_first(self._flow), source_table, before)
+            base = start(_at_first(self._flow), source_table, after)
+            skipped = source.count(source_table, low, after) if after is not None and way != 1 else 0
+            again = source.count(source_table, base, before) if before is not None and way != -1 else 0
         except (SourceError, ConfigError) as error:
             return replace(move, skipped=None, again=None, unknown=f"the source could not be asked: {error}")
         return replace(move, skipped=skipped, again=again)
 
     def dangers(self, move: OverridePreview) -> list[str]:
-        shape, dangers = self._shape, []
-        moments = shape is not None and shape.cursor_kind == "timestamp"
+        source_table, dangers = self._source_table, []
+        moments = source_table is not None and source_table.cursor_kind == "timestamp"
         before, after = move.before, move.after
         assert before is None or isinstance(before, RowPosition)
         assert after is None or isinstance(after, RowPosition)
@@ -150,9 +150,9 @@ class TableOverrideLook(OverrideLook):
             )
         return dangers
 
-    def notes(self, wish: OverrideRequest) -> list[str]:
-        notes = super().notes(wish)
-        if isinstance(wish, Reset):
+    def notes(self, request: OverrideRequest) -> list[str]:
+        notes = super().notes(request)
+        if isinstance(request, Reset):
             where = "at the beginning"
             if self._flow.options.initial is not None:
                 where = f"at its initial '{self._flow.options.initial}'"
@@ -160,7 +160,7 @@ class TableOverrideLook(OverrideLook):
             if isinstance(self._flow.output, WarehouseTable):
                 rest = f"what is in {self._flow.output} stays, and comes again over it"
             notes.append(f"the next run begins {where}; {rest}")
-        if isinstance(wish, UndoLast) and self._status and self._status.undo and not self._unended:
+        if isinstance(request, UndoLast) and self._status and self._status.undo and not self._unended:
             undo = self._status.undo
             notes.append(
                 f"readers follow again what was there before the {undo.kind} of {undo.at:%Y-%m-%d %H:%M:%S}"

@@ -18,20 +18,21 @@ _MOMENT = re.compile(
 _WRITTEN = re.compile(r"\d{4}-\d\d-\d\d(?:([ T])\d\d:\d\d(:\d\d)?(?:\.(\d+))?)?(Z|\+00:00)?", re.ASCII)
 
 
-def from_timestamp(shape: SourceTable, text: str, like: Value | None) -> RowPosition:
+def from_timestamp(source_table: SourceTable, text: str, like: Value | None) -> RowPosition:
     """Everything up to this moment. `like` is a value of the cursor, which shows how the column writes it.
 
     Raises ConfigError, naming column and kind, for a cursor that is no timestamp, or a text that is none.
     """
-    if shape.cursor_kind != "timestamp":
+    if source_table.cursor_kind != "timestamp":
         raise ConfigError(
-            f"{shape.table}: its cursor {shape.cursor.name} is a {shape.cursor.kind.value}, not a timestamp",
+            f"{source_table.table}: its cursor {source_table.cursor.name} is a"
+            f" {source_table.cursor.kind.value}, not a timestamp",
             hint="give the value with --position",
         )
-    return RowPosition(_moment(shape, text, like))
+    return RowPosition(_moment(source_table, text, like))
 
 
-def from_text(shape: SourceTable, text: str, like: Value | None) -> RowPosition | None:
+def from_text(source_table: SourceTable, text: str, like: Value | None) -> RowPosition | None:
     """A plain value, or `{"cursor": …, "key": […]}` as `--json` shows it; `null` is the beginning."""
     try:
         body = json.loads(text, parse_float=str, parse_int=str, parse_constant=str)
@@ -41,67 +42,77 @@ def from_text(shape: SourceTable, text: str, like: Value | None) -> RowPosition 
         return None
     cursor, key = (body.get("cursor"), body.get("key", [])) if isinstance(body, dict) else (body, [])
     if isinstance(body, dict) and set(body) - {"cursor", "key"}:
-        raise _odd(shape, text)
+        raise _odd(source_table, text)
     if not isinstance(cursor, str) or not isinstance(key, list):
-        raise _odd(shape, text)
-    if key and len(key) != len(shape.key):
-        names = ", ".join(part.name for part in shape.key)
+        raise _odd(source_table, text)
+    if key and len(key) != len(source_table.key):
+        names = ", ".join(part.name for part in source_table.key)
         raise ConfigError(
-            f"{shape.table}: the key has {len(shape.key)} columns ({names}), and {text} gives {len(key)}",
+            f"{source_table.table}: the key has {len(source_table.key)} columns ({names}), and {text}"
+            f" gives {len(key)}",
             hint="give all of them in this order, or none: then every row with the cursor's value is meant",
         )
-    moment = shape.cursor_kind == "timestamp"
-    value = _moment(shape, cursor, like) if moment else _value(shape, shape.cursor, cursor)
+    moment = source_table.cursor_kind == "timestamp"
+    value = (
+        _moment(source_table, cursor, like) if moment else _value(source_table, source_table.cursor, cursor)
+    )
     return RowPosition(
-        value, tuple(_value(shape, part, one) for part, one in zip(shape.key, key, strict=bool(key)))
+        value,
+        tuple(_value(source_table, part, one) for part, one in zip(source_table.key, key, strict=bool(key))),
     )
 
 
-def check_fits(shape: SourceTable, position: Position | None, source: str) -> RowPosition | None:
+def check_fits(source_table: SourceTable, position: Position | None, source: str) -> RowPosition | None:
     """A position that comes from elsewhere; `source` says from where."""
     if position is None:
         return None
     if not isinstance(position, RowPosition):
-        raise ConfigError(f"{shape.table}: {source} is no position in a table", hint="copy between tables")
-    kinds = [shape.cursor.kind, *(part.kind for part in shape.key if position.key)]
+        raise ConfigError(
+            f"{source_table.table}: {source} is no position in a table", hint="copy between tables"
+        )
+    kinds = [source_table.cursor.kind, *(part.kind for part in source_table.key if position.key)]
     found = [position.cursor.kind, *(value.kind for value in position.key)]
     if kinds != found:
-        names = ", ".join(f"{part.name} {part.kind.value}" for part in (shape.cursor, *shape.key))
+        names = ", ".join(
+            f"{part.name} {part.kind.value}" for part in (source_table.cursor, *source_table.key)
+        )
         shown = ", ".join(kind.value for kind in found)
         raise ConfigError(
-            f"{shape.table}: its cursor and key are ({names}), and {source} is a position in ({shown})",
+            f"{source_table.table}: its cursor and key are ({names}), and {source} is a position in"
+            f" ({shown})",
             hint="a position means something only in the same order of the same columns",
         )
     return position
 
 
-def _moment(shape: SourceTable, text: str, like: Value | None) -> Value:
-    cursor = shape.cursor
+def _moment(source_table: SourceTable, text: str, like: Value | None) -> Value:
+    cursor = source_table.cursor
     if cursor.epoch is not None and text.strip().lstrip("-").isdigit():
-        return _value(shape, cursor, text.strip())
+        return _value(source_table, cursor, text.strip())
     match = _MOMENT.fullmatch(text.strip())
     if match is None:
-        raise _unfit(shape, cursor, text)
+        raise _unfit(source_table, cursor, text)
     day, minute, second, fraction, zone = match.groups()
     try:
         whole = datetime.fromisoformat(f"{day} {minute or '00:00'}{second or ':00'}")
         if zone:
             if cursor.kind in (ValueKind.TIMESTAMP, ValueKind.DATE):
                 raise ConfigError(
-                    f"{shape.table}: its cursor {cursor.name} is a {cursor.kind.value} without a zone, and"
+                    f"{source_table.table}: its cursor {cursor.name} is a {cursor.kind.value} without a"
+                    " zone, and"
                     f" '{text}' names one",
                     hint="write the digits as the column holds them, without a zone",
                 )
             offset = datetime.fromisoformat(f"2000-01-01T00:00:00{zone.replace('Z', '+00:00')}").tzinfo
             whole = whole.replace(tzinfo=offset).astimezone(UTC).replace(tzinfo=None)
     except (ValueError, OverflowError):
-        raise _unfit(shape, cursor, text) from None
+        raise _unfit(source_table, cursor, text) from None
     if cursor.epoch is not None:
         exact = whole.replace(microsecond=int((fraction or "")[:6].ljust(6, "0")))
         return Value(ValueKind.INT, str(number_of(exact, cursor.epoch)))
     if cursor.kind is ValueKind.DATE:
         if whole.time().isoformat() != "00:00:00" or (fraction or "").strip("0"):
-            raise _unfit(shape, cursor, text)
+            raise _unfit(source_table, cursor, text)
         return Value(ValueKind.DATE, whole.date().isoformat())
     if cursor.kind is ValueKind.TEXT:
         return Value(ValueKind.TEXT, _written(whole, fraction or "", like, text))
@@ -123,17 +134,21 @@ def _written(whole: datetime, fraction: str, like: Value | None, text: str) -> s
     return clock + tail + (zone or "")
 
 
-def _value(shape: SourceTable, part: OrderedColumn, given: Any) -> Value:
+def _value(source_table: SourceTable, part: OrderedColumn, given: Any) -> Value:
     if not isinstance(given, str):
-        raise _unfit(shape, part, given)
+        raise _unfit(source_table, part, given)
     try:
         return Value(part.kind, given)
     except PositionError:
-        raise _unfit(shape, part, given) from None
+        raise _unfit(source_table, part, given) from None
 
 
-def _unfit(shape: SourceTable, part: OrderedColumn, given: object) -> ConfigError:
-    kind = "timestamp" if part is shape.cursor and shape.cursor_kind == "timestamp" else part.kind.value
+def _unfit(source_table: SourceTable, part: OrderedColumn, given: object) -> ConfigError:
+    kind = (
+        "timestamp"
+        if part is source_table.cursor and source_table.cursor_kind == "timestamp"
+        else part.kind.value
+    )
     if part.kind is ValueKind.DATE:
         kind = "date"
     examples = {
@@ -145,12 +160,13 @@ def _unfit(shape: SourceTable, part: OrderedColumn, given: object) -> ConfigErro
     }
     example = examples.get(kind, "as the database shows it")
     return ConfigError(
-        f"{shape.table}: {part.name} is a {kind}, and {str(given)!r} is none", hint=f"write it as: {example}"
+        f"{source_table.table}: {part.name} is a {kind}, and {str(given)!r} is none",
+        hint=f"write it as: {example}",
     )
 
 
-def _odd(shape: SourceTable, text: str) -> ConfigError:
+def _odd(source_table: SourceTable, text: str) -> ConfigError:
     return ConfigError(
-        f"{shape.table}: {text} is not a position",
+        f"{source_table.table}: {text} is not a position",
         hint="""give one value, or {"cursor": "…", "key": ["…"]} as `watermark get --json` shows it""",
     )

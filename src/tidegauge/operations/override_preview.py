@@ -31,7 +31,7 @@ from tidegauge.operations.override_look_table import TableOverrideLook
 
 
 def preview(
-    project: Project, selection: Sequence[str], wish: OverrideRequest, *, stage: Stage | None = None
+    project: Project, selection: Sequence[str], request: OverrideRequest, *, stage: Stage | None = None
 ) -> list[OverridePreview]:
     """What would happen, flow by flow; changes nothing.
 
@@ -46,23 +46,23 @@ def preview(
         marks = {mark.flow: mark for mark in found}
         with KnownSources(project, tuple(statuses)) as sources:
             known: dict[str, str | None] = {mark.flow: mark.source_id for mark in found}
-            if isinstance(wish, UndoLast):
+            if isinstance(request, UndoLast):
                 # What was forgotten comes back, also while its table is not there.
                 known |= {name: None for name, one in statuses.items() if one.undo and one.undo.forgot}
             choice = _chosen(project, selection, sources, known, stage)
-            if isinstance(wish, Reset | Refresh):
+            if isinstance(request, Reset | Refresh):
                 # What cannot be read again is not thrown away.
                 for lost in choice.gone.values():
                     raise lost
             chosen = choice.hops
             every = _chosen(project, (), sources, known).hops
-            if isinstance(wish, SetTo | CopyOf) and stage is None:
+            if isinstance(request, SetTo | CopyOf) and stage is None:
                 chosen = _nearest(chosen)
-            if isinstance(wish, UndoLast):
+            if isinstance(request, UndoLast):
                 chosen = _undoable(chosen, statuses)
-            match wish:
+            match request:
                 case Import():
-                    chosen = _imported(wish, chosen)
+                    chosen = _imported(request, chosen)
                 case CopyOf() if len(chosen) > 1:
                     raise ConfigError(
                         f"{', '.join(selection)} means {len(chosen)} flows, and a copy goes to one",
@@ -71,13 +71,13 @@ def preview(
             moves = [
                 DeltaOverrideLook(
                     flow, statuses.get(flow.name), [mark for mark in found if mark.flow == flow.name]
-                ).move(wish, every)
+                ).move(request, every)
                 if isinstance(flow, DeltaFlow)
-                else _look(ledger, sources, flow, statuses, marks).move(wish, every)
+                else _look(ledger, sources, flow, statuses, marks).move(request, every)
                 for flow in chosen
             ]
     # A document is about all its flows; those that stand there already need no new life.
-    return [move for move in moves if not isinstance(wish, Import) or move.before != move.after]
+    return [move for move in moves if not isinstance(request, Import) or move.before != move.after]
 
 
 def _look(
@@ -123,12 +123,12 @@ def _chosen(
     return choice
 
 
-def _imported(wish: Import, flows: Sequence[AnyFlow]) -> tuple[AnyFlow, ...]:
+def _imported(request: Import, flows: Sequence[AnyFlow]) -> tuple[AnyFlow, ...]:
     there = {flow.name for flow in flows}
-    for name in wish.marks:
+    for name in request.marks:
         if name not in there:
             raise ConfigError(
-                f"{wish.shown} has a watermark of '{name}', which is no flow of this project",
+                f"{request.shown} has a watermark of '{name}', which is no flow of this project",
                 hint="export with --select just the flows that both have, or take it out of the file",
             )
-    return tuple(flow for flow in flows if flow.name in wish.marks)
+    return tuple(flow for flow in flows if flow.name in request.marks)

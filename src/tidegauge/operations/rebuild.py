@@ -159,7 +159,7 @@ def furthest(windows: Sequence[Window], *, moments: bool) -> Position | None:
 
 def _recalled(hop: AnyFlow, known: RebuildPreview, places: Places) -> RebuildPreview:
     if isinstance(hop, DeltaFlow):
-        return _layer(hop, known, places)
+        return _delta_flow(hop, known, places)
     life = recall(hop)
     if life is None:
         return known
@@ -180,10 +180,10 @@ def _recalled(hop: AnyFlow, known: RebuildPreview, places: Places) -> RebuildPre
     return replace(known, epoch=life.epoch, seq=life.seq, marks={hop.input: mark}, notes=tuple(notes))
 
 
-def _layer(layer: DeltaFlow, known: RebuildPreview, places: Places) -> RebuildPreview:
-    where = places.find(layer.output.table)
+def _delta_flow(delta_flow: DeltaFlow, known: RebuildPreview, places: Places) -> RebuildPreview:
+    where = places.find(delta_flow.output.table)
     life = (
-        recall_delta(lake_of(where, layer.output.table.storage), layer.pipeline, layer.name)
+        recall_delta(lake_of(where, delta_flow.output.table.storage), delta_flow.pipeline, delta_flow.name)
         if where is not None
         else None
     )
@@ -196,7 +196,7 @@ def _layer(layer: DeltaFlow, known: RebuildPreview, places: Places) -> RebuildPr
             " that were set then are not in the output; it goes on from what it continues",
         )
     # A life that begins at the beginning still needs its marks: they say which life it is.
-    marks = life.marks or {part.name: Recalled("", None) for part in layer.inputs}
+    marks = life.marks or {part.name: Recalled("", None) for part in delta_flow.inputs}
     return replace(known, epoch=life.epoch, seq=life.seq, marks=marks, notes=notes)
 
 

@@ -67,8 +67,8 @@ def _told(flow: AnyFlow, error: TidegaugeError) -> TidegaugeError:
 
 
 def _check_table(flow: TableFlow, sources: Sources) -> None:
-    shape = sources.of(flow.source).shape(flow.table, flow.options)
-    check_history(flow, shape.layout)
-    check_direct(shape, flow.source)
-    for _ in keys(flow.source, shape, rows=1):
+    source_table = sources.of(flow.source).describe(flow.table, flow.options)
+    check_history(flow, source_table.layout)
+    check_direct(source_table, flow.source)
+    for _ in keys(flow.source, source_table, rows=1):
         break  # one row: the login may read the table

@@ -36,42 +36,44 @@ def warnings(project: Project, ledger: LedgerReader) -> dict[str, list[str]]:
 
 
 def notices(
-    project: Project, ledger: LedgerReader, layers: Sequence[DeltaFlow] | None = None
+    project: Project, ledger: LedgerReader, delta_flows: Sequence[DeltaFlow] | None = None
 ) -> dict[str, list[Notice]]:
     """The same, with what is over told apart. Reads the logs of all inputs at once, and starts no Spark.
 
     An input by a name is looked up only where a session is there already; an input whose log cannot be read
     is a notice of its own.
     """
-    wanted = project.layers if layers is None else layers
+    wanted = project.delta_flows if delta_flows is None else delta_flows
     marks = {(mark.flow, mark.input): mark for mark in ledger.watermarks(project.pipeline)}
     places = Places(current_session)
     asked: dict[str, tuple[DeltaFlow, DeltaInput, int]] = {}
     locations: dict[str, str] = {}
     found: dict[str, list[Notice]] = {}
-    for layer in wanted:
-        for part in layer.moving:
-            after = begins(marks.get((layer.name, part.name)))
+    for delta_flow in wanted:
+        for part in delta_flow.moving:
+            after = begins(marks.get((delta_flow.name, part.name)))
             if after is None or (part.table.path is None and not has_session()):
                 continue
             try:
                 location = places.find(part.table)
             except TidegaugeError as error:
-                found.setdefault(layer.name, []).append(Notice(f"{part.name}: {error.message}"))
+                found.setdefault(delta_flow.name, []).append(Notice(f"{part.name}: {error.message}"))
                 continue
             if location is None:
-                found.setdefault(layer.name, []).append(Notice(f"{part.name}: {part.table} is not there"))
+                found.setdefault(delta_flow.name, []).append(
+                    Notice(f"{part.name}: {part.table} is not there")
+                )
                 continue
             name = f"{len(asked)}"
-            asked[name], locations[name] = (layer, part, after), location
+            asked[name], locations[name] = (delta_flow, part, after), location
     answers = histories(
         {name: (locations[name], after, part.table.storage) for name, (_, part, after) in asked.items()}
     )
     now = datetime.now(UTC)
-    for name, (layer, part, after) in asked.items():
-        notice = _notice(part, answers[name], after, marks[layer.name, part.name], now, name)
+    for name, (delta_flow, part, after) in asked.items():
+        notice = _notice(part, answers[name], after, marks[delta_flow.name, part.name], now, name)
         if notice is not None:
-            found.setdefault(layer.name, []).append(notice)
+            found.setdefault(delta_flow.name, []).append(notice)
     return found
 
 

@@ -98,7 +98,7 @@ def is_hidden(status: FlowStatus, marks: Sequence[Watermark]) -> bool:
 
 def is_named(project: Project, flow: str) -> bool:
     """Whether the file means the flow, if its table is there."""
-    if any(layer.name == flow for layer in project.layers):
+    if any(delta_flow.name == flow for delta_flow in project.delta_flows):
         return True
     for sync in project.syncs:
         table = table_named(sync.source, flow)

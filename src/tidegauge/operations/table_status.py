@@ -128,8 +128,10 @@ def summarize_table(project: Project, word: str) -> TableSummary:
         names = [status.flow for status in ledger.status(project.pipeline)]
         known = [name for name in names if wanted(name, [word])]
         flows = _of_known(project, known) if known else _of_new(project, word)
-        layers = [layer.name for layer in project.layers if wanted(layer.name, [word])]
-        found = sorted({*known, *layers, *(name for name in flows if wanted(name, [word]))} or flows)
+        delta_flows = [
+            delta_flow.name for delta_flow in project.delta_flows if wanted(delta_flow.name, [word])
+        ]
+        found = sorted({*known, *delta_flows, *(name for name in flows if wanted(name, [word]))} or flows)
         tables = sorted({table_of(name) for name in found})
         if len(tables) > 1:
             raise ConfigError(

@@ -40,8 +40,8 @@ def check(tending: Tending, target: TendedTable, retain: timedelta | None) -> ti
         own = retention(state.properties, FILE_RETENTION)
         kept = own if retain is None else retain
         statuses, flows = tending.flows()
-        if kept < own and target.layer is not None:
-            _refuse_writer(target, statuses.get(target.layer.name), kept, own)
+        if kept < own and target.delta_flow is not None:
+            _refuse_writer(target, statuses.get(target.delta_flow.name), kept, own)
         earliest = min(log.commits, default=log.latest + 1)
         readers = flows.of(target.location, state.table_id, earliest)
         first = min((reader.after for reader in readers), default=log.latest) + 1

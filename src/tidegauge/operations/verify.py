@@ -103,7 +103,7 @@ def verify(
         choice = choose(project, selection, sources, stage=stage, known=known)
         passed = {flow.upstream for flow in choice.flows}
         hops: list[AnyFlow] = [flow for flow in choice.flows if flow.name not in passed]
-        hops += choice.layers
+        hops += choice.delta_flows
         needs = {Needs.JDBC} | needs_of(hops)
         spark = functools.cache(partial(open_session, project.spark, needs, debug=debug))
         places = Places(spark)
@@ -118,7 +118,7 @@ def verify(
                     raise lost
                 with translated(hop.name):
                     if isinstance(hop, DeltaFlow):
-                        found = _layer(hop, ledger, places)
+                        found = _delta_flow(hop, ledger, places)
                     else:
                         found = _flow(hop, ledger, sources, spark)
                 results.append(Verified(name, found))
@@ -143,11 +143,11 @@ def is_proven(results: Sequence[Verified]) -> bool:
     return all(one.equal is not False for one in results) and nothing_compared(results) is None
 
 
-def _layer(layer: DeltaFlow, ledger: LedgerReader, places: Places) -> Difference:
+def _delta_flow(delta_flow: DeltaFlow, ledger: LedgerReader, places: Places) -> Difference:
     # Not before it is needed: whoever has tables alone shall not wait for a parser of SQL.
     from tidegauge.operations.verify_delta import verify_delta
 
-    return verify_delta(layer, lambda: ledger.watermarks(layer.pipeline, [layer.name]), places)
+    return verify_delta(delta_flow, lambda: ledger.watermarks(delta_flow.pipeline, [delta_flow.name]), places)
 
 
 def _flow(

@@ -54,9 +54,9 @@ def compare_appended(
 def _searched(
     proof: DeltaProof, session: SparkSession, target: DataFrame, why: str, *, lacking: bool
 ) -> Difference:
-    if any(part.snapshot for part in proof.layer.inputs):
+    if any(part.snapshot for part in proof.flow.inputs):
         raise VersionsMissing(
-            f"{proof.layer.name}: what its batches appended cannot be computed again: {why}",
+            f"{proof.flow.name}: what its batches appended cannot be computed again: {why}",
             hint="compare it with a query of your own; a `merge` target can always be proven",
         )
     found = compare_whole(proof.rows(session), target, lacking=lacking, only_missing=True)
@@ -67,13 +67,13 @@ def _searched(
 def _rows(proof: DeltaProof, session: SparkSession, step: AppendStep) -> DataFrame:
     inputs = {}
     pins = dict(step.pins)
-    for part in proof.layer.inputs:
+    for part in proof.flow.inputs:
         if part.snapshot:
             at = Window(None, VersionPosition(pins[part.name]))
             inputs[part.name] = proof.moved(session, part.name, at, ReadWay.PINNED)
         else:
             inputs[part.name] = proof.moved(session, part.name, step.window, step.way)
-    return appended(proof.layer, inputs, session)
+    return appended(proof.flow, inputs, session)
 
 
 class _NotKnownError(Exception):
@@ -83,20 +83,20 @@ class _NotKnownError(Exception):
 def _steps(proof: DeltaProof) -> list[AppendStep]:
     """What the batches read, oldest first. Versions that the watermark was set past by hand are a step too:
     their rows never came."""
-    layer = proof.layer
-    if len(layer.moving) != 1:
-        raise _NotKnownError(f"{len(layer.moving)} of its inputs move")
+    flow = proof.flow
+    if len(flow.moving) != 1:
+        raise _NotKnownError(f"{len(flow.moving)} of its inputs move")
     assert proof.standing.look is not None
     batches: list[CommittedBatches] = []
-    for told in committed_batches(proof.standing.look, layer.pipeline, layer.name):
+    for told in committed_batches(proof.standing.look, flow.pipeline, flow.name):
         if isinstance(told, BatchReach):
             if not told.whole:
                 raise _NotKnownError("the target's log does not reach back to its first batch")
             break
         batches.append(told)
     found: list[AppendStep] = []
-    name = layer.moving[0].name
-    pinned = [part.name for part in layer.inputs if part.snapshot]
+    name = flow.moving[0].name
+    pinned = [part.name for part in flow.inputs if part.snapshot]
     for told in reversed(batches):
         way = told.ways.get(name)
         if way is None or not told.windows.keys() >= {*pinned}:
@@ -115,7 +115,7 @@ def _steps(proof: DeltaProof) -> list[AppendStep]:
 
 def _joined(proof: DeltaProof, steps: Sequence[AppendStep]) -> list[AppendStep]:
     """The same in fewer reads: neighbours are one where nothing tells them apart, the columns included."""
-    part = proof.layer.moving[0]
+    part = proof.flow.moving[0]
     changes = [_number(step.window.after) for step in steps if step.way in _BY_VERSION]
     first = min(changes, default=LATEST)
     location = proof.locations[part.name]
@@ -141,7 +141,7 @@ def _joined(proof: DeltaProof, steps: Sequence[AppendStep]) -> list[AppendStep]:
 
 def _check(proof: DeltaProof, found: History, step: AppendStep) -> None:
     """Raises where what a step read is not there any more."""
-    table = proof.layer.moving[0].table
+    table = proof.flow.moving[0].table
     after, upto = _number(step.window.after), _number(step.window.upto)
     for version in found.versions if step.way in _BY_VERSION else ():
         if after < version.number <= upto and (why := reason(version, found)):

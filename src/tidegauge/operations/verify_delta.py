@@ -49,7 +49,7 @@ _LOOKS = 3
 class DeltaProof:
     """A flow at one moment: what its target holds, and the version of each input that made it."""
 
-    layer: DeltaFlow
+    flow: DeltaFlow
     where: str
     """The target's location."""
     standing: EpochStanding
@@ -62,7 +62,7 @@ class DeltaProof:
     locations: Mapping[str, str]
 
     def moved(self, session: SparkSession, name: str, window: Window, way: ReadWay) -> ChangedInput:
-        part = next(one for one in self.layer.inputs if one.name == name)
+        part = next(one for one in self.flow.inputs if one.name == name)
         return moved(session, part.table, self.locations[name], window, way)
 
     def rows(self, session: SparkSession, pins: Mapping[str, int] | None = None) -> DataFrame:
@@ -78,9 +78,9 @@ class DeltaProof:
             part.name: self.moved(
                 session, part.name, Window(None, VersionPosition(at[part.name])), ReadWay.PINNED
             )
-            for part in self.layer.inputs
+            for part in self.flow.inputs
         }
-        return computed(self.layer, inputs, session)
+        return computed(self.flow, inputs, session)
 
     def target(self, session: SparkSession) -> DataFrame:
         assert self.standing.look is not None
@@ -88,31 +88,31 @@ class DeltaProof:
         return session.read.format("delta").option("versionAsOf", version).load(self.where)
 
 
-def verify_delta(layer: DeltaFlow, marks: Callable[[], Sequence[Watermark]], places: Places) -> Difference:
+def verify_delta(flow: DeltaFlow, marks: Callable[[], Sequence[Watermark]], places: Places) -> Difference:
     """Raises NotCompared, or what stands in the way: a version that is gone, a run that has to come first."""
-    raw = next((part for part in layer.inputs if part.raw), None)
+    raw = next((part for part in flow.inputs if part.raw), None)
     if raw is not None:
         raise NotCompared(
-            f"{layer.name} reads the feed of '{raw.name}' as it is (`feed: raw`), so only its transform knows"
+            f"{flow.name} reads the feed of '{raw.name}' as it is (`feed: raw`), so only its transform knows"
             " what its target has to be",
             hint="compare it with a query of your own",
             excused=True,
         )
-    if layer.allow_nondeterministic:
+    if flow.allow_nondeterministic:
         raise NotCompared(
-            f"the transform of {layer.name} may give something else each time (`allow_nondeterministic`)",
+            f"the transform of {flow.name} may give something else each time (`allow_nondeterministic`)",
             hint="compare it with a query of your own",
             excused=True,
         )
-    proof = _prepared(layer, marks, places)
-    notes = tuple(_unread(part, proof) for part in layer.moving if _newer(part, proof))
+    proof = _prepared(flow, marks, places)
+    notes = tuple(_unread(part, proof) for part in flow.moving if _newer(part, proof))
     try:
-        with places.session(layer) as session:
+        with places.session(flow) as session:
             found = _compared(proof, session)
     except TidegaugeError:
         raise
     except Exception as error:
-        told = translated_read(error, {**proof.locations, layer.name: proof.where})
+        told = translated_read(error, {**proof.locations, flow.name: proof.where})
         if told is None:
             raise
         raise told from error
@@ -120,21 +120,21 @@ def verify_delta(layer: DeltaFlow, marks: Callable[[], Sequence[Watermark]], pla
 
 
 def _compared(proof: DeltaProof, session: SparkSession) -> Difference:
-    layer, target = proof.layer, proof.target(session)
-    lacking = layer.drift is not Drift.FREEZE
-    if layer.output.mode is DeltaMode.APPEND:
+    flow, target = proof.flow, proof.target(session)
+    lacking = flow.drift is not Drift.FREEZE
+    if flow.output.mode is DeltaMode.APPEND:
         return compare_appended(proof, session, target, lacking=lacking)
-    if layer.output.mode in (DeltaMode.MERGE, DeltaMode.SCD2):
+    if flow.output.mode in (DeltaMode.MERGE, DeltaMode.SCD2):
         found = _by_key(proof, session, target, lacking=lacking)
     else:
         found = compare_whole(proof.rows(session), target, lacking=lacking)
-    if found.equal or layer.output.mode is DeltaMode.OVERWRITE:
+    if found.equal or flow.output.mode is DeltaMode.OVERWRITE:
         return found
     pins, gone = earlier_pins(proof)
     note = f"rows may be as {gone} made them, which cannot be read any more" if gone else None
-    if pins and layer.output.mode is DeltaMode.REPLACE_PARTITIONS:
+    if pins and flow.output.mode is DeltaMode.REPLACE_PARTITIONS:
         frames = [proof.rows(session, one) for one in ({}, *pins)]
-        many, shown = differing_groups(frames, target, by=layer.output.partition_by, lacking=lacking)
+        many, shown = differing_groups(frames, target, by=flow.output.partition_by, lacking=lacking)
         examples = tuple(("different", key) for key in shown)
         found = replace(found, missing=0, extra=0, different=many, examples=examples)
         note = note or (f"{many} partitions are as no pinned version made them" if many else None)
@@ -151,7 +151,7 @@ def _by_key(
     pins: Sequence[Mapping[str, int]] = (),
     lacking: bool,
 ) -> Difference:
-    output = proof.layer.output
+    output = proof.flow.output
     whole, ended = proof.whole(session)
     hashed: list[str] | None = None
     wrong: DataFrame | None = None
@@ -177,68 +177,68 @@ def _by_key(
     )
 
 
-def _prepared(layer: DeltaFlow, marks: Callable[[], Sequence[Watermark]], places: Places) -> DeltaProof:
-    known, where, standing = _settled(layer, marks, places)
-    versions = _versions(layer, known)
-    locations = {part.name: places.location(part.table) for part in layer.inputs}
-    found = _histories(layer, locations, versions)
-    read = {part.name: _readable(layer, part, found[part.name], known[part.name]) for part in layer.inputs}
-    return DeltaProof(layer, where, standing, versions, read, found, locations)
+def _prepared(flow: DeltaFlow, marks: Callable[[], Sequence[Watermark]], places: Places) -> DeltaProof:
+    known, where, standing = _settled(flow, marks, places)
+    versions = _versions(flow, known)
+    locations = {part.name: places.location(part.table) for part in flow.inputs}
+    found = _histories(flow, locations, versions)
+    read = {part.name: _readable(flow, part, found[part.name], known[part.name]) for part in flow.inputs}
+    return DeltaProof(flow, where, standing, versions, read, found, locations)
 
 
 def _settled(
-    layer: DeltaFlow, marks: Callable[[], Sequence[Watermark]], places: Places
+    flow: DeltaFlow, marks: Callable[[], Sequence[Watermark]], places: Places
 ) -> tuple[dict[str, Watermark], str, EpochStanding]:
     """Ledger and target, where both stand at the same batch: another runner may be between the two."""
-    place = TargetPlace(layer, lambda: places.find(layer.output.table))
+    place = TargetPlace(flow, lambda: places.find(flow.output.table))
     for _ in range(_LOOKS):
         known = {mark.input: mark for mark in marks()}
-        _versions(layer, known)
+        _versions(flow, known)
         opened = place.open()
         standing = opened.lives.standing() if opened else None
         if opened is None or standing is None or standing.look is None:
             raise OutputDisagrees(
-                f"{layer.name}: its target {layer.output.table} is not there, and the ledger says that it was"
+                f"{flow.name}: its target {flow.output.table} is not there, and the ledger says that it was"
                 " written",
                 hint="bring it back, or write it anew with"
-                f" `tidegauge run --select {layer.name} --full-refresh`",
+                f" `tidegauge run --select {flow.name} --full-refresh`",
             )
         mark = next(iter(known.values()))
         here, there = (mark.epoch, mark.seq), (standing.epoch, standing.logged or 0)
         if here == there:
             return known, opened.where, standing
     raise OutputDisagrees(
-        f"{layer.name}: the ledger stands at batch {here[1]} of epoch {here[0]}, and its target at batch"
+        f"{flow.name}: the ledger stands at batch {here[1]} of epoch {here[0]}, and its target at batch"
         f" {there[1]} of epoch {there[0]}: it is being run, or its last run died",
-        hint=f"`tidegauge run --select {layer.name}` settles it; then verify again",
+        hint=f"`tidegauge run --select {flow.name}` settles it; then verify again",
         retryable=True,
     )
 
 
-def _versions(layer: DeltaFlow, marks: Mapping[str, Watermark]) -> dict[str, int]:
+def _versions(flow: DeltaFlow, marks: Mapping[str, Watermark]) -> dict[str, int]:
     """Of each input, as the last batch read it. Raises where the target is not what they make."""
     if not any(isinstance(mark.position, VersionPosition) for mark in marks.values()):
         raise NotCompared(
-            f"{layer.name} has no watermark yet, so there is nothing to compare", hint="run it first"
+            f"{flow.name} has no watermark yet, so there is nothing to compare", hint="run it first"
         )
-    again = f"`tidegauge run --select {layer.name}` brings the target up to it; then verify again"
+    again = f"`tidegauge run --select {flow.name}` brings the target up to it; then verify again"
     if any(mark.pending == SET_BACK for mark in marks.values()):
         raise OutputDisagrees(
-            f"{layer.name}: its watermark was set back by hand, so its target is of a later version than it",
+            f"{flow.name}: its watermark was set back by hand, so its target is of a later version than it",
             hint=again,
         )
     found: dict[str, int] = {}
-    for part in layer.inputs:
+    for part in flow.inputs:
         mark = marks.get(part.name)
         if mark is None or not isinstance(mark.position, VersionPosition):
             raise OutputDisagrees(
-                f"{layer.name}: its input '{part.name}' is new, and its target was made without it",
+                f"{flow.name}: its input '{part.name}' is new, and its target was made without it",
                 hint=again,
             )
         found[part.name] = mark.position.version
-    if {mark.pending for mark in marks.values() if mark.pending} - made_by(layer):
+    if {mark.pending for mark in marks.values() if mark.pending} - made_by(flow):
         raise OutputDisagrees(
-            f"{layer.name}: its transform has changed since its last run, and its target was made by the old"
+            f"{flow.name}: its transform has changed since its last run, and its target was made by the old"
             " one",
             hint=again,
         )
@@ -246,10 +246,10 @@ def _versions(layer: DeltaFlow, marks: Mapping[str, Watermark]) -> dict[str, int
 
 
 def _histories(
-    layer: DeltaFlow, locations: Mapping[str, str], versions: Mapping[str, int]
+    flow: DeltaFlow, locations: Mapping[str, str], versions: Mapping[str, int]
 ) -> dict[str, History]:
     wanted = {
-        part.name: (locations[part.name], versions[part.name], part.table.storage) for part in layer.inputs
+        part.name: (locations[part.name], versions[part.name], part.table.storage) for part in flow.inputs
     }
     found: dict[str, History] = {}
     for name, answer in histories(wanted).items():
@@ -259,15 +259,15 @@ def _histories(
     return found
 
 
-def _readable(layer: DeltaFlow, part: DeltaInput, history: History, mark: Watermark) -> int:
+def _readable(flow: DeltaFlow, part: DeltaInput, history: History, mark: Watermark) -> int:
     """The version of the watermark, or a later one that has the same rows."""
     assert isinstance(mark.position, VersionPosition)
     at = mark.position.version
     if mark.source_id not in (None, history.table_id) or history.latest < at:
         raise TableReplaced(
-            f"{layer.name}: {part.table} is not the table that was read up to version {at}: it was made anew,"
+            f"{flow.name}: {part.table} is not the table that was read up to version {at}: it was made anew,"
             " or an older copy was put back",
-            hint=f"`tidegauge run --select {layer.name}` says how to go on",
+            hint=f"`tidegauge run --select {flow.name}` says how to go on",
         )
     if at == history.latest or history.readable(at):
         return at
@@ -279,9 +279,9 @@ def _readable(layer: DeltaFlow, part: DeltaInput, history: History, mark: Waterm
         if version.number == history.latest or history.readable(version.number):
             return version.number
     raise VersionsMissing(
-        f"{layer.name}: {part.table} as it was at version {at}, up to which it was read, cannot be read any"
+        f"{flow.name}: {part.table} as it was at version {at}, up to which it was read, cannot be read any"
         " more, so its target cannot be proven",
-        hint=f"`tidegauge run --select {layer.name}` brings the target up to the newest version; verify right"
+        hint=f"`tidegauge run --select {flow.name}` brings the target up to the newest version; verify right"
         " after it, before the next vacuum",
     )
 

@@ -23,18 +23,20 @@ def verify_lake(
 ) -> Difference:
     """What of the source up to a position is not in the lake as it should be; see `verify_landed`."""
     assert isinstance(flow.output, LakeTable)
-    shape = source.shape(flow.table, flow.options)
+    source_table = source.describe(flow.table, flow.options)
     reader = JdbcReader(flow.source)
-    key = [part.name for part in shape.key]
-    begin = start(flow, shape, None)
+    key = [part.name for part in source_table.key]
+    begin = start(flow, source_table, None)
     batches = [Batch((Window(begin, position),), empty=position is None)]
     if flow.options.null_cursor is NullCursor.INCLUDE:
         batches.append(Batch((Window(position, position),), nulls=True))
-    rows = reduce(lambda one, other: one.unionAll(other), (reader.read(spark, shape, one) for one in batches))
+    rows = reduce(
+        lambda one, other: one.unionAll(other), (reader.read(spark, source_table, one) for one in batches)
+    )
     target = latest(spark, flow.output.lake, flow.output.folder, key=key, epoch=epoch)
-    waiting = reader.keys_after(spark, shape, position)
+    waiting = reader.keys_after(spark, source_table, position)
     found = compare(rows, target, key=key, beside=Beside(waiting=waiting), hold=True)
     if not found.extra or begin is None or position is None:
         return found
-    below = reader.read(spark, shape, Batch((Window(None, begin),)))
+    below = reader.read(spark, source_table, Batch((Window(None, begin),)))
     return compare(rows, target, key=key, beside=Beside(waiting=waiting, allowed=below), hold=True)

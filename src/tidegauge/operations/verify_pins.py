@@ -20,14 +20,14 @@ def earlier_pins(proof: DeltaProof) -> tuple[list[dict[str, int]], str | None]:
 
     Back to the batch that wrote the target whole: what was pinned before it has left nothing.
     """
-    layer = proof.layer
-    pinned = [part for part in layer.inputs if part.snapshot]
+    flow = proof.flow
+    pinned = [part for part in flow.inputs if part.snapshot]
     assert proof.standing.look is not None
     if not pinned:
         return [], None
     last = {part.name: proof.versions[part.name] for part in pinned}
     found: list[dict[str, int]] = []
-    for told in committed_batches(proof.standing.look, layer.pipeline, layer.name):
+    for told in committed_batches(proof.standing.look, flow.pipeline, flow.name):
         if isinstance(told, BatchReach):
             return found, None if told.whole else "versions that were pinned before its log begins"
         pins: dict[str, int] = {}

@@ -44,13 +44,14 @@ def verify_warehouse(
     Columns that the target does not have (`drift: freeze`) are not judged either. Rows from below the
     beginning (`initial`), which only a backfill brings, need not be there, and have to be right if they are.
     """
-    shape = source.shape(flow.table, flow.options)
+    source_table = source.describe(flow.table, flow.options)
     columns = output.layout()
     held = {output.named(field.name): field for field in columns or ()}
-    key = [part.name for part in shape.key]
+    key = [part.name for part in source_table.key]
     if held:
-        shape = narrowed(
-            shape, [c.name for c in shape.columns if output.named(c.name) in held or c.name in key]
+        source_table = narrowed(
+            source_table,
+            [c.name for c in source_table.columns if output.named(c.name) in held or c.name in key],
         )
 
     def as_held(field: Field) -> Field:
@@ -60,7 +61,7 @@ def verify_warehouse(
             return field
         return replace(field, type=there.type)
 
-    begin = start(flow, shape, None)
+    begin = start(flow, source_table, None)
     batches = [Batch((Window(begin, position),), empty=position is None)]
     if flow.options.null_cursor is NullCursor.INCLUDE:
         batches.append(Batch((Window(position, position),), nulls=True))
@@ -69,17 +70,17 @@ def verify_warehouse(
     with ExitStack() as stack:
 
         def rows(batch: Batch) -> Iterator[pa.RecordBatch]:
-            cargo = stack.enter_context(landed(reader.cargo(shape, batch), spark))
-            for stretch in cargo.stretches:
-                yield from stretch.batches()
+            batch_data = stack.enter_context(landed(reader.batch_data(source_table, batch), spark))
+            for split in batch_data.splits:
+                yield from split.batches()
 
         below = Batch((Window(None, begin),))
         found = compare_rows(
             chain.from_iterable(map(rows, batches)),
-            output.rows(replace(shape.layout, fields=tuple(map(as_held, shape.layout.fields)))),
-            schema_of(shape.layout),
+            output.rows(replace(source_table.layout, fields=tuple(map(as_held, source_table.layout.fields)))),
+            schema_of(source_table.layout),
             key=key,
-            leave_out=keys(flow.source, shape, after=position, ordered=True),
+            leave_out=keys(flow.source, source_table, after=position, ordered=True),
             allowed=partial(rows, below) if begin is not None and position is not None else None,
             versions=flow.options.mode is Mode.APPEND,
         )

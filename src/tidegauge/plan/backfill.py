@@ -34,7 +34,7 @@ class Span:
 
 def span(
     flow: TableFlow,
-    shape: SourceTable,
+    source_table: SourceTable,
     watermark: RowPosition | None,
     first: RowPosition | None,
     last: RowPosition | None,
@@ -48,16 +48,17 @@ def span(
     """
     if watermark is None:
         return Span(None, None, ("nothing has been read yet, so there is nothing to read again",))
-    after = start(flow, shape, None) if first is None else below(shape, first)
+    after = start(flow, source_table, None) if first is None else below(source_table, first)
     notes: list[str] = []
     if first is not None and after == first and not first.key:
         notes.append(
-            f"rows whose {shape.cursor.name} is {to_text(first)} itself are left out: there is no next lower"
-            f" {shape.cursor.kind.value} to begin at"
+            f"rows whose {source_table.cursor.name} is {to_text(first)} itself are left out: there is no"
+            " next lower"
+            f" {source_table.cursor.kind.value} to begin at"
         )
     upto = watermark
     if last is not None:
-        if _is_below(shape, last, watermark, count):
+        if _is_below(source_table, last, watermark, count):
             upto = last
         elif last != watermark:
             notes.append(
@@ -66,7 +67,7 @@ def span(
     return Span(after, upto, tuple(notes))
 
 
-def below(shape: SourceTable, position: RowPosition) -> RowPosition:
+def below(source_table: SourceTable, position: RowPosition) -> RowPosition:
     """The point just before every row of this cursor value; the point itself where there is no such point.
 
     A position with a key is a row's own, and a window that begins there goes on behind that row.
@@ -75,15 +76,20 @@ def below(shape: SourceTable, position: RowPosition) -> RowPosition:
         return position
     value = position.cursor
     try:
-        if value.kind is ValueKind.TEXT and shape.cursor_kind == "timestamp":
+        if value.kind is ValueKind.TEXT and source_table.cursor_kind == "timestamp":
             return RowPosition(Value(ValueKind.TEXT, _text_below(value.text)))
-        return RowPosition(step_down(value, shape.cursor.scale))
+        return RowPosition(step_down(value, source_table.cursor.scale))
     except PositionError:
         return position
 
 
 def backfill(
-    flow: TableFlow, shape: SourceTable, span: Span, cuts: tuple[Cut, ...], *, pending: str | None = None
+    flow: TableFlow,
+    source_table: SourceTable,
+    span: Span,
+    cuts: tuple[Cut, ...],
+    *,
+    pending: str | None = None,
 ) -> Draft:
     """The plan that reads a span again. Its batches leave the watermark where it is.
 
@@ -95,14 +101,14 @@ def backfill(
         # No window: a plan that finds nothing must not change how far the ledger says we looked.
         part = InputPlan(
             input=flow.input,
-            cursor=shape.cursor_kind,
+            cursor=source_table.cursor_kind,
             window=None,
-            source_id=identity(shape),
-            fingerprint=shape.fingerprint,
+            source_id=identity(source_table),
+            fingerprint=source_table.fingerprint,
             pending=pending,
         )
-        return Draft(flow.pipeline, flow.name, (part,), (), notes=(*shape.notes, *span.notes))
-    made = draft(flow, shape, span.after, survey)
+        return Draft(flow.pipeline, flow.name, (part,), (), notes=(*source_table.notes, *span.notes))
+    made = draft(flow, source_table, span.after, survey)
     # Not how far the source was looked at: it ends where it does because somebody said so.
     inputs = tuple(replace(part, checked=None) for part in made.inputs)
     return replace(made, inputs=inputs, batches=tuple(replace(batch, again=True) for batch in made.batches))
@@ -156,24 +162,24 @@ def limited(
     return replace(made, inputs=inputs, batches=tuple(kept), notes=notes)
 
 
-def _head(batch: Batch, stretches: int, step: int) -> Batch | None:
+def _head(batch: Batch, splits: int, step: int) -> Batch | None:
     """The first stretches of a batch; every one but a plan's last has just `step` rows."""
-    if batch.nulls or not 0 < stretches <= len(batch.splits):
+    if batch.nulls or not 0 < splits <= len(batch.splits):
         return None
     window, *others = batch.windows
     assert not others
-    end = batch.splits[stretches - 1]
+    end = batch.splits[splits - 1]
     return replace(
         batch,
         windows=(Window(window.after, end),),
-        splits=batch.splits[: stretches - 1],
-        rows=stretches * step,
+        splits=batch.splits[: splits - 1],
+        rows=splits * step,
     )
 
 
-def _is_below(shape: SourceTable, last: RowPosition, watermark: RowPosition, count: Count) -> bool:
+def _is_below(source_table: SourceTable, last: RowPosition, watermark: RowPosition, count: Count) -> bool:
     """Whether a window that ends at `last` stays below the watermark; no, where that cannot be proven."""
-    order = compare(last, watermark, moments=shape.cursor_kind == "timestamp")
+    order = compare(last, watermark, moments=source_table.cursor_kind == "timestamp")
     return count(last, watermark) > 0 if order is None else order == -1
 
 

@@ -20,19 +20,19 @@ _MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)([ T])(\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z
 _NANOSECONDS = 9
 
 
-def start(flow: TableFlow, shape: SourceTable, watermark: RowPosition | None) -> RowPosition | None:
+def start(flow: TableFlow, source_table: SourceTable, watermark: RowPosition | None) -> RowPosition | None:
     """Where the next window begins: at `initial` the first time, `lookback` below the watermark later."""
     if watermark is None or is_whole(flow):
-        return None if flow.options.initial is None else _initial(flow, shape, flow.options.initial)
+        return None if flow.options.initial is None else _initial(flow, source_table, flow.options.initial)
     if not flow.options.lookback:
         return watermark
-    if shape.cursor_kind != "timestamp":
+    if source_table.cursor_kind != "timestamp":
         raise ConfigError(
             f"{flow.name}: lookback needs a cursor of dates or timestamps; '{flow.options.cursor}' is none",
             hint="leave lookback out for this table",
             place=flow.options.place,
         )
-    return RowPosition(_earlier(watermark.cursor, flow.options.lookback, shape.cursor.epoch))
+    return RowPosition(_earlier(watermark.cursor, flow.options.lookback, source_table.cursor.epoch))
 
 
 def is_whole(flow: TableFlow) -> bool:
@@ -50,7 +50,7 @@ def batch_step(flow: TableFlow) -> int:
 
 def draft(
     flow: TableFlow,
-    shape: SourceTable,
+    source_table: SourceTable,
     after: RowPosition | None,
     survey: Survey,
     *,
@@ -64,20 +64,20 @@ def draft(
     batches: list[Batch] = []
     if any(cut.rows for cut in survey.cuts):
         # What overwrites is one batch: the next one would take the place of it.
-        stretches = len(survey.cuts) if is_whole(flow) else flow.options.parallel
-        batches = _batches(after, survey.cuts, stretches)
+        splits = len(survey.cuts) if is_whole(flow) else flow.options.parallel
+        batches = _batches(after, survey.cuts, splits)
     end = batches[-1].windows[0].upto if batches else after
     if watermark is not None and flow.options.lookback:
-        batches = again_below(watermark, batches, shape.cursor_kind)
+        batches = again_below(watermark, batches, source_table.cursor_kind)
         end = watermark if not batches or batches[-1].again else end
     if survey.rows_null and flow.options.null_cursor is NullCursor.INCLUDE:
         batches.append(Batch((Window(end, end),), rows=survey.rows_null, nulls=True))
     part = InputPlan(
         input=flow.input,
-        cursor=shape.cursor_kind,
+        cursor=source_table.cursor_kind,
         window=Window(after, end) if survey.upto is not None or batches else None,
-        source_id=identity(shape),
-        fingerprint=shape.fingerprint,
+        source_id=identity(source_table),
+        fingerprint=source_table.fingerprint,
         pending=survey.pending,
         checked=survey.upto,
     )
@@ -88,7 +88,7 @@ def draft(
         batches=tuple(batches),
         rows_null=survey.rows_null,
         rows_waiting=survey.rows_waiting,
-        notes=(*shape.notes, *survey.notes),
+        notes=(*source_table.notes, *survey.notes),
     )
 
 
@@ -117,18 +117,18 @@ def with_nothing(made: Draft) -> Draft:
     return replace(made, inputs=inputs, batches=(Batch((nothing,), rows=0, empty=True),))
 
 
-def identity(shape: SourceTable) -> str:
+def identity(source_table: SourceTable) -> str:
     """Which table this is and what orders it: a watermark means nothing against another order."""
-    order = "\0".join([shape.cursor.order, *(part.order for part in shape.key)])
-    return f"{shape.source_id}#{hashlib.sha256(order.encode()).hexdigest()[:12]}"
+    order = "\0".join([source_table.cursor.order, *(part.order for part in source_table.key)])
+    return f"{source_table.source_id}#{hashlib.sha256(order.encode()).hexdigest()[:12]}"
 
 
-def check_identity(flow: TableFlow, shape: SourceTable, known: str | None) -> None:
+def check_identity(flow: TableFlow, source_table: SourceTable, known: str | None) -> None:
     """Refuse to go on from a watermark that was taken over another table or another order."""
-    found = identity(shape)
+    found = identity(source_table)
     if known is None or known == found:
         return
-    if known.rpartition("#")[0] == shape.source_id:
+    if known.rpartition("#")[0] == source_table.source_id:
         raise SourceError(
             f"{flow.name}: its cursor or key is not the one its watermark was taken with",
             hint="put the old cursor and key back; to read everything again by the new ones use"
@@ -136,7 +136,7 @@ def check_identity(flow: TableFlow, shape: SourceTable, known: str | None) -> No
         )
     raise SourceError(
         f"{flow.name}: this is not the table its watermark was taken from"
-        f" (then {known.rpartition('#')[0]}, now {shape.source_id})",
+        f" (then {known.rpartition('#')[0]}, now {source_table.source_id})",
         hint="point the connection back at the old database; if the table was made anew, begin again with"
         f" `tidegauge watermark reset -t {flow.name}`",
     )
@@ -159,33 +159,33 @@ def check_history(flow: TableFlow, layout: Layout) -> None:
 def _batches(after: RowPosition | None, cuts: tuple[Cut, ...], parallel: int) -> list[Batch]:
     batches = []
     rest = iter(cuts)
-    while stretches := tuple(islice(rest, parallel)):
-        upto = stretches[-1].position
+    while splits := tuple(islice(rest, parallel)):
+        upto = splits[-1].position
         batches.append(
             Batch(
                 windows=(Window(after, upto),),
-                splits=tuple(stretch.position for stretch in stretches[:-1]),
-                rows=sum(stretch.rows for stretch in stretches),
+                splits=tuple(split.position for split in splits[:-1]),
+                rows=sum(split.rows for split in splits),
             )
         )
         after = upto
     return batches
 
 
-def _initial(flow: TableFlow, shape: SourceTable, text: str) -> RowPosition:
+def _initial(flow: TableFlow, source_table: SourceTable, text: str) -> RowPosition:
     """`initial` is the first value that counts, so the window begins just below it."""
-    kind = shape.cursor.kind
+    kind = source_table.cursor.kind
     moment = _MOMENT.fullmatch(text)
     try:
-        if shape.cursor.epoch is not None and not text.lstrip("-").isdigit():
+        if source_table.cursor.epoch is not None and not text.lstrip("-").isdigit():
             day, _, clock, fraction, _ = moment.groups() if moment else (text, "", "00:00:00", "", "")
             exact = datetime.fromisoformat(f"{day} {clock}.{(fraction or '')[:6]:0<6}")
-            number = number_of(exact - timedelta(microseconds=1), shape.cursor.epoch)
+            number = number_of(exact - timedelta(microseconds=1), source_table.cursor.epoch)
             return RowPosition(Value(ValueKind.INT, str(number)))
         if kind in (ValueKind.TIMESTAMP, ValueKind.TIMESTAMPTZ):
             text = text if moment else f"{text} 00:00:00"
-            return RowPosition(step_down(Value(kind, text.replace("T", " ")), shape.cursor.scale))
-        if kind is ValueKind.TEXT and shape.cursor_kind == "timestamp":
+            return RowPosition(step_down(Value(kind, text.replace("T", " ")), source_table.cursor.scale))
+        if kind is ValueKind.TEXT and source_table.cursor_kind == "timestamp":
             if moment is None:
                 return RowPosition(Value(kind, text))
             day, between, clock, fraction, zone = moment.groups()

@@ -188,9 +188,11 @@ def holds(wide: str, narrow: str) -> bool:
     return False
 
 
-def narrowed(shape: SourceTable, names: Collection[str]) -> SourceTable:
+def narrowed(source_table: SourceTable, names: Collection[str]) -> SourceTable:
     """The shape with only these columns; cursor and key order the table as before."""
-    return replace(shape, columns=tuple(column for column in shape.columns if column.name in names))
+    return replace(
+        source_table, columns=tuple(column for column in source_table.columns if column.name in names)
+    )
 
 
 def narrowed_layout(layout: Layout, names: Collection[str]) -> Layout:

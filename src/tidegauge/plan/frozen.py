@@ -28,7 +28,7 @@ def since(draft: Draft, done: int = 0) -> dict[str, int | None]:
     return wanted
 
 
-def check(layer: DeltaFlow, draft: Draft, found: Mapping[str, History], done: int = 0) -> None:
+def check(flow: DeltaFlow, draft: Draft, found: Mapping[str, History], done: int = 0) -> None:
     """A plan is not changed once it is made, so what has vanished since stops it.
 
     Raises TableReplaced and VersionsMissing, before anything is read.
@@ -38,16 +38,16 @@ def check(layer: DeltaFlow, draft: Draft, found: Mapping[str, History], done: in
         steps = {(batch.windows[index], batch.ways[index]) for batch in draft.batches[done:]}
         if history.table_id != part.source_id:
             raise TableReplaced(
-                f"{layer.name}: the table of its input '{part.input}' was made anew since its plan was made"
+                f"{flow.name}: the table of its input '{part.input}' was made anew since its plan was made"
                 f" (table id then {part.source_id}, now {history.table_id})",
-                hint=_hint(layer),
+                hint=_hint(flow),
             )
         for window, way in sorted(steps, key=lambda step: _number(step[0].upto)):
             if lost := _lost(history, window, way):
                 raise VersionsMissing(
-                    f"{layer.name}: its plan is to read '{part.input}' up to version"
+                    f"{flow.name}: its plan is to read '{part.input}' up to version"
                     f" {_number(window.upto)}, and {lost}",
-                    hint=_hint(layer),
+                    hint=_hint(flow),
                 )
 
 
@@ -71,9 +71,9 @@ def _lost(history: History, window: Window, way: ReadWay) -> str | None:
     return None
 
 
-def _hint(layer: DeltaFlow) -> str:
+def _hint(flow: DeltaFlow) -> str:
     return (
-        f"give the plan up and begin again with `tidegauge watermark reset --select {layer.name} --reason …`;"
+        f"give the plan up and begin again with `tidegauge watermark reset --select {flow.name} --reason …`;"
         " nothing was touched"
     )
 

@@ -12,7 +12,7 @@ from tidegauge.plan.pieces import VersionRange
 
 
 def instead(
-    layer: DeltaFlow, part: DeltaInput, history: History, begin: int | None, unread: Sequence[Version]
+    flow: DeltaFlow, part: DeltaInput, history: History, begin: int | None, unread: Sequence[Version]
 ) -> tuple[VersionRange, str] | None:
     """The one piece that takes the place of all of them, as the user has chosen, and what a person should
     know of it; None: they can be read.
@@ -34,15 +34,15 @@ def instead(
                 compared = f"versions {begin} and {history.latest} are compared"
                 return VersionRange(begin, history.latest, ReadWay.DIFF), f"{said}: {compared}"
     raise VersionsMissing(
-        f"{layer.name}: version {version.number} of {part.table}, not read yet, cannot be read any more:"
+        f"{flow.name}: version {version.number} of {part.table}, not read yet, cannot be read any more:"
         f" {why}{_no_difference(part, begin)}",
-        hint=_hint(layer, part, begin),
+        hint=_hint(flow, part, begin),
     )
 
 
-def unreadable(layer: DeltaFlow, part: DeltaInput, history: History, version: int) -> VersionsMissing:
+def unreadable(flow: DeltaFlow, part: DeltaInput, history: History, version: int) -> VersionsMissing:
     return VersionsMissing(
-        f"{layer.name}: {part.table} cannot be read any more as it was at version {version}: its log begins"
+        f"{flow.name}: {part.table} cannot be read any more as it was at version {version}: its log begins"
         f" at version {history.earliest}, or files of that version are gone",
         hint=f"begin the input '{part.name}' with a later version, or with `initial: snapshot`",
     )
@@ -71,7 +71,7 @@ def _no_difference(part: DeltaInput, begin: int | None) -> str:
     return f"; nor can version {begin}, to compare it with what is there now (on_missing: diff)"
 
 
-def _hint(layer: DeltaFlow, part: DeltaInput, begin: int | None) -> str:
+def _hint(flow: DeltaFlow, part: DeltaInput, begin: int | None) -> str:
     if begin is None:
         return (
             f"begin the input '{part.name}' with `initial: snapshot`; for what comes later, keep its feed on"
@@ -84,6 +84,6 @@ def _hint(layer: DeltaFlow, part: DeltaInput, begin: int | None) -> str:
     )
     return (
         f"choose for the input '{part.name}': `on_missing: rebaseline` to read the whole table again"
-        f"{difference}; or begin again with `tidegauge watermark reset --select {layer.name}`. Nothing was"
+        f"{difference}; or begin again with `tidegauge watermark reset --select {flow.name}`. Nothing was"
         " touched"
     )

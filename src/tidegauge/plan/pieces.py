@@ -30,7 +30,7 @@ class VersionRange:
 
 
 def cut(
-    layer: DeltaFlow, part: DeltaInput, versions: Sequence[Version], after: int | None
+    flow: DeltaFlow, part: DeltaInput, versions: Sequence[Version], after: int | None
 ) -> Iterator[VersionRange]:
     """Pieces of what is not read yet, in order; every version of it can be read.
 
@@ -38,7 +38,7 @@ def cut(
     What changed nothing is passed over where it does not fit: nothing is lost by a gap between two pieces.
     """
     most = part.max_versions or len(versions)
-    if layer.output.mode is DeltaMode.SCD2 and isinstance(layer.transform, Function):
+    if flow.output.mode is DeltaMode.SCD2 and isinstance(flow.transform, Function):
         most = min(most, _CALLS)
     piece: list[Version] = []
     """What was taken since the last cut: its first and its last change something, or it is empty."""
@@ -49,7 +49,7 @@ def cut(
             idle.append(version)
             continue
         if piece and not _fits(piece, idle, version, most, part.max_bytes):
-            yield _made(layer, part, piece, after)
+            yield _made(flow, part, piece, after)
             after, piece = piece[-1].number, []
         if piece:
             piece += idle
@@ -62,7 +62,7 @@ def cut(
             if not _alike(one, piece[-1]):
                 break
             piece.append(one)
-        yield _made(layer, part, piece, after)
+        yield _made(flow, part, piece, after)
 
 
 def _fits(
@@ -80,10 +80,10 @@ def _alike(one: Version, other: Version) -> bool:
     return one.feed == other.feed and one.digest == other.digest
 
 
-def _made(layer: DeltaFlow, part: DeltaInput, piece: list[Version], after: int | None) -> VersionRange:
+def _made(flow: DeltaFlow, part: DeltaInput, piece: list[Version], after: int | None) -> VersionRange:
     """Files are read sooner than a feed, and where they are all that was added they tell the same. Only the
     feed's own time of a commit is another one, so who is shown that time gets it from one of them always."""
     changing = [version for version in piece if version.changes]
-    timed = part.raw or layer.output.mode is DeltaMode.SCD2
+    timed = part.raw or flow.output.mode is DeltaMode.SCD2
     grows = all(version.only_adds for version in changing) and not (timed and changing[0].feed)
     return VersionRange(after, piece[-1].number, ReadWay.FILES if grows else ReadWay.FEED)

@@ -49,7 +49,7 @@ def begins(mark: Watermark | None) -> int | None:
     return max((place.version for place in known if isinstance(place, VersionPosition)), default=None)
 
 
-def asks(layer: DeltaFlow, part: DeltaInput, mark: Watermark | None) -> int | None:
+def asks(flow: DeltaFlow, part: DeltaInput, mark: Watermark | None) -> int | None:
     """From which version on `draft_versions` wants the history of an input, so that no more of a log is read.
 
     A beginning that is a moment has to be given as the version that was there then.
@@ -59,27 +59,25 @@ def asks(layer: DeltaFlow, part: DeltaInput, mark: Watermark | None) -> int | No
         return LATEST
     if begin is not None:
         return begin
-    initial = _initial(layer, part)
+    initial = _initial(flow, part)
     if isinstance(initial, int):
         return initial
     return LATEST if initial == SNAPSHOT else None
 
 
 def draft_versions(
-    layer: DeltaFlow, found: Mapping[str, History], marks: Mapping[str, Watermark], *, seen: tuple[int, int]
+    flow: DeltaFlow, found: Mapping[str, History], marks: Mapping[str, Watermark], *, seen: tuple[int, int]
 ) -> Draft:
     """The plan of one flow. No batches: nothing new.
 
     The j-th batch takes the j-th piece of each moving input, and pinned ones as they are now. Raises
     VersionsMissing and TableReplaced before anything is planned.
     """
-    courses = {
-        part.name: _course(layer, part, found[part.name], marks.get(part.name)) for part in layer.moving
-    }
+    courses = {part.name: _course(flow, part, found[part.name], marks.get(part.name)) for part in flow.moving}
     count = max((len(course.pieces) for course in courses.values()), default=0)
     notes = [note for course in courses.values() for note in course.notes]
     inputs, steps = [], []
-    for part in layer.inputs:
+    for part in flow.inputs:
         history, mark = found[part.name], marks.get(part.name)
         course = courses.get(part.name)
         if course is None:
@@ -96,12 +94,12 @@ def draft_versions(
             tuple(one.window for one in pieces),
             ways=tuple(one.way for one in pieces),
             stamps=tuple(
-                _stamp(found[part.name], one.upto) for part, one in zip(layer.inputs, pieces, strict=True)
+                _stamp(found[part.name], one.upto) for part, one in zip(flow.inputs, pieces, strict=True)
             ),
         )
         for pieces in zip(*steps, strict=True)
     ]
-    return Draft(layer.pipeline, layer.name, tuple(inputs), tuple(batches), notes=tuple(notes), seen=seen)
+    return Draft(flow.pipeline, flow.name, tuple(inputs), tuple(batches), notes=tuple(notes), seen=seen)
 
 
 def retention_note(history: History, after: int | None, now: datetime) -> str | None:
@@ -115,24 +113,24 @@ def retention_note(history: History, after: int | None, now: datetime) -> str | 
     return None
 
 
-def _course(layer: DeltaFlow, part: DeltaInput, history: History, mark: Watermark | None) -> _Course:
+def _course(flow: DeltaFlow, part: DeltaInput, history: History, mark: Watermark | None) -> _Course:
     begin = begins(mark)
     if begin is None:
-        return _first(layer, part, history)
+        return _first(flow, part, history)
     assert mark is not None
-    _check_same(layer, part, history, begin, mark.source_id)
+    _check_same(flow, part, history, begin, mark.source_id)
     note = retention_note(history, begin, history.read_at)
-    pieces, notes = _pieces(layer, part, history, begin)
+    pieces, notes = _pieces(flow, part, history, begin)
     return _Course(begin, pieces, (*notes, f"{part.name}: {note}") if note else notes)
 
 
-def _first(layer: DeltaFlow, part: DeltaInput, history: History) -> _Course:
-    initial = _initial(layer, part)
+def _first(flow: DeltaFlow, part: DeltaInput, history: History) -> _Course:
+    initial = _initial(flow, part)
     whole = VersionRange(None, history.latest, ReadWay.SNAPSHOT)
     if isinstance(initial, int):
-        return _from_version(layer, part, history, initial)
+        return _from_version(flow, part, history, initial)
     if initial == SNAPSHOT:
-        why = "by `initial`" if part.initial else f"as `{layer.output.mode.value}` does by itself"
+        why = "by `initial`" if part.initial else f"as `{flow.output.mode.value}` does by itself"
         return _Course(None, (whole,), (_said(part, f"as it is at version {history.latest}, {why}"),))
     if part.initial is None:
         short = _too_short(part, history)
@@ -141,11 +139,11 @@ def _first(layer: DeltaFlow, part: DeltaInput, history: History) -> _Course:
             return _Course(None, (whole,), (_said(part, begin),))
     elif any(version.table_id != history.table_id for version in history.versions if version.table_id):
         raise TableReplaced(
-            f"{layer.name}: {part.table} was replaced by another table at a version after 0, so its history"
+            f"{flow.name}: {part.table} was replaced by another table at a version after 0, so its history"
             " does not begin with its earliest version",
             hint=f"begin the input '{part.name}' with `initial: snapshot`",
         )
-    pieces, notes = _pieces(layer, part, history, None)
+    pieces, notes = _pieces(flow, part, history, None)
     if notes:
         return _Course(None, pieces, notes)
     if not pieces:  # nothing has ever been in it: what is made of it is made empty
@@ -154,18 +152,18 @@ def _first(layer: DeltaFlow, part: DeltaInput, history: History) -> _Course:
     return _Course(None, pieces, (_said(part, f"with version 0, {why}"),))
 
 
-def _from_version(layer: DeltaFlow, part: DeltaInput, history: History, version: int) -> _Course:
+def _from_version(flow: DeltaFlow, part: DeltaInput, history: History, version: int) -> _Course:
     if version > history.latest:
         raise SourceError(
-            f"{layer.name}: {part.table} has no version {version} yet; its latest is {history.latest}",
+            f"{flow.name}: {part.table} has no version {version} yet; its latest is {history.latest}",
             hint=f"correct `initial` of the input '{part.name}'",
             place=part.place,
         )
     if version < history.latest and not history.readable(version):
-        raise unreadable(layer, part, history, version)
-    _check_same(layer, part, history, version, None)
+        raise unreadable(flow, part, history, version)
+    _check_same(flow, part, history, version, None)
     start = VersionRange(None, version, ReadWay.SNAPSHOT)
-    rest, notes = _pieces(layer, part, history, version)
+    rest, notes = _pieces(flow, part, history, version)
     if rest and rest[0].way is ReadWay.SNAPSHOT:
         start, rest = VersionRange(None, history.latest, ReadWay.SNAPSHOT), ()
     begin = f"as it was at version {version}, by `initial`"
@@ -173,7 +171,7 @@ def _from_version(layer: DeltaFlow, part: DeltaInput, history: History, version:
 
 
 def _pieces(
-    layer: DeltaFlow, part: DeltaInput, history: History, begin: int | None
+    flow: DeltaFlow, part: DeltaInput, history: History, begin: int | None
 ) -> tuple[tuple[VersionRange, ...], tuple[str, ...]]:
     """And what a person should know of them. None: nothing has changed."""
     unread = _past(history, begin)
@@ -181,14 +179,14 @@ def _pieces(
         unread = (Version(0, None, True, False, 0, False, None, None, absent=True), *unread)
     if not any(version.changes for version in unread):
         return (), ()
-    if layer.output.mode is DeltaMode.OVERWRITE and not part.raw:
+    if flow.output.mode is DeltaMode.OVERWRITE and not part.raw:
         # Written whole from what the table is now: its changes only say that there is something to do.
         return (VersionRange(begin, history.latest, ReadWay.SNAPSHOT),), ()
-    chosen = instead(layer, part, history, begin, unread)
+    chosen = instead(flow, part, history, begin, unread)
     if chosen is not None:
         piece, note = chosen
         return (piece,), (note,)
-    return tuple(cut(layer, part, unread, begin)), ()
+    return tuple(cut(flow, part, unread, begin)), ()
 
 
 def _too_short(part: DeltaInput, history: History) -> str | None:
@@ -205,28 +203,28 @@ def _too_short(part: DeltaInput, history: History) -> str | None:
     return None if history.after is None else f"its log was not read for '{part.name}'"
 
 
-def _check_same(layer: DeltaFlow, part: DeltaInput, history: History, begin: int, known: str | None) -> None:
+def _check_same(flow: DeltaFlow, part: DeltaInput, history: History, begin: int, known: str | None) -> None:
     """Refuse to go on from a version of another table, or of one that was set back."""
     hint = (
-        f"to begin again from the table that is there now: `tidegauge watermark reset --select {layer.name}"
+        f"to begin again from the table that is there now: `tidegauge watermark reset --select {flow.name}"
         " --reason …`"
     )
     if known is not None and known != history.table_id:
         raise TableReplaced(
-            f"{layer.name}: {part.table} is not the table that was read up to version {begin}: it was made"
+            f"{flow.name}: {part.table} is not the table that was read up to version {begin}: it was made"
             f" anew (table id then {known}, now {history.table_id})",
             hint=hint,
         )
     if history.latest < begin:
         raise TableReplaced(
-            f"{layer.name}: {part.table} is at version {history.latest}, and was read up to version {begin}:"
+            f"{flow.name}: {part.table} is at version {history.latest}, and was read up to version {begin}:"
             " an older copy of it was put back",
             hint=hint,
         )
     for version in _past(history, begin):
         if version.table_id not in (None, history.table_id):
             raise TableReplaced(
-                f"{layer.name}: {part.table} was made anew after version {version.number}",
+                f"{flow.name}: {part.table} was made anew after version {version.number}",
                 hint=hint,
             )
 
@@ -237,16 +235,16 @@ def _past(history: History, begin: int | None) -> tuple[Version, ...]:
     return tuple(version for version in history.versions if version.number > begin)
 
 
-def _initial(layer: DeltaFlow, part: DeltaInput) -> str | int:
+def _initial(flow: DeltaFlow, part: DeltaInput) -> str | int:
     if part.initial is None:
-        keeps_all = layer.output.mode in (DeltaMode.APPEND, DeltaMode.SCD2)
+        keeps_all = flow.output.mode in (DeltaMode.APPEND, DeltaMode.SCD2)
         return EARLIEST if keeps_all else SNAPSHOT
     if part.initial.isascii() and part.initial.isdigit():
         return int(part.initial)
     if part.initial in (SNAPSHOT, EARLIEST):
         return part.initial
     raise ConfigError(
-        f"{layer.name}: '{part.initial}' does not say at which version the input '{part.name}' begins",
+        f"{flow.name}: '{part.initial}' does not say at which version the input '{part.name}' begins",
         hint="write `snapshot`, `earliest`, a version or a timestamp",
         place=part.place,
     )

@@ -46,7 +46,7 @@ class Executed:
     error: TidegaugeError | None
 
 
-def execute(claim: Claim, cargo_of: ReadBatch, tools: Tools) -> Executed:
+def execute(claim: Claim, read_batch: ReadBatch, tools: Tools) -> Executed:
     """Commit every batch that is left of the plan, in order, as far as it goes.
 
     The error says why it went no further: Stopped when asked to, LeaseLost when the flow was taken over.
@@ -62,7 +62,7 @@ def execute(claim: Claim, cargo_of: ReadBatch, tools: Tools) -> Executed:
                 raise LimitReached(
                     f"stopped at the limit of {tools.limit:,} rows", hint="the next run goes on from here"
                 )
-            receipts.append(_batch(claim, index, cargo_of, tools))
+            receipts.append(_batch(claim, index, read_batch, tools))
     except TidegaugeError as error:
         return Executed(tuple(receipts), error)
     except Exception as error:
@@ -76,7 +76,7 @@ def execute(claim: Claim, cargo_of: ReadBatch, tools: Tools) -> Executed:
     return Executed(tuple(receipts), None)
 
 
-def _batch(claim: Claim, index: int, cargo_of: ReadBatch, tools: Tools) -> Receipt:
+def _batch(claim: Claim, index: int, read_batch: ReadBatch, tools: Tools) -> Receipt:
     plan = claim.plan
     batch = plan.draft.batches[index]
     with step(Step.BEGIN, plan.draft.flow, tools.tell):
@@ -85,9 +85,9 @@ def _batch(claim: Claim, index: int, cargo_of: ReadBatch, tools: Tools) -> Recei
     receipt = tools.output.receipt(plan.tag(index)) if claim.attempt > 1 else None
     found = receipt is not None
     if receipt is not None and not batch.deletes:
-        receipt = replace(receipt, paths=cargo_of(batch).paths)
+        receipt = replace(receipt, paths=read_batch(batch).paths)
     if receipt is None:
-        receipt = _commit(claim, plan.tag(index), batch, cargo_of, tools)
+        receipt = _commit(claim, plan.tag(index), batch, read_batch, tools)
     if receipt.windows != batch.windows:
         raise OutputDisagrees(
             f"{plan.draft.flow}: the output holds another window as its batch {receipt.tag.seq}"
@@ -100,10 +100,10 @@ def _batch(claim: Claim, index: int, cargo_of: ReadBatch, tools: Tools) -> Recei
     return receipt
 
 
-def _commit(claim: Claim, tag: Tag, batch: Batch, cargo_of: ReadBatch, tools: Tools) -> Receipt:
+def _commit(claim: Claim, tag: Tag, batch: Batch, read_batch: ReadBatch, tools: Tools) -> Receipt:
     with step(Step.WRITE, tag.flow, tools.tell), translated(tag.flow):
-        cargo = cargo_of(batch)
-        staged = tools.output.write(cargo, tools.spark)
+        batch_data = read_batch(batch)
+        staged = tools.output.write(batch_data, tools.spark)
     for note in staged.notes:
         if note not in tools.notes:
             tools.notes.append(note)
@@ -115,7 +115,7 @@ def _commit(claim: Claim, tag: Tag, batch: Batch, cargo_of: ReadBatch, tools: To
         tools.ledger.renew(claim, tools.lease)
         with step(Step.PUBLISH, tag.flow, tools.tell):
             try:
-                tools.output.publish(tag, batch, staged, layout=cargo.layout, run_id=claim.run_id)
+                tools.output.publish(tag, batch, staged, layout=batch_data.layout, run_id=claim.run_id)
             except OutputDisagrees:
                 raise
             except OutputError as error:
@@ -125,11 +125,13 @@ def _commit(claim: Claim, tag: Tag, batch: Batch, cargo_of: ReadBatch, tools: To
     finally:
         tools.output.discard(staged)
     if receipt is None:
-        better = cargo.explain(fault.__cause__ or fault) if fault is not None and cargo.explain else None
+        better = (
+            batch_data.explain(fault.__cause__ or fault) if fault is not None and batch_data.explain else None
+        )
         if better is not None:
             raise better from fault
         raise fault or OutputError(
             f"{tag.flow}: batch {tag.seq} was written, but the output does not know it",
             hint="run again; if it stays so, something removes what was committed",
         )
-    return replace(receipt, paths=cargo.paths)
+    return replace(receipt, paths=batch_data.paths)

@@ -99,7 +99,7 @@ class Runner:
         heartbeat: Heartbeat,
         tell: Listener,
         stop: threading.Event,
-        outside: Environment | None = None,
+        environment: Environment | None = None,
         preparer: Preparer | None = None,
     ) -> None:
         self.run_id = uuid.uuid4().hex
@@ -109,9 +109,9 @@ class Runner:
         self._heartbeat = heartbeat
         self._tell = tell
         self._stop = stop
-        self._outside = outside or Environment()
+        self._environment = environment or Environment()
         self._prepare = preparer or partial(prepare, limit=order.limit, confirmed=order.confirm_deletes)
-        self._owner = self._outside.owner
+        self._owner = self._environment.owner
         self._needs = {Needs.JDBC}
         self._by_jdbc = False
         """Whether rows of any flow go through Java."""
@@ -172,7 +172,7 @@ class Runner:
         ended = {report.flow: report for report in before}
         expected = {*jobs, *ended, *(flow.name for flow in later)}
         held: set[str] = set()
-        with self._outside.threads(self._order.side_by_side) as pool:
+        with self._environment.threads(self._order.side_by_side) as pool:
             walks = {pool.submit(job): name for name, job in jobs.items()}
             while walks or later:
                 for flow in (waiting := later):
@@ -200,7 +200,7 @@ class Runner:
 
     def _follow(self, flow: AnyFlow) -> list[FlowReport]:
         """Bring one flow up to date, after those that it reads from."""
-        with self._outside.sources() as sources:
+        with self._environment.sources() as sources:
             free, left, refused = self._standing([flow])
             if left:
                 return [*refused, *self._take_up(flow, left[flow.name])]
@@ -233,7 +233,7 @@ class Runner:
         """The flows whose table is there, and the reports of the others."""
         reports = []
         for flow in flows:
-            error, plan, began = gone.get(flow.name), left.get(flow.name), self._outside.clock()
+            error, plan, began = gone.get(flow.name), left.get(flow.name), self._environment.clock()
             if error is None:
                 continue
             if plan is None:
@@ -264,7 +264,7 @@ class Runner:
             plans: dict[str, Plan] = {}
             if any(one.prepared.by_spark and one.prepared.draft.batches for one in looked):
                 # Before anything is kept: a plan that nobody here can walk would only be in the way.
-                self._outside.check_java(self._project.spark)
+                self._environment.check_java(self._project.spark)
             if drafts:
                 with step(Step.PLAN, self._project.pipeline, self._tell):
                     plans = self._ledger.plan(drafts, owner=self._owner, run_id=self.run_id)
@@ -288,7 +288,7 @@ class Runner:
         free: list[AnyFlow] = []
         refused: list[FlowReport] = []
         for flow in flows:
-            began = self._outside.clock()
+            began = self._environment.clock()
             try:
                 if flow.name in begun:
                     end_override(self._ledger, self._output(flow), flow, begun[flow.name], self._tell)
@@ -308,7 +308,7 @@ class Runner:
         for place, flow in enumerate(flows):
             if self._stop.is_set():
                 return looked, [*again, *flows[place:]]
-            began = self._outside.clock()
+            began = self._environment.clock()
             approach = self._approach(flow, sources, marks)
             try:
                 if flow.name in forgotten:
@@ -354,7 +354,7 @@ class Runner:
             return Approach(output, mark, layering.prepare, layering.recall)
         ends = Ends(
             source=lambda: sources.of(flow.source),
-            reader=self._outside.reader(flow),
+            reader=self._environment.reader(flow),
             output=output,
             mark=mark,
             upstream=next(iter(marks.get(flow.upstream or "", [])), None),
@@ -367,7 +367,9 @@ class Runner:
         )
 
     def _output(self, flow: AnyFlow, plan: Plan | None = None) -> Output:
-        return self._places.output(flow, plan) if isinstance(flow, DeltaFlow) else self._outside.output(flow)
+        return (
+            self._places.output(flow, plan) if isinstance(flow, DeltaFlow) else self._environment.output(flow)
+        )
 
     def _overtaken(self, flow: AnyFlow, mark: Watermark | None) -> tuple[Plan | None, bool]:
         """The plan that another runner has made since, and whether the watermark moved or is going to."""
@@ -389,8 +391,8 @@ class Runner:
 
     def _take_up(self, flow: AnyFlow, plan: Plan, *, only: bool = False) -> list[FlowReport]:
         """End what an earlier run froze, with its own windows; then go on with what has come since."""
-        began = self._outside.clock()
-        with self._outside.sources() as sources:
+        began = self._environment.clock()
+        with self._environment.sources() as sources:
             try:
                 approach = self._approach(flow, sources, self._marks([flow]))
                 approach.output.prepare()
@@ -426,7 +428,7 @@ class Runner:
         return [self._ended(FlowReport(ready.flow.name, State.SKIPPED, ready.seconds, draft=draft))]
 
     def _walk(self, flow: AnyFlow, plan: Plan, prepared: Prepared, *, resumed: bool) -> FlowReport:
-        began = self._outside.clock()
+        began = self._environment.clock()
         draft = plan.draft
         rows = sum(batch.rows or 0 for batch in draft.batches[plan.done :])
         self._tell(FlowPlanned(flow.name, rows, len(draft.batches) - plan.done, resumed, draft.notes))
@@ -453,8 +455,8 @@ class Runner:
         with self._heartbeat.hold(claim), contextlib.ExitStack() as opened:
             spark = self._spark
             if isinstance(flow, DeltaFlow):
-                layer = flow
-                spark = cache(lambda: opened.enter_context(self._places.session(layer)))
+                delta_flow = flow
+                spark = cache(lambda: opened.enter_context(self._places.session(delta_flow)))
             tools = Tools(
                 ledger=self._ledger,
                 output=self._output(flow, plan),
@@ -468,7 +470,7 @@ class Runner:
             if prepared.changes:
                 said = "; ".join(prepared.changes)
                 self._ledger.note(flow.pipeline, flow.name, "schema_changed", owner=self._owner, reason=said)
-            walked = execute(claim, prepared.cargo_of, tools)
+            walked = execute(claim, prepared.read_batch, tools)
             failure = walked.error
             if not isinstance(failure, LeaseLost):
                 try:
@@ -483,12 +485,14 @@ class Runner:
 
     def _claim(self, plan: Plan) -> Claim:
         """Take the flow; wait for it as long as the user allows, and never for a process that is gone."""
-        until = self._outside.clock() + self._order.wait.total_seconds()
+        until = self._environment.clock() + self._order.wait.total_seconds()
         while True:
             if self._stop.is_set():
                 raise Stopped("stopped as asked, before it began", hint="the next run takes up the same plan")
             [status] = self._ledger.status(plan.draft.pipeline, [plan.draft.flow])
-            dead = status.owner if status.owner is not None and self._outside.is_gone(status.owner) else None
+            dead = (
+                status.owner if status.owner is not None and self._environment.is_gone(status.owner) else None
+            )
             try:
                 return self._ledger.claim(
                     plan,
@@ -498,21 +502,21 @@ class Runner:
                     dead=dead,
                 )
             except FlowHeld:
-                if self._outside.clock() >= until:
+                if self._environment.clock() >= until:
                     raise
-                self._outside.sleep(_POLL)
+                self._environment.sleep(_POLL)
 
     def _spark(self) -> SparkSession:
         with self._starting:
             if self._session is None:
                 self._tell(SparkStarting())
-                self._session = self._outside.spark(
+                self._session = self._environment.spark(
                     self._project.spark, self._needs, not self._by_jdbc, self._order.debug
                 )
             return self._session
 
     def _since(self, began: float) -> float:
-        return self._outside.clock() - began
+        return self._environment.clock() - began
 
     def _ended(self, report: FlowReport) -> FlowReport:
         error = report.error.message if report.error else None

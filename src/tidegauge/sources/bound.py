@@ -4,7 +4,7 @@ For timestamps: nothing that is stamped at or before the bound can still be comm
 stamped no earlier than `settle` before the statement (PostgreSQL: the transaction) that writes it began.
 Where the source tells when all that is open began, that is the bound; elsewhere, and for values
 (auto-increment, sequences), it is what was seen at a look after which everything then open has ended:
-`read.vigil`.
+`read.bound_wait`.
 """
 
 from __future__ import annotations

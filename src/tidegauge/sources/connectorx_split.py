@@ -38,10 +38,10 @@ _POSTGRESQL_TLS = {"disable": "disable", "prefer": "prefer", "require": "require
 
 @dataclass(frozen=True)
 class ConnectorxSplit:
-    """Implements `model.cargo.Stretch`. Holds no connection; can be pickled, its password with it."""
+    """Implements `model.batch_data.Stretch`. Holds no connection; can be pickled, its password with it."""
 
     database: Database
-    shape: SourceTable
+    source_table: SourceTable
     ways: tuple[ColumnWay, ...]
     select: str
     inquiry: str | None
@@ -95,10 +95,12 @@ class ConnectorxSplit:
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        layout = self.shape.layout
+        layout = self.source_table.layout
         columns = [
-            finished(batch.column(number), way.how, column, f"{self.shape.table}, column {column.name}")
-            for number, (way, column) in enumerate(zip(self.ways, self.shape.columns, strict=True))
+            finished(
+                batch.column(number), way.how, column, f"{self.source_table.table}, column {column.name}"
+            )
+            for number, (way, column) in enumerate(zip(self.ways, self.source_table.columns, strict=True))
         ]
         ready = pa.RecordBatch.from_arrays(columns, schema=schema_of(layout))
         if batch.num_columns > len(columns):
@@ -106,7 +108,7 @@ class ConnectorxSplit:
             if guard.null_count < len(guard):
                 first = pc.indices_nonzero(pc.is_valid(guard))[0].as_py()
                 raise complaint(
-                    self.shape,
+                    self.source_table,
                     guard[first].as_py(),
                     ready.select(list(layout.key)).slice(first, 1).to_pylist()[0],
                 )
@@ -137,7 +139,7 @@ class ConnectorxSplit:
         except SourceError as error:
             return error
         return SourceUnreachable(
-            f"{self.shape.table}: the connection to {name} was lost while reading ({reason})",
+            f"{self.source_table.table}: the connection to {name} was lost while reading ({reason})",
             hint="run again: the same window is read once more",
         )
 
@@ -155,15 +157,15 @@ class ConnectorxSplit:
             return
         if not found.num_rows:
             return
-        names = {part.name for part in self.shape.key}
+        names = {part.name for part in self.source_table.key}
         row = {
             column.name: finished(found.column(number).combine_chunks(), way.how, column, column.name)[
                 0
             ].as_py()
-            for number, (way, column) in enumerate(zip(self.ways, self.shape.columns, strict=True))
+            for number, (way, column) in enumerate(zip(self.ways, self.source_table.columns, strict=True))
             if column.name in names
         }
-        raise complaint(self.shape, found.column("g")[0].as_py(), row)
+        raise complaint(self.source_table, found.column("g")[0].as_py(), row)
 
     def __getstate__(self) -> dict[str, Any]:
         kept = {field.name: getattr(self, field.name) for field in fields(self)}

@@ -136,7 +136,7 @@ class Dialect(Protocol):
     def cursor_kind(self, table: TableName, native: Native, ordered: OrderedColumn) -> str | None:
         """`timestamp`, `value`, or None for what is no cursor."""
 
-    def notation(self, shape: SourceTable, where: str) -> Notation | None:
+    def notation(self, source_table: SourceTable, where: str) -> Notation | None:
         """Look at the rows past the watermark for values that do not fit the cursor's order.
 
         Gives the notation of timestamps that are kept as text, None where there are none to look at.

@@ -29,66 +29,68 @@ class DirectReader:
         self._database = database
         self._jdbc = JdbcReader(database)
 
-    def cargo(self, shape: SourceTable, batch: Batch) -> BatchData:
+    def batch_data(self, source_table: SourceTable, batch: Batch) -> BatchData:
         """Raises ConfigError for `read: direct` where it is not possible."""
 
-        cargo = self._jdbc.cargo(shape, batch)
-        if check(shape, self._database) is not None or shape.options.read is Read.JDBC:
-            return cargo
-        return replace(cargo, stretches=self._stretches(shape, batch))
+        batch_data = self._jdbc.batch_data(source_table, batch)
+        if check(source_table, self._database) is not None or source_table.options.read is Read.JDBC:
+            return batch_data
+        return replace(batch_data, splits=self._splits(source_table, batch))
 
-    def _stretches(self, shape: SourceTable, batch: Batch) -> tuple[Split, ...]:
-        chosen = column_ways(shape, self._database.engine)
-        columns = tuple(_asked(column, way) for column, way in zip(shape.columns, chosen, strict=True))
-        selects = self._jdbc.selects(replace(shape, columns=columns), batch)
+    def _splits(self, source_table: SourceTable, batch: Batch) -> tuple[Split, ...]:
+        chosen = column_ways(source_table, self._database.engine)
+        columns = tuple(_asked(column, way) for column, way in zip(source_table.columns, chosen, strict=True))
+        selects = self._jdbc.selects(replace(source_table, columns=columns), batch)
         if self._database.engine is Engine.SQLITE:
-            return tuple(SqliteSplit(self._database, shape, chosen, select) for select in selects)
+            return tuple(SqliteSplit(self._database, source_table, chosen, select) for select in selects)
         rows = None if batch.rows is None else batch.rows // len(selects)
-        inquiries = self._inquiries(shape, chosen, batch)
+        inquiries = self._inquiries(source_table, chosen, batch)
         return tuple(
-            ConnectorxSplit(self._database, shape, chosen, select, inquiry, rows)
+            ConnectorxSplit(self._database, source_table, chosen, select, inquiry, rows)
             for select, inquiry in zip(selects, inquiries, strict=True)
         )
 
     def _inquiries(
-        self, shape: SourceTable, chosen: tuple[ColumnWay, ...], batch: Batch
+        self, source_table: SourceTable, chosen: tuple[ColumnWay, ...], batch: Batch
     ) -> list[str] | list[None]:
         """For the guards that are left out of a SELECT because no bad value gets through it."""
-        guards = [column.guard for column, way in zip(shape.columns, chosen, strict=True) if column.guard]
-        if all(way.guarded for column, way in zip(shape.columns, chosen, strict=True) if column.guard):
-            return [None] * max(len(self._jdbc.selects(shape, batch)), 1)
-        key = {part.name for part in shape.key}
+        guards = [
+            column.guard for column, way in zip(source_table.columns, chosen, strict=True) if column.guard
+        ]
+        if all(way.guarded for column, way in zip(source_table.columns, chosen, strict=True) if column.guard):
+            return [None] * max(len(self._jdbc.selects(source_table, batch)), 1)
+        key = {part.name for part in source_table.key}
         columns = tuple(
             replace(column, select=way.select if column.name in key else "1")
-            for column, way in zip(shape.columns, chosen, strict=True)
+            for column, way in zip(source_table.columns, chosen, strict=True)
         )
-        selects = self._jdbc.selects(replace(shape, columns=columns), batch)
+        selects = self._jdbc.selects(replace(source_table, columns=columns), batch)
         return [f"{select} AND ({' OR '.join(guards)}) LIMIT 1" for select in selects]
 
 
-def check(shape: SourceTable, database: Database) -> str | None:
+def check(source_table: SourceTable, database: Database) -> str | None:
     """Why `read: auto` goes through JDBC, for the plan to show; None where it does not, or was told to.
 
     Raises ConfigError for `read: direct` where it is not possible.
     """
-    wanted = shape.options.read
+    wanted = source_table.options.read
     if wanted is Read.JDBC:
         return None
-    reason = direct_reason(shape, database)
+    reason = direct_reason(source_table, database)
     if reason is not None and wanted is Read.DIRECT:
         raise ConfigError(
-            f"{shape.table}: `read: direct` is not possible: {reason}",
+            f"{source_table.table}: `read: direct` is not possible: {reason}",
             hint="leave `read:` at auto, which goes through JDBC for this table",
-            place=shape.options.place,
+            place=source_table.options.place,
         )
     return reason
 
 
-def direct_reason(shape: SourceTable, database: Database) -> str | None:
+def direct_reason(source_table: SourceTable, database: Database) -> str | None:
     """Why a table cannot be read without JDBC; None where it can."""
     if database.engine is not Engine.SQLITE and importlib.util.find_spec("connectorx") is None:
         return "connectorx is not installed (pip install connectorx)"
-    return _connection(database, shape.options.read) or unknown_way(shape, database.engine)
+    return _connection(database, source_table.options.read) or unknown_way(source_table, database.engine)
 
 
 def _connection(database: Database, wanted: Read) -> str | None:

@@ -56,22 +56,22 @@ class ColumnWay:
     """The guard of the column has to be asked for in the same SELECT; else no bad value gets through."""
 
 
-def column_ways(shape: SourceTable, engine: Engine) -> tuple[ColumnWay, ...]:
+def column_ways(source_table: SourceTable, engine: Engine) -> tuple[ColumnWay, ...]:
     """Raises TypeNotHeld for a column that only Spark's SQL can finish."""
-    return tuple(_way(shape, column, engine) for column in shape.columns)
+    return tuple(_way(source_table, column, engine) for column in source_table.columns)
 
 
-def unknown_way(shape: SourceTable, engine: Engine) -> str | None:
+def unknown_way(source_table: SourceTable, engine: Engine) -> str | None:
     """Why a table cannot be read without Spark: its first column that stands in the way."""
-    for column in shape.columns:
+    for column in source_table.columns:
         try:
-            _way(shape, column, engine)
+            _way(source_table, column, engine)
         except TypeNotHeld as error:
             return error.message
     return None
 
 
-def _way(shape: SourceTable, column: SourceColumn, engine: Engine) -> ColumnWay:
+def _way(source_table: SourceTable, column: SourceColumn, engine: Engine) -> ColumnWay:
     guarded = column.guard is not None
     if column.wire == "string" and column.arrives != "string":
         return ColumnWay(column.select, "parsed", guarded)
@@ -88,7 +88,8 @@ def _way(shape: SourceTable, column: SourceColumn, engine: Engine) -> ColumnWay:
         whole = engine is Engine.MYSQL and column.wire in _INTEGERS and column.select.endswith("+ 0)")
         return ColumnWay(f"CAST({column.select} AS SIGNED)" if whole else column.select, "cast", guarded)
     raise TypeNotHeld(
-        f"{shape.table}: column {column.name}, a {column.native}, can only be read through Spark's SQL",
+        f"{source_table.table}: column {column.name}, a {column.native}, can only be read through"
+        " Spark's SQL",
         hint="leave `read:` at auto, or set it to jdbc",
     )
 
@@ -228,12 +229,13 @@ def _moment_of(text: str, column: SourceColumn) -> date | datetime:
     return datetime.fromisoformat(f"{whole}.{fraction:0<6}" if point else whole)
 
 
-def complaint(shape: SourceTable, number: int, row: dict[str, Any]) -> TypeNotHeld:
+def complaint(source_table: SourceTable, number: int, row: dict[str, Any]) -> TypeNotHeld:
     """The sentence that stops a batch: which column, of which row; `row` has the key as it arrives."""
-    column = shape.columns[number]
-    key = ", ".join(shown(row[part.name]) for part in shape.key)
+    column = source_table.columns[number]
+    key = ", ".join(shown(row[part.name]) for part in source_table.key)
     return TypeNotHeld(
-        f"{shape.table}: column {column.name}, a {column.native}, holds a value that cannot be held exactly,"
+        f"{source_table.table}: column {column.name}, a {column.native}, holds a value that cannot be"
+        " held exactly,"
         f" in the row with the key {key}",
         hint="mend the row at the source, or say how the column shall arrive with `types:`",
     )

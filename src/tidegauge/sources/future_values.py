@@ -28,7 +28,7 @@ Rows = Callable[[str], list[tuple[Any, ...]]]
 def odd_number(
     rows: Rows,
     literal: sql.Literal,
-    shape: SourceTable,
+    source_table: SourceTable,
     table: str,
     highest: Sequence[Value],
     clock: datetime,
@@ -37,28 +37,29 @@ def odd_number(
 
     `highest` are the highest values that are new and the watermark's own, as far as there are any.
     """
-    if shape.cursor.kind is not ValueKind.INT or not highest:
+    if source_table.cursor.kind is not ValueKind.INT or not highest:
         return None
     numbers = sorted((int(value.text) for value in highest), reverse=True)
     top = numbers[0]
     epoch = unit_of(top)
     if epoch is not None and (edge := number_of(clock + _SOON, epoch)) < top:
-        ((_, below_text, above_text),) = rows(sql.around(shape, table, literal(_value(edge))))
+        ((_, below_text, above_text),) = rows(sql.around(source_table, table, literal(_value(edge))))
         if below_text is not None and above_text is not None:
             below, above = int(below_text), int(above_text)
             if unit_of(below) is epoch and (above - below) * epoch.unit > _SOON:
                 return (
-                    f"{shape.cursor.name} {top} lies past the clock if it is a time"
+                    f"{source_table.cursor.name} {top} lies past the clock if it is a time"
                     f" ({moment_of(str(top)):%Y-%m-%d %H:%M:%S}; the last one before the clock is"
                     f" {moment_of(str(below)):%Y-%m-%d %H:%M:%S}): rows that come after it with lower"
                     f" numbers are not read; if it is a time, say"
-                    f" `cursor: {{column: {shape.cursor.name}, epoch: {epoch.value}}}`"
+                    f" `cursor: {{column: {source_table.cursor.name}, epoch: {epoch.value}}}`"
                 )
     if len(numbers) > 1 and (gap := top - numbers[1]) > _FAR:
-        ((lowest, _, _),) = rows(sql.around(shape, table, literal(_value(numbers[1]))))
+        ((lowest, _, _),) = rows(sql.around(source_table, table, literal(_value(numbers[1]))))
         if lowest is not None and _TIMES * (numbers[1] - int(lowest)) in range(1, gap):
             return (
-                f"{shape.cursor.name} jumps from {numbers[1]} to {top}, far beyond all others: rows that come"
+                f"{source_table.cursor.name} jumps from {numbers[1]} to {top}, far beyond all others:"
+                " rows that come"
                 " after it with lower numbers are not read"
             )
     return None

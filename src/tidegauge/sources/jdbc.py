@@ -45,23 +45,27 @@ class JdbcReader:
         self._database = database
         self._options = jdbc_options(database)
 
-    def cargo(self, shape: SourceTable, batch: Batch) -> BatchData:
-        return BatchData(shape.layout, batch.rows, frame=lambda spark: self.read(spark, shape, batch))
+    def batch_data(self, source_table: SourceTable, batch: Batch) -> BatchData:
+        return BatchData(
+            source_table.layout, batch.rows, frame=lambda spark: self.read(spark, source_table, batch)
+        )
 
-    def read(self, spark: SparkSession, shape: SourceTable, batch: Batch) -> DataFrame:
-        return self._load(spark, shape, self.selects(shape, batch))
+    def read(self, spark: SparkSession, source_table: SourceTable, batch: Batch) -> DataFrame:
+        return self._load(spark, source_table, self.selects(source_table, batch))
 
-    def keys_after(self, spark: SparkSession, shape: SourceTable, position: RowPosition | None) -> DataFrame:
+    def keys_after(
+        self, spark: SparkSession, source_table: SourceTable, position: RowPosition | None
+    ) -> DataFrame:
         """The keys of the rows past a position, which nobody has promised anything about yet."""
-        names = [part.name for part in shape.key]
-        keys = {column.name: column for column in shape.columns if column.name in names}
-        narrow = replace(shape, columns=tuple(keys[name] for name in names))
-        past = sql.after(shape, position, _LITERAL[self._database.engine])
+        names = [part.name for part in source_table.key]
+        keys = {column.name: column for column in source_table.columns if column.name in names}
+        narrow = replace(source_table, columns=tuple(keys[name] for name in names))
+        past = sql.after(source_table, position, _LITERAL[self._database.engine])
         return self._load(spark, narrow, [self._select(narrow, past)])
 
-    def _load(self, spark: SparkSession, shape: SourceTable, selects: list[str]) -> DataFrame:
-        guarded = any(column.guard for column in shape.columns)
-        wire = [f"c{i} {column.wire}" for i, column in enumerate(shape.columns)]
+    def _load(self, spark: SparkSession, source_table: SourceTable, selects: list[str]) -> DataFrame:
+        guarded = any(column.guard for column in source_table.columns)
+        wire = [f"c{i} {column.wire}" for i, column in enumerate(source_table.columns)]
         options = {
             **self._options,
             "customSchema": ", ".join([*wire, "g int"] if guarded else wire),
@@ -74,44 +78,46 @@ class JdbcReader:
         ]
         frame = reduce(lambda one, other: one.unionAll(other), frames)
         if guarded:
-            frame = frame.where(f"CASE WHEN g IS NULL THEN true ELSE {_complaint(shape)} END")
+            frame = frame.where(f"CASE WHEN g IS NULL THEN true ELSE {_complaint(source_table)} END")
         sooner = IN_UTC if spark.conf.get("spark.sql.session.timeZone") == "UTC" else {}
         finished = [
             f"{sooner.get(column.finish, column.finish).replace('{}', f'c{i}')} AS c{i}"
-            for i, column in enumerate(shape.columns)
+            for i, column in enumerate(source_table.columns)
         ]
-        return frame.selectExpr(*finished).toDF(*(column.name for column in shape.columns))
+        return frame.selectExpr(*finished).toDF(*(column.name for column in source_table.columns))
 
-    def selects(self, shape: SourceTable, batch: Batch) -> list[str]:
+    def selects(self, source_table: SourceTable, batch: Batch) -> list[str]:
         """One SELECT for each parallel reader of the batch."""
-        wheres = sql.stretches(shape, batch, _LITERAL[self._database.engine])
-        return [self._select(shape, where) for where in wheres]
+        wheres = sql.splits(source_table, batch, _LITERAL[self._database.engine])
+        return [self._select(source_table, where) for where in wheres]
 
-    def _select(self, shape: SourceTable, where: str) -> str:
-        columns = [f"{column.select} AS c{i}" for i, column in enumerate(shape.columns)]
-        guards = [f"WHEN {column.guard} THEN {i}" for i, column in enumerate(shape.columns) if column.guard]
+    def _select(self, source_table: SourceTable, where: str) -> str:
+        columns = [f"{column.select} AS c{i}" for i, column in enumerate(source_table.columns)]
+        guards = [
+            f"WHEN {column.guard} THEN {i}" for i, column in enumerate(source_table.columns) if column.guard
+        ]
         if guards:
             columns.append(f"CASE {' '.join(guards)} END AS g")
-        table = _TABLE[self._database.engine](shape.table)
+        table = _TABLE[self._database.engine](source_table.table)
         return f"SELECT {MARK} {', '.join(columns)} FROM {table} WHERE {where}"
 
 
-def _complaint(shape: SourceTable) -> str:
+def _complaint(source_table: SourceTable) -> str:
     """Spark SQL that fails the job with one sentence: which column, of which row."""
     names = " ".join(
         f"WHEN {i} THEN {spark_text(f'{column.name}, a {column.native},')}"
-        for i, column in enumerate(shape.columns)
+        for i, column in enumerate(source_table.columns)
         if column.guard
     )
-    numbers = {column.name: i for i, column in enumerate(shape.columns)}
+    numbers = {column.name: i for i, column in enumerate(source_table.columns)}
     parts = []
-    for part in shape.key:
+    for part in source_table.key:
         number = numbers[part.name]
-        column = shape.columns[number]
+        column = source_table.columns[number]
         value = column.finish.replace("{}", f"c{number}")
         shown = f"HEX({value})" if column.arrives == "binary" else f"CAST({value} AS string)"
         parts.append(f"COALESCE({shown}, '?')")
     key = " || ', ' || ".join(parts)
-    head = spark_text(f"tidegauge: {shape.table}: column ")
+    head = spark_text(f"tidegauge: {source_table.table}: column ")
     tail = spark_text(" holds a value that cannot be held exactly, in the row with the key ")
     return f"CAST(raise_error({head} || CASE g {names} END || {tail} || {key}) AS boolean)"

@@ -29,14 +29,14 @@ _ZONE = re.compile(r"(Z|\+00:00)$")
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)?)?(Z|\+00:00)?", re.ASCII)
 
 
-def key_layout(shape: SourceTable) -> Layout:
+def key_layout(source_table: SourceTable) -> Layout:
     """The layout of a table's keys alone, in the key's own order."""
-    return _narrow(shape).layout
+    return _narrow(source_table).layout
 
 
 def keys(
     database: Database,
-    shape: SourceTable,
+    source_table: SourceTable,
     *,
     after: RowPosition | None = None,
     ordered: bool = False,
@@ -48,24 +48,24 @@ def keys(
 
     Raises KeyUnsuitable for a key that is NULL, TypeNotHeld for one that cannot be held exactly.
     """
-    narrow = _narrow(shape)
+    narrow = _narrow(source_table)
     # Not the control side's own session: that one has to stay free while this one streams.
     with closing(open_dialect(database)) as dialect:
-        where = None if after is None and not ordered else sql.after(shape, after, dialect.literal)
+        where = None if after is None and not ordered else sql.after(source_table, after, dialect.literal)
         yield from _batches(dialect, narrow, where, rows)
 
 
-def moment_field(shape: SourceTable, name: str) -> Field:
+def moment_field(source_table: SourceTable, name: str) -> Field:
     """A column of this name that holds points of the cursor."""
-    column = _cursor(shape)
+    column = _cursor(source_table)
     return Field(name, column.arrives, column.native)
 
 
-def moment(shape: SourceTable, value: Value | None) -> pa.Scalar:
+def moment(source_table: SourceTable, value: Value | None) -> pa.Scalar:
     """One point of the cursor, as its column arrives; NULL where that cannot say it."""
     import pyarrow as pa
 
-    kind = type_of(_cursor(shape).arrives)
+    kind = type_of(_cursor(source_table).arrives)
     if value is None:
         return pa.scalar(None, kind)
     timed = pa.types.is_timestamp(kind) or pa.types.is_date(kind)
@@ -77,62 +77,69 @@ def moment(shape: SourceTable, value: Value | None) -> pa.Scalar:
         return pa.scalar(None, kind)
 
 
-def _cursor(shape: SourceTable) -> SourceColumn:
-    return next(column for column in shape.columns if column.name == shape.cursor.name)
+def _cursor(source_table: SourceTable) -> SourceColumn:
+    return next(column for column in source_table.columns if column.name == source_table.cursor.name)
 
 
-def _narrow(shape: SourceTable) -> SourceTable:
-    columns = {column.name: column for column in shape.columns}
-    return replace(shape, columns=tuple(columns[part.name] for part in shape.key))
+def _narrow(source_table: SourceTable) -> SourceTable:
+    columns = {column.name: column for column in source_table.columns}
+    return replace(source_table, columns=tuple(columns[part.name] for part in source_table.key))
 
 
-def _batches(dialect: Dialect, shape: SourceTable, where: str | None, rows: int) -> Iterator[pa.RecordBatch]:
+def _batches(
+    dialect: Dialect, source_table: SourceTable, where: str | None, rows: int
+) -> Iterator[pa.RecordBatch]:
     import pyarrow as pa
 
-    schema = schema_of(shape.layout)
-    guarded = any(column.guard for column in shape.columns)
-    for block in dialect.stream(_select(dialect, shape, where), rows):
+    schema = schema_of(source_table.layout)
+    guarded = any(column.guard for column in source_table.columns)
+    for block in dialect.stream(_select(dialect, source_table, where), rows):
         columns = list(zip(*block, strict=True))
         if guarded:
-            _refuse_guarded(shape, set(columns.pop()))
+            _refuse_guarded(source_table, set(columns.pop()))
         arrays = [
-            _array(shape, column, values) for column, values in zip(shape.columns, columns, strict=True)
+            _array(source_table, column, values)
+            for column, values in zip(source_table.columns, columns, strict=True)
         ]
         yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _select(dialect: Dialect, shape: SourceTable, where: str | None) -> str:
-    values = [f"{column.select} AS c{i}" for i, column in enumerate(shape.columns)]
-    guards = [f"WHEN {column.guard} THEN {i}" for i, column in enumerate(shape.columns) if column.guard]
+def _select(dialect: Dialect, source_table: SourceTable, where: str | None) -> str:
+    values = [f"{column.select} AS c{i}" for i, column in enumerate(source_table.columns)]
+    guards = [
+        f"WHEN {column.guard} THEN {i}" for i, column in enumerate(source_table.columns) if column.guard
+    ]
     if guards:
         values.append(f"CASE {' '.join(guards)} END AS g")
     condition = f" WHERE {where}" if where else ""
-    return f"SELECT {MARK} {', '.join(values)} FROM {dialect.name(shape.table)}{condition}"
+    return f"SELECT {MARK} {', '.join(values)} FROM {dialect.name(source_table.table)}{condition}"
 
 
-def _refuse_guarded(shape: SourceTable, caught: set[Any]) -> None:
+def _refuse_guarded(source_table: SourceTable, caught: set[Any]) -> None:
     for number in caught - {None}:
-        column = shape.columns[int(number)]
+        column = source_table.columns[int(number)]
         raise TypeNotHeld(
-            f"{shape.table}: the key column {column.name}, a {column.native}, holds a value that cannot be"
+            f"{source_table.table}: the key column {column.name}, a {column.native}, holds a value that"
+            " cannot be"
             " held exactly",
             hint="mend the row, or choose another key",
         )
 
 
-def _array(shape: SourceTable, column: SourceColumn, values: Sequence[Any]) -> pa.Array:
+def _array(source_table: SourceTable, column: SourceColumn, values: Sequence[Any]) -> pa.Array:
     import pyarrow as pa
 
     try:
         made = _finished(type_of(column.wire), type_of(column.arrives), values)
     except (pa.ArrowInvalid, pa.ArrowTypeError, ValueError) as error:
         raise TypeNotHeld(
-            f"{shape.table}: the key column {column.name} holds a value that is not a {column.arrives}",
+            f"{source_table.table}: the key column {column.name} holds a value that is not a"
+            f" {column.arrives}",
             hint=f"mend the row, or let it arrive as text: types: {{{column.name}: string}}",
         ) from error
     if made.null_count:
         raise KeyUnsuitable(
-            f"{shape.table}: the key column {column.name} is NULL in some rows",
+            f"{source_table.table}: the key column {column.name} is NULL in some rows",
             hint="name other columns that identify a row: `key: [a, b]`",
         )
     return made

@@ -29,7 +29,7 @@ class DatabaseSource:
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
         self._lock = threading.RLock()
-        self._vigil = BoundWait(dialect.moment)
+        self._bound_wait = BoundWait(dialect.moment)
 
     def tables(self) -> tuple[TableName, ...]:
         with self._lock:
@@ -45,7 +45,7 @@ class DatabaseSource:
         with self._lock:
             return self._dialect.identity()
 
-    def shape(self, table: TableName, options: TableOptions) -> SourceTable:
+    def describe(self, table: TableName, options: TableOptions) -> SourceTable:
         with self._lock:
             catalogue = self._dialect.catalogue(table)
             unused_types(table, options, catalogue.columns)
@@ -75,43 +75,49 @@ class DatabaseSource:
                 along=catalogue.orders.get((options.cursor, *(part.name for part in key)), ""),
             )
 
-    def survey(self, shape: SourceTable, after: RowPosition | None, step: int, pending: str | None) -> Survey:
+    def survey(
+        self, source_table: SourceTable, after: RowPosition | None, step: int, pending: str | None
+    ) -> Survey:
         with self._lock:
             try:
-                return _Survey(self._dialect, self._vigil, shape, after, step).make(pending)
+                return _Survey(self._dialect, self._bound_wait, source_table, after, step).make(pending)
             except PositionError as error:
                 raise CursorUnsuitable(
-                    f"{shape.table}: {error}, so it cannot be paged by {shape.cursor.name}",
+                    f"{source_table.table}: {error}, so it cannot be paged by {source_table.cursor.name}",
                     hint="mend the rows that hold such values, or choose another cursor",
                 ) from error
 
     def cuts(
-        self, shape: SourceTable, after: RowPosition | None, upto: RowPosition, step: int
+        self, source_table: SourceTable, after: RowPosition | None, upto: RowPosition, step: int
     ) -> tuple[Cut, ...]:
         with self._lock:
-            return _Survey(self._dialect, self._vigil, shape, after, step).window(upto)
+            return _Survey(self._dialect, self._bound_wait, source_table, after, step).window(upto)
 
-    def count(self, shape: SourceTable, after: RowPosition | None, upto: RowPosition) -> int:
+    def count(self, source_table: SourceTable, after: RowPosition | None, upto: RowPosition) -> int:
         with self._lock:
-            where = sql.between(shape, after, upto, self._dialect.literal)
-            ((rows,),) = self._dialect.rows(sql.count(shape, self._dialect.name(shape.table), where))
+            where = sql.between(source_table, after, upto, self._dialect.literal)
+            ((rows,),) = self._dialect.rows(
+                sql.count(source_table, self._dialect.name(source_table.table), where)
+            )
             return int(rows)
 
-    def latest(self, shape: SourceTable) -> Value | None:
+    def latest(self, source_table: SourceTable) -> Value | None:
         with self._lock:
-            every = sql.after(shape, None, self._dialect.literal)
-            if shape.cursor_kind != "timestamp":
-                found = self._dialect.rows(sql.highest(shape, self._dialect.name(shape.table), every))
-                return Value(shape.cursor.kind, found[0][0]) if found else None
-            now = latest_now(self._dialect.moment(fresh=True), shape.cursor)
-            if shape.cursor.kind in ORDERED:
+            every = sql.after(source_table, None, self._dialect.literal)
+            if source_table.cursor_kind != "timestamp":
+                found = self._dialect.rows(
+                    sql.highest(source_table, self._dialect.name(source_table.table), every)
+                )
+                return Value(source_table.cursor.kind, found[0][0]) if found else None
+            now = latest_now(self._dialect.moment(fresh=True), source_table.cursor)
+            if source_table.cursor.kind in ORDERED:
                 return now
-            notation = self._dialect.notation(shape, every)
+            notation = self._dialect.notation(source_table, every)
             return notation.write(now) if notation else None
 
-    def settled(self, shape: SourceTable) -> Value | None:
+    def settled(self, source_table: SourceTable) -> Value | None:
         with self._lock:
-            return _Survey(self._dialect, self._vigil, shape, None, 1).settled()
+            return _Survey(self._dialect, self._bound_wait, source_table, None, 1).settled()
 
     def outlook(self) -> Outlook:
         with self._lock:
@@ -199,44 +205,53 @@ class _Survey:
     """One look at one table."""
 
     def __init__(
-        self, dialect: Dialect, vigil: BoundWait, shape: SourceTable, after: RowPosition | None, step: int
+        self,
+        dialect: Dialect,
+        bound_wait: BoundWait,
+        source_table: SourceTable,
+        after: RowPosition | None,
+        step: int,
     ) -> None:
         self._dialect = dialect
-        self._shape = shape
+        self._source_table = source_table
         self._after = after
         self._step = step
-        self._table = dialect.name(shape.table)
-        self._past = sql.after(shape, after, dialect.literal)
-        self._reach = SurveyBound(dialect, vigil, shape, after)
+        self._table = dialect.name(source_table.table)
+        self._past = sql.after(source_table, after, dialect.literal)
+        self._reach = SurveyBound(dialect, bound_wait, source_table, after)
 
     def make(self, pending: str | None) -> Survey:
-        shape, dialect = self._shape, self._dialect
-        notation = dialect.notation(shape, self._past)
-        if notation is None and shape.cursor_kind == "timestamp" and shape.cursor.kind not in ORDERED:
+        source_table, dialect = self._source_table, self._dialect
+        notation = dialect.notation(source_table, self._past)
+        if (
+            notation is None
+            and source_table.cursor_kind == "timestamp"
+            and source_table.cursor.kind not in ORDERED
+        ):
             # Nothing new to see it by: what was read last shows it too.
             notation = notation_of(self._after.cursor.text) if self._after else None
         remembered: tuple[Candidate, ...] = ()
         waiting: str | None = None
-        if shape.cursor_kind == "timestamp":
+        if source_table.cursor_kind == "timestamp":
             upto, remembered = self._timestamp(from_text(pending, None), notation)
             moment = self._reach.look()
             # Also while nothing is safe to read yet; only text without a notation cannot be compared.
-            if notation is not None or shape.cursor.kind in ORDERED:
-                late = latest_now(moment, shape.cursor)
+            if notation is not None or source_table.cursor.kind in ORDERED:
+                late = latest_now(moment, source_table.cursor)
                 value = notation.write(late) if notation else late
-                waiting = f"{shape.cursor.order} > {dialect.literal(value)}"
+                waiting = f"{source_table.cursor.order} > {dialect.literal(value)}"
                 if self._after is not None and compare(RowPosition(value), self._after, moments=True) == -1:
                     self._reach.notes.append(
                         f"risk: the window begins at {self._after.cursor.text}, past the source's clock: rows"
                         " before that are not read; `tidegauge watermark set` moves the watermark back"
                     )
         else:
-            upto, remembered = self._reach.value(from_text(pending, shape.cursor.kind), self._past)
+            upto, remembered = self._reach.value(from_text(pending, source_table.cursor.kind), self._past)
         nulls, late_rows = self._counts(waiting)
         cuts: tuple[Cut, ...] = ()
         if upto is not None:
             cuts = self._found(upto)
-            if not cuts and shape.cursor_kind == "value":
+            if not cuts and source_table.cursor_kind == "value":
                 upto = None
         return Survey(
             upto=upto,
@@ -248,8 +263,8 @@ class _Survey:
         )
 
     def settled(self) -> Value | None:
-        if self._shape.cursor_kind == "timestamp":
-            notation = self._dialect.notation(self._shape, self._past)
+        if self._source_table.cursor_kind == "timestamp":
+            notation = self._dialect.notation(self._source_table, self._past)
             upto, _ = self._timestamp((), notation)
         else:
             upto, _ = self._reach.value((), self._past)
@@ -264,12 +279,12 @@ class _Survey:
         """Stretches of the rows that are there: the last ends at the last row."""
         where = self._within(self._after, upto)
         self._check_key(where)
-        return self._cuts_along(upto) if self._shape.along else self._cuts(where)
+        return self._cuts_along(upto) if self._source_table.along else self._cuts(where)
 
     def _timestamp(
         self, kept: tuple[Candidate, ...], notation: Notation | None
     ) -> tuple[RowPosition | None, tuple[Candidate, ...]]:
-        cursor = self._shape.cursor
+        cursor = self._source_table.cursor
         if cursor.kind not in ORDERED:
             if notation is None:
                 return None, kept
@@ -280,7 +295,8 @@ class _Survey:
         value = notation.write_bound(found) if notation else found
         if notation and self._after and not notation.follows(self._after.cursor.text):
             raise CursorUnsuitable(
-                f"{self._shape.table}: {cursor.name} is written in another notation than the position to"
+                f"{self._source_table.table}: {cursor.name} is written in another notation than the"
+                " position to"
                 f" go on from, '{self._after.cursor.text}': '{value.text}'",
                 hint="write all timestamps of the column, and `initial`, the same way",
             )
@@ -289,44 +305,46 @@ class _Survey:
         return RowPosition(value), waiting
 
     def _counts(self, waiting: str | None) -> tuple[int, int]:
-        shape = self._shape
-        if not shape.cursor.nullable and waiting is None:
+        source_table = self._source_table
+        if not source_table.cursor.nullable and waiting is None:
             return 0, 0
-        ((null_text, late_text),) = self._dialect.rows(sql.counts(shape, self._table, waiting))
+        ((null_text, late_text),) = self._dialect.rows(sql.counts(source_table, self._table, waiting))
         nulls, late = int(null_text), int(late_text)
-        if nulls and shape.options.null_cursor is NullCursor.FAIL:
+        if nulls and source_table.options.null_cursor is NullCursor.FAIL:
             raise CursorUnsuitable(
-                f"{shape.table}: {nulls} rows have no cursor: {shape.cursor.name} is NULL",
+                f"{source_table.table}: {nulls} rows have no cursor: {source_table.cursor.name} is NULL",
                 hint="fill it at the source, use an expression such as coalesce(a, b), or say"
                 " `null_cursor: include` (read them every time) or `exclude`",
             )
         return nulls, late
 
     def _check_key(self, where: str) -> None:
-        shape = self._shape
-        if shape.key_proven:
+        source_table = self._source_table
+        if source_table.key_proven:
             return
-        named = ", ".join(part.name for part in shape.key)
+        named = ", ".join(part.name for part in source_table.key)
         scope = None if self._after is None else where
-        if any(part.nullable for part in shape.key):
-            ((lacking,),) = self._dialect.rows(sql.null_keys(shape, self._table, scope))
+        if any(part.nullable for part in source_table.key):
+            ((lacking,),) = self._dialect.rows(sql.null_keys(source_table, self._table, scope))
             if int(lacking):
                 raise KeyUnsuitable(
-                    f"{shape.table}: the key ({named}) is NULL in {lacking} rows",
+                    f"{source_table.table}: the key ({named}) is NULL in {lacking} rows",
                     hint="name other columns that identify a row: `key: [a, b]`",
                 )
-        repeats = self._dialect.rows(sql.repeated(shape, self._table, scope))
+        repeats = self._dialect.rows(sql.repeated(source_table, self._table, scope))
         if repeats:
             *texts, times = repeats[0]
             raise KeyUnsuitable(
-                f"{shape.table}: the key ({named}) is not unique: {times} rows have"
+                f"{source_table.table}: the key ({named}) is not unique: {times} rows have"
                 f" ({', '.join(map(str, texts))})",
                 hint="name the columns that identify a row: `key: [a, b]`",
             )
 
     def _cuts(self, where: str) -> tuple[Cut, ...]:
         before, cuts = 0, []
-        for number, *texts in self._dialect.rows(sql.cuts(self._shape, self._table, where, self._step)):
+        for number, *texts in self._dialect.rows(
+            sql.cuts(self._source_table, self._table, where, self._step)
+        ):
             cuts.append(Cut(self._position(texts), int(number) - before))
             before = int(number)
         return tuple(cuts)
@@ -336,21 +354,21 @@ class _Survey:
 
         Between two of them rows may move away, which changes how many a stretch has but not where it ends.
         """
-        shape, dialect, at = self._shape, self._dialect, self._after
+        source_table, dialect, at = self._source_table, self._dialect, self._after
         cuts: list[Cut] = []
-        while found := dialect.rows(sql.hop(shape, self._table, self._within(at, upto), self._step)):
+        while found := dialect.rows(sql.hop(source_table, self._table, self._within(at, upto), self._step)):
             at = self._position(found[0])
             cuts.append(Cut(at, self._step))
         left = self._within(at, upto)
-        if found := dialect.rows(sql.last(shape, self._table, left)):
-            ((rest,),) = dialect.rows(sql.count(shape, self._table, left))
+        if found := dialect.rows(sql.last(source_table, self._table, left)):
+            ((rest,),) = dialect.rows(sql.count(source_table, self._table, left))
             cuts.append(Cut(self._position(found[0]), int(rest)))
         return tuple(cuts)
 
     def _position(self, texts: Sequence[str]) -> RowPosition:
         cursor, *key = texts
-        values = tuple(Value(part.kind, text) for part, text in zip(self._shape.key, key, strict=True))
-        return RowPosition(Value(self._shape.cursor.kind, cursor), values)
+        values = tuple(Value(part.kind, text) for part, text in zip(self._source_table.key, key, strict=True))
+        return RowPosition(Value(self._source_table.cursor.kind, cursor), values)
 
     def _within(self, lower: RowPosition | None, upper: RowPosition) -> str:
-        return sql.between(self._shape, lower, upper, self._dialect.literal)
+        return sql.between(self._source_table, lower, upper, self._dialect.literal)

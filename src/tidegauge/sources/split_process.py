@@ -34,7 +34,7 @@ def is_task() -> bool:
     return TaskContext.get() is not None
 
 
-def read_in_process(stretch: Split) -> Iterator[pa.RecordBatch]:
+def read_in_process(split: Split) -> Iterator[pa.RecordBatch]:
     """What the stretch gives, or raises, in another process."""
     import pyarrow as pa
 
@@ -49,7 +49,7 @@ def read_in_process(stretch: Split) -> Iterator[pa.RecordBatch]:
     assert child.stderr is not None
     try:
         try:
-            child.stdin.write(pickle.dumps(stretch))
+            child.stdin.write(pickle.dumps(split))
             child.stdin.close()
             with pa.ipc.open_stream(child.stdout) as stream:
                 yield from stream
@@ -85,10 +85,10 @@ def _raised(code: int, said: str) -> TidegaugeError:
 def main() -> int:
     import pyarrow as pa
 
-    stretch: Split = pickle.load(sys.stdin.buffer)  # noqa: S301 - from the process that started this one
+    split: Split = pickle.load(sys.stdin.buffer)  # noqa: S301 - from the process that started this one
     writer: pa.ipc.RecordBatchStreamWriter | None = None
     try:
-        for batch in stretch.batches():
+        for batch in split.batches():
             if writer is None:
                 writer = pa.ipc.new_stream(sys.stdout.buffer, batch.schema)
             writer.write_batch(batch)

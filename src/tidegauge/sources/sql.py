@@ -13,24 +13,24 @@ from tidegauge.sources.dialect import MARK
 Literal = Callable[[Value], str]
 
 
-def after(shape: SourceTable, position: RowPosition | None, literal: Literal) -> str:
+def after(source_table: SourceTable, position: RowPosition | None, literal: Literal) -> str:
     """True for rows past the position; for every row with a cursor where there is none."""
-    cursor = shape.cursor.order
+    cursor = source_table.cursor.order
     if position is None:
         return f"{cursor} IS NOT NULL"
     value = literal(position.cursor)
     if not position.key:
         return f"{cursor} > {value}"
-    key = _past(shape.key, position.key, literal, ">", ">")
+    key = _past(source_table.key, position.key, literal, ">", ">")
     return f"{cursor} >= {value} AND ({cursor} > {value} OR ({cursor} = {value} AND {key}))"
 
 
-def upto(shape: SourceTable, position: RowPosition, literal: Literal) -> str:
+def upto(source_table: SourceTable, position: RowPosition, literal: Literal) -> str:
     """True for rows up to the position, the row at it included."""
-    cursor, value = shape.cursor.order, literal(position.cursor)
+    cursor, value = source_table.cursor.order, literal(position.cursor)
     if not position.key:
         return f"{cursor} <= {value}"
-    key = _past(shape.key, position.key, literal, "<", "<=")
+    key = _past(source_table.key, position.key, literal, "<", "<=")
     return f"{cursor} <= {value} AND ({cursor} < {value} OR ({cursor} = {value} AND {key}))"
 
 
@@ -45,29 +45,31 @@ def _past(
     return f"({column} {inner} {value} OR ({column} = {value} AND {rest}))"
 
 
-def between(shape: SourceTable, lower: RowPosition | None, upper: RowPosition, literal: Literal) -> str:
-    return f"{after(shape, lower, literal)} AND {upto(shape, upper, literal)}"
+def between(
+    source_table: SourceTable, lower: RowPosition | None, upper: RowPosition, literal: Literal
+) -> str:
+    return f"{after(source_table, lower, literal)} AND {upto(source_table, upper, literal)}"
 
 
-def stretches(shape: SourceTable, batch: Batch, literal: Literal) -> list[str]:
+def splits(source_table: SourceTable, batch: Batch, literal: Literal) -> list[str]:
     """The predicates of a batch's parallel readers; neighbours share their end, so nothing falls between."""
     if batch.empty:
         return ["1 = 0"]
     if batch.nulls:
-        return [f"{shape.cursor.order} IS NULL"]
+        return [f"{source_table.cursor.order} IS NULL"]
     (window,) = batch.windows
     points = [window.after, *batch.splits, window.upto]
     made = []
     for lower, upper in pairwise(points):
         assert lower is None or isinstance(lower, RowPosition)
         assert isinstance(upper, RowPosition)
-        made.append(between(shape, lower, upper, literal))
+        made.append(between(source_table, lower, upper, literal))
     return made
 
 
-def cuts(shape: SourceTable, table: str, where: str, step: int) -> str:
+def cuts(source_table: SourceTable, table: str, where: str, step: int) -> str:
     """Every `step`-th row of the window and the last: number, and the texts of cursor and key."""
-    parts = (shape.cursor, *shape.key)
+    parts = (source_table.cursor, *source_table.key)
     # Names of ours and of the user's never meet in one SELECT that sorts: his column may be called n, or o0.
     names = ", ".join(f"o{i}" for i in range(len(parts)))
     raw = ", ".join(f"{part.order} AS o{i}" for i, part in enumerate(parts))
@@ -79,45 +81,45 @@ def cuts(shape: SourceTable, table: str, where: str, step: int) -> str:
     )
 
 
-def hop(shape: SourceTable, table: str, where: str, step: int) -> str:
+def hop(source_table: SourceTable, table: str, where: str, step: int) -> str:
     """The texts of cursor and key of the `step`-th row; no row where there are fewer."""
-    return _one_row(shape, table, where, "", f" OFFSET {step - 1}")
+    return _one_row(source_table, table, where, "", f" OFFSET {step - 1}")
 
 
-def last(shape: SourceTable, table: str, where: str) -> str:
+def last(source_table: SourceTable, table: str, where: str) -> str:
     """The texts of cursor and key of the last row; no row where there is none."""
-    return _one_row(shape, table, where, " DESC", "")
+    return _one_row(source_table, table, where, " DESC", "")
 
 
-def _one_row(shape: SourceTable, table: str, where: str, direction: str, offset: str) -> str:
-    parts = (shape.cursor, *shape.key)
+def _one_row(source_table: SourceTable, table: str, where: str, direction: str, offset: str) -> str:
+    parts = (source_table.cursor, *source_table.key)
     # By our names, which ORDER BY takes before those of columns: the user's may be called o0.
     order = ", ".join(f"o{i}{direction}" for i in range(len(parts)))
     raw = ", ".join(f"{part.order} AS o{i}" for i, part in enumerate(parts))
     texts = ", ".join(part.text.replace("{}", f"o{i}") for i, part in enumerate(parts))
     return (
-        f"SELECT {MARK} {texts} FROM (SELECT {raw} FROM {table}{shape.along} WHERE {where}"
+        f"SELECT {MARK} {texts} FROM (SELECT {raw} FROM {table}{source_table.along} WHERE {where}"
         f" ORDER BY {order} LIMIT 1{offset}) AS w"
     )
 
 
-def count(shape: SourceTable, table: str, where: str) -> str:
-    return f"SELECT {MARK} COUNT(*) FROM {table}{shape.along} WHERE {where}"
+def count(source_table: SourceTable, table: str, where: str) -> str:
+    return f"SELECT {MARK} COUNT(*) FROM {table}{source_table.along} WHERE {where}"
 
 
-def highest(shape: SourceTable, table: str, where: str, rows: int = 1) -> str:
+def highest(source_table: SourceTable, table: str, where: str, rows: int = 1) -> str:
     """The texts of the highest cursor values, found without MAX so that their type and collation stay."""
-    text = shape.cursor.text.replace("{}", "o0")
+    text = source_table.cursor.text.replace("{}", "o0")
     # By `w.o0`: PostgreSQL names the text o0 too, and would sort 9 before 10.
     return (
-        f"SELECT {MARK} {text} FROM (SELECT {shape.cursor.order} AS o0 FROM {table} WHERE {where}"
+        f"SELECT {MARK} {text} FROM (SELECT {source_table.cursor.order} AS o0 FROM {table} WHERE {where}"
         f" ORDER BY o0 DESC LIMIT {rows}) AS w ORDER BY w.o0 DESC"
     )
 
 
-def around(shape: SourceTable, table: str, literal: str) -> str:
+def around(source_table: SourceTable, table: str, literal: str) -> str:
     """The texts of three cursor values: the lowest, the last up to this one, and the first past it."""
-    cursor, text = shape.cursor.order, shape.cursor.text
+    cursor, text = source_table.cursor.order, source_table.cursor.text
     ends = (
         (f"MIN({cursor})", f"{cursor} IS NOT NULL"),
         (f"MAX({cursor})", f"{cursor} <= {literal}"),
@@ -130,9 +132,9 @@ def around(shape: SourceTable, table: str, literal: str) -> str:
     return f"SELECT {MARK} {found}"
 
 
-def counts(shape: SourceTable, table: str, waiting: str | None) -> str:
+def counts(source_table: SourceTable, table: str, waiting: str | None) -> str:
     """How many cursors are NULL, and how many lie past the clock: two ends of an index, or one scan."""
-    null = f"{shape.cursor.order} IS NULL" if shape.cursor.nullable else "1 = 0"
+    null = f"{source_table.cursor.order} IS NULL" if source_table.cursor.nullable else "1 = 0"
     late = waiting or "1 = 0"
     return (
         f"SELECT {MARK} COUNT(CASE WHEN {null} THEN 1 END), COUNT(CASE WHEN {late} THEN 1 END)"
@@ -140,11 +142,11 @@ def counts(shape: SourceTable, table: str, waiting: str | None) -> str:
     )
 
 
-def repeated(shape: SourceTable, table: str, where: str | None) -> str:
+def repeated(source_table: SourceTable, table: str, where: str | None) -> str:
     """One key that more than one row has."""
-    keys = ", ".join(part.order for part in shape.key)
-    raw = ", ".join(f"{part.order} AS o{i}" for i, part in enumerate(shape.key))
-    texts = ", ".join(part.text.replace("{}", f"o{i}") for i, part in enumerate(shape.key))
+    keys = ", ".join(part.order for part in source_table.key)
+    raw = ", ".join(f"{part.order} AS o{i}" for i, part in enumerate(source_table.key))
+    texts = ", ".join(part.text.replace("{}", f"o{i}") for i, part in enumerate(source_table.key))
     condition = f" WHERE {where}" if where else ""
     return (
         f"SELECT {MARK} {texts}, n FROM (SELECT {raw}, COUNT(*) AS n FROM {table}{condition}"
@@ -152,8 +154,8 @@ def repeated(shape: SourceTable, table: str, where: str | None) -> str:
     )
 
 
-def null_keys(shape: SourceTable, table: str, where: str | None) -> str:
+def null_keys(source_table: SourceTable, table: str, where: str | None) -> str:
     """How many rows lack a part of the key."""
-    lacking = " OR ".join(f"{part.order} IS NULL" for part in shape.key)
+    lacking = " OR ".join(f"{part.order} IS NULL" for part in source_table.key)
     condition = f"({lacking}) AND {where}" if where else lacking
     return f"SELECT {MARK} COUNT(*) FROM {table} WHERE {condition}"

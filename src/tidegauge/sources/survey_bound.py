@@ -19,28 +19,28 @@ Kept = tuple[Candidate, ...]
 
 class SurveyBound:
     def __init__(
-        self, dialect: Dialect, vigil: BoundWait, shape: SourceTable, after: RowPosition | None
+        self, dialect: Dialect, bound_wait: BoundWait, source_table: SourceTable, after: RowPosition | None
     ) -> None:
         self._dialect = dialect
-        self._vigil = vigil
-        self._shape = shape
+        self._bound_wait = bound_wait
+        self._source_table = source_table
         self._after = after
         self._moment: Moment | None = None
         self.notes: list[str] = []
 
     def look(self) -> Moment:
         """The source as the bound was taken from it."""
-        return self._moment or self._vigil.look(fresh=False)
+        return self._moment or self._bound_wait.look(fresh=False)
 
     def moment(self, cursor: OrderedColumn, kept: Kept) -> tuple[Value | None, Kept]:
         """For a cursor of moments: by when what is open began, or by what has ended since it was seen."""
-        options = self._shape.options
-        moment = self._moment = self._vigil.look(fresh=False)
+        options = self._source_table.options
+        moment = self._moment = self._bound_wait.look(fresh=False)
         if moment.sure:
             bound = timestamp_bound(moment, options, cursor)
             self.notes.extend(bound.notes)
             return bound.value, ()
-        ripe = self._vigil.moments(options, kept)
+        ripe = self._bound_wait.moments(options, kept)
         moment, found = ripe.moment, ripe.candidate
         self._moment = moment
         self.notes.extend(oldest(moment, options).notes)
@@ -55,15 +55,17 @@ class SurveyBound:
 
     def value(self, kept: Kept, past: str) -> tuple[RowPosition | None, Kept]:
         """For a cursor of values: the highest that is safe of those `past` the watermark."""
-        shape, options = self._shape, self._shape.options
-        found = self._dialect.rows(sql.highest(shape, self._dialect.name(shape.table), past, rows=2))
-        tops = [Value(shape.cursor.kind, text) for (text,) in found]
+        source_table, options = self._source_table, self._source_table.options
+        found = self._dialect.rows(
+            sql.highest(source_table, self._dialect.name(source_table.table), past, rows=2)
+        )
+        tops = [Value(source_table.cursor.kind, text) for (text,) in found]
         if not tops:
-            moment = self._vigil.look(fresh=True)
+            moment = self._bound_wait.look(fresh=True)
             self.notes.extend(oldest(moment, options).notes)
             self._guard(tops, moment)
             return None, ()
-        ripe = self._vigil.values(options, kept, tops[0])
+        ripe = self._bound_wait.values(options, kept, tops[0])
         self.notes.extend(oldest(ripe.moment, options).notes)
         if ripe.waiting and ripe.blockers:
             work = min(ripe.blockers, key=lambda work: work.started)
@@ -73,15 +75,15 @@ class SurveyBound:
         return (RowPosition(value) if value else None), ripe.waiting
 
     def _guard(self, tops: list[Value], moment: Moment) -> None:
-        shape, dialect = self._shape, self._dialect
+        source_table, dialect = self._source_table, self._dialect
         known = [*tops, *([self._after.cursor] if self._after else [])]
-        table = dialect.name(shape.table)
-        odd = odd_number(dialect.rows, dialect.literal, shape, table, known, moment.clock)
+        table = dialect.name(source_table.table)
+        odd = odd_number(dialect.rows, dialect.literal, source_table, table, known, moment.clock)
         if odd is None:
             return
-        if shape.options.future_guard is FutureGuard.FAIL:
+        if source_table.options.future_guard is FutureGuard.FAIL:
             raise CursorUnsuitable(
-                f"{shape.table}: {odd}",
+                f"{source_table.table}: {odd}",
                 hint="mend or delete the row, or say `future_guard: note` to read it all the same",
             )
         self.notes.append(f"risk: {odd}; `future_guard: fail` would stop here")

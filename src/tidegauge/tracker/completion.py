@@ -19,14 +19,14 @@ Records = int | Mapping[str, int | None]
 class Processing:
     """A plan inside its `with` block."""
 
-    def __init__(self, desk: TrackerLedger, plan: ProcessingPlan, claim: Claim | None) -> None:
+    def __init__(self, tracker_ledger: TrackerLedger, plan: ProcessingPlan, claim: Claim | None) -> None:
         self.plan = plan
         self.run_id = plan.run_id
         self.pipeline = plan.pipeline
         self.ranges = plan.ranges
         self.tables = plan.tables
         self.state = State.RUNNING if claim else plan.state
-        self._desk = desk
+        self._tracker_ledger = tracker_ledger
         self._claim = claim
 
     def complete(self, table: str, *, records: int | None = None) -> None:
@@ -37,9 +37,9 @@ class Processing:
                 f"{self.pipeline}: the plan has no table '{table}' left",
                 hint=f"it has: {listed(self.ranges)}",
             )
-        status = self._desk.check(self._claim)
+        status = self._tracker_ledger.check(self._claim)
         refuse_twice(status, [table])
-        self._desk.complete(self._claim, {table: records})
+        self._tracker_ledger.complete(self._claim, {table: records})
 
 
 def counts(

@@ -38,17 +38,17 @@ class HighWater:
 
 
 class HighWaterMarks:
-    def __init__(self, desk: TrackerLedger) -> None:
-        self._desk = desk
+    def __init__(self, tracker_ledger: TrackerLedger) -> None:
+        self._tracker_ledger = tracker_ledger
 
     def last(self, name: str) -> datetime | None:
-        return from_position(self._desk.look(name, TIME).position)
+        return from_position(self._tracker_ledger.look(name, TIME).position)
 
     def commit(self, name: str, ts: Moment, *, rows: int | None, force: bool, reason: str | None) -> datetime:
         if force and not (reason or "").strip():
             raise ConfigError(f"{name}: force needs a reason", hint="reason=… is what the history will say")
         for _ in range(TRIES):
-            standing = self._desk.look(name, TIME)
+            standing = self._tracker_ledger.look(name, TIME)
             position = to_position(read(ts, what=f"the timestamp for {name}"), like=standing.position)
             wrong = self._wrong(standing, position)
             try:
@@ -80,32 +80,36 @@ class HighWaterMarks:
         window = Window(standing.position, position)
         part = InputPlan(SOURCE, TIME, window, source_id(), "")
         draft = Draft(name, name, (part,), (Batch((window,)),), seen=standing.seen)
-        self._desk.ledger.move(draft, owner=self._desk.owner, run_id=run_id, rows=check_rows(rows))
+        self._tracker_ledger.ledger.move(
+            draft, owner=self._tracker_ledger.owner, run_id=run_id, rows=check_rows(rows)
+        )
 
     @contextmanager
     def state(self, name: str) -> Iterator[HighWater]:
-        desk, run_id = self._desk, new_id()
-        standing = desk.look(name, TIME)
+        tracker_ledger, run_id = self._tracker_ledger, new_id()
+        standing = tracker_ledger.look(name, TIME)
         mark = HighWater(self, standing, run_id)
         try:
             yield mark
         except BaseException as error:
             try:
                 if not mark.committed:
-                    desk.ledger.refuse(name, name, described(error), owner=desk.owner, run_id=run_id)
+                    tracker_ledger.ledger.refuse(
+                        name, name, described(error), owner=tracker_ledger.owner, run_id=run_id
+                    )
             except TidegaugeError as fault:
                 error.add_note(f"and the ledger did not take that it failed: {fault}")
             raise
         if not mark.committed:
             nothing = Draft(name, name, (), (), seen=standing.seen)
-            desk.ledger.plan([nothing], owner=desk.owner, run_id=run_id)
+            tracker_ledger.ledger.plan([nothing], owner=tracker_ledger.owner, run_id=run_id)
 
     def lag(self, name: str | None) -> dict[str, float | None]:
-        ledger = self._desk.ledger
+        ledger = self._tracker_ledger.ledger
         now = aware(ledger.now())
         found: dict[str, float | None] = {}
         for one in ledger.pipelines() if name is None else [name]:
-            standing = peek(ledger, one) if name is None else self._desk.look(one, TIME)
+            standing = peek(ledger, one) if name is None else self._tracker_ledger.look(one, TIME)
             if standing is None or (name is None and kind_of(standing) != TIME):
                 continue
             last = from_position(standing.position)
@@ -119,13 +123,13 @@ class HighWaterMarks:
                 f"{name} stands at {from_position(last)}, and {from_position(position)} is before that",
                 hint="rows would be processed again; if that is meant, give force=True and a reason",
             )
-        moment, now = from_position(position), aware(self._desk.ledger.now())
+        moment, now = from_position(position), aware(self._tracker_ledger.ledger.now())
         assert moment is not None
         return ahead(f"{name}: {moment}", moment, now, tolerated=_AHEAD, way_out="force=True and a reason")
 
     def _set(self, standing: PipelineState, position: RowPosition, reason: str) -> None:
-        ledger, name = self._desk.ledger, standing.pipeline
+        ledger, name = self._tracker_ledger.ledger, standing.pipeline
         override = ledger.begin_override(
-            name, name, "set", {SOURCE: position}, owner=self._desk.owner, reason=reason
+            name, name, "set", {SOURCE: position}, owner=self._tracker_ledger.owner, reason=reason
         )
         ledger.end_override(name, name, epoch=override.epoch)

@@ -9,11 +9,11 @@ from tidegauge.tracker.ledger import TrackerLedger
 from tidegauge.tracker.pipeline_state import TIME, VERSION, kind_of, peek
 
 
-def reset(desk: TrackerLedger, pipeline: str, tables: Names | None, *, reason: str) -> None:
+def reset(tracker_ledger: TrackerLedger, pipeline: str, tables: Names | None, *, reason: str) -> None:
     if not reason.strip():
         raise ConfigError(f"{pipeline}: a reset needs a reason", hint="it is what the history will say")
-    found = peek(desk.ledger, pipeline)
-    standing = desk.look(pipeline, (found and kind_of(found)) or TIME)
+    found = peek(tracker_ledger.ledger, pipeline)
+    standing = tracker_ledger.look(pipeline, (found and kind_of(found)) or TIME)
     if standing.status is None:
         raise ConfigError(f"the ledger has never heard of the pipeline '{pipeline}'", hint="check the name")
     kept: dict[str, Position | None] = {}
@@ -26,5 +26,7 @@ def reset(desk: TrackerLedger, pipeline: str, tables: Names | None, *, reason: s
                 f"{pipeline} has no table '{which}'", hint=f"it has: {', '.join(list(standing.marks)[:10])}"
             )
         kept = {name: mark.position for name, mark in standing.marks.items() if name not in wanted}
-    override = desk.ledger.begin_override(pipeline, pipeline, "reset", kept, owner=desk.owner, reason=reason)
-    desk.ledger.end_override(pipeline, pipeline, epoch=override.epoch)
+    override = tracker_ledger.ledger.begin_override(
+        pipeline, pipeline, "reset", kept, owner=tracker_ledger.owner, reason=reason
+    )
+    tracker_ledger.ledger.end_override(pipeline, pipeline, epoch=override.epoch)

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 
 class Versions:
-    def __init__(self, desk: TrackerLedger) -> None:
-        self._desk = desk
+    def __init__(self, tracker_ledger: TrackerLedger) -> None:
+        self._tracker_ledger = tracker_ledger
 
     def prepare(
         self,
@@ -38,10 +38,10 @@ class Versions:
         baseline: Baseline,
         allow_schema_change: bool,
     ) -> ProcessingPlan:
-        desk = self._desk
+        tracker_ledger = self._tracker_ledger
         for number in range(TRIES):
             # Looked at in this order: what the ledger knew before is never ahead of the tables.
-            standing = desk.look(pipeline, VERSION)
+            standing = tracker_ledger.look(pipeline, VERSION)
             found: dict[str, Latest | TidegaugeError] = {}
             if latest_versions is not None:
                 found = {**given(latest_versions, schemas, tables)}
@@ -61,20 +61,20 @@ class Versions:
                 late=latest_versions is not None and number > 0,
             )
             run_id = new_id()
-            kept = desk.ledger.plan([wanted], owner=desk.owner, run_id=run_id)
+            kept = tracker_ledger.ledger.plan([wanted], owner=tracker_ledger.owner, run_id=run_id)
             if kept:
                 # Ours, or that of another who was faster.
-                standing = desk.look(pipeline, VERSION)
+                standing = tracker_ledger.look(pipeline, VERSION)
                 if standing.plan is not None:
                     return self._shown(standing)
             elif not wanted.batches:
-                return skipped(pipeline, run_id, desk.ledger.now(), wanted.notes)
+                return skipped(pipeline, run_id, tracker_ledger.ledger.now(), wanted.notes)
         raise busy(pipeline)
 
     def completed(
         self, run_id: str, tables: Names | None, *, records: Records | None, pipeline: str | None
     ) -> ProcessingPlan:
-        desk = self._desk
+        tracker_ledger = self._tracker_ledger
         named = None if tables is None else names(tables, what="table")
         if named is not None and not named:
             raise ConfigError("no table is named", hint="leave `tables` out to complete all that are left")
@@ -90,25 +90,25 @@ class Versions:
         rows = counts(standing.status, plan, named, records)
         holder = standing.status.owner
         if holder is not None and is_gone(holder):
-            claim = desk.claim(plan, standing.status, run_id=run_id)
-            status = desk.complete(claim, rows)
+            claim = tracker_ledger.claim(plan, standing.status, run_id=run_id)
+            status = tracker_ledger.complete(claim, rows)
             if status.plan is not None and status.plan.plan_id == plan.plan_id:
-                desk.finish(claim, State.PLANNED, None)
+                tracker_ledger.finish(claim, State.PLANNED, None)
         else:
-            status = desk.ledger.complete(
+            status = tracker_ledger.ledger.complete(
                 standing.pipeline,
                 standing.pipeline,
                 plan.plan_id,
-                owner=desk.owner,
+                owner=tracker_ledger.owner,
                 run_id=run_id,
                 rows=rows,
             )
         if status.plan is not None and status.plan.plan_id == plan.plan_id:
-            return self._shown(desk.look(standing.pipeline, VERSION))
+            return self._shown(tracker_ledger.look(standing.pipeline, VERSION))
         return ended(standing, status, State.SUCCESS, self._events(plan))
 
     def failed(self, run_id: str, error: Error, *, pipeline: str | None) -> ProcessingPlan:
-        desk = self._desk
+        tracker_ledger = self._tracker_ledger
         found = self._find(run_id, pipeline)
         if isinstance(found, ProcessingPlan):
             raise WrongState(f"the plan {run_id} was SKIPPED: nothing was new", hint="prepare again")
@@ -116,32 +116,36 @@ class Versions:
         assert standing.status is not None
         holder = standing.status.owner
         if holder is not None and is_gone(holder):
-            desk.finish(desk.claim(plan, standing.status, run_id=run_id), State.FAILED, described(error))
+            tracker_ledger.finish(
+                tracker_ledger.claim(plan, standing.status, run_id=run_id), State.FAILED, described(error)
+            )
         else:
-            desk.ledger.fail(
+            tracker_ledger.ledger.fail(
                 standing.pipeline,
                 standing.pipeline,
                 plan.plan_id,
                 described(error),
-                owner=desk.owner,
+                owner=tracker_ledger.owner,
                 run_id=run_id,
             )
-        return self._shown(desk.look(standing.pipeline, VERSION))
+        return self._shown(tracker_ledger.look(standing.pipeline, VERSION))
 
     def retry(self, run_id: str, *, pipeline: str | None) -> ProcessingPlan:
-        desk = self._desk
+        tracker_ledger = self._tracker_ledger
         found = self._find(run_id, pipeline)
         if isinstance(found, ProcessingPlan):
             raise WrongState(f"the plan {run_id} was SKIPPED: nothing was new", hint="prepare again")
         standing, plan = found
         assert standing.status is not None
         if standing.status.state is not State.PLANNED:
-            desk.finish(desk.claim(plan, standing.status, run_id=run_id), State.PLANNED, None)
-        return self._shown(desk.look(standing.pipeline, VERSION))
+            tracker_ledger.finish(
+                tracker_ledger.claim(plan, standing.status, run_id=run_id), State.PLANNED, None
+            )
+        return self._shown(tracker_ledger.look(standing.pipeline, VERSION))
 
     def checkpoints(self, tables: Names | None, *, pipeline: str) -> dict[str, int]:
         wanted = None if tables is None else names(tables, what="table")
-        marks = self._desk.look(pipeline, VERSION).marks
+        marks = self._tracker_ledger.look(pipeline, VERSION).marks
         done = {name: version(mark.position) for name, mark in marks.items()}
         return {
             name: number
@@ -154,15 +158,15 @@ class Versions:
         return dict(plan.ranges) if plan else {}
 
     def current(self, pipeline: str) -> ProcessingPlan | None:
-        standing = self._desk.look(pipeline, VERSION)
+        standing = self._tracker_ledger.look(pipeline, VERSION)
         return self._shown(standing) if standing.plan else None
 
     def stuck(self, older_than: timedelta, pipeline: str | None) -> list[ProcessingPlan]:
-        ledger = self._desk.ledger
+        ledger = self._tracker_ledger.ledger
         before = ledger.now() - older_than
         found = []
         for name in ledger.pipelines() if pipeline is None else [pipeline]:
-            standing = peek(ledger, name) if pipeline is None else self._desk.look(name, VERSION)
+            standing = peek(ledger, name) if pipeline is None else self._tracker_ledger.look(name, VERSION)
             if standing is None or standing.status is None or standing.plan is None:
                 continue
             made = standing.status.planned_at
@@ -172,22 +176,22 @@ class Versions:
 
     @contextmanager
     def process(self, pipeline: str, schemas: Names | None, **options: Any) -> Iterator[Processing]:
-        desk = self._desk
+        tracker_ledger = self._tracker_ledger
         plan = self.prepare(pipeline, schemas, **options)
         if plan.state is State.SKIPPED:
-            yield Processing(desk, plan, None)
+            yield Processing(tracker_ledger, plan, None)
             return
-        standing = desk.look(plan.pipeline, VERSION)
+        standing = tracker_ledger.look(plan.pipeline, VERSION)
         if standing.plan is None or standing.plan.plan_id != plan.run_id:
             raise WrongState(
                 f"{plan.pipeline}: another runner has ended this plan", hint="prepare again", retryable=True
             )
-        claim = desk.claim(standing.plan, standing.status, run_id=plan.run_id)
+        claim = tracker_ledger.claim(standing.plan, standing.status, run_id=plan.run_id)
         try:
-            yield Processing(desk, plan, claim)
+            yield Processing(tracker_ledger, plan, claim)
         except BaseException as error:
             try:
-                desk.finish(claim, State.FAILED, described(error))
+                tracker_ledger.finish(claim, State.FAILED, described(error))
             except TidegaugeError as fault:
                 error.add_note(f"and the ledger did not take that it failed: {fault}")
             raise
@@ -196,16 +200,16 @@ class Versions:
     def _end(self, claim: Claim) -> None:
         """Complete what is left; the block may have completed all of it."""
         draft = claim.plan.draft
-        [status] = self._desk.ledger.status(draft.pipeline, [draft.flow])
+        [status] = self._tracker_ledger.ledger.status(draft.pipeline, [draft.flow])
         if status.fence == claim.fence and status.plan is None and status.state is State.SUCCESS:
-            self._desk.let_go(claim)
+            self._tracker_ledger.let_go(claim)
             return
         left = [part.input for part in draft.inputs if part.input not in status.completed]
-        self._desk.complete(claim, dict.fromkeys(left))
+        self._tracker_ledger.complete(claim, dict.fromkeys(left))
 
     def _find(self, run_id: str, pipeline: str | None) -> tuple[PipelineState, Plan] | ProcessingPlan:
         """An active plan; or one that was SKIPPED, which has nothing to complete."""
-        ledger = self._desk.ledger
+        ledger = self._tracker_ledger.ledger
         known = ledger.find_plan(run_id)
         if known is None:
             return self._skipped(run_id, pipeline)
@@ -219,7 +223,7 @@ class Versions:
             raise ConfigError(
                 f"the plan {run_id} is of a project's flow, '{flow}'", hint="`tidegauge run` ends those"
             )
-        standing = self._desk.look(owner, VERSION)
+        standing = self._tracker_ledger.look(owner, VERSION)
         if not active or standing.plan is None or standing.plan.plan_id != run_id:
             raise WrongState(
                 f"{owner}: the plan {run_id} has ended already", hint="prepare again for what is new"
@@ -227,7 +231,7 @@ class Versions:
         return standing, standing.plan
 
     def _skipped(self, run_id: str, pipeline: str | None) -> ProcessingPlan:
-        ledger = self._desk.ledger
+        ledger = self._tracker_ledger.ledger
         for name in ledger.pipelines() if pipeline is None else [pipeline]:
             for status in ledger.status(name, [name]):
                 run = status.last_run
@@ -250,4 +254,4 @@ class Versions:
         draft = plan.draft
         # Every table is planned once and advances once; the rest are attempts.
         limit = 2 * len(draft.inputs) + 1000
-        return list(self._desk.ledger.history(draft.pipeline, flow=draft.flow, limit=limit))
+        return list(self._tracker_ledger.ledger.history(draft.pipeline, flow=draft.flow, limit=limit))

@@ -80,15 +80,15 @@ class WatermarkTracker:
                 raise
         else:
             self._ledger = open_ledger(address, create=True)
-        self._desk = TrackerLedger(self._ledger, lease=length, actor=actor)
-        self._windows = Windows(self._desk)
-        self._versions = Versions(self._desk)
-        self._marks = HighWaterMarks(self._desk)
+        self._tracker_ledger = TrackerLedger(self._ledger, lease=length, actor=actor)
+        self._windows = Windows(self._tracker_ledger)
+        self._versions = Versions(self._tracker_ledger)
+        self._marks = HighWaterMarks(self._tracker_ledger)
         # At the end of the process too, while the store's driver still works.
-        self._end = weakref.finalize(self, self._desk.rest)
+        self._end = weakref.finalize(self, self._tracker_ledger.rest)
 
     def close(self) -> None:
-        self._desk.close()
+        self._tracker_ledger.close()
         self._ledger.close()
 
     def __enter__(self) -> WatermarkTracker:
@@ -291,7 +291,7 @@ class WatermarkTracker:
 
     def reset(self, pipeline: str, tables: Names | None = None, *, reason: str) -> None:
         """Begin again: the whole pipeline, or these of its tables. An open plan is superseded."""
-        reset(self._desk, pipeline, tables, reason=reason)
+        reset(self._tracker_ledger, pipeline, tables, reason=reason)
 
     def prune(self, older_than: str | timedelta = "90d", *, pipeline: str | None = None) -> dict[str, int]:
         """Forget old history, runs and ended plans, and say how many. Never what recovery needs."""

@@ -48,8 +48,8 @@ class Run:
 
 
 class Windows:
-    def __init__(self, desk: TrackerLedger) -> None:
-        self._desk = desk
+    def __init__(self, tracker_ledger: TrackerLedger) -> None:
+        self._tracker_ledger = tracker_ledger
 
     def start(
         self, pipeline: str, job_id: str | None, end: Moment | None, *, allow_future: bool
@@ -68,28 +68,30 @@ class Windows:
         self, pipeline: str, job_id: str, end: datetime | None, *, allow_future: bool
     ) -> WatermarkRecord | None:
         """None: another runner came between."""
-        desk = self._desk
-        standing = desk.look(pipeline, TIME)
+        tracker_ledger = self._tracker_ledger
+        standing = tracker_ledger.look(pipeline, TIME)
         plan, status = standing.plan, standing.status
         if plan is None:
             upto = self._end(standing, end, allow_future=allow_future)
-            kept = desk.ledger.plan([_draft(standing, upto)], owner=desk.owner, run_id=job_id)
+            kept = tracker_ledger.ledger.plan(
+                [_draft(standing, upto)], owner=tracker_ledger.owner, run_id=job_id
+            )
             plan = kept.get(pipeline)
             if plan is None:
                 return None
-            [status] = desk.ledger.status(pipeline, [pipeline])
+            [status] = tracker_ledger.ledger.status(pipeline, [pipeline])
         try:
-            claim = desk.claim(plan, status, run_id=job_id)
+            claim = tracker_ledger.claim(plan, status, run_id=job_id)
         except WrongState as error:
             if not error.retryable:
                 raise
             return None
-        at = claim.lease_until - desk.lease
+        at = claim.lease_until - tracker_ledger.lease
         return started(plan, claim, (status and status.planned_at) or at, at)
 
     def _end(self, standing: PipelineState, end: datetime | None, *, allow_future: bool) -> Position:
         after = standing.position
-        now = aware(self._desk.ledger.now())
+        now = aware(self._tracker_ledger.ledger.now())
         if end is None:
             upto = to_position(now, like=after)
             if after is not None and upto < after and _distance(upto, after) <= _ROUNDING:
@@ -110,7 +112,7 @@ class Windows:
         return upto
 
     def window(self, pipeline: str) -> TimeWindow:
-        standing = self._desk.look(pipeline, TIME)
+        standing = self._tracker_ledger.look(pipeline, TIME)
         plan, status = standing.plan, standing.status
         if plan is None or status is None or status.state is not State.RUNNING:
             state = status.state if status else State.READY
@@ -133,9 +135,11 @@ class Windows:
         check_rows(rows)
         said = None if error is None else described(error)
         if state is State.SUCCESS:
-            self._desk.complete(claim, {SOURCE: rows})
+            self._tracker_ledger.complete(claim, {SOURCE: rows})
         else:
-            self._desk.finish(claim, state, said or (described("") if state is State.FAILED else None))
+            self._tracker_ledger.finish(
+                claim, state, said or (described("") if state is State.FAILED else None)
+            )
         ended = self._ended(claim)
         return replace(
             record,
@@ -150,10 +154,10 @@ class Windows:
         """When the ledger says that this attempt has ended: `records` goes by the same."""
         name = claim.plan.draft.flow
         mine = claim.plan.plan_id, claim.run_id
-        for event in self._desk.ledger.history(name, flow=name, limit=_RECENT):
+        for event in self._tracker_ledger.ledger.history(name, flow=name, limit=_RECENT):
             if (event.plan_id, event.run_id) == mine and event.event in ENDS:
                 return aware(event.at)
-        return aware(self._desk.ledger.now())  # so much has happened since, or all of it was pruned
+        return aware(self._tracker_ledger.ledger.now())  # so much has happened since, or all of it was pruned
 
     @contextmanager
     def run(
@@ -176,7 +180,7 @@ class Windows:
             run.record = self.finalize(record, State.SUCCESS, rows=run.rows, error=None)
 
     def records(self, pipeline: str | None) -> list[WatermarkRecord]:
-        ledger = self._desk.ledger
+        ledger = self._tracker_ledger.ledger
         found: list[WatermarkRecord] = []
         for name in ledger.pipelines() if pipeline is None else [pipeline]:
             if pipeline is None:
@@ -184,7 +188,7 @@ class Windows:
                 if standing is None or kind_of(standing) != TIME:
                     continue
             else:
-                standing = self._desk.look(name, TIME)
+                standing = self._tracker_ledger.look(name, TIME)
             plan = standing.plan
             events = ledger.history(name, flow=name, limit=_EVENTS)
             ended = past(name, events, but=plan.plan_id if plan else None)

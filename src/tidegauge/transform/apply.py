@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 class Transform:
     """Raises TransformFailed for what the user has to mend, always with the place or the column."""
 
-    def __init__(self, layer: DeltaFlow, session: SparkSession) -> None:
-        self.layer = layer
+    def __init__(self, flow: DeltaFlow, session: SparkSession) -> None:
+        self.flow = flow
         self.views = Views(session)
-        self._raw = any(part.raw for part in layer.inputs)
+        self._raw = any(part.raw for part in flow.inputs)
 
     def over(self, frames: Mapping[str, DataFrame]) -> DataFrame:
         """Its result where each input is the frame of its name."""
-        match self.layer.transform:
+        match self.flow.transform:
             case Sql(text=text):
                 return self._tidy(self.query(text, frames))
             case Function() as function:
@@ -47,7 +47,7 @@ class Transform:
                 frame = self.views.sql(text, frames)
                 _ = frame.columns  # Spark Connect finds only now what is wrong with it.
         except PySparkException as error:
-            raise from_sql(error, self.layer, above=ABOVE) from error
+            raise from_sql(error, self.flow, above=ABOVE) from error
         return frame
 
     def _tidy(self, frame: DataFrame) -> DataFrame:
@@ -56,7 +56,7 @@ class Transform:
 
     def check(self, frame: DataFrame) -> None:
         """Raises TransformFailed for a result that the output cannot use."""
-        name = named(self.layer)
+        name = named(self.flow)
         many = Counter(column.casefold() for column in frame.columns)
         for column in frame.columns:
             if many[column.casefold()] > 1:
@@ -67,19 +67,19 @@ class Transform:
         for option, column in self._needed():
             if column.casefold() not in many:
                 what = {"key": "key column", "partition_by": "partition column"}.get(option, "column")
-                verb = "has no" if self.layer.transform is None else "drops the"
+                verb = "has no" if self.flow.transform is None else "drops the"
                 raise TransformFailed(
                     f"{name} {verb} {what} {column}, which output.{option} names",
                     hint=f"it gives {', '.join(frame.columns)}",
-                    place=self.layer.output.place,
+                    place=self.flow.output.place,
                 )
-        if self.layer.transform is None or self.layer.allow_nondeterministic or not readable(frame):
+        if self.flow.transform is None or self.flow.allow_nondeterministic or not readable(frame):
             return
         if (found := chance(frame)) is not None:
             raise TransformFailed(f"{name} is not deterministic ({found})", hint=FOR_CHANCE)
 
     def _needed(self) -> Iterator[tuple[str, str]]:
-        output = self.layer.output
+        output = self.flow.output
         if output.mode in (DeltaMode.MERGE, DeltaMode.SCD2):
             yield from (("key", column) for column in output.key)
         yield from (("sequence_by", column) for column in (output.sequence_by,) if column is not None)

@@ -27,14 +27,14 @@ class Parts:
 
     def __init__(
         self,
-        layer: DeltaFlow,
+        flow: DeltaFlow,
         inputs: Mapping[str, ChangedInput],
         session: SparkSession,
         keep: list[DataFrame] | None,
     ) -> None:
-        self.layer = layer
+        self.flow = flow
         self.inputs = inputs
-        self.transform = Transform(layer, session)
+        self.transform = Transform(flow, session)
         self.notes: list[str] = []
         self._keep = keep
         self._made: dict[tuple[str, str], DataFrame] = {}
@@ -42,27 +42,27 @@ class Parts:
     @property
     def by(self) -> tuple[str, ...]:
         """The columns by which the output is kept equal."""
-        output = self.layer.output
+        output = self.flow.output
         return output.partition_by if output.mode is DeltaMode.REPLACE_PARTITIONS else output.key
 
     @property
     def afresh(self) -> bool:
-        return any(self.inputs[part.name].afresh for part in self.layer.moving)
+        return any(self.inputs[part.name].afresh for part in self.flow.moving)
 
     @property
     def raw(self) -> bool:
-        return any(part.raw for part in self.layer.inputs)
+        return any(part.raw for part in self.flow.inputs)
 
     @property
     def pinned(self) -> bool:
         """Whether it reads a table whose own changes touch nothing, so that rows of the target may have been
         made with another one."""
-        return any(part.snapshot for part in self.layer.inputs)
+        return any(part.snapshot for part in self.flow.inputs)
 
     @cached_property
     def proven(self) -> bool:
         """Whether each key comes of one row of the only moving input, and of no other."""
-        name, transform = self.only.name, self.layer.transform
+        name, transform = self.only.name, self.flow.transform
         unique = {column.casefold() for column in self.inputs[name].unique}
         if not unique:
             return False
@@ -71,7 +71,7 @@ class Parts:
             case None:
                 columns = {column: column for column in self.by}
             case Sql(text):
-                known = {part.name: self.now(part.name).columns for part in self.layer.inputs}
+                known = {part.name: self.now(part.name).columns for part in self.flow.inputs}
                 for column in self.by:
                     if (found := passed(text, column, moving=name, columns=known)) is not None:
                         columns[column] = found
@@ -83,13 +83,13 @@ class Parts:
     @property
     def only(self) -> DeltaInput:
         """The input that moves, where one does."""
-        if len(self.layer.moving) != 1:
+        if len(self.flow.moving) != 1:
             raise TransformFailed(
-                f"{self.layer.name} cannot be evaluated by rows: {len(self.layer.moving)} of its inputs move",
+                f"{self.flow.name} cannot be evaluated by rows: {len(self.flow.moving)} of its inputs move",
                 hint="evaluate: keys, or evaluate: whole",
-                place=self.layer.place,
+                place=self.flow.place,
             )
-        return self.layer.moving[0]
+        return self.flow.moving[0]
 
     def now(self, name: str) -> DataFrame:
         return self._once(name, "now", kept=False)
@@ -121,7 +121,7 @@ class Parts:
             else self.came(part.name)
             if part.raw
             else self.now(part.name)
-            for part in self.layer.inputs
+            for part in self.flow.inputs
         }
 
     def whole(self) -> DataFrame:
@@ -149,7 +149,7 @@ class Parts:
         from pyspark.sql import functions as F  # noqa: N812
 
         moved = self.inputs[name]
-        raw = any(part.raw for part in self.layer.inputs if part.name == name)
+        raw = any(part.raw for part in self.flow.inputs if part.name == name)
         if self._keep is None or moved.afresh or moved.grows or not moved.moves or raw:
             return self._once(name, what, kept=False)
         if (name, "both") not in self._made:
@@ -174,38 +174,38 @@ def evaluate_batch(parts: Parts, choice: Evaluate) -> Evaluate:
     Under `auto` a function that cannot be evaluated as chosen is computed as a whole; where the user asked
     for `rows`, it fails. Raises TransformFailed too for one that gives something else the second time.
     """
-    layer = parts.layer
-    if not isinstance(layer.transform, Function):
+    flow = parts.flow
+    if not isinstance(flow.transform, Function):
         return choice
     whole = parts.whole()
     if not readable(whole):
         return choice
-    name = named(layer)
+    name = named(flow)
     stable = same(whole, parts.transform.over(parts.frames()))
-    if not layer.allow_nondeterministic:
+    if not flow.allow_nondeterministic:
         if not stable:
             raise TransformFailed(
                 f"{name} is not deterministic: called again with the same inputs, it gave something else",
                 hint="keep clocks, random numbers and what is counted of them out of the function;"
                 f" {ALLOW} takes what comes",
             )
-        if (moment := clock(whole)) is not None and not follows_clock(layer):
+        if (moment := clock(whole)) is not None and not follows_clock(flow):
             raise TransformFailed(
                 f"{name} reads the clock: {moment} is another one with every run, and rows that do not change"
                 " would keep the old one",
                 hint=FOR_CLOCK,
             )
-    if choice is Evaluate.WHOLE or parts.raw or parts.afresh or layer.output.mode is DeltaMode.OVERWRITE:
+    if choice is Evaluate.WHOLE or parts.raw or parts.afresh or flow.output.mode is DeltaMode.OVERWRITE:
         return choice
     proof = prove(
         whole,
         inputs=parts.transform.views.inputs,
-        moving=[part.name for part in layer.moving],
+        moving=[part.name for part in flow.moving],
         by=parts.by,
     )
     looks = stable and any(
         shape(parts.transform.over(parts.frames({part.name: parts.came(part.name)}))) != shape(whole)
-        for part in layer.moving
+        for part in flow.moving
         if parts.inputs[part.name].moves
     )
     against = {Evaluate.ROWS: proof.rows, Evaluate.KEYS: proof.keys}
@@ -214,14 +214,14 @@ def evaluate_batch(parts: Parts, choice: Evaluate) -> Evaluate:
     why = against[choice]
     if why is None:
         return choice
-    must = layer.output.mode is DeltaMode.APPEND
-    if must or (layer.evaluate is Evaluate.ROWS):
+    must = flow.output.mode is DeltaMode.APPEND
+    if must or (flow.evaluate is Evaluate.ROWS):
         raise TransformFailed(
             f"{name} cannot be evaluated by rows: {why}",
             hint="use mode: merge or replace_partitions" if must else "evaluate: keys, or evaluate: whole",
-            place=layer.place,
+            place=flow.place,
         )
-    if layer.evaluate is choice:
+    if flow.evaluate is choice:
         return choice  # Asked for in so many words, and nothing is proven either way.
     other = Evaluate.KEYS if choice is Evaluate.ROWS and against[Evaluate.KEYS] is None else Evaluate.WHOLE
     parts.notes.append(f"{name} is evaluated by {other}: {why}")

@@ -29,22 +29,22 @@ _BARE = {"current_date", "current_time", "current_timestamp"}
 """Those that Spark takes without parentheses too, where no column has that name."""
 
 
-def follows_clock(layer: DeltaFlow) -> bool:
+def follows_clock(flow: DeltaFlow) -> bool:
     """Whether every row is computed anew in each batch, so that the time of the batch is the time of all."""
-    return layer.output.mode is DeltaMode.OVERWRITE or (
-        layer.evaluate is Evaluate.WHOLE and layer.output.mode is not DeltaMode.APPEND
+    return flow.output.mode is DeltaMode.OVERWRITE or (
+        flow.evaluate is Evaluate.WHOLE and flow.output.mode is not DeltaMode.APPEND
     )
 
 
-def refuse_chance(layer: DeltaFlow, columns: Columns) -> None:
+def refuse_chance(flow: DeltaFlow, columns: Columns) -> None:
     """Raises TransformFailed, with the place, for SQL that rolls dice, or whose rows would age."""
-    transform = layer.transform
-    if layer.allow_nondeterministic or not isinstance(transform, Sql):
+    transform = flow.transform
+    if flow.allow_nondeterministic or not isinstance(transform, Sql):
         return
     text, place = transform.text, transform.file
     query = parse(text, place)
     _refuse_dice(text, query, place)
-    if follows_clock(layer):
+    if follows_clock(flow):
         return
     there = {column.lower() for known in columns.values() for column in known}
     found = next((name for node in query.walk() if (name := _clock(node, there)) is not None), None)

@@ -20,19 +20,19 @@ class Evaluation:
     why: str
 
 
-def choose_evaluation(layer: DeltaFlow, *, columns: Columns | None = None) -> Evaluation:
+def choose_evaluation(flow: DeltaFlow, *, columns: Columns | None = None) -> Evaluation:
     """Raises TransformFailed for SQL that cannot be read, is not deterministic, or does not allow the
     `evaluate` or mode asked for.
 
     `columns`: of the inputs, where they are known; without them more is computed whole.
     """
-    mode, asked = layer.output.mode, layer.evaluate
+    mode, asked = flow.output.mode, flow.evaluate
     whole = mode is DeltaMode.OVERWRITE or (asked is Evaluate.WHOLE and mode is not DeltaMode.APPEND)
-    if whole and isinstance(layer.transform, Sql) and not readable(layer.transform.text):
+    if whole and isinstance(flow.transform, Sql) and not readable(flow.transform.text):
         return Evaluation(Evaluate.WHOLE, "the SQL is left to Spark to read")
-    refuse_chance(layer, columns or {})
-    raw = next((part for part in layer.inputs if part.raw), None)
-    best = _best(layer, columns)
+    refuse_chance(flow, columns or {})
+    raw = next((part for part in flow.inputs if part.raw), None)
+    best = _best(flow, columns)
     if raw is not None:
         best = Reading(
             Evaluate.ROWS, f"the feed of {raw.name} is read raw, so the law is the transform's own"
@@ -45,7 +45,7 @@ def choose_evaluation(layer: DeltaFlow, *, columns: Columns | None = None) -> Ev
             raise TransformFailed(
                 f"append takes a row-wise transform of one incremental input, and this is none: {cause}",
                 hint="use `mode: merge` with a key, or `snapshot: true` for the other inputs",
-                place=layer.place,
+                place=flow.place,
             )
         return Evaluation(best.evaluate, best.why)
     if asked is Evaluate.AUTO:
@@ -54,28 +54,28 @@ def choose_evaluation(layer: DeltaFlow, *, columns: Columns | None = None) -> Ev
         raise TransformFailed(
             f"`evaluate: {asked}` would break the law of the flow: {best.why}",
             hint=f"leave `evaluate` out: auto chooses {best.evaluate} here",
-            place=layer.place,
+            place=flow.place,
         )
     return Evaluation(asked, f"the flow asks for it; auto would be {best.evaluate}: {best.why}")
 
 
-def _best(layer: DeltaFlow, columns: Columns | None) -> Reading:
-    moving = [part.name for part in layer.moving]
-    transform = layer.transform
+def _best(flow: DeltaFlow, columns: Columns | None) -> Reading:
+    moving = [part.name for part in flow.moving]
+    transform = flow.transform
     if transform is None:
         return Reading(Evaluate.ROWS, "rows as they are")
     if isinstance(transform, Function):
-        if layer.evaluate is not Evaluate.AUTO:
-            return Reading(layer.evaluate, "the flow says so of a Python function")
+        if flow.evaluate is not Evaluate.AUTO:
+            return Reading(flow.evaluate, "the flow says so of a Python function")
         if len(moving) > 1:
             return Reading(Evaluate.KEYS, f"a Python function of {len(moving)} incremental inputs")
         return Reading(Evaluate.ROWS, "a Python function of one incremental input")
-    output = layer.output
+    output = flow.output
     partitions = output.mode is DeltaMode.REPLACE_PARTITIONS
     by = output.partition_by if partitions else output.key
     return read_sql(
         transform.text,
-        inputs=[part.name for part in layer.inputs],
+        inputs=[part.name for part in flow.inputs],
         moving=moving,
         by=by,
         place=transform.file,

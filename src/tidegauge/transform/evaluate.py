@@ -39,7 +39,7 @@ _BEFORE = "update_preimage"
 
 
 def evaluate_change(
-    layer: DeltaFlow,
+    flow: DeltaFlow,
     inputs: Mapping[str, ChangedInput],
     session: SparkSession,
     target: Callable[[], DataFrame] | None,
@@ -55,20 +55,20 @@ def evaluate_change(
     """
     from pyspark.errors import AnalysisException
 
-    parts = Parts(layer, inputs, session, keep)
+    parts = Parts(flow, inputs, session, keep)
     try:
         with unheard():
             return _change(parts, target, evaluate_batch(parts, choice))
     except AnalysisException as error:
         raise TransformFailed(
-            f"{named(layer)}: {sentence(error)}",
+            f"{named(flow)}: {sentence(error)}",
             hint="run again with --debug for all that Spark says",
             detail=str(error),
         ) from error
 
 
 def _change(parts: Parts, target: Callable[[], DataFrame] | None, choice: Evaluate) -> DeltaChange:
-    match parts.layer.output.mode:
+    match parts.flow.output.mode:
         case DeltaMode.OVERWRITE:
             return DeltaChange(_present(parts.whole()), notes=tuple(parts.notes))
         case DeltaMode.APPEND:
@@ -98,7 +98,7 @@ def _merged(parts: Parts, target: Callable[[], DataFrame] | None, choice: Evalua
         name, moved = parts.only.name, parts.inputs[parts.only.name]
         if moved.grows:
             return kinds(parts.over(parts.came(name)), otherwise=INSERT)
-        if parts.layer.transform is None:
+        if parts.flow.transform is None:
             both = moved.sides(HERE)
             parts.transform.check(both.drop(HERE))
         else:
@@ -123,7 +123,7 @@ def _of_keys(parts: Parts, keys: DataFrame) -> DataFrame:
 def _differing(parts: Parts, target: Callable[[], DataFrame] | None) -> DataFrame:
     if target is None:
         return kinds(parts.whole())
-    output = parts.layer.output
+    output = parts.flow.output
     there = target()
     if output.mode is DeltaMode.SCD2:
         besides = (VALID_FROM, VALID_TO, IS_CURRENT, output.surrogate_key)
@@ -177,9 +177,9 @@ def _appended(parts: Parts, choice: Evaluate) -> tuple[DataFrame, DataFrame | No
         rows = parts.whole()
     elif choice is not Evaluate.ROWS:
         raise TransformFailed(
-            f"{named(parts.layer)} does not go row by row, and `append` cannot take back what it has written",
+            f"{named(parts.flow)} does not go row by row, and `append` cannot take back what it has written",
             hint="use mode: merge or replace_partitions",
-            place=parts.layer.output.place,
+            place=parts.flow.output.place,
         )
     elif parts.inputs[parts.only.name].grows:
         rows = parts.over(parts.came(parts.only.name))
@@ -190,7 +190,7 @@ def _appended(parts: Parts, choice: Evaluate) -> tuple[DataFrame, DataFrame | No
         refused.append(_present(parts.over(images(events, (DELETE,)).drop(*feed))))
     if CHANGE_TYPE in rows.columns:
         refused.append(rows.where(F.col(CHANGE_TYPE) == DELETE))
-    if parts.layer.output.on_delete is OnDelete.IGNORE or not refused:
+    if parts.flow.output.on_delete is OnDelete.IGNORE or not refused:
         return _present(_without_before(rows)), None
     first, *others = (frame.drop(CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP) for frame in refused)
     for other in others:

@@ -32,17 +32,17 @@ _LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 _quiet = threading.local()
 
 
-def named(layer: DeltaFlow) -> str:
+def named(flow: DeltaFlow) -> str:
     """The transform as messages name it."""
-    match layer.transform:
+    match flow.transform:
         case Function(name=name):
             return name
         case Sql(file=file) if file is not None:
             return str(file)
         case Sql():
-            return f"the SQL of {layer.name}"
+            return f"the SQL of {flow.name}"
         case _:
-            return f"the input of {layer.name}"
+            return f"the input of {flow.name}"
 
 
 def sentence(error: BaseException) -> str:
@@ -53,11 +53,11 @@ def sentence(error: BaseException) -> str:
     return (first.group(1) if first else text).rstrip(".") or type(error).__name__
 
 
-def from_sql(error: BaseException, layer: DeltaFlow, *, above: int) -> TransformFailed:
+def from_sql(error: BaseException, flow: DeltaFlow, *, above: int) -> TransformFailed:
     """An error of Spark's analysis. `above`: how many lines of ours stand before the user's own."""
     text = mask(str(error))
     meant = _MEANT.search(text)
-    transform, where = layer.transform, _WHERE.search(text)
+    transform, where = flow.transform, _WHERE.search(text)
     file = str(transform.file) if isinstance(transform, Sql) and transform.file is not None else None
     place, at = None, ""
     if where is not None and (line := int(where.group(1)) - above) > 0:
@@ -65,7 +65,7 @@ def from_sql(error: BaseException, layer: DeltaFlow, *, above: int) -> Transform
             place = Place(file, line, int(where.group(2)) + 1)
         else:
             at = f", line {line}"
-    what = "" if place is not None else f"{named(layer)}{at}: "
+    what = "" if place is not None else f"{named(flow)}{at}: "
     hint = f"one of these may be meant: {meant.group(1)}" if meant else "mend the SQL, then run again"
     return TransformFailed(f"{what}{sentence(error)}", hint=hint, place=place, detail=text)
 

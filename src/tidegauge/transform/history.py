@@ -34,7 +34,7 @@ def at_end(parts: Parts, rows: DataFrame) -> DataFrame:
 
     Of several inputs no version says by itself which batch was later; their sum does.
     """
-    moved = [parts.inputs[part.name] for part in parts.layer.moving]
+    moved = [parts.inputs[part.name] for part in parts.flow.moving]
     moment = max(one.moment for one in moved)
     return _stamped(rows, sum(one.version for one in moved), (moment - _EPOCH) // timedelta(microseconds=1))
 
@@ -90,7 +90,7 @@ def ends(keys: DataFrame, like: DataFrame, by: Sequence[str]) -> DataFrame:
 
 def _carried(parts: Parts, rows: DataFrame) -> DataFrame | None:
     """The transform over rows of many versions, with the version of each; None where that cannot be done."""
-    transform = parts.layer.transform
+    transform = parts.flow.transform
     if transform is None:
         parts.transform.check(rows)
         return rows

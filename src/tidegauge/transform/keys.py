@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
 def found(parts: Parts, *, by: Sequence[str], choice: Evaluate) -> DataFrame | None:
     """The values of `by` that any change touches, before or after, each once; None if that cannot be told."""
-    layer = parts.layer
-    moved = [part.name for part in layer.moving if parts.inputs[part.name].moves]
+    flow = parts.flow
+    moved = [part.name for part in flow.moving if parts.inputs[part.name].moves]
     frames: list[DataFrame] = []
     for name in moved:
         grows = parts.inputs[name].grows
         changed = parts.keep(parts.came(name)) if grows else parts.came(name).unionByName(parts.gone(name))
-        if choice is Evaluate.ROWS and (len(layer.inputs) == 1 or not isinstance(layer.transform, Sql)):
+        if choice is Evaluate.ROWS and (len(flow.inputs) == 1 or not isinstance(flow.transform, Sql)):
             frames.append(parts.over(changed))
-        elif isinstance(layer.transform, Sql):
-            queried = _queried(parts, layer.transform, name, changed, by)
+        elif isinstance(flow.transform, Sql):
+            queried = _queried(parts, flow.transform, name, changed, by)
             if queried is None:
                 return None
             frames.append(queried)
@@ -49,7 +49,7 @@ def lapsed(parts: Parts, seen: DataFrame) -> DataFrame | None:
     name, by = parts.only.name, parts.by
     if parts.inputs[name].grows or not parts.pinned:
         return None
-    match parts.layer.transform:
+    match parts.flow.transform:
         case Sql() as transform:
             keys = _queried(parts, transform, name, parts.gone(name), by, needed=False)
         case Function():
@@ -80,18 +80,18 @@ def only(frame: DataFrame, keys: DataFrame, by: Sequence[str], *, how: str) -> D
 def _queried(
     parts: Parts, transform: Sql, name: str, changed: DataFrame, by: Sequence[str], *, needed: bool = True
 ) -> DataFrame | None:
-    layer = parts.layer
+    flow = parts.flow
     try:
         text = find_touched(
             transform.text,
-            inputs=[part.name for part in layer.inputs],
-            moving=[part.name for part in layer.moving],
+            inputs=[part.name for part in flow.inputs],
+            moving=[part.name for part in flow.moving],
             by=by,
             changed=name,
-            columns={part.name: _columns(parts.now(part.name)) for part in layer.inputs},
+            columns={part.name: _columns(parts.now(part.name)) for part in flow.inputs},
         )
         frames = {delta_name(name): changed}
-        for part in layer.inputs:
+        for part in flow.inputs:
             if part.snapshot:
                 frames[part.name] = parts.now(part.name)
             elif all_name(part.name) in text:
@@ -108,10 +108,10 @@ def _called(parts: Parts, name: str) -> list[DataFrame]:
     """A function over each side of a change, with the other inputs as they were before or are after."""
     others = {
         part.name: parts.now(part.name) if part.snapshot else parts.every(part.name)
-        for part in parts.layer.inputs
+        for part in parts.flow.inputs
         if part.name != name
     }
-    order = [part.name for part in parts.layer.inputs]
+    order = [part.name for part in parts.flow.inputs]
     return [
         parts.transform.over({one: {**others, name: changed}[one] for one in order})
         for changed in (parts.came(name), parts.gone(name))

@@ -26,18 +26,18 @@ if TYPE_CHECKING:
 
 
 def computed(
-    layer: DeltaFlow, inputs: Mapping[str, ChangedInput], session: SparkSession
+    flow: DeltaFlow, inputs: Mapping[str, ChangedInput], session: SparkSession
 ) -> tuple[DataFrame, DataFrame | None]:
     """The rows that come out of the inputs as they are at the ends of their windows, and those that the
     transform says are deleted; None where it says nothing of that. Raises NotCompared for one that reads the
     clock."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    with _explained(layer):
-        rows = Parts(layer, inputs, session, None).whole()
-        if layer.transform is not None and readable(rows) and (moment := clock(rows)) is not None:
+    with _explained(flow):
+        rows = Parts(flow, inputs, session, None).whole()
+        if flow.transform is not None and readable(rows) and (moment := clock(rows)) is not None:
             raise NotCompared(
-                f"the transform of {layer.name} reads the clock ({moment}), and gives something else by now",
+                f"the transform of {flow.name} reads the clock ({moment}), and gives something else by now",
                 hint="compare it with a query of your own, or read the time from a column of an input",
                 excused=True,
             )
@@ -47,14 +47,14 @@ def computed(
         return _present(rows), gone.drop(CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP)
 
 
-def appended(layer: DeltaFlow, inputs: Mapping[str, ChangedInput], session: SparkSession) -> DataFrame:
+def appended(flow: DeltaFlow, inputs: Mapping[str, ChangedInput], session: SparkSession) -> DataFrame:
     """The rows that an `append` flow adds for these windows."""
-    with _explained(layer):
-        return _appended(Parts(layer, inputs, session, None), Evaluate.ROWS)[0]
+    with _explained(flow):
+        return _appended(Parts(flow, inputs, session, None), Evaluate.ROWS)[0]
 
 
 @contextmanager
-def _explained(layer: DeltaFlow) -> Iterator[None]:
+def _explained(flow: DeltaFlow) -> Iterator[None]:
     from pyspark.errors import AnalysisException
 
     try:
@@ -62,7 +62,7 @@ def _explained(layer: DeltaFlow) -> Iterator[None]:
             yield
     except AnalysisException as error:
         raise TransformFailed(
-            f"{named(layer)}: {sentence(error)}",
+            f"{named(flow)}: {sentence(error)}",
             hint="run again with --debug for all that Spark says",
             detail=str(error),
         ) from error

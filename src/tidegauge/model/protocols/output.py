@@ -73,7 +73,7 @@ class Output(Protocol):
     def layout(self) -> tuple[Field, ...] | None:
         """The columns it holds now; None while there are none."""
 
-    def write(self, cargo: BatchData, spark: Callable[[], SparkSession]) -> Staged:
+    def write(self, batch_data: BatchData, spark: Callable[[], SparkSession]) -> Staged:
         """Write the rows where nobody sees them, durable when this returns.
 
         Makes the target, or room in it for new columns and wider types, where that is needed: nothing that is

@@ -28,14 +28,16 @@ class Source(Protocol):
     def identity(self) -> str:
         """Which database this is: a shape's `source_id` begins with it, and a `#`."""
 
-    def shape(self, table: TableName, options: TableOptions) -> SourceTable:
+    def describe(self, table: TableName, options: TableOptions) -> SourceTable:
         """Columns, cursor and key of one table.
 
         Raises TableMissing, ColumnMissing, CursorUnsuitable, KeyUnsuitable or TypeNotHeld, each naming
         the table, the column and the way out.
         """
 
-    def survey(self, shape: SourceTable, after: RowPosition | None, step: int, pending: str | None) -> Survey:
+    def survey(
+        self, source_table: SourceTable, after: RowPosition | None, step: int, pending: str | None
+    ) -> Survey:
         """Find the safe upper bound, then cut `(after, bound]` every `step` rows, in one pass.
 
         The bound comes from the source's clock and its open transactions, never from MAX of a timestamp or
@@ -44,20 +46,20 @@ class Source(Protocol):
         """
 
     def cuts(
-        self, shape: SourceTable, after: RowPosition | None, upto: RowPosition, step: int
+        self, source_table: SourceTable, after: RowPosition | None, upto: RowPosition, step: int
     ) -> tuple[Cut, ...]:
         """Cut a window that is known to be safe, as `survey` does; empty when it has no rows."""
 
-    def count(self, shape: SourceTable, after: RowPosition | None, upto: RowPosition) -> int:
+    def count(self, source_table: SourceTable, after: RowPosition | None, upto: RowPosition) -> int:
         """How many rows lie in `(after, upto]` now."""
 
-    def latest(self, shape: SourceTable) -> Value | None:
+    def latest(self, source_table: SourceTable) -> Value | None:
         """The highest cursor that lies in no future, as the column writes it; None where that is not known.
 
         For timestamps that is the source's clock, for values the highest that is there.
         """
 
-    def settled(self, shape: SourceTable) -> Value | None:
+    def settled(self, source_table: SourceTable) -> Value | None:
         """The cursor up to which the table is complete now, as the column writes it: whatever is committed
         later lies past it. As `survey` finds it, without a look at the rows; None where nothing is yet.
         """
@@ -71,7 +73,7 @@ class Source(Protocol):
 class Reader(Protocol):
     """A database's data side."""
 
-    def cargo(self, shape: SourceTable, batch: Batch) -> BatchData:
+    def batch_data(self, source_table: SourceTable, batch: Batch) -> BatchData:
         """The rows of a batch, exactly those of its window, with the columns of the shape.
 
         Lazy: nothing is read until an output takes them. A value that cannot be held exactly fails the write.

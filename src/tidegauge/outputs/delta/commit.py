@@ -35,11 +35,12 @@ def tagged(session: SparkSession, tag: Tag, said: str) -> Iterator[None]:
 
 
 def words(
-    layer: DeltaFlow, plan: Plan | None, tag: Tag, batch: Batch, run_id: str, *, read: int | None = None
+    delta_flow: DeltaFlow, plan: Plan | None, tag: Tag, batch: Batch, run_id: str, *, read: int | None = None
 ) -> str:
     """What the commit says of itself: all that a ledger would need to be rebuilt from it."""
     inputs: list[dict[str, Any]] = [
-        {"input": part.name, "cursor": "snapshot" if part.snapshot else "version"} for part in layer.inputs
+        {"input": part.name, "cursor": "snapshot" if part.snapshot else "version"}
+        for part in delta_flow.inputs
     ]
     if plan is not None:
         inputs = [
@@ -72,9 +73,9 @@ def words(
     }
     if read is not None:
         said["read"] = read
-    if layer.output.mode is DeltaMode.MERGE:
+    if delta_flow.output.mode is DeltaMode.MERGE:
         # Whoever reads the table next need not ask whether two of its rows have one key.
-        said["key"] = list(layer.output.key)
+        said["key"] = list(delta_flow.output.key)
     return json.dumps(said, ensure_ascii=False)
 
 

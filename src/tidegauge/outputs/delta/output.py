@@ -39,7 +39,7 @@ _WAIT = 0.2
 class _Pending:
     """A batch that is planned and not committed: frames are computed by the commit itself."""
 
-    cargo: BatchData
+    batch_data: BatchData
     session: SparkSession
     change: DeltaChange
     room: RoomInDelta
@@ -55,10 +55,10 @@ class DeltaOutput:
     ever seen.
     """
 
-    def __init__(self, layer: DeltaFlow, *, locate: Callable[[], str | None]) -> None:
-        self._layer = layer
-        self._ref = layer.output.table
-        self._table = TargetPlace(layer, locate)
+    def __init__(self, delta_flow: DeltaFlow, *, locate: Callable[[], str | None]) -> None:
+        self._delta_flow = delta_flow
+        self._ref = delta_flow.output.table
+        self._table = TargetPlace(delta_flow, locate)
         self._plan: Plan | None = None
         self._pending: dict[str, _Pending] = {}
         self._ready = False
@@ -106,12 +106,12 @@ class DeltaOutput:
         empty: bool = False,
     ) -> None:
         """As the protocol promises. `empty` removes every row in the same commit."""
-        assert (pipeline, flow) == (self._layer.pipeline, self._layer.name)
+        assert (pipeline, flow) == (self._delta_flow.pipeline, self._delta_flow.name)
         found = self._table.open()
         opening = DeltaEpochOpening(pipeline, flow, epoch, continues, reason, empty=empty)
         if found is not None:
             found.prove()
-            if empty and self._layer.output.mode is DeltaMode.SCD2:
+            if empty and self._delta_flow.output.mode is DeltaMode.SCD2:
                 found.forget_events(epoch)
             found.lives.open(opening)
         elif continues is not None and any(continues):
@@ -137,7 +137,7 @@ class DeltaOutput:
         now = self._standing()
         if now is None or now.look is None:
             return None
-        output = self._layer.output
+        output = self._delta_flow.output
         ours = {VALID_FROM, VALID_TO, IS_CURRENT, output.surrogate_key} - {output.sequence_by}
         if output.mode is not DeltaMode.SCD2:
             ours = set()
@@ -147,7 +147,7 @@ class DeltaOutput:
             if held.name not in ours
         )
 
-    def write(self, cargo: BatchData, spark: Callable[[], SparkSession]) -> Staged:
+    def write(self, batch_data: BatchData, spark: Callable[[], SparkSession]) -> Staged:
         """Plans the commit, and makes the target or room in it; the rows are computed by `publish`.
 
         The session is the flow's own: a tag that is set on it is seen by no other flow.
@@ -155,7 +155,7 @@ class DeltaOutput:
         own = spark()
         session.configure(own)
         token = uuid.uuid4().hex
-        self._pending[token] = self._planned(cargo, own)
+        self._pending[token] = self._planned(batch_data, own)
         return Staged(rows=0, table=token, notes=self._pending[token].notes)
 
     def publish(
@@ -181,7 +181,7 @@ class DeltaOutput:
             try:
                 if attempt > 1:
                     _let_go(pending)
-                    pending = self._pending[staged.table] = self._planned(pending.cargo, pending.session)
+                    pending = self._pending[staged.table] = self._planned(pending.batch_data, pending.session)
                 self._commit(now, pending, tag, batch, run_id)
                 break
             except TidegaugeError:
@@ -208,24 +208,24 @@ class DeltaOutput:
         if pending is not None:
             _let_go(pending)
 
-    def _planned(self, cargo: BatchData, own: SparkSession) -> _Pending:
-        assert cargo.change is not None
+    def _planned(self, batch_data: BatchData, own: SparkSession) -> _Pending:
+        assert batch_data.change is not None
         found = self._table.open()
         look = found.log.look() if found else None
         name = session.name_of(self._ref)
         if found is not None and look is not None:
             warm_up(own, name, look, remote=found.log.store.remote)
-        change = cargo.change(own, None if look is None else lambda: own.read.table(name))
+        change = batch_data.change(own, None if look is None else lambda: own.read.table(name))
         schema = change.rows.schema
         try:
             if found is not None and look is not None and not found.lives.standing().ours:
-                look = found.log.look() if remake(found.log, look, schema, self._layer.output) else look
-            room = session.make_room(own, self._ref, look, schema, self._layer)
+                look = found.log.look() if remake(found.log, look, schema, self._delta_flow.output) else look
+            room = session.make_room(own, self._ref, look, schema, self._delta_flow)
         except TidegaugeError:
             raise
         except Exception as error:
             raise translate_conflict(error, self.place) from error
-        return _Pending(cargo, own, change, room, (*change.notes, *room.notes, *self._warnings()))
+        return _Pending(batch_data, own, change, room, (*change.notes, *room.notes, *self._warnings()))
 
     def _commit(self, now: EpochStanding, pending: _Pending, tag: Tag, batch: Batch, run_id: str) -> None:
         if now.look is None:
@@ -234,10 +234,10 @@ class DeltaOutput:
             )
         job = modes.Job(
             session=pending.session,
-            flow=self._layer.name,
+            flow=self._delta_flow.name,
             table=session.name_of(self._ref),
             location=self._table.opened().where,
-            output=self._layer.output,
+            output=self._delta_flow.output,
             change=pending.change,
             columns=pending.room.columns,
             partition_by=target_of(now.look).partition_by,
@@ -246,7 +246,7 @@ class DeltaOutput:
             vanished=pending.room.vanished,
         )
         pending.checked = modes.check(job)
-        said = words(self._layer, self._plan, tag, batch, run_id, read=pending.checked.read)
+        said = words(self._delta_flow, self._plan, tag, batch, run_id, read=pending.checked.read)
         if modes.is_idle(job, pending.checked) and self._table.opened().put(now.look, tag, said):
             return
         few = job.is_few(pending.checked) and is_small(now.look)

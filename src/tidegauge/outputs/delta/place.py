@@ -76,15 +76,15 @@ class Opened:
 
 
 class TargetPlace:
-    def __init__(self, layer: DeltaFlow, locate: Callable[[], str | None]) -> None:
-        self._layer = layer
+    def __init__(self, flow: DeltaFlow, locate: Callable[[], str | None]) -> None:
+        self._flow = flow
         self._locate = locate
         self._known: Opened | None = None
 
     @property
     def by_name(self) -> bool:
         """In Spark's catalogue; then nobody knows where it will be before it is made."""
-        return self._layer.output.table.path is None
+        return self._flow.output.table.path is None
 
     def open(self) -> Opened | None:
         """None while the catalogue does not have it."""
@@ -95,16 +95,16 @@ class TargetPlace:
         if where is None:
             return None
         if self._known is None or self._known.where != where:
-            lake = _lake(self._layer.output.table.at(where))
+            lake = _lake(self._flow.output.table.at(where))
             log = Log(open_store(lake))
-            self._known = Opened(where, lake, log, DeltaEpochs(log, self._layer.pipeline, self._layer.name))
+            self._known = Opened(where, lake, log, DeltaEpochs(log, self._flow.pipeline, self._flow.name))
         return self._known
 
     def opened(self) -> Opened:
         found = self.open()
         if found is None:
             raise OutputUnreachable(
-                f"there is no table {self._layer.output.table} in Spark's catalogue any more",
+                f"there is no table {self._flow.output.table} in Spark's catalogue any more",
                 hint="somebody dropped it while the batch was written: run again",
             )
         return found

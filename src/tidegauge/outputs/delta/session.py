@@ -48,14 +48,14 @@ def name_of(ref: TableRef) -> str:
 
 
 def make_room(
-    session: SparkSession, ref: TableRef, look: Look | None, schema: StructType, layer: DeltaFlow
+    session: SparkSession, ref: TableRef, look: Look | None, schema: StructType, flow: DeltaFlow
 ) -> RoomInDelta:
     """Make the target where there is none, else what it lacks."""
-    columns = wanted(schema, layer.output)
+    columns = wanted(schema, flow.output)
     if look is None:
-        _create(session, ref, columns, layer.output)
+        _create(session, ref, columns, flow.output)
         return RoomInDelta(tuple(DeltaColumn(one.name, one.name, one.type) for one in columns))
-    room = room_for(columns, target_of(look), layer.output, layer.drift)
+    room = room_for(columns, target_of(look), flow.output, flow.drift)
     for statement in room.statements:
         session.sql(f"ALTER TABLE {name_of(ref)} {statement}")
     return room

@@ -134,7 +134,7 @@ def _upto(epoch: int, last: int) -> list[Numbered]:
 
 def _chain(store: Store, folder: str, last: int, own: list[Numbered]) -> tuple[Numbered, ...]:
     """The batches of an epoch behind those that it continues."""
-    stretches = [own]
+    splits = [own]
     while last:
         opening = load_opening(store, folder, last)
         if opening is None:
@@ -146,8 +146,8 @@ def _chain(store: Store, folder: str, last: int, own: list[Numbered]) -> tuple[N
             break
         # By number and not by the listing, which may have passed this epoch before its last batch came.
         last, upto = opening.continues
-        stretches.append(_upto(last, upto))
-    return tuple(one for stretch in reversed(stretches) for one in stretch)
+        splits.append(_upto(last, upto))
+    return tuple(one for split in reversed(splits) for one in split)
 
 
 def open_epoch(store: Store, folder: str, opening: EpochOpening, *, refresh: bool = False) -> None:

@@ -121,17 +121,17 @@ class ParquetOutput:
         [last] = load_all(self._store, self._folder, batches[-1:])
         return last.schema
 
-    def write(self, cargo: BatchData, spark: Callable[[], SparkSession]) -> Staged:
-        if cargo.empties:
+    def write(self, batch_data: BatchData, spark: Callable[[], SparkSession]) -> Staged:
+        if batch_data.empties:
             return Staged(0)
         attempt = f"{self._folder}/{DATA}/{uuid.uuid4().hex}"
-        if cargo.stretches:
+        if batch_data.splits:
             start = len(self._folder) + 1
-            written = write_splits(self._lake, attempt, cargo, spark)
+            written = write_splits(self._lake, attempt, batch_data, spark)
             files = tuple(replace(file, path=file.path[start:]) for file in written if file.rows)
         else:
-            assert cargo.frame is not None
-            files = self._spark_files(cargo.frame(spark()), attempt)
+            assert batch_data.frame is not None
+            files = self._spark_files(batch_data.frame(spark()), attempt)
         return Staged(sum(file.rows for file in files), files)
 
     def _spark_files(self, frame: DataFrame, attempt: str) -> tuple[DataFile, ...]:

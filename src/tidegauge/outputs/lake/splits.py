@@ -40,30 +40,30 @@ _ANSWER = "stretch bigint, path string, rows bigint, bytes bigint, error string"
 
 
 def write_splits(
-    lake: Lake, attempt: str, cargo: BatchData, spark: Callable[[], SparkSession]
+    lake: Lake, attempt: str, batch_data: BatchData, spark: Callable[[], SparkSession]
 ) -> tuple[DataFile, ...]:
     """One file for each stretch that has rows, below `attempt`, in the order of the stretches by name too.
 
     Durable when this returns; paths are below the lake's path. Spark is asked for only where the rows are
     many, or not counted.
     """
-    if cargo.rows is not None and cargo.rows <= FEW:
-        with ThreadPoolExecutor(min(_THREADS, len(cargo.stretches))) as pool:
+    if batch_data.rows is not None and batch_data.rows <= FEW:
+        with ThreadPoolExecutor(min(_THREADS, len(batch_data.splits))) as pool:
             tries = [
-                pool.submit(_write, lake, attempt, number, cargo, stretch)
-                for number, stretch in enumerate(cargo.stretches)
+                pool.submit(_write, lake, attempt, number, batch_data, split)
+                for number, split in enumerate(batch_data.splits)
             ]
             written = [one.result() for one in tries]
     else:
-        written = _by_tasks(lake, attempt, cargo, spark())
+        written = _by_tasks(lake, attempt, batch_data, spark())
     _check(lake, attempt, written)
     return tuple(file for file in written if file.rows)
 
 
-def _by_tasks(lake: Lake, attempt: str, cargo: BatchData, spark: SparkSession) -> list[DataFile]:
-    count = len(cargo.stretches)
-    layout = BatchData(cargo.layout)
-    bodies = [seal((lake, layout, stretch)) for stretch in cargo.stretches]
+def _by_tasks(lake: Lake, attempt: str, batch_data: BatchData, spark: SparkSession) -> list[DataFile]:
+    count = len(batch_data.splits)
+    layout = BatchData(batch_data.layout)
+    bodies = [seal((lake, layout, split)) for split in batch_data.splits]
 
     def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -88,8 +88,8 @@ def _answered(attempt: str, number: int, body: bytes) -> pa.RecordBatch:
     import pyarrow as pa
 
     def work() -> DataFile:
-        lake, layout, stretch = unseal(body)
-        return _write(lake, attempt, number, layout, stretch)
+        lake, layout, split = unseal(body)
+        return _write(lake, attempt, number, layout, split)
 
     done, failure = try_work(work)
     file = done or DataFile("", 0, 0)
@@ -113,12 +113,12 @@ def _answered(attempt: str, number: int, body: bytes) -> pa.RecordBatch:
     )
 
 
-def _write(lake: Lake, attempt: str, number: int, cargo: BatchData, stretch: Split) -> DataFile:
+def _write(lake: Lake, attempt: str, number: int, batch_data: BatchData, split: Split) -> DataFile:
     """One stretch into one file of its own, whole and durable; nothing is left of one that fails."""
     path = f"{attempt}/part-{number:05d}-{uuid.uuid4().hex[:12]}.parquet"
     if lake.on_s3:
         with tempfile.NamedTemporaryFile(prefix="tidegauge-", suffix=".parquet") as local:
-            rows = _fill(Path(local.name), cargo, stretch)
+            rows = _fill(Path(local.name), batch_data, split)
             size = Path(local.name).stat().st_size
             if rows:
                 open_store(lake).upload(path, Path(local.name))  # type: ignore[attr-defined]
@@ -127,7 +127,7 @@ def _write(lake: Lake, attempt: str, number: int, cargo: BatchData, stretch: Spl
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
-            rows = _fill(target, cargo, stretch)
+            rows = _fill(target, batch_data, split)
             size = target.stat().st_size
             if rows:
                 _sync(target)
@@ -141,7 +141,7 @@ def _write(lake: Lake, attempt: str, number: int, cargo: BatchData, stretch: Spl
     return DataFile(path, rows, size)
 
 
-def _fill(target: Path, cargo: BatchData, stretch: Split) -> int:
+def _fill(target: Path, batch_data: BatchData, split: Split) -> int:
     """With the types that Spark would write: whole numbers for decimals that fit, microseconds.
 
     Words repeat, numbers seldom do: only words get a dictionary, which costs more than all the rest.
@@ -150,7 +150,7 @@ def _fill(target: Path, cargo: BatchData, stretch: Split) -> int:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    schema = schema_of(cargo.layout)
+    schema = schema_of(batch_data.layout)
     rows = 0
     with pq.ParquetWriter(
         target,
@@ -162,7 +162,7 @@ def _fill(target: Path, cargo: BatchData, stretch: Split) -> int:
         use_dictionary=[field.name for field in schema if pa.types.is_string(field.type)],
     ) as writer:
         held: list[pa.RecordBatch] = []
-        for batch in stretch.batches():
+        for batch in split.batches():
             held.append(batch)
             rows += batch.num_rows
             if (

@@ -169,9 +169,9 @@ class WarehouseOutput:
             return Verdict.HOLDS.value
         return found.verdict.value
 
-    def write(self, cargo: BatchData, spark: Callable[[], SparkSession]) -> Staged:
-        layout, mode, deletes = cargo.layout, self._options.mode, cargo.deletes
-        if cargo.empties:
+    def write(self, batch_data: BatchData, spark: Callable[[], SparkSession]) -> Staged:
+        layout, mode, deletes = batch_data.layout, self._options.mode, batch_data.deletes
+        if batch_data.empties:
             return Staged(rows=0)
         if mode is not Mode.APPEND and not layout.key:
             raise KeyUnsuitable(
@@ -191,7 +191,7 @@ class WarehouseOutput:
                     arrange(self._house, session, self._table, layout, self._options, self._held.check_new)
                 room = None
             else:
-                made = None if cargo.anew else self._held.check_new
+                made = None if batch_data.anew else self._held.check_new
                 room = arrange(self._house, session, self._table, layout, self._options, made)
                 if room.fresh and self._pending:
                     self._commits.note_shape(session, shape_of(layout, self._options))
@@ -200,18 +200,18 @@ class WarehouseOutput:
             session.rollback()
             try:
                 stage = staging.stage_of(table, layout)
-                rows = self._house.load(session, stage, cargo, spark)
+                rows = self._house.load(session, stage, batch_data, spark)
                 # At a live source rows leave the window after they were counted; in a lake they cannot.
-                if (cargo.files or cargo.paths) and cargo.rows not in (None, rows):
+                if (batch_data.files or batch_data.paths) and batch_data.rows not in (None, rows):
                     raise OutputDisagrees(
-                        f"{rows} rows came for {self.place}, and {cargo.rows} should have",
+                        f"{rows} rows came for {self.place}, and {batch_data.rows} should have",
                         hint="somebody changes the files of the lake: run again; nothing was loaded",
                     )
                 if room is not None:
                     staging.check_values(self._house, session, stage, room.narrow)
                 # In a table that was made just now the engine itself finds a key that is there twice. One
                 # that finds it in the INSERT need not be asked before: `publish` looks when that fails.
-                several = len(cargo.stretches) > 1 or len(cargo.files) > 1
+                several = len(batch_data.splits) > 1 or len(batch_data.files) > 1
                 ours = mode is Mode.MERGE and room is not None and room.fresh
                 if deletes or (mode is not Mode.APPEND and not (ours and self._house.finds_repeats)):
                     proven = ours and not several and self._house.keys_enforced

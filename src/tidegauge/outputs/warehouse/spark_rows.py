@@ -21,29 +21,30 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def landed(cargo: BatchData, spark: Callable[[], SparkSession]) -> Iterator[BatchData]:
+def landed(batch_data: BatchData, spark: Callable[[], SparkSession]) -> Iterator[BatchData]:
     """The cargo itself where it has stretches; else the same with files, which are removed at the end.
 
     The files are in the order of Spark's partitions, as they were read. Raises OutputError, with a hint,
     where Spark does not run on this machine.
     """
-    if cargo.stretches or cargo.frame is None:
-        yield cargo
+    if batch_data.splits or batch_data.frame is None:
+        yield batch_data
         return
     session = spark()
     if hadoop.is_scattered(session):
         raise OutputError(
-            f"the rows of {cargo.layout.table} can be read by Spark alone, and it runs on other machines",
+            f"the rows of {batch_data.layout.table} can be read by Spark alone, and it runs on other"
+            " machines",
             hint="use `spark: {master: local[*]}` for this sync, or load through a lake with `via:`",
         )
     top = Path(tempfile.mkdtemp(prefix="tidegauge-scratch-"))
     try:
-        yield _written(cargo, cargo.frame(session), Lake("scratch", str(top)))
+        yield _written(batch_data, batch_data.frame(session), Lake("scratch", str(top)))
     finally:
         shutil.rmtree(top, ignore_errors=True)
 
 
-def _written(cargo: BatchData, frame: DataFrame, lake: Lake) -> BatchData:
+def _written(batch_data: BatchData, frame: DataFrame, lake: Lake) -> BatchData:
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -57,8 +58,8 @@ def _written(cargo: BatchData, frame: DataFrame, lake: Lake) -> BatchData:
         raise told from error
     files = tuple(_file(lake, path) for path in sorted((Path(lake.path) / "rows").glob("part-*.parquet")))
     kept = tuple(file for file in files if file.rows)
-    stretches = tuple(ParquetSplit(file, cargo.layout) for file in kept)
-    return replace(cargo, files=kept, stretches=stretches, frame=None)
+    splits = tuple(ParquetSplit(file, batch_data.layout) for file in kept)
+    return replace(batch_data, files=kept, splits=splits, frame=None)
 
 
 def _file(lake: Lake, path: Path) -> LakeFile:

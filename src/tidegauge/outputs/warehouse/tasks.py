@@ -42,18 +42,18 @@ class Sink(Protocol):
         """Bring rows over and commit them with the task's mark; how many they are. Raises our errors only."""
 
 
-def at_hand(cargo: BatchData) -> Parts | None:
+def at_hand(batch_data: BatchData) -> Parts | None:
     """The rows of a cargo that is not worth a Spark job, for this process to bring over itself; None: it is.
 
     Where nobody counted the rows before, they are read until there are too many.
     """
-    if (not cargo.stretches and cargo.frame is not None) or (cargo.rows or 0) > FEW:
+    if (not batch_data.splits and batch_data.frame is not None) or (batch_data.rows or 0) > FEW:
         return None
-    if cargo.rows is not None:
-        return parts_of(cargo.stretches)
+    if batch_data.rows is not None:
+        return parts_of(batch_data.splits)
     held: list[tuple[int, list[pa.RecordBatch]]] = []
     rows = 0
-    for ordinal, batches in parts_of(cargo.stretches):
+    for ordinal, batches in parts_of(batch_data.splits):
         held.append((ordinal, []))
         for batch in batches:
             held[-1][1].append(batch)
@@ -63,24 +63,22 @@ def at_hand(cargo: BatchData) -> Parts | None:
     return held
 
 
-def parts_of(stretches: Sequence[Split], first: int = 0) -> Iterator[tuple[int, Iterable[pa.RecordBatch]]]:
-    for ordinal, stretch in enumerate(stretches, first):
-        yield ordinal, stretch.batches()
+def parts_of(splits: Sequence[Split], first: int = 0) -> Iterator[tuple[int, Iterable[pa.RecordBatch]]]:
+    for ordinal, split in enumerate(splits, first):
+        yield ordinal, split.batches()
 
 
-def bring(cargo: BatchData, sink: Sink, spark: Callable[[], SparkSession]) -> int:
+def bring(batch_data: BatchData, sink: Sink, spark: Callable[[], SparkSession]) -> int:
     """Every row of the cargo, by as many tasks as there are stretches; how many rows are there."""
     session = spark()
-    if cargo.stretches or cargo.frame is None:
-        return _bring_stretches(cargo.stretches, sink, session)
-    return _bring_frame(cargo, cargo.frame(session), sink)
+    if batch_data.splits or batch_data.frame is None:
+        return _bring_splits(batch_data.splits, sink, session)
+    return _bring_frame(batch_data, batch_data.frame(session), sink)
 
 
-def _bring_stretches(stretches: Sequence[Split], sink: Sink, spark: SparkSession) -> int:
-    size = -(-len(stretches) // _TASKS)
-    groups = [
-        (first, seal(tuple(stretches[first : first + size]))) for first in range(0, len(stretches), size)
-    ]
+def _bring_splits(splits: Sequence[Split], sink: Sink, spark: SparkSession) -> int:
+    size = -(-len(splits) // _TASKS)
+    groups = [(first, seal(tuple(splits[first : first + size]))) for first in range(0, len(splits), size)]
 
     def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -91,10 +89,10 @@ def _bring_stretches(stretches: Sequence[Split], sink: Sink, spark: SparkSession
     return _counted(frame.collect(), len(groups))
 
 
-def _bring_frame(cargo: BatchData, frame: DataFrame, sink: Sink) -> int:
+def _bring_frame(batch_data: BatchData, frame: DataFrame, sink: Sink) -> int:
     from tidegauge.model.arrow import schema_of
 
-    schema = schema_of(cargo.layout)
+    schema = schema_of(batch_data.layout)
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
@@ -120,10 +118,10 @@ def _bring_frame(cargo: BatchData, frame: DataFrame, sink: Sink) -> int:
 
 def _patient(sink: Sink, task: int, first: int, body: bytes) -> int:
     """A lost connection is worth another one; whatever it had committed is found by its mark."""
-    stretches: tuple[Split, ...] = unseal(body)
+    splits: tuple[Split, ...] = unseal(body)
     for left in reversed(range(_TRIES)):
         try:
-            return sink.take(task, parts_of(stretches, first))
+            return sink.take(task, parts_of(splits, first))
         except OutputUnreachable as error:
             if not left or not error.retryable:
                 raise

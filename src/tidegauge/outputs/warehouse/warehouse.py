@@ -241,7 +241,7 @@ class Warehouse(ABC):
         self,
         session: WarehouseSession,
         stage: StagingTable,
-        cargo: BatchData,
+        batch_data: BatchData,
         spark: Callable[[], SparkSession],
     ) -> int:
         """Make the staging table and bring every row of the cargo into it, by the fastest way there is.

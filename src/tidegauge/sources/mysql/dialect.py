@@ -263,7 +263,7 @@ class MysqlDialect:
     ) -> str | None:
         return kind_of_cursor(ordered, grows_as_text=native.type in _TEXTS)
 
-    def notation(self, shape: SourceTable, where: str) -> Notation | None:  # noqa: ARG002 - columns have one type
+    def notation(self, source_table: SourceTable, where: str) -> Notation | None:  # noqa: ARG002 - columns have one type
         return None
 
     def moment(self, *, fresh: bool) -> Moment:

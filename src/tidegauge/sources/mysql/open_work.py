@@ -3,7 +3,7 @@
 Two lists are needed, in this order. A statement's NOW() is taken before InnoDB knows of its transaction, so
 the running statements are listed first; what ended its statement in between but not its transaction is then
 in InnoDB's list. How long before is not to be known: while the statement waits for a table's lock there is no
-transaction, and once it idles in one there is no statement. So who was open is told apart, for `read.vigil`.
+transaction, and once it idles in one there is no statement. So who was open is told apart, for `bound_wait`.
 """
 
 from __future__ import annotations

@@ -169,22 +169,22 @@ class SqliteDialect:
     def cursor_kind(self, table: TableName, native: Native, ordered: OrderedColumn) -> str | None:
         if ordered.kind is not ValueKind.TEXT:
             return "value" if ordered.kind is ValueKind.INT else None
-        shapes = self.rows(
+        source_tables = self.rows(
             f"SELECT {MARK} {_shape_of('o')} FROM (SELECT {ordered.order} AS o FROM {self.name(table)}"
             f" WHERE {ordered.order} IS NOT NULL LIMIT {_SAMPLE})"
         )
         dated = any(word in native.full.lower() for word in ("date", "time"))
         # Also what only begins like a date is meant as one; a notation without order is refused later.
-        seen = any(shape.startswith("0000-00-00") for (shape,) in shapes)
+        seen = any(source_table.startswith("0000-00-00") for (source_table,) in source_tables)
         return "timestamp" if seen or dated else "value"
 
-    def notation(self, shape: SourceTable, where: str) -> Notation | None:
-        parts = (shape.cursor, *shape.key)
-        moments = shape.cursor_kind == "timestamp" and shape.cursor.epoch is None
+    def notation(self, source_table: SourceTable, where: str) -> Notation | None:
+        parts = (source_table.cursor, *source_table.key)
+        moments = source_table.cursor_kind == "timestamp" and source_table.cursor.epoch is None
         asked = [f"typeof({part.order})" for part in parts]
-        asked.append(_shape_of(shape.cursor.order) if moments else "''")
+        asked.append(_shape_of(source_table.cursor.order) if moments else "''")
         found = self.rows(
-            f"SELECT {MARK} DISTINCT {', '.join(asked)} FROM {self.name(shape.table)} WHERE {where}"
+            f"SELECT {MARK} DISTINCT {', '.join(asked)} FROM {self.name(source_table.table)} WHERE {where}"
             f" LIMIT {_SAMPLE}"
         )
         for index, part in enumerate(parts):
@@ -192,7 +192,7 @@ class SqliteDialect:
             if any(_KINDS.get(storage) is not part.kind for storage in storages):
                 error = KeyUnsuitable if index else CursorUnsuitable
                 raise error(
-                    f"{shape.table}: {part.name} holds values of other kinds than its own"
+                    f"{source_table.table}: {part.name} holds values of other kinds than its own"
                     f" ({', '.join(storages)}), which have no order to page by",
                     hint="store every value the same way, or choose another column",
                 )
@@ -202,7 +202,8 @@ class SqliteDialect:
         if notation is None:
             examples = ", ".join(repr(text) for text in sorted({row[-1] for row in found})[:3])
             raise CursorUnsuitable(
-                f"{shape.table}: {shape.cursor.name} holds timestamps in notations whose text order is not"
+                f"{source_table.table}: {source_table.cursor.name} holds timestamps in notations whose"
+                " text order is not"
                 f" the order of time: {examples}",
                 hint="write them all the same way, in UTC, such as 2025-01-01 00:00:00.000; or use an"
                 " expression such as strftime('%Y-%m-%d %H:%M:%f', column)",

@@ -25,10 +25,10 @@ _WAIT = 30.0
 
 @dataclass(frozen=True)
 class SqliteSplit:
-    """Implements `model.cargo.Stretch`."""
+    """Implements `model.batch_data.Stretch`."""
 
     database: Database
-    shape: SourceTable
+    source_table: SourceTable
     ways: tuple[ColumnWay, ...]
     select: str
 
@@ -64,9 +64,9 @@ class SqliteSplit:
     def _finished(self, rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
         import pyarrow as pa
 
-        layout = self.shape.layout
+        layout = self.source_table.layout
         values = list(zip(*rows, strict=True))
-        count = len(self.shape.columns)
+        count = len(self.source_table.columns)
         # Before anything is converted: a value of another kind than declared is NULL, and told by the guard.
         guards = values[count] if len(values) > count else ()
         bad = next((place for place, number in enumerate(guards) if number is not None), None)
@@ -74,18 +74,18 @@ class SqliteSplit:
         stop = len(rows) if bad is None else bad + 1
         columns = [
             self._column(number, column, values[number][start:stop])
-            for number, column in enumerate(self.shape.columns)
+            for number, column in enumerate(self.source_table.columns)
         ]
         batch = pa.RecordBatch.from_arrays(columns, schema=schema_of(layout))
         if bad is not None:
-            raise complaint(self.shape, guards[bad], batch.select(list(layout.key)).to_pylist()[0])
+            raise complaint(self.source_table, guards[bad], batch.select(list(layout.key)).to_pylist()[0])
         return batch
 
     def _column(self, number: int, column: SourceColumn, values: tuple[Any, ...]) -> pa.Array:
         import pyarrow as pa
 
         wire = {"bigint": pa.int64(), "double": pa.float64(), "binary": pa.binary(), "string": pa.string()}
-        what = f"{self.shape.table}, column {column.name}"
+        what = f"{self.source_table.table}, column {column.name}"
         try:
             array = pa.array(values, wire[column.wire])
         except (pa.ArrowInvalid, UnicodeDecodeError) as error:

@@ -208,15 +208,15 @@ class DuckDB(Warehouse):
         self,
         session: WarehouseSession,
         stage: StagingTable,
-        cargo: BatchData,
+        batch_data: BatchData,
         spark: Callable[[], SparkSession],
     ) -> int:
         """Files on this machine are not copied: the stage is a view of them, and fills the target."""
         assert isinstance(session, DuckDBSession)
-        lake.check(cargo.files)
-        if _is_local(cargo.files):
-            return self._make(session, stage, "VIEW", cargo.files)
-        with landed(cargo, spark) as brought:
+        lake.check(batch_data.files)
+        if _is_local(batch_data.files):
+            return self._make(session, stage, "VIEW", batch_data.files)
+        with landed(batch_data, spark) as brought:
             if _is_local(brought.files):
                 return self._make(session, stage, "TABLE", brought.files)
             columns = [WarehouseColumn(field.name, self.type(field, key=False)) for field in stage.fields]
@@ -249,21 +249,21 @@ class DuckDB(Warehouse):
         )
 
 
-def _numbered(cargo: BatchData) -> Iterator[pa.RecordBatch]:
+def _numbered(batch_data: BatchData) -> Iterator[pa.RecordBatch]:
     """The rows of each stretch with its number behind them; names stand for themselves nowhere."""
     import pyarrow as pa
 
-    schema = _schema(cargo)
-    for number, stretch in enumerate(cargo.stretches):
-        for batch in stretch.batches():
+    schema = _schema(batch_data)
+    for number, split in enumerate(batch_data.splits):
+        for batch in split.batches():
             ordinals = pa.repeat(pa.scalar(number, pa.int64()), batch.num_rows)
             yield pa.RecordBatch.from_arrays([*batch.columns, ordinals], schema=schema)
 
 
-def _schema(cargo: BatchData) -> pa.Schema:
+def _schema(batch_data: BatchData) -> pa.Schema:
     import pyarrow as pa
 
-    kinds = [*schema_of(cargo.layout).types, pa.int64()]
+    kinds = [*schema_of(batch_data.layout).types, pa.int64()]
     return pa.schema([pa.field(f"c{place}", kind) for place, kind in enumerate(kinds)])
 
 

@@ -249,10 +249,10 @@ class MySQL(Warehouse):
         self,
         session: WarehouseSession,
         stage: StagingTable,
-        cargo: BatchData,
+        batch_data: BatchData,
         spark: Callable[[], SparkSession],
     ) -> int:
-        lake.check(cargo.files)
+        lake.check(batch_data.files)
         ours = cast(MysqlSession, session)
         columns = [
             WarehouseColumn(field.name, self.type(field, key=field.name in stage.key))
@@ -263,11 +263,11 @@ class MySQL(Warehouse):
             self.table(stage.table),
             self.name(stage.ordinal),
             tuple(self.name(field.name) for field in stage.fields),
-            hexed(schema_of(cargo.layout)),
+            hexed(schema_of(batch_data.layout)),
             stage.key,
             takes_local(ours),
         )
-        few = tasks.at_hand(cargo)
+        few = tasks.at_hand(batch_data)
         if few is not None:
             # Of its own: a stream that breaks off takes its connection with it.
             with closing(self.connect()) as own:
@@ -283,7 +283,7 @@ class MySQL(Warehouse):
                 )
             )
             session.commit()
-            count = tasks.bring(cargo, LoadSink(self._login, rows, self.table(marks)), spark)
+            count = tasks.bring(batch_data, LoadSink(self._login, rows, self.table(marks)), spark)
         session.commit()
         return count
 

@@ -165,10 +165,10 @@ class PostgreSQL(Warehouse):
         self,
         session: WarehouseSession,
         stage: StagingTable,
-        cargo: BatchData,
+        batch_data: BatchData,
         spark: Callable[[], SparkSession],
     ) -> int:
-        lake.check(cargo.files)
+        lake.check(batch_data.files)
         ours = cast(PostgresqlSession, session)
         names = ", ".join(
             self.name(name) for name in (stage.ordinal, *(field.name for field in stage.fields))
@@ -179,7 +179,7 @@ class PostgreSQL(Warehouse):
             for field in stage.fields
         ]
         session.run(self.create(stage.table, [*columns, WarehouseColumn(stage.ordinal, "integer")]))
-        few = tasks.at_hand(cargo)
+        few = tasks.at_hand(batch_data)
         if few is not None:
             rows = copy_in(ours, copy, few, stage.key)
         else:
@@ -193,7 +193,7 @@ class PostgreSQL(Warehouse):
             )
             session.commit()
             sink = CopySink(self._login, copy, self.table(marks), stage.key)
-            rows = tasks.bring(cargo, sink, spark)
+            rows = tasks.bring(batch_data, sink, spark)
         session.commit()
         return rows
 

@@ -43,14 +43,16 @@ Numbered = tuple[int, LakeFile]
 _KEYS_AT_ONCE = 500
 
 
-def _insert_keys(warehouse: Redshift, session: RedshiftSession, stage: StagingTable, cargo: BatchData) -> int:
+def _insert_keys(
+    warehouse: Redshift, session: RedshiftSession, stage: StagingTable, batch_data: BatchData
+) -> int:
     """Keys to delete lie in no lake, and are few: many in one statement."""
     names = ", ".join(
         warehouse.name(name) for name in (*(field.name for field in stage.fields), stage.ordinal)
     )
     count = 0
-    for stretch in cargo.stretches:
-        for batch in stretch.batches():
+    for split in batch_data.splits:
+        for batch in split.batches():
             rows = list(zip(*(column.to_pylist() for column in batch.columns), strict=True))
             for first in range(0, len(rows), _KEYS_AT_ONCE):
                 block = rows[first : first + _KEYS_AT_ONCE]
@@ -63,26 +65,27 @@ def _insert_keys(warehouse: Redshift, session: RedshiftSession, stage: StagingTa
     return count
 
 
-def bring(warehouse: Redshift, session: RedshiftSession, stage: StagingTable, cargo: BatchData) -> int:
+def bring(warehouse: Redshift, session: RedshiftSession, stage: StagingTable, batch_data: BatchData) -> int:
     """Make the staging table and fill it, in one transaction; how many rows were copied."""
     columns = [
         WarehouseColumn(field.name, warehouse.type(field, key=field.name in stage.key))
         for field in stage.fields
     ]
     make = warehouse.create(stage.table, [*columns, WarehouseColumn(stage.ordinal, warehouse.whole)])
-    if not cargo.files:
-        if cargo.deletes:
+    if not batch_data.files:
+        if batch_data.deletes:
             session.run(make)
-            counted = _insert_keys(warehouse, session, stage, cargo)
+            counted = _insert_keys(warehouse, session, stage, batch_data)
             session.commit()
             return counted
-        if cargo.paths:
+        if batch_data.paths:
             raise OutputError(
-                f"Redshift copies files as they are, and those of {cargo.layout.table} do not all have the"
+                f"Redshift copies files as they are, and those of {batch_data.layout.table} do not all"
+                " have the"
                 " same columns",
                 hint="`tidegauge sync --full-refresh` writes them anew; `mode: merge` loads them in turn",
             )
-        if cargo.rows != 0 and (cargo.stretches or cargo.frame):
+        if batch_data.rows != 0 and (batch_data.splits or batch_data.frame):
             raise OutputError(
                 "Redshift loads files that lie on S3, and there is no lake between it and the source",
                 hint="put a lake between them: `via:` with a connection of type parquet and an s3a:// path",
@@ -90,14 +93,14 @@ def bring(warehouse: Redshift, session: RedshiftSession, stage: StagingTable, ca
         session.run(make)
         session.commit()
         return 0
-    if not cargo.files[0].lake.on_s3:
+    if not batch_data.files[0].lake.on_s3:
         raise OutputError(
-            f"Redshift loads files that lie on S3, and the lake is at {cargo.files[0].lake.path}",
+            f"Redshift loads files that lie on S3, and the lake is at {batch_data.files[0].lake.path}",
             hint="give the lake of `via:` an s3a:// path",
         )
-    lake.check(cargo.files)
+    lake.check(batch_data.files)
     session.run(make)
-    counted = _Copies(warehouse, session, stage, cargo.files).bring(list(enumerate(cargo.files)))
+    counted = _Copies(warehouse, session, stage, batch_data.files).bring(list(enumerate(batch_data.files)))
     session.commit()
     return counted
 

@@ -239,13 +239,13 @@ class Redshift(Warehouse):
         self,
         session: WarehouseSession,
         stage: StagingTable,
-        cargo: BatchData,
+        batch_data: BatchData,
         spark: Callable[[], SparkSession],  # noqa: ARG002
     ) -> int:
         from tidegauge.outputs.warehouse.redshift.copy import bring
 
         assert isinstance(session, RedshiftSession)
-        return bring(self, session, stage, cargo)
+        return bring(self, session, stage, batch_data)
 
 
 def text_bytes(field: Field) -> int:

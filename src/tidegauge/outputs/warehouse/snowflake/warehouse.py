@@ -205,7 +205,7 @@ class Snowflake(Warehouse):
         self,
         session: WarehouseSession,
         stage: StagingTable,
-        cargo: BatchData,
+        batch_data: BatchData,
         spark: Callable[[], SparkSession],
     ) -> int:
         columns = [
@@ -213,10 +213,10 @@ class Snowflake(Warehouse):
         ]
         session.run(self.create(stage.table, [*columns, WarehouseColumn(stage.ordinal, self.whole)]))
         session.commit()
-        if cargo.files:
-            lake.check(cargo.files)
+        if batch_data.files:
+            lake.check(batch_data.files)
         with (
-            scratch.landed(cargo, spark) as landed,
+            scratch.landed(batch_data, spark) as landed,
             tempfile.TemporaryDirectory(prefix="tidegauge-put-") as top,
         ):
             files = list(_written(Path(top), landed))
@@ -271,28 +271,28 @@ def _check_loaded(files: Sequence[tuple[Path, int]], told: Sequence[tuple[Any, .
             )
 
 
-def _written(top: Path, cargo: BatchData) -> Iterator[tuple[Path, int]]:
+def _written(top: Path, batch_data: BatchData) -> Iterator[tuple[Path, int]]:
     """Each stretch that has rows as a file of its own, with its number in every row; and how many it has."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    kinds = [*schema_of(cargo.layout).types, pa.int64()]
+    kinds = [*schema_of(batch_data.layout).types, pa.int64()]
     schema = pa.schema([pa.field(f"C{at}", kind) for at, kind in enumerate(kinds)])
-    for number, stretch in enumerate(cargo.stretches):
+    for number, split in enumerate(batch_data.splits):
         path = top / f"{number:06}.parquet"
         rows = 0
         with pq.ParquetWriter(path, schema, compression="snappy") as writer:
-            for batch in _numbered(stretch, number, schema):
+            for batch in _numbered(split, number, schema):
                 writer.write_batch(batch)
                 rows += batch.num_rows
         if rows:
             yield path, rows
 
 
-def _numbered(stretch: Split, number: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _numbered(split: Split, number: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     import pyarrow as pa
 
-    for batch in stretch.batches():
+    for batch in split.batches():
         ordinal = pa.repeat(pa.scalar(number, pa.int64()), batch.num_rows)
         yield pa.RecordBatch.from_arrays([*batch.columns, ordinal], schema=schema)
 

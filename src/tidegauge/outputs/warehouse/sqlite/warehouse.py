@@ -151,20 +151,20 @@ class SQLite(Warehouse):
         self,
         session: WarehouseSession,
         stage: StagingTable,
-        cargo: BatchData,
+        batch_data: BatchData,
         spark: Callable[[], SparkSession],
     ) -> int:
         assert isinstance(session, SQLiteSession)
-        lake.check(cargo.files)
+        lake.check(batch_data.files)
         columns = [WarehouseColumn(f.name, self.type(f, key=f.name in stage.key)) for f in stage.fields]
         columns.append(WarehouseColumn(stage.ordinal, self.whole))
         marks = ", ".join("?" * len(columns))
-        with landed(cargo, spark) as brought:
+        with landed(batch_data, spark) as brought:
             session.run(self.create(stage.table, columns))
             sql = f"INSERT INTO {self.table(stage.table)} VALUES ({marks})"
             rows = 0
-            for number, stretch in enumerate(brought.stretches):
-                for batch in stretch.batches():
+            for number, split in enumerate(brought.splits):
+                for batch in split.batches():
                     rows += session.many(sql, _tuples(batch, stage, number))
             session.commit()
         return rows

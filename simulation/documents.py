@@ -30,24 +30,24 @@ class Cabinet:
 
     def __init__(self, world: World, checker: Watcher) -> None:
         self.world = world
-        self.leaf: StoredFlow | None = None
+        self.stored_flow: StoredFlow | None = None
         self.logs: dict[str, dict[str, Entry]] = {log: {} for log in LOGS}
         self._checker = checker
 
     @property
-    def book(self) -> FlowState:
-        return document_of(self.leaf).book if self.leaf else FlowState(PIPELINE, NAME)
+    def flow_state(self) -> FlowState:
+        return document_of(self.stored_flow).flow_state if self.stored_flow else FlowState(PIPELINE, NAME)
 
     def ledger(self, actor: Actor) -> DocumentLedger:
-        return _Restless(MemoryShelf(self, actor))
+        return _Restless(MemoryDocumentStore(self, actor))
 
-    def save(self, seen: StoredFlow | None, leaf: StoredFlow, actor: Actor) -> bool:
-        if self.leaf is not seen:
+    def save(self, seen: StoredFlow | None, stored_flow: StoredFlow, actor: Actor) -> bool:
+        if self.stored_flow is not seen:
             self.world.tally["race lost, asked again"] += 1
             return False
-        before = self.book
-        self.leaf = leaf
-        after = document_of(leaf).book
+        before = self.flow_state
+        self.stored_flow = stored_flow
+        after = document_of(stored_flow).flow_state
         if after != before:
             self._checker.ledger(before, StateChange(after), actor.owner, self._asked(before, after))
         return True
@@ -64,14 +64,14 @@ class Cabinet:
 
     def final(self) -> None:
         """What the logs have and what still waits are together all there ever was."""
-        if self.leaf is None:
+        if self.stored_flow is None:
             return
-        page: FlowDocument = document_of(self.leaf)
+        document: FlowDocument = document_of(self.stored_flow)
         for log in LOGS:
-            self.append(log, page.outbox.get(log, ()))
+            self.append(log, document.outbox.get(log, ()))
             last = max((entry["n"] for entry in self.logs[log].values()), default=None)
-            if last is not None and last != page.numbers[log]:
-                self.world.violated(LOGGED, f"{log} ends at {last}, and {page.numbers[log]} were made")
+            if last is not None and last != document.numbers[log]:
+                self.world.violated(LOGGED, f"{log} ends at {last}, and {document.numbers[log]} were made")
 
     def _asked(self, before: FlowState, after: FlowState) -> datetime:
         """When the rule was asked: a lease that was given then says so."""
@@ -81,7 +81,7 @@ class Cabinet:
         return new.lease_until - LEASE
 
 
-class MemoryShelf:
+class MemoryDocumentStore:
     """Implements Shelf for one actor."""
 
     shown = "feigned"
@@ -98,22 +98,22 @@ class MemoryShelf:
 
     def load(self, pipeline: str, flows: Sequence[str] | None = None) -> LoadedDocuments:
         self._ask("load the leaf")
-        leaf = self._cabinet.leaf
-        return LoadedDocuments(pipeline, {NAME: leaf} if leaf else {}, leaf)
+        stored_flow = self._cabinet.stored_flow
+        return LoadedDocuments(pipeline, {NAME: stored_flow} if stored_flow else {}, stored_flow)
 
-    def save(self, loaded: LoadedDocuments, leaves: Sequence[StoredFlow]) -> None:
-        if not leaves:
+    def save(self, loaded: LoadedDocuments, stored_flows: Sequence[StoredFlow]) -> None:
+        if not stored_flows:
             return
-        [leaf] = leaves
+        [stored_flow] = stored_flows
         cabinet = self._cabinet
         fault = self._actor.turn("save the leaf")
         if fault is Fault.REFUSED:
             raise _unreachable("save the leaf", fault)
         if fault is Fault.LATE:
-            late = partial(self._save_late, loaded.token, leaf)
+            late = partial(self._save_late, loaded.token, stored_flow)
             cabinet.world.later.append(("save the leaf", late))
             raise _unreachable("save the leaf", fault)
-        saved = cabinet.save(loaded.token, leaf, self._actor)
+        saved = cabinet.save(loaded.token, stored_flow, self._actor)
         if not saved or fault is Fault.DOUBLED:
             raise WriterCameBetween  # a client that sent it twice is told only of the second
         if fault is Fault.LOST:
@@ -150,8 +150,8 @@ class MemoryShelf:
         if fault is not None:
             raise _unreachable(what, fault)
 
-    def _save_late(self, seen: StoredFlow | None, leaf: StoredFlow) -> None:
-        if not self._cabinet.save(seen, leaf, self._actor):
+    def _save_late(self, seen: StoredFlow | None, stored_flow: StoredFlow) -> None:
+        if not self._cabinet.save(seen, stored_flow, self._actor):
             self._cabinet.world.changed("refused: the leaf has moved on")
 
 
