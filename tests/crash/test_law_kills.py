@@ -37,13 +37,13 @@ FAMILIES = [
 ]
 SEED = os.environ.get("TIDEGAUGE_LAW_SEED", "tide")
 PLACES = [
-    ("tidegauge.ledger.base:Keeper.begin", "after"),
+    ("tidegauge.ledger.base:BaseLedger.begin", "after"),
     ("tidegauge.outputs.delta.output:DeltaOutput.write", "after"),
     ("tidegauge.outputs.delta.keys:check_keys", "after"),
     ("tidegauge.outputs.delta.modes:apply", "before"),
     ("tidegauge.outputs.delta.modes:apply", "after"),
-    ("tidegauge.ledger.base:Keeper.advance", "before"),
-    ("tidegauge.ledger.base:Keeper.advance", "after"),
+    ("tidegauge.ledger.base:BaseLedger.advance", "before"),
+    ("tidegauge.ledger.base:BaseLedger.advance", "after"),
 ]
 
 

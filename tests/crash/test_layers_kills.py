@@ -34,8 +34,8 @@ pytestmark = pytest.mark.crash
 
 WHY = ("--reason", "a test", "--yes")
 FEED = "USING delta TBLPROPERTIES (delta.enableChangeDataFeed = true)"
-KEEPER = "tidegauge.ledger.base:Keeper"
-LIVES = "tidegauge.outputs.delta.epochs:Lives"
+KEEPER = "tidegauge.ledger.base:BaseLedger"
+LIVES = "tidegauge.outputs.delta.epochs:DeltaEpochs"
 WRITE = "tidegauge.outputs.delta"
 BEGUN, MARKED, LOGGED, ENDED = (
     Death((f"{KEEPER}.begin_override",)),
