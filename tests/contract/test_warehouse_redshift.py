@@ -443,7 +443,7 @@ def test_what_the_manifest_says_can_be_read_by_anyone(
 DOOMED = """
 import json, os, signal, sys
 from tests.support.warehouses import ORDERS, Heap, Loader, Yard, flow_of
-from tidegauge.model.batch_data import Cargo, LakeFile
+from tidegauge.model.batch_data import BatchData, LakeFile
 from tidegauge.model.secret import Secret
 from tidegauge.model.spec import Database, Engine, Lake
 from tidegauge.outputs.warehouse.commits import Commits
@@ -454,7 +454,7 @@ password, keys = Secret(told["password"]), [Secret(key) for key in told["keys"]]
 database = Database("dw", Engine.REDSHIFT, password=password, options={"ssl": "disable"}, **told["database"])
 lake = Lake("lake", *told["lake"], *keys)
 files = tuple(LakeFile(lake, *file) for file in told["files"])
-cargo = Cargo(ORDERS, rows=1, files=files, stretches=(Heap(ORDERS, ()),))
+data = BatchData(ORDERS, rows=1, files=files, splits=(Heap(ORDERS, ()),))
 yard = Yard("redshift", database, told["database"]["schema"], None)
 record, commit = Commits.record, RedshiftSession.commit
 
@@ -473,7 +473,7 @@ def recorded(self, session, *rest):
 
 Commits.record = recorded
 loading = Loader(yard, flow_of(yard), seq=1)
-loading.load(cargo)
+loading.load(data)
 """
 
 

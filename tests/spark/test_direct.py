@@ -34,7 +34,7 @@ from tidegauge.model.staged import DataFile
 from tidegauge.model.table import Field, Layout, SourceTable
 from tidegauge.outputs.lake import splits as writing
 from tidegauge.outputs.lake.splits import write_splits
-from tidegauge.sources import connectorx_split as connectorx_stretch
+from tidegauge.sources import connectorx_split
 from tidegauge.sources.connectorx_split import ConnectorxSplit
 from tidegauge.sources.direct import DirectReader, check, direct_reason
 
@@ -349,7 +349,7 @@ def test_a_stream_that_breaks_off_is_never_taken_for_the_end(
     import connectorx
 
     source_table, batch = many(server, 10)
-    monkeypatch.setattr(connectorx_stretch, "_PIECE", 2)
+    monkeypatch.setattr(connectorx_split, "_PIECE", 2)
     split = replace(streaming(server, source_table, replace(batch, rows=None)), here=True)
     whole = list(split.batches())
     assert sum(one.num_rows for one in whole) == 5
@@ -511,10 +511,10 @@ def test_it_works_through_spark_connect(tmp_path: Path) -> None:
     code = (
         "import json, pickle, sys\n"
         "from pyspark.sql import SparkSession\n"
-        "from tidegauge.outputs.lake.splits import write_stretches\n"
-        "cargo, lake = pickle.load(sys.stdin.buffer)\n"
+        "from tidegauge.outputs.lake.splits import write_splits\n"
+        "data, lake = pickle.load(sys.stdin.buffer)\n"
         "spark = SparkSession.builder.remote(sys.argv[1]).getOrCreate()\n"
-        "files = write_stretches(lake, 't/data/x', cargo, lambda: spark)\n"
+        "files = write_splits(lake, 't/data/x', data, lambda: spark)\n"
         "print(json.dumps([[file.path, file.rows] for file in files]))\n"
     )
     with start_connect(tmp_path) as address:

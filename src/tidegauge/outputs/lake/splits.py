@@ -36,7 +36,7 @@ _GROUP_ROWS = 262_144
 _GROUP_BYTES = 64 * 2**20
 """What is held in memory until it is written as a row group, whichever is reached first."""
 _THREADS = 4
-_ANSWER = "stretch bigint, path string, rows bigint, bytes bigint, error string"
+_ANSWER = "split bigint, path string, rows bigint, bytes bigint, error string"
 
 
 def write_splits(
@@ -72,9 +72,7 @@ def _by_tasks(lake: Lake, attempt: str, batch_data: BatchData, spark: SparkSessi
 
     answers = spark.range(0, count, 1, count).mapInArrow(work, _ANSWER).collect()
     raise_any(answer["error"] for answer in answers)
-    found = {
-        int(one["stretch"]): DataFile(one["path"], int(one["rows"]), int(one["bytes"])) for one in answers
-    }
+    found = {int(one["split"]): DataFile(one["path"], int(one["rows"]), int(one["bytes"])) for one in answers}
     if len(answers) != count or set(found) != set(range(count)):
         raise OutputDisagrees(
             f"{count} tasks were to write to {attempt}, and Spark has answers of {len(answers)}",
@@ -95,7 +93,7 @@ def _answered(attempt: str, number: int, body: bytes) -> pa.RecordBatch:
     file = done or DataFile("", 0, 0)
     return pa.RecordBatch.from_pydict(
         {
-            "stretch": [number],
+            "split": [number],
             "path": [file.path],
             "rows": [file.rows],
             "bytes": [file.bytes],
@@ -103,7 +101,7 @@ def _answered(attempt: str, number: int, body: bytes) -> pa.RecordBatch:
         },
         schema=pa.schema(
             [
-                ("stretch", pa.int64()),
+                ("split", pa.int64()),
                 ("path", pa.string()),
                 ("rows", pa.int64()),
                 ("bytes", pa.int64()),
