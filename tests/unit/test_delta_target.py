@@ -22,7 +22,7 @@ from tidegauge.outputs.delta.target import (
     properties_for,
     room_for,
 )
-from tidegauge.outputs.delta.types import as_sql, bare, has_map, holds, literal, table_name
+from tidegauge.outputs.delta.types import as_sql, bare, can_widen, fits, has_map, literal, table_name
 
 pytestmark = pytest.mark.unit
 
@@ -50,9 +50,9 @@ def _target(*columns: HeldTable, **properties: str) -> DeltaTarget:
     ],
 )
 def test_a_wider_type_holds_all_of_a_narrower_one_and_not_the_other_way(wide: str, narrow: str) -> None:
-    assert holds(wide, narrow)
-    assert not holds(narrow, wide)
-    assert holds(wide, wide)
+    assert can_widen(wide, narrow)
+    assert not can_widen(narrow, wide)
+    assert can_widen(wide, wide)
 
 
 @pytest.mark.parametrize(
@@ -68,8 +68,18 @@ def test_a_wider_type_holds_all_of_a_narrower_one_and_not_the_other_way(wide: st
     ],
 )
 def test_types_that_would_lose_something_fit_neither_way(one: Any, other: Any) -> None:
-    assert not holds(one, other)
-    assert not holds(other, one)
+    assert not can_widen(one, other)
+    assert not can_widen(other, one)
+
+
+def test_a_column_takes_what_it_holds_though_delta_could_not_widen_to_it() -> None:
+    for held, brought in (("long", "decimal(18,0)"), ("decimal(19,0)", "long")):
+        assert fits(held, brought)
+        assert not can_widen(held, brought)
+        room = room_for((HeldTable("v", brought),), _target(HeldTable("v", held)), _output(), Drift.FAIL)
+        assert room == RoomInDelta((DeltaColumn("v", "v", held),))
+    assert not fits("long", "decimal(19,0)")
+    assert not fits({"array": "long"}, {"array": "integer"})
 
 
 def test_types_are_compared_without_what_only_decorates_them() -> None:

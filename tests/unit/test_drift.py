@@ -12,7 +12,8 @@ from tidegauge.errors import OutputDisagrees
 from tidegauge.model.position import ValueKind
 from tidegauge.model.spec import Drift, TableName, TableOptions
 from tidegauge.model.table import Field, Layout, OrderedColumn, SourceColumn, SourceTable
-from tidegauge.plan.drift import ChangeKind, ColumnChange, Decision, decide, holds, narrowed
+from tidegauge.model.types import holds
+from tidegauge.plan.drift import ChangeKind, ColumnChange, Decision, decide, narrowed
 
 pytestmark = pytest.mark.unit
 

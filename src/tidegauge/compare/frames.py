@@ -9,7 +9,8 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from tidegauge.compare.digest import digest_row
-from tidegauge.compare.match import Match, as_type, common, field_of, quoted, total
+from tidegauge.compare.match import Match, as_type, common, field_of, total
+from tidegauge.model.types import quote
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -170,7 +171,7 @@ class _Sides:
 
         def held(name: str) -> Column:
             own = field_of(frame, name)
-            return as_type(F.col(quoted(own.name)), own.dataType, types[name])
+            return as_type(F.col(quote(own.name)), own.dataType, types[name])
 
         known = {name.casefold() for name in frame.columns}
         order = F.lit(None).cast("bigint")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tidegauge.compare.match import quoted
 from tidegauge.model.delta_flow import IS_CURRENT, VALID_FROM, VALID_TO
+from tidegauge.model.types import quote
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -18,7 +18,7 @@ def faults(history: DataFrame, key: Sequence[str]) -> DataFrame:
     from pyspark.sql import Window
     from pyspark.sql import functions as F  # noqa: N812
 
-    keys = [F.col(quoted(name)) for name in key]
+    keys = [F.col(quote(name)) for name in key]
     begin, end, current = F.col(VALID_FROM), F.col(VALID_TO), F.col(IS_CURRENT)
     following = F.lead(begin).over(Window.partitionBy(*keys).orderBy(begin))
     wrong = (

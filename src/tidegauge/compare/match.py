@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from tidegauge.model.types import quote
+
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType, StructField
@@ -41,7 +43,7 @@ class Match:
             own = find(frame, name)
             value = F.lit(None).cast(type_)
             if own is not None:
-                value = as_type(F.col(quoted(own.name)), own.dataType, type_)
+                value = as_type(F.col(quote(own.name)), own.dataType, type_)
             made.append((value, type_))
         return made
 
@@ -88,7 +90,3 @@ def total(expression: str) -> Column:
     from pyspark.sql import functions as F  # noqa: N812
 
     return F.coalesce(F.expr(f"sum({expression})"), F.lit(0)).cast("bigint")
-
-
-def quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

@@ -16,12 +16,12 @@ from tidegauge.config.problems import Complaint, quoted, suggest
 from tidegauge.errors import ConfigError
 from tidegauge.model.location import WITH_COLON, scheme_of, unsupported
 from tidegauge.model.secret import Secret
+from tidegauge.model.types import parse_decimal
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _WHOLE = re.compile(r"[+-]?\d[\d_]*", re.ASCII)
 _LABEL = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?", re.ASCII)
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}", re.ASCII)
-_DECIMAL = re.compile(r"decimal\(\s*(\d{1,3})\s*,\s*(\d{1,3})\s*\)", re.ASCII | re.IGNORECASE)
 _PERCENT = re.compile(r"(\d{1,3}(?:\.\d{1,6})?)\s*%", re.ASCII)
 _SHARE = re.compile(r"0|[01]?\.\d{1,9}", re.ASCII)
 _ROLES = re.compile(r"default|arn:aws[a-z-]*:iam::\d+:role/[\w+=,.@/-]+", re.ASCII)
@@ -203,9 +203,9 @@ def check_endpoint(value: Any) -> str:
 def arrival(value: Any) -> str:
     """How a column shall arrive: `string`, `timestamp`, `date` or `decimal(p,s)`."""
     written = text(value).strip()
-    match = _DECIMAL.fullmatch(written)
-    if match:
-        precision, scale = int(match[1]), int(match[2])
+    size = parse_decimal(written)
+    if size and size.scale >= 0:
+        precision, scale = size
         if not 1 <= precision <= 38 or scale > precision:
             raise Complaint(
                 f"{quoted(written)} cannot be held",

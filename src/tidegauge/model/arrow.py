@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from tidegauge.model.table import Layout
+from tidegauge.model.types import parse_decimal
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-_DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 
 
 def schema_of(layout: Layout) -> pa.Schema:
@@ -23,8 +21,8 @@ def type_of(name: str) -> pa.DataType:
     """Timestamps are whole microseconds; an instant is in UTC."""
     import pyarrow as pa
 
-    if match := _DECIMAL.fullmatch(name):
-        return pa.decimal128(int(match[1]), int(match[2]))
+    if size := parse_decimal(name):
+        return pa.decimal128(*size)
     return {
         "boolean": pa.bool_(),
         "tinyint": pa.int8(),

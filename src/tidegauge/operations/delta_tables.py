@@ -21,6 +21,7 @@ from tidegauge.model.error_json import error_to_json
 from tidegauge.model.location import WITH_COLON, resolve
 from tidegauge.model.run import FlowStatus
 from tidegauge.model.spec import Lake, Project
+from tidegauge.model.types import quote
 from tidegauge.operations.delta_readers import Readers, plain
 from tidegauge.spark.jars import Needs
 from tidegauge.spark.session import open_session
@@ -46,7 +47,7 @@ class TendedTable:
 
     @property
     def sql(self) -> str:
-        return f"delta.`{self.location.replace('`', '``')}`"
+        return f"delta.{quote(self.location)}"
 
 
 @dataclass(frozen=True)

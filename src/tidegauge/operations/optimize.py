@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tidegauge.errors import TidegaugeError
+from tidegauge.model.types import quote
 from tidegauge.operations.delta_tables import TendedResult, TendedTable, Tending
 from tidegauge.operations.vacuum import vacuum
 from tidegauge.spark.errors import translated
@@ -19,7 +20,7 @@ def optimize(
     `clean`: vacuum it afterwards. A vacuum that a reader forbids is the answer's error, and the table is
     compacted all the same.
     """
-    columns = ", ".join(f"`{name.replace('`', '``')}`" for name in zorder)
+    columns = ", ".join(quote(name) for name in zorder)
     with tending.session_of(target) as session, translated(target.name):
         words = f"OPTIMIZE {target.sql}{f' ZORDER BY ({columns})' if columns else ''}"
         [row] = session.sql(words).collect()

@@ -1,13 +1,11 @@
 """What becomes of a table whose columns have changed. Pure: what the output holds is handed in.
 
-Types are Spark's. A type holds another if every value of the other is exactly one of its own, with the same
-meaning: `bigint` holds `int`, `string` holds nothing but `string`. That a column may be NULL now is no
-change: outputs let every column be NULL but the key's.
+Types are Spark's; `model.types.holds` says which type holds all values of another. That a column may be NULL
+now is no change: outputs let every column be NULL but the key's.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -17,13 +15,10 @@ from typing import Protocol
 from tidegauge.errors import OutputDisagrees
 from tidegauge.model.spec import Drift
 from tidegauge.model.table import Field, Layout, SourceTable
+from tidegauge.model.types import holds
 
 EVENT = "schema_changed"
 """In the history, with `Decision.summary` as the reason."""
-
-_DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
-_DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
-"""Of the largest value: a decimal needs as many before its point; one fewer always fit into the integer."""
 
 
 class ChangeKind(StrEnum):
@@ -168,24 +163,6 @@ def decide(
             word = "column is" if len(left) == 1 else "columns are"
             notes.append(f"{len(left)} new {word} left out, as `drift: freeze` says: {', '.join(left)}")
     return Decision(layout, tuple(changes), tuple(notes), left)
-
-
-def holds(wide: str, narrow: str) -> bool:
-    """Whether every value of `narrow` is exactly a value of `wide` too, and means the same."""
-    if wide == narrow:
-        return True
-    if wide in _DIGITS and narrow in _DIGITS:
-        return _DIGITS[wide] > _DIGITS[narrow]
-    if (wide, narrow) == ("double", "float"):
-        return True
-    big, small = _decimal(wide), _decimal(narrow)
-    if big is not None and small is not None:
-        return big[1] >= small[1] and big[0] - big[1] >= small[0] - small[1]
-    if big is not None and narrow in _DIGITS:
-        return big[0] - big[1] >= _DIGITS[narrow]
-    if small is not None and wide in _DIGITS:
-        return small[1] == 0 and small[0] < _DIGITS[wide]
-    return False
 
 
 def narrowed(source_table: SourceTable, names: Collection[str]) -> SourceTable:
@@ -335,11 +312,6 @@ def _neighbours(columns: Iterable[tuple[str, str, bool]]) -> dict[tuple[str | No
         else:
             behind, nth = name, 0
     return spots
-
-
-def _decimal(name: str) -> tuple[int, int] | None:
-    match = _DECIMAL.fullmatch(name)
-    return (int(match[1]), int(match[2])) if match else None
 
 
 def _plain(name: str) -> str:

@@ -17,6 +17,7 @@ from tidegauge.errors import TypeNotHeld
 from tidegauge.model.arrow import type_of
 from tidegauge.model.spec import Engine
 from tidegauge.model.table import SourceColumn, SourceTable
+from tidegauge.model.types import parse_decimal
 from tidegauge.sources.mysql import sql as mysql_sql
 from tidegauge.sources.mysql import types as types_mysql
 from tidegauge.sources.postgresql import sql as postgresql_sql
@@ -25,7 +26,6 @@ from tidegauge.sources.types import FINISH
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 _WIDEST_WHOLE = 18
 """Digits that a 64-bit integer always holds."""
 _INTEGERS = ("tinyint", "smallint", "int", "bigint")
@@ -78,8 +78,8 @@ def _way(source_table: SourceTable, column: SourceColumn, engine: Engine) -> Col
     moment = _moment(column, engine)
     if moment is not None:
         return moment
-    if engine is not Engine.SQLITE and (size := _DECIMAL.fullmatch(column.arrives)) and column.finish == "{}":
-        return ColumnWay(*_decimal(column, engine, int(size[1]), int(size[2])), guarded)
+    if engine is not Engine.SQLITE and (size := parse_decimal(column.arrives)) and column.finish == "{}":
+        return ColumnWay(*_decimal(column, engine, *size), guarded)
     if column.finish == FINISH["date"]:
         return ColumnWay(column.select, "days", guarded)
     if column.finish in (FINISH["timestamp"], FINISH["timestamp_ntz"]):
@@ -208,9 +208,9 @@ def _parsed(text: str | None, column: SourceColumn, what: str) -> Any:
 
 
 def _decimal_of(text: str, arrives: str) -> Decimal:
-    size = _DECIMAL.fullmatch(arrives)
+    size = parse_decimal(arrives)
     assert size is not None
-    precision, scale = int(size[1]), int(size[2])
+    precision, scale = size
     pattern = rf"[-+]?0*[0-9]{{0,{precision - scale}}}([.][0-9]{{0,{scale}}}0*)?"
     if not re.fullmatch(pattern, text) or not re.search("[0-9]", text):
         raise ValueError(text)

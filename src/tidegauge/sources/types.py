@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,11 +12,11 @@ from dataclasses import dataclass
 from tidegauge.errors import TypeNotHeld
 from tidegauge.model.spec import TableName
 from tidegauge.model.table import SourceColumn
+from tidegauge.model.types import parse_decimal
 
 WIDEST_DECIMAL = 38
 """Digits that Spark and Parquet hold."""
 
-_DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(-?\d+)\s*\)")
 _MICROS_NTZ = "timestampadd(MICROSECOND, {}, timestamp_ntz'1970-01-01 00:00:00')"
 _MICROS = "timestamp_micros({})"
 _DAYS = "date_from_unix_date({})"
@@ -133,8 +132,8 @@ def _overridden(
     holds_text = rules.untyped or (rule is not None and rule.arrives == "string")
     if override == "string":
         return SourceColumn(native.name, native.full, "string", text, "string", "{}")
-    if size := _DECIMAL.fullmatch(override):
-        precision, scale = int(size[1]), int(size[2])
+    if size := parse_decimal(override):
+        precision, scale = size
         if not 0 < precision <= WIDEST_DECIMAL or not 0 <= scale <= precision:
             raise TypeNotHeld(
                 f"{table}: types says that column {native.name} arrives as {override},"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tidegauge.errors import OutputError
 from tidegauge.model.delta_flow import CHANGE_TYPE, DELETE
-from tidegauge.transform.views import quoted
+from tidegauge.model.types import quote
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -36,12 +36,12 @@ def by_key(whole: DataFrame, target: DataFrame, key: Sequence[str]) -> DataFrame
             hint="bring the column back, or reset the flow with --full-refresh",
         )
     before = target.select(
-        *(F.col(quoted(field.name)).alias(name) for name, field in there.values()), F.lit(True).alias(_THERE)
+        *(F.col(quote(field.name)).alias(name) for name, field in there.values()), F.lit(True).alias(_THERE)
     )
-    times = F.count(F.lit(1)).over(Window.partitionBy(*(F.col(quoted(name)) for name in key)))
+    times = F.count(F.lit(1)).over(Window.partitionBy(*(F.col(quote(name)) for name in key)))
     after = whole.withColumns({HERE: F.lit(True), _TIMES: times})
     same_key = [
-        _text_or_self(field, there[field.name.casefold()][1], F.col(quoted(field.name)))
+        _text_or_self(field, there[field.name.casefold()][1], F.col(quote(field.name)))
         == _text_or_self(there[field.name.casefold()][1], field, F.col(there[field.name.casefold()][0]))
         for field in fields
         if field.name.casefold() in keys
@@ -49,7 +49,7 @@ def by_key(whole: DataFrame, target: DataFrame, key: Sequence[str]) -> DataFrame
     differs = F.col(_THERE).isNull() | (F.col(_TIMES) > 1)
     chosen: list[Column] = []
     for field in fields:
-        column = F.col(quoted(field.name))
+        column = F.col(quote(field.name))
         if field.name.casefold() in keys:
             name, old = there[field.name.casefold()]
             held = F.col(name) if _alike(old, field) else F.col(name).cast(field.dataType)
@@ -86,18 +86,16 @@ def by_sides(both: DataFrame, key: Sequence[str], *, same: bool = False) -> Data
         both = both.where(here | ~goes)
     fields = [field for field in both.schema.fields if field.name not in (HERE, CHANGE_TYPE)]
     keys = {name.casefold() for name in key}
-    row = F.struct(*(comparable(F.col(quoted(field.name)), field.dataType) for field in fields))
-    of_key = Window.partitionBy(*(F.col(quoted(name)) for name in key))
+    row = F.struct(*(comparable(F.col(quote(field.name)), field.dataType) for field in fields))
+    of_key = Window.partitionBy(*(F.col(quote(name)) for name in key))
     window = of_key.orderBy(here.desc())
     # Two rows that are here, and one before, are two however alike one of them is to it.
     alike = F.lead(F.when(~here, row)).over(window).eqNullSafe(row) & (F.count_if(here).over(of_key) == 1)
     chosen = (
-        F.col(quoted(field.name))
-        if field.name.casefold() in keys
-        else F.when(here, F.col(quoted(field.name)))
+        F.col(quote(field.name)) if field.name.casefold() in keys else F.when(here, F.col(quote(field.name)))
         for field in fields
     )
-    known = reduce(lambda one, other: one & other, (F.col(quoted(name)).isNotNull() for name in key))
+    known = reduce(lambda one, other: one & other, (F.col(quote(name)).isNotNull() for name in key))
     kind = F.when(~here | goes, DELETE).when(F.col(_BEFORE) == 0, INSERT).otherwise(UPSERT)
     return (
         both.withColumns(
@@ -119,7 +117,7 @@ def by_partition(whole: DataFrame, target: DataFrame, by: Sequence[str]) -> Data
     """The values of `by` under which the two do not hold the same rows, each once."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    columns = [F.col(quoted(name)) for name in by]
+    columns = [F.col(quote(name)) for name in by]
     there = {field.name.casefold(): field for field in target.schema.fields}
     fields = whole.schema.fields
     like = len(there) == len(fields) and all(
@@ -130,10 +128,10 @@ def by_partition(whole: DataFrame, target: DataFrame, by: Sequence[str]) -> Data
 
     def counted(frame: DataFrame, times: int) -> DataFrame:
         values = (
-            comparable(F.col(quoted(field.name)), field.dataType).alias(f"c{at}")
+            comparable(F.col(quote(field.name)), field.dataType).alias(f"c{at}")
             for at, field in enumerate(fields)
         )
-        held = (F.col(quoted(name)).alias(f"b{at}") for at, name in enumerate(by))
+        held = (F.col(quote(name)).alias(f"b{at}") for at, name in enumerate(by))
         return frame.select(*held, *values, F.lit(times).alias("n"))
 
     both = counted(whole, 1).unionAll(counted(target, -1))

@@ -25,12 +25,12 @@ from tidegauge.model.delta_flow import (
     OnDelete,
 )
 from tidegauge.model.protocols.source import ChangedInput
+from tidegauge.model.types import quote as quoted
 from tidegauge.transform.batch import Parts, evaluate_batch
 from tidegauge.transform.difference import HERE, INSERT, by_key, by_partition, by_sides
 from tidegauge.transform.faults import named, sentence, unheard
 from tidegauge.transform.history import AFTER, at_end, by_version, ends, images, kinds
 from tidegauge.transform.keys import found, lapsed, only
-from tidegauge.transform.views import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

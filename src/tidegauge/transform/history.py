@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from tidegauge.errors import TransformFailed
 from tidegauge.model.delta_flow import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, DELETE, Sql
+from tidegauge.model.types import quote as quoted
 from tidegauge.transform.batch import Parts
 from tidegauge.transform.carry import carry_columns
 from tidegauge.transform.difference import UPSERT
 from tidegauge.transform.keys import only
-from tidegauge.transform.views import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

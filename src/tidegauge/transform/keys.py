@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from tidegauge.errors import TransformFailed
 from tidegauge.model.delta_flow import Evaluate, Function, Sql
+from tidegauge.model.types import quote as quoted
 from tidegauge.transform.batch import Parts
 from tidegauge.transform.logical import origins, readable
 from tidegauge.transform.touched import all_name, delta_name, find_touched
-from tidegauge.transform.views import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -9,6 +9,8 @@ import sqlglot
 from sqlglot import TokenType
 from sqlglot.errors import SqlglotError
 
+from tidegauge.model.types import quote
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
@@ -37,7 +39,7 @@ class Views:
     def sql(self, text: str, frames: Mapping[str, DataFrame]) -> DataFrame:
         """The result of a query over frames by name. The text is a query and can do nothing else."""
         given = ", ".join(
-            f"{quoted(name)} AS (SELECT * FROM {quoted(self._view(frame, name))})"
+            f"{quote(name)} AS (SELECT * FROM {quote(self._view(frame, name))})"
             for name, frame in frames.items()
         )
         return self._session.sql(f"WITH {given} SELECT * FROM (\n{_query(text)}\n)")
@@ -51,11 +53,6 @@ class Views:
         self._known.append((frame, view))
         self.inputs[view] = name
         return view
-
-
-def quoted(name: str) -> str:
-    """A name where Spark would take dots and backticks for its own."""
-    return "`" + name.replace("`", "``") + "`"
 
 
 def _query(text: str) -> str:

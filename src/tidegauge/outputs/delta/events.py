@@ -14,7 +14,7 @@ from tidegauge.model.delta_flow import (
     VALID_FROM,
     VALID_TO,
 )
-from tidegauge.outputs.delta.types import quoted
+from tidegauge.model.types import quote as quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

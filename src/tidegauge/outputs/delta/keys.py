@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from tidegauge.errors import KeyUnsuitable
 from tidegauge.model.delta_flow import CHANGE_TYPE
+from tidegauge.model.types import quote as quoted
 from tidegauge.outputs.delta.modes import Checked, Job, aligned, deleted
-from tidegauge.outputs.delta.types import literal, quoted
+from tidegauge.outputs.delta.types import literal
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

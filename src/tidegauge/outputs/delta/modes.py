@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 from tidegauge.errors import OutputError, TransformFailed
 from tidegauge.model.batch_data import DeltaChange
 from tidegauge.model.delta_flow import CHANGE_TYPE, DELETE, DeltaMode, DeltaTable
+from tidegauge.model.types import quote as quoted
 from tidegauge.outputs.delta.kept_events import EventsEpoch
 from tidegauge.outputs.delta.target import FEED_COLUMNS, DeltaColumn, HeldTable
-from tidegauge.outputs.delta.types import as_sql, bare, has_map, literal, quoted
+from tidegauge.outputs.delta.types import as_sql, bare, has_map, literal
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as Expression

@@ -19,6 +19,7 @@ from tidegauge.model.delta_flow import (
     VALID_TO,
     DeltaTable,
 )
+from tidegauge.model.types import quote as quoted
 from tidegauge.outputs.delta.events import (
     GONE,
     UPSERT,
@@ -34,7 +35,7 @@ from tidegauge.outputs.delta.kept_events import EventsEpoch, keep, read_kept
 from tidegauge.outputs.delta.modes import no_rows
 from tidegauge.outputs.delta.spans import between, extremes, spans
 from tidegauge.outputs.delta.target import HeldTable
-from tidegauge.outputs.delta.types import bare, quoted
+from tidegauge.outputs.delta.types import bare
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Row, SparkSession

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tidegauge.delta_log.output_log import Look
 from tidegauge.model.delta_flow import DeltaFlow, DeltaTable, TableRef
+from tidegauge.model.types import quote as quoted
 from tidegauge.outputs.delta.modes import no_rows
 from tidegauge.outputs.delta.target import (
     DeltaColumn,
@@ -16,7 +17,7 @@ from tidegauge.outputs.delta.target import (
     target_of,
     wanted,
 )
-from tidegauge.outputs.delta.types import as_sql, literal, quoted, table_name
+from tidegauge.outputs.delta.types import as_sql, literal, table_name
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from tidegauge.model.delta_flow import VALID_FROM
+from tidegauge.model.types import quote as quoted
 from tidegauge.outputs.delta.events import EventColumns
-from tidegauge.outputs.delta.types import bare, literal, quoted
+from tidegauge.outputs.delta.types import bare, literal
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Row

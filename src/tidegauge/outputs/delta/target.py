@@ -11,7 +11,8 @@ from tidegauge.delta_log.output_log import Look
 from tidegauge.errors import OutputDisagrees, TransformFailed
 from tidegauge.model.delta_flow import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, DeltaMode, DeltaTable
 from tidegauge.model.spec import Drift
-from tidegauge.outputs.delta.types import as_sql, bare, holds, literal, names_in, quoted
+from tidegauge.model.types import quote as quoted
+from tidegauge.outputs.delta.types import as_sql, bare, can_widen, fits, literal, names_in
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -163,9 +164,9 @@ def room_for(
                 )
             else:
                 raise _drifted(output, f"has no column {one.name}, which the transform gives")
-        elif holds(held.type, one.type):
+        elif fits(held.type, one.type):
             written.append(DeltaColumn(held.name, one.name, held.type))
-        elif holds(one.type, held.type) and drift is Drift.EVOLVE:
+        elif can_widen(one.type, held.type) and drift is Drift.EVOLVE:
             widened.append(HeldTable(held.name, one.type))
             written.append(DeltaColumn(held.name, one.name, one.type))
         else:
@@ -262,7 +263,7 @@ def _check(target: DeltaTarget, output: DeltaTable) -> None:
 
 
 def _mismatch(output: DeltaTable, held: HeldTable, one: HeldTable) -> OutputDisagrees:
-    wider = holds(one.type, held.type)
+    wider = can_widen(one.type, held.type)
     hint = (
         "`drift: evolve` widens it"
         if wider

@@ -1,15 +1,16 @@
-"""Spark's types as a Delta log writes them: compared, shown as SQL, and which holds all that another does."""
+"""Spark's types as a Delta log writes them: compared, shown as SQL, and which can become which."""
 
 from __future__ import annotations
 
 import re
 from typing import Any
 
+from tidegauge.model.types import holds, parse_decimal, quote
+
 _SQL = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"}
 _WHOLE = ["byte", "short", "integer", "long"]
 _DIGITS = {"byte": 10, "short": 10, "integer": 10, "long": 20}
 """Before the point, that Delta asks of a decimal which a whole number is widened to."""
-_DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
 _TEXT = re.compile(r"(?:char|varchar)\(\d+\)|string.*")
 
 
@@ -32,7 +33,7 @@ def as_sql(part: Any) -> str:
     """Of a bare type."""
     match part:
         case {"struct": fields}:
-            return f"struct<{','.join(f'{quoted(name)}:{as_sql(type_)}' for name, type_ in fields)}>"
+            return f"struct<{','.join(f'{quote(name)}:{as_sql(type_)}' for name, type_ in fields)}>"
         case {"array": element}:
             return f"array<{as_sql(element)}>"
         case {"map": [key, value]}:
@@ -41,22 +42,27 @@ def as_sql(part: Any) -> str:
             return _SQL.get(str(part), str(part))
 
 
-def holds(wide: Any, narrow: Any) -> bool:
-    """Whether every value of one type is a value of the other, and Delta can widen the one to the other."""
+def fits(held: Any, brought: Any) -> bool:
+    """Whether a column of one bare type takes every value of another as it is."""
+    both_plain = isinstance(held, str) and isinstance(brought, str)
+    return can_widen(held, brought) or (both_plain and holds(as_sql(held), as_sql(brought)))
+
+
+def can_widen(wide: Any, narrow: Any) -> bool:
+    """Whether Delta's type widening can change a column of the one bare type to the other."""
     if wide == narrow:
         return True
     if not isinstance(wide, str) or not isinstance(narrow, str):
         return False
-    decimal = _DECIMAL.fullmatch(wide)
+    big, small = parse_decimal(wide), parse_decimal(narrow)
     if narrow in _WHOLE:
         if wide in _WHOLE:
             return _WHOLE.index(wide) > _WHOLE.index(narrow)
         if wide == "double":
             return narrow != "long"
-        return decimal is not None and int(decimal[1]) - int(decimal[2]) >= _DIGITS[narrow]
-    if (less := _DECIMAL.fullmatch(narrow)) and decimal:
-        grown, finer = int(decimal[1]) - int(less[1]), int(decimal[2]) - int(less[2])
-        return 0 <= finer <= grown
+        return big is not None and big.whole >= _DIGITS[narrow]
+    if small is not None and big is not None:
+        return big.scale >= small.scale and big.whole >= small.whole
     return (wide, narrow) in {("double", "float"), ("timestamp_ntz", "date")}
 
 
@@ -86,15 +92,11 @@ def names_in(part: Any) -> list[str]:
             return []
 
 
-def quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
-
-
 def table_name(name: str) -> str:
     """A name of the catalogue with every part of it quoted; what is quoted already is taken apart first."""
     parts = re.findall(r"`(?:[^`]|``)*`|[^.`]+", name)
     return ".".join(
-        part if part.startswith("`") and part.endswith("`") and len(part) > 1 else quoted(part)
+        part if part.startswith("`") and part.endswith("`") and len(part) > 1 else quote(part)
         for part in parts
     )
 
@@ -122,6 +124,6 @@ def literal(value: str | None, type_: str) -> str:
             return f"TIMESTAMP_NTZ{text}"
         case "float" | "double" | "binary":
             return f"CAST({text} AS {as_sql(type_)})"
-        case _ if _DECIMAL.fullmatch(type_):
+        case _ if parse_decimal(type_):
             return f"CAST({text} AS {type_})"
     raise ValueError(type_)

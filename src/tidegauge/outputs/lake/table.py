@@ -12,6 +12,7 @@ from tidegauge.errors import OutputDisagrees, OutputError
 from tidegauge.model.spec import Lake
 from tidegauge.model.staged import DataFile
 from tidegauge.model.table import Field
+from tidegauge.model.types import quote as quoted
 from tidegauge.outputs.lake.epochs import contents, followed, load_opening
 from tidegauge.outputs.lake.manifest import DATA, Manifest, Numbered, load, path_of
 from tidegauge.spark import hadoop
@@ -127,11 +128,6 @@ def latest(
     window = Window.partitionBy(*[F.col(quoted(name)) for name in key]).orderBy(*newest_first)
     rank = "_tidegauge_rank"
     return frame.withColumn(rank, F.row_number().over(window)).where(F.col(rank) == 1).drop(rank)
-
-
-def quoted(name: str) -> str:
-    """A column's name where Spark would take dots and backticks for its own."""
-    return "`" + name.replace("`", "``") + "`"
 
 
 def _read(

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from tidegauge.model.table import Field
+from tidegauge.model.types import INTEGER_DIGITS, holds, parse_decimal
 
-_DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 _LENGTH = re.compile(r"\((\d+)\)")
-_DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
 _BITS = {"tinyint": 7, "smallint": 15, "int": 31, "bigint": 63}
 _FLOATS = ("float", "double")
 
@@ -45,22 +44,9 @@ def by_type(held: Field, field: Field, wanted: str) -> Fit:
     return Fit(Verdict.REFUSED)
 
 
-def holds(held: str, brought: str) -> bool:
-    """Whether every value of one Spark type is also exactly one of another."""
-    if held == brought:
-        return True
-    if brought in _BITS and held in _BITS:
-        return _BITS[brought] <= _BITS[held]
-    if (brought, held) == ("float", "double"):
-        return True
-    if (theirs := _decimal(brought)) and (ours := _decimal(held)) and held not in _BITS:
-        return theirs[1] <= ours[1] and theirs[0] - theirs[1] <= ours[0] - ours[1]
-    return False
-
-
 def same_kind(held: str, brought: str) -> bool:
     """Whether some values of one are values of the other."""
-    if _decimal(held) and _decimal(brought):
+    if _digits(held) and _digits(brought):
         return True
     return held in _FLOATS and brought in _FLOATS
 
@@ -75,7 +61,7 @@ def misfit(held: Field, value: str) -> str:
     if held.type in _BITS:
         top = 2 ** _BITS[held.type]
         return f"({value} < -{top} OR {value} > {top - 1} OR {value} <> ROUND({value}, 0))"
-    if digits := _decimal(held.type):
+    if digits := _digits(held.type):
         precision, scale = digits
         return f"(ABS({value}) >= 1{'0' * (precision - scale)} OR {value} <> ROUND({value}, {scale}))"
     if limit := length(held):
@@ -85,7 +71,6 @@ def misfit(held: Field, value: str) -> str:
     return "1 = 0"
 
 
-def _decimal(name: str) -> tuple[int, int] | None:
-    if match := _DECIMAL.fullmatch(name):
-        return int(match[1]), int(match[2])
-    return (_DIGITS[name], 0) if name in _DIGITS else None
+def _digits(name: str) -> tuple[int, int] | None:
+    """Of a decimal, or of the decimal that a whole number's type would be; None for every other type."""
+    return parse_decimal(name) or ((INTEGER_DIGITS[name], 0) if name in INTEGER_DIGITS else None)

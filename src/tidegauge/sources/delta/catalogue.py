@@ -10,6 +10,7 @@ from urllib.parse import unquote
 
 from tidegauge.errors import ConfigError, SourceError, SourceUnreachable, TableMissing
 from tidegauge.model.secret import mask
+from tidegauge.model.types import quote
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
@@ -122,7 +123,7 @@ def _describe_all(spark: SparkSession, schema: str, names: Sequence[str]) -> dic
     """For those whose catalogue says nothing of provider and location in the list."""
 
     def one(name: str) -> Facts:
-        table = f"{_quoted(schema)}.{_quote(name)}"
+        table = f"{_quoted(schema)}.{quote(name)}"
         rows = _rows(spark, f"DESCRIBE TABLE EXTENDED {table}", f"the table {schema}.{name}")
         facts = {row.col_name: row.data_type or "" for row in _detail(rows)}
         return facts.get("Type", ""), facts.get("Provider", "").lower(), facts.get("Location", "")
@@ -215,13 +216,9 @@ def _parts(name: str) -> list[str]:
         at += 1
 
 
-def _quote(part: str) -> str:
-    return f"`{part.replace('`', '``')}`"
-
-
 def _shown(part: str) -> str:
-    return _quote(part) if "." in part or "`" in part else part
+    return quote(part) if "." in part or "`" in part else part
 
 
 def _quoted(name: str) -> str:
-    return ".".join(map(_quote, _parts(name)))
+    return ".".join(map(quote, _parts(name)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tidegauge.sources.delta.net_changes import quoted
+from tidegauge.model.types import quote
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -31,7 +31,7 @@ def fitted(frame: DataFrame, fields: Sequence[StructField], *, later: bool) -> l
         if found is None:
             column = None if later else F.lit(None).cast(field.dataType)
         else:
-            column = _fit(F.col(quoted(found.name)), found.dataType, field.dataType, later)
+            column = _fit(F.col(quote(found.name)), found.dataType, field.dataType, later)
         if column is None:
             return None
         columns.append(column.alias(field.name))

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tidegauge.model.delta_flow import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, DELETE
+from tidegauge.model.types import quote
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -89,7 +90,7 @@ def _grouped(
     from pyspark.sql import functions as F  # noqa: N812
 
     plain = frame.select(
-        *(F.col(quoted(field.name)).alias(f"c{index}") for index, field in enumerate(fields)),
+        *(F.col(quote(field.name)).alias(f"c{index}") for index, field in enumerate(fields)),
         *(F.col(name) for name in (CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP)),
     )
     keys: list[Column] = []
@@ -153,8 +154,3 @@ def comparable(column: Column, type_: DataType) -> Column:
             return F.when(column.isNotNull(), F.struct(*parts))
         case _:
             return column
-
-
-def quoted(name: str) -> str:
-    """A column's name where Spark would take dots and backticks for its own."""
-    return "`" + name.replace("`", "``") + "`"

@@ -14,6 +14,7 @@ from tidegauge.model.arrow import schema_of
 from tidegauge.model.batch_data import BatchData, LakeFile
 from tidegauge.model.spec import Database, TableName
 from tidegauge.model.table import Field
+from tidegauge.model.types import parse_decimal
 from tidegauge.outputs.warehouse import lake_files as lake
 from tidegauge.outputs.warehouse.duckdb.session import DuckDBSession, door, first_line
 from tidegauge.outputs.warehouse.spark_rows import landed
@@ -38,7 +39,6 @@ _TYPES = {
     "timestamp_ntz": "TIMESTAMP",
 }
 _SPARK = {kind: name for name, kind in _TYPES.items()}
-_DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)", re.IGNORECASE)
 _HELD = re.compile(r"Could not set lock|Conflicting lock|being used by another process")
 _PATTERN = re.compile(r"[*?\[]")
 _NAP = 0.2
@@ -118,8 +118,8 @@ class DuckDB(Warehouse):
         return [name for (name,) in found if name.startswith(prefix)]
 
     def type(self, field: Field, *, key: bool) -> str:  # noqa: ARG002
-        if match := _DECIMAL.fullmatch(field.type):
-            return f"DECIMAL({match[1]},{match[2]})"
+        if size := parse_decimal(field.type):
+            return f"DECIMAL({size.precision},{size.scale})"
         return _TYPES[field.type]
 
     def name(self, identifier: str) -> str:
@@ -281,6 +281,6 @@ def _literal(path: str) -> str:
 
 
 def _spark(kind: str) -> str:
-    if match := _DECIMAL.fullmatch(kind):
-        return f"decimal({match[1]},{match[2]})"
+    if size := parse_decimal(kind):
+        return f"decimal({size.precision},{size.scale})"
     return _SPARK.get(kind, "")

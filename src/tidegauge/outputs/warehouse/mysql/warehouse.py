@@ -16,6 +16,7 @@ from tidegauge.model.arrow import schema_of
 from tidegauge.model.batch_data import BatchData
 from tidegauge.model.spec import Database, TableName, TableOptions
 from tidegauge.model.table import Field
+from tidegauge.model.types import parse_decimal
 from tidegauge.outputs.warehouse import fit, tasks
 from tidegauge.outputs.warehouse import lake_files as lake
 from tidegauge.outputs.warehouse.mysql.load import LoadSink, Rows, bring_in, hexed, takes_local
@@ -69,7 +70,6 @@ _BYTES = {
     "mediumtext": 2**24 - 1,
     "mediumblob": 2**24 - 1,
 }
-_DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 _LENGTH = re.compile(r"\((\d+)\)")
 _WIDEST, _FINEST = 38, 30
 _KEY_LENGTH = 255
@@ -151,14 +151,14 @@ class MySQL(Warehouse):
         return "`" + identifier.replace("`", "``") + "`"
 
     def type(self, field: Field, *, key: bool) -> str:
-        if match := _DECIMAL.fullmatch(field.type):
-            if int(match[2]) > _FINEST:
+        if size := parse_decimal(field.type):
+            if size.scale > _FINEST:
                 raise OutputError(
                     f"{self.database.name}: MySQL's decimals have up to {_FINEST} digits behind the point,"
                     f" and the column {field.name} is {field.type}",
                     hint="say how the column shall arrive with `types:`, as `string` or with fewer digits",
                 )
-            return f"decimal({match[1]},{match[2]})"
+            return f"decimal({size.precision},{size.scale})"
         if key and field.type in ("string", "binary"):
             stated = _LENGTH.search(field.source_type)
             length = int(stated[1]) if stated else _KEY_LENGTH

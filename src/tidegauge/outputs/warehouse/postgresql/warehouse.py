@@ -10,6 +10,7 @@ from tidegauge.errors import OutputError
 from tidegauge.model.batch_data import BatchData
 from tidegauge.model.spec import Database, TableName, TableOptions
 from tidegauge.model.table import Field
+from tidegauge.model.types import parse_decimal
 from tidegauge.outputs.warehouse import fit, tasks
 from tidegauge.outputs.warehouse import lake_files as lake
 from tidegauge.outputs.warehouse.postgresql.load import CopySink, copy_in
@@ -54,7 +55,6 @@ _HELD = {
     "timestamptz": "timestamp",
     "timestamp": "timestamp_ntz",
 }
-_DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 _NUMERIC = re.compile(r"numeric\((\d+),(\d+)\)")
 _ROUGH = re.compile(r"\((\d)\)")
 _WIDEST = 38
@@ -127,12 +127,12 @@ class PostgreSQL(Warehouse):
         return super().name(identifier)
 
     def type(self, field: Field, *, key: bool) -> str:  # noqa: ARG002 - every type may be part of a key here
-        if match := _DECIMAL.fullmatch(field.type):
-            return f"numeric({match[1]},{match[2]})"
+        if size := parse_decimal(field.type):
+            return f"numeric({size.precision},{size.scale})"
         return _TYPES[field.type]
 
     def fit(self, held: Field, field: Field, *, key: bool) -> fit.Fit:
-        number = _DECIMAL.fullmatch(field.type) or field.type in ("tinyint", "smallint", "int", "bigint")
+        number = parse_decimal(field.type) or field.type in ("tinyint", "smallint", "int", "bigint")
         if held.source_type == "numeric" and number:
             return fit.Fit(fit.Verdict.HOLDS)
         rough = _ROUGH.search(held.source_type) if held.type.startswith("timestamp") else None

@@ -10,6 +10,7 @@ from tidegauge.errors import OutputError
 from tidegauge.model.batch_data import BatchData
 from tidegauge.model.spec import TableName, TableOptions
 from tidegauge.model.table import Field
+from tidegauge.model.types import parse_decimal
 from tidegauge.outputs.warehouse import fit
 from tidegauge.outputs.warehouse.fit import Fit, Verdict
 from tidegauge.outputs.warehouse.redshift.session import RedshiftSession
@@ -25,7 +26,6 @@ _SCALE_MAX = 37
 
 _TEXT_LENGTH = re.compile(r"(?:n?var)?char(?:acter)?(?: varying)?\s*\((\d+)\)", re.IGNORECASE)
 _BYTES_LENGTH = re.compile(r"(?:var)?binary\s*\((\d+)\)", re.IGNORECASE)
-_DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 _LENGTH = re.compile(r"\((\d+)\)")
 _BLOBS = {"tinyblob": 255, "blob": 65535}
 
@@ -129,9 +129,9 @@ class Redshift(Warehouse):
     def type(self, field: Field, *, key: bool) -> str:  # noqa: ARG002
         if known := _TYPES.get(field.type):
             return known
-        if digits := _DECIMAL.fullmatch(field.type):
-            if int(digits[2]) <= _SCALE_MAX:
-                return f"DECIMAL({digits[1]},{digits[2]})"
+        if size := parse_decimal(field.type):
+            if size.scale <= _SCALE_MAX:
+                return f"DECIMAL({size.precision},{size.scale})"
         elif field.type == "string":
             return f"VARCHAR({text_bytes(field)})"
         elif field.type == "binary":

@@ -15,9 +15,10 @@ from tidegauge.model.arrow import schema_of
 from tidegauge.model.batch_data import BatchData, Split
 from tidegauge.model.spec import TableName, TableOptions
 from tidegauge.model.table import Field
+from tidegauge.model.types import holds, parse_decimal
 from tidegauge.outputs.warehouse import lake_files as lake
 from tidegauge.outputs.warehouse import spark_rows as scratch
-from tidegauge.outputs.warehouse.fit import Fit, Verdict, holds
+from tidegauge.outputs.warehouse.fit import Fit, Verdict
 from tidegauge.outputs.warehouse.snowflake.session import SnowflakeSession
 from tidegauge.outputs.warehouse.staging import PREFIX
 from tidegauge.outputs.warehouse.warehouse import (
@@ -60,7 +61,6 @@ _HELD = {
     "TEXT": "string",
     "BINARY": "binary",
 }
-_DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 _TEXT_LENGTH = re.compile(r"(?:n?var)?char(?:acter)?(?: varying)?\s*\((\d+)\)", re.IGNORECASE)
 _LENGTH = re.compile(r"\((\d+)\)")
 # A quoted name or text is left alone; only a bare `t.` is the target's alias.
@@ -133,9 +133,9 @@ class Snowflake(Warehouse):
     def type(self, field: Field, *, key: bool) -> str:  # noqa: ARG002
         if known := _TYPES.get(field.type):
             return known
-        if digits := _DECIMAL.fullmatch(field.type):
-            if int(digits[2]) <= _SCALE_MAX:
-                return f"NUMBER({digits[1]},{digits[2]})"
+        if size := parse_decimal(field.type):
+            if size.scale <= _SCALE_MAX:
+                return f"NUMBER({size.precision},{size.scale})"
         elif field.type == "string":
             return f"VARCHAR({_characters(field)})"
         raise OutputError(
@@ -309,8 +309,8 @@ def _characters(field: Field) -> int:
 def _same_scale(held: Field, field: Field) -> bool:
     scales = []
     for kind in (held.type, field.type):
-        digits = _DECIMAL.fullmatch(kind)
-        scales.append(int(digits[2]) if digits else 0)
+        size = parse_decimal(kind)
+        scales.append(size.scale if size else 0)
     return scales[0] == scales[1] or holds(held.type, field.type)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ from tidegauge.model.batch_data import BatchData
 from tidegauge.model.secret import mask
 from tidegauge.model.spec import Database, TableName
 from tidegauge.model.table import Field
+from tidegauge.model.types import parse_decimal
 from tidegauge.outputs.warehouse import lake_files as lake
 from tidegauge.outputs.warehouse.file_turns import Turn
 from tidegauge.outputs.warehouse.fit import Fit, Verdict
@@ -47,7 +47,6 @@ _TYPES = {
 _SPARK = {kind: name for name, kind in _TYPES.items()}
 _WHOLE = frozenset({"boolean", "tinyint", "smallint", "int", "bigint"})
 _MOMENTS = frozenset({"date", "timestamp", "timestamp_ntz"})
-_DECIMAL = re.compile(r"decimal(?:_text)?\((\d+),\s*(\d+)\)", re.IGNORECASE)
 _EXACT = 15
 """Digits that SQLite's own numbers keep; decimals with more are kept as text."""
 
@@ -118,17 +117,17 @@ class SQLite(Warehouse):
         return super().name(identifier)
 
     def type(self, field: Field, *, key: bool) -> str:
-        if match := _DECIMAL.fullmatch(field.type):
-            return f"DECIMAL{'_TEXT' if int(match[1]) > _EXACT else ''}({match[1]},{match[2]})"
+        if size := parse_decimal(field.type):
+            return f"DECIMAL{'_TEXT' if size.precision > _EXACT else ''}({size.precision},{size.scale})"
         # So declared, a key of one column is the row's own number, and needs no index.
         return "INTEGER" if key and field.type == "bigint" else _TYPES[field.type]
 
     def fit(self, held: Field, field: Field, *, key: bool) -> Fit:  # noqa: ARG002
         """By affinity, which is all that a declared type means here."""
         kind = _affinity(held.source_type)
-        match = _DECIMAL.fullmatch(field.type)
-        if match:
-            if int(match[1]) <= _EXACT or kind == "TEXT":
+        size = parse_decimal(field.type)
+        if size:
+            if size.precision <= _EXACT or kind == "TEXT":
                 return Fit(Verdict.HOLDS if kind != "BLOB" else Verdict.REFUSED)
             return Fit(Verdict.NARROW if kind != "BLOB" else Verdict.REFUSED)
         if field.type in _WHOLE:
@@ -269,8 +268,8 @@ def _values(column: pa.Array, field: Field) -> list[Any]:
 
 
 def _spark(declared: str) -> str:
-    if match := _DECIMAL.fullmatch(declared):
-        return f"decimal({match[1]},{match[2]})"
+    if size := parse_decimal(declared.upper().replace("_TEXT", "", 1)):
+        return f"decimal({size.precision},{size.scale})"
     if known := _SPARK.get(declared.upper()):
         return known
     return {"INTEGER": "bigint", "TEXT": "string", "REAL": "double", "BLOB": "binary"}.get(
