@@ -26,6 +26,7 @@ from tidegauge.errors import TableReplaced, VersionsMissing
 from tidegauge.model.delta_flow import DeltaMode, Function, OnMissing
 from tidegauge.model.plan import ReadWay, draft_from_json, draft_to_json
 from tidegauge.model.position import VersionPosition, Window
+from tidegauge.model.retention import unread
 from tidegauge.model.versions import FEED, LATEST, Version
 from tidegauge.plan.versions import asks, draft_versions, retention_note
 
@@ -245,6 +246,16 @@ def test_a_warning_comes_with_half_of_the_retention_gone() -> None:
     assert retention_note(history(idle(5), after=4, properties=keep), 4, START + 3 * DAY) is None
     odd = keep | {"delta.logRetentionDuration": "interval soon"}
     assert retention_note(replace(found, properties=odd), 4, START + 3 * DAY) is None
+
+
+def test_plan_and_health_name_the_same_first_version() -> None:
+    keep = {FEED: "true", "delta.deletedFileRetentionDuration": "interval 4 days"}
+    now = START + 3 * DAY
+    found = history(idle(5), version(6), version(7), after=4, properties=keep, read_at=now)
+    left = unread(found, 4, now)
+    assert left is not None
+    assert left.version == 6
+    assert retention_note(found, 4, now) == left.note
 
 
 def test_versions_that_only_add_are_read_by_their_files_though_the_feed_is_on() -> None:

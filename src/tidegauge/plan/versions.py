@@ -15,7 +15,7 @@ from tidegauge.errors import ConfigError, SourceError, TableReplaced
 from tidegauge.model.delta_flow import DeltaFlow, DeltaInput, DeltaMode
 from tidegauge.model.plan import Batch, Draft, InputPlan, ReadWay
 from tidegauge.model.position import VersionPosition, Window
-from tidegauge.model.retention import time_left
+from tidegauge.model.retention import unread
 from tidegauge.model.versions import LATEST, History, Version
 from tidegauge.model.watermark import Watermark
 from tidegauge.plan.missing import instead, unreadable
@@ -103,13 +103,11 @@ def draft_versions(
 
 
 def retention_note(history: History, after: int | None, now: datetime) -> str | None:
-    """A warning before the first version that was not read yet may vanish; None while it has time."""
-    unread = [one for one in history.versions if after is None or one.number > after]
-    first = next((one for one in unread if one.at is not None), None)
-    if first is None or first.at is None or not any(one.changes for one in unread):
-        return None
+    """A warning before the first version with changes that were not read yet may vanish; None while it has
+    time."""
     with contextlib.suppress(SourceError):  # a retention that Delta itself would not understand
-        return time_left(first.number, first.at, history.properties, now).note
+        left = unread(history, after, now)
+        return left.note if left else None
     return None
 
 
@@ -174,19 +172,19 @@ def _pieces(
     flow: DeltaFlow, part: DeltaInput, history: History, begin: int | None
 ) -> tuple[tuple[VersionRange, ...], tuple[str, ...]]:
     """And what a person should know of them. None: nothing has changed."""
-    unread = _past(history, begin)
+    new = _past(history, begin)
     if begin is None and history.earliest > 0:
-        unread = (Version(0, None, True, False, 0, False, None, None, absent=True), *unread)
-    if not any(version.changes for version in unread):
+        new = (Version(0, None, True, False, 0, False, None, None, absent=True), *new)
+    if not any(version.changes for version in new):
         return (), ()
     if flow.output.mode is DeltaMode.OVERWRITE and not part.raw:
         # Written whole from what the table is now: its changes only say that there is something to do.
         return (VersionRange(begin, history.latest, ReadWay.SNAPSHOT),), ()
-    chosen = instead(flow, part, history, begin, unread)
+    chosen = instead(flow, part, history, begin, new)
     if chosen is not None:
         piece, note = chosen
         return (piece,), (note,)
-    return tuple(cut(flow, part, unread, begin)), ()
+    return tuple(cut(flow, part, new, begin)), ()
 
 
 def _too_short(part: DeltaInput, history: History) -> str | None:
