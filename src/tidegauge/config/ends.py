@@ -10,6 +10,7 @@ from tidegauge.config.check import Check
 from tidegauge.config.connections import Connections
 from tidegauge.config.models import SyncKeys
 from tidegauge.config.problems import Trail, quoted, suggest
+from tidegauge.model.default_schema import default_schema
 from tidegauge.model.spec import READABLE, Database, Engine, Lake, TableOptions
 
 
@@ -63,9 +64,9 @@ def refuse_itself(
     """A table that would be written onto itself, as far as that can be seen without the catalogue."""
     if not isinstance(ends.to, Database) or not _same(ends.source, ends.to):
         return
-    home = _home(ends.to)
+    home = default_schema(ends.to)
     for index, pattern in enumerate(tables):
-        schema = pattern.rpartition(".")[0] or _home(ends.source)
+        schema = pattern.rpartition(".")[0] or default_schema(ends.source)
         elsewhere = schema not in (None, home) and home is not None and not set("*?[") & set(schema)
         if override.get(pattern, options).rename in (None, "{table}") and not elsewhere:
             several = isinstance(check.document.written((*trail, "tables")), list)
@@ -74,10 +75,6 @@ def refuse_itself(
                 (*trail, "tables", index) if several else (*trail, "tables"),
                 hint='give it another name with `rename: "{table}_COPY"`, or name another connection in `to`',
             )
-
-
-def _home(database: Database) -> str | None:
-    return database.database if database.engine is Engine.MYSQL else database.schema
 
 
 def _same(source: Database, target: Database) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fnmatch import fnmatchcase
 
+from tidegauge.model.default_schema import default_schema
 from tidegauge.model.spec import Database, Engine, Stage, Sync, TableName
 
 _PATTERN = frozenset("*?[")
@@ -13,27 +14,14 @@ def is_pattern(text: str) -> bool:
     return bool(_PATTERN & set(text))
 
 
-def home(database: Database) -> str | None:
-    """The schema of a table that is named without one."""
-    match database.engine:
-        case Engine.SQLITE:
-            return None
-        case Engine.MYSQL:
-            return database.database
-        case Engine.POSTGRESQL | Engine.REDSHIFT:
-            return database.schema or "public"
-        case Engine.DUCKDB:
-            return database.schema or "main"
-        case Engine.SNOWFLAKE:
-            return database.schema or "PUBLIC"
-
-
 def matches(table: TableName, pattern: str, database: Database) -> bool:
     """By the full name; a pattern without a schema means the connection's own."""
     name = str(table)
     if name == pattern or fnmatchcase(name, pattern):
         return True
-    return table.schema == home(database) and (table.table == pattern or fnmatchcase(table.table, pattern))
+    return table.schema == default_schema(database) and (
+        table.table == pattern or fnmatchcase(table.table, pattern)
+    )
 
 
 def means(sync: Sync, table: TableName) -> bool:
@@ -49,7 +37,7 @@ def table_named(database: Database, name: str) -> TableName:
     if database.engine is Engine.SQLITE:
         return TableName(None, name)
     schema, dot, table = name.partition(".")
-    return TableName(schema, table) if dot else TableName(home(database), name)
+    return TableName(schema, table) if dot else TableName(default_schema(database), name)
 
 
 def first_flow(sync: Sync, table: TableName) -> str:

@@ -10,7 +10,8 @@ from fnmatch import fnmatchcase
 
 from tidegauge.errors import ConfigError, TableMissing, TidegaugeError
 from tidegauge.flows.missing_tables import Known, gone
-from tidegauge.flows.names import home, matches, means, table_named
+from tidegauge.flows.names import matches, means, table_named
+from tidegauge.model.default_schema import default_schema
 from tidegauge.model.delta_flow import AnyFlow, DeltaFlow
 from tidegauge.model.protocols.source import Source
 from tidegauge.model.spec import (
@@ -275,7 +276,7 @@ def _landed(options: TableOptions, table: TableName) -> str | None:
 
 
 def landing_name(database: Database, name: str) -> TableName:
-    return TableName(home(database), name)
+    return TableName(default_schema(database), name)
 
 
 def _place(flow: TableFlow) -> tuple[str | None, ...]:
