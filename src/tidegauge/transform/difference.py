@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 from tidegauge.errors import OutputError
 from tidegauge.model.delta_flow import CHANGE_TYPE, DELETE
 from tidegauge.model.types import quote
+from tidegauge.spark.comparable import make_comparable
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
-    from pyspark.sql.types import DataType, StructField
+    from pyspark.sql.types import StructField
 
 INSERT, UPSERT = "insert", "upsert"
 HERE, _THERE, _TIMES = "__tidegauge_here", "__tidegauge_there", "__tidegauge_times"
@@ -86,7 +87,7 @@ def by_sides(both: DataFrame, key: Sequence[str], *, same: bool = False) -> Data
         both = both.where(here | ~goes)
     fields = [field for field in both.schema.fields if field.name not in (HERE, CHANGE_TYPE)]
     keys = {name.casefold() for name in key}
-    row = F.struct(*(comparable(F.col(quote(field.name)), field.dataType) for field in fields))
+    row = F.struct(*(make_comparable(F.col(quote(field.name)), field.dataType) for field in fields))
     of_key = Window.partitionBy(*(F.col(quote(name)) for name in key))
     window = of_key.orderBy(here.desc())
     # Two rows that are here, and one before, are two however alike one of them is to it.
@@ -128,7 +129,7 @@ def by_partition(whole: DataFrame, target: DataFrame, by: Sequence[str]) -> Data
 
     def counted(frame: DataFrame, times: int) -> DataFrame:
         values = (
-            comparable(F.col(quote(field.name)), field.dataType).alias(f"c{at}")
+            make_comparable(F.col(quote(field.name)), field.dataType).alias(f"c{at}")
             for at, field in enumerate(fields)
         )
         held = (F.col(quote(name)).alias(f"b{at}") for at, name in enumerate(by))
@@ -141,36 +142,6 @@ def by_partition(whole: DataFrame, target: DataFrame, by: Sequence[str]) -> Data
     )
 
 
-def comparable(column: Column, type_: DataType) -> Column:
-    """A value that Spark can compare and group by, for types where it cannot."""
-    from pyspark.sql import functions as F  # noqa: N812
-    from pyspark.sql import types as T  # noqa: N812
-
-    match type_:
-        case T.VariantType():
-            return F.struct(F.to_json(column).alias("json"), F.schema_of_variant(column).alias("types"))
-        case T.ArrayType(elementType=element) if _is_odd(element):
-            return F.transform(column, lambda one: comparable(one, element))
-        case T.MapType(keyType=key, valueType=value):
-            entries = F.transform(
-                F.map_entries(column),
-                lambda one: F.struct(
-                    comparable(one["key"], key).alias("key"), comparable(one["value"], value).alias("value")
-                ),
-            )
-            return F.sort_array(entries)
-        case T.StructType() if _is_odd(type_):
-            parts = (
-                comparable(column.getField(field.name), field.dataType).alias(f"f{at}")
-                for at, field in enumerate(type_.fields)
-            )
-            return F.when(column.isNotNull(), F.struct(*parts))
-        case T.StringType() if type_.collation != "UTF8_BINARY":
-            return F.collate(column, "UTF8_BINARY")
-        case _:
-            return column
-
-
 def _differs(column: Column, field: StructField, there: tuple[str, StructField] | None) -> Column:
     from pyspark.sql import functions as F  # noqa: N812
     from pyspark.sql import types as T  # noqa: N812
@@ -179,7 +150,7 @@ def _differs(column: Column, field: StructField, there: tuple[str, StructField] 
         return column.isNotNull()
     name, old = there
     if _alike(field, old):
-        return ~comparable(column, field.dataType).eqNullSafe(comparable(F.col(name), old.dataType))
+        return ~make_comparable(column, field.dataType).eqNullSafe(make_comparable(F.col(name), old.dataType))
     plain = all(isinstance(one.dataType, T.NumericType) for one in (field, old))
     return ~column.eqNullSafe(F.col(name)) if plain else F.lit(True)
 
@@ -195,19 +166,3 @@ def _text_or_self(field: StructField, other: StructField, column: Column) -> Col
 def _alike(one: StructField, other: StructField) -> bool:
     """Of one type, whatever they say of NULLs inside."""
     return one.dataType.simpleString() == other.dataType.simpleString()
-
-
-def _is_odd(type_: DataType) -> bool:
-    from pyspark.sql import types as T  # noqa: N812
-
-    match type_:
-        case T.MapType() | T.VariantType():
-            return True
-        case T.StringType():
-            return type_.collation != "UTF8_BINARY"
-        case T.ArrayType():
-            return _is_odd(type_.elementType)
-        case T.StructType():
-            return any(_is_odd(field.dataType) for field in type_.fields)
-        case _:
-            return False

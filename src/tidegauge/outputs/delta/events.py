@@ -15,6 +15,7 @@ from tidegauge.model.delta_flow import (
     VALID_TO,
 )
 from tidegauge.model.types import quote as quoted
+from tidegauge.spark.comparable import make_comparable
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -82,7 +83,7 @@ def incoming(rows: DataFrame, shape: EventColumns) -> DataFrame:
             F.when((F.col("kind") == DELETE) & F.col("s").isNull(), F.lit(GONE)).otherwise(F.col("kind")),
         )
         .withColumn("origin", F.lit(BATCH))
-        .withColumn("h", F.xxhash64(comparable(F.col("p"), frame.schema["p"].dataType)))
+        .withColumn("h", F.xxhash64(make_comparable(F.col("p"), frame.schema["p"].dataType)))
     )
 
 
@@ -146,41 +147,6 @@ def to_keep(history: DataFrame, shape: EventColumns) -> DataFrame:
         F.col("v").alias(COMMIT_VERSION),
         F.timestamp_micros("at").alias(COMMIT_TIMESTAMP),
     )
-
-
-def comparable(value: Column, type_of: DataType, *, only: list[str] | None = None) -> Column:
-    """The same value in a form that can be compared and hashed: a map becomes its entries in order."""
-    from pyspark.sql import functions as F  # noqa: N812
-    from pyspark.sql.types import ArrayType, MapType, StructType
-
-    if isinstance(type_of, StructType) and (only is not None or _has_map(type_of)):
-        fields = [field for field in type_of.fields if only is None or field.name in only]
-        parts = [
-            comparable(value.getField(field.name), field.dataType).alias(f"f{i}")
-            for i, field in enumerate(fields)
-        ]
-        return F.when(value.isNotNull(), F.struct(*parts)) if parts else F.lit(None)
-    if isinstance(type_of, MapType):
-        entries = ArrayType(
-            StructType().add("key", type_of.keyType).add("value", type_of.valueType), containsNull=False
-        )
-        return F.array_sort(comparable(F.map_entries(value), entries))
-    if isinstance(type_of, ArrayType) and _has_map(type_of):
-        element = type_of.elementType
-        return F.transform(value, lambda item: comparable(item, element))
-    if type_of.typeName() == "variant":
-        return F.to_json(value)
-    return value
-
-
-def _has_map(type_of: DataType) -> bool:
-    from pyspark.sql.types import ArrayType, MapType, StructType
-
-    if isinstance(type_of, StructType):
-        return any(_has_map(field.dataType) for field in type_of.fields)
-    if isinstance(type_of, ArrayType):
-        return _has_map(type_of.elementType)
-    return isinstance(type_of, MapType) or type_of.typeName() == "variant"
 
 
 def _columns(frame: DataFrame, shape: EventColumns) -> list[Column]:

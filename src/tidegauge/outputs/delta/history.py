@@ -20,7 +20,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidegauge.model.delta_flow import DELETE, IS_CURRENT, VALID_TO
-from tidegauge.outputs.delta.events import BATCH, GONE, KEPT, SEEN, TABLE, UPSERT, EventColumns, comparable
+from tidegauge.outputs.delta.events import BATCH, GONE, KEPT, SEEN, TABLE, UPSERT, EventColumns
+from tidegauge.spark.comparable import make_comparable
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -61,7 +62,7 @@ def rebuild(events: DataFrame, shape: EventColumns) -> DataFrame:
 
     type_of = facts.schema["p"].dataType
     only = [f"x{position}" for position in shape.track] or None
-    mark = [F.col("up"), comparable(F.col("p"), type_of, only=only).alias("q")]
+    mark = [F.col("up"), make_comparable(F.col("p"), type_of, only=only).alias("q")]
     if shape.sequence in shape.track:
         mark.append(F.col("s"))
     facts = facts.withColumn("mark", F.struct(*mark))
@@ -128,7 +129,7 @@ def _verdicts(facts: DataFrame, type_of: DataType) -> DataFrame:
 
     there = F.col("r").isNotNull()
     as_it_should_be = (
-        comparable(F.col("p"), type_of).eqNullSafe(comparable(F.col("r.p"), type_of))
+        make_comparable(F.col("p"), type_of).eqNullSafe(make_comparable(F.col("r.p"), type_of))
         & F.col(f"r.{VALID_TO}").eqNullSafe(F.col(VALID_TO))
         & F.col(f"r.{IS_CURRENT}").eqNullSafe(F.col(VALID_TO).isNull())
     )

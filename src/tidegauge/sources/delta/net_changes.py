@@ -1,7 +1,6 @@
 """What is left of many changes: rows that came and went again cancel out, each as often as it did.
 
-No key is needed. Two rows are one where all their columns are equal, NULLs and NaNs included. 0.0 and -0.0
-differ, as they do in a file.
+No key is needed. Two rows are one where all their columns are the same, as `spark.comparable` says.
 """
 
 from __future__ import annotations
@@ -11,10 +10,11 @@ from typing import TYPE_CHECKING
 
 from tidegauge.model.delta_flow import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, DELETE
 from tidegauge.model.types import quote
+from tidegauge.spark.comparable import compares_exactly, make_comparable
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
-    from pyspark.sql.types import DataType, StructField
+    from pyspark.sql.types import StructField
 
 INSERT, BEFORE, AFTER = "insert", "update_preimage", "update_postimage"
 _COUNT = "n"
@@ -97,60 +97,10 @@ def _grouped(
     firsts: list[Column] = []
     for index, field in enumerate(fields):
         column = F.col(f"c{index}")
-        if is_plain(field.dataType):
+        if compares_exactly(field.dataType):
             keys.append(column)
         else:
-            keys.append(comparable(column, field.dataType).alias(f"k{index}"))
+            keys.append(make_comparable(column, field.dataType).alias(f"k{index}"))
             firsts.append(F.first(column).alias(f"c{index}"))
     # Without any column all rows are one.
     return plain.groupBy(*keys, *besides).agg(*found, *firsts)
-
-
-def is_plain(type_: DataType) -> bool:
-    """Whether Spark groups by such values without any loss."""
-    from pyspark.sql import types as T  # noqa: N812
-
-    match type_:
-        case T.FloatType() | T.DoubleType() | T.MapType() | T.VariantType():
-            return False
-        case T.ArrayType():
-            return is_plain(type_.elementType)
-        case T.StructType():
-            return all(is_plain(field.dataType) for field in type_.fields)
-        case _:
-            return True
-
-
-def comparable(column: Column, type_: DataType) -> Column:
-    """A value that Spark can group by, and that differs wherever the column's own value does.
-
-    Of a VARIANT it has the JSON and the types: values inside one mixed array whose JSON is the same (a date,
-    and that date as text) are taken for equal.
-    """
-    from pyspark.sql import functions as F  # noqa: N812
-    from pyspark.sql import types as T  # noqa: N812
-
-    match type_:
-        case T.FloatType() | T.DoubleType():
-            # Grouping turns -0.0 into 0.0; as text they differ, and every other number has a text of its own.
-            return column.cast("string")
-        case T.VariantType():
-            return F.struct(F.to_json(column).alias("json"), F.schema_of_variant(column).alias("types"))
-        case T.ArrayType(elementType=element) if not is_plain(element):
-            return F.transform(column, lambda one: comparable(one, element))
-        case T.MapType(keyType=key, valueType=value):
-            entries = F.transform(
-                F.map_entries(column),
-                lambda one: F.struct(
-                    comparable(one["key"], key).alias("key"), comparable(one["value"], value).alias("value")
-                ),
-            )
-            return F.sort_array(entries)
-        case T.StructType() if not is_plain(type_):
-            parts = (
-                comparable(column.getField(field.name), field.dataType).alias(f"f{index}")
-                for index, field in enumerate(type_.fields)
-            )
-            return F.when(column.isNotNull(), F.struct(*parts))
-        case _:
-            return column
