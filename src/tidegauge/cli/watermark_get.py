@@ -133,13 +133,11 @@ def _lake(lake: Lake) -> str:
 
 
 def _into_a_lake(stage: StageSummary) -> bool:
-    return stage.flow is None or isinstance(stage.flow.output, LakeTable)
+    return stage.flow is None or stage.flow.output.in_lake
 
 
 def _is_s3(stage: StageSummary) -> bool:
-    return (
-        stage.flow is not None and isinstance(stage.flow.output, LakeTable) and stage.flow.output.lake.on_s3
-    )
+    return stage.flow is not None and stage.flow.on_s3
 
 
 def _status(stage: StageSummary, word: str | None) -> str:

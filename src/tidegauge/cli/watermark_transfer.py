@@ -117,8 +117,9 @@ def import_(
 
 def _of_stage(flow: str, stage: Stage | None) -> bool:
     """By the flow's name: a document knows no more of it."""
-    other = {Stage.EXTRACT: Stage.LOAD, Stage.LOAD: Stage.EXTRACT}
-    return stage is None or not flow.endswith(f"/{other[stage]}")
+    from tidegauge.flows.names import stage_of
+
+    return stage is None or stage_of(flow) in (None, stage)
 
 
 def _write(file: Path, document: dict[str, Any]) -> None:

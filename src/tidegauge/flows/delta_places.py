@@ -31,9 +31,9 @@ _LASTING = (
 )
 
 
-def places_of(project: Project, hops: Sequence[AnyFlow], *, debug: bool = False) -> Places:
+def places_of(project: Project, flows: Sequence[AnyFlow], *, debug: bool = False) -> Places:
     """For a command that is not a run; Spark is started only if a name has to be looked up."""
-    needs = {Needs.JDBC} | needs_of(hops)
+    needs = {Needs.JDBC} | needs_of(flows)
     return Places(functools.cache(partial(open_session, project.spark, needs, debug=debug)))
 
 

@@ -1,4 +1,8 @@
-"""Names of tables: which table a flow's name stands for, and which tables a pattern means."""
+"""Names of flows and tables: which table and stage a flow's name means, and which tables a pattern means.
+
+A table that goes through a lake has two flows, `TABLE/extract` and `TABLE/load`; any other has one, with the
+table's own name. Nobody else makes or reads these names.
+"""
 
 from __future__ import annotations
 
@@ -31,9 +35,25 @@ def means(sync: Sync, table: TableName) -> bool:
     )
 
 
+def stage_flow(table: TableName | str, stage: Stage) -> str:
+    """The name of one of a table's two flows."""
+    return f"{table}/{stage}"
+
+
+def stage_of(name: str) -> Stage | None:
+    """The stage that a flow's name ends in."""
+    return next((stage for stage in Stage if name.endswith(f"/{stage}")), None)
+
+
+def table_of(name: str) -> str:
+    """A flow's name without its stage."""
+    stage = stage_of(name)
+    return name if stage is None else name.removesuffix(f"/{stage}")
+
+
 def table_named(database: Database, name: str) -> TableName:
     """The table of a flow, or one that is named in the file."""
-    name = name.removesuffix(f"/{Stage.EXTRACT}").removesuffix(f"/{Stage.LOAD}")
+    name = table_of(name)
     if database.engine is Engine.SQLITE:
         return TableName(None, name)
     schema, dot, table = name.partition(".")
@@ -42,4 +62,11 @@ def table_named(database: Database, name: str) -> TableName:
 
 def first_flow(sync: Sync, table: TableName) -> str:
     """The flow of a table that reads the database itself."""
-    return f"{table}/{Stage.EXTRACT}" if sync.via and isinstance(sync.to, Database) else str(table)
+    return flows_of(sync, table)[0]
+
+
+def flows_of(sync: Sync, table: TableName) -> tuple[str, ...]:
+    """The names of a table's flows, in the order in which its rows go through them."""
+    if sync.via and isinstance(sync.to, Database):
+        return tuple(stage_flow(table, stage) for stage in Stage)
+    return (str(table),)

@@ -16,7 +16,7 @@ from tidegauge.model.plan import Draft, Plan, Tag
 from tidegauge.model.position import RowPosition
 from tidegauge.model.protocols.output import Output
 from tidegauge.model.protocols.source import Reader, Source
-from tidegauge.model.spec import Deletes, LakeTable, Read, Stage, TableFlow, WarehouseTable
+from tidegauge.model.spec import Deletes, LakeTable, Read, TableFlow
 from tidegauge.model.table import SourceTable
 from tidegauge.model.watermark import Watermark
 from tidegauge.outputs.lake.splits import FEW
@@ -111,7 +111,7 @@ def prepare(flow: TableFlow, ends: Ends, *, limit: int | None = None, confirmed:
         if first and ends.output.layout() is None:
             made = with_nothing(made)
     deleting = Deleting(flow, ends.output, confirmed=confirmed, reached=_reached(ends))
-    if flow.options.deletes is not Deletes.NONE and isinstance(flow.output, WarehouseTable) and not pending:
+    if flow.options.deletes is not Deletes.NONE and not flow.output.in_lake and not pending:
         made = deleting.planned(made, ends.source, mark.position if mark else None)
     seen = (mark.epoch, mark.seq) if mark else (0, 0)
     made = replace(made, seen=seen, notes=(*made.notes, *changes))
@@ -201,10 +201,9 @@ def still_there(flow: AnyFlow, output: Output, watermark: Watermark | None, *, l
     """Refuse when the output lacks what the ledger is sure of; also while a plan is being walked."""
     where = output.place
     epoch, seq = (watermark.epoch, watermark.seq) if watermark else (0, 0)
-    back = flow.name.removesuffix(f"/{Stage.EXTRACT}")
     hint = (
         "bring back what is gone, or begin again at the beginning with `tidegauge run --select"
-        f" {back} --full-refresh`"
+        f" {flow.refresh_name} --full-refresh`"
     )
     if not output.is_open(epoch, kept=not lost):
         raise OutputDisagrees(

@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 
 from tidegauge.errors import ConfigError, TableMissing, TidegaugeError
 from tidegauge.flows.missing_tables import Known, gone
-from tidegauge.flows.names import matches, means, table_named
+from tidegauge.flows.names import matches, means, stage_flow, stage_of, table_named, table_of
 from tidegauge.model.default_schema import default_schema
 from tidegauge.model.delta_flow import AnyFlow, DeltaFlow
 from tidegauge.model.protocols.source import Source
@@ -63,7 +63,7 @@ class Selection:
     """By flow, those whose table the database shows no more: why they cannot run."""
 
     @property
-    def hops(self) -> tuple[AnyFlow, ...]:
+    def all_flows(self) -> tuple[AnyFlow, ...]:
         return (*self.flows, *self.delta_flows)
 
 
@@ -131,7 +131,7 @@ def choose(
     chosen = [
         flow
         for flow in flows.values()
-        if _selected(flow, selection) and (stage is None or stage in _stages(flow))
+        if _selected(flow, selection) and (stage is None or stage in flow.stages)
     ]
     delta_flows = delta_flows_of(project.delta_flows, selection) if stage is None else ()
     if (selection or stage) and not chosen and not delta_flows and not faults:
@@ -259,7 +259,7 @@ def _flows(pipeline: str, sync: Sync, table: TableName) -> list[TableFlow]:
                 place=sync.place,
             )
         return [TableFlow(pipeline, name, sync.source, table, landing, options, sync.tags)]
-    extract, load = (f"{name}/{stage}" for stage in Stage)
+    extract, load = (stage_flow(table, stage) for stage in Stage)
     return [
         TableFlow(pipeline, extract, sync.source, table, folder, options, sync.tags, Stage.EXTRACT),
         TableFlow(
@@ -297,20 +297,10 @@ def _options(sync: Sync, table: TableName) -> TableOptions:
     return sync.options
 
 
-def is_on_s3(flow: TableFlow) -> bool:
-    return isinstance(flow.output, LakeTable) and flow.output.lake.on_s3
-
-
-def needs_of(hops: Iterable[AnyFlow]) -> set[Needs]:
+def needs_of(flows: Sequence[AnyFlow]) -> set[Needs]:
     """What Spark needs for these flows, besides the drivers."""
-    needs: set[Needs] = set()
-    for hop in hops:
-        if isinstance(hop, DeltaFlow):
-            tables = [hop.output.table, *(part.table for part in hop.inputs)]
-            needs |= {Needs.DELTA} | {Needs.S3 for table in tables if table.on_s3}
-        elif is_on_s3(hop):
-            needs.add(Needs.S3)
-    return needs
+    delta = {Needs.DELTA for flow in flows if flow.uses_delta}
+    return delta | {Needs.S3 for flow in flows if flow.on_s3}
 
 
 def _selected(flow: TableFlow, selection: Iterable[str]) -> bool:
@@ -320,7 +310,7 @@ def _selected(flow: TableFlow, selection: Iterable[str]) -> bool:
         if word.startswith("tag:")
         else matches(flow.table, word, flow.source)
         or flow.name == word
-        or (flow.stage is not None and word.endswith(f"/{flow.stage}") and _by_stage(flow, word))
+        or (flow.stage is not None and flow.stage is stage_of(word) and _by_stage(flow, word))
         for word in wanted
     )
 
@@ -331,22 +321,11 @@ def _asks_for(selection: Sequence[str], sync: Sync, name: str) -> bool:
     return not selection or any(
         word.removeprefix("tag:") in sync.tags
         if word.startswith("tag:")
-        else word == name or matches(table, _staged(word), sync.source)
+        else word == name or matches(table, table_of(word), sync.source)
         for word in (word.strip("+") for word in selection)
     )
 
 
-def _staged(word: str) -> str:
-    return word.removesuffix(f"/{Stage.EXTRACT}").removesuffix(f"/{Stage.LOAD}")
-
-
-def _stages(flow: TableFlow) -> tuple[Stage, ...]:
-    """What a flow does, in the words of two; a single one does all of it, but a lake is not loaded."""
-    if flow.stage is not None:
-        return (flow.stage,)
-    return tuple(Stage) if isinstance(flow.output, WarehouseTable) else (Stage.EXTRACT,)
-
-
 def _by_stage(flow: TableFlow, word: str) -> bool:
     """`settlement.*/load`: one stage of some tables."""
-    return matches(flow.table, word.rpartition("/")[0], flow.source)
+    return matches(flow.table, table_of(word), flow.source)

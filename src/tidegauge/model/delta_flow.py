@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Self
 
 from tidegauge.errors import Place
 from tidegauge.model.spec import Drift, Lake, TableFlow
@@ -122,8 +122,19 @@ class Function:
 
 @dataclass(frozen=True)
 class DeltaFlow:
-    """One hop between Delta tables."""
+    """A flow between Delta tables.
 
+    Has the same facts under the same names as a `TableFlow`, so that nobody has to ask which of them it is.
+    """
+
+    uses_delta: ClassVar[bool] = True
+    """Whether Spark needs Delta's jars for it."""
+    upstream: ClassVar[None] = None
+    """It is no second stage of a table."""
+    readers: ClassVar[int] = 1
+    """How many read one batch side by side: Spark divides the work itself."""
+    skip_hint: ClassVar[str] = ""
+    """What can be done where a flow that it reads from failed: nothing but to mend that."""
     pipeline: str
     name: str
     inputs: tuple[DeltaInput, ...]
@@ -143,6 +154,43 @@ class DeltaFlow:
     def moving(self) -> tuple[DeltaInput, ...]:
         """The inputs whose changes are followed."""
         return tuple(part for part in self.inputs if not part.snapshot)
+
+    @property
+    def input(self) -> str:
+        """The name of its first input in the ledger."""
+        return self.moving[0].name
+
+    @property
+    def label(self) -> str:
+        """As `verify` names it."""
+        return self.name
+
+    @property
+    def target(self) -> str:
+        """Where its rows go, as people read it."""
+        return str(self.output.table)
+
+    @property
+    def refresh_name(self) -> str:
+        """What to select for a full refresh of it."""
+        return self.name
+
+    @property
+    def in_catalogue(self) -> bool:
+        """Whether its output is known only by a name in Spark's catalogue."""
+        return self.output.table.path is None
+
+    @property
+    def appends(self) -> bool:
+        """Whether rows that come again are there twice."""
+        return self.output.mode is DeltaMode.APPEND
+
+    @property
+    def on_s3(self) -> bool:
+        return any(table.on_s3 for table in (self.output.table, *(part.table for part in self.inputs)))
+
+    def with_readers(self, count: int) -> Self:  # noqa: ARG002
+        return self
 
 
 AnyFlow = TableFlow | DeltaFlow

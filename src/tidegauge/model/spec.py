@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from tidegauge.errors import Place
 from tidegauge.model.epoch_numbers import Epoch
@@ -189,6 +189,7 @@ class Sync:
 class LakeTable:
     """A table's place in a lake."""
 
+    in_lake: ClassVar[bool] = True
     lake: Lake
     folder: str
     """Below the lake's path, safe on every file system."""
@@ -196,11 +197,17 @@ class LakeTable:
     def __str__(self) -> str:
         return f"{self.lake.path}/{self.folder}"
 
+    @property
+    def on_s3(self) -> bool:
+        return self.lake.on_s3
+
 
 @dataclass(frozen=True)
 class WarehouseTable:
     """A table's place in a warehouse."""
 
+    in_lake: ClassVar[bool] = False
+    on_s3: ClassVar[bool] = False
     warehouse: Database
     table: TableName
 
@@ -209,12 +216,14 @@ class WarehouseTable:
 
 
 class Stage(StrEnum):
+    """One of the two flows of a table that goes through a lake. Its flow is named `TABLE/stage`."""
+
     EXTRACT = "extract"
     LOAD = "load"
 
 
 class Strategy(StrEnum):
-    """What goes side by side, in document 002's words."""
+    """What goes side by side: nothing, tables, or the readers inside one table."""
 
     SEQUENTIAL = "sequential"
     INTER_TABLE = "inter-table"
@@ -223,8 +232,15 @@ class Strategy(StrEnum):
 
 @dataclass(frozen=True)
 class TableFlow:
-    """One hop of one table."""
+    """A flow of one table: database to lake, lake to warehouse, or database to warehouse.
 
+    Has the same facts under the same names as a `DeltaFlow`, so that nobody has to ask which of them it is.
+    """
+
+    uses_delta: ClassVar[bool] = False
+    """Whether Spark needs Delta's jars for it."""
+    in_catalogue: ClassVar[bool] = False
+    """Whether its output is known only by a name in Spark's catalogue."""
     pipeline: str
     name: str
     source: Database
@@ -242,11 +258,57 @@ class TableFlow:
 
     @property
     def input(self) -> str:
+        """The name of its first input in the ledger."""
         return str(self.table)
 
     @property
+    def label(self) -> str:
+        """As `verify` names it; the two stages of a table have the same."""
+        return str(self.table)
+
+    @property
+    def target(self) -> str:
+        """Where its rows go, as people read it."""
+        return str(self.output)
+
+    @property
+    def refresh_name(self) -> str:
+        """What to select for a full refresh of it: of the stage that reads the database, the whole table."""
+        return str(self.table) if self.stage is Stage.EXTRACT else self.name
+
+    @property
     def upstreams(self) -> tuple[str, ...]:
+        """The flows whose outputs it reads."""
         return (self.upstream,) if self.upstream else ()
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        """The stages that it does: a flow without a stage does both, but a lake is not loaded."""
+        if self.stage is not None:
+            return (self.stage,)
+        return (Stage.EXTRACT,) if self.output.in_lake else tuple(Stage)
+
+    @property
+    def appends(self) -> bool:
+        """Whether rows that come again are there twice."""
+        return not self.output.in_lake and self.options.mode is Mode.APPEND
+
+    @property
+    def on_s3(self) -> bool:
+        return self.output.on_s3
+
+    @property
+    def readers(self) -> int:
+        """How many read one batch side by side."""
+        return self.options.parallel
+
+    def with_readers(self, count: int) -> Self:
+        return replace(self, options=replace(self.options, parallel=count))
+
+    @property
+    def skip_hint(self) -> str:
+        """What can be done where a flow that it reads from failed; goes behind the reason."""
+        return f"; --stage {self.stage} loads what is in the lake already"
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from tidegauge.ledger.owner import this_process
 from tidegauge.model.position import Position, RowPosition, compare, to_json, to_text
 from tidegauge.model.protocols.source import Source
 from tidegauge.model.run import FlowStatus
-from tidegauge.model.spec import Drift, Mode, Project, TableFlow, WarehouseTable
+from tidegauge.model.spec import Drift, Project, TableFlow
 from tidegauge.model.table import SourceTable
 from tidegauge.model.watermark import Watermark
 from tidegauge.observe.events import Listener
@@ -193,7 +193,7 @@ def _dangers(flows: Sequence[TableFlow], rows: int) -> list[str]:
     return [
         f"{flow.name} appends: rows that are in {flow.output} already come a second time"
         for flow in flows
-        if rows and isinstance(flow.output, WarehouseTable) and flow.options.mode is Mode.APPEND
+        if rows and flow.appends
     ]
 
 

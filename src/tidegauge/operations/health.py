@@ -16,14 +16,13 @@ from tidegauge.flows.prepare import agree, still_there
 from tidegauge.flows.select import Selection, choose
 from tidegauge.ledger.open import open_ledger
 from tidegauge.ledger.owner import is_gone
-from tidegauge.model.delta_flow import AnyFlow, DeltaFlow
+from tidegauge.model.delta_flow import AnyFlow
 from tidegauge.model.run import FlowStatus, HistoryEvent
 from tidegauge.model.spec import Project
 from tidegauge.model.state import State
 from tidegauge.model.watermark import Watermark
 from tidegauge.operations.retention import Notice, current_session, has_session, notices
 from tidegauge.operations.status import iso
-from tidegauge.outputs.open import open_output
 
 _PARALLEL = 8
 _EVENTS = 2000
@@ -80,10 +79,10 @@ def examine(project: Project, selection: Sequence[str]) -> tuple[datetime, list[
         )
         return replace(found, state=State.FAILED) if lost else found
 
-    if not choice.hops:
+    if not choice.all_flows:
         return now, _faults(choice)
-    with ThreadPoolExecutor(min(_PARALLEL, len(choice.hops))) as pool:
-        return now, [*_faults(choice), *pool.map(one, choice.hops)]
+    with ThreadPoolExecutor(min(_PARALLEL, len(choice.all_flows))) as pool:
+        return now, [*_faults(choice), *pool.map(one, choice.all_flows)]
 
 
 def _one(
@@ -135,10 +134,10 @@ def _disagreement(
         return None
     if status is not None and status.undo is not None and status.undo.forgot:
         return refuse_forgotten(hop.name, status.undo).message
-    if isinstance(hop, DeltaFlow) and hop.output.table.path is None and not has_session():
+    if hop.in_catalogue and not has_session():
         return None
     try:
-        output = places.output(hop) if isinstance(hop, DeltaFlow) else open_output(hop)
+        output = places.output(hop)
         check = still_there if status and status.plan else agree
         check(hop, output, mark)
     except TidegaugeError as error:

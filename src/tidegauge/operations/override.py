@@ -13,7 +13,7 @@ from tidegauge.errors import OutputDisagrees, TidegaugeError
 from tidegauge.flows.delta_places import places_of
 from tidegauge.ledger.open import open_ledger
 from tidegauge.ledger.owner import this_process
-from tidegauge.model.delta_flow import AnyFlow, DeltaFlow
+from tidegauge.model.delta_flow import AnyFlow
 from tidegauge.model.error_json import error_to_json
 from tidegauge.model.override import Override
 from tidegauge.model.position import Position, to_json
@@ -113,7 +113,7 @@ class OverridePreview:
 
     @property
     def input(self) -> str:
-        return self.flow.moving[0].name if isinstance(self.flow, DeltaFlow) else self.flow.input
+        return self.flow.input
 
     @property
     def positions(self) -> dict[str, Position | None]:

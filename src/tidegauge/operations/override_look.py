@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from tidegauge.errors import ConfigError
 from tidegauge.flows.downstream import downstream
-from tidegauge.model.delta_flow import AnyFlow, DeltaFlow, DeltaMode
+from tidegauge.model.delta_flow import AnyFlow, DeltaFlow
 from tidegauge.model.position import Position
 from tidegauge.model.run import FlowStatus
-from tidegauge.model.spec import LakeTable, Mode, WarehouseTable
+from tidegauge.model.spec import LakeTable
 from tidegauge.model.state import State
 from tidegauge.model.watermark import Watermark
 from tidegauge.operations.override import KINDS, OverridePreview, OverrideRequest, Refresh, Reset, UndoLast
@@ -28,7 +28,7 @@ class OverrideLook:
     def move(self, request: OverrideRequest, every: Sequence[AnyFlow]) -> OverridePreview:
         flow, status = self._flow, self._status
         readers = downstream(flow, every)
-        if isinstance(request, Reset) and appends(flow):
+        if isinstance(request, Reset) and flow.appends:
             raise ConfigError(
                 f"{flow.name} appends: after a reset its rows would come a second time",
                 hint=f"`tidegauge run --select {flow.name} --full-refresh` empties the target first",
@@ -52,9 +52,9 @@ class OverrideLook:
             counted = replace(counted, dangers=(*dangers, *self.dangers(counted)))
             if counted.again != 0:
                 doubled = [
-                    f"{reader.name} appends what is read again to {reader.output} a second time"
+                    f"{reader.name} appends what is read again to {reader.target} a second time"
                     for reader in readers
-                    if appends(reader)
+                    if reader.appends
                 ]
                 counted = replace(counted, dangers=(*counted.dangers, *doubled))
         return counted
@@ -63,12 +63,8 @@ class OverrideLook:
         """Where the flow stands, or will once an override that was begun has ended."""
         found = self._mark.position if self._mark else None
         if self._unended is not None:
-            found = self._unended.positions.get(self._input, found)
+            found = self._unended.positions.get(self._flow.input, found)
         return found
-
-    @property
-    def _input(self) -> str:
-        return self._flow.moving[0].name if isinstance(self._flow, DeltaFlow) else self._flow.input
 
     def after(self, request: OverrideRequest, before: Position | None) -> tuple[Position | None, list[str]]:
         match request:
@@ -84,7 +80,7 @@ class OverrideLook:
                 if undo is None or self._unended is not None:
                     # From before the one begun.
                     return self._mark.position if self._mark else None, []
-                return undo.positions.get(self._input), []
+                return undo.positions.get(self._flow.input), []
             case _:
                 return self.named(request, before)
 
@@ -108,15 +104,8 @@ class OverrideLook:
             )
         if isinstance(request, Refresh) and not isinstance(self._flow.output, LakeTable):
             when = "" if isinstance(self._flow, DeltaFlow) else " with the first batch that takes their place"
-            notes.append(f"every row of {self._flow.output} is deleted{when}")
+            notes.append(f"every row of {self._flow.target} is deleted{when}")
         return notes
-
-
-def appends(flow: AnyFlow) -> bool:
-    """Whether rows that come again are there twice."""
-    if isinstance(flow, DeltaFlow):
-        return flow.output.mode is DeltaMode.APPEND
-    return isinstance(flow.output, WarehouseTable) and flow.options.mode is Mode.APPEND
 
 
 def superseded(status: FlowStatus | None) -> str | None:

@@ -20,7 +20,7 @@ from tidegauge.operations.override import (
     SetTo,
     UndoLast,
 )
-from tidegauge.operations.override_look import OverrideLook, appends
+from tidegauge.operations.override_look import OverrideLook
 
 
 class DeltaOverrideLook(OverrideLook):
@@ -33,12 +33,12 @@ class DeltaOverrideLook(OverrideLook):
 
     def move(self, request: OverrideRequest, every: Sequence[AnyFlow]) -> OverridePreview:
         made = super().move(request, every)
-        rest = [part for part in self._delta_flow.inputs if part.name != self._input]
+        rest = [part for part in self._delta_flow.inputs if part.name != self._flow.input]
         match request:
             case Reset() | Refresh():
                 others: dict[str, Position | None] = {part.name: None for part in rest}
             case SetTo(None, str(text)):
-                others = {name: one for name, one in self._versions(text).items() if name != self._input}
+                others = {name: one for name, one in self._versions(text).items() if name != self._flow.input}
             case UndoLast():
                 undo = self._status.undo if self._status else None
                 others = {part.name: undo.positions.get(part.name) for part in rest} if undo else {}
@@ -49,7 +49,7 @@ class DeltaOverrideLook(OverrideLook):
     def named(self, request: OverrideRequest, before: Position | None) -> tuple[Position | None, list[str]]:
         match request:
             case SetTo(None, str(text)):
-                return self._versions(text).get(self._input, before), []
+                return self._versions(text).get(self._flow.input, before), []
             case SetTo():
                 raise ConfigError(
                     f"{self._delta_flow.name} counts versions, and no timestamps",
@@ -76,7 +76,7 @@ class DeltaOverrideLook(OverrideLook):
 
     def dangers(self, move: OverridePreview) -> list[str]:
         back = _version(move.after) < _version(move.before)
-        if back and appends(self._delta_flow):
+        if back and self._delta_flow.appends:
             return [f"what is read again is appended to {self._delta_flow.output.table} a second time"]
         if not back and move.after != move.before:
             return [

@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from tidegauge.errors import ConfigError, SourceError
+from tidegauge.flows.names import stage_flow
 from tidegauge.flows.select import Sources
 from tidegauge.model.position import Position, RowPosition, Value, compare
 from tidegauge.model.protocols.ledger import LedgerReader
@@ -75,7 +76,7 @@ class TableOverrideLook(OverrideLook):
 
     def _copied(self, name: str, pipeline: str) -> RowPosition | None:
         marks = self._ledger.watermarks(pipeline)
-        names = (name, f"{name}/{Stage.EXTRACT}")
+        names = (name, stage_flow(name, Stage.EXTRACT))
         found = next((mark for mark in marks if mark.flow in names), None)
         ends = tuple(f".{one}" for one in names)
         found = found or next((mark for mark in marks if mark.flow.endswith(ends)), None)

@@ -54,8 +54,8 @@ def preview(
                 # What cannot be read again is not thrown away.
                 for lost in choice.gone.values():
                     raise lost
-            chosen = choice.hops
-            every = _chosen(project, (), sources, known).hops
+            chosen = choice.all_flows
+            every = _chosen(project, (), sources, known).all_flows
             if isinstance(request, SetTo | CopyOf) and stage is None:
                 chosen = _nearest(chosen)
             if isinstance(request, UndoLast):
@@ -96,7 +96,7 @@ def _look(
 def _nearest(flows: Sequence[AnyFlow]) -> tuple[AnyFlow, ...]:
     """Of each table the flow nearest to its source; a flow that is asked for by itself is meant."""
     names = {flow.name for flow in flows}
-    return tuple(flow for flow in flows if isinstance(flow, DeltaFlow) or flow.upstream not in names)
+    return tuple(flow for flow in flows if flow.upstream not in names)
 
 
 def _undoable(flows: Sequence[AnyFlow], statuses: Mapping[str, FlowStatus]) -> tuple[AnyFlow, ...]:
@@ -118,7 +118,7 @@ def _chosen(
 ) -> Selection:
     choice = choose(project, selection, sources, stage=stage, known=known)
     for _, error in choice.faults:
-        if not choice.hops:
+        if not choice.all_flows:
             raise error
     return choice
 

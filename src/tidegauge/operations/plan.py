@@ -105,15 +105,15 @@ def preview(
         if remark is not None and not selection and stage is None:
             for note in remarks(project, choice.flows, sources, known):
                 remark(note)
-        names = [flow.name for flow in choice.hops]
+        names = [flow.name for flow in choice.all_flows]
         statuses = {status.flow: status for status in ledger.status(project.pipeline, names)}
         found = ledger.watermarks(project.pipeline)
         marks = {mark.flow: mark for mark in found}
-        places = places_of(project, choice.hops)
+        places = places_of(project, choice.all_flows)
         shown = [Preview(name, State.FAILED, "—", error=error) for name, error in choice.faults]
-        for flow in choice.hops:
+        for flow in choice.all_flows:
             status = statuses.get(flow.name)
-            where = str(flow.output.table if isinstance(flow, DeltaFlow) else flow.output)
+            where = flow.target
             if status is not None and status.override is not None:
                 begun = WrongState(
                     f"{flow.name}: an override ({status.override.kind}) that {status.override.actor} began"
@@ -155,7 +155,7 @@ def preview(
                 continue
             state = State.PLANNED if draft.batches else State.SKIPPED
             shown.append(Preview(flow.name, state, where, draft))
-    return _with_followers(shown, choice.hops)
+    return _with_followers(shown, choice.all_flows)
 
 
 def _with_followers(shown: Sequence[Preview], flows: Sequence[AnyFlow]) -> list[Preview]:

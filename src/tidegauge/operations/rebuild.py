@@ -98,7 +98,7 @@ def preview(project: Project, selection: Sequence[str], *, debug: bool = False) 
     with KnownSources(project, tuple(statuses)) as sources:
         known = {flow: mine[0].source_id for flow, mine in marks.items()}
         choice = choose(project, selection, sources, known=known)
-    places = Places(lambda: open_session(project.spark, needs_of(choice.hops), debug=debug))
+    places = Places(lambda: open_session(project.spark, needs_of(choice.all_flows), debug=debug))
 
     def one(hop: AnyFlow) -> RebuildPreview:
         mine = marks.get(hop.name, [])
@@ -112,7 +112,7 @@ def preview(project: Project, selection: Sequence[str], *, debug: bool = False) 
         except TidegaugeError as error:
             return replace(known, error=error)
 
-    return [*_faults(choice), *_side_by_side(choice.hops, one)]
+    return [*_faults(choice), *_side_by_side(choice.all_flows, one)]
 
 
 def carry_out(project: Project, found: Sequence[RebuildPreview], *, reason: str) -> list[RebuildPreview]:

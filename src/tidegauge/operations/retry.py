@@ -33,7 +33,7 @@ def retry(project: Project, order: RunOptions, *, tell: Listener, stop: threadin
         held = _held(ledger, project.pipeline)
         with Heartbeat(ledger, project.lease) as heartbeat:
             runner = Runner(project, order, ledger, heartbeat, tell, stop)
-            left = [flow for flow in choice.hops if flow.name not in held]
+            left = [flow for flow in choice.all_flows if flow.name not in held]
             reports = runner.left_behind(left, choice.gone)
         failed = [FlowReport(name, State.FAILED, 0.0, error=error) for name, error in choice.faults]
         return RunReport(runner.run_id, (*failed, *reports))

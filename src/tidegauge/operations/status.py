@@ -8,12 +8,12 @@ from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 from typing import Any
 
-from tidegauge.flows.names import first_flow, means, table_named
+from tidegauge.flows.names import flows_of, means, table_named, table_of
 from tidegauge.ledger.open import open_ledger
 from tidegauge.model.override import FORGET
 from tidegauge.model.position import Position, RowPosition, to_json, to_moment, to_text
 from tidegauge.model.run import FlowStatus, RunRecord
-from tidegauge.model.spec import Project, Stage
+from tidegauge.model.spec import Project
 from tidegauge.model.state import State
 from tidegauge.model.watermark import Watermark
 
@@ -102,9 +102,7 @@ def is_named(project: Project, flow: str) -> bool:
         return True
     for sync in project.syncs:
         table = table_named(sync.source, flow)
-        first = first_flow(sync, table)
-        names = (first,) if first == str(table) else (first, f"{table}/{Stage.LOAD}")
-        if flow in names and means(sync, table):
+        if flow in flows_of(sync, table) and means(sync, table):
             return True
     return False
 
@@ -132,11 +130,10 @@ def iso(moment: datetime) -> str:
 
 def wanted(flow: str, selection: Sequence[str]) -> bool:
     """By the flow's name, or by its table's, which means both its stages."""
-    table = flow.removesuffix(f"/{Stage.EXTRACT}").removesuffix(f"/{Stage.LOAD}")
     return not selection or any(
         name == word or fnmatchcase(name, word) or name.endswith(f".{word}")
         for word in selection
-        for name in (flow, table)
+        for name in (flow, table_of(flow))
     )
 
 

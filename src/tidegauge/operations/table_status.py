@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tidegauge.errors import ConfigError, TidegaugeError
+from tidegauge.flows.names import stage_of, table_of
 from tidegauge.flows.select import Sources, choose, expand
-from tidegauge.ledger.json_document import table_of
 from tidegauge.ledger.open import open_ledger
 from tidegauge.ledger.summary import stage_row, table_fields
 from tidegauge.model.position import RowPosition, to_json, to_text
@@ -157,7 +157,7 @@ def _of_known(project: Project, names: Sequence[str]) -> dict[str, TableFlow]:
 def _of_new(project: Project, word: str) -> dict[str, TableFlow]:
     with Sources() as sources:
         choice = choose(project, [word], sources)
-    if not choice.hops:
+    if not choice.all_flows:
         raise choice.faults[0][1]
     return {flow.name: flow for flow in choice.flows}
 
@@ -180,7 +180,7 @@ def _stages(
     return tuple(
         StageSummary(
             name=name,
-            stage=next((stage for stage in Stage if name.endswith(f"/{stage}")), None),
+            stage=stage_of(name),
             flow=flows.get(name),
             status=statuses.get(name),
             marks=tuple(marks.get(name, ())),

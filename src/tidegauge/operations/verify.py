@@ -109,11 +109,11 @@ def verify(
         places = Places(spark)
         results = [Verified(name, None, error) for name, error in choice.faults]
         for number, hop in enumerate(hops, start=1):
-            name = hop.name if isinstance(hop, DeltaFlow) else hop.input
+            name = hop.label
             if tell is not None:
                 tell(Comparing(name, number, len(hops)))
             try:
-                lost = None if isinstance(hop, DeltaFlow) else choice.gone.get(hop.upstream or hop.name)
+                lost = choice.gone.get(hop.upstream or hop.name)
                 if lost is not None:
                     raise lost
                 with translated(hop.name):

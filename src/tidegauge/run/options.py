@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 
-from tidegauge.model.delta_flow import AnyFlow, DeltaFlow
+from tidegauge.model.delta_flow import AnyFlow
 from tidegauge.model.spec import Stage, Strategy
 
 
@@ -31,10 +31,9 @@ class RunOptions:
 
     def readers(self, flow: AnyFlow) -> AnyFlow:
         """The flow with as many readers as the strategy gives a table."""
-        if self.strategy is None or isinstance(flow, DeltaFlow):
+        if self.strategy is None:
             return flow
-        count = self.parallel if self.strategy is Strategy.INTRA_TABLE else 1
-        return replace(flow, options=replace(flow.options, parallel=count))
+        return flow.with_readers(self.parallel if self.strategy is Strategy.INTRA_TABLE else 1)
 
     def followed(self, flow: AnyFlow, flows: int) -> Strategy:
         """The strategy by which a flow was really run."""
@@ -42,5 +41,4 @@ class RunOptions:
             return self.strategy
         if flows > 1 and self.parallel > 1:
             return Strategy.INTER_TABLE
-        readers = 1 if isinstance(flow, DeltaFlow) else flow.options.parallel
-        return Strategy.INTRA_TABLE if readers > 1 else Strategy.SEQUENTIAL
+        return Strategy.INTRA_TABLE if flow.readers > 1 else Strategy.SEQUENTIAL

@@ -70,7 +70,7 @@ def run(project: Project, order: RunOptions, *, tell: Listener, stop: threading.
         notes = remarks(project, choice.flows, sources, known) if whole else ()
         with Heartbeat(ledger, project.lease) as heartbeat:
             runner = Runner(project, order, ledger, heartbeat, tell, stop)
-            reports = runner.everything(choice.hops, sources, choice.gone)
+            reports = runner.everything(choice.all_flows, sources, choice.gone)
         failed = [FlowReport(name, State.FAILED, 0.0, error=error) for name, error in choice.faults]
         return RunReport(runner.run_id, (*failed, *reports), notes)
 
@@ -129,7 +129,7 @@ class Runner:
         self._tell(Planning(len(flows)))
         names = [flow.name for flow in flows]
         flows = [self._order.readers(flow) for flow in flows]
-        self._tables = len({getattr(flow, "table", flow.name) for flow in flows})
+        self._tables = len({flow.label for flow in flows})
         # Who reads what another one here writes comes after it; the others begin at once.
         later = [flow for flow in flows if any(name in names for name in flow.upstreams)]
         heads, left, reports = self._standing([flow for flow in flows if flow not in later])
@@ -213,9 +213,7 @@ class Runner:
             stopped = Stopped("stopped as asked, before it began", hint="the next run goes on from here")
             return FlowReport(flow.name, State.READY, 0.0, error=stopped)
         reason = f"{before.flow} did not end well"
-        if not isinstance(flow, DeltaFlow):
-            reason += f"; --stage {flow.stage} loads what is in the lake already"
-        return self._ended(FlowReport(flow.name, State.SKIPPED, 0.0, reason=reason))
+        return self._ended(FlowReport(flow.name, State.SKIPPED, 0.0, reason=reason + flow.skip_hint))
 
     def _standing(self, flows: Sequence[AnyFlow]) -> tuple[list[AnyFlow], dict[str, Plan], list[FlowReport]]:
         """The flows that nothing stands in the way of, and the plans that earlier runs left of them."""
