@@ -14,7 +14,8 @@ from tests.support.delta_output import delta_flow_of, tag_of
 from tests.support.servers import S3
 from tidegauge.delta_log.output_log import CLOSED, Action, Log, path_of, prefix_of
 from tidegauge.errors import OutputDisagrees, OutputUnreachable
-from tidegauge.model.delta_flow import DeltaMode, TableRef
+from tidegauge.model.delta_flow import TableRef
+from tidegauge.model.mode import Mode
 from tidegauge.model.secret import Secret
 from tidegauge.model.spec import Lake
 from tidegauge.outputs.delta.epochs import DeltaEpochOpening, DeltaEpochs
@@ -98,9 +99,7 @@ def test_a_full_refresh_removes_every_row_in_the_commit_that_opens_the_life(tabl
 
 
 def test_a_full_refresh_forgets_the_events_that_a_history_keeps_beside_it(table: LogTable) -> None:
-    table.delta_flow = delta_flow_of(
-        TableRef(path=table.lake.path), DeltaMode.SCD2, key=("id",), sequence_by="id"
-    )
+    table.delta_flow = delta_flow_of(TableRef(path=table.lake.path), Mode.SCD2, key=("id",), sequence_by="id")
     table.output = table.fresh()
     table.commit(1)
     beside = LogTable(Lake("", f"{table.lake.path}/_tidegauge_events"))
@@ -221,7 +220,7 @@ def test_a_batch_that_comes_between_an_opening_and_its_commit_is_counted_to_its_
 
 def test_a_table_of_the_catalogue_that_is_not_there_yet_is_opened_by_its_first_batch(tmp_path: Path) -> None:
     made: list[str] = []
-    delta_flow = delta_flow_of(TableRef(name="silver.orders"), DeltaMode.APPEND)
+    delta_flow = delta_flow_of(TableRef(name="silver.orders"), Mode.APPEND)
     output = DeltaOutput(delta_flow, locate=lambda: made[0] if made else None)
     output.prepare()
     assert (output.is_empty(), output.is_open(0), output.is_open(1)) == (True, True, True)

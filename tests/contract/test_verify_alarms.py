@@ -11,7 +11,8 @@ import pytest
 from tests.support.project import Project, Ran, local, mysql_database, postgres_database, sqlite_database
 from tests.support.warehouses import Yard, flow_of, loader
 from tidegauge.model.batch_data import BatchData
-from tidegauge.model.spec import Mode, TableName
+from tidegauge.model.mode import Mode
+from tidegauge.model.spec import TableName
 from tidegauge.model.table import Field, Layout
 
 pytestmark = pytest.mark.contract

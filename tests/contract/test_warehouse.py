@@ -21,7 +21,7 @@ from tests.support.warehouses import (
     tag_of,
 )
 from tidegauge.errors import OutputDisagrees
-from tidegauge.model.spec import Mode
+from tidegauge.model.mode import MODES, Mode, OutputKind
 
 pytestmark = pytest.mark.contract
 
@@ -105,7 +105,7 @@ def test_overwrite_of_a_target_with_repeated_keys_is_exact_too(warehouse: Yard) 
     assert seen_raw(warehouse) == [(1, "a", 1), (2, "b", 1)]
 
 
-@pytest.mark.parametrize("mode", list(Mode))
+@pytest.mark.parametrize("mode", MODES[OutputKind.WAREHOUSE])
 def test_a_batch_without_rows_is_committed_too(warehouse: Yard, mode: Mode) -> None:
     orders = loader(warehouse, mode=mode)
     assert counts(orders.rows(ORDERS)) == (0, 0, 0, 0)
@@ -113,7 +113,7 @@ def test_a_batch_without_rows_is_committed_too(warehouse: Yard, mode: Mode) -> N
     assert counts(orders.rows(ORDERS, [(1, "a", None, 1)])) == (1, 1, 0, 0)
 
 
-@pytest.mark.parametrize("mode", list(Mode))
+@pytest.mark.parametrize("mode", MODES[OutputKind.WAREHOUSE])
 def test_a_second_publish_of_a_tag_changes_nothing(warehouse: Yard, mode: Mode) -> None:
     orders = loader(warehouse, mode=mode)
     first = orders.rows(ORDERS, [(1, "a", None, 1)])

@@ -24,7 +24,7 @@ from tests.support.warehouses import (
 )
 from tidegauge.errors import KeyUnsuitable, OutputDisagrees, OutputError, OutputUnreachable, SourceError
 from tidegauge.model.batch_data import BatchData
-from tidegauge.model.spec import Mode
+from tidegauge.model.mode import Mode
 from tidegauge.outputs.warehouse import staging
 
 pytestmark = pytest.mark.contract

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.warehouses import ORDERS, Yard, counts, layout_of, loader
 from tidegauge.errors import OutputDisagrees, OutputError
-from tidegauge.model.spec import Mode
+from tidegauge.model.mode import Mode
 
 pytestmark = pytest.mark.contract
 

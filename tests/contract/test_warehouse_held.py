@@ -18,9 +18,10 @@ from tests.support.warehouses import (
 )
 from tidegauge.errors import OutputDisagrees
 from tidegauge.model.batch_data import BatchData
+from tidegauge.model.mode import Mode
 from tidegauge.model.plan import Batch, Receipt
 from tidegauge.model.position import Window
-from tidegauge.model.spec import Mode, TableFlow
+from tidegauge.model.spec import TableFlow
 from tidegauge.outputs.warehouse.commits import Commits
 
 pytestmark = pytest.mark.contract

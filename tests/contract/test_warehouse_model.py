@@ -11,7 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.support.warehouses import Yard, counts, layout_of, loader
-from tidegauge.model.spec import Deletes, Mode
+from tidegauge.model.mode import Mode
+from tidegauge.model.spec import Deletes
 
 pytestmark = pytest.mark.contract
 

@@ -34,7 +34,7 @@ from tests.support.warehouses import (
     tag_of,
 )
 from tidegauge.errors import OutputDisagrees, OutputError, OutputUnreachable
-from tidegauge.model.spec import Mode
+from tidegauge.model.mode import Mode
 from tidegauge.outputs.warehouse.mysql.load import LoadSink, Rows
 from tidegauge.outputs.warehouse.mysql.local_stream import StreamConnection
 from tidegauge.outputs.warehouse.mysql.session import MysqlLogin

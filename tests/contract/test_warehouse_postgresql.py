@@ -32,8 +32,8 @@ from tests.support.warehouses import (
     tag_of,
 )
 from tidegauge.errors import OutputDisagrees, OutputError, OutputUnreachable
+from tidegauge.model.mode import Mode
 from tidegauge.model.secret import Secret
-from tidegauge.model.spec import Mode
 from tidegauge.outputs.warehouse.output import WarehouseOutput
 from tidegauge.outputs.warehouse.postgresql import copy_binary
 from tidegauge.outputs.warehouse.postgresql.load import CopySink

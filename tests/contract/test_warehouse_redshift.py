@@ -40,8 +40,9 @@ from tests.support.warehouses import (
 )
 from tidegauge.errors import OutputDisagrees, OutputError, OutputUnreachable
 from tidegauge.model.batch_data import BatchData, LakeFile
+from tidegauge.model.mode import Mode
 from tidegauge.model.secret import Secret
-from tidegauge.model.spec import Lake, Mode
+from tidegauge.model.spec import Lake
 from tidegauge.model.table import Field, Layout
 from tidegauge.outputs.warehouse.redshift import copy as redshift_copy
 from tidegauge.outputs.warehouse.redshift import warehouse as engine

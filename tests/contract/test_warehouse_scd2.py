@@ -8,7 +8,8 @@ import pytest
 
 from tests.support.warehouses import ORDERS, Yard, counts, layout_of, loader
 from tidegauge.errors import OutputDisagrees, OutputError
-from tidegauge.model.spec import Deletes, Mode
+from tidegauge.model.mode import Mode
+from tidegauge.model.spec import Deletes
 from tidegauge.outputs.warehouse.warehouse import WarehouseColumn
 
 pytestmark = pytest.mark.contract

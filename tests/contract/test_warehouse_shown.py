@@ -15,7 +15,8 @@ from tidegauge.compare.deleted_keys import find_vanished
 from tidegauge.compare.rows import compare_rows
 from tidegauge.flows.drift import decide_drift
 from tidegauge.model.arrow import schema_of
-from tidegauge.model.spec import Deletes, Drift, Mode
+from tidegauge.model.mode import Mode
+from tidegauge.model.spec import Deletes, Drift
 from tidegauge.model.table import Layout
 from tidegauge.plan.drift import ChangeKind, Decision
 

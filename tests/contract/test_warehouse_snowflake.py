@@ -25,8 +25,9 @@ from tests.support.warehouses import (
     make,
 )
 from tidegauge.errors import OutputDisagrees, OutputError, OutputUnreachable
+from tidegauge.model.mode import MODES, Mode, OutputKind
 from tidegauge.model.secret import Secret
-from tidegauge.model.spec import Mode, TableOptions
+from tidegauge.model.spec import TableOptions
 from tidegauge.model.table import Field
 from tidegauge.outputs.warehouse.fit import Verdict
 from tidegauge.outputs.warehouse.snowflake.session import SnowflakeSession
@@ -67,7 +68,7 @@ def test_rows_come_by_put_and_one_copy(yard: Yard, said: list[str]) -> None:
 
 
 def test_every_statement_is_snowflakes_sql(yard: Yard, said: list[str]) -> None:
-    for mode in Mode:
+    for mode in MODES[OutputKind.WAREHOUSE]:
         one = Loader(yard, flow_of(yard, f"t_{mode}", name=str(mode), mode=mode, metadata_columns=True))
         one.rows(ORDERS, [ROW], [(1, "b", None, 2)])
         one.rows(ORDERS, [(1, "c", None, 3)])

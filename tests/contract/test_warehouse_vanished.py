@@ -20,7 +20,8 @@ from tests.support.warehouses import (
     tag_of,
 )
 from tidegauge.flows.drift import decide_drift
-from tidegauge.model.spec import Drift, Mode
+from tidegauge.model.mode import Mode
+from tidegauge.model.spec import Drift
 from tidegauge.model.table import Layout
 from tidegauge.outputs.warehouse.commits import Commits
 from tidegauge.outputs.warehouse.warehouse import WarehouseColumn

@@ -17,7 +17,7 @@ from tests.crash.nursery import Nursery
 from tests.spark import lawful
 from tests.spark.lawful import NAMES, Wanted
 from tests.support.project import here
-from tidegauge.model.delta_flow import DeltaMode
+from tidegauge.model.mode import Mode
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -70,7 +70,7 @@ class World:
             steps = self.dice.choice(["", ", max_versions: 1"])
             inputs = ", ".join(f"{table}: {{path: {table}{steps}}}" for table in one.moving)
             output = f"path: {name}, mode: {one.mode.value}"
-            output += f", key: [{', '.join(one.key)}]" if one.mode is DeltaMode.MERGE else ""
+            output += f", key: [{', '.join(one.key)}]" if one.mode is Mode.MERGE else ""
             output += f", partition_by: [{', '.join(one.partition_by)}]" if one.partition_by else ""
             lines.append(f"  {name}: {{inputs: {{{inputs}}}, transform: {name}.sql, output: {{{output}}}}}")
         self.file.write_text("\n".join(lines) + "\n")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from tests.spark.moving import Row, Table
-from tidegauge.model.delta_flow import DeltaMode
+from tidegauge.model.mode import Mode
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -27,7 +27,7 @@ class Wanted:
     key: tuple[str, ...]
     moving: tuple[str, ...]
     pinned: tuple[str, ...] = ()
-    mode: DeltaMode = DeltaMode.MERGE
+    mode: Mode = Mode.MERGE
     partition_by: tuple[str, ...] = ()
     twins: bool = False
     """Two rows of an input may have one id, for a while."""
@@ -285,12 +285,12 @@ def partitions(dice: random.Random) -> Wanted:
         by = "k"
     text = f"SELECT *, {by} AS part FROM ({made.transform})" if dice.random() < 0.7 else made.transform
     part = "part" if text is not made.transform else made.key[0]
-    return Wanted(text, (), made.moving, made.pinned, DeltaMode.REPLACE_PARTITIONS, (part,))
+    return Wanted(text, (), made.moving, made.pinned, Mode.REPLACE_PARTITIONS, (part,))
 
 
 def history(dice: random.Random) -> Wanted:
     made = dice.choice([filters, filters, simple_join, snapshot, aggregate])(dice)
-    return Wanted(made.transform, made.key, made.moving, made.pinned, DeltaMode.SCD2)
+    return Wanted(made.transform, made.key, made.moving, made.pinned, Mode.SCD2)
 
 
 def functions(dice: random.Random) -> Wanted:

@@ -16,13 +16,13 @@ from tidegauge.model.delta_flow import (
     COMMIT_VERSION,
     DeltaFlow,
     DeltaInput,
-    DeltaMode,
     DeltaTable,
     Evaluate,
     Function,
     Sql,
     TableRef,
 )
+from tidegauge.model.mode import Mode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -170,7 +170,7 @@ def delta_flow(
     transform: str | Callable[..., Any] | Sql | Function | None,
     *inputs: str | DeltaInput,
     key: Sequence[str] = ("id",),
-    mode: DeltaMode = DeltaMode.MERGE,
+    mode: Mode = Mode.MERGE,
     evaluate: Evaluate = Evaluate.AUTO,
     file: Path | None = None,
     **output: Any,

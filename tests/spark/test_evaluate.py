@@ -10,7 +10,8 @@ import pytest
 
 from tests.spark.moving import Row, Table, Window, collected, delta_flow, pinned, quick, raw
 from tidegauge.errors import OutputError, TransformFailed
-from tidegauge.model.delta_flow import CHANGE_TYPE, DeltaFlow, DeltaMode, Evaluate, OnDelete
+from tidegauge.model.delta_flow import CHANGE_TYPE, DeltaFlow, Evaluate, OnDelete
+from tidegauge.model.mode import Mode
 from tidegauge.transform.difference import HERE, by_sides
 from tidegauge.transform.evaluate import evaluate_change
 
@@ -187,12 +188,12 @@ def test_append_takes_every_version_and_refuses_a_delete(orders: Table) -> None:
     orders.commit(update=[((1, "mon", "open", 11), (1, "mon", "open", 10))], insert=[(8, "mon", "done", 80)])
     orders.commit(delete=[(2, "mon", "open", 20), (3, "tue", "done", 30)])
     moved = {"orders": orders.window(1, 4)}
-    flow = delta_flow(OPEN, "orders", mode=DeltaMode.APPEND, key=())
+    flow = delta_flow(OPEN, "orders", mode=Mode.APPEND, key=())
     change = evaluate_change(flow, moved, orders.session, None, Evaluate.ROWS)
     assert sorted(row["amount"] for row in collected(change.rows)) == [20, 22]
     assert change.refused is not None
     assert [row["id"] for row in collected(change.refused)] == [2]
-    easy = delta_flow(OPEN, "orders", mode=DeltaMode.APPEND, key=(), on_delete=OnDelete.IGNORE)
+    easy = delta_flow(OPEN, "orders", mode=Mode.APPEND, key=(), on_delete=OnDelete.IGNORE)
     assert evaluate_change(easy, moved, orders.session, None, Evaluate.ROWS).refused is None
     with pytest.raises(TransformFailed, match="`append` cannot take back"):
         evaluate_change(flow, moved, orders.session, None, Evaluate.WHOLE)
@@ -200,7 +201,7 @@ def test_append_takes_every_version_and_refuses_a_delete(orders: Table) -> None:
 
 def test_append_refuses_what_the_transform_calls_deleted(orders: Table) -> None:
     text = "SELECT id, CASE WHEN state = 'done' THEN 'delete' END AS _change_type FROM orders"
-    flow = delta_flow(text, "orders", mode=DeltaMode.APPEND, key=())
+    flow = delta_flow(text, "orders", mode=Mode.APPEND, key=())
     change = evaluate_change(flow, {"orders": orders.window(0, 1)}, orders.session, None, Evaluate.ROWS)
     assert change.rows.columns == ["id"]
     assert sorted(row["id"] for row in collected(change.rows)) == [1, 2]
@@ -209,7 +210,7 @@ def test_append_refuses_what_the_transform_calls_deleted(orders: Table) -> None:
 
 
 def test_overwrite_is_the_whole(orders: Table) -> None:
-    flow = delta_flow(OPEN, "orders", mode=DeltaMode.OVERWRITE, key=())
+    flow = delta_flow(OPEN, "orders", mode=Mode.OVERWRITE, key=())
     change = evaluate_change(flow, {"orders": orders.window(0, 1)}, orders.session, None, Evaluate.WHOLE)
     assert sorted(row["amount"] for row in collected(change.rows)) == [20, 40]
     assert change.rows.columns == ["id", "day", "amount"]
@@ -221,7 +222,7 @@ def test_every_partition_that_a_change_touches_is_computed_anew(orders: Table, c
     # One row leaves monday for sunday, and tuesday is emptied.
     orders.commit(update=[((1, "mon", "open", 10), (1, "sun", "open", 10))], delete=[(3, "tue", "done", 30)])
     text = "SELECT upper(day) AS part, id, amount FROM orders"
-    flow = delta_flow(text, "orders", mode=DeltaMode.REPLACE_PARTITIONS, key=(), partition_by=("part",))
+    flow = delta_flow(text, "orders", mode=Mode.REPLACE_PARTITIONS, key=(), partition_by=("part",))
     before = [("MON", 1, 10), ("MON", 2, 20), ("TUE", 3, 30), ("WED", 5, 50)]
     target = held(orders, before, part=pa.string(), id=pa.int64(), amount=pa.int64())
     change = evaluate_change(flow, {"orders": orders.window(2, 3)}, orders.session, target, choice)
@@ -232,7 +233,7 @@ def test_every_partition_that_a_change_touches_is_computed_anew(orders: Table, c
 
 
 def test_partitions_are_all_written_where_there_is_no_target_or_another_schema(orders: Table) -> None:
-    flow = delta_flow(None, "orders", mode=DeltaMode.REPLACE_PARTITIONS, key=(), partition_by=("day",))
+    flow = delta_flow(None, "orders", mode=Mode.REPLACE_PARTITIONS, key=(), partition_by=("day",))
     moved = {"orders": orders.window(0, 1, afresh=True)}
     for target in (None, held(orders, [("sun", 1)], day=pa.string(), id=pa.int64())):
         change = evaluate_change(flow, moved, orders.session, target, Evaluate.ROWS)

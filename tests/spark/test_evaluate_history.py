@@ -10,14 +10,8 @@ import pyarrow as pa
 import pytest
 
 from tests.spark.moving import Row, Table, collected, delta_flow, moment, pinned, quick, raw
-from tidegauge.model.delta_flow import (
-    CHANGE_TYPE,
-    COMMIT_TIMESTAMP,
-    COMMIT_VERSION,
-    DeltaFlow,
-    DeltaMode,
-    Evaluate,
-)
+from tidegauge.model.delta_flow import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, DeltaFlow, Evaluate
+from tidegauge.model.mode import Mode
 from tidegauge.transform.evaluate import evaluate_change
 
 if TYPE_CHECKING:
@@ -91,7 +85,7 @@ def test_scd2_tells_every_change_of_the_window(orders: Table, transform: Any) ->
     orders.commit(insert=[(5, "wed", "open", 50)], delete=[(2, "mon", "open", 20)])
     orders.commit()
     orders.commit(delete=[(5, "wed", "open", 50)], insert=[(5, "wed", "open", 51)])
-    flow = delta_flow(transform, "orders", mode=DeltaMode.SCD2, sequence_by="day")
+    flow = delta_flow(transform, "orders", mode=Mode.SCD2, sequence_by="day")
     found = evaluate_change(flow, {"orders": orders.window(1, 6)}, orders.session, None, Evaluate.ROWS).rows
     assert events(found) == [
         (2, 1, "upsert", 11),
@@ -106,7 +100,7 @@ def test_scd2_tells_every_change_of_the_window(orders: Table, transform: Any) ->
 def test_scd2_without_a_transform_and_with_nothing_left_of_a_window(orders: Table) -> None:
     orders.commit(delete=[(2, "mon", "open", 20)])
     for transform in (None, only_open):
-        flow = delta_flow(transform, "orders", mode=DeltaMode.SCD2, sequence_by="day")
+        flow = delta_flow(transform, "orders", mode=Mode.SCD2, sequence_by="day")
         moved = {"orders": orders.window(1, 2)}
         found = evaluate_change(flow, moved, orders.session, None, Evaluate.ROWS).rows
         assert events(found) == [(2, 2, "delete", None)]
@@ -119,7 +113,7 @@ def test_scd2_as_a_whole_is_one_step_from_the_current_rows(orders: Table) -> Non
     flow = delta_flow(
         "SELECT id, amount FROM orders WHERE id > 1",
         "orders",
-        mode=DeltaMode.SCD2,
+        mode=Mode.SCD2,
         sequence_by="amount",
         surrogate_key="sk",
     )
@@ -148,11 +142,11 @@ def test_scd2_of_a_raw_feed_keeps_the_versions_that_the_transform_keeps(orders: 
     orders.commit(update=[((1, "mon", "open", 10), (1, "mon", "open", 11))], delete=[(2, "mon", "open", 20)])
     orders.commit()
     moved = {"orders": orders.window(1, 3, raw=True)}
-    flow = delta_flow("SELECT * FROM orders", raw("orders"), mode=DeltaMode.SCD2, sequence_by="amount")
+    flow = delta_flow("SELECT * FROM orders", raw("orders"), mode=Mode.SCD2, sequence_by="amount")
     found = evaluate_change(flow, moved, orders.session, None, Evaluate.ROWS).rows
     assert events(found) == [(2, 1, "upsert", 11), (2, 2, "delete", 20)]
     flow = delta_flow(
-        "SELECT id, amount FROM orders WHERE id = 2", raw("orders"), mode=DeltaMode.SCD2, sequence_by="amount"
+        "SELECT id, amount FROM orders WHERE id = 2", raw("orders"), mode=Mode.SCD2, sequence_by="amount"
     )
     found = evaluate_change(flow, moved, orders.session, None, Evaluate.ROWS).rows
     assert events(found) == [(3, 2, "upsert", 20)]
@@ -162,14 +156,14 @@ def joined_days(orders: DataFrame, days: DataFrame) -> DataFrame:
     return orders.join(days, "day").select("id", "name")
 
 
-@pytest.mark.parametrize("mode", [DeltaMode.MERGE, DeltaMode.SCD2])
+@pytest.mark.parametrize("mode", [Mode.MERGE, Mode.SCD2])
 @pytest.mark.parametrize(
     "transform",
     [joined_days, "SELECT o.id, d.name FROM orders o JOIN days d ON d.day = o.day WHERE o.amount > 0"],
     ids=["function", "sql"],
 )
 def test_a_row_whose_match_has_left_the_snapshot_since_goes_when_it_changes(
-    orders: Table, transform: Any, mode: DeltaMode
+    orders: Table, transform: Any, mode: Mode
 ) -> None:
     days = Table(orders.session, {"day": pa.string(), "name": pa.string()})
     days.commit(insert=[("mon", "Monday"), ("tue", "Tuesday")])

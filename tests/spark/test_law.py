@@ -18,14 +18,8 @@ import pytest
 from tests.spark.lawful import COLUMNS, FAMILIES, Wanted, World
 from tests.spark.moving import Table, collected, delta_flow, pinned, quick
 from tidegauge.model.batch_data import DeltaChange
-from tidegauge.model.delta_flow import (
-    CHANGE_TYPE,
-    COMMIT_TIMESTAMP,
-    COMMIT_VERSION,
-    DeltaFlow,
-    DeltaMode,
-    Evaluate,
-)
+from tidegauge.model.delta_flow import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, DeltaFlow, Evaluate
+from tidegauge.model.mode import Mode
 from tidegauge.transform.choose import choose_evaluation
 from tidegauge.transform.evaluate import evaluate_change
 
@@ -116,7 +110,7 @@ class Case:
         for frame in keep or ():
             frame.unpersist()
         match self.wanted.mode:
-            case DeltaMode.REPLACE_PARTITIONS:
+            case Mode.REPLACE_PARTITIONS:
                 part = self.columns.index(self.wanted.partition_by[0])
                 for row in [row for row in self.target if row[part] in touched]:
                     del self.target[row]
@@ -162,7 +156,7 @@ class Case:
     def _merge(self, rows: list[Told]) -> None:
         keys = [self.columns.index(name) for name in self.wanted.key]
         held = {tuple(row[at] for at in keys): row for row in self.target}
-        if self.wanted.mode is DeltaMode.SCD2:
+        if self.wanted.mode is Mode.SCD2:
             rows = sorted(rows, key=lambda one: one[1][COMMIT_VERSION])
         once = [(tuple(row[at] for at in keys), feed.get(COMMIT_VERSION)) for row, feed in rows]
         assert len(set(once)) == len(once), self._story()
@@ -223,7 +217,7 @@ class Case:
         whole = self._whole({name: self.world.tables[name].pinned(0) for name in names})
         types = ", ".join(f"`{name}` {type_}" for name, type_ in whole.dtypes)
         rows = list(self.target.elements())
-        if self.wanted.mode is DeltaMode.SCD2:
+        if self.wanted.mode is Mode.SCD2:
             types = f"{types}, is_current boolean, valid_from bigint, valid_to bigint"
             rows = [(*row, True, 0, None) for row in rows]
         return self.session.createDataFrame(rows, types)

@@ -14,7 +14,7 @@ import pytest
 
 from tests.support.delta_output import LAYOUT, MakeRows, Writer, batch_of, delta_flow_of, tag_of, values
 from tidegauge.errors import OutputDisagrees, OutputError, TransformFailed
-from tidegauge.model.delta_flow import DeltaMode
+from tidegauge.model.mode import Mode
 from tidegauge.model.spec import Drift
 from tidegauge.outputs.delta import modes, output
 
@@ -59,7 +59,7 @@ def _until(file: Path) -> None:
 def test_b17_c8_what_an_older_life_has_in_hand_never_lands(spark: SparkSession, tmp_path: Path) -> None:
     """The reset comes while the job of an older batch is reading, inside Delta's own transaction."""
     path = tmp_path / "t"
-    zombie, heir = (Writer(spark, delta_flow_of(path, DeltaMode.APPEND)) for _ in range(2))
+    zombie, heir = (Writer(spark, delta_flow_of(path, Mode.APPEND)) for _ in range(2))
     zombie.put(1, ROWS)
     staged = zombie.stage(
         _halting("SELECT id, 'zombie' AS v FROM range(5)", tmp_path / "on", tmp_path / "go")
@@ -81,7 +81,7 @@ def test_b17_a_merge_that_was_paused_before_it_began_changes_nothing(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "t"
-    zombie, heir = (Writer(spark, delta_flow_of(path, DeltaMode.MERGE, key=("id",))) for _ in range(2))
+    zombie, heir = (Writer(spark, delta_flow_of(path, Mode.MERGE, key=("id",))) for _ in range(2))
     zombie.put(1, f"SELECT *, 'insert' AS _change_type FROM ({ROWS})")
     apply = modes.apply
 
@@ -100,7 +100,7 @@ def test_b17_a_merge_that_was_paused_before_it_began_changes_nothing(
 def test_b17_a_table_that_a_paused_runner_makes_after_a_reset_takes_none_of_its_rows(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    zombie, heir = (Writer(spark, delta_flow_of(tmp_path / "t", DeltaMode.APPEND)) for _ in range(2))
+    zombie, heir = (Writer(spark, delta_flow_of(tmp_path / "t", Mode.APPEND)) for _ in range(2))
     heir.open(1)
     staged = zombie.stage(ROWS)  # makes the table
     with pytest.raises(OutputDisagrees, match="later life"):
@@ -116,7 +116,7 @@ def test_a_merge_beside_another_writer_is_tried_again(
 ) -> None:
     """The other one commits while the merge is reading, so that Delta itself refuses its first try."""
     table = f"delta.`{tmp_path / 't'}`"
-    writer = Writer(spark, delta_flow_of(tmp_path / "t", DeltaMode.MERGE, key=("id",)))
+    writer = Writer(spark, delta_flow_of(tmp_path / "t", Mode.MERGE, key=("id",)))
     writer.put(1, f"SELECT *, 'insert' AS _change_type FROM ({ROWS})")
     apply, tries = modes.apply, []
 
@@ -147,7 +147,7 @@ def test_a_merge_beside_another_writer_is_tried_again(
 def test_b3_a_commit_whose_answer_was_lost_is_found(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    writer = Writer(spark, delta_flow_of(tmp_path / "t", DeltaMode.APPEND))
+    writer = Writer(spark, delta_flow_of(tmp_path / "t", Mode.APPEND))
     apply = modes.apply
 
     def lost(job: modes.Job, checked: modes.Checked) -> None:
@@ -173,7 +173,7 @@ def test_flows_side_by_side_share_no_setting(spark: SparkSession, tmp_path: Path
     barrier = threading.Barrier(2)
 
     def run(name: str) -> None:
-        delta_flow = replace(delta_flow_of(tmp_path / name, DeltaMode.APPEND), name=name)
+        delta_flow = replace(delta_flow_of(tmp_path / name, Mode.APPEND), name=name)
         writer = Writer(spark, delta_flow)
         for seq in (1, 2):
             staged = writer.stage(f"SELECT id, '{name}' AS v FROM range(3)")
@@ -204,7 +204,7 @@ def test_drift_adds_and_widens_columns_and_a_row_that_is_written_has_none_that_i
     spark: SparkSession, tmp_path: Path
 ) -> None:
     path = tmp_path / "t"
-    evolving = Writer(spark, delta_flow_of(path, DeltaMode.MERGE, key=("id",)))
+    evolving = Writer(spark, delta_flow_of(path, Mode.MERGE, key=("id",)))
     evolving.put(1, values([(1, 10, "x", "i"), (2, 20, "y", "i")], "id, n, old, _change_type"))
     evolving.put(2, "SELECT 2L AS id, 5000000000L AS n, 0.5D AS extra, 'u' AS _change_type")
     evolving.put(3, "SELECT 3 AS id, 7 AS N, 'u' AS _change_type")  # narrower again, and another spelling
@@ -221,10 +221,10 @@ def test_drift_adds_and_widens_columns_and_a_row_that_is_written_has_none_that_i
         ("old", "string"),
         ("extra", "double"),
     ]
-    frozen = Writer(spark, delta_flow_of(path, DeltaMode.MERGE, key=("id",), drift=Drift.FREEZE))
+    frozen = Writer(spark, delta_flow_of(path, Mode.MERGE, key=("id",), drift=Drift.FREEZE))
     frozen.put(4, "SELECT 4L AS id, 1L AS n, 'no' AS later, 'u' AS _change_type")
     assert any("later" in note and "freeze" in note for note in frozen.notes)
-    failing = Writer(spark, delta_flow_of(path, DeltaMode.MERGE, key=("id",), drift=Drift.FAIL))
+    failing = Writer(spark, delta_flow_of(path, Mode.MERGE, key=("id",), drift=Drift.FAIL))
     with pytest.raises(OutputDisagrees, match="no column later"):
         failing.put(5, "SELECT 4L AS id, 1L AS n, '' AS old, 0D AS extra, '' AS later, 'u' AS _change_type")
     with pytest.raises(OutputDisagrees, match=r"column n of .* is bigint, and the transform gives string"):
@@ -236,7 +236,7 @@ def test_a_target_that_somebody_made_or_changed(spark: SparkSession, tmp_path: P
     table = f"delta.`{path}`"
     spark.sql(f"CREATE TABLE {table} (id BIGINT, v STRING NOT NULL) USING DELTA")
     spark.sql(f"ALTER TABLE {table} ADD CONSTRAINT small CHECK (id < 100)")
-    writer = Writer(spark, delta_flow_of(path, DeltaMode.APPEND))
+    writer = Writer(spark, delta_flow_of(path, Mode.APPEND))
     assert writer.output.is_empty()
     assert writer.put(1, ROWS).rows == 5
     assert any("change data feed" in note for note in writer.notes)
@@ -249,6 +249,6 @@ def test_a_target_that_somebody_made_or_changed(spark: SparkSession, tmp_path: P
     with pytest.raises(TransformFailed, match=r"[Dd]ivision by zero"):
         writer.put(2, "SELECT 1L AS id, string(1 DIV (id - 1)) AS v FROM range(3)")
     assert writer.put(2, ROWS).rows == 5
-    keyed = Writer(spark, delta_flow_of(path, DeltaMode.MERGE, key=("k",)))
+    keyed = Writer(spark, delta_flow_of(path, Mode.MERGE, key=("k",)))
     with pytest.raises(OutputDisagrees, match="has no column k"):
         keyed.put(3, "SELECT 1 AS k, 'x' AS v, 'i' AS _change_type")

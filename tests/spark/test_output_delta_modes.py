@@ -12,7 +12,8 @@ import pytest
 
 from tests.support.delta_output import Writer, batch_of, delta_flow_of, tag_of, values
 from tidegauge.errors import KeyUnsuitable, OutputDisagrees, OutputError, TransformFailed
-from tidegauge.model.delta_flow import DeltaMode, TableRef
+from tidegauge.model.delta_flow import TableRef
+from tidegauge.model.mode import Mode
 from tidegauge.model.plan import Receipt
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def _counts(receipt: Receipt) -> tuple[int | None, ...]:
 
 def test_append_commits_rows_and_tag_at_once_and_only_once(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "o'rders %41"
-    writer = Writer(spark, delta_flow_of(path, DeltaMode.APPEND))
+    writer = Writer(spark, delta_flow_of(path, Mode.APPEND))
     first = writer.put(1, "SELECT id, 'a' AS v FROM range(20)")
     assert _counts(first) == (20, 20, 0, 0, None)
     assert (first.windows, first.run_id) == (batch_of(1).windows, "run 1")
@@ -63,7 +64,7 @@ def test_append_commits_rows_and_tag_at_once_and_only_once(spark: SparkSession, 
 
 def test_merge_applies_inserts_updates_and_deletes(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "silver"
-    writer = Writer(spark, delta_flow_of(path, DeltaMode.MERGE, key=("K", "day")))
+    writer = Writer(spark, delta_flow_of(path, Mode.MERGE, key=("K", "day")))
     columns = "k, day, v, _change_type"
     day = "DATE'2024-05-0"
 
@@ -111,7 +112,7 @@ def test_merge_applies_inserts_updates_and_deletes(spark: SparkSession, tmp_path
 def test_d1_d2_keys_that_repeat_or_are_null_fail_the_batch_and_are_named(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    writer = Writer(spark, delta_flow_of(tmp_path / "t", DeltaMode.MERGE, key=("a", "b")))
+    writer = Writer(spark, delta_flow_of(tmp_path / "t", Mode.MERGE, key=("a", "b")))
     columns = "a, b, v, _change_type"
     for _ in range(2):
         with pytest.raises(KeyUnsuitable, match=r'NULL in its key: \{"a":1,"b":null\}'):
@@ -123,7 +124,7 @@ def test_d1_d2_keys_that_repeat_or_are_null_fail_the_batch_and_are_named(
 
 
 def test_d8_an_older_event_never_overwrites_a_newer_one(spark: SparkSession, tmp_path: Path) -> None:
-    writer = Writer(spark, delta_flow_of(tmp_path / "t", DeltaMode.MERGE, key=("id",), sequence_by="at"))
+    writer = Writer(spark, delta_flow_of(tmp_path / "t", Mode.MERGE, key=("id",), sequence_by="at"))
     columns = "id, at, v, _change_type"
     writer.put(1, values([(i, 10, "ten", "insert") for i in range(5)], columns))
     done = writer.put(
@@ -155,7 +156,7 @@ def test_replace_partitions_writes_what_is_touched_and_nothing_else(
         "b": ("boolean", "false", False),
         "l": ("bigint", "-9223372036854775808L", -(2**63)),
     }
-    writer = Writer(spark, delta_flow_of(path, DeltaMode.REPLACE_PARTITIONS, partition_by=tuple(kinds)))
+    writer = Writer(spark, delta_flow_of(path, Mode.REPLACE_PARTITIONS, partition_by=tuple(kinds)))
     one = ", ".join(f"{told} AS {name}" for name, (_, told, _) in kinds.items())
     none = ", ".join(f"CAST(NULL AS {kind}) AS {name}" for name, (kind, _, _) in kinds.items())
     some = f"{one.rpartition(',')[0]}, CAST(NULL AS bigint) AS l"
@@ -187,7 +188,7 @@ def test_replace_partitions_writes_what_is_touched_and_nothing_else(
 
 
 def test_overwrite_leaves_only_what_comes(spark: SparkSession, tmp_path: Path) -> None:
-    writer = Writer(spark, delta_flow_of(tmp_path / "t", DeltaMode.OVERWRITE))
+    writer = Writer(spark, delta_flow_of(tmp_path / "t", Mode.OVERWRITE))
     writer.put(1, "SELECT id FROM range(9)")
     done = writer.put(2, "SELECT id FROM range(2)")
     assert writer.put(2, "SELECT id FROM range(5)") == done
@@ -208,7 +209,7 @@ def test_a_table_of_the_catalogue_with_its_schema_and_strange_columns(
             return None
         return str(spark.sql(f"DESCRIBE DETAIL {name}").collect()[0]["location"])
 
-    writer = Writer(spark, delta_flow_of(TableRef(name=name), DeltaMode.MERGE, key=("i d",)), locate)
+    writer = Writer(spark, delta_flow_of(TableRef(name=name), Mode.MERGE, key=("i d",)), locate)
     try:
         writer.output.open_epoch("shop", "silver/orders", 1, None, "again")
         assert writer.output.is_open(1)
@@ -224,12 +225,12 @@ def test_a_table_of_the_catalogue_with_its_schema_and_strange_columns(
         spark.sql("DROP SCHEMA IF EXISTS layer_modes CASCADE")
 
 
-@pytest.mark.parametrize("mode", [DeltaMode.MERGE, DeltaMode.SCD2, DeltaMode.APPEND, DeltaMode.OVERWRITE])
+@pytest.mark.parametrize("mode", [Mode.MERGE, Mode.SCD2, Mode.APPEND, Mode.OVERWRITE])
 def test_d14_rows_written_after_a_column_vanished_have_null_there(
-    spark: SparkSession, tmp_path: Path, mode: DeltaMode
+    spark: SparkSession, tmp_path: Path, mode: Mode
 ) -> None:
-    facts: dict[str, Any] = {"key": ("k",)} if mode in (DeltaMode.MERGE, DeltaMode.SCD2) else {}
-    if mode is DeltaMode.SCD2:
+    facts: dict[str, Any] = {"key": ("k",)} if mode in (Mode.MERGE, Mode.SCD2) else {}
+    if mode is Mode.SCD2:
         facts["sequence_by"] = "at"
     writer = Writer(spark, delta_flow_of(tmp_path / "silver", mode, **facts))
 
@@ -242,15 +243,15 @@ def test_d14_rows_written_after_a_column_vanished_have_null_there(
     writer.put(1, events(1, [("a", "old", 1, 1), ("b", "old", 1, 1), ("c", "old", 1, 1)], "k, word, n, at"))
     # Of what comes, one row has changed, one is as it was but for the column, and one is new.
     less = events(2, [("a", 2, 2), ("b", 1, 1), ("d", 1, 2)], "k, n, at")
-    if mode is DeltaMode.MERGE:
+    if mode is Mode.MERGE:
         spark.sql(f"ALTER TABLE delta.`{tmp_path}/silver` ADD COLUMNS (remark string)")
         spark.sql(f"UPDATE delta.`{tmp_path}/silver` SET remark = concat('of ', k)")
-    elif mode is DeltaMode.SCD2:
+    elif mode is Mode.SCD2:
         less = events(2, [("a", 2, 2), ("d", 1, 2)], "k, n, at")
     for _ in range(2):
         writer.put(2, less)
         match mode:
-            case DeltaMode.MERGE:
+            case Mode.MERGE:
                 assert writer.rows("k, word, n, remark") == [
                     ("a", None, 2, "of a"),
                     ("b", "old", 1, "of b"),
@@ -258,7 +259,7 @@ def test_d14_rows_written_after_a_column_vanished_have_null_there(
                     ("d", None, 1, None),
                 ]
                 assert any("no longer gives the column word" in note for note in writer.notes)
-            case DeltaMode.SCD2:
+            case Mode.SCD2:
                 assert writer.rows("k, valid_from, word, is_current") == [
                     ("a", 1, "old", False),
                     ("a", 2, None, True),
@@ -266,11 +267,11 @@ def test_d14_rows_written_after_a_column_vanished_have_null_there(
                     ("c", 1, "old", True),
                     ("d", 2, None, True),
                 ]
-            case DeltaMode.APPEND:
+            case Mode.APPEND:
                 assert len([row for row in writer.rows("word") if row == (None,)]) == 3
             case _:
                 assert writer.rows("k, word") == [("a", None), ("b", None), ("d", None)]
-    if mode is DeltaMode.MERGE:
+    if mode is Mode.MERGE:
         # It is back, and gone again.
         writer.put(3, events(3, [("a", "back", 2, 3), ("b", "back", 1, 3)], "k, word, n, at"))
         writer.put(4, events(4, [("b", 5, 4)], "k, n, at"))

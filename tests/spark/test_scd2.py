@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tidegauge.errors import KeyUnsuitable, TransformFailed
-from tidegauge.model.delta_flow import DeltaMode, DeltaTable, TableRef
+from tidegauge.model.delta_flow import DeltaTable, TableRef
+from tidegauge.model.mode import Mode
 from tidegauge.model.plan import Tag
 from tidegauge.outputs.delta import scd2
 from tidegauge.outputs.delta.commit import tagged
@@ -43,7 +44,7 @@ class History:
         self.spark, self.columns = spark, columns
         self.location = str(folder / "it's a history")
         self.table = f"delta.`{self.location}`"
-        self.output = DeltaTable(TableRef(path=self.location), DeltaMode.SCD2, **output)
+        self.output = DeltaTable(TableRef(path=self.location), Mode.SCD2, **output)
         self.seq = 0
         schema = spark.createDataFrame([], columns).schema
         for field in added_columns(schema, self.output):
@@ -356,7 +357,7 @@ def test_d2_an_unsuitable_event_is_refused_before_anything_is_written(
 def test_rows_have_what_the_output_names_and_nothing_that_it_adds(spark: SparkSession) -> None:
     def columns(ddl: str, **more: Any) -> list[str]:
         named = {"key": ("id",), "sequence_by": "n"} | more
-        output = DeltaTable(TableRef(path="/x"), DeltaMode.SCD2, **named)
+        output = DeltaTable(TableRef(path="/x"), Mode.SCD2, **named)
         schema = spark.createDataFrame([], ddl).schema
         return [f"{field.name} {field.dataType.simpleString()}" for field in added_columns(schema, output)]
 

@@ -14,7 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tidegauge.model.delta_flow import DeltaMode, DeltaTable, TableRef
+from tidegauge.model.delta_flow import DeltaTable, TableRef
+from tidegauge.model.mode import Mode
 from tidegauge.model.plan import Tag
 from tidegauge.outputs.delta import scd2
 from tidegauge.outputs.delta.commit import tagged
@@ -162,7 +163,7 @@ def test_d5_d6_d8_any_shuffle_replay_and_crash_gives_one_history(
     location = str(tmp_path / "history")
     output = DeltaTable(
         TableRef(path=location),
-        DeltaMode.SCD2,
+        Mode.SCD2,
         key=("shuffle", "key"),
         sequence_by="seen",
         track=("state",),

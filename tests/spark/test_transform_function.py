@@ -14,7 +14,8 @@ import pytest
 from tests.spark.moving import Table, collected, delta_flow, quick
 from tidegauge.errors import TransformFailed
 from tidegauge.model.batch_data import DeltaChange
-from tidegauge.model.delta_flow import DeltaMode, Evaluate, Function, Sql
+from tidegauge.model.delta_flow import Evaluate, Function, Sql
+from tidegauge.model.mode import Mode
 from tidegauge.transform.choose import choose_evaluation
 from tidegauge.transform.evaluate import evaluate_change
 
@@ -336,5 +337,5 @@ def test_a_function_that_does_not_go_by_rows_is_evaluated_otherwise_or_refused(
         error = failed(table, transform, key=key, evaluate=Evaluate.ROWS)
         assert error.message == f"{name} cannot be evaluated by rows: {why}"
         assert error.hint == "evaluate: keys, or evaluate: whole"
-        error = failed(table, transform, key=(), mode=DeltaMode.APPEND)
+        error = failed(table, transform, key=(), mode=Mode.APPEND)
         assert error.hint == "use mode: merge or replace_partitions"

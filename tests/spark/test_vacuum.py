@@ -13,7 +13,8 @@ from tests.support.drafts import ME, draft
 from tidegauge.delta_log.table import look
 from tidegauge.errors import WrongState
 from tidegauge.ledger.open import open_ledger
-from tidegauge.model.delta_flow import DeltaFlow, DeltaInput, DeltaMode, DeltaTable, TableRef
+from tidegauge.model.delta_flow import DeltaFlow, DeltaInput, DeltaTable, TableRef
+from tidegauge.model.mode import Mode
 from tidegauge.model.plan import Batch, Draft, InputPlan, ReadWay
 from tidegauge.model.position import VersionPosition, Window
 from tidegauge.model.spec import Project, SparkSettings
@@ -135,7 +136,7 @@ def test_c1_what_a_plan_froze_and_what_a_flow_begins_with_is_kept_too(project: P
         check(Tending(project, ["silver"]), one, NOTHING_KEPT)
 
     silver_layer, gold = project.delta_flows
-    history = DeltaFlow("shop", "history", gold.inputs, DeltaTable(gold.output.table, DeltaMode.SCD2))
+    history = DeltaFlow("shop", "history", gold.inputs, DeltaTable(gold.output.table, Mode.SCD2))
     other = Project(**{**vars(project), "layers": (silver_layer, history)})
     with pytest.raises(WrongState, match="it has not run yet, and begins at earliest"):
         check(Tending(other, ["silver"]), one, NOTHING_KEPT)

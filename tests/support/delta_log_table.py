@@ -10,7 +10,8 @@ import pyarrow as pa
 from tests.support.delta_output import batch_of, delta_flow_of, tag_of
 from tidegauge.delta_log.library import address, options
 from tidegauge.delta_log.output_log import application
-from tidegauge.model.delta_flow import DeltaMode, TableRef
+from tidegauge.model.delta_flow import TableRef
+from tidegauge.model.mode import Mode
 from tidegauge.model.spec import Lake
 from tidegauge.outputs.delta.commit import words
 from tidegauge.outputs.delta.output import DeltaOutput
@@ -21,7 +22,7 @@ class LogTable:
 
     def __init__(self, lake: Lake) -> None:
         self.lake = lake
-        self.delta_flow = delta_flow_of(TableRef(path=lake.path, storage=lake), DeltaMode.APPEND)
+        self.delta_flow = delta_flow_of(TableRef(path=lake.path, storage=lake), Mode.APPEND)
         self.output = self.fresh()
 
     def fresh(self) -> DeltaOutput:

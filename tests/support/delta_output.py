@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidegauge.model.batch_data import BatchData, DeltaChange
-from tidegauge.model.delta_flow import DeltaFlow, DeltaInput, DeltaMode, DeltaTable, TableRef
+from tidegauge.model.delta_flow import DeltaFlow, DeltaInput, DeltaTable, TableRef
+from tidegauge.model.mode import Mode
 from tidegauge.model.plan import Batch, ReadWay, Receipt, Tag
 from tidegauge.model.position import VersionPosition, Window
 from tidegauge.model.spec import Drift, TableName
@@ -25,7 +26,7 @@ MakeRows = Callable[["SparkSession"], "DataFrame"]
 
 
 def delta_flow_of(
-    table: Path | TableRef, mode: DeltaMode, *, drift: Drift = Drift.EVOLVE, **facts: Any
+    table: Path | TableRef, mode: Mode, *, drift: Drift = Drift.EVOLVE, **facts: Any
 ) -> DeltaFlow:
     ref = table if isinstance(table, TableRef) else TableRef(path=str(table))
     source = DeltaInput("orders", TableRef(name="bronze.orders"))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from tidegauge.model.delta_flow import DeltaFlow, DeltaInput, DeltaMode, DeltaTable, TableRef
+from tidegauge.model.delta_flow import DeltaFlow, DeltaInput, DeltaTable, TableRef
+from tidegauge.model.mode import Mode
 from tidegauge.model.plan import Draft
 from tidegauge.model.position import VersionPosition, Window
 from tidegauge.model.versions import FEED, History, Version
@@ -58,7 +59,7 @@ def source(name: str = "a", **options: Any) -> DeltaInput:
     return DeltaInput(name, TableRef(name=f"bronze.{name}"), **options)
 
 
-def delta_flow(*inputs: DeltaInput, mode: DeltaMode = DeltaMode.MERGE, **options: Any) -> DeltaFlow:
+def delta_flow(*inputs: DeltaInput, mode: Mode = Mode.MERGE, **options: Any) -> DeltaFlow:
     output = DeltaTable(TableRef(name="silver.t"), mode=mode, key=("id",))
     return DeltaFlow("p", "silver_t", inputs or (source(),), output, **options)
 

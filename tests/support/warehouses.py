@@ -26,19 +26,11 @@ from tests.support.servers import S3, Redshift
 from tests.support.warehouse_servers import hold_mariadb, hold_postgres, mariadb_database, postgres_database
 from tidegauge.model.arrow import schema_of
 from tidegauge.model.batch_data import BatchData, LakeFile
+from tidegauge.model.mode import Mode
 from tidegauge.model.plan import Batch, Receipt, Tag
 from tidegauge.model.position import FilesPosition, Window
 from tidegauge.model.secret import Secret
-from tidegauge.model.spec import (
-    Database,
-    Engine,
-    Lake,
-    Mode,
-    TableFlow,
-    TableName,
-    TableOptions,
-    WarehouseTable,
-)
+from tidegauge.model.spec import Database, Engine, Lake, TableFlow, TableName, TableOptions, WarehouseTable
 from tidegauge.model.staged import Staged
 from tidegauge.model.table import Field, Layout
 from tidegauge.outputs.warehouse.open import open_warehouse

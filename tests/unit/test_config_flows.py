@@ -11,7 +11,6 @@ from tidegauge.errors import Place
 from tidegauge.model.delta_flow import (
     DeltaFlow,
     DeltaInput,
-    DeltaMode,
     DeltaTable,
     Evaluate,
     Function,
@@ -20,6 +19,7 @@ from tidegauge.model.delta_flow import (
     Sql,
     TableRef,
 )
+from tidegauge.model.mode import Mode
 from tidegauge.model.spec import Drift
 
 pytestmark = pytest.mark.unit
@@ -66,7 +66,7 @@ def test_the_tours_flows_become_frozen_values(tmp_path: Path) -> None:
         ),
         output=DeltaTable(
             TableRef("silver.clusters"),
-            mode=DeltaMode.SCD2,
+            mode=Mode.SCD2,
             key=("cluster_id",),
             sequence_by="change_time",
             place=Place(file, 8, 5),
@@ -103,7 +103,7 @@ flows:
     assert part.table == TableRef(path=str(tmp_path / "lake" / "a"))
     assert (part.raw, part.initial, part.on_missing) == (True, "7", OnMissing.DIFF)
     assert (part.max_versions, part.max_bytes) == (10, 64_000_000)
-    assert (delta_flow.output.table, delta_flow.output.mode) == (TableRef(path="/lake/b"), DeltaMode.APPEND)
+    assert (delta_flow.output.table, delta_flow.output.mode) == (TableRef(path="/lake/b"), Mode.APPEND)
     assert (delta_flow.output.on_delete, delta_flow.output.partition_by) == (OnDelete.IGNORE, ("d", "e"))
     assert delta_flow.allow_nondeterministic
     assert (delta_flow.evaluate, delta_flow.drift, delta_flow.tags) == (

@@ -11,6 +11,7 @@ from tidegauge.config.ledger import OPTIONS
 from tidegauge.config.load import load_project
 from tidegauge.errors import Place
 from tidegauge.ledger.address import parse
+from tidegauge.model.mode import Mode
 from tidegauge.model.secret import Secret
 from tidegauge.model.spec import (
     Database,
@@ -18,7 +19,6 @@ from tidegauge.model.spec import (
     Drift,
     Engine,
     Lake,
-    Mode,
     NullCursor,
     Project,
     Read,

@@ -9,7 +9,8 @@ import pytest
 
 from tests.support.delta_output import delta_flow_of
 from tidegauge.errors import OutputDisagrees
-from tidegauge.model.delta_flow import DeltaMode, DeltaTable
+from tidegauge.model.delta_flow import DeltaTable
+from tidegauge.model.mode import Mode
 from tidegauge.model.spec import Drift
 from tidegauge.outputs.delta.conflicts import is_conflict, translate_conflict
 from tidegauge.outputs.delta.target import (
@@ -27,7 +28,7 @@ from tidegauge.outputs.delta.types import as_sql, bare, can_widen, fits, has_map
 pytestmark = pytest.mark.unit
 
 
-def _output(mode: DeltaMode = DeltaMode.APPEND, **facts: Any) -> DeltaTable:
+def _output(mode: Mode = Mode.APPEND, **facts: Any) -> DeltaTable:
     return delta_flow_of(Path("/t"), mode, **facts).output
 
 
@@ -138,24 +139,24 @@ def test_a_feed_that_was_off_is_switched_on_and_said() -> None:
 @pytest.mark.parametrize(
     ("target", "mode", "said"),
     [
-        (_target(HeldTable("v", "string")), DeltaMode.MERGE, "has no column id, which the output names"),
-        (_target(HeldTable("id", "string")), DeltaMode.MERGE, r"column id of /t is string, .* gives bigint"),
+        (_target(HeldTable("v", "string")), Mode.MERGE, "has no column id, which the output names"),
+        (_target(HeldTable("id", "string")), Mode.MERGE, r"column id of /t is string, .* gives bigint"),
         (
             _target(HeldTable("id", "long"), HeldTable("x", "long", required=True)),
-            DeltaMode.MERGE,
+            Mode.MERGE,
             "x that must not be",
         ),
         (
             _target(HeldTable("id", "long"), HeldTable("y", "date", made_by="now()")),
-            DeltaMode.MERGE,
+            Mode.MERGE,
             r"column y .*now",
         ),
-        (_target(HeldTable("id", "long"), **{"delta.appendOnly": "true"}), DeltaMode.MERGE, "appendOnly"),
-        (_target(HeldTable("id", "long")), DeltaMode.REPLACE_PARTITIONS, "partitioned by nothing"),
+        (_target(HeldTable("id", "long"), **{"delta.appendOnly": "true"}), Mode.MERGE, "appendOnly"),
+        (_target(HeldTable("id", "long")), Mode.REPLACE_PARTITIONS, "partitioned by nothing"),
     ],
 )
-def test_a_target_that_somebody_changed_is_refused(target: DeltaTarget, mode: DeltaMode, said: str) -> None:
-    facts: dict[str, Any] = {"key": ("id",)} if mode is DeltaMode.MERGE else {"partition_by": ("id",)}
+def test_a_target_that_somebody_changed_is_refused(target: DeltaTarget, mode: Mode, said: str) -> None:
+    facts: dict[str, Any] = {"key": ("id",)} if mode is Mode.MERGE else {"partition_by": ("id",)}
     with pytest.raises(OutputDisagrees, match=said) as refused:
         room_for((HeldTable("id", "long"),), target, _output(mode, **facts), Drift.EVOLVE)
     assert refused.value.hint
@@ -169,7 +170,7 @@ def test_freeze_and_fail_never_widen() -> None:
 
 
 def test_d14_what_a_merge_wrote_is_told_from_what_its_user_added() -> None:
-    output = _output(DeltaMode.MERGE, key=("a",))
+    output = _output(Mode.MERGE, key=("a",))
     a, b, mine = HeldTable("a", "long"), HeldTable("b", "long"), HeldTable("mine", "long")
     made = properties_for([a, b], output)
     assert room_for((a, b), _target(a, b, mine, **made), output, Drift.EVOLVE) == RoomInDelta(
@@ -191,7 +192,7 @@ def test_d14_what_a_merge_wrote_is_told_from_what_its_user_added() -> None:
 
 
 def test_d14_the_names_of_many_columns_are_kept_in_parts_that_a_catalogue_takes() -> None:
-    output = _output(DeltaMode.MERGE, key=("c0",))
+    output = _output(Mode.MERGE, key=("c0",))
     many = tuple(
         HeldTable(f"c{number} it's \\ {'x' * 40}" if number else "c0", "long") for number in range(300)
     )
@@ -208,7 +209,7 @@ def test_d14_the_names_of_many_columns_are_kept_in_parts_that_a_catalogue_takes(
 def test_a_new_target_gets_what_its_mode_and_names_need() -> None:
     plain, strange = HeldTable("a", "long"), HeldTable("s", {"struct": [["x y", "long"]]})
     assert properties_for([plain], _output()) == {FEED: "true", MADE: "true"}
-    merged = properties_for([plain, strange], _output(DeltaMode.MERGE))
+    merged = properties_for([plain, strange], _output(Mode.MERGE))
     assert merged == {
         FEED: "true",
         MADE: "true",

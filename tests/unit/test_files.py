@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegauge.errors import OutputDisagrees
+from tidegauge.model.mode import MODES, Mode, OutputKind
 from tidegauge.model.position import FilesPosition
 from tidegauge.model.spec import (
     Database,
     Engine,
     Lake,
     LakeTable,
-    Mode,
     Stage,
     TableFlow,
     TableName,
@@ -111,7 +111,7 @@ def test_batches_of_a_bent_chain_are_never_skipped(chain: Chain, fork: int, data
 @given(
     st.lists(st.tuples(st.integers(0, 12), st.sampled_from("ab")), max_size=12),
     st.integers(0, 5),
-    st.sampled_from(Mode),
+    st.sampled_from(MODES[OutputKind.WAREHOUSE]),
 )
 def test_load_batches_follow_each_other_without_gap_or_overlap(
     sizes: list[tuple[int, str]], after: int, mode: Mode

@@ -9,16 +9,8 @@ from pathlib import Path
 import pytest
 
 from tidegauge.errors import Place, TransformFailed
-from tidegauge.model.delta_flow import (
-    DeltaFlow,
-    DeltaInput,
-    DeltaMode,
-    DeltaTable,
-    Evaluate,
-    Function,
-    Sql,
-    TableRef,
-)
+from tidegauge.model.delta_flow import DeltaFlow, DeltaInput, DeltaTable, Evaluate, Function, Sql, TableRef
+from tidegauge.model.mode import Mode
 from tidegauge.transform.carry import carry_columns
 from tidegauge.transform.choose import choose_evaluation
 from tidegauge.transform.sql import Reading, read_sql
@@ -180,7 +172,7 @@ def test_c11_dice_and_clocks_are_refused_with_their_place_and_the_ways_out(
     sql: str, line: int, column: int, cause: str
 ) -> None:
     flow = replace(delta_flow(sql), transform=Sql(sql, Path("gold/daily.sql")))
-    for mode in (DeltaMode.MERGE, DeltaMode.APPEND, DeltaMode.REPLACE_PARTITIONS):
+    for mode in (Mode.MERGE, Mode.APPEND, Mode.REPLACE_PARTITIONS):
         output = replace(flow.output, mode=mode, partition_by=("id",))
         with pytest.raises(TransformFailed) as failed:
             choose_evaluation(replace(flow, output=output))
@@ -190,7 +182,7 @@ def test_c11_dice_and_clocks_are_refused_with_their_place_and_the_ways_out(
     assert choose_evaluation(replace(flow, allow_nondeterministic=True)).evaluate in (ROWS, WHOLE)
     # What is computed whole each time has the time of its batch; dice fall otherwise at a retry.
     whole = replace(flow, evaluate=WHOLE)
-    overwrites = replace(flow, output=replace(flow.output, mode=DeltaMode.OVERWRITE))
+    overwrites = replace(flow, output=replace(flow.output, mode=Mode.OVERWRITE))
     if "clock" in cause:
         assert "evaluate: whole" in str(failed.value.hint)
         assert {choose_evaluation(one).evaluate for one in (whole, overwrites)} == {WHOLE}
@@ -280,9 +272,7 @@ def test_columns_are_carried_through(sql: str, carrying: str | None) -> None:
     assert carry_columns(sql, moving="orders", columns=["_v"]) == carrying
 
 
-def delta_flow(
-    sql: str | None, mode: DeltaMode = DeltaMode.MERGE, *, evaluate: Evaluate = Evaluate.AUTO
-) -> DeltaFlow:
+def delta_flow(sql: str | None, mode: Mode = Mode.MERGE, *, evaluate: Evaluate = Evaluate.AUTO) -> DeltaFlow:
     return DeltaFlow(
         pipeline="shop",
         name="gold",
@@ -307,14 +297,14 @@ BY_DAY = "SELECT day, count(*) AS n FROM orders GROUP BY day"
         (delta_flow(None), ROWS),
         (delta_flow(EACH), ROWS),
         (delta_flow(JOIN), KEYS),
-        (delta_flow(JOIN, DeltaMode.SCD2), KEYS),
+        (delta_flow(JOIN, Mode.SCD2), KEYS),
         (delta_flow(RANKED), WHOLE),
         (delta_flow(EACH, evaluate=WHOLE), WHOLE),
         (delta_flow(EACH, evaluate=KEYS), KEYS),
-        (delta_flow(EACH, DeltaMode.APPEND), ROWS),
-        (delta_flow(EACH, DeltaMode.OVERWRITE), WHOLE),
-        (delta_flow(BY_DAY, DeltaMode.REPLACE_PARTITIONS), KEYS),
-        (delta_flow(RANKED, DeltaMode.REPLACE_PARTITIONS), WHOLE),
+        (delta_flow(EACH, Mode.APPEND), ROWS),
+        (delta_flow(EACH, Mode.OVERWRITE), WHOLE),
+        (delta_flow(BY_DAY, Mode.REPLACE_PARTITIONS), KEYS),
+        (delta_flow(RANKED, Mode.REPLACE_PARTITIONS), WHOLE),
         (replace(delta_flow(None), transform=Function("m:f")), KEYS),
         (replace(delta_flow(None), transform=Function("m:f"), inputs=delta_flow(None).inputs[:1]), ROWS),
         (replace(delta_flow(None), transform=Function("m:f"), evaluate=WHOLE), WHOLE),
@@ -334,8 +324,8 @@ def test_how_a_flow_is_evaluated(one: DeltaFlow, way: Evaluate) -> None:
             delta_flow(RANKED, evaluate=KEYS),
             "`evaluate: keys` would break the law of the flow: window function RANK",
         ),
-        (delta_flow(JOIN, DeltaMode.APPEND), "append takes a row-wise transform of one incremental input"),
-        (delta_flow(EACH, DeltaMode.APPEND, evaluate=WHOLE), "append takes a row-wise transform"),
+        (delta_flow(JOIN, Mode.APPEND), "append takes a row-wise transform of one incremental input"),
+        (delta_flow(EACH, Mode.APPEND, evaluate=WHOLE), "append takes a row-wise transform"),
         (delta_flow(BY_DAY), "drops the key column id"),
     ],
 )

@@ -23,7 +23,8 @@ from tests.support.histories import (
     version,
 )
 from tidegauge.errors import TableReplaced, VersionsMissing
-from tidegauge.model.delta_flow import DeltaMode, Function, OnMissing
+from tidegauge.model.delta_flow import Function, OnMissing
+from tidegauge.model.mode import Mode
 from tidegauge.model.plan import ReadWay, draft_from_json, draft_to_json
 from tidegauge.model.position import VersionPosition, Window
 from tidegauge.model.retention import unread
@@ -128,9 +129,9 @@ def test_f3_every_batch_has_the_time_of_its_last_commit() -> None:
 
 def test_a_function_that_keeps_history_is_called_for_twenty_versions_at_most() -> None:
     found = history(*map(version, range(1, 46)), after=0)
-    flow = delta_flow(source(), mode=DeltaMode.SCD2, transform=Function("m:f"))
+    flow = delta_flow(source(), mode=Mode.SCD2, transform=Function("m:f"))
     assert [upto for _, upto, _ in steps(plan(found, 0, flow=flow))] == [20, 40, 45]
-    fewer = delta_flow(source(max_versions=15), mode=DeltaMode.SCD2, transform=Function("m:f"))
+    fewer = delta_flow(source(max_versions=15), mode=Mode.SCD2, transform=Function("m:f"))
     assert [upto for _, upto, _ in steps(plan(found, 0, flow=fewer))] == [15, 30, 45]
 
 
@@ -195,7 +196,7 @@ def test_c2_a_table_replaced_inside_the_window_or_set_back_stops_the_flow() -> N
 
 
 def test_overwrite_is_one_batch_whatever_is_missing_between() -> None:
-    flow = delta_flow(source(max_versions=1), mode=DeltaMode.OVERWRITE)
+    flow = delta_flow(source(max_versions=1), mode=Mode.OVERWRITE)
     assert steps(plan(GONE, 4, flow=flow)) == [(4, 7, "snapshot")]
     assert plan(history(idle(5), after=4), 4, flow=flow).batches == ()
 
@@ -265,7 +266,7 @@ def test_versions_that_only_add_are_read_by_their_files_though_the_feed_is_on() 
     assert steps(plan(mixed, 0)) == [(0, 2, "feed")]
     # Who is shown the time of a commit is shown the feed's own.
     assert steps(plan(grown, 0, flow=delta_flow(source(raw=True)))) == [(0, 3, "feed")]
-    assert steps(plan(grown, 0, flow=delta_flow(source(), mode=DeltaMode.SCD2))) == [(0, 3, "feed")]
+    assert steps(plan(grown, 0, flow=delta_flow(source(), mode=Mode.SCD2))) == [(0, 3, "feed")]
 
 
 @st.composite

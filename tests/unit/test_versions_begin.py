@@ -6,7 +6,8 @@ import pytest
 
 from tests.support.histories import delta_flow, history, idle, plan, source, steps, version
 from tidegauge.errors import ConfigError, SourceError, TableReplaced, VersionsMissing
-from tidegauge.model.delta_flow import DeltaMode, OnMissing
+from tidegauge.model.delta_flow import OnMissing
+from tidegauge.model.mode import Mode
 from tidegauge.model.versions import LATEST
 from tidegauge.plan.versions import asks
 
@@ -20,7 +21,7 @@ def test_c2_after_a_reset_the_table_that_is_there_is_read() -> None:
 
 
 def test_by_itself_a_flow_begins_with_the_table_as_it_is() -> None:
-    for mode in (DeltaMode.MERGE, DeltaMode.OVERWRITE, DeltaMode.REPLACE_PARTITIONS):
+    for mode in (Mode.MERGE, Mode.OVERWRITE, Mode.REPLACE_PARTITIONS):
         draft = plan(history(version(0), version(1)), flow=delta_flow(mode=mode))
         assert steps(draft) == [(None, 1, "snapshot")]
         assert draft.notes == (
@@ -29,8 +30,8 @@ def test_by_itself_a_flow_begins_with_the_table_as_it_is() -> None:
         assert asks(delta_flow(mode=mode), source(), None) == LATEST
 
 
-@pytest.mark.parametrize("mode", [DeltaMode.APPEND, DeltaMode.SCD2])
-def test_what_keeps_every_change_begins_with_the_earliest_where_it_can(mode: DeltaMode) -> None:
+@pytest.mark.parametrize("mode", [Mode.APPEND, Mode.SCD2])
+def test_what_keeps_every_change_begins_with_the_earliest_where_it_can(mode: Mode) -> None:
     flow = delta_flow(mode=mode)
     assert asks(flow, source(), None) is None
     draft = plan(history(idle(0), version(1), version(2, only_adds=False)), flow=flow)
@@ -49,7 +50,7 @@ def test_what_keeps_every_change_begins_with_the_earliest_where_it_can(mode: Del
 
 
 def test_an_empty_table_is_read_once_all_the_same() -> None:
-    draft = plan(history(idle(0)), flow=delta_flow(source(initial="earliest"), mode=DeltaMode.SCD2))
+    draft = plan(history(idle(0)), flow=delta_flow(source(initial="earliest"), mode=Mode.SCD2))
     assert steps(draft) == [(None, 0, "snapshot")]
 
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from tidegauge.config.ends import SyncEnds
-from tidegauge.model.spec import Database, Deletes, Engine, Mode, NullCursor, TableOptions
+from tidegauge.model.mode import MODES, Mode, OutputKind
+from tidegauge.model.spec import Database, Deletes, Engine, NullCursor, TableOptions
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ def conflicts(options: TableOptions, ends: SyncEnds, written: frozenset[str]) ->
 
 
 def _in_a_lake(options: TableOptions, written: frozenset[str]) -> Iterator[Conflict]:
-    if "mode" in written and options.mode is not Mode.APPEND:
+    if "mode" in written and options.mode not in MODES[OutputKind.LAKE]:
         yield Conflict(
             ("mode",),
             f"mode `{options.mode}` needs a warehouse, and `to` is a lake",

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from tidegauge.config.flow_keys import InputKeys, OutputKeys
 from tidegauge.config.problems import Trail, quoted
-from tidegauge.model.delta_flow import IS_CURRENT, VALID_FROM, VALID_TO, DeltaFlow, DeltaMode, Evaluate
+from tidegauge.model.delta_flow import IS_CURRENT, VALID_FROM, VALID_TO, DeltaFlow, Evaluate
+from tidegauge.model.mode import Mode, OutputKind
 
 _OF_CHANGES = ("cursor", "feed", "initial", "on_missing", "max_versions", "max_bytes")
-_KEYED = (DeltaMode.MERGE, DeltaMode.SCD2)
 _ADDED = (VALID_FROM, VALID_TO, IS_CURRENT)
 
 
@@ -47,36 +47,36 @@ def in_an_input(keys: InputKeys) -> Iterator[FlowConflict]:
 
 def in_an_output(keys: OutputKeys) -> Iterator[FlowConflict]:
     yield from in_a_place(keys, "output")
-    mode = DeltaMode(keys.mode)
+    mode = Mode(keys.mode)
     at_mode: tuple[Trail, ...] = (("mode",), ())
-    if mode in _KEYED and not keys.key:
+    if mode.needs_key(OutputKind.DELTA) and not keys.key:
         yield FlowConflict(at_mode, f"mode `{mode}` needs a `key`", "name the columns that tell rows apart")
-    if mode is DeltaMode.SCD2 and keys.sequence_by is None:
+    if mode is Mode.SCD2 and keys.sequence_by is None:
         yield FlowConflict(
             at_mode, "mode `scd2` needs `sequence_by`", "name the column that orders the changes of a key"
         )
-    if mode is DeltaMode.REPLACE_PARTITIONS and not keys.partition_by:
+    if mode is Mode.REPLACE_PARTITIONS and not keys.partition_by:
         yield FlowConflict(
             at_mode,
             "mode `replace_partitions` needs `partition_by`",
             "name the columns whose values make a partition",
         )
-    if mode is DeltaMode.APPEND and keys.key:
+    if mode is Mode.APPEND and keys.key:
         yield FlowConflict(
             (("key",),),
             "`key` has no meaning in mode `append`, which adds every change as a row",
             "remove it, or use mode `merge`",
         )
-    if mode not in _KEYED and keys.sequence_by is not None:
+    if not mode.needs_key(OutputKind.DELTA) and keys.sequence_by is not None:
         yield FlowConflict(
             (("sequence_by",),),
             f"`sequence_by` orders the changes of a key, and mode `{mode}` goes by none",
             "remove it, or use mode `merge`",
         )
     for key, owner in (
-        ("track", DeltaMode.SCD2),
-        ("surrogate_key", DeltaMode.SCD2),
-        ("on_delete", DeltaMode.APPEND),
+        ("track", Mode.SCD2),
+        ("surrogate_key", Mode.SCD2),
+        ("on_delete", Mode.APPEND),
     ):
         if key in keys.model_fields_set and mode is not owner:
             yield FlowConflict(
@@ -85,7 +85,7 @@ def in_an_output(keys: OutputKeys) -> Iterator[FlowConflict]:
     yield from _among_columns(keys, mode)
 
 
-def _among_columns(keys: OutputKeys, mode: DeltaMode) -> Iterator[FlowConflict]:
+def _among_columns(keys: OutputKeys, mode: Mode) -> Iterator[FlowConflict]:
     in_key = {column.casefold() for column in keys.key}
     sequence = (keys.sequence_by or "").casefold()
     if sequence in in_key:
@@ -94,7 +94,7 @@ def _among_columns(keys: OutputKeys, mode: DeltaMode) -> Iterator[FlowConflict]:
             f"{quoted(keys.sequence_by or '')} is part of `key`, and so never differs within one",
             "name a column that grows with every change",
         )
-    if mode is not DeltaMode.SCD2:
+    if mode is not Mode.SCD2:
         return
     named = {
         "key": in_key,
@@ -143,14 +143,14 @@ def in_a_flow(flow: DeltaFlow) -> Iterator[FlowConflict]:
                 f"evaluate `rows` follows one input, and here are several: {names}",
                 "use `keys` or `auto`, or let all but one be snapshots",
             )
-        if mode is DeltaMode.APPEND:
+        if mode is Mode.APPEND:
             yield FlowConflict(
                 (("output", "mode"), ("output",)),
                 f"mode `append` follows one input, and here are several: {names}",
                 "use mode `merge`, or let all but one be snapshots",
             )
     if flow.evaluate in (Evaluate.KEYS, Evaluate.WHOLE):
-        if mode is DeltaMode.APPEND:
+        if mode is Mode.APPEND:
             yield FlowConflict(
                 at_evaluate,
                 f"evaluate `{flow.evaluate}` computes rows anew, and mode `append` would add them again",

@@ -6,7 +6,8 @@ from pydantic import Field
 
 from tidegauge.config import flow_values, values
 from tidegauge.config.forms import Flag, Form, Keys, Mapped, MaybeText, Tags, Unless
-from tidegauge.model.delta_flow import DeltaMode, Evaluate, OnDelete, OnMissing
+from tidegauge.model.delta_flow import Evaluate, OnDelete, OnMissing
+from tidegauge.model.mode import MODES, OutputKind
 from tidegauge.model.spec import Drift
 
 MaybeTable = Annotated[str | None, Form(flow_values.table_name, "name in Spark's catalogue")]
@@ -97,7 +98,10 @@ class OutputKeys(Keys):
     )
     mode: Annotated[
         str,
-        Form(values.choice(DeltaMode), "`append`, `merge`, `scd2`, `replace_partitions`, `overwrite`"),
+        Form(
+            values.choice(MODES[OutputKind.DELTA]),
+            "`append`, `merge`, `scd2`, `replace_partitions`, `overwrite`",
+        ),
     ] = Field(
         default="merge",
         description="Every change is added as a row, the table equals the transform over the whole inputs, "

@@ -18,7 +18,6 @@ from tidegauge.config.problems import Complaint, Trail, quoted
 from tidegauge.model.delta_flow import (
     DeltaFlow,
     DeltaInput,
-    DeltaMode,
     DeltaTable,
     Evaluate,
     Function,
@@ -27,6 +26,7 @@ from tidegauge.model.delta_flow import (
     Sql,
     TableRef,
 )
+from tidegauge.model.mode import Mode
 from tidegauge.model.spec import Drift, Lake
 
 MAX_SQL = 1024 * 1024
@@ -151,7 +151,7 @@ def _output(check: Check, body: Any, trail: Trail, around: Around) -> DeltaTable
     _refuse(check, in_an_output(keys), trail)
     return DeltaTable(
         table=_table(check, keys, trail, around),
-        mode=DeltaMode(keys.mode),
+        mode=Mode(keys.mode),
         key=keys.key,
         sequence_by=keys.sequence_by,
         partition_by=keys.partition_by,

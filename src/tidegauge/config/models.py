@@ -27,7 +27,8 @@ from tidegauge.config.forms import (
 )
 from tidegauge.config.problems import Complaint
 from tidegauge.model.epoch_numbers import Epoch
-from tidegauge.model.spec import Deletes, Drift, FutureGuard, Mode, NullCursor, Read
+from tidegauge.model.mode import MODES, OutputKind
+from tidegauge.model.spec import Deletes, Drift, FutureGuard, NullCursor, Read
 
 
 @dataclass(frozen=True)
@@ -176,7 +177,7 @@ class TableKeys(Keys):
     mode: Annotated[
         str,
         Form(
-            values.choice(Mode, later=("replace_partitions",)),
+            values.choice(MODES[OutputKind.WAREHOUSE], later=("replace_partitions",)),
             "`append`, `merge`, `overwrite`, `scd2`",
         ),
         Unless("`merge` into a warehouse, `append` into a lake"),

@@ -12,7 +12,8 @@ from tidegauge.config.connections import Connections
 from tidegauge.config.ends import SyncEnds, find_ends, refuse_itself
 from tidegauge.config.models import SyncKeys, TableKeys
 from tidegauge.config.problems import Trail, quoted
-from tidegauge.model.spec import Deletes, Drift, FutureGuard, Lake, Mode, NullCursor, Read, Sync, TableOptions
+from tidegauge.model.mode import Mode
+from tidegauge.model.spec import Deletes, Drift, FutureGuard, Lake, NullCursor, Read, Sync, TableOptions
 
 _NEED_CURSOR = "add `cursor: COLUMN` to the sync, or to every override"
 

@@ -15,7 +15,7 @@ from tidegauge.model.plan import Batch, Draft
 from tidegauge.model.position import ORDERED, Position, RowPosition, Value, Window
 from tidegauge.model.protocols.output import Output
 from tidegauge.model.protocols.source import Source
-from tidegauge.model.spec import Deletes, Engine, Mode, TableFlow, WarehouseTable
+from tidegauge.model.spec import Deletes, Engine, TableFlow, WarehouseTable
 from tidegauge.model.table import SourceTable
 from tidegauge.outputs.warehouse.output import WarehouseOutput
 from tidegauge.sources.keys import key_layout, keys, moment, moment_field
@@ -62,16 +62,16 @@ class Deleting:
             source = sources.of(self._flow.source)
             source_table = source.describe(self._flow.table, self._flow.options)
             # Before the keys are read: a row that comes back after that has a later cursor.
-            seen = source.settled(source_table) if self._flow.options.mode is Mode.SCD2 else None
+            seen = source.settled(source_table) if self._flow.options.mode.facts.keeps_history else None
         found, layout = self._found(source_table), key_layout(source_table)
-        if self._flow.options.mode is Mode.SCD2:
+        if self._flow.options.mode.facts.keeps_history:
             layout = replace(layout, fields=(*layout.fields, moment_field(source_table, VALID_TO)))
             found = found.dated(VALID_TO, moment(source_table, self._latest(seen)))
         return BatchData(layout, found.count, splits=(found,), deletes=True)
 
     @property
     def _fate(self) -> str:
-        if self._flow.options.mode is Mode.SCD2:
+        if self._flow.options.mode.facts.keeps_history:
             return "the versions that were current are closed"
         return "are marked as deleted" if self._flow.options.deletes is Deletes.SOFT else "are deleted"
 

@@ -14,7 +14,8 @@ from tidegauge.errors import OutputDisagrees, TidegaugeError
 from tidegauge.flows.delta_places import Places
 from tidegauge.flows.prepare import Prepared, agree
 from tidegauge.model.batch_data import BatchData, DeltaChange
-from tidegauge.model.delta_flow import DeltaFlow, DeltaInput, DeltaMode, Evaluate, Function, Sql
+from tidegauge.model.delta_flow import DeltaFlow, DeltaInput, Evaluate, Function, Sql
+from tidegauge.model.mode import OutputKind
 from tidegauge.model.plan import SET_BACK, Batch, Draft, Plan
 from tidegauge.model.position import VersionPosition, Window
 from tidegauge.model.protocols.output import Output
@@ -103,10 +104,10 @@ class DeltaPreparer:
         }
         choice = choose_evaluation(self._flow, columns=columns)
         mode = self._flow.output.mode
-        if SET_BACK in known and mode not in (DeltaMode.APPEND, DeltaMode.SCD2):
+        if SET_BACK in known and not mode.facts.keeps_every_change:
             return Evaluation(Evaluate.WHOLE, _AGAIN)
         made = {one.removesuffix(_WHOLE) for one in known if one is not None and one != SET_BACK}
-        if mode is DeltaMode.APPEND:
+        if mode.facts.only_adds:
             return choice
         if not {one.partition(" ")[0] for one in made} - {_digest(self._flow)}:
             counted = all(one.endswith(_counted(self._flow)) for one in made)
@@ -187,7 +188,7 @@ def _unique(history: History, window: Window) -> tuple[str, ...]:
 
 def _counted(flow: DeltaFlow) -> str:
     """Behind a digest: each key was seen to come once. That is what evaluation by rows builds upon."""
-    if flow.output.mode is not DeltaMode.MERGE or any(part.raw for part in flow.inputs):
+    if not flow.output.mode.one_row_per_key(OutputKind.DELTA) or any(part.raw for part in flow.inputs):
         return ""
     return f" by {hashlib.sha256(json.dumps(flow.output.key).encode()).hexdigest()[:8]}"
 

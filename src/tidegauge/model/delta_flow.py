@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from tidegauge.errors import Place
+from tidegauge.model.mode import Mode
 from tidegauge.model.spec import Drift, Lake, TableFlow
 
 VALID_FROM, VALID_TO, IS_CURRENT = "valid_from", "valid_to", "is_current"
@@ -17,14 +18,6 @@ CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP = "_change_type", "_commit_version
 """The columns of a change feed."""
 DELETE = "delete"
 """The `_change_type` that is always obeyed."""
-
-
-class DeltaMode(StrEnum):
-    APPEND = "append"
-    MERGE = "merge"
-    SCD2 = "scd2"
-    REPLACE_PARTITIONS = "replace_partitions"
-    OVERWRITE = "overwrite"
 
 
 class Evaluate(StrEnum):
@@ -92,7 +85,7 @@ class DeltaInput:
 @dataclass(frozen=True)
 class DeltaTable:
     table: TableRef
-    mode: DeltaMode = DeltaMode.MERGE
+    mode: Mode = Mode.MERGE
     key: tuple[str, ...] = ()
     sequence_by: str | None = None
     partition_by: tuple[str, ...] = ()
@@ -183,7 +176,7 @@ class DeltaFlow:
     @property
     def appends(self) -> bool:
         """Whether rows that come again are there twice."""
-        return self.output.mode is DeltaMode.APPEND
+        return self.output.mode.facts.only_adds
 
     @property
     def on_s3(self) -> bool:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 from tidegauge.errors import Place
 from tidegauge.model.epoch_numbers import Epoch
+from tidegauge.model.mode import Mode
 from tidegauge.model.secret import Secret
 
 if TYPE_CHECKING:
@@ -98,15 +99,6 @@ class FutureGuard(StrEnum):
 
     NOTE = "note"
     FAIL = "fail"
-
-
-class Mode(StrEnum):
-    """How rows land in a warehouse. A lake keeps every version of a row, whatever the mode."""
-
-    APPEND = "append"
-    MERGE = "merge"
-    OVERWRITE = "overwrite"
-    SCD2 = "scd2"
 
 
 class Drift(StrEnum):
@@ -291,7 +283,7 @@ class TableFlow:
     @property
     def appends(self) -> bool:
         """Whether rows that come again are there twice."""
-        return not self.output.in_lake and self.options.mode is Mode.APPEND
+        return not self.output.in_lake and self.options.mode.facts.only_adds
 
     @property
     def on_s3(self) -> bool:

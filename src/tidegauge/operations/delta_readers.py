@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from tidegauge.delta_log.history import version_at
 from tidegauge.flows.delta_places import Places
-from tidegauge.model.delta_flow import DeltaFlow, DeltaInput, DeltaMode
+from tidegauge.model.delta_flow import DeltaFlow, DeltaInput
 from tidegauge.model.plan import Plan, ReadWay
 from tidegauge.model.position import Position, VersionPosition
 from tidegauge.model.run import FlowStatus
@@ -77,7 +77,7 @@ class Readers:
         """Of an input that was never read: from the version on where its first run begins."""
         initial = part.initial
         if initial is None:
-            keeps = flow.output.mode in (DeltaMode.APPEND, DeltaMode.SCD2) and earliest == 0
+            keeps = flow.output.mode.facts.keeps_every_change and earliest == 0
             initial = "earliest" if keeps else "snapshot"
         if initial == "snapshot":
             return []

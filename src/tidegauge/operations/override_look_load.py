@@ -8,7 +8,7 @@ from tidegauge.errors import ConfigError, OutputError
 from tidegauge.flows.load import rows_between
 from tidegauge.model.position import FilesPosition, Position
 from tidegauge.model.run import FlowStatus
-from tidegauge.model.spec import Mode, TableFlow
+from tidegauge.model.spec import TableFlow
 from tidegauge.model.watermark import Watermark
 from tidegauge.operations.override import Import, OverridePreview, OverrideRequest, Reset, SetTo
 from tidegauge.operations.override_look import OverrideLook, shown_rows
@@ -63,7 +63,7 @@ class LoadOverrideLook(OverrideLook):
 
     def dangers(self, move: OverridePreview) -> list[str]:
         there = self._upstream.seq if self._upstream else 0
-        if move.again and self._flow.options.mode is Mode.APPEND:
+        if move.again and self._flow.options.mode.facts.only_adds:
             return [f"{shown_rows(move.again)} are appended a second time"]
         if move.skipped:
             return [f"{shown_rows(move.skipped)} never reach {self._flow.output}"]

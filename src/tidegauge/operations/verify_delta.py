@@ -24,7 +24,8 @@ from tidegauge.errors import (
 )
 from tidegauge.flows.delta import made_by
 from tidegauge.flows.delta_places import Places
-from tidegauge.model.delta_flow import IS_CURRENT, DeltaFlow, DeltaInput, DeltaMode
+from tidegauge.model.delta_flow import IS_CURRENT, DeltaFlow, DeltaInput
+from tidegauge.model.mode import OutputKind
 from tidegauge.model.plan import SET_BACK, ReadWay
 from tidegauge.model.position import VersionPosition, Window
 from tidegauge.model.protocols.source import ChangedInput
@@ -122,17 +123,17 @@ def verify_delta(flow: DeltaFlow, marks: Callable[[], Sequence[Watermark]], plac
 def _compared(proof: DeltaProof, session: SparkSession) -> Difference:
     flow, target = proof.flow, proof.target(session)
     lacking = flow.drift is not Drift.FREEZE
-    if flow.output.mode is DeltaMode.APPEND:
+    if flow.output.mode.facts.only_adds:
         return compare_appended(proof, session, target, lacking=lacking)
-    if flow.output.mode in (DeltaMode.MERGE, DeltaMode.SCD2):
+    if flow.output.mode.needs_key(OutputKind.DELTA):
         found = _by_key(proof, session, target, lacking=lacking)
     else:
         found = compare_whole(proof.rows(session), target, lacking=lacking)
-    if found.equal or flow.output.mode is DeltaMode.OVERWRITE:
+    if found.equal or flow.output.mode.facts.replaces_all:
         return found
     pins, gone = earlier_pins(proof)
     note = f"rows may be as {gone} made them, which cannot be read any more" if gone else None
-    if pins and flow.output.mode is DeltaMode.REPLACE_PARTITIONS:
+    if pins and flow.output.mode.facts.replaces_partitions:
         frames = [proof.rows(session, one) for one in ({}, *pins)]
         many, shown = differing_groups(frames, target, by=flow.output.partition_by, lacking=lacking)
         examples = tuple(("different", key) for key in shown)
@@ -155,7 +156,7 @@ def _by_key(
     whole, ended = proof.whole(session)
     hashed: list[str] | None = None
     wrong: DataFrame | None = None
-    if output.mode is DeltaMode.SCD2:
+    if output.mode.facts.keeps_history:
         wrong = faults(target, output.key)
         target = target.where(IS_CURRENT)
         # An event that changes none of these makes no row, and so leaves the others as they were.

@@ -16,7 +16,7 @@ from tidegauge.model.arrow import schema_of
 from tidegauge.model.plan import Batch
 from tidegauge.model.position import RowPosition, Window
 from tidegauge.model.protocols.source import Source
-from tidegauge.model.spec import Mode, NullCursor, TableFlow
+from tidegauge.model.spec import NullCursor, TableFlow
 from tidegauge.model.table import Field
 from tidegauge.outputs.warehouse.fit import Verdict
 from tidegauge.outputs.warehouse.output import WarehouseOutput
@@ -82,7 +82,7 @@ def verify_warehouse(
             key=key,
             leave_out=keys(flow.source, source_table, after=position, ordered=True),
             allowed=partial(rows, below) if begin is not None and position is not None else None,
-            versions=flow.options.mode is Mode.APPEND,
+            versions=flow.options.mode.facts.only_adds,
         )
     if columns is None and found.equal:
         raise OutputDisagrees(

@@ -13,7 +13,7 @@ from tidegauge.errors import ConfigError, PositionError, SourceError
 from tidegauge.model.epoch_numbers import Epoch, number_of
 from tidegauge.model.plan import Batch, Draft, InputPlan
 from tidegauge.model.position import RowPosition, Value, ValueKind, Window, compare, step_down
-from tidegauge.model.spec import Mode, NullCursor, TableFlow, WarehouseTable
+from tidegauge.model.spec import NullCursor, TableFlow, WarehouseTable
 from tidegauge.model.table import Cut, Layout, SourceTable, Survey
 
 _MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)([ T])(\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z?)")
@@ -40,7 +40,7 @@ def is_whole(flow: TableFlow) -> bool:
 
     Into a lake before the warehouse too: rows that are gone from the source are gone from what is read last.
     """
-    return flow.options.mode is Mode.OVERWRITE
+    return flow.options.mode.facts.replaces_all
 
 
 def batch_step(flow: TableFlow) -> int:
@@ -146,7 +146,7 @@ def check_history(flow: TableFlow, layout: Layout) -> None:
     """A history of rows needs to know when each became true."""
     if (
         isinstance(flow.output, WarehouseTable)
-        and flow.options.mode is Mode.SCD2
+        and flow.options.mode.facts.keeps_history
         and layout.cursor_column is None
     ):
         raise ConfigError(

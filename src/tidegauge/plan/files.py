@@ -14,7 +14,7 @@ from itertools import groupby
 from tidegauge.errors import OutputDisagrees
 from tidegauge.model.plan import Batch, Draft, InputPlan
 from tidegauge.model.position import FilesPosition, Window
-from tidegauge.model.spec import Mode, TableFlow
+from tidegauge.model.spec import TableFlow
 
 Chain = tuple[tuple[int, int], ...]
 """Epoch and last batch, in order."""
@@ -96,7 +96,7 @@ def begins(
         )
     if common == loaded:
         return loaded, None
-    if flow.options.mode is Mode.APPEND:
+    if flow.options.mode.facts.only_adds:
         raise OutputDisagrees(
             f"{flow.name}: {flow.upstream} was set back behind batch {common}, and {loaded - common} batches"
             " after it are in the target: appending would double their rows",
@@ -122,7 +122,7 @@ def draft_files(flow: TableFlow, after: int, pieces: Sequence[LakeBatches], *, s
 
 def _batches(flow: TableFlow, after: int, pieces: Sequence[LakeBatches]) -> list[Batch]:
     """Neighbours with the same columns go together, as long as they are not more rows than a batch has."""
-    whole = flow.options.mode is Mode.OVERWRITE
+    whole = flow.options.mode.facts.replaces_all
     made: list[Batch] = []
     for _, group in groupby(pieces, key=lambda piece: "" if whole else piece.fingerprint):
         rows = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tidegauge.model.delta_flow import DeltaFlow, DeltaInput, DeltaMode, Function
+from tidegauge.model.delta_flow import DeltaFlow, DeltaInput, Function
 from tidegauge.model.plan import ReadWay
 from tidegauge.model.position import VersionPosition, Window
 from tidegauge.model.versions import Version
@@ -38,7 +38,7 @@ def cut(
     What changed nothing is passed over where it does not fit: nothing is lost by a gap between two pieces.
     """
     most = part.max_versions or len(versions)
-    if flow.output.mode is DeltaMode.SCD2 and isinstance(flow.transform, Function):
+    if flow.output.mode.facts.keeps_history and isinstance(flow.transform, Function):
         most = min(most, _CALLS)
     piece: list[Version] = []
     """What was taken since the last cut: its first and its last change something, or it is empty."""
@@ -84,6 +84,6 @@ def _made(flow: DeltaFlow, part: DeltaInput, piece: list[Version], after: int | 
     """Files are read sooner than a feed, and where they are all that was added they tell the same. Only the
     feed's own time of a commit is another one, so who is shown that time gets it from one of them always."""
     changing = [version for version in piece if version.changes]
-    timed = part.raw or flow.output.mode is DeltaMode.SCD2
+    timed = part.raw or flow.output.mode.facts.keeps_history
     grows = all(version.only_adds for version in changing) and not (timed and changing[0].feed)
     return VersionRange(after, piece[-1].number, ReadWay.FILES if grows else ReadWay.FEED)

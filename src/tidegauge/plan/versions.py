@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from tidegauge.errors import ConfigError, SourceError, TableReplaced
-from tidegauge.model.delta_flow import DeltaFlow, DeltaInput, DeltaMode
+from tidegauge.model.delta_flow import DeltaFlow, DeltaInput
 from tidegauge.model.plan import Batch, Draft, InputPlan, ReadWay
 from tidegauge.model.position import VersionPosition, Window
 from tidegauge.model.retention import unread
@@ -177,7 +177,7 @@ def _pieces(
         new = (Version(0, None, True, False, 0, False, None, None, absent=True), *new)
     if not any(version.changes for version in new):
         return (), ()
-    if flow.output.mode is DeltaMode.OVERWRITE and not part.raw:
+    if flow.output.mode.facts.replaces_all and not part.raw:
         # Written whole from what the table is now: its changes only say that there is something to do.
         return (VersionRange(begin, history.latest, ReadWay.SNAPSHOT),), ()
     chosen = instead(flow, part, history, begin, new)
@@ -235,7 +235,7 @@ def _past(history: History, begin: int | None) -> tuple[Version, ...]:
 
 def _initial(flow: DeltaFlow, part: DeltaInput) -> str | int:
     if part.initial is None:
-        keeps_all = flow.output.mode in (DeltaMode.APPEND, DeltaMode.SCD2)
+        keeps_all = flow.output.mode.facts.keeps_every_change
         return EARLIEST if keeps_all else SNAPSHOT
     if part.initial.isascii() and part.initial.isdigit():
         return int(part.initial)

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from tidegauge.errors import TransformFailed
-from tidegauge.model.delta_flow import COMMIT_TIMESTAMP, COMMIT_VERSION, DeltaFlow, DeltaMode, Function, Sql
+from tidegauge.model.delta_flow import COMMIT_TIMESTAMP, COMMIT_VERSION, DeltaFlow, Function, Sql
+from tidegauge.model.mode import OutputKind
 from tidegauge.transform.chance import FOR_CHANCE
 from tidegauge.transform.faults import from_sql, named, unheard
 from tidegauge.transform.function import call
@@ -80,7 +81,7 @@ class Transform:
 
     def _needed(self) -> Iterator[tuple[str, str]]:
         output = self.flow.output
-        if output.mode in (DeltaMode.MERGE, DeltaMode.SCD2):
+        if output.mode.needs_key(OutputKind.DELTA):
             yield from (("key", column) for column in output.key)
         yield from (("sequence_by", column) for column in (output.sequence_by,) if column is not None)
         yield from (("partition_by", column) for column in output.partition_by)

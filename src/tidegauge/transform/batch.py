@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tidegauge.errors import TransformFailed
-from tidegauge.model.delta_flow import DeltaFlow, DeltaInput, DeltaMode, Evaluate, Function, Sql
+from tidegauge.model.delta_flow import DeltaFlow, DeltaInput, Evaluate, Function, Sql
 from tidegauge.model.protocols.source import ChangedInput
 from tidegauge.transform.apply import Transform
 from tidegauge.transform.chance import ALLOW, FOR_CLOCK, follows_clock
@@ -43,7 +43,7 @@ class Parts:
     def by(self) -> tuple[str, ...]:
         """The columns by which the output is kept equal."""
         output = self.flow.output
-        return output.partition_by if output.mode is DeltaMode.REPLACE_PARTITIONS else output.key
+        return output.partition_by if output.mode.facts.replaces_partitions else output.key
 
     @property
     def afresh(self) -> bool:
@@ -195,7 +195,7 @@ def evaluate_batch(parts: Parts, choice: Evaluate) -> Evaluate:
                 " would keep the old one",
                 hint=FOR_CLOCK,
             )
-    if choice is Evaluate.WHOLE or parts.raw or parts.afresh or flow.output.mode is DeltaMode.OVERWRITE:
+    if choice is Evaluate.WHOLE or parts.raw or parts.afresh or flow.output.mode.facts.replaces_all:
         return choice
     proof = prove(
         whole,
@@ -214,7 +214,7 @@ def evaluate_batch(parts: Parts, choice: Evaluate) -> Evaluate:
     why = against[choice]
     if why is None:
         return choice
-    must = flow.output.mode is DeltaMode.APPEND
+    must = flow.output.mode.facts.only_adds
     if must or (flow.evaluate is Evaluate.ROWS):
         raise TransformFailed(
             f"{name} cannot be evaluated by rows: {why}",

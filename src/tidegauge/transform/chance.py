@@ -10,7 +10,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
-from tidegauge.model.delta_flow import DeltaFlow, DeltaMode, Evaluate, Sql
+from tidegauge.model.delta_flow import DeltaFlow, Evaluate, Sql
 from tidegauge.transform.parse import DIALECT, fail, parse
 from tidegauge.transform.scope import Columns
 from tidegauge.transform.spark_functions import CHANCE, CLOCK
@@ -31,8 +31,8 @@ _BARE = {"current_date", "current_time", "current_timestamp"}
 
 def follows_clock(flow: DeltaFlow) -> bool:
     """Whether every row is computed anew in each batch, so that the time of the batch is the time of all."""
-    return flow.output.mode is DeltaMode.OVERWRITE or (
-        flow.evaluate is Evaluate.WHOLE and flow.output.mode is not DeltaMode.APPEND
+    return flow.output.mode.facts.replaces_all or (
+        flow.evaluate is Evaluate.WHOLE and not flow.output.mode.facts.only_adds
     )
 
 

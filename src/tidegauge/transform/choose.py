@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidegauge.errors import TransformFailed
-from tidegauge.model.delta_flow import DeltaFlow, DeltaMode, Evaluate, Function, Sql
+from tidegauge.model.delta_flow import DeltaFlow, Evaluate, Function, Sql
 from tidegauge.transform.chance import refuse_chance
 from tidegauge.transform.parse import readable
 from tidegauge.transform.sql import Columns, Reading, read_sql
@@ -27,7 +27,7 @@ def choose_evaluation(flow: DeltaFlow, *, columns: Columns | None = None) -> Eva
     `columns`: of the inputs, where they are known; without them more is computed whole.
     """
     mode, asked = flow.output.mode, flow.evaluate
-    whole = mode is DeltaMode.OVERWRITE or (asked is Evaluate.WHOLE and mode is not DeltaMode.APPEND)
+    whole = mode.facts.replaces_all or (asked is Evaluate.WHOLE and not mode.facts.only_adds)
     if whole and isinstance(flow.transform, Sql) and not readable(flow.transform.text):
         return Evaluation(Evaluate.WHOLE, "the SQL is left to Spark to read")
     refuse_chance(flow, columns or {})
@@ -37,9 +37,9 @@ def choose_evaluation(flow: DeltaFlow, *, columns: Columns | None = None) -> Eva
         best = Reading(
             Evaluate.ROWS, f"the feed of {raw.name} is read raw, so the law is the transform's own"
         )
-    if mode is DeltaMode.OVERWRITE:
+    if mode.facts.replaces_all:
         return Evaluation(Evaluate.WHOLE, "the mode is overwrite")
-    if mode is DeltaMode.APPEND:
+    if mode.facts.only_adds:
         if best.evaluate is not Evaluate.ROWS or asked not in (Evaluate.AUTO, Evaluate.ROWS):
             cause = best.why if best.evaluate is not Evaluate.ROWS else f"`evaluate: {asked}`"
             raise TransformFailed(
@@ -71,7 +71,7 @@ def _best(flow: DeltaFlow, columns: Columns | None) -> Reading:
             return Reading(Evaluate.KEYS, f"a Python function of {len(moving)} incremental inputs")
         return Reading(Evaluate.ROWS, "a Python function of one incremental input")
     output = flow.output
-    partitions = output.mode is DeltaMode.REPLACE_PARTITIONS
+    partitions = output.mode.facts.replaces_partitions
     by = output.partition_by if partitions else output.key
     return read_sql(
         transform.text,

@@ -20,10 +20,10 @@ from tidegauge.model.delta_flow import (
     VALID_FROM,
     VALID_TO,
     DeltaFlow,
-    DeltaMode,
     Evaluate,
     OnDelete,
 )
+from tidegauge.model.mode import Mode
 from tidegauge.model.protocols.source import ChangedInput
 from tidegauge.model.types import quote as quoted
 from tidegauge.transform.batch import Parts, evaluate_batch
@@ -69,21 +69,21 @@ def evaluate_change(
 
 def _change(parts: Parts, target: Callable[[], DataFrame] | None, choice: Evaluate) -> DeltaChange:
     match parts.flow.output.mode:
-        case DeltaMode.OVERWRITE:
+        case Mode.OVERWRITE:
             return DeltaChange(_present(parts.whole()), notes=tuple(parts.notes))
-        case DeltaMode.APPEND:
+        case Mode.APPEND:
             rows, refused = _appended(parts, choice)
             return DeltaChange(rows, refused=refused, notes=tuple(parts.notes))
-        case DeltaMode.REPLACE_PARTITIONS:
+        case Mode.REPLACE_PARTITIONS:
             rows, touched = _replaced(parts, target, choice)
             return DeltaChange(rows, touched=touched, notes=tuple(parts.notes))
-        case DeltaMode.MERGE:
+        case Mode.MERGE:
             rows = _raw(parts) if parts.raw else _merged(parts, target, choice)
             changed = DeltaChange(rows.drop(COMMIT_VERSION, COMMIT_TIMESTAMP), notes=tuple(parts.notes))
             if choice is not Evaluate.ROWS or parts.raw or parts.afresh or parts.proven:
                 return changed
             return replace(changed, again=lambda keys: _of_keys(parts, keys), unsure=parts.pinned)
-        case DeltaMode.SCD2:
+        case Mode.SCD2:
             return DeltaChange(_told(parts, target, choice), notes=tuple(parts.notes))
 
 
@@ -125,7 +125,7 @@ def _differing(parts: Parts, target: Callable[[], DataFrame] | None) -> DataFram
         return kinds(parts.whole())
     output = parts.flow.output
     there = target()
-    if output.mode is DeltaMode.SCD2:
+    if output.mode.facts.keeps_history:
         besides = (VALID_FROM, VALID_TO, IS_CURRENT, output.surrogate_key)
         there = there.where(quoted(IS_CURRENT)).drop(*(name for name in besides if name is not None))
     return by_key(parts.whole(), there, parts.by)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from tidegauge.delta_log.output_log import Commit, Look, application
 from tidegauge.errors import OutputDisagrees, PositionError
-from tidegauge.model.delta_flow import DeltaFlow, DeltaMode
+from tidegauge.model.delta_flow import DeltaFlow
+from tidegauge.model.mode import OutputKind
 from tidegauge.model.plan import Batch, Plan, Receipt, Tag, window_from_dict, window_to_dict
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def words(
     }
     if read is not None:
         said["read"] = read
-    if delta_flow.output.mode is DeltaMode.MERGE:
+    if delta_flow.output.mode.one_row_per_key(OutputKind.DELTA):
         # Whoever reads the table next need not ask whether two of its rows have one key.
         said["key"] = list(delta_flow.output.key)
     return json.dumps(said, ensure_ascii=False)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from tidegauge.errors import OutputError, TransformFailed
 from tidegauge.model.batch_data import DeltaChange
-from tidegauge.model.delta_flow import CHANGE_TYPE, DELETE, DeltaMode, DeltaTable
+from tidegauge.model.delta_flow import CHANGE_TYPE, DELETE, DeltaTable
+from tidegauge.model.mode import Mode
 from tidegauge.model.types import quote as quoted
 from tidegauge.outputs.delta.kept_events import EventsEpoch
 from tidegauge.outputs.delta.target import FEED_COLUMNS, DeltaColumn, HeldTable
@@ -66,27 +67,27 @@ class Checked:
 def check(job: Job) -> Checked:
     """Everything that can be refused is refused here, before anything is committed."""
     match job.output.mode:
-        case DeltaMode.MERGE:
+        case Mode.MERGE:
             from tidegauge.outputs.delta.keys import check_keys
 
             return check_keys(job)
-        case DeltaMode.REPLACE_PARTITIONS:
+        case Mode.REPLACE_PARTITIONS:
             return Checked(aligned(job), predicate=_touched(job))
-        case DeltaMode.APPEND:
+        case Mode.APPEND:
             _check_refused(job)
             return Checked(aligned(job))
-        case DeltaMode.OVERWRITE:
+        case Mode.OVERWRITE:
             return Checked(aligned(job))
-        case DeltaMode.SCD2:
+        case Mode.SCD2:
             return Checked(aligned(job, *FEED_COLUMNS))
 
 
 def is_idle(job: Job, checked: Checked) -> bool:
     """Nothing changes: the commit has the tag, and that is all."""
     match job.output.mode:
-        case DeltaMode.MERGE:
+        case Mode.MERGE:
             return checked.read == 0
-        case DeltaMode.REPLACE_PARTITIONS:
+        case Mode.REPLACE_PARTITIONS:
             return checked.predicate is None
         case _:
             return False
@@ -95,23 +96,23 @@ def is_idle(job: Job, checked: Checked) -> bool:
 def apply(job: Job, checked: Checked) -> None:
     """One commit, also where nothing changes: the tag has to come."""
     match job.output.mode:
-        case DeltaMode.APPEND:
+        case Mode.APPEND:
             _append(job, checked.rows)
-        case DeltaMode.OVERWRITE:
+        case Mode.OVERWRITE:
             _overwrite(job, checked.rows, None)
-        case DeltaMode.REPLACE_PARTITIONS:
+        case Mode.REPLACE_PARTITIONS:
             if is_idle(job, checked):
                 _append(job, no_rows(job.session, job.columns))
             else:
                 _overwrite(job, checked.rows, checked.predicate)
-        case DeltaMode.MERGE:
+        case Mode.MERGE:
             if is_idle(job, checked):
                 _append(job, no_rows(job.session, job.columns))
             elif job.empty:
                 _append(job, checked.rows.where(f"NOT ({deleted()})").drop(CHANGE_TYPE))
             else:
                 _merge(job, checked)
-        case DeltaMode.SCD2:
+        case Mode.SCD2:
             from tidegauge.outputs.delta.scd2 import apply_scd2
 
             apply_scd2(job.session, job.table, job.location, checked.rows, job.output, job.life)

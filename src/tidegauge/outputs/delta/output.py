@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from tidegauge.errors import OutputDisagrees, OutputError, TidegaugeError
 from tidegauge.model.batch_data import BatchData, DeltaChange
-from tidegauge.model.delta_flow import IS_CURRENT, VALID_FROM, VALID_TO, DeltaFlow, DeltaMode
+from tidegauge.model.delta_flow import IS_CURRENT, VALID_FROM, VALID_TO, DeltaFlow
 from tidegauge.model.plan import Batch, Plan, Receipt, Tag
 from tidegauge.model.staged import Staged
 from tidegauge.model.table import Field, Layout
@@ -111,7 +111,7 @@ class DeltaOutput:
         opening = DeltaEpochOpening(pipeline, flow, epoch, continues, reason, empty=empty)
         if found is not None:
             found.prove()
-            if empty and self._delta_flow.output.mode is DeltaMode.SCD2:
+            if empty and self._delta_flow.output.mode.facts.keeps_history:
                 found.forget_events(epoch)
             found.lives.open(opening)
         elif continues is not None and any(continues):
@@ -139,7 +139,7 @@ class DeltaOutput:
             return None
         output = self._delta_flow.output
         ours = {VALID_FROM, VALID_TO, IS_CURRENT, output.surrogate_key} - {output.sequence_by}
-        if output.mode is not DeltaMode.SCD2:
+        if not output.mode.facts.keeps_history:
             ours = set()
         return tuple(
             Field(held.name, as_sql(held.type), as_sql(held.type))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tidegauge.delta_log.output_log import Log, Look
 from tidegauge.delta_log.put import commit_info
-from tidegauge.model.delta_flow import DeltaMode, DeltaTable
+from tidegauge.model.delta_flow import DeltaTable
 from tidegauge.outputs.delta.target import MADE, needs_mapping, target_of, wanted
 
 if TYPE_CHECKING:
@@ -45,6 +45,6 @@ def _schema(schema: StructType, output: DeltaTable, names: set[str]) -> str:
     from tidegauge.outputs.delta.scd2 import added_columns
 
     fields = list(schema.fields)
-    if output.mode is DeltaMode.SCD2:
+    if output.mode.facts.keeps_history:
         fields += added_columns(schema, output)
     return StructType([StructField(one.name, one.dataType) for one in fields if one.name in names]).json()

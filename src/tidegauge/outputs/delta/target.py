@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from tidegauge.delta_log.output_log import Look
 from tidegauge.errors import OutputDisagrees, TransformFailed
-from tidegauge.model.delta_flow import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, DeltaMode, DeltaTable
+from tidegauge.model.delta_flow import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, DeltaTable
+from tidegauge.model.mode import OutputKind
 from tidegauge.model.spec import Drift
 from tidegauge.model.types import quote as quoted
 from tidegauge.outputs.delta.types import as_sql, bare, can_widen, fits, literal, names_in
@@ -90,7 +91,7 @@ def target_of(look: Look) -> DeltaTarget:
 def wanted(schema: StructType, output: DeltaTable) -> tuple[HeldTable, ...]:
     """The columns that the target shall have for these rows. Raises TransformFailed where they cannot be."""
     fields = [(one.name, bare(one.dataType.jsonValue())) for one in schema.fields]
-    if output.mode is DeltaMode.SCD2:
+    if output.mode.facts.keeps_history:
         from tidegauge.outputs.delta.scd2 import added_columns
 
         fields += [(one.name, bare(one.dataType.jsonValue())) for one in added_columns(schema, output)]
@@ -132,9 +133,9 @@ _PART = 3_000
 def properties_for(columns: Sequence[HeldTable], output: DeltaTable) -> dict[str, str]:
     """Of a target that is made anew."""
     found = {FEED: "true", MADE: "true"}
-    if output.mode in (DeltaMode.MERGE, DeltaMode.SCD2):
+    if output.mode.needs_key(OutputKind.DELTA):
         found[VECTORS] = "true"
-    if output.mode is DeltaMode.MERGE:
+    if output.mode.one_row_per_key(OutputKind.DELTA):
         found |= _kept([one.name for one in columns])
     if needs_mapping(columns):
         found[_MAPPING] = "name"
@@ -173,7 +174,7 @@ def room_for(
             raise _mismatch(output, held, one)
     given = {one.name.casefold() for one in columns}
     vanished: tuple[str, ...] = ()
-    if output.mode is DeltaMode.MERGE:
+    if output.mode.one_row_per_key(OutputKind.DELTA):
         known = _known(target, output)
         ours = {name.casefold() for name in known}
         names = [*known, *(one.name for one in written if one.name.casefold() not in ours)]
@@ -247,7 +248,7 @@ def _check(target: DeltaTarget, output: DeltaTable) -> None:
             )
     ours = {name.casefold() for name in output.partition_by}
     theirs = {name.casefold() for name in target.partition_by}
-    if output.mode is DeltaMode.REPLACE_PARTITIONS and ours != theirs:
+    if output.mode.facts.replaces_partitions and ours != theirs:
         told = ", ".join(target.partition_by) or "nothing"
         raise OutputDisagrees(
             f"{output.table} is partitioned by {told}, and `partition_by` says"
@@ -255,7 +256,7 @@ def _check(target: DeltaTarget, output: DeltaTable) -> None:
             hint="name the table's own partition columns, or drop the table and begin again with `tidegauge"
             " watermark reset`",
         )
-    if output.mode is not DeltaMode.APPEND and target.properties.get("delta.appendOnly") == "true":
+    if not output.mode.facts.only_adds and target.properties.get("delta.appendOnly") == "true":
         raise OutputDisagrees(
             f"{output.table} has delta.appendOnly set, and mode {output.mode} changes rows",
             hint="ALTER TABLE … UNSET TBLPROPERTIES ('delta.appendOnly'), or use mode: append",

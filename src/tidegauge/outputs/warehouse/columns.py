@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tidegauge.errors import OutputDisagrees, OutputError
-from tidegauge.model.spec import Deletes, Mode, TableName, TableOptions
+from tidegauge.model.mode import MODES, Mode, OutputKind
+from tidegauge.model.spec import Deletes, TableName, TableOptions
 from tidegauge.model.table import Field, Layout
 from tidegauge.outputs.warehouse.fit import Verdict
 from tidegauge.outputs.warehouse.modes import (
@@ -121,7 +122,7 @@ def fits(
     found = {_folded(house, field.name): field for field in held}
     names = {_folded(house, field.name) for field in layout.fields}
     history = {_folded(house, name) for name in HISTORY}
-    if options.mode is not Mode.SCD2 and not history & names and history <= {*found}:
+    if not options.mode.facts.keeps_history and not history & names and history <= {*found}:
         return False
     if not {_folded(house, name) for name in _needed(layout, options)} <= {*found}:
         return False
@@ -141,13 +142,12 @@ def shape_of(layout: Layout, options: TableOptions) -> str:
 def mode_of(shape: str) -> Mode | None:
     """None: of a version that has more modes."""
     word = shape.partition(" ")[0]
-    return Mode(word) if word in {*Mode} else None
+    return Mode(word) if word in MODES[OutputKind.WAREHOUSE] else None
 
 
 def go_together(before: Mode, now: Mode) -> bool:
     """Whether what one mode left can be gone on with in another."""
-    alike = {Mode.MERGE, Mode.OVERWRITE}
-    return before is now or {before, now} <= alike
+    return before is now or all(mode.one_row_per_key(OutputKind.WAREHOUSE) for mode in (before, now))
 
 
 def check_names(house: Warehouse, layout: Layout, options: TableOptions) -> None:
@@ -160,7 +160,7 @@ def check_names(house: Warehouse, layout: Layout, options: TableOptions) -> None
                 f"{layout.table} has the columns {twin} and {field.name}: one name in {house.place}",
                 hint="rename one of them at the source, or load through a view",
             )
-    taken = OURS | (set(HISTORY) if options.mode is Mode.SCD2 else set())
+    taken = OURS | (set(HISTORY) if options.mode.facts.keeps_history else set())
     clash = next((name for name in seen.values() if name.lower() in taken), None)
     if clash is not None:
         raise OutputError(
@@ -171,12 +171,12 @@ def check_names(house: Warehouse, layout: Layout, options: TableOptions) -> None
 
 def wanted(house: Warehouse, layout: Layout, options: TableOptions) -> list[WarehouseColumn]:
     """Every column of a target that is made today."""
-    key = layout.key if options.mode is not Mode.APPEND else ()
+    key = layout.key if not options.mode.facts.only_adds else ()
     columns = [
         WarehouseColumn(field.name, house.type(field, key=field.name in key), required=field.name in key)
         for field in layout.fields
     ]
-    if options.mode is Mode.SCD2:
+    if options.mode.facts.keeps_history:
         moment = next((field for field in layout.fields if field.name == layout.cursor_column), None)
         if moment is None:
             raise OutputError(
@@ -188,7 +188,7 @@ def wanted(house: Warehouse, layout: Layout, options: TableOptions) -> list[Ware
             WarehouseColumn(VALID_TO, house.type(moment, key=True)),
             WarehouseColumn(IS_CURRENT, house.flag),
         ]
-    if options.deletes is Deletes.SOFT and options.mode is not Mode.SCD2:
+    if options.deletes is Deletes.SOFT and not options.mode.facts.keeps_history:
         columns.append(WarehouseColumn(DELETED_AT, house.moment))
     if options.metadata_columns:
         columns += [WarehouseColumn(RUN_ID, house.text), WarehouseColumn(LOADED_AT, house.moment)]
@@ -197,13 +197,9 @@ def wanted(house: Warehouse, layout: Layout, options: TableOptions) -> list[Ware
 
 def key_of(layout: Layout, options: TableOptions) -> tuple[str, ...]:
     """What is there once in the target."""
-    match options.mode:
-        case Mode.APPEND:
-            return ()
-        case Mode.SCD2:
-            return (*layout.key, VALID_FROM)
-        case _:
-            return layout.key
+    if not options.mode.needs_key(OutputKind.WAREHOUSE):
+        return ()
+    return (*layout.key, VALID_FROM) if options.mode.facts.keeps_history else layout.key
 
 
 def create(house: Warehouse, table: TableName, layout: Layout, options: TableOptions) -> str:
@@ -230,7 +226,7 @@ def _check_added(
 
 def _needed(layout: Layout, options: TableOptions) -> set[str]:
     """Columns that cannot be added to rows which are there already."""
-    return {*key_of(layout, options)} | ({*HISTORY} if options.mode is Mode.SCD2 else set())
+    return {*key_of(layout, options)} | ({*HISTORY} if options.mode.facts.keeps_history else set())
 
 
 def _folded(house: Warehouse, name: str) -> str:

@@ -6,9 +6,10 @@ the rows that differ and an INSERT of those that are missing do the same, and co
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from tidegauge.model.mode import Mode
 from tidegauge.model.spec import Deletes, TableName
 from tidegauge.model.table import Field
 from tidegauge.outputs.warehouse.commits import Counts
@@ -35,6 +36,11 @@ class ModeTarget:
     """Columns that this flow wrote and that its rows no longer have: NULL in every row that is written."""
     live: bool = True
     """What comes was read after all that the target has; not so where a lake's files are loaded again."""
+
+    history: TableName | None = None
+    """Where a mode that keeps a history builds that of the staged keys."""
+    cursor: str | None = None
+    """The column that orders the versions of a key."""
 
     @property
     def name(self) -> str:
@@ -73,7 +79,7 @@ def overwrite(session: WarehouseSession, target: ModeTarget, stage: StagingTable
     return Counts(inserted=_insert(session, target, stage.table, columns, ()), deleted=gone)
 
 
-def empty(session: WarehouseSession, target: ModeTarget) -> Counts:
+def empty_target(session: WarehouseSession, target: ModeTarget) -> Counts:
     return Counts(deleted=session.run(target.warehouse.delete(target.table, "1 = 1")))
 
 
@@ -109,10 +115,8 @@ def _end(
     return Counts(deleted=session.run(sql, _values(target)))
 
 
-def scd2(
-    session: WarehouseSession, target: ModeTarget, stage: StagingTable, history: TableName, cursor: str
-) -> Counts:
-    """Rebuild the history of every staged key into `history`, then bring the target's into line with it.
+def scd2(session: WarehouseSession, target: ModeTarget, stage: StagingTable) -> Counts:
+    """Rebuild the history of every staged key into `target.history`, then bring the target into line.
 
     What the target knows of a key counts as events too, so a late one lands between its neighbours. Of events
     at one moment the one that was read last counts; one that changes nothing but the cursor makes no version.
@@ -121,7 +125,9 @@ def scd2(
     Only a row that was read later, and has a cursor from before it was seen gone, is taken for one that never
     was gone. The counts are of versions.
     """
-    house = target.warehouse
+    house, history, cursor = target.warehouse, target.history, target.cursor
+    assert history is not None
+    assert cursor is not None
     session.run(_rebuild(target, stage, history, cursor))
     key = (*stage.key, VALID_FROM)
     gone = session.run(
@@ -290,3 +296,12 @@ def _stamps(target: ModeTarget) -> list[tuple[str, str]]:
 
 def _values(target: ModeTarget) -> tuple[str, ...]:
     return () if target.run_id is None else (target.run_id,)
+
+
+APPLY: dict[Mode, Callable[[WarehouseSession, ModeTarget, StagingTable], Counts]] = {
+    Mode.APPEND: append,
+    Mode.MERGE: merge,
+    Mode.OVERWRITE: overwrite,
+    Mode.SCD2: scd2,
+}
+"""What each mode does with the rows of a batch."""

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 from tidegauge.errors import KeyUnsuitable, OutputDisagrees, OutputError, OutputUnreachable, TidegaugeError
 from tidegauge.model.batch_data import BatchData
+from tidegauge.model.mode import Mode
 from tidegauge.model.plan import Batch, Receipt, Tag
 from tidegauge.model.position import FilesPosition
-from tidegauge.model.spec import Deletes, Mode, TableFlow, TableName, WarehouseTable
+from tidegauge.model.spec import Deletes, TableFlow, TableName, WarehouseTable
 from tidegauge.model.staged import Staged
 from tidegauge.model.table import Field, Layout
 from tidegauge.outputs.warehouse import modes, staging
@@ -339,25 +340,18 @@ class WarehouseOutput:
             run_id=run_id if self._options.metadata_columns else None,
             vanished=() if batch.deletes else self._vanished(session, layout, held or ()),
             live=not history or self._is_live(session, tag, batch),
+            history=staging.history_of(table),
+            cursor=layout.cursor_column,
         )
         stage = staging.stage_of(table, layout)
         try:
             if batch.empties:
-                return Counts() if held is None else modes.empty(session, target)
+                return Counts() if held is None else modes.empty_target(session, target)
             if batch.deletes and self._options.mode is Mode.SCD2:
                 return modes.close(session, target, stage)
             if batch.deletes:
                 return modes.delete(session, target, stage, self._options.deletes)
-            match self._options.mode:
-                case Mode.APPEND:
-                    return modes.append(session, target, stage)
-                case Mode.MERGE:
-                    return modes.merge(session, target, stage)
-                case Mode.OVERWRITE:
-                    return modes.overwrite(session, target, stage)
-                case Mode.SCD2:
-                    assert layout.cursor_column is not None
-                    return modes.scd2(session, target, stage, staging.history_of(table), layout.cursor_column)
+            return modes.APPLY[self._options.mode](session, target, stage)
         except Refused as error:
             session.rollback()
             keys = staging.check_keys(self._house, session, stage, several=True) if stage.key else None

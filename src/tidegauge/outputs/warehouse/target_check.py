@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Sequence
 
 from tidegauge.errors import OutputDisagrees, OutputError, OutputUnreachable
-from tidegauge.model.spec import Mode, TableFlow, TableName
+from tidegauge.model.spec import TableFlow, TableName
 from tidegauge.model.table import Field, Layout
 from tidegauge.outputs.warehouse import columns
 from tidegauge.outputs.warehouse.commits import Commits, Head, followed
@@ -47,7 +47,7 @@ class TargetCheck:
             said = f"was filled in mode {before}, and cannot be gone on with in mode {now}"
             raise self._refused(said, in_part=False)
         # Rows that are appended may be meant for somebody who takes them away.
-        if now is not Mode.APPEND and not filled:
+        if not now.facts.only_adds and not filled:
             kept = self._commits.kept(session, lives)
             if kept > 0:
                 raise self._refused(f"is empty, and {kept:,} rows should be there by what was committed")
