@@ -15,7 +15,7 @@ from tests.support.servers import Postgres, start_postgres
 
 from bench.result import Result
 from bench.timing import Pairs, in_turns
-from tidegauge.model.batch_data import BatchData, LakeFile
+from tidegauge.model.batch_data import BatchRows, LakeFile
 from tidegauge.model.plan import Batch, Tag
 from tidegauge.model.position import FilesPosition, Window
 from tidegauge.model.secret import Secret
@@ -149,7 +149,7 @@ class _PostgreSQL:
         against = "the server's own COPY of as many rows into an empty table, which merges nothing"
         return [_result(name, pairs, None, against, self._store)]
 
-    def _load(self, seq: int, cargo: BatchData, rows: int, wanted: tuple[int, int]) -> float:
+    def _load(self, seq: int, cargo: BatchRows, rows: int, wanted: tuple[int, int]) -> float:
         output = WarehouseOutput(_flow(self._database, "public"))
         return _loaded(output, seq, cargo, lambda: self._spark, rows, wanted)
 
@@ -200,7 +200,7 @@ def _duckdb(folder: Path, rows: int, times: int) -> Result:
 def _loaded(
     output: WarehouseOutput,
     seq: int,
-    cargo: BatchData,
+    cargo: BatchRows,
     spark: Callable[[], SparkSession],
     rows: int,
     wanted: tuple[int, int],
@@ -209,8 +209,8 @@ def _loaded(
     after = FilesPosition(seq - 1) if seq > 1 else None
     batch = Batch((Window(after, FilesPosition(seq)),))
     began = time.perf_counter()
-    staged = output.write(cargo, spark)
-    receipt = output.publish(
+    staged = output.stage(cargo, spark)
+    receipt = output.commit(
         Tag("bench", "orders/load", 0, seq), batch, staged, layout=_LAYOUT, run_id="bench"
     )
     took = time.perf_counter() - began
@@ -224,7 +224,7 @@ def _flow(database: Database, schema: str) -> TableFlow:
     return TableFlow("bench", "orders/load", database, _LAYOUT.table, landing, TableOptions("updated_at"))
 
 
-def _cargo(folder: Path, name: str) -> BatchData:
+def _cargo(folder: Path, name: str) -> BatchRows:
     import pyarrow.parquet as pq
 
     lake = Lake("lake", str(folder))
@@ -233,7 +233,7 @@ def _cargo(folder: Path, name: str) -> BatchData:
         for path in sorted((folder / name).glob("*.parquet"))
     )
     splits = tuple(ParquetSplit(file, _LAYOUT) for file in files)
-    return BatchData(_LAYOUT, rows=sum(file.rows for file in files), files=files, splits=splits)
+    return BatchRows(_LAYOUT, rows=sum(file.rows for file in files), files=files, splits=splits)
 
 
 def _make(folder: Path, rows: int) -> Path:

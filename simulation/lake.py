@@ -11,6 +11,7 @@ from simulation.world import Actor, Fault, World
 from tidegauge.errors import OutputDisagrees, OutputUnreachable
 from tidegauge.model.batch_data import BatchData
 from tidegauge.model.plan import Batch, Receipt, Tag
+from tidegauge.model.protocols.output import Capabilities
 from tidegauge.model.staged import DataFile, Staged
 from tidegauge.model.table import Field, Layout
 
@@ -128,6 +129,10 @@ class MemoryOutput:
         return found.receipt if found else None
 
     @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities()
+
+    @property
     def place(self) -> str:
         return "memory"
 
@@ -140,7 +145,7 @@ class MemoryOutput:
     def discard(self, staged: Staged) -> None:
         pass
 
-    def write(self, batch_data: BatchData, spark: Callable[[], SparkSession]) -> Staged:
+    def stage(self, batch_data: BatchData, spark: Callable[[], SparkSession]) -> Staged:
         fault = self._actor.turn("write rows")
         if fault is not None:
             # Whatever became of the files, nobody knows them.
@@ -153,7 +158,7 @@ class MemoryOutput:
         lake.files[name] = rows
         return Staged(len(rows), (DataFile(name, len(rows), len(rows)),))
 
-    def publish(self, tag: Tag, batch: Batch, staged: Staged, *, layout: Layout, run_id: str) -> Receipt:
+    def commit(self, tag: Tag, batch: Batch, staged: Staged, *, layout: Layout, run_id: str) -> Receipt:
         files = staged.files
         lake, what = self._lake, f"publish {tag.epoch}/{tag.seq}"
         fault = self._request(what)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from simulation.places import SHAPE, at, number
 from simulation.world import Actor, World
 from tidegauge.errors import SourceUnreachable
-from tidegauge.model.batch_data import BatchData
+from tidegauge.model.batch_data import BatchRows
 from tidegauge.model.plan import Batch
 from tidegauge.model.position import RowPosition, Value
 from tidegauge.model.spec import TableName, TableOptions
@@ -75,7 +75,7 @@ class Table:
 _LAYOUT = SHAPE.layout
 
 
-class Frame(BatchData):
+class Frame(BatchRows):
     """Lazy: rows are read when it is written."""
 
     def __init__(self, table: Table, batch: Batch) -> None:
@@ -150,7 +150,7 @@ class MemorySource:
     def close(self) -> None:
         pass
 
-    def batch_data(self, source_table: SourceTable, batch: Batch) -> BatchData:
+    def batch_data(self, source_table: SourceTable, batch: Batch) -> BatchRows:
         return Frame(self._table, batch)
 
 

@@ -43,7 +43,7 @@ def data(lake: Lake, path: str, body: bytes = b"rows", rows: int = 2) -> DataFil
 
 
 def publish(output: Output, seq: int, *files: DataFile, epoch: int = 0, run_id: str = "run") -> Receipt:
-    return output.publish(tag(seq, epoch=epoch), WINDOW, staged(files), layout=LAYOUT, run_id=run_id)
+    return output.commit(tag(seq, epoch=epoch), WINDOW, staged(files), layout=LAYOUT, run_id=run_id)
 
 
 class Fault:
@@ -123,10 +123,10 @@ def test_b5_a_tag_has_only_one_meaning(output: ParquetOutput) -> None:
     publish(output, 1)
     other = batch("2025-08-14 16:00:00.000000", after="2025-08-14 15:00:00.000000")
     with pytest.raises(OutputDisagrees, match=r"_tidegauge/0/1\.json"):
-        output.publish(tag(1), other, staged(), layout=LAYOUT, run_id="r")
+        output.commit(tag(1), other, staged(), layout=LAYOUT, run_id="r")
     nulls = batch("2025-08-14 15:30:22.123456", after="2025-08-14 15:00:00.000000", nulls=True)
     with pytest.raises(OutputDisagrees):
-        output.publish(tag(1), nulls, staged(), layout=LAYOUT, run_id="r")
+        output.commit(tag(1), nulls, staged(), layout=LAYOUT, run_id="r")
 
 
 def test_two_flows_cannot_write_one_table(output: ParquetOutput) -> None:
@@ -134,7 +134,7 @@ def test_two_flows_cannot_write_one_table(output: ParquetOutput) -> None:
     with pytest.raises(OutputDisagrees, match=r"belongs to the flow shop\.orders"):
         output.receipt(tag(1, flow="other"))
     with pytest.raises(OutputDisagrees, match="of the pipeline shop"):
-        output.publish(tag(1, pipeline="other"), WINDOW, staged(), layout=LAYOUT, run_id="r")
+        output.commit(tag(1, pipeline="other"), WINDOW, staged(), layout=LAYOUT, run_id="r")
 
 
 def test_a_torn_manifest_is_named_and_never_taken_for_missing(output: ParquetOutput, lake: Lake) -> None:

@@ -70,7 +70,7 @@ def paused_writer(where: Where, pause: str, answers: Any) -> None:
     if pause == "before publish":
         os.kill(os.getpid(), signal.SIGSTOP)
     try:
-        output.publish(tag(2), WINDOW, staged(FILES), layout=LAYOUT, run_id="zombie")
+        output.commit(tag(2), WINDOW, staged(FILES), layout=LAYOUT, run_id="zombie")
         answers.put(("advances", str(output.receipt(tag(2)))))
     except OutputDisagrees as error:
         answers.put((type(error).__name__, error.message))
@@ -83,7 +83,7 @@ def test_b17_a_writer_paused_while_the_next_life_is_opened_cannot_advance(
 ) -> None:
     lake = open_lake(where)
     output = ParquetOutput(lake, "t")
-    output.publish(tag(1), WINDOW, staged(), layout=LAYOUT, run_id="first")
+    output.commit(tag(1), WINDOW, staged(), layout=LAYOUT, run_id="first")
     answers = _processes.Queue()
     writer = _processes.Process(target=paused_writer, args=(where, pause, answers))
     writer.start()
@@ -91,7 +91,7 @@ def test_b17_a_writer_paused_while_the_next_life_is_opened_cannot_advance(
     _, status = os.waitpid(writer.pid, os.WUNTRACED)
     assert os.WIFSTOPPED(status)
     output.open_epoch("shop", "shop.orders", 1, continues, "reset by hand")
-    output.publish(tag(1, epoch=1), WINDOW, staged(), layout=LAYOUT, run_id="new life")
+    output.commit(tag(1, epoch=1), WINDOW, staged(), layout=LAYOUT, run_id="new life")
     there = [one.tag for one in committed(lake, "t")]
     os.kill(writer.pid, signal.SIGCONT)
     assert answers.get(timeout=600)[0] == "OutputDisagrees"
@@ -106,7 +106,7 @@ def write_until_refused(where: Where, started: Any, lock: Any, fence: Any, count
     started.set()
     for seq in range(1, 100_000):
         try:
-            output.publish(tag(seq), WINDOW, staged(), layout=LAYOUT, run_id="old")
+            output.commit(tag(seq), WINDOW, staged(), layout=LAYOUT, run_id="old")
             receipt = output.receipt(tag(seq))
         except OutputDisagrees:
             ends.put("the output refused")

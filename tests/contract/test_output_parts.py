@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.support.servers import S3
-from tidegauge.model.batch_data import BatchData
+from tidegauge.model.batch_data import BatchRows
 from tidegauge.model.plan import Batch, Tag
 from tidegauge.model.position import RowPosition, Value, ValueKind, Window
 from tidegauge.model.secret import Secret
@@ -43,7 +43,7 @@ def staged(files: Sequence[DataFile] = ()) -> Staged:
 
 def write(output: ParquetOutput, frame: DataFrame) -> tuple[DataFile, ...]:
     """The rows of a frame, as files that nobody sees yet."""
-    return output.write(BatchData(LAYOUT, frame=lambda _: frame), lambda: frame.sparkSession).files
+    return output.stage(BatchRows(LAYOUT, frame=lambda _: frame), lambda: frame.sparkSession).files
 
 
 def local_lake(folder: Path) -> Lake:

@@ -53,7 +53,7 @@ def race(where: Where, name: str, barrier: Any, answers: Any) -> None:
     output = ParquetOutput(open_lake(where), "t")
     for seq in range(1, ROUNDS + 1):
         barrier.wait(60)
-        receipt = output.publish(tag(seq), WINDOW, staged(FILES), layout=LAYOUT, run_id=name)
+        receipt = output.commit(tag(seq), WINDOW, staged(FILES), layout=LAYOUT, run_id=name)
         answers.put((seq, name, receipt))
 
 
@@ -83,7 +83,7 @@ def put_for_ever(where: Where, started: Any) -> None:
     output = ParquetOutput(open_lake(where), "t")
     started.set()
     for seq in range(1, 1_000_000):
-        output.publish(tag(seq), WINDOW, staged(FILES), layout=LAYOUT, run_id="killed")
+        output.commit(tag(seq), WINDOW, staged(FILES), layout=LAYOUT, run_id="killed")
 
 
 def test_b6_a_process_killed_inside_a_put_leaves_nothing_or_the_whole(where: Where) -> None:
@@ -104,5 +104,5 @@ def test_b6_a_process_killed_inside_a_put_leaves_nothing_or_the_whole(where: Whe
         seen = len(manifests)
     assert seen
     output = ParquetOutput(lake, "t")
-    after = output.publish(tag(seen + 1), WINDOW, staged(FILES), layout=LAYOUT, run_id="next")
+    after = output.commit(tag(seen + 1), WINDOW, staged(FILES), layout=LAYOUT, run_id="next")
     assert after == output.receipt(tag(seen + 1))

@@ -32,7 +32,7 @@ def fails(lake: Lake) -> list[OutputUnreachable]:
         output.prepare,
         output.is_empty,
         lambda: output.receipt(tag(1)),
-        lambda: output.publish(tag(1), window, staged(), layout=LAYOUT, run_id="r"),
+        lambda: output.commit(tag(1), window, staged(), layout=LAYOUT, run_id="r"),
     ):
         with pytest.raises(OutputUnreachable) as caught:
             ask()
@@ -86,7 +86,7 @@ def test_an_outage_between_two_questions_is_not_taken_for_an_empty_table() -> No
         lake = s3_lake(server)
         output = ParquetOutput(lake, "t")
         output.prepare()
-        output.publish(tag(1), batch("2025-01-01 00:00:00"), staged(), layout=LAYOUT, run_id="r")
+        output.commit(tag(1), batch("2025-01-01 00:00:00"), staged(), layout=LAYOUT, run_id="r")
     for ask in (output.is_empty, lambda: output.receipt(tag(1)), lambda: output.receipt(tag(2))):
         with pytest.raises(OutputUnreachable):
             ask()
@@ -224,6 +224,6 @@ def test_throttling_and_faults_of_the_server_are_waited_out(s3: S3) -> None:
         lake = replace(s3_lake(s3), endpoint=endpoint)
         output = ParquetOutput(lake, "t")
         output.prepare()
-        published = output.publish(tag(1), batch("2025-01-01 00:00:00"), staged(), layout=LAYOUT, run_id="r")
+        published = output.commit(tag(1), batch("2025-01-01 00:00:00"), staged(), layout=LAYOUT, run_id="r")
         assert output.receipt(tag(1)) == published
     assert len(handler.refused) > 10  # type: ignore[attr-defined]

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.project import Project, Ran, local, mysql_database, postgres_database, sqlite_database
 from tests.support.warehouses import Yard, flow_of, loader
-from tidegauge.model.batch_data import BatchData
+from tidegauge.model.batch_data import BatchRows
 from tidegauge.model.mode import Mode
 from tidegauge.model.spec import TableName
 from tidegauge.model.table import Field, Layout
@@ -147,7 +147,7 @@ def test_f2_a_batch_of_no_rows_makes_the_table(warehouse: Yard, mode: Mode) -> N
     layout = Layout(TableName(None, "t"), fields, ("id",), "timestamp", "at")
     loading = loader(warehouse)
     loading.flow = flow_of(warehouse, mode=mode)
-    loading.load(BatchData(layout, 0))
+    loading.load(BatchRows(layout, 0))
     output = warehouse.output(loading.flow)
     held = output.layout()
     assert held is not None

@@ -127,10 +127,10 @@ def test_a_tag_with_another_window_disagrees(warehouse: Yard) -> None:
     orders = loader(warehouse)
     orders.rows(ORDERS, [(1, "a", None, 1)])
     output = warehouse.output(orders.flow)
-    staged = output.write(read_batch(ORDERS, [(1, "b", None, 2)]), no_spark)
+    staged = output.stage(read_batch(ORDERS, [(1, "b", None, 2)]), no_spark)
     for batch in (batch_to(5), batch_to(1, nulls=True)):
         with pytest.raises(OutputDisagrees, match="another window"):
-            output.publish(tag_of(orders.flow, 1), batch, staged, layout=ORDERS, run_id="r")
+            output.commit(tag_of(orders.flow, 1), batch, staged, layout=ORDERS, run_id="r")
     assert seen_raw(warehouse) == [(1, "a", 1)]
 
 
@@ -157,7 +157,7 @@ def test_the_receipt_is_what_publish_said(warehouse: Yard) -> None:
 def test_nothing_is_seen_before_publish_nor_after_discard(warehouse: Yard) -> None:
     flow = flow_of(warehouse)
     output = warehouse.output(flow)
-    staged = output.write(read_batch(ORDERS, [(1, "a", None, 1)]), no_spark)
+    staged = output.stage(read_batch(ORDERS, [(1, "a", None, 1)]), no_spark)
     assert staged.rows == 1
     assert seen_raw(warehouse) == []
     assert output.is_empty()

@@ -23,7 +23,7 @@ from tests.support.warehouses import (
     tag_of,
 )
 from tidegauge.errors import KeyUnsuitable, OutputDisagrees, OutputError, OutputUnreachable, SourceError
-from tidegauge.model.batch_data import BatchData
+from tidegauge.model.batch_data import BatchRows
 from tidegauge.model.mode import Mode
 from tidegauge.outputs.warehouse import staging
 
@@ -91,8 +91,8 @@ def test_a_locked_target_is_waited_for_and_named(warehouse: Yard) -> None:
         output = warehouse.output(orders.flow, patience=1)
 
         def load() -> None:
-            staged = output.write(read_batch(ORDERS, [(1, "z", None, 2)]), no_spark)
-            output.publish(tag_of(orders.flow, 2), batch_to(2), staged, layout=ORDERS, run_id="r")
+            staged = output.stage(read_batch(ORDERS, [(1, "z", None, 2)]), no_spark)
+            output.commit(tag_of(orders.flow, 2), batch_to(2), staged, layout=ORDERS, run_id="r")
 
         with pytest.raises(OutputUnreachable) as told:
             load()
@@ -101,22 +101,22 @@ def test_a_locked_target_is_waited_for_and_named(warehouse: Yard) -> None:
     assert counts(orders.rows(ORDERS, [(1, "z", None, 2)])) == (1, 0, 1, 0)
 
 
-def gone(batch_data: BatchData) -> None:
+def gone(batch_data: BatchRows) -> None:
     path(batch_data).unlink()
 
 
-def cut(batch_data: BatchData) -> None:
+def cut(batch_data: BatchRows) -> None:
     path(batch_data).write_bytes(path(batch_data).read_bytes()[:-1])
 
 
-def path(batch_data: BatchData) -> Path:
+def path(batch_data: BatchRows) -> Path:
     file = batch_data.files[1]
     return Path(file.lake.path) / file.path
 
 
 @pytest.mark.parametrize(("harm", "told"), [(gone, "is not there"), (cut, "bytes and should have")])
 def test_d4_a_file_that_is_gone_or_changed_is_named(
-    warehouse: Yard, tmp_path: Path, harm: Callable[[BatchData], None], told: str
+    warehouse: Yard, tmp_path: Path, harm: Callable[[BatchRows], None], told: str
 ) -> None:
     if warehouse.name == "redshift":
         pytest.skip("it reads from S3 alone; its own suite has this")
@@ -150,7 +150,7 @@ def test_an_error_of_the_source_passes_as_it_is(warehouse: Yard) -> None:
             raise SourceError("tidegauge: the source broke")
 
     with pytest.raises(SourceError, match="the source broke"):
-        warehouse.output(flow_of(warehouse)).write(BatchData(ORDERS, splits=(Broken(),)), no_spark)  # type: ignore[arg-type]
+        warehouse.output(flow_of(warehouse)).stage(BatchRows(ORDERS, splits=(Broken(),)), no_spark)  # type: ignore[arg-type]
     assert warehouse.staging_tables() == []
 
 
@@ -158,7 +158,7 @@ def test_leftovers_of_killed_attempts_go_after_a_day_and_those_of_living_ones_st
     warehouse: Yard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     flow = flow_of(warehouse)
-    staged = warehouse.output(flow).write(read_batch(ORDERS, ROWS), no_spark)
+    staged = warehouse.output(flow).stage(read_batch(ORDERS, ROWS), no_spark)
     warehouse.output(flow).prepare()
     assert warehouse.staging_tables() == [staged.table]
     house = warehouse.house()

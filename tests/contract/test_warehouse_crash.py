@@ -49,7 +49,7 @@ def doomed(yard: Yard, when: str) -> Callable[[], None]:
         orders = loader(yard)
         house = yard.house()
         output = yard.output(orders.flow)
-        staged = output.write(read_batch(ORDERS, SECOND), no_spark)
+        staged = output.stage(read_batch(ORDERS, SECOND), no_spark)
         if when == "staged":
             die()
         if when == "rows written":
@@ -57,7 +57,7 @@ def doomed(yard: Yard, when: str) -> Callable[[], None]:
         else:
             connect = house.connect
             output._house.connect = lambda: DiesAtCommit(connect(), sent=when == "committed")  # type: ignore
-        output.publish(tag_of(orders.flow, 2), batch_to(2), staged, layout=ORDERS, run_id="dead")
+        output.commit(tag_of(orders.flow, 2), batch_to(2), staged, layout=ORDERS, run_id="dead")
 
     return work
 

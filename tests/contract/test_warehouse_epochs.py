@@ -108,12 +108,12 @@ def test_a_writer_that_was_paused_while_an_epoch_was_opened_changes_nothing(ware
     orders = loader(warehouse)
     orders.rows(ORDERS, [ROW])
     output = Paused(warehouse, orders.flow)
-    staged = warehouse.output(orders.flow).write(read_batch(ORDERS, [(1, "late", None, 5)]), no_spark)
+    staged = warehouse.output(orders.flow).stage(read_batch(ORDERS, [(1, "late", None, 5)]), no_spark)
     found: list[BaseException] = []
 
     def publish() -> None:
         try:
-            output.publish(tag_of(orders.flow, 2), batch_to(2), staged, layout=ORDERS, run_id="late")
+            output.commit(tag_of(orders.flow, 2), batch_to(2), staged, layout=ORDERS, run_id="late")
         except TidegaugeError as error:
             found.append(error)
 
@@ -152,9 +152,9 @@ def test_of_two_writers_with_one_tag_one_is_counted_and_both_get_its_receipt(war
 
     def writer(name: str) -> Callable[[], Receipt]:
         output = warehouse.output(orders.flow)
-        staged = output.write(read_batch(ORDERS, [(2, name, None, 5)]), no_spark)
+        staged = output.stage(read_batch(ORDERS, [(2, name, None, 5)]), no_spark)
         tag = tag_of(orders.flow, 2)
-        return lambda: output.publish(tag, batch_to(2), staged, layout=ORDERS, run_id=name)
+        return lambda: output.commit(tag, batch_to(2), staged, layout=ORDERS, run_id=name)
 
     answers = together(writer("x"), writer("y"), writer("z"))
     receipts = [answer for answer in answers if isinstance(answer, Receipt)]

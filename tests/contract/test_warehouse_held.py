@@ -17,7 +17,7 @@ from tests.support.warehouses import (
     tag_of,
 )
 from tidegauge.errors import OutputDisagrees
-from tidegauge.model.batch_data import BatchData
+from tidegauge.model.batch_data import BatchRows, EmptyTarget
 from tidegauge.model.mode import Mode
 from tidegauge.model.plan import Batch, Receipt
 from tidegauge.model.position import Window
@@ -42,9 +42,9 @@ def drop(yard: Yard, name: str = "orders") -> None:
 def empty(yard: Yard, flow: TableFlow, seq: int, epoch: int = 0) -> Receipt:
     """As the engine does it for a source that has no row."""
     output = yard.output(flow)
-    staged = output.write(BatchData(ORDERS, rows=0, empties=True), no_spark)
+    staged = output.stage(EmptyTarget(ORDERS), no_spark)
     batch = Batch((Window(None, None),), rows=0, again=True, empties=True)
-    return output.publish(tag_of(flow, seq, epoch), batch, staged, layout=ORDERS, run_id="r")
+    return output.commit(tag_of(flow, seq, epoch), batch, staged, layout=ORDERS, run_id="r")
 
 
 # --- D9: what is gone
@@ -96,7 +96,7 @@ def test_d9_rows_that_a_person_asks_for_may_come_into_a_new_table(warehouse: Yar
     orders.rows(ORDERS, [A, B])
     drop(warehouse)
     batch_data = read_batch(ORDERS, [C])
-    orders.load(BatchData(batch_data.layout, splits=batch_data.splits, anew=True))
+    orders.load(BatchRows(batch_data.layout, splits=batch_data.splits, anew=True))
     assert warehouse.contents("orders", ["id"]) == [(3,)]
 
 
@@ -254,10 +254,10 @@ def test_b17_a_late_batch_of_the_old_life_neither_empties_nor_fills(warehouse: Y
     orders = loader(warehouse)
     orders.rows(ORDERS, [A, B])
     output = warehouse.output(orders.flow)
-    late = output.write(read_batch(ORDERS, [(1, "late", None, 9)]), no_spark)
+    late = output.stage(read_batch(ORDERS, [(1, "late", None, 9)]), no_spark)
     begin(warehouse, orders.flow, 1, empty=True)
     with pytest.raises(OutputDisagrees, match="a later life"):
-        output.publish(tag_of(orders.flow, 2), batch_to(2), late, layout=ORDERS, run_id="late")
+        output.commit(tag_of(orders.flow, 2), batch_to(2), late, layout=ORDERS, run_id="late")
     assert warehouse.contents("orders", ["id", "name"]) == [(1, "a"), (2, "b")]
 
 
@@ -270,10 +270,10 @@ def test_b8_two_runners_with_the_first_batch_of_a_refresh_empty_it_once(warehous
     if warehouse.name == "snowflake" and now is not Mode.MERGE:
         drop(warehouse)
     first, second = warehouse.output(flow), warehouse.output(flow)
-    staged = [one.write(read_batch(ORDERS, [A, C]), no_spark) for one in (first, second)]
-    first.publish(tag_of(flow, 1, 1), batch_to(1), staged[0], layout=ORDERS, run_id="first")
+    staged = [one.stage(read_batch(ORDERS, [A, C]), no_spark) for one in (first, second)]
+    first.commit(tag_of(flow, 1, 1), batch_to(1), staged[0], layout=ORDERS, run_id="first")
     Loader(warehouse, flow, seq=1, epoch=1).rows(ORDERS, [(9, "n", None, 9)])
-    receipt = second.publish(tag_of(flow, 1, 1), batch_to(1), staged[1], layout=ORDERS, run_id="second")
+    receipt = second.commit(tag_of(flow, 1, 1), batch_to(1), staged[1], layout=ORDERS, run_id="second")
     assert receipt.run_id == "first"
     assert warehouse.contents("orders", ["id"]) == [(1,), (3,), (9,)]
 
@@ -285,14 +285,14 @@ def test_b17_a_late_refresher_in_another_mode_does_not_take_the_table_of_a_later
     late, flow = flow_of(warehouse, mode=Mode.SCD2), flow_of(warehouse)
     begin(warehouse, late, 1, empty=True)
     output = warehouse.output(late)
-    staged = output.write(read_batch(ORDERS, [A, C]), no_spark)
+    staged = output.stage(read_batch(ORDERS, [A, C]), no_spark)
     begin(warehouse, flow, 2, empty=True)
     with pytest.raises(OutputDisagrees, match="a later life"):
-        output.publish(tag_of(late, 1, 1), batch_to(1), staged, layout=ORDERS, run_id="late")
+        output.commit(tag_of(late, 1, 1), batch_to(1), staged, layout=ORDERS, run_id="late")
     assert warehouse.contents("orders", ["id"]) == [(1,), (2,)]
     Loader(warehouse, flow, epoch=2).rows(ORDERS, [B, C])
     with pytest.raises(OutputDisagrees, match="a later life"):
-        output.publish(tag_of(late, 1, 1), batch_to(1), staged, layout=ORDERS, run_id="late")
+        output.commit(tag_of(late, 1, 1), batch_to(1), staged, layout=ORDERS, run_id="late")
     assert warehouse.contents("orders", ["id"]) == [(2,), (3,)]
 
 

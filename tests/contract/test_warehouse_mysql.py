@@ -118,7 +118,7 @@ def test_what_is_not_a_number_is_told_with_its_column_and_key(yard: Yard, kind: 
     layout = layout_of(("id", "bigint"), ("x", kind))
     output = yard.output(flow_of(yard))
     with pytest.raises(OutputError, match=r"column x of the row with id = 2 is -?(nan|inf)"):
-        output.write(read_batch(layout, [(1, 0.5), (2, value)]), no_spark)
+        output.stage(read_batch(layout, [(1, 0.5), (2, value)]), no_spark)
     assert yard.staging_tables() == []
 
 
@@ -182,15 +182,15 @@ def test_b3_a_connection_lost_at_the_commit_is_asked_for_its_outcome(yard: Yard,
     with cutting(yard.database.port) as proxy:
         shaky = replace(yard, database=replace(yard.database, port=proxy.port))
         output = shaky.output(flow_of(shaky))
-        staged = output.write(read_batch(ORDERS, [(1, "b", None, 2), (2, "c", None, 2)]), no_spark)
+        staged = output.stage(read_batch(ORDERS, [(1, "b", None, 2), (2, "c", None, 2)]), no_spark)
         proxy.cut_at(b"\x03COMMIT", heard=heard)
         with pytest.raises(OutputUnreachable) as lost:
-            output.publish(tag_of(flow, 2), batch_to(2), staged, layout=ORDERS, run_id="run2")
+            output.commit(tag_of(flow, 2), batch_to(2), staged, layout=ORDERS, run_id="run2")
         assert proxy.cuts == 1
         assert lost.value.retryable
         told = output.receipt(tag_of(flow, 2))
         assert (told is not None) is heard
-        again = output.publish(tag_of(flow, 2), batch_to(2), staged, layout=ORDERS, run_id="run3")
+        again = output.commit(tag_of(flow, 2), batch_to(2), staged, layout=ORDERS, run_id="run3")
     assert counts(again) == (2, 1, 1, 0)
     assert yard.contents("orders", ["id", "name"]) == [(1, "b"), (2, "c")]
 
@@ -198,14 +198,14 @@ def test_b3_a_connection_lost_at_the_commit_is_asked_for_its_outcome(yard: Yard,
 def test_a_locked_target_is_waited_for_and_no_longer(yard: Yard) -> None:
     loader(yard).rows(ORDERS, [(1, "a", None, 1)])
     output = yard.output(flow_of(yard), patience=1)
-    staged = output.write(read_batch(ORDERS, [(1, "b", None, 2)]), no_spark)
+    staged = output.stage(read_batch(ORDERS, [(1, "b", None, 2)]), no_spark)
     with (
         yard.hold(yard, yard.table("orders")),
         pytest.raises(OutputUnreachable, match="orders is held by another session") as held,
     ):
-        output.publish(tag_of(flow_of(yard), 2), batch_to(2), staged, layout=ORDERS, run_id="run2")
+        output.commit(tag_of(flow_of(yard), 2), batch_to(2), staged, layout=ORDERS, run_id="run2")
     assert held.value.retryable
-    done = output.publish(tag_of(flow_of(yard), 2), batch_to(2), staged, layout=ORDERS, run_id="run2")
+    done = output.commit(tag_of(flow_of(yard), 2), batch_to(2), staged, layout=ORDERS, run_id="run2")
     assert counts(done) == (1, 0, 1, 0)
 
 

@@ -104,7 +104,7 @@ def test_a_nul_in_a_text_is_told_with_its_column_key_and_value(yard: Yard) -> No
     output = yard.output(flow_of(yard))
     rows = [(1, "fine", None, 1), (2, "be\0hind", None, 1)]
     with pytest.raises(OutputError, match=r"column name of the row with id = 2 .* 'be\\x00hind'"):
-        output.write(read_batch(ORDERS, rows), no_spark)
+        output.stage(read_batch(ORDERS, rows), no_spark)
     assert yard.staging_tables() == []
 
 
@@ -149,15 +149,15 @@ def test_b3_a_connection_lost_at_the_commit_is_asked_for_its_outcome(yard: Yard,
     with cutting(yard.database.port) as proxy:
         shaky = replace(yard, database=replace(yard.database, port=proxy.port))
         output = shaky.output(flow_of(shaky))
-        staged = output.write(read_batch(ORDERS, [(1, "b", None, 2), (2, "c", None, 2)]), no_spark)
+        staged = output.stage(read_batch(ORDERS, [(1, "b", None, 2), (2, "c", None, 2)]), no_spark)
         proxy.cut_at(b"COMMIT", heard=heard)
         with pytest.raises(OutputUnreachable) as lost:
-            output.publish(tag_of(flow, 2), batch_to(2), staged, layout=ORDERS, run_id="run2")
+            output.commit(tag_of(flow, 2), batch_to(2), staged, layout=ORDERS, run_id="run2")
         assert proxy.cuts == 1
         assert lost.value.retryable
         told = output.receipt(tag_of(flow, 2))
         assert (told is not None) is heard
-        again = output.publish(tag_of(flow, 2), batch_to(2), staged, layout=ORDERS, run_id="run3")
+        again = output.commit(tag_of(flow, 2), batch_to(2), staged, layout=ORDERS, run_id="run3")
     assert counts(again) == (2, 1, 1, 0)
     assert again.run_id == ("run2" if heard else "run3")
     assert yard.contents("orders", ["id", "name"]) == [(1, "b"), (2, "c")]
@@ -166,10 +166,10 @@ def test_b3_a_connection_lost_at_the_commit_is_asked_for_its_outcome(yard: Yard,
 def test_rows_that_a_crash_of_the_server_took_are_not_taken_for_none(yard: Yard) -> None:
     loader(yard).rows(ORDERS, [(1, "a", None, 1)])
     output = yard.output(flow_of(yard))
-    staged = output.write(read_batch(ORDERS, [(1, "b", None, 2)]), no_spark)
+    staged = output.stage(read_batch(ORDERS, [(1, "b", None, 2)]), no_spark)
     yard.run(f"TRUNCATE {yard.at(staged.table)}")  # What recovery does to an unlogged table.
     with pytest.raises(OutputUnreachable, match="are gone") as lost:
-        output.publish(tag_of(flow_of(yard), 2), batch_to(2), staged, layout=ORDERS, run_id="run2")
+        output.commit(tag_of(flow_of(yard), 2), batch_to(2), staged, layout=ORDERS, run_id="run2")
     assert lost.value.retryable
     assert output.receipt(tag_of(flow_of(yard), 2)) is None
 
@@ -177,17 +177,17 @@ def test_rows_that_a_crash_of_the_server_took_are_not_taken_for_none(yard: Yard)
 def test_a_locked_target_is_waited_for_and_its_holder_named(yard: Yard) -> None:
     loader(yard).rows(ORDERS, [(1, "a", None, 1)])
     output = yard.output(flow_of(yard), patience=0.3)
-    staged = output.write(read_batch(ORDERS, [(1, "b", None, 2)]), no_spark)
+    staged = output.stage(read_batch(ORDERS, [(1, "b", None, 2)]), no_spark)
     with (
         yard.hold(yard, yard.table("orders")),
         pytest.raises(
             OutputUnreachable, match=r"orders.*held by session \d+ of tidegauge \(tidegauge\)"
         ) as held,
     ):
-        output.publish(tag_of(flow_of(yard), 2), batch_to(2), staged, layout=ORDERS, run_id="run2")
+        output.commit(tag_of(flow_of(yard), 2), batch_to(2), staged, layout=ORDERS, run_id="run2")
     assert held.value.retryable
     assert counts(
-        output.publish(tag_of(flow_of(yard), 2), batch_to(2), staged, layout=ORDERS, run_id="run2")
+        output.commit(tag_of(flow_of(yard), 2), batch_to(2), staged, layout=ORDERS, run_id="run2")
     ) == (1, 0, 1, 0)
 
 

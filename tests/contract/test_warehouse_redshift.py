@@ -39,7 +39,7 @@ from tests.support.warehouses import (
     tag_of,
 )
 from tidegauge.errors import OutputDisagrees, OutputError, OutputUnreachable
-from tidegauge.model.batch_data import BatchData, LakeFile
+from tidegauge.model.batch_data import BatchRows, LakeFile
 from tidegauge.model.mode import Mode
 from tidegauge.model.secret import Secret
 from tidegauge.model.spec import Lake
@@ -66,7 +66,7 @@ def said(yard: Yard, redshift: Redshift) -> Callable[[], list[str]]:
     return lambda: redshift.statements(str(yard.database.database))[before:]
 
 
-def landed(yard: Yard, layout: Layout = ORDERS, *splits: list[tuple[Any, ...]]) -> BatchData:
+def landed(yard: Yard, layout: Layout = ORDERS, *splits: list[tuple[Any, ...]]) -> BatchRows:
     return yard.land(read_batch(layout, *splits))
 
 
@@ -100,7 +100,7 @@ def test_d8_of_a_key_in_several_files_the_last_counts_however_they_are_grouped(
     second = landed(yard, ORDERS, [(1, "later", None, 2)])
     third = landed(yard, ORDERS, [(2, "twice", None, 3)], [(3, "c", None, 3), (2, "last", None, 4)])
     parts = (first, second, third)
-    batch_data = BatchData(
+    batch_data = BatchRows(
         ORDERS,
         rows=6,
         files=tuple(file for part in parts for file in part.files),
@@ -117,7 +117,7 @@ def test_the_manifest_is_gone_afterwards_also_when_copy_failed(yard: Yard, redsh
     loader(yard).rows(ORDERS, [ROW])
     batch_data = landed(yard, layout_of(("id", "bigint"), ("name", "string")), [(1, "x" * 70_000)])
     with pytest.raises(OutputError):
-        yard.output(flow_of(yard, "other", name="other")).write(batch_data, no_spark)
+        yard.output(flow_of(yard, "other", name="other")).stage(batch_data, no_spark)
     bucket = batch_data.files[0].lake.path.removeprefix("s3a://").partition("/")[0]
     names = [one["Key"] for one in client.list_objects_v2(Bucket=bucket)["Contents"]]
     assert not [name for name in names if "_tidegauge" in name]
@@ -127,7 +127,7 @@ def test_a_value_that_is_too_long_is_told_by_column_and_row(yard: Yard) -> None:
     layout = layout_of(("id", "bigint"), ("Näme", "string"))
     batch_data = landed(yard, layout, [(1, "ok"), (2, "é" * 40_000)])
     with pytest.raises(OutputError) as caught:
-        yard.output(flow_of(yard)).write(batch_data, no_spark)
+        yard.output(flow_of(yard)).stage(batch_data, no_spark)
     assert "column Näme of row 2" in str(caught.value)
     assert "éé" in str(caught.value)
     assert "String length exceeds DDL length" in str(caught.value)
@@ -144,10 +144,10 @@ def test_d4_files_that_are_gone_or_changed_stop_the_batch(yard: Yard, redshift: 
     body = client.get_object(Bucket=bucket, Key=key)["Body"].read()
     client.put_object(Bucket=bucket, Key=key, Body=body + b"x")
     with pytest.raises(OutputDisagrees, match="bytes"):
-        yard.output(flow_of(yard)).write(batch_data, no_spark)
+        yard.output(flow_of(yard)).stage(batch_data, no_spark)
     client.delete_object(Bucket=bucket, Key=key)
     with pytest.raises(OutputDisagrees, match="part-00001"):
-        yard.output(flow_of(yard)).write(batch_data, no_spark)
+        yard.output(flow_of(yard)).stage(batch_data, no_spark)
     assert yard.contents("orders", ["id"]) == []
 
 
@@ -165,7 +165,7 @@ def test_a_file_with_other_rows_than_its_manifest_says_disagrees(yard: Yard) -> 
     batch_data = landed(yard, ORDERS, [ROW])
     lying = replace(batch_data, rows=None, files=(replace(batch_data.files[0], rows=7),))
     with pytest.raises(OutputDisagrees, match=r"copied 1 rows .* have 7"):
-        yard.output(flow_of(yard)).write(lying, no_spark)
+        yard.output(flow_of(yard)).stage(lying, no_spark)
 
 
 def test_columns_of_a_file_that_the_layout_does_not_name_are_left_out(yard: Yard) -> None:
@@ -179,10 +179,10 @@ def test_rows_that_lie_in_no_lake_on_s3_are_refused_with_the_way_out(yard: Yard,
     elsewhere = replace(yard, land=lambda batch_data: batch_data)
     output = elsewhere.output(flow_of(yard))
     with pytest.raises(OutputError) as caught:
-        output.write(read_batch(ORDERS, [ROW]), no_spark)
+        output.stage(read_batch(ORDERS, [ROW]), no_spark)
     assert "via:" in str(caught.value.hint)
     with pytest.raises(OutputError) as caught:
-        output.write(files_of(tmp_path / "lake", ORDERS, [ROW]), no_spark)
+        output.stage(files_of(tmp_path / "lake", ORDERS, [ROW]), no_spark)
     assert "s3a://" in str(caught.value.hint)
 
 
@@ -367,12 +367,12 @@ def test_a_held_target_is_waited_for_only_so_long(yard: Yard) -> None:
     orders = loader(yard)
     orders.rows(ORDERS, [ROW])
     output = yard.output(orders.flow, patience=0.5)
-    staged = output.write(yard.land(read_batch(ORDERS, [(2, "b", None, 2)])), no_spark)
+    staged = output.stage(yard.land(read_batch(ORDERS, [(2, "b", None, 2)])), no_spark)
     with yard.hold(yard, yard.table("orders")), pytest.raises(OutputUnreachable) as caught:
-        output.publish(tag_of(orders.flow, 2), batch_to(2), staged, layout=ORDERS, run_id="r")
+        output.commit(tag_of(orders.flow, 2), batch_to(2), staged, layout=ORDERS, run_id="r")
     assert caught.value.retryable
     assert "orders" in str(caught.value)
-    output.publish(tag_of(orders.flow, 2), batch_to(2), staged, layout=ORDERS, run_id="r")
+    output.commit(tag_of(orders.flow, 2), batch_to(2), staged, layout=ORDERS, run_id="r")
     assert len(yard.contents("orders", ["id"])) == 2
 
 
@@ -383,10 +383,10 @@ def test_b3_a_commit_whose_answer_is_lost_is_asked_for(
     orders = loader(yard)
     orders.rows(ORDERS, [ROW])
     output = yard.output(orders.flow)
-    staged = output.write(yard.land(read_batch(ORDERS, [(2, "b", None, 2)])), no_spark)
+    staged = output.stage(yard.land(read_batch(ORDERS, [(2, "b", None, 2)])), no_spark)
     redshift.lose_next_commit(taking_effect=taking_effect)
     with pytest.raises(OutputUnreachable):
-        output.publish(tag_of(orders.flow, 2), batch_to(2), staged, layout=ORDERS, run_id="r")
+        output.commit(tag_of(orders.flow, 2), batch_to(2), staged, layout=ORDERS, run_id="r")
     found = output.receipt(tag_of(orders.flow, 2))
     assert (found is not None) == taking_effect
     assert len(yard.contents("orders", ["id"])) == (2 if taking_effect else 1)
@@ -424,7 +424,7 @@ def test_a_parquet_type_that_copy_does_not_take_is_named(yard: Yard, redshift: R
     redshift.s3.client().put_object(Bucket=bucket, Key=f"{top}/{path}", Body=out.getvalue())
     odd = replace(batch_data, rows=1, files=(LakeFile(lake, path, 1, out.tell()),))
     with pytest.raises(OutputError, match="uint64"):
-        yard.output(flow_of(yard)).write(odd, no_spark)
+        yard.output(flow_of(yard)).stage(odd, no_spark)
 
 
 def test_what_the_manifest_says_can_be_read_by_anyone(
@@ -444,7 +444,7 @@ def test_what_the_manifest_says_can_be_read_by_anyone(
 DOOMED = """
 import json, os, signal, sys
 from tests.support.warehouses import ORDERS, Heap, Loader, Yard, flow_of
-from tidegauge.model.batch_data import BatchData, LakeFile
+from tidegauge.model.batch_data import BatchRows, LakeFile
 from tidegauge.model.secret import Secret
 from tidegauge.model.spec import Database, Engine, Lake
 from tidegauge.outputs.warehouse.commits import Commits
@@ -455,7 +455,7 @@ password, keys = Secret(told["password"]), [Secret(key) for key in told["keys"]]
 database = Database("dw", Engine.REDSHIFT, password=password, options={"ssl": "disable"}, **told["database"])
 lake = Lake("lake", *told["lake"], *keys)
 files = tuple(LakeFile(lake, *file) for file in told["files"])
-data = BatchData(ORDERS, rows=1, files=files, splits=(Heap(ORDERS, ()),))
+data = BatchRows(ORDERS, rows=1, files=files, splits=(Heap(ORDERS, ()),))
 yard = Yard("redshift", database, told["database"]["schema"], None)
 record, commit = Commits.record, RedshiftSession.commit
 

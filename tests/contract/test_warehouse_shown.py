@@ -10,7 +10,17 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.support.warehouses import Yard, batch_to, flow_of, layout_of, loader, no_spark, read_batch, tag_of
+from tests.support.warehouses import (
+    Yard,
+    batch_to,
+    flow_of,
+    keys_to_delete,
+    layout_of,
+    loader,
+    no_spark,
+    read_batch,
+    tag_of,
+)
 from tidegauge.compare.deleted_keys import find_vanished
 from tidegauge.compare.rows import compare_rows
 from tidegauge.flows.drift import decide_drift
@@ -126,9 +136,9 @@ def test_rows_that_are_marked_as_deleted_and_old_versions_are_not_shown(warehous
     soft.rows(layout, [(1, "a", 1), (2, "b", 2)])
     keys = layout_of(("id", "bigint"))
     output = warehouse.output(soft.flow)
-    staged = output.write(replace(read_batch(keys, [(1,)]), deletes=True), no_spark)
+    staged = output.stage(keys_to_delete(keys, [(1,)]), no_spark)
     batch = replace(batch_to(2), deletes=True)
-    output.publish(tag_of(soft.flow, 2), batch, staged, layout=keys, run_id="r")
+    output.commit(tag_of(soft.flow, 2), batch, staged, layout=keys, run_id="r")
     assert shown(warehouse, layout, deletes=Deletes.SOFT).to_pylist() == [{"id": 2, "v": "b", "at": 2}]
     history = loader(warehouse, table="kept", name="shop.kept", mode=Mode.SCD2)
     history.rows(layout, [(1, "a", 1)])

@@ -179,12 +179,12 @@ def doomed(yard: Yard, mode: Mode, layout: Layout, when: str) -> Callable[[], No
     def work() -> None:
         orders = loader(yard, mode=mode)
         output = yard.output(orders.flow)
-        staged = output.write(read_batch(layout, [(1, 10, 4)]), no_spark)
+        staged = output.stage(read_batch(layout, [(1, 10, 4)]), no_spark)
         if when == "staged":
             die()
         connect = yard.house().connect
         output._house.connect = lambda: DiesAtCommit(connect(), sent=when == "committed")  # type: ignore
-        output.publish(tag_of(orders.flow, 2), batch_to(2), staged, layout=layout, run_id="dead")
+        output.commit(tag_of(orders.flow, 2), batch_to(2), staged, layout=layout, run_id="dead")
 
     return work
 

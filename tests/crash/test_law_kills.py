@@ -38,7 +38,7 @@ FAMILIES = [
 SEED = os.environ.get("TIDEGAUGE_LAW_SEED", "tide")
 PLACES = [
     ("tidegauge.ledger.base:BaseLedger.begin", "after"),
-    ("tidegauge.outputs.delta.output:DeltaOutput.write", "after"),
+    ("tidegauge.outputs.delta.output:DeltaOutput.stage", "after"),
     ("tidegauge.outputs.delta.keys:check_keys", "after"),
     ("tidegauge.outputs.delta.modes:apply", "before"),
     ("tidegauge.outputs.delta.modes:apply", "after"),

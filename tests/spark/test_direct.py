@@ -25,7 +25,7 @@ from tests.support.connect import start_connect
 from tests.support.servers import S3, MariaDB, Postgres, free_port
 from tidegauge.errors import ConfigError, SourceUnreachable, TypeNotHeld
 from tidegauge.model.arrow import schema_of
-from tidegauge.model.batch_data import BatchData
+from tidegauge.model.batch_data import BatchRows
 from tidegauge.model.plan import Batch
 from tidegauge.model.position import Window
 from tidegauge.model.secret import Secret
@@ -103,7 +103,7 @@ def attempt() -> str:
 def test_there_is_one_file_for_each_stretch_in_the_order_of_the_stretches(
     spark: SparkSession, lake: Lake, rows: int | None
 ) -> None:
-    batch_data = BatchData(LAYOUT, rows, splits=tuple(Numbers(10 * n, 10) for n in range(4)))
+    batch_data = BatchRows(LAYOUT, rows, splits=tuple(Numbers(10 * n, 10) for n in range(4)))
     files = write_splits(lake, attempt(), batch_data, never if rows else lambda: spark)
     assert ids(lake, files) == list(range(40))
     assert [file.path for file in files] == sorted(file.path for file in files) == there(lake)
@@ -111,7 +111,7 @@ def test_there_is_one_file_for_each_stretch_in_the_order_of_the_stretches(
 
 @pytest.mark.parametrize("rows", [None, 10])
 def test_a_stretch_without_rows_leaves_no_file(spark: SparkSession, lake: Lake, rows: int | None) -> None:
-    batch_data = BatchData(LAYOUT, rows, splits=(Numbers(0, 0), Numbers(0, 10), Numbers(10, 0)))
+    batch_data = BatchRows(LAYOUT, rows, splits=(Numbers(0, 0), Numbers(0, 10), Numbers(10, 0)))
     files = write_splits(lake, attempt(), batch_data, lambda: spark)
     assert [file.rows for file in files] == [10]
     assert there(lake) == [files[0].path]
@@ -121,7 +121,7 @@ def test_a_stretch_without_rows_leaves_no_file(spark: SparkSession, lake: Lake, 
 def test_d3_a_task_that_is_repeated_leaves_its_rows_once(
     spark: SparkSession, lake: Lake, tmp_path: Path, fault: str
 ) -> None:
-    batch_data = BatchData(
+    batch_data = BatchRows(
         LAYOUT, splits=(Numbers(0, 10), Numbers(10, 10, fault, str(tmp_path / "mark")), Numbers(20, 10))
     )
     files = write_splits(lake, attempt(), batch_data, lambda: spark)
@@ -135,7 +135,7 @@ def test_d3_two_tries_of_one_task_never_share_a_file(
 ) -> None:
     """As speculation has it: both end well, and Spark takes the answer of one."""
     where = attempt()
-    batch_data = BatchData(LAYOUT, splits=(Numbers(0, 10), Numbers(10, 10)))
+    batch_data = BatchRows(LAYOUT, splits=(Numbers(0, 10), Numbers(10, 10)))
     loser = writing._write(lake, where, 1, batch_data, batch_data.splits[1])
     assert there(lake) == [loser.path]
     files = write_splits(lake, where, batch_data, lambda: spark)
@@ -147,7 +147,7 @@ def test_d3_two_tries_of_one_task_never_share_a_file(
 def test_an_error_of_ours_crosses_with_its_class_and_is_not_tried_again(
     spark: SparkSession, lake: Lake, tmp_path: Path
 ) -> None:
-    batch_data = BatchData(LAYOUT, splits=(Numbers(0, 10), Numbers(10, 10, "held", str(tmp_path / "mark"))))
+    batch_data = BatchRows(LAYOUT, splits=(Numbers(0, 10), Numbers(10, 10, "held", str(tmp_path / "mark"))))
     with pytest.raises(TypeNotHeld, match="column v holds a value") as caught:
         write_splits(lake, attempt(), batch_data, lambda: spark)
     assert caught.value.hint == "mend it"
@@ -159,7 +159,7 @@ def test_files_that_executors_wrote_elsewhere_are_missed(
 ) -> None:
     from tidegauge.errors import OutputDisagrees
 
-    batch_data = BatchData(LAYOUT, splits=(Numbers(0, 10),))
+    batch_data = BatchRows(LAYOUT, splits=(Numbers(0, 10),))
     real = writing._by_tasks
 
     def elsewhere(*given: Any) -> Any:
@@ -177,7 +177,7 @@ def test_a_bucket_gets_the_same_files(spark: SparkSession, s3: S3, tmp_path: Pat
     bucket = s3.create_bucket()
     keys = (Secret(s3.access_key), Secret(s3.secret_key))
     lake = Lake("lake", f"s3a://{bucket}/lake", s3.endpoint, s3.region, *keys)
-    batch_data = BatchData(LAYOUT, rows, splits=(Numbers(0, 10), Numbers(0, 0), Numbers(10, 10)))
+    batch_data = BatchRows(LAYOUT, rows, splits=(Numbers(0, 10), Numbers(0, 0), Numbers(10, 10)))
     files = write_splits(lake, attempt(), batch_data, lambda: spark)
     found = []
     for file in files:

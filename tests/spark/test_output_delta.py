@@ -180,7 +180,7 @@ def test_flows_side_by_side_share_no_setting(spark: SparkSession, tmp_path: Path
             barrier.wait()
             tag = replace(tag_of(seq), flow=name)
             batch = batch_of(seq)
-            assert writer.output.publish(tag, batch, staged, layout=LAYOUT, run_id=name).run_id == name
+            assert writer.output.commit(tag, batch, staged, layout=LAYOUT, run_id=name).run_id == name
 
     with ThreadPoolExecutor(2) as pool:
         for job in [pool.submit(run, name) for name in ("one", "two")]:

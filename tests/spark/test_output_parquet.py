@@ -53,7 +53,7 @@ def orders(spark: SparkSession, *rows: tuple[int, str]) -> DataFrame:
 def commit(output: ParquetOutput, seq: int, frame: DataFrame, *, epoch: int = 0) -> tuple[DataFile, ...]:
     files = write(output, frame)
     window = batch(f"2025-08-14 15:30:{seq:02}")
-    receipt = output.publish(tag(seq, epoch=epoch), window, staged(files), layout=LAYOUT, run_id="r")
+    receipt = output.commit(tag(seq, epoch=epoch), window, staged(files), layout=LAYOUT, run_id="r")
     assert receipt.rows == sum(file.rows for file in files)
     return files
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.warehouses import Yard, batch_to, counts, flow_of, layout_of, make, tag_of
-from tidegauge.model.batch_data import BatchData
+from tidegauge.model.batch_data import BatchRows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -40,9 +40,9 @@ def test_a_frame_is_loaded_by_files_that_are_gone_afterwards(
     flow = flow_of(yard)
     output = yard.output(flow)
     for seq, expected in ((1, (1000, 1000, 0, 0)), (2, (1000, 0, 0, 0))):
-        staged = output.write(BatchData(LAYOUT, frame=frame), lambda: spark)
+        staged = output.stage(BatchRows(LAYOUT, frame=frame), lambda: spark)
         assert list(scratch.iterdir()) == []
-        receipt = output.publish(tag_of(flow, seq), batch_to(seq), staged, layout=LAYOUT, run_id="r")
+        receipt = output.commit(tag_of(flow, seq), batch_to(seq), staged, layout=LAYOUT, run_id="r")
         assert counts(receipt) == expected
     assert yard.rows(f"SELECT COUNT(*), SUM({yard.house().name('at')}) FROM {yard.at('orders')}") == [
         (1000, 1001000)

@@ -26,7 +26,7 @@ from tests.support.warehouses import (
     tag_of,
 )
 from tidegauge.errors import OutputError, OutputUnreachable, SourceUnreachable
-from tidegauge.model.batch_data import BatchData
+from tidegauge.model.batch_data import BatchRows
 from tidegauge.model.plan import Receipt
 from tidegauge.model.secret import Secret
 from tidegauge.model.spec import Lake
@@ -83,11 +83,11 @@ class Failing:
             yield batch
 
 
-def load(yard: Yard, batch_data: BatchData, spark: SparkSession, seq: int = 1) -> Receipt:
+def load(yard: Yard, batch_data: BatchRows, spark: SparkSession, seq: int = 1) -> Receipt:
     flow = flow_of(yard)
     output = yard.output(flow)
-    staged = output.write(batch_data, lambda: spark)
-    return output.publish(
+    staged = output.stage(batch_data, lambda: spark)
+    return output.commit(
         tag_of(flow, seq), batch_to(seq), staged, layout=batch_data.layout, run_id=f"run{seq}"
     )
 
@@ -96,7 +96,7 @@ def test_stretches_are_read_by_tasks_and_the_later_of_two_rows_counts(
     yard: Yard, spark: SparkSession
 ) -> None:
     splits = tuple(Range(1 + 500 * n, 2500 + 500 * n, f"s{n}") for n in range(40))
-    receipt = load(yard, BatchData(ORDERS, rows=100_000, splits=splits), spark)
+    receipt = load(yard, BatchRows(ORDERS, rows=100_000, splits=splits), spark)
     # Each begins inside the one before; the last has 2,500 rows of its own name.
     assert counts(receipt) == (100_000, 22_000, 0, 0)
     named = yard.rows(
@@ -105,7 +105,7 @@ def test_stretches_are_read_by_tasks_and_the_later_of_two_rows_counts(
     )
     assert (int(named[0][0]), int(named[0][1]), named[0][2]) == (22_000, 2_500, "s0 1")
     assert yard.staging_tables() == []
-    again = load(yard, BatchData(ORDERS, splits=(Range(21_000, 23_000, "new"),)), spark, seq=2)
+    again = load(yard, BatchRows(ORDERS, splits=(Range(21_000, 23_000, "new"),)), spark, seq=2)
     assert counts(again) == (2_001, 1_000, 1_001, 0)
 
 
@@ -116,10 +116,10 @@ def test_a_frame_alone_lands_with_every_type(yard: Yard, spark: SparkSession) ->
         table = pa.Table.from_batches([batch_of(layout, rows)])
         return session.createDataFrame(table).repartition(3)
 
-    receipt = load(yard, BatchData(layout, frame=frame), spark)  # type: ignore[arg-type]
+    receipt = load(yard, BatchRows(layout, frame=frame), spark)  # type: ignore[arg-type]
     assert counts(receipt) == (len(rows), len(rows), 0, 0)
     # By the other way the same rows: nothing differs.
-    assert counts(load(yard, BatchData(layout, splits=(Heap(layout, tuple(rows)),)), spark, seq=2)) == (
+    assert counts(load(yard, BatchRows(layout, splits=(Heap(layout, tuple(rows)),)), spark, seq=2)) == (
         len(rows), 0, 0, 0,
     )  # fmt: skip
 
@@ -130,7 +130,7 @@ def test_d3_a_task_that_fails_half_way_and_is_repeated_leaves_no_row_twice(
     mark = tmp_path / "left"
     mark.write_text("1")
     shaky = Failing(Range(1, 5000, "a"), mark, RuntimeError("the executor is lost"))
-    receipt = load(yard, BatchData(ORDERS, splits=(shaky, Range(5001, 6000, "b"))), spark)
+    receipt = load(yard, BatchRows(ORDERS, splits=(shaky, Range(5001, 6000, "b"))), spark)
     assert mark.read_text() == "0"
     assert counts(receipt) == (6000, 6000, 0, 0)
 
@@ -140,7 +140,7 @@ def test_an_error_of_ours_crosses_as_what_it_is(yard: Yard, spark: SparkSession,
     mark.write_text("99")
     gone = SourceUnreachable("shop: it is gone", hint="look for it")
     with pytest.raises(SourceUnreachable, match="it is gone") as told:
-        load(yard, BatchData(ORDERS, splits=(Failing(Range(1, 5000, "a"), mark, gone),)), spark)
+        load(yard, BatchRows(ORDERS, splits=(Failing(Range(1, 5000, "a"), mark, gone),)), spark)
     assert told.value.hint == "look for it"
     assert mark.read_text() == "98"  # Not tried again and again.
     assert yard.staging_tables() == []
@@ -150,7 +150,7 @@ def test_a_value_that_has_no_place_is_told_once(yard: Yard, spark: SparkSession)
     layout = layout_of(("id", "bigint"), ("t", "string"), ("d", "double"))
     odd = ((1, "a", 1.0), (2, "b\0", float("nan")))
     with pytest.raises(OutputError, match="of the row with id = 2"):
-        load(yard, BatchData(layout, splits=(Heap(layout, odd),)), spark)
+        load(yard, BatchRows(layout, splits=(Heap(layout, odd),)), spark)
     assert yard.staging_tables() == []
 
 

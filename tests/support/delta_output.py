@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tidegauge.model.batch_data import BatchData, DeltaChange
+from tidegauge.model.batch_data import DeltaBatch, DeltaChange
 from tidegauge.model.delta_flow import DeltaFlow, DeltaInput, DeltaTable, TableRef
 from tidegauge.model.mode import Mode
 from tidegauge.model.plan import Batch, ReadWay, Receipt, Tag
@@ -42,8 +42,8 @@ def tag_of(seq: int, epoch: int = 0) -> Tag:
     return Tag("shop", "silver/orders", epoch, seq)
 
 
-def read_batch(change: Callable[[SparkSession], DeltaChange]) -> BatchData:
-    return BatchData(LAYOUT, change=lambda session, _: change(session))
+def read_batch(change: Callable[[SparkSession], DeltaChange]) -> DeltaBatch:
+    return DeltaBatch(LAYOUT, change=lambda session, _: change(session))
 
 
 @dataclass
@@ -73,12 +73,12 @@ class Writer:
                 refused=session.sql(refused) if refused else None,
             )
 
-        staged = self.output.write(read_batch(change), lambda: self.own)
+        staged = self.output.stage(read_batch(change), lambda: self.own)
         self.notes = staged.notes
         return staged
 
     def publish(self, staged: Staged, seq: int, *, epoch: int = 0) -> Receipt:
-        return self.output.publish(
+        return self.output.commit(
             tag_of(seq, epoch), batch_of(seq), staged, layout=LAYOUT, run_id=f"run {seq}"
         )
 

@@ -25,7 +25,7 @@ import pytest
 from tests.support.servers import S3, Redshift
 from tests.support.warehouse_servers import hold_mariadb, hold_postgres, mariadb_database, postgres_database
 from tidegauge.model.arrow import schema_of
-from tidegauge.model.batch_data import BatchData, LakeFile
+from tidegauge.model.batch_data import BatchData, BatchRows, KeysToDelete, LakeFile
 from tidegauge.model.mode import Mode
 from tidegauge.model.plan import Batch, Receipt, Tag
 from tidegauge.model.position import FilesPosition, Window
@@ -54,7 +54,7 @@ class Yard:
     schema: str | None
     hold: Hold = field(repr=False)
     """Another session keeps everybody from writing to a table, for as long as the block lasts."""
-    land: Callable[[BatchData], BatchData] = field(default=lambda batch_data: batch_data, repr=False)
+    land: Callable[[BatchRows], BatchRows] = field(default=lambda batch_data: batch_data, repr=False)
     """Brings rows to where the engine can load them from."""
 
     def house(self) -> Warehouse:
@@ -118,12 +118,13 @@ class Yard:
 class _Landed(WarehouseOutput):
     """An output whose rows are brought to where the engine can load them from."""
 
-    def __init__(self, flow: TableFlow, house: Warehouse, land: Callable[[BatchData], BatchData]) -> None:
+    def __init__(self, flow: TableFlow, house: Warehouse, land: Callable[[BatchRows], BatchRows]) -> None:
         super().__init__(flow, warehouse=house)
         self._land = land
 
-    def write(self, batch_data: BatchData, spark: Callable[[], SparkSession]) -> Staged:
-        return super().write(self._land(batch_data), spark)
+    def stage(self, batch_data: BatchData, spark: Callable[[], SparkSession]) -> Staged:
+        landed = self._land(batch_data) if isinstance(batch_data, BatchRows) else batch_data
+        return super().stage(landed, spark)
 
 
 @pytest.fixture(params=ENGINES)
@@ -204,7 +205,7 @@ def _redshift_database(server: Redshift) -> str:
     return server.create_database()
 
 
-def on_s3(s3: S3, bucket: str, batch_data: BatchData) -> BatchData:
+def on_s3(s3: S3, bucket: str, batch_data: BatchRows) -> BatchRows:
     """The rows of a cargo in files of a lake on S3, as an extract would have left them."""
     if batch_data.files and batch_data.files[0].lake.on_s3:
         return batch_data
@@ -305,11 +306,15 @@ def batch_of(layout: Layout, rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def read_batch(layout: Layout, *splits: Sequence[tuple[Any, ...]]) -> BatchData:
-    return BatchData(layout, splits=tuple(Heap(layout, tuple(rows)) for rows in splits))
+def read_batch(layout: Layout, *splits: Sequence[tuple[Any, ...]]) -> BatchRows:
+    return BatchRows(layout, splits=tuple(Heap(layout, tuple(rows)) for rows in splits))
 
 
-def files_of(folder: Path, layout: Layout, *splits: Sequence[tuple[Any, ...]]) -> BatchData:
+def keys_to_delete(layout: Layout, *splits: Sequence[tuple[Any, ...]]) -> KeysToDelete:
+    return KeysToDelete(layout, splits=read_batch(layout, *splits).splits)
+
+
+def files_of(folder: Path, layout: Layout, *splits: Sequence[tuple[Any, ...]]) -> BatchRows:
     """The same in files of a lake."""
     folder.mkdir(parents=True, exist_ok=True)
     lake = Lake("lake", str(folder))
@@ -319,7 +324,7 @@ def files_of(folder: Path, layout: Layout, *splits: Sequence[tuple[Any, ...]]) -
         pq.write_table(pa.Table.from_batches([batch_of(layout, rows)]), path)
         files.append(LakeFile(lake, path.name, len(rows), path.stat().st_size))
     heaps = tuple(Heap(layout, tuple(rows)) for rows in splits)
-    return BatchData(layout, rows=sum(map(len, splits)), files=tuple(files), splits=heaps)
+    return BatchRows(layout, rows=sum(map(len, splits)), files=tuple(files), splits=heaps)
 
 
 def flow_of(
@@ -366,13 +371,13 @@ class Loader:
         output = self.yard.output(self.flow)
         output.open_epoch(self.flow.pipeline, self.flow.name, self.epoch, None, "once more")
 
-    def load(self, batch_data: BatchData) -> Receipt:
+    def load(self, batch_data: BatchRows) -> Receipt:
         self.seq += 1
         output = self.yard.output(self.flow)
-        staged = output.write(batch_data, no_spark)
-        return output.publish(
+        staged = output.stage(batch_data, no_spark)
+        return output.commit(
             tag_of(self.flow, self.seq, self.epoch),
-            replace(batch_to(self.place or self.seq), deletes=batch_data.deletes),
+            replace(batch_to(self.place or self.seq), deletes=isinstance(batch_data, KeysToDelete)),
             staged,
             layout=batch_data.layout,
             run_id=f"run{self.seq}",
@@ -383,7 +388,7 @@ class Loader:
 
     def delete(self, layout: Layout, rows: Sequence[tuple[Any, ...]]) -> Receipt:
         """Keys that are gone; for a history, with the moment at which they were seen gone."""
-        return self.load(replace(read_batch(layout, rows), deletes=True))
+        return self.load(keys_to_delete(layout, rows))
 
 
 def loader(yard: Yard, **options: Any) -> Loader:

@@ -49,7 +49,7 @@ def test_a_disk_that_fills_up_before_the_manifest_leaves_the_batch_uncommitted(
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
         with pytest.raises(OutputUnreachable, match="no space is left"):
-            output.publish(tag(1), batch("2025-01-01 00:00:00"), staged(), layout=LAYOUT, run_id="r")
+            output.commit(tag(1), batch("2025-01-01 00:00:00"), staged(), layout=LAYOUT, run_id="r")
     assert output.receipt(tag(1)) is None
     assert output.is_empty()
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []

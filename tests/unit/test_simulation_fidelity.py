@@ -57,7 +57,7 @@ def question(dice: random.Random) -> tuple[str, Callable[[Output], object]]:
         case 0 | 1 | 2:
             window = Window(at(seq - 1), at(seq + dice.choice((0, 0, 1))))
             file = DataFile(f"data/{dice.random()}/part-0.parquet", 1, 1)
-            return f"publish {epoch}/{seq} {window}", lambda output: output.publish(
+            return f"publish {epoch}/{seq} {window}", lambda output: output.commit(
                 tag, Batch((window,)), Staged(1, (file,)), layout=SHAPE.layout, run_id="run"
             )
         case 3:

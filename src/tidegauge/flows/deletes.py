@@ -9,7 +9,7 @@ from tidegauge.compare.deleted_keys import Vanished, check_limit, find_vanished
 from tidegauge.errors import SourceUnreachable
 from tidegauge.flows.select import Sources
 from tidegauge.model.arrow import schema_of
-from tidegauge.model.batch_data import BatchData
+from tidegauge.model.batch_data import KeysToDelete
 from tidegauge.model.delta_flow import VALID_TO
 from tidegauge.model.plan import Batch, Draft
 from tidegauge.model.position import ORDERED, Position, RowPosition, Value, Window
@@ -17,7 +17,6 @@ from tidegauge.model.protocols.output import Output
 from tidegauge.model.protocols.source import Source
 from tidegauge.model.spec import Deletes, Engine, TableFlow, WarehouseTable
 from tidegauge.model.table import SourceTable
-from tidegauge.outputs.warehouse.output import WarehouseOutput
 from tidegauge.sources.keys import key_layout, keys, moment, moment_field
 
 
@@ -56,7 +55,7 @@ class Deleting:
         last = Batch((Window(end, end),), rows=0, again=again, deletes=True)
         return replace(made, batches=(*made.batches, last), notes=(*made.notes, note))
 
-    def batch_data(self) -> BatchData:
+    def batch_data(self) -> KeysToDelete:
         """The keys to take away, found anew: what was deleted since goes too, what came back stays."""
         with Sources() as sources:  # of the thread that walks, which need not be the one that planned
             source = sources.of(self._flow.source)
@@ -67,7 +66,7 @@ class Deleting:
         if self._flow.options.mode.facts.keeps_history:
             layout = replace(layout, fields=(*layout.fields, moment_field(source_table, VALID_TO)))
             found = found.dated(VALID_TO, moment(source_table, self._latest(seen)))
-        return BatchData(layout, found.count, splits=(found,), deletes=True)
+        return KeysToDelete(layout, found.count, splits=(found,))
 
     @property
     def _fate(self) -> str:
@@ -86,13 +85,14 @@ class Deleting:
         return seen
 
     def _found(self, source_table: SourceTable) -> Vanished:
-        assert isinstance(self._output, WarehouseOutput)
+        table = self._output.capabilities.table
+        assert table is not None
         assert isinstance(self._flow.output, WarehouseTable)
         layout = key_layout(source_table)
         schema = schema_of(layout)
         found = find_vanished(
             keys(self._flow.source, source_table),
-            self._output.rows(layout),
+            table.rows(layout),
             schema,
             loose=self._flow.output.warehouse.engine is Engine.MYSQL,
         )

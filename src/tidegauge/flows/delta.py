@@ -13,7 +13,7 @@ from tidegauge.delta_log.history import histories, version_at
 from tidegauge.errors import OutputDisagrees, TidegaugeError
 from tidegauge.flows.delta_places import Places
 from tidegauge.flows.prepare import Prepared, agree
-from tidegauge.model.batch_data import BatchData, DeltaChange
+from tidegauge.model.batch_data import BatchData, DeltaBatch, DeltaChange
 from tidegauge.model.delta_flow import DeltaFlow, DeltaInput, Evaluate, Function, Sql
 from tidegauge.model.mode import OutputKind
 from tidegauge.model.plan import SET_BACK, Batch, Draft, Plan
@@ -170,7 +170,7 @@ class DeltaPreparer:
                 made = evaluate_change(flow, inputs, session, target, choice.evaluate, keep=keep)
                 return replace(made, kept=tuple(keep))
 
-            return BatchData(
+            return DeltaBatch(
                 layout, change=change, explain=lambda error: translated_read(error, self._tables())
             )
 

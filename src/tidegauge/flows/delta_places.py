@@ -92,10 +92,7 @@ class Places:
             return open_output(hop)
         from tidegauge.outputs.delta.output import DeltaOutput
 
-        made = DeltaOutput(hop, locate=lambda: self.made(hop.output.table))
-        if plan is not None:
-            made.follow(plan)
-        return made
+        return DeltaOutput(hop, locate=lambda: self.made(hop.output.table), plan=plan)
 
     @contextmanager
     def session(self, flow: DeltaFlow) -> Iterator[SparkSession]:

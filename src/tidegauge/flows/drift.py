@@ -5,7 +5,6 @@ from __future__ import annotations
 from tidegauge.model.protocols.output import Output
 from tidegauge.model.spec import TableFlow
 from tidegauge.model.table import Field, Layout
-from tidegauge.outputs.warehouse.output import WarehouseOutput
 from tidegauge.plan.drift import Decision, decide
 
 
@@ -13,18 +12,18 @@ def decide_drift(
     flow: TableFlow, output: Output, held: tuple[Field, ...], layout: Layout, *, known: bool = False
 ) -> Decision:
     """See `plan.drift.decide`. A lake's types are Spark's own; a warehouse knows best what its hold."""
-    if isinstance(output, WarehouseOutput):
-        come = {output.named(field.name) for field in layout.fields}
-        rest = [field.name for field in held if output.named(field.name) not in come]
-        written = {output.named(name) for name in output.written()} if rest else set()
+    if (table := output.capabilities.table) is not None:
+        come = {table.named(field.name) for field in layout.fields}
+        rest = [field.name for field in held if table.named(field.name) not in come]
+        written = {table.named(name) for name in table.written()} if rest else set()
         return decide(
             flow.options.drift,
             held,
             layout,
             place=output.place,
-            foreign=[name for name in rest if output.named(name) not in written],
+            foreign=[name for name in rest if table.named(name) not in written],
             known=known,
-            named=output.named,
-            fit=output.fit,
+            named=table.named,
+            fit=table.fit,
         )
     return decide(flow.options.drift, held, layout, place=output.place, known=known, lands=str)

@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tidegauge.compare.deleted_keys import check_limit
-from tidegauge.model.batch_data import BatchData, ReadBatch
+from tidegauge.model.batch_data import EmptyTarget, ReadBatch
 from tidegauge.model.plan import Batch, Draft, Tag
 from tidegauge.model.position import Window
 from tidegauge.model.protocols.output import Output
 from tidegauge.model.spec import TableFlow
 from tidegauge.model.table import Layout, SourceTable
 from tidegauge.model.watermark import Watermark
-from tidegauge.outputs.warehouse.output import WarehouseOutput
 from tidegauge.plan.draft import is_whole, start
 from tidegauge.sources.keys import keys
 
@@ -56,14 +55,14 @@ def check_emptied(
 
 def _rows(flow: TableFlow, output: Output, mark: Watermark | None, *, confirmed: bool) -> int:
     """How many would go; raises MassDelete. A lake keeps its files, so nothing has to be asked there."""
-    if isinstance(output, WarehouseOutput):
-        rows = output.count()
+    if (table := output.capabilities.table) is not None:
+        rows = table.count()
         check_limit(flow.name, rows, rows, limit=flow.options.deletes_limit, confirmed=confirmed)
         return rows
     last = output.receipt(Tag(flow.pipeline, flow.name, mark.epoch, mark.seq)) if mark and mark.seq else None
     return last.rows if last else 0
 
 
-def nothing(layout: Layout) -> BatchData:
-    """The cargo of such a batch."""
-    return BatchData(layout, rows=0, empties=True)
+def nothing(layout: Layout) -> EmptyTarget:
+    """The data of such a batch."""
+    return EmptyTarget(layout)

@@ -7,7 +7,7 @@ from itertools import groupby
 
 from tidegauge.errors import OutputDisagrees
 from tidegauge.flows.drift import decide_drift
-from tidegauge.model.batch_data import BatchData, LakeFile, ReadBatch
+from tidegauge.model.batch_data import BatchRows, LakeFile, ReadBatch
 from tidegauge.model.plan import Batch, Draft, Plan
 from tidegauge.model.position import FilesPosition, Position, to_moment
 from tidegauge.model.protocols.output import Output
@@ -103,7 +103,7 @@ def _read_batch(flow: TableFlow, output: Output, row: Chain) -> ReadBatch:
     folder = flow.reads
     assert folder is not None
 
-    def read_batch(batch: Batch) -> BatchData:
+    def read_batch(batch: Batch) -> BatchRows:
         (window,) = batch.windows
         if is_whole(flow):
             manifests = _newest_whole(folder, row, _number(window.upto))
@@ -116,7 +116,7 @@ def _read_batch(flow: TableFlow, output: Output, row: Chain) -> ReadBatch:
         found = _files(folder, manifests)
         alike = len(list(groupby(manifests, key=lambda one: one.schema))) == 1
         as_they_are = alike and layout.fields == manifests[-1].schema
-        return BatchData(
+        return BatchRows(
             layout,
             sum(file.rows for file in found),
             # Whoever reads the files by himself would not see where their columns differ.

@@ -111,7 +111,7 @@ def prepare(flow: TableFlow, ends: Ends, *, limit: int | None = None, confirmed:
         if first and ends.output.layout() is None:
             made = with_nothing(made)
     deleting = Deleting(flow, ends.output, confirmed=confirmed, reached=_reached(ends))
-    if flow.options.deletes is not Deletes.NONE and not flow.output.in_lake and not pending:
+    if flow.options.deletes is not Deletes.NONE and ends.output.capabilities.deletes_keys and not pending:
         made = deleting.planned(made, ends.source, mark.position if mark else None)
     seen = (mark.epoch, mark.seq) if mark else (0, 0)
     made = replace(made, seen=seen, notes=(*made.notes, *changes))

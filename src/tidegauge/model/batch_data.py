@@ -1,13 +1,15 @@
-"""What a reader hands to an output: the rows of one batch, in whichever forms they can be had.
+"""What an output gets for one batch. It has one of four forms:
 
-An output takes the form that is fastest for it. All forms hold the same rows; the order of the stretches, and
-of the files, is the order in which they were read: of two rows with one key the later counts.
+- `BatchRows`: rows to be written
+- `KeysToDelete`: keys of rows that go
+- `EmptyTarget`: no row; all rows of the target go
+- `DeltaBatch`: a change to a Delta table, which Spark computes
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from tidegauge.errors import TidegaugeError
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 class Split(Protocol):
     """Rows that one task reads by itself, straight from where they are.
 
-    Can be pickled and read again. One stretch never holds a key twice. Its errors are ours, or a sentence
+    Can be pickled and read again. One split never holds a key twice. Its errors are ours, or a sentence
     that begins with `tidegauge: `.
     """
 
@@ -70,35 +72,58 @@ class DeltaChange:
     """With `again`: every key has to be asked for, and not just that of an `insert`."""
     notes: tuple[str, ...] = ()
     kept: tuple[DataFrame, ...] = ()
-    """Frames that are held in memory until the batch has ended: whoever commits it lets them go."""
+    """Frames that stay in memory until the batch has ended: whoever commits it releases them."""
 
 
 @dataclass(frozen=True)
 class BatchData:
-    """At least one of `splits` and `frame` is there; `files` only where the rows lie in a lake already."""
+    """What every form has."""
 
     layout: Layout
     rows: int | None = None
     """Where they were counted before they are read: exact in a lake, at a live source a moment old."""
-    deletes: bool = False
-    """The rows are keys alone, and what the output has under them goes."""
-    empties: bool = False
-    """There are no rows, and what the output has goes."""
-    anew: bool = False
-    """A person asked for just these rows: that the output has lost what came before them is no fault."""
+    paths: tuple[str, ...] = field(default=(), kw_only=True)
+    """Where in the lake the rows come from, in full; also where the files cannot be read just as they are."""
+    explain: Callable[[BaseException], TidegaugeError | None] | None = field(default=None, kw_only=True)
+    """What made the rows impossible to read, where an error of the output shows that it was that."""
+
+
+@dataclass(frozen=True)
+class BatchRows(BatchData):
+    """Rows, as files, as splits and as a frame, as far as they can be had so. An output takes what is fastest
+    for it: each has all the rows.
+
+    At least one of `splits` and `frame` is there; `files` only where the rows are in a lake already. Splits
+    and files are in the order in which they were read: of two rows with one key the later counts.
+    """
+
     files: tuple[LakeFile, ...] = ()
     """In order; a file in here has as many rows and bytes as it says, or the batch fails."""
     splits: tuple[Split, ...] = ()
     """With files: one for each, in the same order."""
-    paths: tuple[str, ...] = ()
-    """Where in the lake the rows come from, in full; also where the files cannot be read just as they are."""
     frame: Callable[[SparkSession], DataFrame] | None = None
     """Lazy: nothing is read until the frame is written."""
-    change: Callable[[SparkSession, Callable[[], DataFrame] | None], DeltaChange] | None = None
-    """For a Delta table, instead of all the others: given a session of the flow's own, and the target as it
-    is now (None while there is none), what the batch does to it. Lazy too."""
-    explain: Callable[[BaseException], TidegaugeError | None] | None = None
-    """What made the rows impossible to read, where an error of the write shows that it was that."""
+    anew: bool = False
+    """A person asked for just these rows: that the output has lost what came before them is no fault."""
+
+
+@dataclass(frozen=True)
+class KeysToDelete(BatchRows):
+    """The rows are keys alone, and what the output has under them goes."""
+
+
+@dataclass(frozen=True)
+class EmptyTarget(BatchData):
+    """There are no rows, and what the output has goes."""
+
+    rows: int | None = 0
+
+
+@dataclass(frozen=True)
+class DeltaBatch(BatchData):
+    change: Callable[[SparkSession, Callable[[], DataFrame] | None], DeltaChange] = field(kw_only=True)
+    """Given a session of the flow's own, and the target as it is now (None while there is none), what the
+    batch does to it. Lazy."""
 
 
 ReadBatch = Callable[[Batch], BatchData]

@@ -15,12 +15,15 @@ class DataFile:
 
 @dataclass(frozen=True)
 class Staged:
-    """Rows that are written and durable, and that nobody sees yet."""
+    """What `Output.commit` makes visible, and nobody sees yet: one of `files`, `table` and `change`, or
+    none of them where a batch has no rows."""
 
     rows: int
     files: tuple[DataFile, ...] = ()
     """In a lake."""
     table: str = ""
     """In a warehouse: the staging table of this attempt."""
+    change: str = ""
+    """For a Delta table: the change that this process keeps in memory, and computes when it is committed."""
     notes: tuple[str, ...] = ()
-    """What a person should know of the table, or of what was made of the rows."""
+    """What a person should know of the table, or of what became of the rows."""

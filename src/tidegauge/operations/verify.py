@@ -25,7 +25,6 @@ from tidegauge.observe.events import Comparing, Listener
 from tidegauge.operations.verify_lake import verify_lake
 from tidegauge.operations.verify_warehouse import verify_warehouse
 from tidegauge.outputs.open import open_output
-from tidegauge.outputs.warehouse.output import WarehouseOutput
 from tidegauge.spark.errors import translated
 from tidegauge.spark.jars import Needs
 from tidegauge.spark.session import open_session
@@ -158,7 +157,7 @@ def _flow(
     position = _position(flow, marks)
     output = open_output(flow)
     source = sources.of(flow.source)
-    if isinstance(output, WarehouseOutput):
+    if output.capabilities.table is not None:
         return verify_warehouse(flow, source, output, position, spark)
     return verify_lake(flow, source, position, marks[flow.name].epoch, spark())
 

@@ -15,11 +15,11 @@ from tidegauge.errors import OutputDisagrees
 from tidegauge.model.arrow import schema_of
 from tidegauge.model.plan import Batch
 from tidegauge.model.position import RowPosition, Window
+from tidegauge.model.protocols.output import Output
 from tidegauge.model.protocols.source import Source
 from tidegauge.model.spec import NullCursor, TableFlow
 from tidegauge.model.table import Field
 from tidegauge.outputs.warehouse.fit import Verdict
-from tidegauge.outputs.warehouse.output import WarehouseOutput
 from tidegauge.outputs.warehouse.spark_rows import landed
 from tidegauge.plan.draft import start
 from tidegauge.plan.drift import narrowed
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 def verify_warehouse(
     flow: TableFlow,
     source: Source,
-    output: WarehouseOutput,
+    output: Output,
     position: RowPosition | None,
     spark: Callable[[], SparkSession],
 ) -> Difference:
@@ -44,20 +44,22 @@ def verify_warehouse(
     Columns that the target does not have (`drift: freeze`) are not judged either. Rows from below the
     beginning (`initial`), which only a backfill brings, need not be there, and have to be right if they are.
     """
+    table = output.capabilities.table
+    assert table is not None
     source_table = source.describe(flow.table, flow.options)
     columns = output.layout()
-    held = {output.named(field.name): field for field in columns or ()}
+    held = {table.named(field.name): field for field in columns or ()}
     key = [part.name for part in source_table.key]
     if held:
         source_table = narrowed(
             source_table,
-            [c.name for c in source_table.columns if output.named(c.name) in held or c.name in key],
+            [c.name for c in source_table.columns if table.named(c.name) in held or c.name in key],
         )
 
     def as_held(field: Field) -> Field:
         """As the target has it, where the source's column became another kind of thing since."""
-        there = held.get(output.named(field.name))
-        if there is None or output.fit(there, field, key=field.name in key) != Verdict.REFUSED:
+        there = held.get(table.named(field.name))
+        if there is None or table.fit(there, field, key=field.name in key) != Verdict.REFUSED:
             return field
         return replace(field, type=there.type)
 
@@ -77,7 +79,7 @@ def verify_warehouse(
         below = Batch((Window(None, begin),))
         found = compare_rows(
             chain.from_iterable(map(rows, batches)),
-            output.rows(replace(source_table.layout, fields=tuple(map(as_held, source_table.layout.fields)))),
+            table.rows(replace(source_table.layout, fields=tuple(map(as_held, source_table.layout.fields)))),
             schema_of(source_table.layout),
             key=key,
             leave_out=keys(flow.source, source_table, after=position, ordered=True),

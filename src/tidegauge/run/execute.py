@@ -103,7 +103,7 @@ def _batch(claim: Claim, index: int, read_batch: ReadBatch, tools: Tools) -> Rec
 def _commit(claim: Claim, tag: Tag, batch: Batch, read_batch: ReadBatch, tools: Tools) -> Receipt:
     with step(Step.WRITE, tag.flow, tools.tell), translated(tag.flow):
         batch_data = read_batch(batch)
-        staged = tools.output.write(batch_data, tools.spark)
+        staged = tools.output.stage(batch_data, tools.spark)
     for note in staged.notes:
         if note not in tools.notes:
             tools.notes.append(note)
@@ -115,7 +115,7 @@ def _commit(claim: Claim, tag: Tag, batch: Batch, read_batch: ReadBatch, tools: 
         tools.ledger.renew(claim, tools.lease)
         with step(Step.PUBLISH, tag.flow, tools.tell):
             try:
-                tools.output.publish(tag, batch, staged, layout=batch_data.layout, run_id=claim.run_id)
+                tools.output.commit(tag, batch, staged, layout=batch_data.layout, run_id=claim.run_id)
             except OutputDisagrees:
                 raise
             except OutputError as error:

@@ -10,7 +10,7 @@ import ipaddress
 from dataclasses import replace
 
 from tidegauge.errors import ConfigError
-from tidegauge.model.batch_data import BatchData, Split
+from tidegauge.model.batch_data import BatchRows, Split
 from tidegauge.model.plan import Batch
 from tidegauge.model.spec import Database, Engine, Read
 from tidegauge.model.table import SourceColumn, SourceTable
@@ -29,7 +29,7 @@ class DirectReader:
         self._database = database
         self._jdbc = JdbcReader(database)
 
-    def batch_data(self, source_table: SourceTable, batch: Batch) -> BatchData:
+    def batch_data(self, source_table: SourceTable, batch: Batch) -> BatchRows:
         """Raises ConfigError for `read: direct` where it is not possible."""
 
         batch_data = self._jdbc.batch_data(source_table, batch)

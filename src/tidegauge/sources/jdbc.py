@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from tidegauge.model.batch_data import BatchData
+from tidegauge.model.batch_data import BatchRows
 from tidegauge.model.plan import Batch
 from tidegauge.model.position import RowPosition
 from tidegauge.model.spec import Database, Engine
@@ -45,8 +45,8 @@ class JdbcReader:
         self._database = database
         self._options = jdbc_options(database)
 
-    def batch_data(self, source_table: SourceTable, batch: Batch) -> BatchData:
-        return BatchData(
+    def batch_data(self, source_table: SourceTable, batch: Batch) -> BatchRows:
+        return BatchRows(
             source_table.layout, batch.rows, frame=lambda spark: self.read(spark, source_table, batch)
         )
 

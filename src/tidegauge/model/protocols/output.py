@@ -1,8 +1,9 @@
-"""What an output promises."""
+"""What an output promises: `stage`, then `commit`, and `receipt` to ask whether a batch is there."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from tidegauge.model.batch_data import BatchData
@@ -11,7 +12,42 @@ from tidegauge.model.staged import Staged
 from tidegauge.model.table import Field, Layout
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import SparkSession
+
+
+class TargetTable(Protocol):
+    """A target that is a table of a database: its columns have types of its own, and its rows can be read."""
+
+    def named(self, name: str) -> str:
+        """What a column's name is told apart by: where the case of letters does not count, in small ones."""
+
+    def written(self) -> frozenset[str]:
+        """Columns of the target that this flow is known to have written."""
+
+    def fit(self, held: Field, field: Field, *, key: bool) -> str:
+        """Whether a column that is there holds what comes: a word of `outputs.warehouse.fit.Verdict`."""
+
+    def count(self) -> int:
+        """How many rows there are, of whatever kind."""
+
+    def rows(self, layout: Layout) -> Iterator[pa.RecordBatch]:
+        """What the target shows of a layout's columns, as `schema_of` says of those that it has.
+
+        Rows that are marked as deleted, and versions that are not current, are left out.
+        """
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """What an output can do beyond the promises of `Output`. The configuration refuses what it lacks."""
+
+    stages_rows: bool = True
+    """`stage` writes the rows. False: it prepares the change, and `commit` computes and writes its rows."""
+    deletes_keys: bool = False
+    """It takes `KeysToDelete`."""
+    table: TargetTable | None = None
+    """The target as a table of a database, where it is one."""
 
 
 class Output(Protocol):
@@ -20,6 +56,9 @@ class Output(Protocol):
     @property
     def place(self) -> str:
         """As messages name it."""
+
+    @property
+    def capabilities(self) -> Capabilities: ...
 
     def prepare(self) -> None:
         """Prove that the place can be reached and keeps the promises below; costs nothing the second time.
@@ -47,18 +86,18 @@ class Output(Protocol):
         *,
         empty: bool = False,
     ) -> None:
-        """Begin the table's next life. Can be repeated: the same again changes nothing.
+        """Begin the table's next epoch. Can be repeated: the same again changes nothing.
 
         `empty`: with no row in it, once its first batch is there (`is_pending`). Else a warehouse keeps its
         rows, and a lake shows just what it continues.
 
-        From the moment it is open, what an earlier life commits is never seen: a lake's readers follow
+        From the moment it is open, what an earlier epoch commits is never seen: a lake's readers follow
         `continues` (epoch, last batch) and no further, a warehouse refuses it. Raises OutputDisagrees when
         the epoch was opened with another meaning, or what it continues is not there.
         """
 
     def is_pending(self, epoch: int) -> bool:
-        """Whether readers still see what earlier lives wrote, which the first batch of this one ends."""
+        """Whether readers still see what earlier epochs wrote, and the first batch of this one takes away."""
 
     def lacks(self, continues: tuple[int, int]) -> str | None:
         """What a new epoch that continues this one (up to a batch) would miss; None: it is all there."""
@@ -73,19 +112,21 @@ class Output(Protocol):
     def layout(self) -> tuple[Field, ...] | None:
         """The columns it holds now; None while there are none."""
 
-    def write(self, batch_data: BatchData, spark: Callable[[], SparkSession]) -> Staged:
-        """Write the rows where nobody sees them, durable when this returns.
+    def stage(self, batch_data: BatchData, spark: Callable[[], SparkSession]) -> Staged:
+        """Make everything ready for the commit, where nobody sees it.
 
-        Makes the target, or room in it for new columns and wider types, where that is needed: nothing that is
-        there already is lost by it. Spark is started when it is first asked for, and not by every output.
+        The rows are durable when this returns; an output that does not stage rows (see `Capabilities`) keeps
+        the change in memory, for the same object to commit. Makes the target, or room in it for new columns
+        and wider types, where that is needed: nothing that is there already is lost by it. Spark is started
+        when it is first asked for, and not by every output.
         """
 
-    def publish(self, tag: Tag, batch: Batch, staged: Staged, *, layout: Layout, run_id: str) -> Receipt:
-        """Make what was written visible under the tag, all or nothing, unless the tag is there already.
+    def commit(self, tag: Tag, batch: Batch, staged: Staged, *, layout: Layout, run_id: str) -> Receipt:
+        """Make what was staged visible under the tag, all or nothing, unless the tag is there already.
 
-        Returns the receipt of whoever committed the tag first; a second publish changes nothing.
+        Returns the receipt of whoever committed the tag first; a second commit changes nothing.
         An error proves nothing: ask `receipt`. Raises OutputDisagrees when a later epoch is open.
         """
 
     def discard(self, staged: Staged) -> None:
-        """Remove what was written and will not be published, as far as that can be done; never raises."""
+        """Remove what was staged and is not needed any more, as far as that can be done; never raises."""

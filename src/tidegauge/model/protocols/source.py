@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
-from tidegauge.model.batch_data import BatchData
+from tidegauge.model.batch_data import BatchRows
 from tidegauge.model.plan import Batch
 from tidegauge.model.position import RowPosition, Value
 from tidegauge.model.spec import TableName, TableOptions
@@ -73,7 +73,7 @@ class Source(Protocol):
 class Reader(Protocol):
     """A database's data side."""
 
-    def batch_data(self, source_table: SourceTable, batch: Batch) -> BatchData:
+    def batch_data(self, source_table: SourceTable, batch: Batch) -> BatchRows:
         """The rows of a batch, exactly those of its window, with the columns of the shape.
 
         Lazy: nothing is read until an output takes them. A value that cannot be held exactly fails the write.

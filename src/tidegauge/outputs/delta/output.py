@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidegauge.errors import OutputDisagrees, OutputError, TidegaugeError
-from tidegauge.model.batch_data import BatchData, DeltaChange
+from tidegauge.model.batch_data import BatchData, DeltaBatch, DeltaChange
 from tidegauge.model.delta_flow import IS_CURRENT, VALID_FROM, VALID_TO, DeltaFlow
 from tidegauge.model.plan import Batch, Plan, Receipt, Tag
+from tidegauge.model.protocols.output import Capabilities
 from tidegauge.model.staged import Staged
 from tidegauge.model.table import Field, Layout
 from tidegauge.outputs.delta import modes, session
@@ -39,7 +40,7 @@ _WAIT = 0.2
 class _Pending:
     """A batch that is planned and not committed: frames are computed by the commit itself."""
 
-    batch_data: BatchData
+    batch_data: DeltaBatch
     session: SparkSession
     change: DeltaChange
     room: RoomInDelta
@@ -55,11 +56,13 @@ class DeltaOutput:
     ever seen.
     """
 
-    def __init__(self, delta_flow: DeltaFlow, *, locate: Callable[[], str | None]) -> None:
+    def __init__(
+        self, delta_flow: DeltaFlow, *, locate: Callable[[], str | None], plan: Plan | None = None
+    ) -> None:
         self._delta_flow = delta_flow
         self._ref = delta_flow.output.table
         self._table = TargetPlace(delta_flow, locate)
-        self._plan: Plan | None = None
+        self._plan = plan
         self._pending: dict[str, _Pending] = {}
         self._ready = False
 
@@ -67,10 +70,9 @@ class DeltaOutput:
     def place(self) -> str:
         return str(self._ref)
 
-    def follow(self, plan: Plan) -> None:
-        """The plan whose batches come next: what it says of its inputs goes into their commits, from which
-        a ledger can be rebuilt."""
-        self._plan = plan
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(stages_rows=False)
 
     def prepare(self) -> None:
         if self._ready:
@@ -147,18 +149,19 @@ class DeltaOutput:
             if held.name not in ours
         )
 
-    def write(self, batch_data: BatchData, spark: Callable[[], SparkSession]) -> Staged:
+    def stage(self, batch_data: BatchData, spark: Callable[[], SparkSession]) -> Staged:
         """Plans the commit, and makes the target or room in it; the rows are computed by `publish`.
 
         The session is the flow's own: a tag that is set on it is seen by no other flow.
         """
+        assert isinstance(batch_data, DeltaBatch)
         own = spark()
         session.configure(own)
         token = uuid.uuid4().hex
         self._pending[token] = self._planned(batch_data, own)
-        return Staged(rows=0, table=token, notes=self._pending[token].notes)
+        return Staged(rows=0, change=token, notes=self._pending[token].notes)
 
-    def publish(
+    def commit(
         self,
         tag: Tag,
         batch: Batch,
@@ -171,7 +174,7 @@ class DeltaOutput:
             now = self._table.opened().lives.ensure(tag.epoch, unmarked=self._table.by_name)
             if receipt := self._receipt(now, tag):
                 return self._same(receipt, batch)
-            pending = self._pending.get(staged.table)
+            pending = self._pending.get(staged.change)
             if pending is None:
                 raise OutputError(
                     f"batch {tag.seq} for {self.place} was planned by another process",
@@ -181,7 +184,9 @@ class DeltaOutput:
             try:
                 if attempt > 1:
                     _let_go(pending)
-                    pending = self._pending[staged.table] = self._planned(pending.batch_data, pending.session)
+                    pending = self._pending[staged.change] = self._planned(
+                        pending.batch_data, pending.session
+                    )
                 self._commit(now, pending, tag, batch, run_id)
                 break
             except TidegaugeError:
@@ -204,12 +209,11 @@ class DeltaOutput:
         return self._same(receipt, batch)
 
     def discard(self, staged: Staged) -> None:
-        pending = self._pending.pop(staged.table, None)
+        pending = self._pending.pop(staged.change, None)
         if pending is not None:
             _let_go(pending)
 
-    def _planned(self, batch_data: BatchData, own: SparkSession) -> _Pending:
-        assert batch_data.change is not None
+    def _planned(self, batch_data: DeltaBatch, own: SparkSession) -> _Pending:
         found = self._table.open()
         look = found.log.look() if found else None
         name = session.name_of(self._ref)

@@ -10,8 +10,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tidegauge.errors import OutputDisagrees
-from tidegauge.model.batch_data import BatchData
+from tidegauge.model.batch_data import BatchData, BatchRows
 from tidegauge.model.plan import Batch, Receipt, Tag
+from tidegauge.model.protocols.output import Capabilities
 from tidegauge.model.spec import Lake
 from tidegauge.model.staged import DataFile, Staged
 from tidegauge.model.table import Field, Layout
@@ -77,6 +78,10 @@ class ParquetOutput:
     def place(self) -> str:
         return f"{self._store.place}/{self._folder}"
 
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities()
+
     def prepare(self) -> None:
         lake = self._lake
         prove(self._store, (lake.path, lake.endpoint, lake.region, lake.access_key, lake.secret_key))
@@ -121,8 +126,8 @@ class ParquetOutput:
         [last] = load_all(self._store, self._folder, batches[-1:])
         return last.schema
 
-    def write(self, batch_data: BatchData, spark: Callable[[], SparkSession]) -> Staged:
-        if batch_data.empties:
+    def stage(self, batch_data: BatchData, spark: Callable[[], SparkSession]) -> Staged:
+        if not isinstance(batch_data, BatchRows):
             return Staged(0)
         attempt = f"{self._folder}/{DATA}/{uuid.uuid4().hex}"
         if batch_data.splits:
@@ -161,7 +166,7 @@ class ParquetOutput:
             )
         )
 
-    def publish(self, tag: Tag, batch: Batch, staged: Staged, *, layout: Layout, run_id: str) -> Receipt:
+    def commit(self, tag: Tag, batch: Batch, staged: Staged, *, layout: Layout, run_id: str) -> Receipt:
         ours = manifest_of(tag, batch, staged.files, layout=layout, run_id=run_id)
         self._check_life(tag)
         path = path_of(self._folder, tag.epoch, tag.seq)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from tidegauge.errors import OutputDisagrees
 from tidegauge.model.arrow import schema_of
-from tidegauge.model.batch_data import BatchData, Split
+from tidegauge.model.batch_data import BatchRows, Split
 from tidegauge.model.spec import Lake
 from tidegauge.model.staged import DataFile
 from tidegauge.spark.task_values import raise_any, seal, try_work, unseal
@@ -40,7 +40,7 @@ _ANSWER = "split bigint, path string, rows bigint, bytes bigint, error string"
 
 
 def write_splits(
-    lake: Lake, attempt: str, batch_data: BatchData, spark: Callable[[], SparkSession]
+    lake: Lake, attempt: str, batch_data: BatchRows, spark: Callable[[], SparkSession]
 ) -> tuple[DataFile, ...]:
     """One file for each stretch that has rows, below `attempt`, in the order of the stretches by name too.
 
@@ -60,9 +60,9 @@ def write_splits(
     return tuple(file for file in written if file.rows)
 
 
-def _by_tasks(lake: Lake, attempt: str, batch_data: BatchData, spark: SparkSession) -> list[DataFile]:
+def _by_tasks(lake: Lake, attempt: str, batch_data: BatchRows, spark: SparkSession) -> list[DataFile]:
     count = len(batch_data.splits)
-    layout = BatchData(batch_data.layout)
+    layout = BatchRows(batch_data.layout)
     bodies = [seal((lake, layout, split)) for split in batch_data.splits]
 
     def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -111,7 +111,7 @@ def _answered(attempt: str, number: int, body: bytes) -> pa.RecordBatch:
     )
 
 
-def _write(lake: Lake, attempt: str, number: int, batch_data: BatchData, split: Split) -> DataFile:
+def _write(lake: Lake, attempt: str, number: int, batch_data: BatchRows, split: Split) -> DataFile:
     """One stretch into one file of its own, whole and durable; nothing is left of one that fails."""
     path = f"{attempt}/part-{number:05d}-{uuid.uuid4().hex[:12]}.parquet"
     if lake.on_s3:
@@ -139,7 +139,7 @@ def _write(lake: Lake, attempt: str, number: int, batch_data: BatchData, split: 
     return DataFile(path, rows, size)
 
 
-def _fill(target: Path, batch_data: BatchData, split: Split) -> int:
+def _fill(target: Path, batch_data: BatchRows, split: Split) -> int:
     """With the types that Spark would write: whole numbers for decimals that fit, microseconds.
 
     Words repeat, numbers seldom do: only words get a dictionary, which costs more than all the rest.

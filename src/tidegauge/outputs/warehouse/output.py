@@ -8,10 +8,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tidegauge.errors import KeyUnsuitable, OutputDisagrees, OutputError, OutputUnreachable, TidegaugeError
-from tidegauge.model.batch_data import BatchData
+from tidegauge.model.batch_data import BatchData, BatchRows, EmptyTarget, KeysToDelete
 from tidegauge.model.mode import Mode
 from tidegauge.model.plan import Batch, Receipt, Tag
 from tidegauge.model.position import FilesPosition
+from tidegauge.model.protocols.output import Capabilities
 from tidegauge.model.spec import Deletes, TableFlow, TableName, WarehouseTable
 from tidegauge.model.staged import Staged
 from tidegauge.model.table import Field, Layout
@@ -75,6 +76,10 @@ class WarehouseOutput:
     @property
     def place(self) -> str:
         return f"{self._house.place}: {self._table}"
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(deletes_keys=True, table=self)
 
     def prepare(self) -> None:
         if not self._ready:
@@ -170,10 +175,12 @@ class WarehouseOutput:
             return Verdict.HOLDS.value
         return found.verdict.value
 
-    def write(self, batch_data: BatchData, spark: Callable[[], SparkSession]) -> Staged:
-        layout, mode, deletes = batch_data.layout, self._options.mode, batch_data.deletes
-        if batch_data.empties:
+    def stage(self, batch_data: BatchData, spark: Callable[[], SparkSession]) -> Staged:
+        if isinstance(batch_data, EmptyTarget):
             return Staged(rows=0)
+        assert isinstance(batch_data, BatchRows)
+        layout, mode = batch_data.layout, self._options.mode
+        deletes = isinstance(batch_data, KeysToDelete)
         if mode is not Mode.APPEND and not layout.key:
             raise KeyUnsuitable(
                 f"{layout.table} has no key, and mode {mode} needs one", hint="name one with `key:`"
@@ -239,7 +246,7 @@ class WarehouseOutput:
                 staging.drop(self._house, session, table)
                 raise
 
-    def publish(self, tag: Tag, batch: Batch, staged: Staged, *, layout: Layout, run_id: str) -> Receipt:
+    def commit(self, tag: Tag, batch: Batch, staged: Staged, *, layout: Layout, run_id: str) -> Receipt:
         try:
             return self._publish(tag, batch, staged, layout, run_id)
         except _Repeated as found:

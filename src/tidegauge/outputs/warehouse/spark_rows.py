@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidegauge.errors import OutputError
-from tidegauge.model.batch_data import BatchData, LakeFile
+from tidegauge.model.batch_data import BatchRows, LakeFile
 from tidegauge.model.spec import Lake
 from tidegauge.spark import hadoop
 from tidegauge.storage.parquet_split import ParquetSplit
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def landed(batch_data: BatchData, spark: Callable[[], SparkSession]) -> Iterator[BatchData]:
+def landed(batch_data: BatchRows, spark: Callable[[], SparkSession]) -> Iterator[BatchRows]:
     """The cargo itself where it has stretches; else the same with files, which are removed at the end.
 
     The files are in the order of Spark's partitions, as they were read. Raises OutputError, with a hint,
@@ -44,7 +44,7 @@ def landed(batch_data: BatchData, spark: Callable[[], SparkSession]) -> Iterator
         shutil.rmtree(top, ignore_errors=True)
 
 
-def _written(batch_data: BatchData, frame: DataFrame, lake: Lake) -> BatchData:
+def _written(batch_data: BatchRows, frame: DataFrame, lake: Lake) -> BatchRows:
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 

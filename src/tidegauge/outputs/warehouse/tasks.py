@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tidegauge.errors import OutputError, OutputUnreachable
-from tidegauge.model.batch_data import BatchData, Split
+from tidegauge.model.batch_data import BatchRows, Split
 from tidegauge.spark.task_values import raise_any, seal, try_work, unseal
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Sink(Protocol):
         """Bring rows over and commit them with the task's mark; how many they are. Raises our errors only."""
 
 
-def at_hand(batch_data: BatchData) -> Parts | None:
+def at_hand(batch_data: BatchRows) -> Parts | None:
     """The rows of a cargo that is not worth a Spark job, for this process to bring over itself; None: it is.
 
     Where nobody counted the rows before, they are read until there are too many.
@@ -68,7 +68,7 @@ def parts_of(splits: Sequence[Split], first: int = 0) -> Iterator[tuple[int, Ite
         yield ordinal, split.batches()
 
 
-def bring(batch_data: BatchData, sink: Sink, spark: Callable[[], SparkSession]) -> int:
+def bring(batch_data: BatchRows, sink: Sink, spark: Callable[[], SparkSession]) -> int:
     """Every row of the cargo, by as many tasks as there are stretches; how many rows are there."""
     session = spark()
     if batch_data.splits or batch_data.frame is None:
@@ -89,7 +89,7 @@ def _bring_splits(splits: Sequence[Split], sink: Sink, spark: SparkSession) -> i
     return _counted(frame.collect(), len(groups))
 
 
-def _bring_frame(batch_data: BatchData, frame: DataFrame, sink: Sink) -> int:
+def _bring_frame(batch_data: BatchRows, frame: DataFrame, sink: Sink) -> int:
     from tidegauge.model.arrow import schema_of
 
     schema = schema_of(batch_data.layout)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tidegauge.errors import OutputError, OutputUnreachable
-from tidegauge.model.batch_data import BatchData
+from tidegauge.model.batch_data import BatchRows
 from tidegauge.model.spec import Database, TableName, TableOptions
 from tidegauge.model.table import Field
 from tidegauge.outputs.warehouse import fit
@@ -241,7 +241,7 @@ class Warehouse(ABC):
         self,
         session: WarehouseSession,
         stage: StagingTable,
-        batch_data: BatchData,
+        batch_data: BatchRows,
         spark: Callable[[], SparkSession],
     ) -> int:
         """Make the staging table and bring every row of the cargo into it, by the fastest way there is.

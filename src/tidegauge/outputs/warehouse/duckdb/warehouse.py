@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidegauge.errors import OutputError, OutputUnreachable, RuntimeMissing
 from tidegauge.model.arrow import schema_of
-from tidegauge.model.batch_data import BatchData, LakeFile
+from tidegauge.model.batch_data import BatchRows, LakeFile
 from tidegauge.model.spec import Database, TableName
 from tidegauge.model.table import Field
 from tidegauge.model.types import parse_decimal
@@ -208,7 +208,7 @@ class DuckDB(Warehouse):
         self,
         session: WarehouseSession,
         stage: StagingTable,
-        batch_data: BatchData,
+        batch_data: BatchRows,
         spark: Callable[[], SparkSession],
     ) -> int:
         """Files on this machine are not copied: the stage is a view of them, and fills the target."""
@@ -249,7 +249,7 @@ class DuckDB(Warehouse):
         )
 
 
-def _numbered(batch_data: BatchData) -> Iterator[pa.RecordBatch]:
+def _numbered(batch_data: BatchRows) -> Iterator[pa.RecordBatch]:
     """The rows of each stretch with its number behind them; names stand for themselves nowhere."""
     import pyarrow as pa
 
@@ -260,7 +260,7 @@ def _numbered(batch_data: BatchData) -> Iterator[pa.RecordBatch]:
             yield pa.RecordBatch.from_arrays([*batch.columns, ordinals], schema=schema)
 
 
-def _schema(batch_data: BatchData) -> pa.Schema:
+def _schema(batch_data: BatchRows) -> pa.Schema:
     import pyarrow as pa
 
     kinds = [*schema_of(batch_data.layout).types, pa.int64()]

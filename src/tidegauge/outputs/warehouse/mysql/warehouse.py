@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, cast
 
 from tidegauge.errors import OutputError
 from tidegauge.model.arrow import schema_of
-from tidegauge.model.batch_data import BatchData
+from tidegauge.model.batch_data import BatchRows
 from tidegauge.model.spec import Database, TableName, TableOptions
 from tidegauge.model.table import Field
 from tidegauge.model.types import parse_decimal
@@ -249,7 +249,7 @@ class MySQL(Warehouse):
         self,
         session: WarehouseSession,
         stage: StagingTable,
-        batch_data: BatchData,
+        batch_data: BatchRows,
         spark: Callable[[], SparkSession],
     ) -> int:
         lake.check(batch_data.files)

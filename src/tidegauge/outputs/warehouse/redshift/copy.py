@@ -16,7 +16,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from tidegauge.errors import OutputDisagrees, OutputError, OutputUnreachable, TidegaugeError
-from tidegauge.model.batch_data import BatchData, LakeFile
+from tidegauge.model.batch_data import BatchRows, KeysToDelete, LakeFile
 from tidegauge.model.secret import Secret, mask
 from tidegauge.outputs.lake.manifest import COPIES, DATA
 from tidegauge.outputs.warehouse import lake_files as lake
@@ -44,7 +44,7 @@ _KEYS_AT_ONCE = 500
 
 
 def _insert_keys(
-    warehouse: Redshift, session: RedshiftSession, stage: StagingTable, batch_data: BatchData
+    warehouse: Redshift, session: RedshiftSession, stage: StagingTable, batch_data: BatchRows
 ) -> int:
     """Keys to delete lie in no lake, and are few: many in one statement."""
     names = ", ".join(
@@ -65,7 +65,7 @@ def _insert_keys(
     return count
 
 
-def bring(warehouse: Redshift, session: RedshiftSession, stage: StagingTable, batch_data: BatchData) -> int:
+def bring(warehouse: Redshift, session: RedshiftSession, stage: StagingTable, batch_data: BatchRows) -> int:
     """Make the staging table and fill it, in one transaction; how many rows were copied."""
     columns = [
         WarehouseColumn(field.name, warehouse.type(field, key=field.name in stage.key))
@@ -73,7 +73,7 @@ def bring(warehouse: Redshift, session: RedshiftSession, stage: StagingTable, ba
     ]
     make = warehouse.create(stage.table, [*columns, WarehouseColumn(stage.ordinal, warehouse.whole)])
     if not batch_data.files:
-        if batch_data.deletes:
+        if isinstance(batch_data, KeysToDelete):
             session.run(make)
             counted = _insert_keys(warehouse, session, stage, batch_data)
             session.commit()

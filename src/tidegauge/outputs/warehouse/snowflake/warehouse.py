@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidegauge.errors import OutputDisagrees, OutputError, TidegaugeError
 from tidegauge.model.arrow import schema_of
-from tidegauge.model.batch_data import BatchData, Split
+from tidegauge.model.batch_data import BatchRows, Split
 from tidegauge.model.spec import TableName, TableOptions
 from tidegauge.model.table import Field
 from tidegauge.model.types import holds, parse_decimal
@@ -205,7 +205,7 @@ class Snowflake(Warehouse):
         self,
         session: WarehouseSession,
         stage: StagingTable,
-        batch_data: BatchData,
+        batch_data: BatchRows,
         spark: Callable[[], SparkSession],
     ) -> int:
         columns = [
@@ -271,7 +271,7 @@ def _check_loaded(files: Sequence[tuple[Path, int]], told: Sequence[tuple[Any, .
             )
 
 
-def _written(top: Path, batch_data: BatchData) -> Iterator[tuple[Path, int]]:
+def _written(top: Path, batch_data: BatchRows) -> Iterator[tuple[Path, int]]:
     """Each stretch that has rows as a file of its own, with its number in every row; and how many it has."""
     import pyarrow as pa
     import pyarrow.parquet as pq

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidegauge.errors import OutputError, OutputUnreachable
-from tidegauge.model.batch_data import BatchData
+from tidegauge.model.batch_data import BatchRows
 from tidegauge.model.secret import mask
 from tidegauge.model.spec import Database, TableName
 from tidegauge.model.table import Field
@@ -150,7 +150,7 @@ class SQLite(Warehouse):
         self,
         session: WarehouseSession,
         stage: StagingTable,
-        batch_data: BatchData,
+        batch_data: BatchRows,
         spark: Callable[[], SparkSession],
     ) -> int:
         assert isinstance(session, SQLiteSession)
