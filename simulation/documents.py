@@ -68,7 +68,7 @@ class Cabinet:
             return
         document: FlowDocument = document_of(self.stored_flow)
         for log in LOGS:
-            self.append(log, document.outbox.get(log, ()))
+            self.append(log, document.pending.get(log, ()))
             last = max((entry["n"] for entry in self.logs[log].values()), default=None)
             if last is not None and last != document.numbers[log]:
                 self.world.violated(LOGGED, f"{log} ends at {last}, and {document.numbers[log]} were made")

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from simulation.places import NAME, PIPELINE
 from simulation.world import Actor, Fault, World
 from tidegauge.errors import LedgerUnreachable
-from tidegauge.ledger import rules
+from tidegauge.ledger import plan_rules
 from tidegauge.ledger.base import BaseLedger, Rule
 from tidegauge.ledger.flow_state import FlowState, StateChange
 from tidegauge.ledger.flow_view import status_of, watermarks_of
@@ -89,7 +89,9 @@ class MemoryLedger(BaseLedger):
         kept: list[Plan | None] = []
 
         def rule(flow_state: FlowState, now: datetime) -> StateChange | None:
-            change, plan = rules.plan(flow_state, draft, plan_id=plan_id, owner=owner, run_id=run_id, now=now)
+            change, plan = plan_rules.plan(
+                flow_state, draft, plan_id=plan_id, owner=owner, run_id=run_id, now=now
+            )
             kept.append(plan)
             return change
 

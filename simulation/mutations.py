@@ -13,8 +13,8 @@ from simulation.lake import Lake, Manifest
 from simulation.ledger import MemoryLedger
 from simulation.places import at
 from simulation.source import MemorySource, Table
+from tidegauge.ledger import attempt_rules, claim_rules, plan_rules
 from tidegauge.ledger import override_rules as byhand
-from tidegauge.ledger import rules
 from tidegauge.ledger.flow_state import ActivePlan, FlowState, StateChange
 from tidegauge.model.batch_data import ReadBatch
 from tidegauge.model.claim import Claim, Owner
@@ -51,12 +51,12 @@ class Mutation:
 
 
 _batch = walk._batch
-_finish = rules.finish
+_finish = attempt_rules.finish
 _begin_override = byhand.begin_override
 _end_override = byhand.end_override
-_held = rules._held
-_plan = rules.plan
-_claim = rules.claim
+_held = claim_rules.check_held
+_plan = plan_rules.plan
+_claim = claim_rules.claim
 _found = MemorySource._found
 
 
@@ -153,17 +153,19 @@ FIVE = (
     Mutation("advance before write", walk, "_batch", _advance_first, VISIBLE),
     Mutation("reuse of an epoch", byhand, "begin_override", _same_epoch, EPOCHS),
     Mutation("no fence in the output", Lake, "put_if_absent", _put_always, WRITER),
-    Mutation("new windows on retry", rules, "finish", _forget_failed_plan, PLAN),
+    Mutation("new windows on retry", attempt_rules, "finish", _forget_failed_plan, PLAN),
     Mutation("lease on the runner's clock", MemoryLedger, "now", _runners_clock, LEASE_HOLDS),
 )
 
 MORE = (
-    Mutation("no fence in the ledger", rules, "_held", _any_fence, WRITER),
+    Mutation("no fence in the ledger", claim_rules, "check_held", _any_fence, WRITER),
     Mutation("the ledger moves before the epoch is open", run, "finish", _mark_before_output, EPOCHS),
     Mutation("a set that continues one batch less", byhand, "begin_override", _one_batch_less, VISIBLE),
     Mutation("an undo that forgets an input", byhand, "end_override", _undo_of_known, VISIBLE),
-    Mutation("a draft from before others moved on", rules, "plan", _plan_unseen, PLAN),
-    Mutation("whoever holds it is taken for the dead one", rules, "claim", _claim_from_any, LEASE_HOLDS),
+    Mutation("a draft from before others moved on", plan_rules, "plan", _plan_unseen, PLAN),
+    Mutation(
+        "whoever holds it is taken for the dead one", claim_rules, "claim", _claim_from_any, LEASE_HOLDS
+    ),
     Mutation("a watermark at the bound, past the last row", MemorySource, "_found", _upto_the_bound, VISIBLE),
     Mutation("a bound above an open transaction", Table, "bound", property(lambda t: t.top), VISIBLE),
 )

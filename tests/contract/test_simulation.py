@@ -17,7 +17,7 @@ from simulation.world import Fault
 from tidegauge.errors import LedgerError
 from tidegauge.ledger.document_ledger import DocumentLedger
 from tidegauge.ledger.document_store import WriterCameBetween
-from tidegauge.ledger.flow_document import without
+from tidegauge.ledger.flow_document import drop_moved
 from tidegauge.ledger.stored_flow import document_of, stored_flow_of
 
 pytestmark = pytest.mark.contract
@@ -61,8 +61,8 @@ def test_a_ledger_of_documents_that_empties_its_outbox_too_early_is_found(
             for flow in flows:
                 loaded = ledger._documents.load(pipeline, [flow])
                 page = document_of(loaded.stored_flows[flow])
-                ledger._documents.save(loaded, [stored_flow_of(without(page, page.numbers))])
-                for log, entries in page.outbox.items():
+                ledger._documents.save(loaded, [stored_flow_of(drop_moved(page, page.numbers))])
+                for log, entries in page.pending.items():
                     ledger._documents.append(log, entries)
 
     monkeypatch.setattr(DocumentLedger, "_move", move)

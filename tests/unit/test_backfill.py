@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from tests.support.drafts import ME, OTHER
 from tidegauge.errors import PositionError
-from tidegauge.ledger import rules
+from tidegauge.ledger import attempt_rules, claim_rules, plan_rules
 from tidegauge.ledger.flow_state import FlowState
 from tidegauge.model.plan import Batch, Draft, Receipt, Tag
 from tidegauge.model.position import RowPosition, Value, ValueKind, Window
@@ -233,7 +233,7 @@ class World:
 
     def run(self, made: Draft) -> None:
         """Until the plan has ended, however many processes it takes."""
-        change, plan = rules.plan(self.flow_state, made, plan_id="x", owner=ME, run_id="r", now=NOW)
+        change, plan = plan_rules.plan(self.flow_state, made, plan_id="x", owner=ME, run_id="r", now=NOW)
         assert change is not None
         self.flow_state = change.flow_state
         attempt = 0
@@ -245,7 +245,7 @@ class World:
     def _process(self, owner: object, lives: int) -> None:
         assert self.flow_state.active is not None
         dead = self.flow_state.active.owner
-        change = rules.claim(
+        change = claim_rules.claim(
             self.flow_state,
             "x",
             owner=ME if owner is ME else OTHER,
@@ -255,11 +255,11 @@ class World:
             now=NOW,
         )
         self.flow_state = change.flow_state
-        held = rules.claim_of(self.flow_state)
+        held = claim_rules.claim_of(self.flow_state)
         plan = held.plan
         for index in range(plan.done, len(plan.draft.batches)):
             batch, tag = plan.draft.batches[index], plan.tag(index)
-            self.flow_state = rules.begin(self.flow_state, held, index, now=NOW).flow_state
+            self.flow_state = attempt_rules.begin(self.flow_state, held, index, now=NOW).flow_state
             if (lives := lives - 1) < 0:
                 return
             if tag not in self.committed:
@@ -271,10 +271,10 @@ class World:
             if (lives := lives - 1) < 0:
                 return
             receipt = Receipt(tag, batch.windows, len(self.committed[tag][1]), 1, 1, "r")
-            self.flow_state = rules.advance(self.flow_state, held, index, receipt, now=NOW).flow_state
+            self.flow_state = attempt_rules.advance(self.flow_state, held, index, receipt, now=NOW).flow_state
             if (lives := lives - 1) < 0:
                 return
-        self.flow_state = rules.finish(self.flow_state, held, State.SUCCESS, None, now=NOW).flow_state
+        self.flow_state = attempt_rules.finish(self.flow_state, held, State.SUCCESS, None, now=NOW).flow_state
 
     @property
     def rows(self) -> Counter[Row]:

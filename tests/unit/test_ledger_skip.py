@@ -8,8 +8,10 @@ import pytest
 
 from tests.support.drafts import ME, draft, receipt
 from tidegauge.errors import LeaseLost, WrongState
+from tidegauge.ledger.attempt_rules import advance, begin, finish
+from tidegauge.ledger.claim_rules import claim, claim_of
 from tidegauge.ledger.flow_state import FlowState
-from tidegauge.ledger.rules import advance, begin, claim, claim_of, finish, plan
+from tidegauge.ledger.plan_rules import plan
 from tidegauge.model.state import State
 
 pytestmark = pytest.mark.unit

@@ -60,7 +60,7 @@ def parse(address: str | Secret) -> Address:
     text = address.reveal() if isinstance(address, Secret) else address
     scheme, colon, rest = text.partition(":")
     if not colon or scheme not in _SCHEMES:
-        raise _unknown(scheme if colon else "")
+        raise _unknown_scheme_error(scheme if colon else "")
     if scheme in _FOLDERS:
         return _bucket(rest, scheme) if _S3.match(rest) else _folder(rest, scheme)
     return _file(rest) if scheme == "sqlite" else _server(text, scheme)
@@ -149,7 +149,7 @@ def _check_options(found: Iterable[str], kind: str) -> None:
             )
 
 
-def _unknown(scheme: str) -> ConfigError:
+def _unknown_scheme_error(scheme: str) -> ConfigError:
     if not scheme:
         return ConfigError(
             "the ledger's address has no scheme",

@@ -1,19 +1,23 @@
-"""The ledger's calls as rules on a book, on any store. A store brings `_change`, and how to plan many."""
+"""The calls of every ledger, each answered by a rule on the flow's state.
+
+A store adds how a state is loaded and saved (`_change`), and how many flows are planned at once."""
 
 from __future__ import annotations
 
-import gc
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from tidegauge.ledger import caller_rules as alone
-from tidegauge.ledger import override_rules as byhand
-from tidegauge.ledger import rebuild_rules as rebuilding
-from tidegauge.ledger import rules
+from tidegauge.ledger import (
+    attempt_rules,
+    caller_rules,
+    claim_rules,
+    override_rules,
+    plan_rules,
+    rebuild_rules,
+)
 from tidegauge.ledger.flow_state import FlowState, StateChange
 from tidegauge.model.claim import Claim, Owner
 from tidegauge.model.override import Override
@@ -24,7 +28,7 @@ from tidegauge.model.state import State
 from tidegauge.model.watermark import Recalled
 
 Rule = Callable[[FlowState, datetime], StateChange | None]
-"""What becomes of a book, at the store's time; None: nothing."""
+"""Gets a flow's state and the store's time, and returns the change to save; None: nothing to save."""
 
 
 class BaseLedger(ABC):
@@ -39,12 +43,14 @@ class BaseLedger(ABC):
         *,
         plan: Plan | None = None,
         marks: bool = True,
-        heard: bool = True,
+        register: bool = True,
     ) -> FlowState:
-        """Load one book, let the rule decide, save all of its change or nothing; again if it has moved.
+        """Load a flow's state, let the rule decide, and save all of its change or nothing. Start again if
+        another writer changed the flow in between.
 
         What the caller knows makes it cheaper: `plan` is the active one unless another took its place, and
-        without `marks` they are neither needed nor changed. `heard`: the flow is known from here on.
+        without `marks` the watermarks are neither read nor changed. `register`: the ledger lists the flow
+        from here on.
         """
 
     @abstractmethod
@@ -54,15 +60,15 @@ class BaseLedger(ABC):
         self._change(
             pipeline,
             flow,
-            lambda flow_state, now: rules.refuse(flow_state, error, owner=owner, run_id=run_id, now=now),
+            lambda flow_state, now: plan_rules.refuse(flow_state, error, owner=owner, run_id=run_id, now=now),
         )
 
     def note(self, pipeline: str, flow: str, event: str, *, owner: Owner, reason: str) -> None:
         self._change(
             pipeline,
             flow,
-            lambda flow_state, now: rules.note(flow_state, event, owner=owner, reason=reason, now=now),
-            heard=False,
+            lambda flow_state, now: plan_rules.note(flow_state, event, owner=owner, reason=reason, now=now),
+            register=False,
         )
 
     def claim(
@@ -71,31 +77,33 @@ class BaseLedger(ABC):
         flow_state = self._change(
             plan.draft.pipeline,
             plan.draft.flow,
-            lambda flow_state, now: rules.claim(
+            lambda flow_state, now: claim_rules.claim(
                 flow_state, plan.plan_id, owner=owner, run_id=run_id, lease=lease, dead=dead, now=now
             ),
             plan=plan,
             marks=False,
         )
-        return rules.claim_of(flow_state)
+        return claim_rules.claim_of(flow_state)
 
     def renew(self, claim: Claim, lease: timedelta) -> None:
-        self._step(claim, lambda flow_state, now: rules.renew(flow_state, claim, lease, now=now))
+        self._step(claim, lambda flow_state, now: claim_rules.renew(flow_state, claim, lease, now=now))
 
     def begin(self, claim: Claim, index: int) -> None:
-        self._step(claim, lambda flow_state, now: rules.begin(flow_state, claim, index, now=now))
+        self._step(claim, lambda flow_state, now: attempt_rules.begin(flow_state, claim, index, now=now))
 
     def advance(self, claim: Claim, index: int, receipt: Receipt) -> None:
         draft = claim.plan.draft
         self._change(
             draft.pipeline,
             draft.flow,
-            lambda flow_state, now: rules.advance(flow_state, claim, index, receipt, now=now),
+            lambda flow_state, now: attempt_rules.advance(flow_state, claim, index, receipt, now=now),
             plan=claim.plan,
         )
 
     def finish(self, claim: Claim, state: State, error: dict[str, Any] | None = None) -> None:
-        self._step(claim, lambda flow_state, now: rules.finish(flow_state, claim, state, error, now=now))
+        self._step(
+            claim, lambda flow_state, now: attempt_rules.finish(flow_state, claim, state, error, now=now)
+        )
 
     def complete(
         self,
@@ -111,7 +119,7 @@ class BaseLedger(ABC):
         self._change(
             pipeline,
             flow,
-            lambda flow_state, now: alone.complete(
+            lambda flow_state, now: caller_rules.complete(
                 flow_state, plan_id, owner=owner, run_id=run_id, rows=rows, now=now, held=claim
             ),
         )
@@ -123,7 +131,7 @@ class BaseLedger(ABC):
         self._change(
             pipeline,
             flow,
-            lambda flow_state, now: alone.fail(
+            lambda flow_state, now: caller_rules.fail(
                 flow_state, plan_id, error, owner=owner, run_id=run_id, now=now
             ),
         )
@@ -134,7 +142,7 @@ class BaseLedger(ABC):
         self._change(
             draft.pipeline,
             draft.flow,
-            lambda flow_state, now: alone.move(
+            lambda flow_state, now: caller_rules.move(
                 flow_state, draft, plan_id=plan_id, owner=owner, run_id=run_id, rows=rows, now=now
             ),
         )
@@ -152,7 +160,7 @@ class BaseLedger(ABC):
         flow_state = self._change(
             pipeline,
             flow,
-            lambda flow_state, now: byhand.begin_override(
+            lambda flow_state, now: override_rules.begin_override(
                 flow_state, kind, positions, owner=owner, reason=reason, now=now
             ),
         )
@@ -161,14 +169,16 @@ class BaseLedger(ABC):
 
     def end_override(self, pipeline: str, flow: str, *, epoch: int) -> None:
         self._change(
-            pipeline, flow, lambda flow_state, now: byhand.end_override(flow_state, epoch=epoch, now=now)
+            pipeline,
+            flow,
+            lambda flow_state, now: override_rules.end_override(flow_state, epoch=epoch, now=now),
         )
 
     def forget(self, pipeline: str, flow: str, *, owner: Owner, reason: str) -> None:
         self._change(
             pipeline,
             flow,
-            lambda flow_state, now: byhand.forget(flow_state, owner=owner, reason=reason, now=now),
+            lambda flow_state, now: override_rules.forget(flow_state, owner=owner, reason=reason, now=now),
         )
 
     def rebuild(
@@ -186,7 +196,7 @@ class BaseLedger(ABC):
 
         def rule(flow_state: FlowState, now: datetime) -> StateChange | None:
             nonlocal changed
-            change = rebuilding.rebuild(flow_state, marks, epoch, seq, owner=owner, reason=reason, now=now)
+            change = rebuild_rules.rebuild(flow_state, marks, epoch, seq, owner=owner, reason=reason, now=now)
             changed = change is not None
             return change
 
@@ -203,16 +213,3 @@ class BaseLedger(ABC):
     def _one(self, pipeline: str, flow: str) -> FlowStatus:
         [status] = self.status(pipeline, [flow])
         return status
-
-
-@contextmanager
-def uncollected() -> Iterator[None]:
-    """For a moment in which thousands of small values are made and all are kept: to look for garbage among
-    them finds none, and takes as long as the work."""
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collects:
-            gc.enable()

@@ -1,4 +1,5 @@
-"""Rules for callers who do the work themselves: several steps of the protocol in one change. Pure."""
+"""Rules for callers that move the data themselves (the tracker): several steps of the protocol in one change.
+Pure."""
 
 from __future__ import annotations
 
@@ -7,8 +8,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from tidegauge.errors import ConfigError, WrongState
+from tidegauge.ledger.attempt_rules import advance, begin, finish
+from tidegauge.ledger.claim_rules import claim, claim_of, refuse_override
 from tidegauge.ledger.flow_state import FlowState, StateChange
-from tidegauge.ledger.rules import advance, begin, claim, claim_of, finish, plan, refuse_override
+from tidegauge.ledger.plan_rules import plan
 from tidegauge.model.claim import Claim, Owner
 from tidegauge.model.plan import Draft, Receipt
 from tidegauge.model.state import Event, State, step
@@ -29,37 +32,45 @@ def complete(
 ) -> StateChange:
     """See LedgerWriter.complete."""
     change = (
-        StateChange(flow_state) if held else _taken(flow_state, plan_id, owner=owner, run_id=run_id, now=now)
+        StateChange(flow_state)
+        if held
+        else _claim_unless_held(flow_state, plan_id, owner=owner, run_id=run_id, now=now)
     )
     held = held or claim_of(change.flow_state)
-    change = _then(change, begin(change.flow_state, held, 0, now=now))
+    change = _join_changes(change, begin(change.flow_state, held, 0, now=now))
     active = change.flow_state.active
     assert active is not None
     draft = active.plan.draft
-    for name in rows or ():
-        if name not in {part.input for part in draft.inputs}:
-            raise ConfigError(
-                f"{flow_state.flow}: the plan has no table '{name}'",
-                hint=f"it has: {', '.join(part.input for part in draft.inputs)}",
-            )
-    if rows is None:
-        rows = dict.fromkeys(part.input for part in draft.inputs)
+    rows = _check_inputs(draft, rows)
     counts = [count or 0 for count in rows.values()]
     receipt = Receipt(active.plan.tag(0), draft.batches[0].windows, sum(counts), 0, 0, run_id)
-    change = _then(change, advance(change.flow_state, held, 0, receipt, now=now, rows=rows))
+    change = _join_changes(change, advance(change.flow_state, held, 0, receipt, now=now, rows=rows))
     assert change.flow_state.active is not None
     if change.flow_state.active.plan.done == len(draft.batches):
-        return _then(change, finish(change.flow_state, held, State.SUCCESS, None, now=now))
+        return _join_changes(change, finish(change.flow_state, held, State.SUCCESS, None, now=now))
     if flow_state.fence == held.fence:
         return change  # the caller's process held it before, and goes on
-    return _then(change, finish(change.flow_state, held, State.PLANNED, None, now=now))
+    return _join_changes(change, finish(change.flow_state, held, State.PLANNED, None, now=now))
+
+
+def _check_inputs(draft: Draft, rows: Mapping[str, int | None] | None) -> Mapping[str, int | None]:
+    """Row counts by input, for inputs that the plan has; all of its inputs when the caller names none."""
+    inputs = [part.input for part in draft.inputs]
+    for name in rows or ():
+        if name not in inputs:
+            raise ConfigError(
+                f"{draft.flow}: the plan has no table '{name}'", hint=f"it has: {', '.join(inputs)}"
+            )
+    return dict.fromkeys(inputs) if rows is None else rows
 
 
 def fail(
     flow_state: FlowState, plan_id: str, error: dict[str, Any], *, owner: Owner, run_id: str, now: datetime
 ) -> StateChange:
-    change = _taken(flow_state, plan_id, owner=owner, run_id=run_id, now=now)
-    return _then(change, finish(change.flow_state, claim_of(change.flow_state), State.FAILED, error, now=now))
+    change = _claim_unless_held(flow_state, plan_id, owner=owner, run_id=run_id, now=now)
+    return _join_changes(
+        change, finish(change.flow_state, claim_of(change.flow_state), State.FAILED, error, now=now)
+    )
 
 
 def move(
@@ -82,12 +93,14 @@ def move(
             f"{flow_state.flow} has moved on since it was looked at", hint="look again", retryable=True
         )
     counts = {part.input: rows for part in draft.inputs}
-    return _then(
+    return _join_changes(
         planned, complete(planned.flow_state, plan_id, owner=owner, run_id=run_id, rows=counts, now=now)
     )
 
 
-def _taken(flow_state: FlowState, plan_id: str, *, owner: Owner, run_id: str, now: datetime) -> StateChange:
+def _claim_unless_held(
+    flow_state: FlowState, plan_id: str, *, owner: Owner, run_id: str, now: datetime
+) -> StateChange:
     """The plan claimed, unless the caller's own process holds it already."""
     active = flow_state.active
     if active is not None and active.plan.plan_id == plan_id and active.owner == owner:
@@ -95,7 +108,7 @@ def _taken(flow_state: FlowState, plan_id: str, *, owner: Owner, run_id: str, no
     return claim(flow_state, plan_id, owner=owner, run_id=run_id, lease=_ENDLESS, dead=None, now=now)
 
 
-def _then(first: StateChange, second: StateChange) -> StateChange:
+def _join_changes(first: StateChange, second: StateChange) -> StateChange:
     runs = {(run.plan_id, run.attempt): run for run in (*first.runs, *second.runs)}
     return StateChange(
         second.flow_state,

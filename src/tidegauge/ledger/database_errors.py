@@ -1,4 +1,4 @@
-"""What a database driver complains about, as one sentence and a way out."""
+"""Translate errors of a database driver into the ledger's errors: one sentence with the cause, and a hint."""
 
 from __future__ import annotations
 
@@ -112,38 +112,40 @@ def translate_database_error(
     except DBAPIError as error:
         if but(error):
             raise
-        raise _fault(shown, error) from error
+        raise _to_error(shown, error) from error
     except SQLAlchemyError as error:
         raise LedgerError(
-            f"the ledger at {shown} cannot be used: {_words(error)}",
+            f"the ledger at {shown} cannot be used: {_driver_words(error)}",
             hint="check the ledger's address, and see `tidegauge doctor`",
         ) from error
 
 
-def may_pass(error: DBAPIError) -> bool:
+def may_succeed_again(error: DBAPIError) -> bool:
     """Another writer was a moment earlier, and the same transaction may well succeed now."""
     if isinstance(error, IntegrityError):
         return True
     return _code(error.orig) in ("40001", "40P01", 1020, 1213)
 
 
-def _fault(shown: str, error: DBAPIError) -> LedgerError:
-    known = _known(error)
+def _to_error(shown: str, error: DBAPIError) -> LedgerError:
+    known = _find_fault(error)
     if known is not None:
         return LedgerUnreachable(
-            f"the ledger at {shown} {known.says} ({_words(error)})",
+            f"the ledger at {shown} {known.says} ({_driver_words(error)})",
             hint=known.hint,
             retryable=known.retryable,
         )
     if error.connection_invalidated:
-        return LedgerUnreachable(f"the ledger at {shown} {_DOWN.says} ({_words(error)})", hint=_DOWN.hint)
+        return LedgerUnreachable(
+            f"the ledger at {shown} {_DOWN.says} ({_driver_words(error)})", hint=_DOWN.hint
+        )
     return LedgerError(
-        f"the ledger at {shown} refused a statement: {_words(error)}",
+        f"the ledger at {shown} refused a statement: {_driver_words(error)}",
         hint="see `tidegauge doctor`; if tables were changed by hand, bring back a copy",
     )
 
 
-def _known(error: DBAPIError) -> _Fault | None:
+def _find_fault(error: DBAPIError) -> _Fault | None:
     cause, code = error.orig, _code(error.orig)
     match code:
         case str() if isinstance(cause, sqlite3.Error):
@@ -169,7 +171,7 @@ def _code(cause: BaseException | None) -> str | int | None:
     return None if named is None else str(named)
 
 
-def _words(error: SQLAlchemyError) -> str:
+def _driver_words(error: SQLAlchemyError) -> str:
     cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
     words = cause.args[1] if len(cause.args) > 1 and isinstance(cause.args[0], int) else cause
     lines = str(words).strip().splitlines()

@@ -1,4 +1,4 @@
-"""The ledger on a shelf of documents: JSON files or Delta tables."""
+"""The ledger on a store of documents: JSON files or Delta tables."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from tidegauge.errors import LedgerError, LedgerUnreachable
-from tidegauge.ledger import rules
-from tidegauge.ledger.base import BaseLedger, Rule, uncollected
+from tidegauge.ledger import plan_rules
+from tidegauge.ledger.base import BaseLedger, Rule
 from tidegauge.ledger.document_reader import DocumentReader, mark_of
 from tidegauge.ledger.document_store import LOGS, LoadedDocuments, StoredFlow, WriterCameBetween
-from tidegauge.ledger.flow_document import FlowDocument, apply_change, new_document, without
+from tidegauge.ledger.flow_document import FlowDocument, apply_change, drop_moved, new_document
 from tidegauge.ledger.flow_state import FlowState
 from tidegauge.ledger.stored_flow import document_of, stored_flow_of
 from tidegauge.model.claim import Owner
@@ -24,14 +24,15 @@ _PATIENCE = 30.0
 _PAUSE = 0.05
 _SKEW = timedelta(seconds=5)
 _MANY = 64
-"""Entries in a leaf's outbox from which on they are moved to the logs before the run has ended."""
+"""With so many entries pending in a flow's document they are moved to the logs before the run has ended."""
 
 
 class DocumentLedger(DocumentReader, BaseLedger):
-    """Implements LedgerWriter. Each flow is one leaf of the shelf, saved by compare-and-set.
+    """Implements LedgerWriter. Each flow is one document of the store, saved by compare-and-set.
 
-    A change, its events, and the runs and plans that it ends are one save: they travel in the leaf's outbox,
-    and are moved to the logs when a run has ended. A move that is cut off is repeated by whoever comes next.
+    A change, its events, and the runs and plans that it ends are one save: they wait in the flow's document
+    as pending log entries, and are moved to the logs when a run has ended. If a process dies during the move,
+    the next one repeats it.
     """
 
     def plan(self, drafts: Sequence[Draft], *, owner: Owner, run_id: str) -> dict[str, Plan]:
@@ -39,20 +40,19 @@ class DocumentLedger(DocumentReader, BaseLedger):
         for draft in drafts:
             groups.setdefault(draft.pipeline, {})[draft.flow] = draft
         answer: dict[str, Plan] = {}
-        with uncollected():
-            for pipeline, group in groups.items():
-                answer |= self._plan(pipeline, group, owner=owner, run_id=run_id)
+        for pipeline, group in groups.items():
+            answer |= self._plan(pipeline, group, owner=owner, run_id=run_id)
         return {draft.flow: answer[draft.flow] for draft in drafts if draft.flow in answer}
 
     def prune(self, *, before: datetime, pipeline: str | None = None) -> dict[str, int]:
         counts = dict.fromkeys(LOGS, 0)
         for name in self._documents.pipelines() if pipeline is None else [pipeline]:
             self._move_all(name)
-            pages = [
+            flow_documents = [
                 document_of(stored_flow) for stored_flow in self._documents.load(name).stored_flows.values()
             ]
             for log in LOGS:
-                keep = {entry for document in pages for entry in document.pinned.get(log, ())}
+                keep = {entry for document in flow_documents for entry in document.pinned.get(log, ())}
                 counts[log] += self._documents.prune(log, name, before, keep=keep)
         return counts
 
@@ -66,17 +66,17 @@ class DocumentLedger(DocumentReader, BaseLedger):
         *,
         plan: Plan | None = None,  # noqa: ARG002 - it is in the document
         marks: bool = True,  # noqa: ARG002 - so are they
-        heard: bool = True,
+        register: bool = True,
     ) -> FlowState:
         for _ in self._tries():
-            loaded, told = self._documents.load(pipeline, [flow]), self._documents.now()
-            document = _document(loaded, flow, told)
-            now = _not_before(document, told)
+            loaded, read_at = self._documents.load(pipeline, [flow]), self._documents.now()
+            document = _document(loaded, flow, read_at)
+            now = _not_before(document, read_at)
             change = rule(document.flow_state, now)
             if change is None:
                 return document.flow_state
-            after = apply_change(document, change, now, known=heard)
-            if self._saved(loaded, stored_flow_of(after)):
+            after = apply_change(document, change, now, known=register)
+            if self._save(loaded, stored_flow_of(after)):
                 if after.waiting >= _MANY or any(run.ended_at for run in change.runs) or change.ended:
                     self._move(pipeline, [flow])
                 return after.flow_state
@@ -88,24 +88,8 @@ class DocumentLedger(DocumentReader, BaseLedger):
         answer: dict[str, Plan] = {}
         left = dict(drafts)
         for _ in self._tries():
-            loaded, told = self._documents.load(pipeline, list(left)), self._documents.now()
-            kept: dict[str, Plan] = {}
-            changed: dict[str, FlowDocument] = {}
-            for flow, draft in left.items():
-                document = _document(loaded, flow, told)
-                now = _not_before(document, told)
-                change, plan = rules.plan(
-                    document.flow_state,
-                    draft,
-                    plan_id=self._plan_id(draft),
-                    owner=owner,
-                    run_id=run_id,
-                    now=now,
-                )
-                if plan is not None:
-                    kept[flow] = plan
-                if change is not None:
-                    changed[flow] = apply_change(document, change, now, known=True)
+            loaded, read_at = self._documents.load(pipeline, list(left)), self._documents.now()
+            kept, changed = self._apply_plan_rule(loaded, left, read_at, owner=owner, run_id=run_id)
             try:
                 self._documents.save(loaded, [stored_flow_of(document) for document in changed.values()])
                 saved = frozenset(left)
@@ -119,10 +103,39 @@ class DocumentLedger(DocumentReader, BaseLedger):
                 return answer
         raise AssertionError
 
+    def _apply_plan_rule(
+        self,
+        loaded: LoadedDocuments,
+        drafts: Mapping[str, Draft],
+        read_at: datetime,
+        *,
+        owner: Owner,
+        run_id: str,
+    ) -> tuple[dict[str, Plan], dict[str, FlowDocument]]:
+        """By flow: the plans that will be active, and the documents to save."""
+        kept: dict[str, Plan] = {}
+        changed: dict[str, FlowDocument] = {}
+        for flow, draft in drafts.items():
+            document = _document(loaded, flow, read_at)
+            now = _not_before(document, read_at)
+            change, plan = plan_rules.plan(
+                document.flow_state,
+                draft,
+                plan_id=self._plan_id(draft),
+                owner=owner,
+                run_id=run_id,
+                now=now,
+            )
+            if plan is not None:
+                kept[flow] = plan
+            if change is not None:
+                changed[flow] = apply_change(document, change, now, known=True)
+        return kept, changed
+
     def _plan_id(self, draft: Draft) -> str:
         return super()._plan_id(draft) + mark_of(draft.pipeline, draft.flow)
 
-    def _saved(self, loaded: LoadedDocuments, stored_flow: StoredFlow) -> bool:
+    def _save(self, loaded: LoadedDocuments, stored_flow: StoredFlow) -> bool:
         """False when another writer came between."""
         try:
             self._documents.save(loaded, [stored_flow])
@@ -148,7 +161,7 @@ class DocumentLedger(DocumentReader, BaseLedger):
         self._move(pipeline, waiting)
 
     def _move(self, pipeline: str, flows: Sequence[str]) -> None:
-        """Move what waits in the outboxes to the logs, and only then drop it from there.
+        """Append the flows' pending entries to the logs, and only then drop them from their documents.
 
         The change itself is saved, so a store that fails here fails nobody: the next one repeats the move.
         """
@@ -156,12 +169,14 @@ class DocumentLedger(DocumentReader, BaseLedger):
             return
         with contextlib.suppress(LedgerError, WriterCameBetween):
             loaded = self._documents.load(pipeline, flows)
-            pages = [document_of(stored_flow) for stored_flow in loaded.stored_flows.values()]
+            flow_documents = [document_of(stored_flow) for stored_flow in loaded.stored_flows.values()]
             for log in LOGS:
-                entries = [entry for document in pages for entry in document.outbox.get(log, ())]
+                entries = [entry for document in flow_documents for entry in document.pending.get(log, ())]
                 if entries:
                     self._documents.append(log, entries)
-            emptied = [without(document, document.numbers) for document in pages if document.waiting]
+            emptied = [
+                drop_moved(document, document.numbers) for document in flow_documents if document.waiting
+            ]
             self._documents.save(loaded, [stored_flow_of(document) for document in emptied])
 
     def _tries(self) -> Iterable[int]:
@@ -183,7 +198,9 @@ def _document(loaded: LoadedDocuments, flow: str, now: datetime) -> FlowDocument
 
 
 def _not_before(document: FlowDocument, now: datetime) -> datetime:
-    """What happens to a flow is told in its order, though the clock of S3 is known to each process only to a
-    second or two. All are early, so the later one is nearer to the truth; a difference that is larger is a
-    clock that was set, and the new one holds."""
+    """A time that is not before the flow's last change, so that its history stays in order.
+
+    Each process knows the clock of S3 only to a second or two, and always a little early; so the later of two
+    times is nearer to the truth. A larger difference means that the clock was set, and then the new time
+    counts."""
     return document.updated_at if timedelta(0) < document.updated_at - now < _SKEW else now

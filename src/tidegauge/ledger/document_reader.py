@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Self
 
 from tidegauge.ledger.document_store import DocumentStore
-from tidegauge.ledger.flow_document import FlowDocument, newest_first
+from tidegauge.ledger.flow_document import FlowDocument, sort_newest_first
 from tidegauge.ledger.flow_view import status_of, watermarks_of
 from tidegauge.ledger.journal import FAILURES
 from tidegauge.ledger.keys import flow_key
@@ -19,7 +19,7 @@ from tidegauge.model.watermark import Tally, Watermark
 
 
 class DocumentReader:
-    """Implements LedgerReader over a shelf."""
+    """Implements LedgerReader over a store of documents."""
 
     def __init__(self, documents: DocumentStore) -> None:
         self._documents = documents
@@ -44,7 +44,7 @@ class DocumentReader:
         return sorted(
             (
                 mark
-                for document in self._pages(pipeline, flows)
+                for document in self._load_documents(pipeline, flows)
                 for mark in watermarks_of(document.flow_state)
             ),
             key=lambda mark: (mark.flow, mark.input),
@@ -52,7 +52,10 @@ class DocumentReader:
 
     def status(self, pipeline: str, flows: Sequence[str] | None = None) -> list[FlowStatus]:
         return sorted(
-            (status_of(document.flow_state, document.last) for document in self._pages(pipeline, flows)),
+            (
+                status_of(document.flow_state, document.last)
+                for document in self._load_documents(pipeline, flows)
+            ),
             key=lambda status: status.flow,
         )
 
@@ -61,23 +64,23 @@ class DocumentReader:
             document.flow_state.flow: replace(
                 document.flow_state.tally, created_at=document.created_at, updated_at=document.updated_at
             )
-            for document in self._pages(pipeline, flows)
+            for document in self._load_documents(pipeline, flows)
         }
 
     def history(
         self, pipeline: str, *, flow: str | None = None, failed: bool = False, limit: int = 20
     ) -> list[HistoryEvent]:
         kinds = FAILURES if failed else None
-        # The outboxes first: what is moved in between is then seen twice, and not never.
+        # Pending entries first: what is moved to the log in between is then seen twice, rather than never.
         loaded = self._documents.load(pipeline, None if flow is None else [flow])
         waiting = [
             entry
             for stored_flow in loaded.stored_flows.values()
-            for entry in document_of(stored_flow).outbox.get("history", ())
+            for entry in document_of(stored_flow).pending.get("history", ())
         ]
         moved = self._documents.read("history", pipeline, flow=flow, kinds=kinds, limit=limit)
         found = [*moved, *(entry for entry in waiting if kinds is None or entry["kind"] in kinds)]
-        return [event_of(entry) for entry in newest_first(found)[:limit]]
+        return [event_of(entry) for entry in sort_newest_first(found)[:limit]]
 
     def pipelines(self) -> list[str]:
         return self._documents.pipelines()
@@ -94,14 +97,14 @@ class DocumentReader:
                 ):
                     return pipeline, stored_flow.flow, True
                 ended = [
-                    *document.outbox.get("plans", ()),
+                    *document.pending.get("plans", ()),
                     *self._documents.read("plans", pipeline, flow=stored_flow.flow),
                 ]
                 if any(entry["plan_id"] == plan_id for entry in ended):
                     return pipeline, stored_flow.flow, False
         return None
 
-    def _pages(self, pipeline: str, flows: Sequence[str] | None) -> list[FlowDocument]:
+    def _load_documents(self, pipeline: str, flows: Sequence[str] | None) -> list[FlowDocument]:
         stored_flows = self._documents.load(pipeline, flows).stored_flows.values()
         return [document for document in map(document_of, stored_flows) if document.known]
 

@@ -1,6 +1,7 @@
 """What a ledger of documents needs of the place that keeps them: JSON files or Delta tables.
 
-`documents.py` holds the protocol; a shelf only keeps leaves by compare-and-set, and logs by append.
+`document_ledger.py` has the protocol; a store of documents only keeps flows by compare-and-set, and appends
+to logs.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ LOGS = ("history", "runs", "plans")
 class WriterCameBetween(Exception):
     """Another writer came between; load again.
 
-    `saved` names the flows of this save that were kept all the same. Only a shelf that keeps each flow by
+    `saved` names the flows of this save that were kept all the same. Only a store that keeps each flow by
     itself ever has any.
     """
 
@@ -28,16 +29,16 @@ class WriterCameBetween(Exception):
 
 @dataclass(frozen=True)
 class StoredFlow:
-    """One flow as a shelf keeps it."""
+    """One flow as a store of documents keeps it."""
 
     pipeline: str
     flow: str
     body: Mapping[str, Any]
     """Plain JSON values: all that the protocol knows, and the log entries that are not in the logs yet.
-    A shelf never looks inside, but for `loaded`, the newest files that the flow has taken from a lake, which
+    A store never looks inside, but for `loaded`, the newest files that the flow has taken from a lake, which
     are too many to stand in the row as well."""
     row: Mapping[str, Any]
-    """The same for people, as ROW lists it. A shelf shows it under the names of its own documents and never
+    """The same for people, as ROW lists it. A store shows it under the names of its own documents and never
     reads it back for the protocol."""
 
 
@@ -67,8 +68,8 @@ ROW = {
     "total_seconds": "of the runs that ended since then",
     "strategy": "of the newest run: sequential, inter-table, intra-table; None",
     "loaded_files": "number of a lake's files that it has taken since the last reset",
-    "created_at": "when the flow was first heard of",
-    "updated_at": "when the leaf last changed",
+    "created_at": "when the ledger first got to know the flow",
+    "updated_at": "when the flow's document last changed",
 }
 """The keys of `StoredFlow.row`. Times are text: ISO 8601, UTC without a zone, six digits of fraction."""
 
@@ -79,9 +80,9 @@ class LoadedDocuments:
 
     pipeline: str
     stored_flows: Mapping[str, StoredFlow]
-    """By flow; one that the ledger has never heard of has no entry."""
+    """By flow; one that the ledger does not know has no entry."""
     token: Any = field(repr=False)
-    """The shelf's own: the version of everything that was asked for, also of what was not there."""
+    """The store's own: the version of everything that was asked for, also of what was not there."""
 
 
 Entry = Mapping[str, Any]
@@ -90,7 +91,7 @@ Entry = Mapping[str, Any]
 - `id`: text, different from that of every other entry of the log;
 - `pipeline`, `flow`: text;
 - `n`: a number that grows by one from entry to entry of this flow in this log. The first is the microsecond
-  since 1970 in which the leaf was made, so that a leaf made anew after its loss goes on above the old one;
+  since 1970 in which the flow's document was made, so that one made again after a loss goes on above it;
 - `at`: text, a moment as in ROW;
 - `kind`: text: the event for history, the state for runs and plans.
 
@@ -109,15 +110,15 @@ class DocumentStore(Protocol):
         """The store's clock, in UTC without a zone."""
 
     def pipelines(self) -> list[str]:
-        """Every pipeline that has a leaf, in name order."""
+        """Every pipeline that has a flow, in name order."""
 
     def load(self, pipeline: str, flows: Sequence[str] | None = None) -> LoadedDocuments:
-        """The leaves of these flows, or of all that the pipeline has."""
+        """These flows, or all that the pipeline has."""
 
     def save(self, loaded: LoadedDocuments, stored_flows: Sequence[StoredFlow]) -> None:
-        """Keep the leaves, durably, each only if nobody has changed its flow since `load`.
+        """Keep the flows, durably, each only if nobody has changed it since `load`.
 
-        Every leaf is of a flow that `load` was asked for. Returns when all are kept; raises
+        Every one is a flow that `load` was asked for. Returns when all are kept; raises
         WriterCameBetween when another writer did, and then either none is kept or its `saved` names
         those that are. Any other error proves nothing: load again and look.
         """

@@ -10,7 +10,7 @@ from tidegauge.model.watermark import Tally, Watermark
 
 
 class EmptyLedger(SqlReader):
-    """Answers like a ledger that has heard of no flow, and leaves the store as it found it."""
+    """Answers like a ledger that knows no flow, and leaves the store as it found it."""
 
     def watermarks(self, pipeline: str, flows: Sequence[str] | None = None) -> list[Watermark]:  # noqa: ARG002
         return []

@@ -1,4 +1,4 @@
-"""A flow's page in a ledger of documents: its book, and what waits to be moved to the logs. Pure."""
+"""A flow's document: its state, and the log entries that have not been moved to the logs yet. Pure."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ class FlowDocument:
     created_at: datetime
     updated_at: datetime
     known: bool = False
-    """False while there is nothing but a note by a person: the ledger has not heard of the flow itself."""
+    """False while there is nothing but a note by a person: the ledger does not list the flow yet."""
     last: RunRecord | None = None
     """The newest run, ended or not."""
     numbers: Mapping[str, int] = field(default_factory=dict)
     """The last entry of each log."""
-    outbox: Mapping[str, Sequence[Entry]] = field(default_factory=dict)
+    pending: Mapping[str, Sequence[Entry]] = field(default_factory=dict)
     """Entries of each log that it may not have yet, in their order."""
     pinned: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Of each log, the entries that are not pruned: those of the last run's plan."""
 
     @property
     def waiting(self) -> int:
-        return sum(len(entries) for entries in self.outbox.values())
+        return sum(len(entries) for entries in self.pending.values())
 
 
 def new_document(pipeline: str, flow: str, now: datetime) -> FlowDocument:
@@ -40,22 +40,22 @@ def new_document(pipeline: str, flow: str, now: datetime) -> FlowDocument:
 
 
 def apply_change(document: FlowDocument, change: StateChange, now: datetime, *, known: bool) -> FlowDocument:
-    """The page after a change, with the change's events, runs and plans in its outbox."""
+    """The document after a change, with the change's events, runs and plans pending."""
     bodies = {
         "history": [event_body(event) for event in change.events],
         "runs": [run_body(run) for run in change.runs if run.ended_at is not None],
         "plans": [ended_body(ended) for ended in change.ended],
     }
     key = flow_key(document.flow_state.pipeline, document.flow_state.flow)[:32]
-    numbers, outbox = dict(document.numbers), dict(document.outbox)
-    pinned = _unpinned(document, change)
+    numbers, pending = dict(document.numbers), dict(document.pending)
+    pinned = _keep_pinned(document, change)
     for log, added in bodies.items():
         entries = []
         for body in added:
             numbers[log] += 1
             entries.append({"id": f"{key}-{numbers[log]}", "n": numbers[log], **body})
         if entries:
-            outbox[log] = [*outbox.get(log, ()), *entries]
+            pending[log] = [*pending.get(log, ()), *entries]
             if log != "history":
                 pinned[log] = [*pinned.get(log, ()), *(str(entry["id"]) for entry in entries)]
     return replace(
@@ -65,28 +65,28 @@ def apply_change(document: FlowDocument, change: StateChange, now: datetime, *, 
         known=document.known or known,
         last=change.runs[-1] if change.runs else document.last,
         numbers=numbers,
-        outbox=outbox,
+        pending=pending,
         pinned=pinned,
     )
 
 
-def without(document: FlowDocument, moved: Mapping[str, int]) -> FlowDocument:
-    """The page without the entries up to these numbers, which are in the logs."""
-    outbox = {
+def drop_moved(document: FlowDocument, moved: Mapping[str, int]) -> FlowDocument:
+    """The document without the pending entries up to these numbers, which are in the logs."""
+    pending = {
         log: [entry for entry in entries if entry["n"] > moved.get(log, 0)]
-        for log, entries in document.outbox.items()
+        for log, entries in document.pending.items()
     }
-    return replace(document, outbox={log: entries for log, entries in outbox.items() if entries})
+    return replace(document, pending={log: entries for log, entries in pending.items() if entries})
 
 
-def _unpinned(document: FlowDocument, change: StateChange) -> dict[str, Sequence[str]]:
+def _keep_pinned(document: FlowDocument, change: StateChange) -> dict[str, Sequence[str]]:
     """A run of another plan, or of none, lets go of what was pinned for the plan before."""
     plan = document.last.plan_id if document.last else None
     goes_on = all(run.plan_id is not None and run.plan_id == plan for run in change.runs)
     return dict(document.pinned) if goes_on else {}
 
 
-def newest_first(entries: Iterable[Entry]) -> list[Entry]:
-    """Without those that occur twice, as when they are in a log and still in an outbox."""
+def sort_newest_first(entries: Iterable[Entry]) -> list[Entry]:
+    """Without those that occur twice, as when they are in a log and still pending."""
     once = {entry["id"]: entry for entry in entries}
     return sorted(once.values(), key=lambda entry: (entry["at"], entry["n"]), reverse=True)

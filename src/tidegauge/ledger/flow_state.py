@@ -1,4 +1,5 @@
-"""All that the protocol knows of one flow, as one value. Stores load and save it; only `rules` change it."""
+"""All that the ledger knows of one flow, as one value. Stores load and save it; only the modules `*_rules`
+change it."""
 
 from __future__ import annotations
 

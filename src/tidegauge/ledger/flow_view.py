@@ -1,4 +1,4 @@
-"""A book as those see it who read a ledger."""
+"""A flow's state in the form that readers of a ledger get."""
 
 from __future__ import annotations
 

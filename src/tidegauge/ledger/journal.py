@@ -14,7 +14,7 @@ FAILURES = ("failed", "refused")
 """The events that `history --failed` shows."""
 
 
-def entry(event: HistoryEvent) -> dict[str, Any]:
+def event_columns(event: HistoryEvent) -> dict[str, Any]:
     """The columns of one event, all but its time."""
     return {
         "pipeline_key": pipeline_key(event.pipeline),
@@ -43,9 +43,9 @@ def error_text(error: dict[str, Any] | None) -> str | None:
     return None if error is None else json.dumps(error, ensure_ascii=True, default=str)
 
 
-def masked(error: dict[str, Any] | None) -> dict[str, Any] | None:
+def mask_error(error: dict[str, Any] | None) -> dict[str, Any] | None:
     # Before it becomes JSON, where a secret with a quote in it looks different.
-    return None if error is None else {key: _masked(part) for key, part in error.items()}
+    return None if error is None else {key: _mask_value(part) for key, part in error.items()}
 
 
 def clean(text: str) -> str:
@@ -53,18 +53,18 @@ def clean(text: str) -> str:
     return text.replace("\0", "�").encode("utf-8", "replace").decode("utf-8")
 
 
-def sentence(error: dict[str, Any]) -> str:
+def describe_error(error: dict[str, Any]) -> str:
     kind, message = error.get("type"), str(error.get("message", ""))
     return clean(mask(f"{kind}: {message}" if kind else message))
 
 
-def _masked(value: Any) -> Any:
+def _mask_value(value: Any) -> Any:
     match value:
         case str():
             return mask(value)
         case dict():
-            return {key: _masked(part) for key, part in value.items()}
+            return {key: _mask_value(part) for key, part in value.items()}
         case list() | tuple():
-            return [_masked(part) for part in value]
+            return [_mask_value(part) for part in value]
         case _:
             return value

@@ -1,4 +1,4 @@
-"""One table's file of a JSON ledger: document 002's fields for people, and the leaves of its flows.
+"""One table's file of a JSON ledger: a summary for people, and the flows of the table.
 
 The digest inside covers everything else, so that a file which was torn or edited by hand is noticed before
 anything is decided by it. White space does not count.
@@ -38,8 +38,8 @@ def table_of(flow: str) -> str:
     return next((flow.removesuffix(stage) for stage in _STAGES if flow.endswith(stage)), flow)
 
 
-def changed(document: TableDocument | None, stored_flows: Sequence[StoredFlow]) -> TableDocument:
-    """With these leaves in the place of those of the same flows."""
+def replace_flows(document: TableDocument | None, stored_flows: Sequence[StoredFlow]) -> TableDocument:
+    """With these flows in place of the stored ones of the same name."""
     by_name = {
         (stored_flow.pipeline, stored_flow.flow): stored_flow
         for stored_flow in (*(document.stored_flows if document else ()), *stored_flows)
@@ -70,27 +70,27 @@ def parse(body: bytes, file: str) -> TableDocument:
     try:
         found = json.loads(body)
     except ValueError as error:
-        raise _damaged(file, f"it is not whole JSON ({error})") from error
+        raise _damaged_error(file, f"it is not whole JSON ({error})") from error
     try:
         ours = found.pop(_OURS)
         if ours["format"] != FORMAT:
-            raise newer(file, ours["format"])
+            raise newer_format_error(file, ours["format"])
         same = ours["digest"] == _digest_as_laid_out(body, ours["version"])
         if not same and ours["digest"] != _digest_of(found, ours):
-            raise _damaged(file, "it was edited, and its digest does not match any more")
+            raise _damaged_error(file, "it was edited, and its digest does not match any more")
         return TableDocument(ours["version"], tuple(StoredFlow(**flow) for flow in ours["flows"]))
     except (AttributeError, KeyError, TypeError) as error:
-        raise _damaged(file, "it lacks what Tidegauge keeps in it") from error
+        raise _damaged_error(file, "it lacks what Tidegauge keeps in it") from error
 
 
-def newer(file: str, number: Any) -> LedgerVersion:
+def newer_format_error(file: str, number: Any) -> LedgerVersion:
     return LedgerVersion(
         f"{file} has the format {number}, and this version of Tidegauge knows {FORMAT}",
         hint="upgrade Tidegauge; a later version has written this ledger",
     )
 
 
-def _damaged(file: str, why: str) -> LedgerError:
+def _damaged_error(file: str, why: str) -> LedgerError:
     return LedgerError(
         f"{file} cannot be trusted: {why}",
         hint="nothing was changed; bring back a copy of the file, or move it aside: then the table begins"
@@ -129,7 +129,7 @@ def _text(value: Any) -> str:
 
 
 def _fields(stored_flows: Sequence[StoredFlow]) -> dict[str, Any]:
-    """Document 002's structure, of whichever of the file's tables changed last."""
+    """The summary of whichever of the file's tables changed last."""
     last = max(stored_flows, key=lambda stored_flow: str(stored_flow.row["updated_at"]))
     table = table_of(last.flow)
     found = {

@@ -45,7 +45,7 @@ class _Segment:
 
 
 def append(store: Store, log: str, entries: Sequence[Entry]) -> None:
-    """See Shelf.append."""
+    """See DocumentStore.append."""
     flows: dict[tuple[str, str], list[Entry]] = {}
     for entry in entries:
         flows.setdefault((entry["pipeline"], entry["flow"]), []).append(entry)
@@ -90,7 +90,7 @@ def read(
     kinds: Sequence[str] | None,
     limit: int | None,
 ) -> list[Entry]:
-    """See Shelf.read."""
+    """See DocumentStore.read."""
     found: list[Entry] = []
     segments = _segments(store, log, pipeline, flow)
     while batch := list(islice(segments, _AT_ONCE)):
@@ -109,7 +109,7 @@ def read(
 
 
 def prune(store: Store, log: str, pipeline: str, before: datetime, keep: Collection[str]) -> int:
-    """See Shelf.prune."""
+    """See DocumentStore.prune."""
     limit, count = moment_text(before), 0
     for segment in list(_segments(store, log, pipeline, None)):
         found = store.read(segment.path) if segment.start < limit else None
@@ -148,7 +148,7 @@ def parse(body: bytes, file: str) -> list[Entry]:
 
 
 def each(store: Store, work: Callable[[T], R], things: Sequence[T]) -> list[R]:
-    """Many at once where each is a journey over the network, or waits for a disk."""
+    """Do the work for all, several at once, where each waits for a network or a disk."""
     if len(things) < 2:
         return [work(thing) for thing in things]
     with ThreadPoolExecutor(_AT_ONCE if store.remote else 4) as pool:

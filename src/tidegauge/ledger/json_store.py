@@ -1,4 +1,4 @@
-"""A shelf of JSON files, on a local file system or S3: one for each table, replaced by compare-and-set."""
+"""JSON files on a local file system or S3: one for each table, replaced by compare-and-set."""
 
 from __future__ import annotations
 
@@ -10,7 +10,15 @@ from datetime import datetime, timedelta
 from tidegauge.errors import LedgerError
 from tidegauge.ledger import json_logs
 from tidegauge.ledger.document_store import LOGS, Entry, LoadedDocuments, StoredFlow, WriterCameBetween
-from tidegauge.ledger.json_document import FORMAT, TableDocument, changed, newer, parse, render, table_of
+from tidegauge.ledger.json_document import (
+    FORMAT,
+    TableDocument,
+    newer_format_error,
+    parse,
+    render,
+    replace_flows,
+    table_of,
+)
 from tidegauge.ledger.json_logs import each
 from tidegauge.ledger.storage_errors import translate_storage_error
 from tidegauge.model.spec import Lake
@@ -41,8 +49,8 @@ class _Seen:
 
 
 class JsonDocumentStore:
-    """Implements Shelf. A file holds every flow of one table, of any pipeline: the stages of a table, and
-    also tables whose names a file system does not tell apart."""
+    """Implements DocumentStore. A file holds every flow of one table, of any pipeline: the stages of a table,
+    and also tables whose names a file system does not tell apart."""
 
     def __init__(self, store: Store, shown: str) -> None:
         self._store = store
@@ -51,7 +59,7 @@ class JsonDocumentStore:
 
     @classmethod
     def open(cls, lake: Lake, *, shown: str, create: bool) -> JsonDocumentStore | None:
-        """The shelf at a local folder or `s3a://` path, made if `create` says so; otherwise None if none is.
+        """The store at a local folder or `s3a://` path, made if `create` says so; otherwise None if none is.
 
         With `create` the store has to prove, once in a process, that of many who put or replace a file at
         once only one wins. Raises LedgerError if it does not, LedgerVersion for a ledger of newer code.
@@ -102,7 +110,7 @@ class JsonDocumentStore:
 
         def replace(path: str) -> bool:
             file = seen.files[path]
-            body = render(changed(file.document, by_path[path]))
+            body = render(replace_flows(file.document, by_path[path]))
             return self._store.replace(path, body, file.token) is not None
 
         paths = sorted(by_path)
@@ -185,4 +193,4 @@ def _check_mark(body: bytes, file: str) -> None:
             hint="point `ledger:` at another folder, or bring back a copy",
         ) from None
     if found != FORMAT:
-        raise newer(file, found)
+        raise newer_format_error(file, found)

@@ -86,7 +86,7 @@ def upgrade(engine: Engine, address: Address) -> Migrated:
     with translate_database_error(address.shown):
         if address.path is not None:
             _write_ahead(engine)
-        with engine.connect().execution_options(**WRITE) as connection, _alone(connection, address):
+        with engine.connect().execution_options(**WRITE) as connection, _lock(connection, address):
             before = version(connection)
             if before is not None and before not in VERSIONS:
                 check_version(before, address.shown)
@@ -126,7 +126,7 @@ def _write_ahead(engine: Engine) -> None:
 
 
 @contextmanager
-def _alone(connection: Connection, address: Address) -> Iterator[None]:
+def _lock(connection: Connection, address: Address) -> Iterator[None]:
     """One migration at a time: the second process waits, and then finds the work done."""
     if address.scheme == "mysql":
         # Every statement that makes a table commits, so the lock must not hang on a transaction.

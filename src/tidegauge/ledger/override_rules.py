@@ -1,5 +1,5 @@
-"""Rules for changes by hand: begin one, and end it once the output has opened its next life; or forget a
-flow. Pure."""
+"""Rules for overrides: begin one, and end it once the output has opened its next epoch; or forget a flow.
+Pure."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from dataclasses import replace
 from datetime import datetime
 
 from tidegauge.errors import WrongState
+from tidegauge.ledger.claim_rules import refuse_override
 from tidegauge.ledger.flow_state import ActivePlan, EndedPlan, FlowState, InputState, StateChange
 from tidegauge.ledger.journal import clean
-from tidegauge.ledger.rules import SUPERSEDED, closed, event_of, lost, refuse_override
-from tidegauge.ledger.tallies import overridden, spent
+from tidegauge.ledger.rule_records import close_run, describe_lost_lease, make_event
+from tidegauge.ledger.tallies import add_seconds, count_override
 from tidegauge.model.claim import Owner
 from tidegauge.model.override import FORGET, Identity, Override, Undo
 from tidegauge.model.plan import SET_BACK
@@ -20,6 +21,9 @@ from tidegauge.model.run import RunRecord
 from tidegauge.model.secret import mask
 from tidegauge.model.state import Event, State, step
 from tidegauge.model.watermark import Tally
+
+_SUPERSEDED = "SUPERSEDED"
+"""How a plan ends whose flow was overridden or forgotten."""
 
 
 def begin_override(
@@ -49,7 +53,7 @@ def begin_override(
         # The next plan may find another table under the name: that is what a reset is for.
         identities = {name: (None, None) for name, position in positions.items() if position is None}
     if not positions and not flow_state.marks:
-        # A life without a mark in it: nobody could tell from the watermarks which one it is.
+        # An epoch without a watermark: nobody could tell from the watermarks which epoch it is.
         raise WrongState(f"{flow_state.flow} has no watermark yet", hint="name the input to give it one")
     override = Override(
         kind=kind,
@@ -65,7 +69,9 @@ def begin_override(
     runs: tuple[RunRecord, ...] = ()
     if active is not None:
         if active.state is State.RUNNING:
-            runs = closed(flow_state, State.FAILED, now, lost(f"superseded by {owner.actor}: {kind}"))
+            runs = close_run(
+                flow_state, State.FAILED, now, describe_lost_lease(f"superseded by {owner.actor}: {kind}")
+            )
         state = State.FAILED if active.state is State.RUNNING else active.state
         active = replace(active, state=state, owner=None, lease_until=None, updated_at=now)
     run = runs[0] if runs else flow_state.run
@@ -75,9 +81,9 @@ def begin_override(
         active=active,
         run=run,
         override=override,
-        tally=spent(flow_state.tally, runs),
+        tally=add_seconds(flow_state.tally, runs),
     )
-    said = event_of(flow_state, "override", now, owner.actor, reason=f"{kind}: {reason}")
+    said = make_event(flow_state, "override", now, owner.actor, reason=f"{kind}: {reason}")
     return StateChange(changed, (said,), runs)
 
 
@@ -90,17 +96,17 @@ def end_override(flow_state: FlowState, *, epoch: int, now: datetime) -> StateCh
     idle = State.READY
     if flow_state.active is not None:
         idle = step(flow_state.active.state, Event.SUPERSEDE)
-        ended = (EndedPlan(replace(flow_state.active, updated_at=now), SUPERSEDED),)
+        ended = (EndedPlan(replace(flow_state.active, updated_at=now), _SUPERSEDED),)
     # An input that no plan has named yet stands at the beginning, and an undo brings it back there.
     before: dict[str, Position | None] = dict.fromkeys(override.positions)
     before |= {name: mark.position for name, mark in flow_state.marks.items()}
     marks = {
-        name: replace(mark, epoch=epoch, seq=0, pending=_pending(mark, override), updated_at=now)
+        name: replace(mark, epoch=epoch, seq=0, pending=_carry_pending(mark, override), updated_at=now)
         for name, mark in flow_state.marks.items()
     }
     events = []
     for name, position in override.positions.items():
-        old = marks.get(name) or _unseen(name, position, epoch, now)
+        old = marks.get(name) or _new_mark(name, position, epoch, now)
         source_id, fingerprint = override.identities.get(name, (old.source_id, old.fingerprint))
         marks[name] = replace(
             old,
@@ -110,7 +116,7 @@ def end_override(flow_state: FlowState, *, epoch: int, now: datetime) -> StateCh
             fingerprint=fingerprint,
             stamp=None,
         )
-        said = event_of(
+        said = make_event(
             flow_state,
             override.kind,
             now,
@@ -136,15 +142,15 @@ def end_override(flow_state: FlowState, *, epoch: int, now: datetime) -> StateCh
         run=None,
         override=None,
         undo=undo,
-        tally=overridden(flow_state.tally, flow_state.tally_before, override.kind),
+        tally=count_override(flow_state.tally, flow_state.tally_before, override.kind),
         tally_before=None if undo is None else flow_state.tally,
     )
     return StateChange(changed, tuple(events), (), ended)
 
 
 def forget(flow_state: FlowState, *, owner: Owner, reason: str, now: datetime) -> StateChange:
-    """See LedgerWriter.forget. The life goes on being counted: its tags are never used again."""
-    said = event_of(flow_state, "forgotten", now, owner.actor, reason=reason)
+    """See LedgerWriter.forget. The epoch's number stays, so that no tag is ever used again."""
+    said = make_event(flow_state, "forgotten", now, owner.actor, reason=reason)
     untouched = not flow_state.marks and flow_state.active is None and flow_state.override is None
     if untouched and flow_state.undo is not None and flow_state.undo.kind == FORGET:
         # Once more: what the first time replaced can still be brought back.
@@ -156,10 +162,12 @@ def forget(flow_state: FlowState, *, owner: Owner, reason: str, now: datetime) -
     idle = State.READY
     if flow_state.active is not None:
         if flow_state.active.state is State.RUNNING:
-            runs = closed(flow_state, State.FAILED, now, lost(f"superseded by {owner.actor}: {FORGET}"))
+            runs = close_run(
+                flow_state, State.FAILED, now, describe_lost_lease(f"superseded by {owner.actor}: {FORGET}")
+            )
         idle = step(flow_state.active.state, Event.SUPERSEDE)
         ended = (
-            EndedPlan(replace(flow_state.active, owner=None, lease_until=None, updated_at=now), SUPERSEDED),
+            EndedPlan(replace(flow_state.active, owner=None, lease_until=None, updated_at=now), _SUPERSEDED),
         )
     positions = {name: mark.position for name, mark in flow_state.marks.items()}
     known = {name: (mark.source_id, mark.fingerprint) for name, mark in flow_state.marks.items()}
@@ -183,11 +191,11 @@ def forget(flow_state: FlowState, *, owner: Owner, reason: str, now: datetime) -
         override=None,
         undo=undo,
         tally=Tally(),
-        tally_before=spent(flow_state.tally, runs),
+        tally_before=add_seconds(flow_state.tally, runs),
     )
     plan_id = ended[0].active.plan.plan_id if ended else None
     events = tuple(
-        event_of(
+        make_event(
             flow_state,
             "forgotten",
             now,
@@ -202,9 +210,9 @@ def forget(flow_state: FlowState, *, owner: Owner, reason: str, now: datetime) -
     return StateChange(changed, events or (said,), runs, ended)
 
 
-def _pending(mark: InputState, override: Override) -> str | None:
-    """What a source was asked of open transactions holds no longer. By what a Delta table's target was made
-    does, and whether it has seen more than its watermark says."""
+def _carry_pending(mark: InputState, override: Override) -> str | None:
+    """What `pending` says after an override. A note on a database's open transactions is dropped, because it
+    is no longer true. For Delta inputs it is kept, or says that the watermark was set back."""
     if mark.cursor not in ("version", "snapshot"):
         return None
     before, after = mark.position, override.positions.get(mark.input, mark.position)
@@ -215,6 +223,6 @@ def _pending(mark: InputState, override: Override) -> str | None:
             return mark.pending
 
 
-def _unseen(name: str, position: Position | None, epoch: int, now: datetime) -> InputState:
+def _new_mark(name: str, position: Position | None, epoch: int, now: datetime) -> InputState:
     """An input that no plan has named yet; its first plan says what kind of cursor it has."""
     return InputState(name, "", position, position, epoch, 0, None, None, None, None, now)

@@ -1,4 +1,4 @@
-"""The rule that brings a flow's book back from what its output says. Pure."""
+"""The rule that restores a flow's state from what its output recorded. Pure."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from dataclasses import replace
 from datetime import datetime
 
 from tidegauge.errors import FlowHeld, WrongState
+from tidegauge.ledger.claim_rules import refuse_override
 from tidegauge.ledger.flow_state import FlowState, InputState, StateChange
-from tidegauge.ledger.rules import event_of, refuse_override
+from tidegauge.ledger.rule_records import make_event
 from tidegauge.model.claim import Owner
 from tidegauge.model.state import State
 from tidegauge.model.watermark import Recalled
@@ -27,11 +28,11 @@ def rebuild(
     """See LedgerWriter.rebuild. None: it stands there already."""
     refuse_override(flow_state)
     if flow_state.active is not None:
-        raise planned(flow_state.flow, flow_state.active.state, flow_state.active.owner)
+        raise active_plan_error(flow_state.flow, flow_state.active.state, flow_state.active.owner)
     if (flow_state.epoch, flow_state.seq) == (epoch, seq) and not flow_state.forgotten:
         return None
     if (flow_state.epoch, flow_state.seq) > (epoch, seq):
-        raise ahead(flow_state.flow, (flow_state.epoch, flow_state.seq), (epoch, seq))
+        raise ledger_ahead_error(flow_state.flow, (flow_state.epoch, flow_state.seq), (epoch, seq))
     known = {name: replace(mark, epoch=epoch, seq=seq) for name, mark in flow_state.marks.items()}
     found = {
         name: InputState(
@@ -50,7 +51,7 @@ def rebuild(
         for name, one in marks.items()
     }
     events = tuple(
-        event_of(
+        make_event(
             flow_state,
             "rebuilt",
             now,
@@ -75,7 +76,7 @@ def rebuild(
     return StateChange(changed, events)
 
 
-def planned(flow: str, state: State, owner: Owner | None) -> FlowHeld:
+def active_plan_error(flow: str, state: State, owner: Owner | None) -> FlowHeld:
     by = f" by {owner.actor}" if owner else ""
     return FlowHeld(
         f"{flow} has a plan that is {state}{by}, and may have committed more than is counted",
@@ -83,7 +84,7 @@ def planned(flow: str, state: State, owner: Owner | None) -> FlowHeld:
     )
 
 
-def ahead(flow: str, ledger: tuple[int, int], output: tuple[int, int]) -> WrongState:
+def ledger_ahead_error(flow: str, ledger: tuple[int, int], output: tuple[int, int]) -> WrongState:
     """Each with epoch and last batch."""
     return WrongState(
         f"{flow}: the ledger is ahead of the output: it counts batch {ledger[1]} of epoch {ledger[0]}, and"

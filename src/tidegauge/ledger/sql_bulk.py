@@ -24,7 +24,7 @@ def insert_rows(
     names = list(rows[0])
     mark = "?" if connection.dialect.name == "sqlite" else "%s"
     one = f"({', '.join([mark] * len(names))})"
-    head = f"INSERT INTO {table.name} ({', '.join(_quoted(connection, names))}) VALUES "
+    head = f"INSERT INTO {table.name} ({', '.join(_quote(connection, names))}) VALUES "
     tail = _on_conflict(connection, table, replace)
     # SQLite's driver loops in C, MySQL's makes one statement of many rows, PostgreSQL's sends them in one go.
     connection.exec_driver_sql(head + one + tail, values)
@@ -38,8 +38,8 @@ def moment(connection: Connection, at: datetime) -> datetime | str:
 def _on_conflict(connection: Connection, table: Table, replace: Sequence[str] | None) -> str:
     if replace is None:
         return ""
-    names = _quoted(connection, replace)
-    key = _quoted(connection, [column.name for column in table.primary_key])
+    names = _quote(connection, replace)
+    key = _quote(connection, [column.name for column in table.primary_key])
     if connection.dialect.name in ("mysql", "mariadb"):
         # Not INSERT IGNORE, which would also swallow every other fault.
         changes = [f"{name} = VALUES({name})" for name in names] or [f"{key[0]} = {key[0]}"]
@@ -49,5 +49,5 @@ def _on_conflict(connection: Connection, table: Table, replace: Sequence[str] | 
     return f" ON CONFLICT ({', '.join(key)}) DO {action}"
 
 
-def _quoted(connection: Connection, names: Sequence[str]) -> list[str]:
+def _quote(connection: Connection, names: Sequence[str]) -> list[str]:
     return [connection.dialect.identifier_preparer.quote_identifier(name) for name in names]

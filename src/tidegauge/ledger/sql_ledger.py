@@ -15,9 +15,9 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
 from tidegauge.errors import LedgerUnreachable
-from tidegauge.ledger import rules
-from tidegauge.ledger.base import BaseLedger, Rule, uncollected
-from tidegauge.ledger.database_errors import may_pass, translate_database_error
+from tidegauge.ledger import plan_rules
+from tidegauge.ledger.base import BaseLedger, Rule
+from tidegauge.ledger.database_errors import may_succeed_again, translate_database_error
 from tidegauge.ledger.flow_state import FlowState, StateChange
 from tidegauge.ledger.keys import flow_key
 from tidegauge.ledger.prune import prune
@@ -55,7 +55,7 @@ class SqlLedger(SqlReader, BaseLedger):
             for number, draft in enumerate(drafts):
                 flow_state = loaded.flow_states[flow_key(draft.pipeline, draft.flow)]
                 name = f"{token}-{number}"
-                change, kept = rules.plan(
+                change, kept = plan_rules.plan(
                     flow_state, draft, plan_id=name, owner=owner, run_id=run_id, now=loaded.now
                 )
                 if kept is not None:
@@ -65,8 +65,7 @@ class SqlLedger(SqlReader, BaseLedger):
             save(connection, changes, loaded.now)
             return answer
 
-        with uncollected():
-            return self._write(work)
+        return self._write(work)
 
     def prune(self, *, before: datetime, pipeline: str | None = None) -> dict[str, int]:
         return self._write(lambda connection: prune(connection, before=before, pipeline=pipeline))
@@ -79,10 +78,10 @@ class SqlLedger(SqlReader, BaseLedger):
         *,
         plan: Plan | None = None,
         marks: bool = True,
-        heard: bool = True,
+        register: bool = True,
     ) -> FlowState:
         def work(connection: Connection) -> FlowState:
-            make = heard and plan is None
+            make = register and plan is None
             loaded = load(connection, [(pipeline, flow)], make=make, known=plan, marks=marks)
             flow_state = loaded.flow_states[flow_key(pipeline, flow)]
             change = rule(flow_state, loaded.now)
@@ -98,7 +97,7 @@ class SqlLedger(SqlReader, BaseLedger):
         for _ in range(_TRIES):
             try:
                 with (
-                    translate_database_error(self.shown, but=may_pass),
+                    translate_database_error(self.shown, but=may_succeed_again),
                     self._turn,
                     self._writer.begin() as connection,
                 ):

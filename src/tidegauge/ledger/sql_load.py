@@ -1,4 +1,4 @@
-"""Load books inside a transaction that is going to change them: their flows are ours until it ends."""
+"""Load the state of flows inside a transaction that will change them. They stay locked until it ends."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ _NOW = select(store_now())
 
 
 class LoadedRows:
-    """Books by flow key, and the store's clock after they were locked."""
+    """Flow states by flow key, and the store's clock after they were locked."""
 
     def __init__(self, flow_states: dict[str, FlowState], now: datetime) -> None:
         self.flow_states = flow_states
@@ -88,7 +88,7 @@ def load(
     known: Plan | None = None,
     marks: bool = True,
 ) -> LoadedRows:
-    """The books of these (pipeline, flow), locked. A flow that is not there is made, or has an empty book.
+    """The states of these (pipeline, flow), locked. A flow that is not there is made, or has an empty state.
 
     Always in the order of the keys, first all that are made and then all that are locked, so that two who
     want the same flows wait for each other and never crosswise. `known` is a plan the caller holds already:

@@ -1,4 +1,4 @@
-"""A flow's book as rows of the ledger's tables, and back."""
+"""A flow's state as rows of the ledger's tables, and back."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, DateTime, Table, bindparam, delete, update
 
 from tidegauge.ledger.flow_state import ActivePlan, FlowState, StateChange
-from tidegauge.ledger.journal import entry
+from tidegauge.ledger.journal import event_columns
 from tidegauge.ledger.keys import flow_key, input_key
 from tidegauge.ledger.sql_bulk import insert_rows, moment
 from tidegauge.ledger.sql_rows import (
@@ -36,12 +36,12 @@ _FLOWS = update(flows).where(flows.c.flow_key.in_(bindparam("keys", expanding=Tr
 
 
 def save(connection: Connection, changes: Sequence[tuple[FlowState, StateChange]], now: datetime) -> None:
-    """All of the changes, each with the book it began from."""
+    """All of the changes, each with the state it began from."""
     _save_heads(connection, changes, now)
     _save_plans(connection, changes)
     _save_marks(connection, changes)
     _save_runs(connection, changes)
-    events = [{"at": event.at, **entry(event)} for _, change in changes for event in change.events]
+    events = [{"at": event.at, **event_columns(event)} for _, change in changes for event in change.events]
     _insert(connection, history, events)
 
 

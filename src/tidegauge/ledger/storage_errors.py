@@ -1,4 +1,4 @@
-"""What a store of files complains about, in the ledger's words."""
+"""Translate errors of file storage into the ledger's errors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tidegauge.errors import LedgerError, LedgerUnreachable, OutputError, Output
 
 @contextmanager
 def translate_storage_error(shown: str) -> Iterator[None]:
-    """Raises LedgerUnreachable or LedgerError where `objects` raised."""
+    """Raises LedgerUnreachable or LedgerError where `storage` raised an OutputError."""
     try:
         yield
     except OutputUnreachable as error:

@@ -1,4 +1,4 @@
-"""A page as a leaf of a shelf, and back."""
+"""A flow's document in plain JSON values, as a store keeps it, and back."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidegauge.ledger.flow_document import FlowDocument
 from tidegauge.ledger.flow_state import ActivePlan, FlowState, InputState
 from tidegauge.ledger.log_entries import moment_of, moment_text, run_body, run_of
 from tidegauge.ledger.override_json import override_from_body, override_to_body, undo_from_body, undo_to_body
-from tidegauge.ledger.summary import shown, stage_row
+from tidegauge.ledger.summary import split_position, stage_row
 from tidegauge.ledger.tallies import tally_body, tally_of
 from tidegauge.model.claim import Owner
 from tidegauge.model.plan import Draft, Plan, draft_from_body, draft_to_body
@@ -46,18 +46,16 @@ def stored_flow_of(document: FlowDocument) -> StoredFlow:
         "last_run": run_body(document.last) if document.last else None,
         "numbers": dict(document.numbers),
         "pinned": {log: list(ids) for log, ids in document.pinned.items()},
-        "outbox": {log: list(entries) for log, entries in document.outbox.items()},
+        "outbox": {log: list(entries) for log, entries in document.pending.items()},
     }
     return StoredFlow(flow_state.pipeline, flow_state.flow, body, _row(document))
 
 
 def _row(document: FlowDocument) -> dict[str, Any]:
-    """As shelf.ROW lists it."""
+    """As document_store.ROW lists it."""
     flow_state, run, active = document.flow_state, document.last, document.flow_state.active
     name = active.plan.draft.inputs[0].input if active else next(iter(flow_state.marks), None)
     mark = flow_state.marks.get(name) if name is not None else None
-    window = active.plan.draft.inputs[0].window if active else None
-    upto, upto_number = shown(window.upto if window else None)
     return {
         **stage_row(
             state=flow_state.state,
@@ -74,16 +72,20 @@ def _row(document: FlowDocument) -> dict[str, Any]:
         "ended_at": _text(run.ended_at if run else None),
         "rows": run.rows_written if run else None,
         "batches": run.batches if run else None,
-        "upto": upto if upto is not None else upto_number,
-        "upto_time": _text(
-            to_moment(window.upto, active.plan.draft.inputs[0].cursor, active.plan.draft.inputs[0].stamp)
-            if active and window
-            else None
-        ),
+        **_window_end(active),
         "epoch": flow_state.epoch,
         "seq": flow_state.seq,
         "fence": flow_state.fence,
     }
+
+
+def _window_end(active: ActivePlan | None) -> dict[str, Any]:
+    first = active.plan.draft.inputs[0] if active else None
+    if first is None or first.window is None:
+        return {"upto": None, "upto_time": None}
+    text, number = split_position(first.window.upto)
+    moment = to_moment(first.window.upto, first.cursor, first.stamp)
+    return {"upto": text if text is not None else number, "upto_time": _text(moment)}
 
 
 def _tally_body(tally: Tally) -> dict[str, Any]:
@@ -149,7 +151,7 @@ def _active_body(active: ActivePlan) -> dict[str, Any]:
     }
 
 
-# --- from a leaf
+# --- from a stored flow
 
 
 def document_of(stored_flow: StoredFlow) -> FlowDocument:
@@ -165,7 +167,7 @@ def document_of(stored_flow: StoredFlow) -> FlowDocument:
         known=body["known"],
         last=run_of(body["last_run"]) if body["last_run"] else None,
         numbers=body["numbers"],
-        outbox=body["outbox"],
+        pending=body["outbox"],
         pinned=body["pinned"],
     )
 

@@ -1,4 +1,5 @@
-"""Document 002's fields of a table, from what its stages have done. What is not known is null."""
+"""The summary of a table that people and other programs read, from what its stages have done. A field that is
+not known is null."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from tidegauge.ledger.journal import sentence
+from tidegauge.ledger.journal import describe_error
 from tidegauge.ledger.log_entries import moment_text
 from tidegauge.model.epoch_numbers import moment_of
 from tidegauge.model.position import FilesPosition, Position, RowPosition, VersionPosition, to_moment
@@ -28,12 +29,12 @@ def stage_row(
     created_at: datetime | None,
     updated_at: datetime | None,
 ) -> dict[str, Any]:
-    """What `table_fields` wants to know of a stage, in plain JSON values, as shelf.ROW explains them."""
-    text, number = shown(position)
+    """What `table_fields` needs of a stage, in plain JSON values, as document_store.ROW explains them."""
+    text, number = split_position(position)
     return {
         "state": state.value,
         "run_state": run.state.value if run else None,
-        "error": sentence(run.error) if run and run.error else None,
+        "error": describe_error(run.error) if run and run.error else None,
         "cursor": cursor,
         "position": text,
         "version": number,
@@ -61,7 +62,6 @@ def table_fields(
     read, put = extract or {}, load or {}
     both = [row for row in (read, put) if row]
     errors = [row["error"] for row in both if row["error"]]
-    batches = read.get("total_batches")
     return {
         "table_name": table,
         "last_mysql_extraction_time": _moment(read.get("advanced_at")),
@@ -78,15 +78,20 @@ def table_fields(
         "last_error": errors[0] if errors else None,
         "created_at": _moment(min((row["created_at"] for row in both if row["created_at"]), default=None)),
         "updated_at": _moment(max((row["updated_at"] for row in both if row["updated_at"]), default=None)),
-        "metadata": {
-            "manual_watermark": any(row["manual"] for row in both),
-            "total_processing_time_seconds": round(sum(row["total_seconds"] for row in both), 6),
-            "average_batch_size": read["total_rows"] // batches if batches else None,
-        },
+        "metadata": _metadata(read, both),
     }
 
 
-def shown(position: Position | None) -> tuple[str | None, int | None]:
+def _metadata(read: Mapping[str, Any], stages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    batches = read.get("total_batches")
+    return {
+        "manual_watermark": any(row["manual"] for row in stages),
+        "total_processing_time_seconds": round(sum(row["total_seconds"] for row in stages), 6),
+        "average_batch_size": read["total_rows"] // batches if batches else None,
+    }
+
+
+def split_position(position: Position | None) -> tuple[str | None, int | None]:
     """The cursor's text, or the number of a version or a file."""
     match position:
         case None:

@@ -1,4 +1,4 @@
-"""How a flow's tally grows, and how it is kept. Pure."""
+"""Count what a flow has done since its last reset, and turn the tally into JSON and back. Pure."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ MOST = 1000
 """Files that are remembered by name. The lake's manifests know all of them."""
 
 
-def counted(tally: Tally, batch: Batch, receipt: Receipt, *, whole: bool, now: datetime) -> Tally:
-    """After a batch, or a part of it that was done before the rest."""
-    new = () if batch.again else _new(tally, receipt.paths)
+def count_batch(tally: Tally, batch: Batch, receipt: Receipt, *, whole: bool, now: datetime) -> Tally:
+    """Add a batch, or a part of it that was done before the rest."""
+    new = () if batch.again else _select_new(tally, receipt.paths)
     return replace(
         tally,
         rows=tally.rows + receipt.rows,
@@ -30,20 +30,20 @@ def counted(tally: Tally, batch: Batch, receipt: Receipt, *, whole: bool, now: d
     )
 
 
-def _new(tally: Tally, paths: tuple[str, ...]) -> tuple[str, ...]:
+def _select_new(tally: Tally, paths: tuple[str, ...]) -> tuple[str, ...]:
     """Without those that were taken before: a table that is replaced as a whole takes all files each time."""
     newest = tally.loaded[-1] if tally.loaded else None
     return paths[paths.index(newest) + 1 :] if newest in paths else paths
 
 
-def spent(tally: Tally, runs: Sequence[RunRecord]) -> Tally:
-    """After runs have ended."""
+def add_seconds(tally: Tally, runs: Sequence[RunRecord]) -> Tally:
+    """Add the seconds of runs that have ended."""
     seconds = sum((run.ended_at - run.started_at).total_seconds() for run in runs if run.ended_at)
     return replace(tally, seconds=round(tally.seconds + seconds, 6)) if seconds else tally
 
 
-def overridden(tally: Tally, before: Tally | None, kind: str) -> Tally:
-    """After a change by hand. `before` is what the one that is undone had replaced."""
+def count_override(tally: Tally, before: Tally | None, kind: str) -> Tally:
+    """After an override. `before`: the tally that the undone override had replaced."""
     match kind:
         case "reset" | "refresh":
             return Tally()

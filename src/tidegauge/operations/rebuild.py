@@ -15,7 +15,7 @@ from tidegauge.flows.known_sources import KnownSources
 from tidegauge.flows.select import Selection, choose, needs_of
 from tidegauge.ledger.open import open_ledger
 from tidegauge.ledger.owner import this_process
-from tidegauge.ledger.rebuild_rules import ahead, planned
+from tidegauge.ledger.rebuild_rules import active_plan_error, ledger_ahead_error
 from tidegauge.model.delta_flow import AnyFlow, DeltaFlow
 from tidegauge.model.error_json import error_to_json
 from tidegauge.model.position import FilesPosition, Position, RowPosition, ValueKind, Window, compare, to_json
@@ -232,7 +232,7 @@ def _checked(found: RebuildPreview, status: FlowStatus | None) -> RebuildPreview
     """Refuse what the ledger would refuse."""
     error: TidegaugeError | None = None
     if found.stands > (found.epoch, found.seq):
-        error = ahead(found.flow, found.stands, (found.epoch, found.seq))
+        error = ledger_ahead_error(found.flow, found.stands, (found.epoch, found.seq))
     elif found.is_behind and status is not None and status.override is not None:
         error = WrongState(
             f"{found.flow}: an override ({status.override.kind}) that {status.override.actor} began has not"
@@ -241,7 +241,7 @@ def _checked(found: RebuildPreview, status: FlowStatus | None) -> RebuildPreview
             retryable=True,
         )
     elif found.is_behind and status is not None and status.plan is not None:
-        error = planned(found.flow, status.state, status.owner)
+        error = active_plan_error(found.flow, status.state, status.owner)
     return replace(found, error=error) if error else found
 
 

@@ -62,15 +62,20 @@ def _tally(said: Sequence[Any], done: Sequence[Any]) -> dict[str, Any]:
     reset = max((row.at for row in said if row.event == "reset"), default=datetime.min)
     moved = [row.at for row in said if row.event == "advanced" and row.at > reset]
     runs = [row for row in done if row.started_at >= reset]
-    ended = [row for row in runs if row.ended_at is not None]
     return {
         "rows": sum(row.rows_written for row in runs),
         "batches": sum(row.batches for row in runs),
         "files": None if any(row.batches for row in runs) else 0,
-        "seconds": round(sum((row.ended_at - row.started_at).total_seconds() for row in ended), 6),
+        "seconds": _seconds(runs),
         "advanced_at": max(moved).isoformat() if moved else None,
         "manual": _BY_HAND[said[-1].event] if said else False,
         "strategy": None,
         "loaded": [],
         "loaded_files": 0,
     }
+
+
+def _seconds(runs: Sequence[Any]) -> float:
+    ended = [row for row in runs if row.ended_at is not None]
+    total: float = sum((row.ended_at - row.started_at).total_seconds() for row in ended)
+    return round(total, 6)
