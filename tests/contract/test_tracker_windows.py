@@ -128,7 +128,7 @@ def test_b8_a_runner_that_lost_its_lease_finalizes_nothing(store_address: str) -
         WatermarkTracker(store_address, actor="other@there") as other,
     ):
         mine = {status: tracker.start_pipeline_run(status, "job_001", end=NOON) for status in ENDS}
-        tracker._tracker_ledger.rest()  # as if the process had been paused: nothing renews the leases
+        tracker._tracker_ledger.stop_heartbeat()  # as if paused: nothing renews the leases
         time.sleep(2.5)
         theirs = {status: other.start_pipeline_run(status, "job_002") for status in ENDS}
         for status, record in mine.items():
@@ -261,7 +261,7 @@ def test_b8_a_block_that_lost_its_lease_says_so_at_its_end(store_address: str) -
 
         def work(error: Exception | None) -> None:
             with tracker.run("wos"):
-                tracker._tracker_ledger.rest()
+                tracker._tracker_ledger.stop_heartbeat()
                 time.sleep(2.5)
                 taken.append(other.start_pipeline_run("wos"))
                 if error:

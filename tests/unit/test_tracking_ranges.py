@@ -16,8 +16,8 @@ from tidegauge.model.watermark import Watermark
 from tidegauge.tracker import WatermarkTracker
 from tidegauge.tracker.latest import Latest
 from tidegauge.tracker.pipeline_state import PipelineState
-from tidegauge.tracker.processing import from_standing
-from tidegauge.tracker.ranges import check_active, draft
+from tidegauge.tracker.processing import build_plan
+from tidegauge.tracker.ranges import check_active, draft_ranges
 
 pytestmark = pytest.mark.unit
 
@@ -54,13 +54,13 @@ def standing(
 
 
 def drafted(where: PipelineState, latest: dict[str, Latest], *, late: bool = False) -> Draft:
-    return draft(where, latest, baseline=0, allow_schema_change=False, schemas=["s"], late=late)
+    return draft_ranges(where, latest, baseline=0, allow_schema_change=False, schemas=["s"], late=late)
 
 
 def test_a_range_goes_from_the_checkpoint_to_the_newest() -> None:
     where = standing(mark("s.a", 4), mark("s.b", 7), mark("s.gone", 2), mark("other.gone", 2))
     made = drafted(where, {"s.a": Latest(9), "s.b": Latest(7), "s.c": Latest(0)})
-    plan = from_standing(standing(*where.marks.values(), plan=made))
+    plan = build_plan(standing(*where.marks.values(), plan=made))
     assert plan is not None
     assert plan.ranges == {"s.a": (5, 9), "s.c": (0, 0)}
     assert plan.notes == ("s.gone was processed up to version 2 and is not there any more",)

@@ -15,7 +15,7 @@ import tidegauge
 from tidegauge.errors import ConfigError
 from tidegauge.model.position import ValueKind
 from tidegauge.tracker import TimeWindow
-from tidegauge.tracker.moment import from_position, read, to_position
+from tidegauge.tracker.moment import from_position, read_moment, to_position
 
 pytestmark = pytest.mark.unit
 
@@ -100,10 +100,12 @@ def test_a_pipeline_keeps_the_kind_of_time_that_it_has() -> None:
 
 
 def test_times_are_read_from_dates_and_text() -> None:
-    assert read(date(2025, 8, 14), what="x") == datetime(2025, 8, 14)
-    assert read("2025-08-14T12:00:00.5Z", what="x") == datetime(2025, 8, 14, 12, 0, 0, 500000, tzinfo=UTC)
+    assert read_moment(date(2025, 8, 14), what="x") == datetime(2025, 8, 14)
+    assert read_moment("2025-08-14T12:00:00.5Z", what="x") == datetime(
+        2025, 8, 14, 12, 0, 0, 500000, tzinfo=UTC
+    )
     with pytest.raises(ConfigError, match="the end"):
-        read("soon", what="the end")
+        read_moment("soon", what="the end")
 
 
 def test_the_tracker_is_imported_only_when_asked_for_and_never_brings_spark() -> None:

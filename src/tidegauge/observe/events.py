@@ -1,4 +1,4 @@
-"""What happens while flows run. The engine tells; progress bars, logs and tests listen."""
+"""Events of a run, typed. The runner sends them; progress bars, logs and tests receive them."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class FlowPlanned:
     rows: int | None
     batches: int
     resumed: bool
-    """An earlier plan is taken up again, with its frozen windows."""
+    """An earlier plan is continued, with its frozen windows."""
     notes: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class NoteAdded:
-    """Something that a person should know has come out on the way."""
+    """Something that a person should know was found during the run."""
 
     flow: str
     note: str
@@ -71,7 +71,7 @@ class FlowEnded:
 
 @dataclass(frozen=True)
 class Comparing:
-    """A target is being held against its source."""
+    """A target is being compared with its source."""
 
     table: str
     number: int

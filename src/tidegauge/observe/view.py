@@ -53,23 +53,19 @@ class Lines:
         self._stream = stream
 
     def __call__(self, event: RunEvent) -> None:
-        for line in lines(event):
+        for line in describe(event):
             self._stream.write(mask(line) + "\n")
         self._stream.flush()
 
 
-def lines(event: RunEvent) -> list[str]:
+def describe(event: RunEvent) -> list[str]:
+    """The log lines of an event; none for what is not worth a line."""
     match event:
         case Planning(flows):
             return [f"planning {flows} flow{'' if flows == 1 else 's'}"]
         case FlowPlanned(flow, rows, batches, resumed, notes):
             said = [f"{flow}: note: {note}" for note in notes]
-            if batches:
-                begin = "takes up an earlier plan" if resumed else "planned"
-                said.append(
-                    f"{flow}: {begin}: {rows or 0:,} rows in {batches} batch{'' if batches == 1 else 'es'}"
-                )
-            return said
+            return [*said, _describe_plan(flow, rows, batches, resumed=resumed)] if batches else said
         case NoteAdded(flow, note):
             return [f"{flow}: note: {note}"]
         case SparkStarting():
@@ -82,6 +78,11 @@ def lines(event: RunEvent) -> list[str]:
             return [f"{flow}: {state}: {rows:,} rows in {seconds:.1f} s" + (f": {error}" if error else "")]
         case _:
             return []
+
+
+def _describe_plan(flow: str, rows: int | None, batches: int, *, resumed: bool) -> str:
+    begin = "takes up an earlier plan" if resumed else "planned"
+    return f"{flow}: {begin}: {rows or 0:,} rows in {batches} batch{'' if batches == 1 else 'es'}"
 
 
 class Bars:

@@ -1,4 +1,4 @@
-"""A tracker's ledger by the name of a schema: where the session's catalogue says that it lies."""
+"""Find a tracker's ledger by the name of a schema: the session's catalogue says where it lies."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _KIND = "delta:"
 TABLES = ("watermarks", "plans", "runs", "history")
 
 
-def named_schema(address: str | Secret) -> str | None:
+def parse_schema_name(address: str | Secret) -> str | None:
     """The schema that a `delta:CATALOGUE.SCHEMA` names; None for every other address."""
     if isinstance(address, Secret) or not address.startswith(_KIND):
         return None
@@ -45,7 +45,7 @@ def look_up(spark: SparkSession, schema: str) -> str:
             hint="write delta:PATH, with a path of your own",
         )
     folder = _folder(schema, "the schema", location)
-    for name, where in _known(spark, schema).items():
+    for name, where in _find_tables(spark, schema).items():
         place = _folder(schema, f"its table {name}", where)
         if place != f"{folder}/{name}":
             raise ConfigError(
@@ -55,9 +55,9 @@ def look_up(spark: SparkSession, schema: str) -> str:
     return parse(f"{_KIND}{folder}").shown
 
 
-def show(spark: SparkSession, schema: str, address: str) -> None:
+def register_tables(spark: SparkSession, schema: str, address: str) -> None:
     """Let the catalogue know the ledger's tables by their names."""
-    known = _known(spark, schema)
+    known = _find_tables(spark, schema)
     for name in TABLES:
         if name not in known:
             register(spark, f"{schema}.{name}", f"{address.removeprefix(_KIND)}/{name}")
@@ -72,7 +72,7 @@ def _folder(schema: str, what: str, location: str) -> str:
         ) from None
 
 
-def _known(spark: SparkSession, schema: str) -> dict[str, str]:
+def _find_tables(spark: SparkSession, schema: str) -> dict[str, str]:
     """Those tables of the ledger that the catalogue has, with their locations."""
     found = locate(spark, schemas=[schema])
     return {name: found[f"{schema}.{name}"] for name in TABLES if f"{schema}.{name}" in found}

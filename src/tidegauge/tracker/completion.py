@@ -1,4 +1,4 @@
-"""Which tables of a plan are completed, with how many records; and the plan inside its block."""
+"""Complete the tables of a plan, with their row counts; and the plan inside its `with` block."""
 
 from __future__ import annotations
 
@@ -35,25 +35,18 @@ class Processing:
         if self._claim is None or table not in self.ranges:
             raise ConfigError(
                 f"{self.pipeline}: the plan has no table '{table}' left",
-                hint=f"it has: {listed(self.ranges)}",
+                hint=f"it has: {list_names(self.ranges)}",
             )
         status = self._tracker_ledger.check(self._claim)
         refuse_twice(status, [table])
         self._tracker_ledger.complete(self._claim, {table: records})
 
 
-def counts(
+def count_records(
     status: FlowStatus, plan: Plan, named: list[str] | None, records: Records | None
 ) -> dict[str, int | None]:
-    parts = [part.input for part in plan.draft.inputs]
-    if named is not None:
-        unknown = [name for name in named if name not in parts]
-        if unknown:
-            raise ConfigError(
-                f"{status.pipeline}: the plan has no table '{unknown[0]}'", hint=f"it has: {listed(parts)}"
-            )
-        refuse_twice(status, named)
-    wanted = named if named is not None else [name for name in parts if name not in status.completed]
+    """Row counts of the tables to complete: those that are `named`, else all that are left."""
+    wanted = _select_tables(status, plan, named)
     if records is None:
         return dict.fromkeys(wanted)
     if not isinstance(records, Mapping):
@@ -67,9 +60,22 @@ def counts(
     if strange:
         raise ConfigError(
             f"{status.pipeline}: records are counted for '{strange[0]}', which is not being completed",
-            hint=f"these are: {listed(wanted)}",
+            hint=f"these are: {list_names(wanted)}",
         )
     return {name: check_rows(records.get(name)) for name in wanted}
+
+
+def _select_tables(status: FlowStatus, plan: Plan, named: list[str] | None) -> list[str]:
+    parts = [part.input for part in plan.draft.inputs]
+    if named is None:
+        return [name for name in parts if name not in status.completed]
+    unknown = [name for name in named if name not in parts]
+    if unknown:
+        raise ConfigError(
+            f"{status.pipeline}: the plan has no table '{unknown[0]}'", hint=f"it has: {list_names(parts)}"
+        )
+    refuse_twice(status, named)
+    return named
 
 
 def refuse_twice(status: FlowStatus, tables: list[str]) -> None:
@@ -81,6 +87,6 @@ def refuse_twice(status: FlowStatus, tables: list[str]) -> None:
             )
 
 
-def listed(tables: Any) -> str:
+def list_names(tables: Any) -> str:
     found = list(tables)
     return ", ".join(found[:10]) + (f" and {len(found) - 10} more" if len(found) > 10 else "")

@@ -29,7 +29,7 @@ class Latest:
     commit_timestamp: datetime | None = None
 
 
-def names(given: Names | None, *, what: str) -> list[str]:
+def as_names(given: Names | None, *, what: str) -> list[str]:
     """A single name is a list of one."""
     found = [given] if isinstance(given, str) else list(given or ())
     for name in found:
@@ -42,15 +42,15 @@ def look_up(
     spark: SparkSession | None, schemas: Names | None, tables: Tables | None
 ) -> dict[str, Latest | TidegaugeError]:
     """Every table's newest version from its own log, many at once; no Spark job."""
-    wanted = names(schemas, what="schema")
+    wanted = as_names(schemas, what="schema")
     places: dict[str, str] = {}
     named: list[str] = []
     if isinstance(tables, Mapping):
         places = {str(name): str(path) for name, path in tables.items()}
     elif spark is None:
-        places = {name: name for name in names(tables, what="table")}
+        places = {name: name for name in as_names(tables, what="table")}
     else:
-        named = names(tables, what="table")
+        named = as_names(tables, what="table")
     if wanted and spark is None:
         raise ConfigError(
             f"only a catalogue knows which tables the schema '{wanted[0]}' has",
@@ -65,16 +65,18 @@ def look_up(
     return {name: _latest(found) for name, found in look_many(places).items()}
 
 
-def given(versions: Mapping[str, Any], schemas: Names | None, tables: Tables | None) -> dict[str, Latest]:
+def read_given(
+    versions: Mapping[str, Any], schemas: Names | None, tables: Tables | None
+) -> dict[str, Latest]:
     """What the caller knows already, narrowed to the schemas and tables. A value is a number, or a
     TableLook, or whatever else has a `version`."""
-    wanted = names(schemas, what="schema")
-    named = set(names(list(tables) if isinstance(tables, Mapping) else tables, what="table"))
+    wanted = as_names(schemas, what="schema")
+    named = set(as_names(list(tables) if isinstance(tables, Mapping) else tables, what="table"))
     found = {}
     for name, value in versions.items():
         if not isinstance(name, str) or not name:
             raise ConfigError(f"{name!r} is not the name of a table", hint="give {name: version}")
-        if wanted and not any(belongs(name, schema) for schema in wanted):
+        if wanted and not any(is_in_schema(name, schema) for schema in wanted):
             continue
         if named and name not in named:
             continue
@@ -87,12 +89,12 @@ def given(versions: Mapping[str, Any], schemas: Names | None, tables: Tables | N
     return found
 
 
-def belongs(table: str, schema: str) -> bool:
+def is_in_schema(table: str, schema: str) -> bool:
     """`bronze.orders`, and `main.bronze.orders`, are of the schema `bronze`."""
     return table.startswith(f"{schema}.") or f".{schema}." in table
 
 
-def check(found: Mapping[str, Latest | TidegaugeError]) -> dict[str, Latest]:
+def raise_first(found: Mapping[str, Latest | TidegaugeError]) -> dict[str, Latest]:
     """Raises what stopped the first table that could not be looked at."""
     for answer in found.values():
         if isinstance(answer, TidegaugeError):

@@ -1,4 +1,4 @@
-"""A tracker's ledger, who it is there, and the leases in its hands."""
+"""The ledger as a tracker uses it: under which owner, and with which leases to renew."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class TrackerLedger:
         return replace(owner, actor=self._actor) if self._actor else owner
 
     def look(self, pipeline: str, kind: str) -> PipelineState:
-        """As it stands once an override that was begun has ended: there is no output of ours to wait for."""
+        """The pipeline's state. An override that was begun is ended first: there is no output to wait for."""
         found = look(self.ledger, pipeline, kind)
         if found.status is not None and found.status.override is not None:
             self.ledger.end_override(pipeline, pipeline, epoch=found.status.override.epoch)
@@ -75,14 +75,14 @@ class TrackerLedger:
         flow = claim.plan.draft.flow
         [status] = self.ledger.status(claim.plan.draft.pipeline, [flow])
         if status.fence != claim.fence:
-            self.let_go(claim)
-            raise lost(flow, status.owner)
+            self.release(claim)
+            raise lease_lost_error(flow, status.owner)
         if (
             status.plan is None
             or status.plan.plan_id != claim.plan.plan_id
             or status.state is not State.RUNNING
         ):
-            self.let_go(claim)
+            self.release(claim)
             raise WrongState(
                 f"{flow}: this run has ended already as {status.state}",
                 hint="a run ends once; start again for what is new",
@@ -103,29 +103,29 @@ class TrackerLedger:
                 claim=claim,
             )
         except (LeaseLost, WrongState):
-            self.let_go(claim)
+            self.release(claim)
             raise
         if status.plan is None or status.plan.plan_id != claim.plan.plan_id:
-            self.let_go(claim)
+            self.release(claim)
         return status
 
     def finish(self, claim: Claim, state: State, error: dict[str, Any] | None) -> None:
         try:
             self.ledger.finish(claim, state, error)
         except (LeaseLost, WrongState):
-            self.let_go(claim)
+            self.release(claim)
             raise
-        self.let_go(claim)
+        self.release(claim)
 
-    def let_go(self, claim: Claim) -> None:
-        """Renew its lease no more."""
+    def release(self, claim: Claim) -> None:
+        """Stop renewing its lease."""
         with self._lock:
             _, held = self._held.pop(_name(claim), (None, None))
         if held is not None:
             held.__exit__(None, None, None)
 
     def close(self) -> None:
-        """Give back what is still held, so that nobody has to wait for a lease: same windows, next runner."""
+        """Give back what is still held, so that the next runner gets the same windows without waiting."""
         with self._lock:
             claims = [claim for claim, _ in self._held.values()]
         for claim in claims:
@@ -133,10 +133,10 @@ class TrackerLedger:
                 self.finish(claim, State.PLANNED, None)
             except LedgerError:
                 # Taken over, ended, or the store is away: the lease ends by itself.
-                self.let_go(claim)
-        self.rest()
+                self.release(claim)
+        self.stop_heartbeat()
 
-    def rest(self) -> None:
+    def stop_heartbeat(self) -> None:
         """Stop the heartbeat, if it beats."""
         with self._lock:
             heartbeat, self._heartbeat = self._heartbeat, None
@@ -159,7 +159,7 @@ class TrackerLedger:
             self._held[_name(claim)] = (claim, held)
 
 
-def lost(flow: str, holder: Owner | None) -> LeaseLost:
+def lease_lost_error(flow: str, holder: Owner | None) -> LeaseLost:
     by = f"{holder.actor} (process {holder.pid})" if holder else "another"
     return LeaseLost(
         f"{flow} was taken over by {by}",
@@ -167,7 +167,7 @@ def lost(flow: str, holder: Owner | None) -> LeaseLost:
     )
 
 
-def busy(pipeline: str) -> WrongState:
+def busy_error(pipeline: str) -> WrongState:
     return WrongState(
         f"{pipeline} is changed by others faster than it can be read", hint="try again", retryable=True
     )
@@ -183,7 +183,7 @@ def new_id() -> str:
     return str(uuid.uuid4())
 
 
-def described(error: Error) -> dict[str, Any]:
+def describe_error(error: Error) -> dict[str, Any]:
     """What the ledger keeps of an error; secrets are masked."""
     match error:
         case TidegaugeError():

@@ -1,8 +1,8 @@
 """Points in time as callers write them, and as positions keep them.
 
 A time with a zone is an instant, and comes back in UTC with its zone. A time without one is read as UTC and
-comes back without one, so that whoever compares naive times gets what he gave. A pipeline has one of the
-two, and keeps it: its first time decides.
+comes back without one, so that naive times stay naive. The first time that a pipeline gets decides which of
+the two it keeps.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from tidegauge.model.position import Position, RowPosition, Value, ValueKind
 Moment = datetime | date | str
 
 
-def read(given: Moment, *, what: str) -> datetime:
+def read_moment(given: Moment, *, what: str) -> datetime:
     """A datetime, of a date its midnight, of text ISO 8601. Raises ConfigError, naming `what`."""
     if isinstance(given, str):
-        return _parsed(given, what)
+        return _parse(given, what)
     if isinstance(given, datetime):
         return given
     if isinstance(given, date):
@@ -29,7 +29,7 @@ def read(given: Moment, *, what: str) -> datetime:
     )
 
 
-def _parsed(text: str, what: str) -> datetime:
+def _parse(text: str, what: str) -> datetime:
     try:
         return datetime.fromisoformat(text.strip())
     except ValueError:
@@ -60,10 +60,10 @@ def to_utc(moment: datetime) -> datetime:
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
-def ahead(
+def future_error(
     what: str, moment: datetime, now: datetime, *, tolerated: timedelta, way_out: str
 ) -> ConfigError | None:
-    """The complaint about a moment that lies in the future of the ledger's clock, if it does."""
+    """The error for a moment that lies in the future of the ledger's clock; None if it does not."""
     if to_utc(moment) <= now + tolerated:
         return None
     naive = "; a time without a zone counts as UTC" if moment.tzinfo is None else ""
@@ -73,6 +73,6 @@ def ahead(
     )
 
 
-def aware(moment: datetime) -> datetime:
+def with_utc(moment: datetime) -> datetime:
     """The ledger's own times: UTC, kept without a zone."""
     return moment.replace(tzinfo=UTC)

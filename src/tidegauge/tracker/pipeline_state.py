@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tidegauge.errors import ConfigError
@@ -25,7 +25,7 @@ _OURS = "tracker:"
 class PipelineState:
     pipeline: str
     status: FlowStatus | None
-    """None: the ledger has never heard of it."""
+    """None: the ledger does not know it."""
     marks: Mapping[str, Watermark]
 
     @property
@@ -58,7 +58,7 @@ def look(ledger: LedgerReader, pipeline: str, kind: str) -> PipelineState:
     """Raises ConfigError for a name that is no name, and for a pipeline of another kind."""
     found = peek(ledger, pipeline)
     if found is None:
-        raise _foreign(pipeline)
+        raise _foreign_error(pipeline)
     other = kind_of(found)
     if other is not None and other != kind:
         raise ConfigError(
@@ -75,25 +75,30 @@ def peek(ledger: LedgerReader, pipeline: str) -> PipelineState | None:
         raise ConfigError(f"{pipeline!r} is not the name of a pipeline", hint="give it a name")
     flows = ledger.status(pipeline)
     marks = ledger.watermarks(pipeline)
-    if {*(one.flow for one in flows), *(one.flow for one in marks)} - {pipeline}:
-        return None
-    ids = [mark.source_id for mark in marks]
-    ids += [part.source_id for flow in flows if flow.plan for part in flow.plan.draft.inputs]
-    if any(one is not None and not one.startswith(_OURS) for one in ids):
+    if not _is_tracked(pipeline, flows, marks):
         return None
     return PipelineState(pipeline, flows[0] if flows else None, {mark.input: mark for mark in marks})
 
 
-def kind_of(standing: PipelineState) -> str | None:
-    """None while nothing has been said that would tell."""
-    plan = standing.plan
+def _is_tracked(pipeline: str, flows: Sequence[FlowStatus], marks: Sequence[Watermark]) -> bool:
+    """Whether all of it was written by a tracker: one flow of the pipeline's own name, and our identities."""
+    if {*(one.flow for one in flows), *(one.flow for one in marks)} - {pipeline}:
+        return False
+    ids = [mark.source_id for mark in marks]
+    ids += [part.source_id for flow in flows if flow.plan for part in flow.plan.draft.inputs]
+    return all(one is None or one.startswith(_OURS) for one in ids)
+
+
+def kind_of(pipeline_state: PipelineState) -> str | None:
+    """TIME or VERSION; None while neither a plan nor a watermark says which."""
+    plan = pipeline_state.plan
     kinds = {part.cursor for part in plan.draft.inputs} if plan else set()
     # A mark that was set by hand before any plan has no kind yet.
-    kinds |= {mark.cursor for mark in standing.marks.values() if mark.cursor}
+    kinds |= {mark.cursor for mark in pipeline_state.marks.values() if mark.cursor}
     return min(kinds, default=None)
 
 
-def _foreign(pipeline: str) -> ConfigError:
+def _foreign_error(pipeline: str) -> ConfigError:
     return ConfigError(
         f"the pipeline '{pipeline}' on this ledger belongs to a project's flows: these are two different"
         " pipelines with the same name",

@@ -1,20 +1,22 @@
-"""Document 001's plan: a range of versions for each table, under one run_id until all are completed."""
+"""A plan of version ranges, one for each table, under one run_id until all are completed."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from tidegauge.model.plan import InputPlan, Plan
 from tidegauge.model.position import Position, VersionPosition
-from tidegauge.model.run import FlowStatus, HistoryEvent
+from tidegauge.model.run import FlowStatus, HistoryEvent, RunRecord
 from tidegauge.model.secret import mask
 from tidegauge.model.state import State
-from tidegauge.tracker.moment import aware
+from tidegauge.tracker.moment import with_utc
 from tidegauge.tracker.pipeline_state import PipelineState
 
 Range = tuple[int, int]
+_EPOCH = datetime(1970, 1, 1)
 
 
 @dataclass(frozen=True)
@@ -62,90 +64,109 @@ class ProcessingPlan:
         return self.state.value
 
 
-def from_standing(standing: PipelineState, events: Sequence[HistoryEvent] = ()) -> ProcessingPlan | None:
-    """The plan that has not ended, if there is one. `events` tell the counts of completed tables."""
-    status = standing.status
+def build_plan(pipeline_state: PipelineState, events: Sequence[HistoryEvent] = ()) -> ProcessingPlan | None:
+    """The plan that has not ended, if there is one. `events` have the row counts of completed tables."""
+    status = pipeline_state.status
     if status is None or status.plan is None:
         return None
-    return _built(status, status.plan, status.state, status.completed, standing, events)
+    return _build(status, status.plan, status.state, status.completed, pipeline_state, events)
 
 
-def ended(
+def build_ended_plan(
     before: PipelineState, after: FlowStatus, state: State, events: Sequence[HistoryEvent]
 ) -> ProcessingPlan:
     """The plan that was active in `before`, now that it has ended."""
     assert before.plan is not None
     completed = frozenset(part.input for part in before.plan.draft.inputs)
-    return _built(after, before.plan, state, completed, before, events)
+    return _build(after, before.plan, state, completed, before, events)
 
 
-def skipped(pipeline: str, run_id: str, now: datetime, notes: tuple[str, ...]) -> ProcessingPlan:
-    at = aware(now)
+def build_skipped_plan(pipeline: str, run_id: str, now: datetime, notes: tuple[str, ...]) -> ProcessingPlan:
+    at = with_utc(now)
     return ProcessingPlan(run_id, pipeline, State.SKIPPED, {}, {}, at, at, notes=notes)
 
 
-def _built(
+def _build(
     status: FlowStatus,
     plan: Plan,
     state: State,
     completed: frozenset[str],
-    standing: PipelineState,
+    pipeline_state: PipelineState,
     events: Sequence[HistoryEvent],
 ) -> ProcessingPlan:
     run = status.last_run if status.last_run and status.last_run.plan_id == plan.plan_id else None
-    done = {
-        event.input: event for event in events if event.event == "advanced" and event.plan_id == plan.plan_id
-    }
-    tables = {}
-    for part in plan.draft.inputs:
-        first, last = span(part)
-        mark = standing.marks.get(part.input)
-        event = done.get(part.input)
-        tables[part.input] = TablePlan(
-            table=part.input,
-            start_version=first,
-            end_version=last,
-            last_processed_version=last
-            if part.input in completed
-            else version(mark.position if mark else None),
-            status=(State.SUCCESS if part.input in completed else state).value,
-            schema_version=part.fingerprint or None,
-            commit_timestamp=datetime.fromisoformat(part.stamp) if part.stamp else None,
-            records_processed=event.rows if event else None,
-        )
-    made = status.planned_at or standing_made(standing) or (run.started_at if run else datetime(1970, 1, 1))
-    over = run.ended_at if run else None
-    failed = run is not None and state is State.FAILED
+    made = status.planned_at or _planned_at(pipeline_state) or (run.started_at if run else _EPOCH)
     return ProcessingPlan(
         run_id=plan.plan_id,
         pipeline=status.pipeline,
         state=state,
-        ranges={name: span(part) for name, part in by_name(plan).items() if name not in completed},
-        tables=tables,
-        created_at=aware(made),
-        updated_at=aware(over or (run.started_at if run else made)),
-        attempt=run.attempt if run else 0,
-        error_message=mask(str(run.error.get("message"))) if failed and run and run.error else None,
-        failed_at=aware(over) if failed and over else None,
-        duration=(over - run.started_at).total_seconds() if run and over else None,
+        ranges={
+            name: version_range(part) for name, part in inputs_by_name(plan).items() if name not in completed
+        },
+        tables=_build_tables(plan, state, completed, pipeline_state, events),
+        created_at=with_utc(made),
         notes=plan.draft.notes,
+        **_describe_run(run, state, made),
     )
 
 
-def standing_made(standing: PipelineState) -> datetime | None:
-    return standing.status.planned_at if standing.status else None
+def _build_tables(
+    plan: Plan,
+    state: State,
+    completed: frozenset[str],
+    pipeline_state: PipelineState,
+    events: Sequence[HistoryEvent],
+) -> dict[str, TablePlan]:
+    rows = {
+        event.input: event.rows
+        for event in events
+        if event.event == "advanced" and event.plan_id == plan.plan_id
+    }
+    tables = {}
+    for name, part in inputs_by_name(plan).items():
+        first, last = version_range(part)
+        mark, done = pipeline_state.marks.get(name), name in completed
+        tables[name] = TablePlan(
+            table=name,
+            start_version=first,
+            end_version=last,
+            last_processed_version=last if done else version_of(mark.position if mark else None),
+            status=(State.SUCCESS if done else state).value,
+            schema_version=part.fingerprint or None,
+            commit_timestamp=datetime.fromisoformat(part.stamp) if part.stamp else None,
+            records_processed=rows.get(name),
+        )
+    return tables
 
 
-def by_name(plan: Plan) -> dict[str, InputPlan]:
+def _describe_run(run: RunRecord | None, state: State, made: datetime) -> dict[str, Any]:
+    """The fields of a plan that its last attempt fills."""
+    if run is None:
+        return {"updated_at": with_utc(made)}
+    over, failed = run.ended_at, state is State.FAILED
+    return {
+        "updated_at": with_utc(over or run.started_at),
+        "attempt": run.attempt,
+        "error_message": mask(str(run.error.get("message"))) if failed and run.error else None,
+        "failed_at": with_utc(over) if failed and over else None,
+        "duration": (over - run.started_at).total_seconds() if over else None,
+    }
+
+
+def _planned_at(pipeline_state: PipelineState) -> datetime | None:
+    return pipeline_state.status.planned_at if pipeline_state.status else None
+
+
+def inputs_by_name(plan: Plan) -> dict[str, InputPlan]:
     return {part.input: part for part in plan.draft.inputs}
 
 
-def span(part: InputPlan) -> Range:
+def version_range(part: InputPlan) -> Range:
     assert part.window is not None
-    after, upto = version(part.window.after), version(part.window.upto)
+    after, upto = version_of(part.window.after), version_of(part.window.upto)
     assert upto is not None
     return (0 if after is None else after + 1), upto
 
 
-def version(position: Position | None) -> int | None:
+def version_of(position: Position | None) -> int | None:
     return position.version if isinstance(position, VersionPosition) else None

@@ -1,4 +1,4 @@
-"""Tables, their newest versions and their checkpoints → a draft of ranges. Pure."""
+"""Draft version ranges from the tables' newest versions and their checkpoints. Pure."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from tidegauge.errors import ConfigError, SourceError, TableMissing, TidegaugeEr
 from tidegauge.model.plan import Batch, Draft, InputPlan
 from tidegauge.model.position import VersionPosition, Window
 from tidegauge.model.watermark import Watermark
-from tidegauge.tracker.latest import Latest, Names, belongs, names
+from tidegauge.tracker.latest import Latest, Names, as_names, is_in_schema
 from tidegauge.tracker.pipeline_state import VERSION, PipelineState, source_id, table_id
-from tidegauge.tracker.processing import by_name, span, version
+from tidegauge.tracker.processing import inputs_by_name, version_of, version_range
 
 Baseline = int | Mapping[str, int]
 _RESET = "if that is meant, `tracker.reset(pipeline, tables=[…], reason=…)` begins the table anew"
 
 
-def draft(
-    standing: PipelineState,
+def draft_ranges(
+    pipeline_state: PipelineState,
     latest: Mapping[str, Latest],
     *,
     baseline: Baseline,
@@ -34,79 +34,78 @@ def draft(
     _check_baseline(baseline)
     parts = []
     for name, found in latest.items():
-        mark = standing.marks.get(name)
-        done = version(mark.position) if mark else None
+        mark = pipeline_state.marks.get(name)
+        done = version_of(mark.position) if mark else None
         if late and done is not None and found.version <= done:
             continue
         _check_identity(name, found, mark, allow_schema_change=allow_schema_change)
-        if done is None:
-            first = _first(name, baseline)
-            after = VersionPosition(first - 1) if first else None
-        else:
-            after = VersionPosition(done)
-        if after is not None and found.version <= after.version:
-            continue
-        stamp = found.commit_timestamp
-        parts.append(
-            InputPlan(
-                name,
-                VERSION,
-                Window(after, VersionPosition(found.version)),
-                # What is not known today was known before.
-                source_id(found.table_id or table_id(mark.source_id if mark else None)),
-                found.schema_version or (mark.fingerprint if mark else None) or "",
-                stamp=stamp.astimezone(UTC).isoformat() if stamp else None,
-            )
-        )
+        first = _first_version(name, baseline) if done is None else done + 1
+        if found.version >= first:
+            parts.append(_plan_table(name, found, mark, first))
     windows = tuple(part.window for part in parts if part.window)
     return Draft(
-        standing.pipeline,
-        standing.pipeline,
+        pipeline_state.pipeline,
+        pipeline_state.pipeline,
         tuple(parts),
         (Batch(windows),) if parts else (),
-        notes=_gone(standing, latest, schemas),
-        seen=standing.seen,
+        notes=_note_missing(pipeline_state, latest, schemas),
+        seen=pipeline_state.seen,
+    )
+
+
+def _plan_table(name: str, found: Latest, mark: Watermark | None, first: int) -> InputPlan:
+    stamp = found.commit_timestamp
+    return InputPlan(
+        name,
+        VERSION,
+        Window(VersionPosition(first - 1) if first else None, VersionPosition(found.version)),
+        # What the log does not say today may have been known before.
+        source_id(found.table_id or table_id(mark.source_id if mark else None)),
+        found.schema_version or (mark.fingerprint if mark else None) or "",
+        stamp=stamp.astimezone(UTC).isoformat() if stamp else None,
     )
 
 
 def check_active(
-    standing: PipelineState,
+    pipeline_state: PipelineState,
     found: Mapping[str, Latest | TidegaugeError],
     *,
     looked: bool,
     schemas: Names | None,
 ) -> None:
     """Whether what a frozen plan wants to read is still there. `looked`: `found` has every table there is."""
-    plan, status = standing.plan, standing.status
+    plan, status = pipeline_state.plan, pipeline_state.status
     assert plan is not None
     assert status is not None
-    wanted = names(schemas, what="schema")
-    for name, part in by_name(plan).items():
+    wanted = as_names(schemas, what="schema")
+    for name, part in inputs_by_name(plan).items():
         if name in status.completed:
             continue
         answer = found.get(name)
-        if isinstance(answer, TableMissing) or (
-            answer is None and looked and any(belongs(name, schema) for schema in wanted)
-        ):
-            first, last = span(part)
+        expected = looked and any(is_in_schema(name, schema) for schema in wanted)
+        if isinstance(answer, TableMissing) or (answer is None and expected):
+            first, last = version_range(part)
             raise TableMissing(
                 f"{name} is gone since its versions {first} to {last} were planned",
                 hint=f"bring it back, or complete the others without it; {_RESET}",
             )
         if isinstance(answer, TidegaugeError):
             raise answer
-        if answer is None:
-            continue
-        known = table_id(part.source_id)
-        if known and answer.table_id and answer.table_id != known:
-            raise _anew(name, known, answer.table_id)
-        _, last = span(part)
-        # A number that the caller brings may be older than the plan, which another runner has just made.
-        if looked and answer.version < last:
-            raise SourceError(
-                f"{name} is at version {answer.version}, below {last}, which is planned: it was made anew",
-                hint=_RESET,
-            )
+        if answer is not None:
+            _check_planned(name, part, answer, looked=looked)
+
+
+def _check_planned(name: str, part: InputPlan, answer: Latest, *, looked: bool) -> None:
+    known = table_id(part.source_id)
+    if known and answer.table_id and answer.table_id != known:
+        raise _replaced_error(name, known, answer.table_id)
+    _, last = version_range(part)
+    # A number that the caller brings may be older than the plan, which another runner has just made.
+    if looked and answer.version < last:
+        raise SourceError(
+            f"{name} is at version {answer.version}, below {last}, which is planned: it was made anew",
+            hint=_RESET,
+        )
 
 
 def _check_identity(name: str, found: Latest, mark: Watermark | None, *, allow_schema_change: bool) -> None:
@@ -114,8 +113,8 @@ def _check_identity(name: str, found: Latest, mark: Watermark | None, *, allow_s
         return
     known = table_id(mark.source_id)
     if known and found.table_id and found.table_id != known:
-        raise _anew(name, known, found.table_id)
-    done = version(mark.position)
+        raise _replaced_error(name, known, found.table_id)
+    done = version_of(mark.position)
     if done is not None and found.version < done:
         raise SourceError(
             f"{name} is at version {found.version}, below {done}, which was processed: it was made anew or"
@@ -140,22 +139,24 @@ def _check_baseline(baseline: Baseline) -> None:
             )
 
 
-def _first(name: str, baseline: Baseline) -> int:
+def _first_version(name: str, baseline: Baseline) -> int:
     return baseline.get(name, 0) if isinstance(baseline, Mapping) else baseline
 
 
-def _gone(standing: PipelineState, latest: Mapping[str, Latest], schemas: Names | None) -> tuple[str, ...]:
-    wanted = names(schemas, what="schema")
+def _note_missing(
+    pipeline_state: PipelineState, latest: Mapping[str, Latest], schemas: Names | None
+) -> tuple[str, ...]:
+    wanted = as_names(schemas, what="schema")
     return tuple(
         f"{name} was processed up to version {done} and is not there any more"
-        for name, mark in standing.marks.items()
+        for name, mark in pipeline_state.marks.items()
         if name not in latest
-        and (done := version(mark.position)) is not None
-        and any(belongs(name, schema) for schema in wanted)
+        and (done := version_of(mark.position)) is not None
+        and any(is_in_schema(name, schema) for schema in wanted)
     )
 
 
-def _anew(name: str, before: str, now: str) -> SourceError:
+def _replaced_error(name: str, before: str, now: str) -> SourceError:
     return SourceError(
         f"{name} is another table than the one that was processed (id {before}, now {now}): it was made anew",
         hint=_RESET,

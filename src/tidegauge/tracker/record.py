@@ -1,4 +1,4 @@
-"""Document 000's record: one window of a pipeline, from READY to how it ended."""
+"""The record of one window of a pipeline, from READY to how it ended."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidegauge.model.position import Position, Window, encode
 from tidegauge.model.run import FlowStatus, HistoryEvent
 from tidegauge.model.secret import mask
 from tidegauge.model.state import State
-from tidegauge.tracker.moment import aware, from_position, to_utc
+from tidegauge.tracker.moment import from_position, to_utc, with_utc
 from tidegauge.tracker.pipeline_state import SOURCE, PipelineState
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -59,7 +59,7 @@ def _identity(pipeline: str, after: Position | None) -> int:
     return int.from_bytes(hashlib.sha256(body).digest()[:8]) >> 1
 
 
-def _made(
+def _make(
     pipeline: str,
     window: Window,
     status: str,
@@ -82,8 +82,8 @@ def _made(
         current_run_ts=from_position(window.upto),
         last_processed_version=(to_utc(start) - _EPOCH) // timedelta(milliseconds=1) if start else None,
         status=status,
-        created_at=aware(created),
-        updated_at=aware(updated),
+        created_at=with_utc(created),
+        updated_at=with_utc(updated),
         error_message=error,
         run_duration=seconds,
         records_processed=rows,
@@ -92,8 +92,8 @@ def _made(
     )
 
 
-def started(plan: Plan, claim: Claim, created: datetime, at: datetime) -> WatermarkRecord:
-    return _made(
+def start_record(plan: Plan, claim: Claim, created: datetime, at: datetime) -> WatermarkRecord:
+    return _make(
         plan.draft.pipeline,
         plan.draft.batches[0].windows[0],
         State.RUNNING.value,
@@ -105,25 +105,27 @@ def started(plan: Plan, claim: Claim, created: datetime, at: datetime) -> Waterm
     )
 
 
-def current(standing: PipelineState) -> WatermarkRecord | None:
+def current_record(pipeline_state: PipelineState) -> WatermarkRecord | None:
     """The record of the plan that has not ended; else the READY one, for the next run."""
-    status = standing.status
+    status = pipeline_state.status
     if status is None:
         return None
     if status.plan is not None:
-        return _active(status, status.plan)
-    mark = standing.marks.get(SOURCE)
+        return _active_record(status, status.plan)
+    mark = pipeline_state.marks.get(SOURCE)
     if mark is None:
         return None
     at = mark.updated_at
-    return _made(standing.pipeline, Window(mark.position, None), State.READY.value, created=at, updated=at)
+    return _make(
+        pipeline_state.pipeline, Window(mark.position, None), State.READY.value, created=at, updated=at
+    )
 
 
-def _active(status: FlowStatus, plan: Plan) -> WatermarkRecord:
+def _active_record(status: FlowStatus, plan: Plan) -> WatermarkRecord:
     run = status.last_run if status.last_run and status.last_run.plan_id == plan.plan_id else None
     made = status.planned_at or (run.started_at if run else datetime(1970, 1, 1))
     ended = run.ended_at if run else None
-    return _made(
+    return _make(
         status.pipeline,
         plan.draft.batches[0].windows[0],
         status.state.value,
@@ -136,13 +138,17 @@ def _active(status: FlowStatus, plan: Plan) -> WatermarkRecord:
     )
 
 
-def past(pipeline: str, events: Sequence[HistoryEvent], *, but: str | None) -> list[WatermarkRecord]:
-    """The records of ended plans that the events (newest first) tell whole; `but` is the active one."""
+def past_records(pipeline: str, events: Sequence[HistoryEvent], *, but: str | None) -> list[WatermarkRecord]:
+    """The records of ended plans whose events (newest first) are all there; `but` is the active plan."""
     plans: dict[str, list[HistoryEvent]] = {}
     for event in reversed(events):
         if event.plan_id is not None and event.plan_id != but:
             plans.setdefault(event.plan_id, []).append(event)
-    made = [_told(pipeline, plan_id, told) for plan_id, told in plans.items() if told[0].event == "planned"]
+    made = [
+        _replay(pipeline, plan_id, events)
+        for plan_id, events in plans.items()
+        if events[0].event == "planned"
+    ]
     last = {record.watermark_id: record for record in made}
     # A skipped window is taken up again by the next run: there it is one record.
     return [
@@ -152,11 +158,11 @@ def past(pipeline: str, events: Sequence[HistoryEvent], *, but: str | None) -> l
     ]
 
 
-def _told(pipeline: str, plan_id: str, told: Sequence[HistoryEvent]) -> WatermarkRecord:
-    planned = told[0]
+def _replay(pipeline: str, plan_id: str, events: Sequence[HistoryEvent]) -> WatermarkRecord:
+    planned = events[0]
     status, job_id, error, rows = State.PLANNED.value, None, None, None
     begun = ended = None
-    for event in told[1:]:
+    for event in events[1:]:
         if event.event in _STARTS:
             status, job_id, begun, ended, error = State.RUNNING.value, event.run_id, event.at, None, None
         elif event.event == "advanced":
@@ -165,12 +171,12 @@ def _told(pipeline: str, plan_id: str, told: Sequence[HistoryEvent]) -> Watermar
             status, ended, error = ENDS[event.event].value, event.at, event.error or event.reason
         else:
             status, error = SUPERSEDED, event.reason
-    return _made(
+    return _make(
         pipeline,
         Window(planned.before, planned.after),
         status,
         created=planned.at,
-        updated=told[-1].at,
+        updated=events[-1].at,
         job_id=job_id,
         error=error,
         seconds=(ended - begun).total_seconds() if begun and ended else None,
@@ -179,7 +185,7 @@ def _told(pipeline: str, plan_id: str, told: Sequence[HistoryEvent]) -> Watermar
     )
 
 
-def in_order(records: Iterable[WatermarkRecord]) -> list[WatermarkRecord]:
+def sort_records(records: Iterable[WatermarkRecord]) -> list[WatermarkRecord]:
     return sorted(
         records, key=lambda one: (one.pipeline_name, one.created_at, one.status == State.READY.value)
     )

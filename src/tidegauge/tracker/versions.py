@@ -1,4 +1,4 @@
-"""Document 001: ranges of versions over many tables, planned once, completed together or one by one."""
+"""Ranges of versions over many tables: planned once, completed together or one by one."""
 
 from __future__ import annotations
 
@@ -12,12 +12,19 @@ from tidegauge.ledger.owner import is_gone
 from tidegauge.model.claim import Claim
 from tidegauge.model.plan import Plan
 from tidegauge.model.state import State
-from tidegauge.tracker.completion import Processing, Records, counts
-from tidegauge.tracker.latest import Latest, Names, Tables, check, given, look_up, names
-from tidegauge.tracker.ledger import TRIES, Error, TrackerLedger, busy, described, new_id
+from tidegauge.tracker.completion import Processing, Records, count_records
+from tidegauge.tracker.latest import Latest, Names, Tables, as_names, look_up, raise_first, read_given
+from tidegauge.tracker.ledger import TRIES, Error, TrackerLedger, busy_error, describe_error, new_id
 from tidegauge.tracker.pipeline_state import VERSION, PipelineState, kind_of, peek
-from tidegauge.tracker.processing import ProcessingPlan, Range, ended, from_standing, skipped, version
-from tidegauge.tracker.ranges import Baseline, check_active, draft
+from tidegauge.tracker.processing import (
+    ProcessingPlan,
+    Range,
+    build_ended_plan,
+    build_plan,
+    build_skipped_plan,
+    version_of,
+)
+from tidegauge.tracker.ranges import Baseline, check_active, draft_ranges
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,19 +48,19 @@ class Versions:
         tracker_ledger = self._tracker_ledger
         for number in range(TRIES):
             # Looked at in this order: what the ledger knew before is never ahead of the tables.
-            standing = tracker_ledger.look(pipeline, VERSION)
+            pipeline_state = tracker_ledger.look(pipeline, VERSION)
             found: dict[str, Latest | TidegaugeError] = {}
             if latest_versions is not None:
-                found = {**given(latest_versions, schemas, tables)}
-            elif standing.plan is None or schemas or tables:
+                found = {**read_given(latest_versions, schemas, tables)}
+            elif pipeline_state.plan is None or schemas or tables:
                 found = look_up(spark, schemas, tables)
-            if standing.plan is not None:
+            if pipeline_state.plan is not None:
                 looked = latest_versions is None and bool(schemas or tables)
-                check_active(standing, found, looked=looked, schemas=schemas)
-                return self._shown(standing)
-            wanted = draft(
-                standing,
-                check(found),
+                check_active(pipeline_state, found, looked=looked, schemas=schemas)
+                return self._show(pipeline_state)
+            wanted = draft_ranges(
+                pipeline_state,
+                raise_first(found),
                 baseline=baseline,
                 allow_schema_change=allow_schema_change,
                 schemas=schemas,
@@ -64,18 +71,18 @@ class Versions:
             kept = tracker_ledger.ledger.plan([wanted], owner=tracker_ledger.owner, run_id=run_id)
             if kept:
                 # Ours, or that of another who was faster.
-                standing = tracker_ledger.look(pipeline, VERSION)
-                if standing.plan is not None:
-                    return self._shown(standing)
+                pipeline_state = tracker_ledger.look(pipeline, VERSION)
+                if pipeline_state.plan is not None:
+                    return self._show(pipeline_state)
             elif not wanted.batches:
-                return skipped(pipeline, run_id, tracker_ledger.ledger.now(), wanted.notes)
-        raise busy(pipeline)
+                return build_skipped_plan(pipeline, run_id, tracker_ledger.ledger.now(), wanted.notes)
+        raise busy_error(pipeline)
 
-    def completed(
+    def complete(
         self, run_id: str, tables: Names | None, *, records: Records | None, pipeline: str | None
     ) -> ProcessingPlan:
         tracker_ledger = self._tracker_ledger
-        named = None if tables is None else names(tables, what="table")
+        named = None if tables is None else as_names(tables, what="table")
         if named is not None and not named:
             raise ConfigError("no table is named", hint="leave `tables` out to complete all that are left")
         found = self._find(run_id, pipeline)
@@ -85,68 +92,70 @@ class Versions:
                     f"the plan {run_id} has no tables: nothing was new", hint="nothing is to do"
                 )
             return found
-        standing, plan = found
-        assert standing.status is not None
-        rows = counts(standing.status, plan, named, records)
-        holder = standing.status.owner
+        pipeline_state, plan = found
+        assert pipeline_state.status is not None
+        rows = count_records(pipeline_state.status, plan, named, records)
+        holder = pipeline_state.status.owner
         if holder is not None and is_gone(holder):
-            claim = tracker_ledger.claim(plan, standing.status, run_id=run_id)
+            claim = tracker_ledger.claim(plan, pipeline_state.status, run_id=run_id)
             status = tracker_ledger.complete(claim, rows)
             if status.plan is not None and status.plan.plan_id == plan.plan_id:
                 tracker_ledger.finish(claim, State.PLANNED, None)
         else:
             status = tracker_ledger.ledger.complete(
-                standing.pipeline,
-                standing.pipeline,
+                pipeline_state.pipeline,
+                pipeline_state.pipeline,
                 plan.plan_id,
                 owner=tracker_ledger.owner,
                 run_id=run_id,
                 rows=rows,
             )
         if status.plan is not None and status.plan.plan_id == plan.plan_id:
-            return self._shown(tracker_ledger.look(standing.pipeline, VERSION))
-        return ended(standing, status, State.SUCCESS, self._events(plan))
+            return self._show(tracker_ledger.look(pipeline_state.pipeline, VERSION))
+        return build_ended_plan(pipeline_state, status, State.SUCCESS, self._events(plan))
 
-    def failed(self, run_id: str, error: Error, *, pipeline: str | None) -> ProcessingPlan:
+    def fail(self, run_id: str, error: Error, *, pipeline: str | None) -> ProcessingPlan:
         tracker_ledger = self._tracker_ledger
         found = self._find(run_id, pipeline)
         if isinstance(found, ProcessingPlan):
             raise WrongState(f"the plan {run_id} was SKIPPED: nothing was new", hint="prepare again")
-        standing, plan = found
-        assert standing.status is not None
-        holder = standing.status.owner
+        pipeline_state, plan = found
+        assert pipeline_state.status is not None
+        holder = pipeline_state.status.owner
         if holder is not None and is_gone(holder):
             tracker_ledger.finish(
-                tracker_ledger.claim(plan, standing.status, run_id=run_id), State.FAILED, described(error)
+                tracker_ledger.claim(plan, pipeline_state.status, run_id=run_id),
+                State.FAILED,
+                describe_error(error),
             )
         else:
             tracker_ledger.ledger.fail(
-                standing.pipeline,
-                standing.pipeline,
+                pipeline_state.pipeline,
+                pipeline_state.pipeline,
                 plan.plan_id,
-                described(error),
+                describe_error(error),
                 owner=tracker_ledger.owner,
                 run_id=run_id,
             )
-        return self._shown(tracker_ledger.look(standing.pipeline, VERSION))
+        return self._show(tracker_ledger.look(pipeline_state.pipeline, VERSION))
 
     def retry(self, run_id: str, *, pipeline: str | None) -> ProcessingPlan:
         tracker_ledger = self._tracker_ledger
         found = self._find(run_id, pipeline)
         if isinstance(found, ProcessingPlan):
             raise WrongState(f"the plan {run_id} was SKIPPED: nothing was new", hint="prepare again")
-        standing, plan = found
-        assert standing.status is not None
-        if standing.status.state is not State.PLANNED:
+        pipeline_state, plan = found
+        assert pipeline_state.status is not None
+        if pipeline_state.status.state is not State.PLANNED:
             tracker_ledger.finish(
-                tracker_ledger.claim(plan, standing.status, run_id=run_id), State.PLANNED, None
+                tracker_ledger.claim(plan, pipeline_state.status, run_id=run_id), State.PLANNED, None
             )
-        return self._shown(tracker_ledger.look(standing.pipeline, VERSION))
+        return self._show(tracker_ledger.look(pipeline_state.pipeline, VERSION))
 
     def checkpoints(self, tables: Names | None, *, pipeline: str) -> dict[str, int]:
-        wanted = None if tables is None else names(tables, what="table")
+        wanted = None if tables is None else as_names(tables, what="table")
         marks = self._tracker_ledger.look(pipeline, VERSION).marks
-        done = {name: version(mark.position) for name, mark in marks.items()}
+        done = {name: version_of(mark.position) for name, mark in marks.items()}
         return {
             name: number
             for name, number in done.items()
@@ -158,20 +167,22 @@ class Versions:
         return dict(plan.ranges) if plan else {}
 
     def current(self, pipeline: str) -> ProcessingPlan | None:
-        standing = self._tracker_ledger.look(pipeline, VERSION)
-        return self._shown(standing) if standing.plan else None
+        pipeline_state = self._tracker_ledger.look(pipeline, VERSION)
+        return self._show(pipeline_state) if pipeline_state.plan else None
 
-    def stuck(self, older_than: timedelta, pipeline: str | None) -> list[ProcessingPlan]:
+    def find_stuck(self, older_than: timedelta, pipeline: str | None) -> list[ProcessingPlan]:
         ledger = self._tracker_ledger.ledger
         before = ledger.now() - older_than
         found = []
         for name in ledger.pipelines() if pipeline is None else [pipeline]:
-            standing = peek(ledger, name) if pipeline is None else self._tracker_ledger.look(name, VERSION)
-            if standing is None or standing.status is None or standing.plan is None:
+            pipeline_state = (
+                peek(ledger, name) if pipeline is None else self._tracker_ledger.look(name, VERSION)
+            )
+            if pipeline_state is None or pipeline_state.status is None or pipeline_state.plan is None:
                 continue
-            made = standing.status.planned_at
-            if kind_of(standing) == VERSION and made is not None and made < before:
-                found.append(self._shown(standing))
+            made = pipeline_state.status.planned_at
+            if kind_of(pipeline_state) == VERSION and made is not None and made < before:
+                found.append(self._show(pipeline_state))
         return sorted(found, key=lambda plan: plan.created_at)
 
     @contextmanager
@@ -181,17 +192,17 @@ class Versions:
         if plan.state is State.SKIPPED:
             yield Processing(tracker_ledger, plan, None)
             return
-        standing = tracker_ledger.look(plan.pipeline, VERSION)
-        if standing.plan is None or standing.plan.plan_id != plan.run_id:
+        pipeline_state = tracker_ledger.look(plan.pipeline, VERSION)
+        if pipeline_state.plan is None or pipeline_state.plan.plan_id != plan.run_id:
             raise WrongState(
                 f"{plan.pipeline}: another runner has ended this plan", hint="prepare again", retryable=True
             )
-        claim = tracker_ledger.claim(standing.plan, standing.status, run_id=plan.run_id)
+        claim = tracker_ledger.claim(pipeline_state.plan, pipeline_state.status, run_id=plan.run_id)
         try:
             yield Processing(tracker_ledger, plan, claim)
         except BaseException as error:
             try:
-                tracker_ledger.finish(claim, State.FAILED, described(error))
+                tracker_ledger.finish(claim, State.FAILED, describe_error(error))
             except TidegaugeError as fault:
                 error.add_note(f"and the ledger did not take that it failed: {fault}")
             raise
@@ -202,7 +213,7 @@ class Versions:
         draft = claim.plan.draft
         [status] = self._tracker_ledger.ledger.status(draft.pipeline, [draft.flow])
         if status.fence == claim.fence and status.plan is None and status.state is State.SUCCESS:
-            self._tracker_ledger.let_go(claim)
+            self._tracker_ledger.release(claim)
             return
         left = [part.input for part in draft.inputs if part.input not in status.completed]
         self._tracker_ledger.complete(claim, dict.fromkeys(left))
@@ -212,7 +223,7 @@ class Versions:
         ledger = self._tracker_ledger.ledger
         known = ledger.find_plan(run_id)
         if known is None:
-            return self._skipped(run_id, pipeline)
+            return self._find_skipped(run_id, pipeline)
         owner, flow, active = known
         if pipeline is not None and pipeline != owner:
             raise ConfigError(
@@ -223,30 +234,30 @@ class Versions:
             raise ConfigError(
                 f"the plan {run_id} is of a project's flow, '{flow}'", hint="`tidegauge run` ends those"
             )
-        standing = self._tracker_ledger.look(owner, VERSION)
-        if not active or standing.plan is None or standing.plan.plan_id != run_id:
+        pipeline_state = self._tracker_ledger.look(owner, VERSION)
+        if not active or pipeline_state.plan is None or pipeline_state.plan.plan_id != run_id:
             raise WrongState(
                 f"{owner}: the plan {run_id} has ended already", hint="prepare again for what is new"
             )
-        return standing, standing.plan
+        return pipeline_state, pipeline_state.plan
 
-    def _skipped(self, run_id: str, pipeline: str | None) -> ProcessingPlan:
+    def _find_skipped(self, run_id: str, pipeline: str | None) -> ProcessingPlan:
         ledger = self._tracker_ledger.ledger
         for name in ledger.pipelines() if pipeline is None else [pipeline]:
             for status in ledger.status(name, [name]):
                 run = status.last_run
                 if run is not None and run.run_id == run_id and run.state is State.SKIPPED:
-                    return skipped(name, run_id, run.started_at, ())
+                    return build_skipped_plan(name, run_id, run.started_at, ())
         raise ConfigError(
             f"no plan has the run_id '{str(run_id)[:80]}'",
             hint="prepare_processing_plan_for_schemas answers a plan with its run_id",
         )
 
-    def _shown(self, standing: PipelineState) -> ProcessingPlan:
-        plan, status = standing.plan, standing.status
+    def _show(self, pipeline_state: PipelineState) -> ProcessingPlan:
+        plan, status = pipeline_state.plan, pipeline_state.status
         assert plan is not None
         assert status is not None
-        made = from_standing(standing, self._events(plan) if status.completed else ())
+        made = build_plan(pipeline_state, self._events(plan) if status.completed else ())
         assert made is not None
         return made
 

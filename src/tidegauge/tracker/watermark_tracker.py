@@ -1,4 +1,6 @@
-"""The ledger alone, inside someone's own job: documents 000, 001 and 003. No YAML, no Spark of its own."""
+"""The ledger by itself, inside your own job: time windows, version ranges and high-water marks.
+
+Needs no YAML, and starts no Spark."""
 
 from __future__ import annotations
 
@@ -15,12 +17,12 @@ from tidegauge.ledger.open import open_ledger
 from tidegauge.model.run import HistoryEvent
 from tidegauge.model.secret import Secret
 from tidegauge.tracker.address import look_up as locate_ledger
-from tidegauge.tracker.address import named_schema, show
+from tidegauge.tracker.address import parse_schema_name, register_tables
 from tidegauge.tracker.completion import Processing, Records
 from tidegauge.tracker.high_water import HighWater, HighWaterMarks
-from tidegauge.tracker.latest import Names, Tables, check, look_up
+from tidegauge.tracker.latest import Names, Tables, look_up, raise_first
 from tidegauge.tracker.ledger import Error, TrackerLedger
-from tidegauge.tracker.moment import Moment, aware
+from tidegauge.tracker.moment import Moment, with_utc
 from tidegauge.tracker.processing import ProcessingPlan, Range, TablePlan
 from tidegauge.tracker.ranges import Baseline
 from tidegauge.tracker.record import WatermarkRecord
@@ -54,8 +56,8 @@ class WatermarkTracker:
     `delta:CATALOGUE.SCHEMA` is a ledger in the schema of that name; `spark`, asked once, says where it lies,
     and its catalogue knows the ledger's tables from then on. No other address needs `spark`.
 
-    A pipeline has either windows of time (documents 000 and 003) or ranges of versions (document 001), and
-    ConfigError says so when it is asked for the other.
+    A pipeline has either a point in time (time windows, high-water marks) or version ranges. Asking it for
+    the other kind raises ConfigError.
     """
 
     def __init__(
@@ -69,12 +71,12 @@ class WatermarkTracker:
         length = _duration(lease)
         if length < timedelta(seconds=1):
             raise ConfigError("a lease is a second at least", hint="leave it out, or write lease='60s'")
-        schema = named_schema(address)
+        schema = parse_schema_name(address)
         if spark is not None and schema is not None:
             address = locate_ledger(spark, schema)
             self._ledger = open_ledger(address, create=True)
             try:
-                show(spark, schema, address)
+                register_tables(spark, schema, address)
             except BaseException:
                 self._ledger.close()
                 raise
@@ -85,7 +87,7 @@ class WatermarkTracker:
         self._versions = Versions(self._tracker_ledger)
         self._marks = HighWaterMarks(self._tracker_ledger)
         # At the end of the process too, while the store's driver still works.
-        self._end = weakref.finalize(self, self._tracker_ledger.rest)
+        self._end = weakref.finalize(self, self._tracker_ledger.stop_heartbeat)
 
     def close(self) -> None:
         self._tracker_ledger.close()
@@ -97,7 +99,7 @@ class WatermarkTracker:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # --- document 000: windows of time
+    # --- time windows
 
     def start_pipeline_run(
         self,
@@ -152,7 +154,7 @@ class WatermarkTracker:
         """Every record of a pipeline, or of all, oldest first, with the READY one of the next run."""
         return self._windows.records(pipeline)
 
-    # --- document 001: ranges of versions
+    # --- version ranges
 
     def get_latest_versions(
         self,
@@ -161,7 +163,7 @@ class WatermarkTracker:
         tables: Tables | None = None,
     ) -> dict[str, int]:
         """The newest version of each Delta table, from the tables' own logs, many at once."""
-        return {name: found.version for name, found in check(look_up(spark, schemas, tables)).items()}
+        return {name: found.version for name, found in raise_first(look_up(spark, schemas, tables)).items()}
 
     def prepare_processing_plan_for_schemas(
         self,
@@ -203,11 +205,11 @@ class WatermarkTracker:
         Raises WrongState for a plan or table that is completed already, ConfigError for a plan of another
         pipeline, FlowHeld while another process works on it.
         """
-        return self._versions.completed(run_id, tables, records=records, pipeline=pipeline)
+        return self._versions.complete(run_id, tables, records=records, pipeline=pipeline)
 
     def mark_run_failed(self, run_id: str, error: Error, *, pipeline: str | None = None) -> ProcessingPlan:
         """Keep the message and the time; the ranges stay as they are."""
-        return self._versions.failed(run_id, error, pipeline=pipeline)
+        return self._versions.fail(run_id, error, pipeline=pipeline)
 
     def retry(self, run_id: str, *, pipeline: str | None = None) -> ProcessingPlan:
         """A failed plan as PLANNED again: same run_id, same ranges."""
@@ -229,7 +231,7 @@ class WatermarkTracker:
         self, older_than: str | timedelta = "2h", *, pipeline: str | None = None
     ) -> list[ProcessingPlan]:
         """Plans that were made longer ago than that and have not ended, oldest first."""
-        return self._versions.stuck(_duration(older_than), pipeline)
+        return self._versions.find_stuck(_duration(older_than), pipeline)
 
     def process(
         self,
@@ -256,7 +258,7 @@ class WatermarkTracker:
             allow_schema_change=allow_schema_change,
         )
 
-    # --- document 003: high-water marks
+    # --- high-water marks
 
     def get_last_processed_timestamp(self, name: str) -> datetime | None:
         """None before the first commit."""
@@ -282,12 +284,12 @@ class WatermarkTracker:
         """Seconds between the store's clock and the mark, by pipeline; None before the first."""
         return self._marks.lag(name)
 
-    # --- all of them
+    # --- for every kind
 
     def history(self, pipeline: str, *, failed: bool = False, limit: int = 20) -> list[HistoryEvent]:
         """Who did what, newest first; `at` is in UTC, with its zone."""
         events = self._ledger.history(pipeline, failed=failed, limit=limit)
-        return [replace(event, at=aware(event.at)) for event in events]
+        return [replace(event, at=with_utc(event.at)) for event in events]
 
     def reset(self, pipeline: str, tables: Names | None = None, *, reason: str) -> None:
         """Begin again: the whole pipeline, or these of its tables. An open plan is superseded."""

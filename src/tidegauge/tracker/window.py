@@ -34,7 +34,7 @@ class TimeWindow(NamedTuple):
         """
         upper, lower = _instant(self.end), self.start and _instant(self.start)
         if isinstance(column, str | list | tuple):
-            name = _quoted(column, "`")
+            name = _quote(column, "`")
             return f"({name} > {lower} AND {name} <= {upper})" if lower else f"({name} <= {upper})"
         from pyspark.sql.functions import expr
 
@@ -49,7 +49,7 @@ class TimeWindow(NamedTuple):
 
         `quote` is the database's own mark around names: `"`, or a backtick for MySQL and Spark.
         """
-        name = _quoted(column, quote)
+        name = _quote(column, quote)
         match paramstyle:
             case "named":
                 start, end = ":start", ":end"
@@ -73,7 +73,7 @@ def _instant(moment: datetime) -> str:
     return f"TIMESTAMP '{to_utc(moment).replace(tzinfo=None).isoformat(sep=' ')}Z'"
 
 
-def _quoted(column: str | Sequence[str], mark: str) -> str:
+def _quote(column: str | Sequence[str], mark: str) -> str:
     if mark not in ('"', "`"):
         raise ConfigError(f"{mark!r} does not quote names", hint='one of: " and `')
     parts = [column] if isinstance(column, str) else list(column)

@@ -1,4 +1,4 @@
-"""Document 000: a run over a window of time, frozen when it starts."""
+"""Runs over windows of time, each frozen when its run starts."""
 
 from __future__ import annotations
 
@@ -12,10 +12,25 @@ from tidegauge.model.claim import Claim
 from tidegauge.model.plan import Batch, Draft, InputPlan
 from tidegauge.model.position import Position, Window
 from tidegauge.model.state import State
-from tidegauge.tracker.ledger import TRIES, Error, TrackerLedger, busy, check_rows, described, new_id
-from tidegauge.tracker.moment import Moment, ahead, aware, from_position, read, to_position
+from tidegauge.tracker.ledger import (
+    TRIES,
+    Error,
+    TrackerLedger,
+    busy_error,
+    check_rows,
+    describe_error,
+    new_id,
+)
+from tidegauge.tracker.moment import Moment, from_position, future_error, read_moment, to_position, with_utc
 from tidegauge.tracker.pipeline_state import SOURCE, TIME, PipelineState, kind_of, peek, source_id
-from tidegauge.tracker.record import ENDS, WatermarkRecord, current, in_order, past, started
+from tidegauge.tracker.record import (
+    ENDS,
+    WatermarkRecord,
+    current_record,
+    past_records,
+    sort_records,
+    start_record,
+)
 from tidegauge.tracker.window import TimeWindow
 
 _FINAL = (State.SUCCESS, State.FAILED, State.SKIPPED)
@@ -57,24 +72,24 @@ class Windows:
         job_id = new_id() if job_id is None else job_id
         if not isinstance(job_id, str) or not job_id:
             raise ConfigError(f"{job_id!r} is not the id of a job", hint="give it some text")
-        wanted = None if end is None else read(end, what=f"the end of {pipeline}'s window")
+        wanted = None if end is None else read_moment(end, what=f"the end of {pipeline}'s window")
         for _ in range(TRIES):
             record = self._try(pipeline, job_id, wanted, allow_future=allow_future)
             if record is not None:
                 return record
-        raise busy(pipeline)
+        raise busy_error(pipeline)
 
     def _try(
         self, pipeline: str, job_id: str, end: datetime | None, *, allow_future: bool
     ) -> WatermarkRecord | None:
         """None: another runner came between."""
         tracker_ledger = self._tracker_ledger
-        standing = tracker_ledger.look(pipeline, TIME)
-        plan, status = standing.plan, standing.status
+        pipeline_state = tracker_ledger.look(pipeline, TIME)
+        plan, status = pipeline_state.plan, pipeline_state.status
         if plan is None:
-            upto = self._end(standing, end, allow_future=allow_future)
+            upto = self._end(pipeline_state, end, allow_future=allow_future)
             kept = tracker_ledger.ledger.plan(
-                [_draft(standing, upto)], owner=tracker_ledger.owner, run_id=job_id
+                [_draft(pipeline_state, upto)], owner=tracker_ledger.owner, run_id=job_id
             )
             plan = kept.get(pipeline)
             if plan is None:
@@ -87,45 +102,45 @@ class Windows:
                 raise
             return None
         at = claim.lease_until - tracker_ledger.lease
-        return started(plan, claim, (status and status.planned_at) or at, at)
+        return start_record(plan, claim, (status and status.planned_at) or at, at)
 
-    def _end(self, standing: PipelineState, end: datetime | None, *, allow_future: bool) -> Position:
-        after = standing.position
-        now = aware(self._tracker_ledger.ledger.now())
+    def _end(self, pipeline_state: PipelineState, end: datetime | None, *, allow_future: bool) -> Position:
+        after = pipeline_state.position
+        now = with_utc(self._tracker_ledger.ledger.now())
         if end is None:
             upto = to_position(now, like=after)
             if after is not None and upto < after and _distance(upto, after) <= _ROUNDING:
                 return after
         else:
             upto = to_position(end, like=after)
-            shown = f"{standing.pipeline}: the end that was given, {end},"
-            wrong = ahead(shown, end, now, tolerated=_SKEW, way_out="allow_future=True")
+            shown = f"{pipeline_state.pipeline}: the end that was given, {end},"
+            wrong = future_error(shown, end, now, tolerated=_SKEW, way_out="allow_future=True")
             if wrong is not None and not allow_future:
                 raise wrong
         if after is not None and upto < after:
             what = "the ledger's clock" if end is None else "the end that was given"
             raise ConfigError(
-                f"{standing.pipeline}: the window would end at {from_position(upto)} ({what}), before its"
-                f" start at {from_position(after)}",
+                f"{pipeline_state.pipeline}: the window would end at {from_position(upto)} ({what}), before"
+                f" its start at {from_position(after)}",
                 hint="a watermark is moved back with commit_processing_state(…, force=True, reason=…)",
             )
         return upto
 
     def window(self, pipeline: str) -> TimeWindow:
-        standing = self._tracker_ledger.look(pipeline, TIME)
-        plan, status = standing.plan, standing.status
+        pipeline_state = self._tracker_ledger.look(pipeline, TIME)
+        plan, status = pipeline_state.plan, pipeline_state.status
         if plan is None or status is None or status.state is not State.RUNNING:
             state = status.state if status else State.READY
             raise WrongState(
                 f"{pipeline} has no run that is open: it is {state}",
                 hint="start_pipeline_run freezes a window",
             )
-        return _shown(plan.draft.batches[0].windows[0])
+        return _to_time_window(plan.draft.batches[0].windows[0])
 
     def finalize(
         self, record: WatermarkRecord, status: str, *, rows: int | None, error: Error | None
     ) -> WatermarkRecord:
-        state = _final(status)
+        state = _parse_final(status)
         claim = record.claim
         if claim is None:
             raise ConfigError(
@@ -133,12 +148,12 @@ class Windows:
                 hint="give the record that start_pipeline_run answered",
             )
         check_rows(rows)
-        said = None if error is None else described(error)
+        said = None if error is None else describe_error(error)
         if state is State.SUCCESS:
             self._tracker_ledger.complete(claim, {SOURCE: rows})
         else:
             self._tracker_ledger.finish(
-                claim, state, said or (described("") if state is State.FAILED else None)
+                claim, state, said or (describe_error("") if state is State.FAILED else None)
             )
         ended = self._ended(claim)
         return replace(
@@ -156,8 +171,10 @@ class Windows:
         mine = claim.plan.plan_id, claim.run_id
         for event in self._tracker_ledger.ledger.history(name, flow=name, limit=_RECENT):
             if (event.plan_id, event.run_id) == mine and event.event in ENDS:
-                return aware(event.at)
-        return aware(self._tracker_ledger.ledger.now())  # so much has happened since, or all of it was pruned
+                return with_utc(event.at)
+        return with_utc(
+            self._tracker_ledger.ledger.now()
+        )  # so much has happened since, or all of it was pruned
 
     @contextmanager
     def run(
@@ -180,48 +197,41 @@ class Windows:
             run.record = self.finalize(record, State.SUCCESS, rows=run.rows, error=None)
 
     def records(self, pipeline: str | None) -> list[WatermarkRecord]:
+        if pipeline is not None:
+            return sort_records(self._list(self._tracker_ledger.look(pipeline, TIME)))
         ledger = self._tracker_ledger.ledger
-        found: list[WatermarkRecord] = []
-        for name in ledger.pipelines() if pipeline is None else [pipeline]:
-            if pipeline is None:
-                standing = peek(ledger, name)
-                if standing is None or kind_of(standing) != TIME:
-                    continue
-            else:
-                standing = self._tracker_ledger.look(name, TIME)
-            plan = standing.plan
-            events = ledger.history(name, flow=name, limit=_EVENTS)
-            ended = past(name, events, but=plan.plan_id if plan else None)
-            now = current(standing)
-            if now is not None:
-                # A skipped record is the one that the next run takes up.
-                again = [
-                    one
-                    for one in ended
-                    if one.status == State.SKIPPED and one.watermark_id == now.watermark_id
-                ]
-                if plan is None and again:
-                    now = None
-                else:
-                    ended = [one for one in ended if one not in again]
-            found += [*ended, *([now] if now else [])]
-        return in_order(found)
+        every = [peek(ledger, name) for name in ledger.pipelines()]
+        timed = [one for one in every if one is not None and kind_of(one) == TIME]
+        return sort_records(record for one in timed for record in self._list(one))
+
+    def _list(self, pipeline_state: PipelineState) -> list[WatermarkRecord]:
+        name, plan = pipeline_state.pipeline, pipeline_state.plan
+        events = self._tracker_ledger.ledger.history(name, flow=name, limit=_EVENTS)
+        ended = past_records(name, events, but=plan.plan_id if plan else None)
+        now = current_record(pipeline_state)
+        if now is None:
+            return ended
+        # A skipped record is the one that the next run takes up.
+        again = [one for one in ended if one.status == State.SKIPPED and one.watermark_id == now.watermark_id]
+        if plan is None and again:
+            return ended
+        return [*(one for one in ended if one not in again), now]
 
 
-def _draft(standing: PipelineState, upto: Position) -> Draft:
-    window = Window(standing.position, upto)
+def _draft(pipeline_state: PipelineState, upto: Position) -> Draft:
+    window = Window(pipeline_state.position, upto)
     part = InputPlan(SOURCE, TIME, window, source_id(), "")
-    name = standing.pipeline
-    return Draft(name, name, (part,), (Batch((window,)),), seen=standing.seen)
+    name = pipeline_state.pipeline
+    return Draft(name, name, (part,), (Batch((window,)),), seen=pipeline_state.seen)
 
 
-def _shown(window: Window) -> TimeWindow:
+def _to_time_window(window: Window) -> TimeWindow:
     end = from_position(window.upto)
     assert end is not None
     return TimeWindow(from_position(window.after), end)
 
 
-def _final(status: str) -> State:
+def _parse_final(status: str) -> State:
     try:
         state = State(str(status).strip().upper())
     except ValueError:
