@@ -1,4 +1,4 @@
-"""One table, copied window by window by its `updated_at`; document 000's three steps around each."""
+"""One table, copied window by window by its `updated_at`; start, window and finalize around each."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def main(spark: SparkSession, folder: Path) -> list[str]:
         f"CREATE TABLE delta.`{folder}/target` (id INT, title STRING, updated_at TIMESTAMP) USING delta"
     )
 
-    # Document 000, step by step. Without `end` the window ends now, by the ledger's clock.
+    # Step by step. Without `end` the window ends now, by the ledger's clock.
     record = tracker.start_pipeline_run("wos_pipeline", "job_001", end=NOON + timedelta(hours=1))
     copied = copy(spark, folder, tracker.get_delta_window("wos_pipeline").predicate("updated_at"))
     tracker.finalize_pipeline_run(record, "SUCCESS", rows=copied)
@@ -72,7 +72,7 @@ def main(spark: SparkSession, folder: Path) -> list[str]:
 
     source, target = (spark.read.format("delta").load(str(folder / name)) for name in ("source", "target"))
     assert sorted(source.collect()) == sorted(target.collect())
-    # Anyone can read the ledger: it is document 000's own table.
+    # Anyone can read the ledger: its table has the fields of the records.
     spark.read.format("delta").load(f"{folder}/ledger/watermarks").select(
         "pipeline_name", "job_id", "last_processed_ts", "current_run_ts", "status", "records_processed"
     ).orderBy("created_at").show(truncate=False)

@@ -1,4 +1,4 @@
-"""A schema of Delta tables, followed version by version; document 001's plan around each round."""
+"""A schema of Delta tables, followed version by version; one plan around each round."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def main(spark: SparkSession, folder: Path) -> dict[str, int]:
     for table in TABLES:
         spark.sql(f"INSERT INTO {BRONZE}.{table} VALUES (1, 'a'), (2, 'b'), (3, 'c')")
 
-    # Document 001, step by step: plan, work, complete.
+    # Step by step: plan, work, complete.
     plan = tracker.prepare_processing_plan_for_schemas("silver", [BRONZE], spark=spark)
     for table, (first, last) in tracker.load_version_ranges("silver").items():
         print(f"{table}: versions {first} to {last}")

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Every command of document 002, in its order and in its words. `TABLE=settlement_normal_delivery_detail` for SQLite.
+# Every command of docs/mysql-s3-redshift.md, in its order. `TABLE=settlement_normal_delivery_detail` for SQLite.
 set -euo pipefail
 TABLE=${TABLE:-settlement.settlement_normal_delivery_detail}
 HERE=$(dirname "$(realpath "$0")")

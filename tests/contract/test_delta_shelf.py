@@ -153,7 +153,9 @@ def test_any_name_is_a_pipeline_and_a_flow(documents: DeltaDocumentStore, lake: 
     assert again.read("history", name, flow=name)[0]["flow"] == name
 
 
-def test_the_table_is_document_000s_with_more_behind(documents: DeltaDocumentStore, lake: Lake) -> None:
+def test_the_table_has_the_trackers_columns_with_more_behind(
+    documents: DeltaDocumentStore, lake: Lake
+) -> None:
     schema = table(lake, "watermarks").schema()
     nine = [(one.name, one.type.type) for one in schema.fields[:9]]
     assert nine == [

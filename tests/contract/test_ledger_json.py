@@ -36,7 +36,7 @@ FIELDS = [
     *("backup_strategy", "s3_file_count", "processed_s3_files", "processed_s3_file_count"),
     *("last_error", "created_at", "updated_at", "metadata"),
 ]
-"""Document 002's, in its order, and the count of all the files whose newest are listed."""
+"""The fields of a table's summary, in their order, and the count of all the files whose newest are listed."""
 
 
 @pytest.fixture

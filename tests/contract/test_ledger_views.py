@@ -264,7 +264,7 @@ def test_the_queries_of_document_004_run_unchanged_on_postgresql(postgres: Postg
 
 
 @pytest.mark.parametrize("name", ["text", "version", "files"])
-def test_f3_document_000s_table_in_delta_has_the_times_too(tmp_path: Path, name: str) -> None:
+def test_f3_the_table_in_delta_has_the_times_too(tmp_path: Path, name: str) -> None:
     times = EVERY[name][4]
     with open_ledger(f"delta:{tmp_path}/ledger", create=True) as ledger:
         list(walk(ledger, name))

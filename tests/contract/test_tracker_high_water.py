@@ -1,4 +1,4 @@
-"""Document 003's marks on every store."""
+"""High-water marks on every store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Document 001 on every store: plans over many tables."""
+"""Version ranges on every store: plans over many tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Document 000 on every store: records, windows, and how runs end."""
+"""Windows of time on every store: records, windows, and how runs end."""
 
 from __future__ import annotations
 

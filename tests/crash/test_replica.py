@@ -1,4 +1,4 @@
-"""Document 004: one operational table into its replica, in one stage, renamed and with exact counts."""
+"""One operational table into its replica, in one stage, renamed and with exact counts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows read again below the watermark: windows, columns that came later, and document 002's two passes."""
+"""Rows read again below the watermark: windows, columns that came later, and a backfill in two passes."""
 
 from __future__ import annotations
 

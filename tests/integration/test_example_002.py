@@ -1,4 +1,4 @@
-"""Every command of document 002, from the example's own list: without a server, and against servers."""
+"""Every command from MySQL to Redshift, from the example's list: without a server, and against servers."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def real(
 
 
 @pytest.mark.parametrize("which", ["embedded", "real"])
-def test_every_command_of_document_002_does_what_it_says(which: str, request: pytest.FixtureRequest) -> None:
+def test_every_command_of_the_list_does_what_it_says(which: str, request: pytest.FixtureRequest) -> None:
     example: Example = request.getfixturevalue(which)
     example.play()
     table = example.table
@@ -211,7 +211,7 @@ def test_every_command_of_document_002_does_what_it_says(which: str, request: py
     assert f"{table}/extract" in example.taken_over(), "the interrupted plan was ended, not begun anew"
 
 
-def test_the_list_has_every_command_that_the_document_types() -> None:
+def test_the_list_has_every_command_of_the_requirements() -> None:
     listed = {" ".join(line.split()) for line in commands()}
     for wanted in (
         "watermark get",
@@ -236,8 +236,8 @@ def test_the_list_has_every_command_that_the_document_types() -> None:
         ), wanted
 
 
-def test_every_command_on_the_page_about_the_document_is_in_the_list() -> None:
-    page = (EXAMPLE.parents[1] / "docs" / "document-002.md").read_text()
+def test_every_command_on_the_page_is_in_the_list() -> None:
+    page = (EXAMPLE.parents[1] / "docs" / "mysql-s3-redshift.md").read_text()
     listed = {line.replace('"$TABLE"', "TABLE") for line in commands()}
     named = re.findall(r"`tidegauge ([^`]+)`", page)
     assert len(named) > 15

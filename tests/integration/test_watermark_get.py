@@ -1,4 +1,4 @@
-"""`watermark get`, as document 002 prints it, whatever the ledger's store."""
+"""`watermark get` prints both stages, whatever the ledger's store."""
 
 from __future__ import annotations
 

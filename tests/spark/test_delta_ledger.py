@@ -46,7 +46,7 @@ def succeed(documents: DeltaDocumentStore, pipeline: str, flow: str, number: int
     documents.save(documents.load(pipeline, [flow]), [ended])
 
 
-def test_spark_reads_document_000s_table_with_its_nine_columns(
+def test_spark_reads_the_ledgers_table_with_its_nine_columns(
     spark: SparkSession, documents: DeltaDocumentStore, lake: Lake
 ) -> None:
     succeed(documents, "wos_pipeline", "wos_pipeline")

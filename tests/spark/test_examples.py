@@ -19,12 +19,12 @@ pytestmark = pytest.mark.spark
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-def test_the_example_of_document_000(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_example_of_time_windows(spark: SparkSession, tmp_path: Path) -> None:
     main = runpy.run_path(str(EXAMPLES / "000_watermark_tracker" / "job.py"))["main"]
     assert main(spark, tmp_path) == ["SUCCESS", "SUCCESS", "SUCCESS", "SKIPPED"]
 
 
-def test_the_example_of_document_001(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_example_of_version_ranges(spark: SparkSession, tmp_path: Path) -> None:
     main = runpy.run_path(str(EXAMPLES / "001_version_ranges" / "job.py"))["main"]
     try:
         assert main(spark, tmp_path) == {

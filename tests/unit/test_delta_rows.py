@@ -1,4 +1,4 @@
-"""Document 000's record as a Delta ledger's table shows it, step by step."""
+"""The tracker's record as a Delta ledger's table shows it, step by step."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ class Draft:
     """Epoch and sequence number of the watermark that the draft goes on from. The ledger keeps the draft only
     while that is still where the flow stands; None leaves the question to the caller."""
     strategy: str | None = None
-    """What went side by side, in document 002's words; None where nobody said."""
+    """What ran side by side: sequential, inter-table or intra-table; None where it was not recorded."""
 
     @property
     def rows(self) -> int:

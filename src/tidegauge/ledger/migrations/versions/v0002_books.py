@@ -133,7 +133,7 @@ def _views(dialect: str) -> list[str]:
     )
     statements = [records, history, control]
     if postgresql:
-        # Document 004 measures with the function of the database it came from.
+        # Queries that were written for MySQL measure durations with it, and PostgreSQL has none.
         statements.append(
             "CREATE OR REPLACE FUNCTION timestampdiff(unit text, a timestamp, b timestamp)"
             " RETURNS double precision LANGUAGE sql IMMUTABLE AS $$"

@@ -1,4 +1,4 @@
-"""Document 000's tracker as it is written there, in plain Python over a file: for tests of what it does.
+"""The tracker of the requirements paper, as written there, in plain Python over a file: to test what it does.
 
 Line by line its three functions, with one kindness: where its code misses its own row (it looks for a job_id
 and an id that nobody wrote), it is let find it. What is left are the faults of the design.
@@ -14,7 +14,7 @@ from typing import Any
 Record = dict[str, Any]
 
 
-class Document000:
+class TrackerOnPaper:
     """Times are plain numbers, from the clock that is given."""
 
     def __init__(self, file: Path, now: Callable[[], float]) -> None:

@@ -1,4 +1,4 @@
-"""Document 000's three defects: what its own code does, and what the tracker does instead."""
+"""Three defects of the requirements paper on a watermark tracker: what its code does, and what ours does."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from tests.contract.document_000 import Document000
 from tests.support.ledgers import needs_fresh_process
 from tests.support.processes import KILLED, run
+from tests.support.tracker_on_paper import TrackerOnPaper
 from tidegauge import WatermarkTracker
 from tidegauge.errors import FlowHeld
 from tidegauge.tracker.ledger import TrackerLedger
@@ -34,18 +34,18 @@ def _kill() -> None:
 # --- 1: the window's end is a second now()
 
 
-def test_in_the_document_a_row_that_lands_during_the_run_is_read_twice(tmp_path: Path) -> None:
+def test_on_paper_a_row_that_lands_during_the_run_is_read_twice(tmp_path: Path) -> None:
     clock = itertools.count(1)
-    document = Document000(tmp_path / "table", lambda: next(clock))
-    first = document.start_pipeline_run("wos", "job_000")
-    document.finalize_pipeline_run(first, "SUCCESS")
+    paper = TrackerOnPaper(tmp_path / "table", lambda: next(clock))
+    first = paper.start_pipeline_run("wos", "job_000")
+    paper.finalize_pipeline_run(first, "SUCCESS")
 
-    second = document.start_pipeline_run("wos", "job_001")
+    second = paper.start_pipeline_run("wos", "job_001")
     late = second["current_run_ts"] + 0.5  # committed at the source after the run has started
-    read = inside(document.get_delta_window("wos"), [late])
-    document.finalize_pipeline_run(second, "SUCCESS")
-    document.start_pipeline_run("wos", "job_002")
-    read += inside(document.get_delta_window("wos"), [late])
+    read = inside(paper.get_delta_window("wos"), [late])
+    paper.finalize_pipeline_run(second, "SUCCESS")
+    paper.start_pipeline_run("wos", "job_002")
+    read += inside(paper.get_delta_window("wos"), [late])
     assert read == [late, late]
 
 
@@ -67,20 +67,20 @@ def test_the_windows_end_is_frozen_when_the_run_starts(store_address: str) -> No
 # --- 2: two writes, and a crash between them
 
 
-def test_in_the_document_a_crash_between_its_two_writes_loses_the_ready_row(tmp_path: Path) -> None:
+def test_on_paper_a_crash_between_its_two_writes_loses_the_ready_row(tmp_path: Path) -> None:
     file = tmp_path / "table"
-    document = Document000(file, time.time)
-    document.finalize_pipeline_run(document.start_pipeline_run("wos", "job_000"), "SUCCESS")
-    before = document.get_delta_window("wos")[0]
+    paper = TrackerOnPaper(file, time.time)
+    paper.finalize_pipeline_run(paper.start_pipeline_run("wos", "job_000"), "SUCCESS")
+    before = paper.get_delta_window("wos")[0]
 
     def child() -> None:
-        document.between_the_writes = _kill
-        document.finalize_pipeline_run(document.start_pipeline_run("wos", "job_001"), "SUCCESS")
+        paper.between_the_writes = _kill
+        paper.finalize_pipeline_run(paper.start_pipeline_run("wos", "job_001"), "SUCCESS")
 
     assert run(child) is KILLED
-    assert [row["status"] for row in document.rows()] == ["SUCCESS"]  # and no READY
-    document.start_pipeline_run("wos", "job_002")
-    assert document.get_delta_window("wos")[0] == before  # all that job_001 has written comes again
+    assert [row["status"] for row in paper.rows()] == ["SUCCESS"]  # and no READY
+    paper.start_pipeline_run("wos", "job_002")
+    assert paper.get_delta_window("wos")[0] == before  # all that job_001 has written comes again
 
 
 @pytest.mark.parametrize("side", ["before", "after"])
@@ -116,19 +116,19 @@ def test_a_crash_around_the_one_write_loses_nothing(store_address: str, side: st
 # --- 3: two runs at once
 
 
-def test_in_the_document_two_runs_at_once_move_the_watermark_back(tmp_path: Path) -> None:
+def test_on_paper_two_runs_at_once_move_the_watermark_back(tmp_path: Path) -> None:
     clock = itertools.count(1)
-    document = Document000(tmp_path / "table", lambda: next(clock))
-    document.finalize_pipeline_run(document.start_pipeline_run("wos", "job_000"), "SUCCESS")
-    one = document.start_pipeline_run("wos", "job_001")
+    paper = TrackerOnPaper(tmp_path / "table", lambda: next(clock))
+    paper.finalize_pipeline_run(paper.start_pipeline_run("wos", "job_000"), "SUCCESS")
+    one = paper.start_pipeline_run("wos", "job_001")
     row = one["current_run_ts"] + 0.5
-    two = document.start_pipeline_run("wos", "job_002")
-    read = inside(document.get_delta_window("wos"), [row])
-    document.finalize_pipeline_run(two, "SUCCESS")
-    document.finalize_pipeline_run(one, "SUCCESS")
-    assert document.get_delta_window("wos")[0] == one["current_run_ts"] < two["current_run_ts"]
-    document.start_pipeline_run("wos", "job_003")
-    assert inside(document.get_delta_window("wos"), [row]) == read == [row]
+    two = paper.start_pipeline_run("wos", "job_002")
+    read = inside(paper.get_delta_window("wos"), [row])
+    paper.finalize_pipeline_run(two, "SUCCESS")
+    paper.finalize_pipeline_run(one, "SUCCESS")
+    assert paper.get_delta_window("wos")[0] == one["current_run_ts"] < two["current_run_ts"]
+    paper.start_pipeline_run("wos", "job_003")
+    assert inside(paper.get_delta_window("wos"), [row]) == read == [row]
 
 
 def test_b7_of_two_runs_at_once_the_second_is_refused_and_told_by_whom(store_address: str) -> None:
