@@ -9,21 +9,13 @@ import typer
 from tidegauge.cli.options import DebugOption, JsonOption, ProjectOption
 from tidegauge.cli.output import print_json, say
 from tidegauge.errors import ConfigError
+from tidegauge.model.engines import FACTS
 from tidegauge.model.position import to_text
-from tidegauge.model.spec import Engine, Lake, LakeTable, WarehouseTable
+from tidegauge.model.spec import Lake, LakeTable, WarehouseTable
 
 if TYPE_CHECKING:
     from tidegauge.model.watermark import Watermark
     from tidegauge.operations.table_status import StageSummary, TableSummary
-
-_ENGINES = {
-    Engine.SQLITE: "SQLite",
-    Engine.MYSQL: "MySQL",
-    Engine.POSTGRESQL: "PostgreSQL",
-    Engine.DUCKDB: "DuckDB",
-    Engine.REDSHIFT: "Redshift",
-    Engine.SNOWFLAKE: "Snowflake",
-}
 
 
 def get(
@@ -120,11 +112,11 @@ def _hop(stage: StageSummary) -> str:
         return stage.name
     match flow.output:
         case LakeTable(lake, _):
-            return f"{_ENGINES[flow.source.engine]} → {_lake(lake)} Backup Stage"
+            return f"{FACTS[flow.source.engine].title} → {_lake(lake)} Backup Stage"
         case WarehouseTable(warehouse, _):
-            target = _ENGINES[warehouse.engine]
+            target = FACTS[warehouse.engine].title
             if flow.reads is None:
-                return f"{_ENGINES[flow.source.engine]} → {target} Sync Stage"
+                return f"{FACTS[flow.source.engine].title} → {target} Sync Stage"
             return f"{_lake(flow.reads.lake)} → {target} Loading Stage"
 
 

@@ -6,13 +6,22 @@ from pydantic import Field
 
 from tidegauge.config import values
 from tidegauge.config.forms import Endpoint, Form, Hidden, Host, Keys, Mapped, MaybeText, Port, Text, Unless
+from tidegauge.model.engines import FACTS, Engine
 
 
-class SqliteKeys(Keys):
+class FileKeys(Keys):
+    """A database in one file."""
+
     path: Text = Field(description="The database file, relative to the project file.")
 
 
-class _ServerKeys(Keys):
+class SqliteKeys(FileKeys):
+    pass
+
+
+class ServerKeys(Keys):
+    """A database on a server, which has a port of its own besides, and perhaps a schema."""
+
     host: Host = Field(default="127.0.0.1", description="The server.")
     database: Text = Field(description="The database to connect to.")
     user: Text = Field(description="The login.")
@@ -22,14 +31,14 @@ class _ServerKeys(Keys):
     options: Mapped = Field(default={}, description="Options of the connection; see below.")
 
 
-class MysqlKeys(_ServerKeys):
+class MysqlKeys(ServerKeys):
     later: ClassVar[dict[str, str]] = {"schema": "a schema of MySQL is a database: use `database`"}
 
-    port: Port = Field(default=3306, description="The server's port.")
+    port: Port = Field(default=FACTS[Engine.MYSQL].port, description="The server's port.")
 
 
-class PostgresqlKeys(_ServerKeys):
-    port: Port = Field(default=5432, description="The server's port.")
+class PostgresqlKeys(ServerKeys):
+    port: Port = Field(default=FACTS[Engine.POSTGRESQL].port, description="The server's port.")
     schema_: Text = Field(
         default="public",
         alias="schema",
@@ -37,7 +46,7 @@ class PostgresqlKeys(_ServerKeys):
     )
 
 
-class DuckdbKeys(Keys):
+class DuckdbKeys(FileKeys):
     later: ClassVar[dict[str, str]] = {"database": "a DuckDB database is a file: use `path`"}
 
     path: Text = Field(
@@ -46,9 +55,9 @@ class DuckdbKeys(Keys):
     schema_: Text = Field(default="main", alias="schema", description="Where tables land.")
 
 
-class RedshiftKeys(_ServerKeys):
+class RedshiftKeys(ServerKeys):
     host: Host = Field(description="The cluster's or work group's endpoint.")
-    port: Port = Field(default=5439, description="The server's port.")
+    port: Port = Field(default=FACTS[Engine.REDSHIFT].port, description="The server's port.")
     schema_: Text = Field(default="public", alias="schema", description="Where tables land.")
     iam_role: Annotated[
         str | None,

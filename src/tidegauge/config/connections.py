@@ -11,30 +11,21 @@ from tidegauge.config.check import Check
 from tidegauge.config.connection_keys import (
     CONNECTIONS,
     DeltaKeys,
-    DuckdbKeys,
-    MysqlKeys,
+    FileKeys,
     ParquetKeys,
-    PostgresqlKeys,
     RedshiftKeys,
+    ServerKeys,
     SnowflakeKeys,
-    SqliteKeys,
 )
 from tidegauge.config.forms import Keys
 from tidegauge.config.options import check_options
 from tidegauge.config.problems import Complaint, Trail, quoted, suggest
-from tidegauge.model.spec import Database, Engine, Lake
+from tidegauge.model.engines import Engine
+from tidegauge.model.spec import Database, Lake
 
 Connections = dict[str, Database | Lake | None]
 """By name; None for one that has problems of its own, so that nobody calls it unknown."""
 
-_ENGINES: dict[type[Keys], Engine] = {
-    SqliteKeys: Engine.SQLITE,
-    MysqlKeys: Engine.MYSQL,
-    PostgresqlKeys: Engine.POSTGRESQL,
-    DuckdbKeys: Engine.DUCKDB,
-    RedshiftKeys: Engine.REDSHIFT,
-    SnowflakeKeys: Engine.SNOWFLAKE,
-}
 _CONNECTION_NAMES = {"mariadb": ("mysql", "MariaDB is type `mysql`"), "postgres": ("postgresql", None)}
 
 
@@ -55,7 +46,7 @@ def _connection(check: Check, name: str, body: Any, trail: Trail) -> Database | 
     if keys is None:
         return None
     before = len(check.problems)
-    made = _database_or_lake(check, name, _ENGINES.get(model), keys, trail)
+    made = _database_or_lake(check, name, body["type"], keys, trail)
     return made if len(check.problems) == before else None
 
 
@@ -74,19 +65,16 @@ def _connection_model(check: Check, body: dict[str, Any], trail: Trail) -> type[
     return None
 
 
-def _database_or_lake(
-    check: Check, name: str, engine: Engine | None, keys: Keys, trail: Trail
-) -> Database | Lake | None:
+def _database_or_lake(check: Check, name: str, kind: str, keys: Keys, trail: Trail) -> Database | Lake | None:
     base = check.document.file.parent
     place = check.document.key_place(trail)
     if isinstance(keys, ParquetKeys):
         return _lake(check, name, keys, trail)
-    assert engine is not None
-    if isinstance(keys, SqliteKeys | DuckdbKeys):
+    engine, schema = Engine(kind), getattr(keys, "schema_", None)
+    if isinstance(keys, FileKeys):
         path = check.attempt(lambda: _file_path(keys.path, base), (*trail, "path"))
-        schema = keys.schema_ if isinstance(keys, DuckdbKeys) else None
         return Database(name, engine, path=path, schema=schema, place=place)
-    assert isinstance(keys, MysqlKeys | PostgresqlKeys | RedshiftKeys | SnowflakeKeys)
+    assert isinstance(keys, ServerKeys | SnowflakeKeys)
     options = check.attempt(
         lambda: check_options(keys.options, engine=engine, base=base), (*trail, "options")
     )
@@ -96,18 +84,14 @@ def _database_or_lake(
         database=keys.database,
         user=keys.user,
         password=keys.password,
+        schema=schema,
         options=options or {},
         place=place,
     )
     if isinstance(keys, SnowflakeKeys):
-        return replace(
-            made, account=keys.account, schema=keys.schema_, warehouse=keys.warehouse, role=keys.role
-        )
-    made = replace(made, host=keys.host, port=keys.port)
-    if isinstance(keys, MysqlKeys):
-        return made
-    made = replace(made, schema=keys.schema_)
-    if isinstance(keys, PostgresqlKeys):
+        return replace(made, account=keys.account, warehouse=keys.warehouse, role=keys.role)
+    made = replace(made, host=keys.host, port=getattr(keys, "port", None))
+    if not isinstance(keys, RedshiftKeys):
         return made
     _key_pair(check, keys, trail)
     if keys.iam_role is not None and keys.access_key is not None:

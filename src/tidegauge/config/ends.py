@@ -11,6 +11,7 @@ from tidegauge.config.connections import Connections
 from tidegauge.config.models import SyncKeys
 from tidegauge.config.problems import Trail, quoted, suggest
 from tidegauge.model.default_schema import default_schema
+from tidegauge.model.engines import READABLE, name_readable
 from tidegauge.model.spec import READABLE, Database, Engine, Lake, TableOptions
 
 
@@ -113,7 +114,7 @@ def _source(check: Check, name: str, trail: Trail, connections: Connections) -> 
         check.add(
             f"{quoted(name)} is of type `{found.engine}`, which is written to and not read from",
             trail,
-            hint=suggest("", readable) if readable else "`from` names `sqlite`, `mysql` or `postgresql`",
+            hint=suggest("", readable) if readable else "`from` names " + " or ".join(name_readable("`")),
         )
         return None
     return found

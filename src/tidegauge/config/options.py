@@ -7,7 +7,6 @@ are let through; each driver's spelling of them is the reader's business.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -17,25 +16,16 @@ from tidegauge.config import values
 from tidegauge.config.durations import parse_duration
 from tidegauge.config.problems import Complaint, Trail, nearest, quoted
 from tidegauge.errors import ConfigError
+from tidegauge.model.engines import FACTS, SSL_MODES, Engine
 
-SSL_MODES = ("disable", "prefer", "require", "verify-ca", "verify-full")
-_PATHS = frozenset({"ssl_ca"})
 _ENDS_A_VALUE = re.compile(r"[?&#;%]")
-_SAME: Mapping[str, frozenset[str]] = {
-    "mysql": frozenset({"connect_timeout", "ssl", *_PATHS}),
-    "postgresql": frozenset({"connect_timeout", "ssl", *_PATHS}),
-    "redshift": frozenset({"connect_timeout", "ssl"}),
-    "snowflake": frozenset({"connect_timeout", "host", "port", "protocol"}),
-}
-# Its driver has no mode between none and a checked certificate, and brings the authorities along.
-_SSL: Mapping[str, tuple[str, ...]] = {"redshift": ("disable", "verify-ca", "verify-full")}
 
 MEANINGS = {
     "connect_timeout": "how long to wait for the server to answer: a duration, or whole seconds",
     "ssl": "one of "
     + ", ".join(f"`{mode}`" for mode in SSL_MODES)
     + "; on Redshift "
-    + ", ".join(f"`{mode}`" for mode in _SSL["redshift"]),
+    + ", ".join(f"`{mode}`" for mode in FACTS[Engine.REDSHIFT].ssl_modes),
     "ssl_ca": "file with the certificates of the authorities to trust",
     "host": "a server other than the account's own, such as a private link",
     "port": "its port",
@@ -44,7 +34,7 @@ MEANINGS = {
 
 
 def engines_with(option: str) -> list[str]:
-    return [engine for engine, allowed in _SAME.items() if option in allowed]
+    return [engine for engine, facts in FACTS.items() if option in facts.options]
 
 
 def check_option_name(written: str, engine: str) -> str:
@@ -53,7 +43,7 @@ def check_option_name(written: str, engine: str) -> str:
     while (decoded := unquote(name)) != name:
         name = decoded
     name = name.strip().casefold()
-    allowed = _SAME[engine]
+    allowed = FACTS[Engine(engine)].options
     if name in allowed:
         return name
     close = nearest(name, sorted(allowed))
@@ -88,7 +78,7 @@ def _value(name: str, value: Any, engine: str, base: Path) -> str:
         case "connect_timeout":
             return _seconds(values.text(value))
         case "ssl":
-            return values.choice(_SSL.get(engine, SSL_MODES))(value)
+            return values.choice(FACTS[Engine(engine)].ssl_modes)(value)
         case "host":
             return values.check_host(value)
         case "port":

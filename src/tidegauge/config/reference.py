@@ -15,6 +15,7 @@ from tidegauge.config.flow_keys import FlowKeys, InputKeys, OutputKeys
 from tidegauge.config.forms import Form, Keys, Unless
 from tidegauge.config.models import ProjectKeys, SparkKeys, SyncKeys, TableKeys
 from tidegauge.config.options import MEANINGS, engines_with
+from tidegauge.model.engines import name_readable
 
 _HEAD = """\
 # Configuration: `tidegauge.yml`
@@ -38,11 +39,12 @@ wherever Tidegauge prints or stores text.
 """
 
 
-_CONNECTIONS = """\
+_FIRST, _LAST = name_readable("`")
+_CONNECTIONS = f"""\
 ## `connections`
 
-Each has a name of your choice, a `type`, and the keys of that type. Databases of type `sqlite`, `mysql` and
-`postgresql` can be read and written; `duckdb`, `redshift` and `snowflake` can be written. A sync fills lakes
+Each has a name of your choice, a `type`, and the keys of that type. Databases of type {_FIRST} and
+{_LAST} can be read and written; `duckdb`, `redshift` and `snowflake` can be written. A sync fills lakes
 of type `parquet`; one of type `delta` is where the tables of `flows` lie.
 """
 

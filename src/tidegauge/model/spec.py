@@ -10,25 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from tidegauge.errors import Place
+from tidegauge.model.engines import Engine as Engine
 from tidegauge.model.epoch_numbers import Epoch
 from tidegauge.model.mode import Mode
 from tidegauge.model.secret import Secret
 
 if TYPE_CHECKING:
     from tidegauge.model.delta_flow import DeltaFlow
-
-
-class Engine(StrEnum):
-    SQLITE = "sqlite"
-    MYSQL = "mysql"
-    POSTGRESQL = "postgresql"
-    DUCKDB = "duckdb"
-    REDSHIFT = "redshift"
-    SNOWFLAKE = "snowflake"
-
-
-READABLE = frozenset({Engine.SQLITE, Engine.MYSQL, Engine.POSTGRESQL})
-"""Databases that can be read from; every one can be written to."""
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,9 @@ from tidegauge.flows.missing_tables import Known, known_flows
 from tidegauge.flows.remarks import remarks
 from tidegauge.flows.select import Sources, choose
 from tidegauge.ledger.open import open_ledger
+from tidegauge.model.engines import READABLE
 from tidegauge.model.secret import mask
-from tidegauge.model.spec import READABLE, Database, Lake, Project
+from tidegauge.model.spec import Database, Lake, Project
 from tidegauge.outputs.lake.output import ParquetOutput
 from tidegauge.outputs.warehouse.open import open_warehouse
 from tidegauge.spark.jars import Needs, jars

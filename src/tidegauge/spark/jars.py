@@ -16,6 +16,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from tidegauge.errors import RuntimeMissing
+from tidegauge.model.engines import FACTS
 from tidegauge.spark.cache import cache_folder
 from tidegauge.spark.errors import last_cause
 from tidegauge.spark.java import find_java
@@ -29,11 +30,7 @@ class Needs(StrEnum):
 
 _PACKAGES: dict[Needs, tuple[str, ...]] = {
     Needs.DELTA: ("io.delta:delta-spark_4.2_2.13:4.4.0",),
-    Needs.JDBC: (
-        "com.mysql:mysql-connector-j:9.4.0",
-        "org.postgresql:postgresql:42.7.8",
-        "org.xerial:sqlite-jdbc:3.50.3.0",
-    ),
+    Needs.JDBC: tuple(sorted(facts.jdbc_jar for facts in FACTS.values() if facts.jdbc_jar)),
     Needs.S3: (
         "org.apache.hadoop:hadoop-aws:3.5.0",
         "software.amazon.awssdk:s3:2.35.4",
@@ -56,11 +53,7 @@ _EXCLUDES: dict[Needs, tuple[str, ...]] = {
         "org.roaringbitmap:*",
         "org.slf4j:*",
     ),
-    Needs.JDBC: (
-        "com.google.protobuf:protobuf-java",
-        "org.checkerframework:checker-qual",
-        "org.slf4j:slf4j-api",
-    ),
+    Needs.JDBC: tuple(sorted({jar for facts in FACTS.values() for jar in facts.jdbc_excludes})),
     Needs.S3: (
         "software.amazon.awssdk:bundle",
         "org.slf4j:*",

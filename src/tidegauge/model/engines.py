@@ -1,0 +1,110 @@
+"""Every kind of database, and the facts about it that several rooms ask for. Nothing here needs a driver.
+
+A new kind begins here, with a member of `Engine` and its entry in `FACTS`. How it is read is in
+`sources/<engine>/`, how it is written in `outputs/warehouse/<engine>/`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+SSL_MODES = ("disable", "prefer", "require", "verify-ca", "verify-full")
+
+
+class Engine(StrEnum):
+    SQLITE = "sqlite"
+    MYSQL = "mysql"
+    POSTGRESQL = "postgresql"
+    DUCKDB = "duckdb"
+    REDSHIFT = "redshift"
+    SNOWFLAKE = "snowflake"
+
+
+class SchemaOf(StrEnum):
+    """Where the schema of a table comes from that is named without one."""
+
+    NOWHERE = "nowhere"
+    """There are no schemas, and a dot is part of a table's name."""
+    DATABASE = "database"
+    """A schema is a database: the connection's `database`."""
+    SCHEMA = "schema"
+    """The connection's `schema`."""
+
+
+@dataclass(frozen=True)
+class EngineFacts:
+    """What is true of one kind of database, whichever server it is."""
+
+    title: str
+    """Its name as people write it."""
+    readable: bool = False
+    """Can be read from. Every kind can be written to."""
+    port: int = 0
+    """The usual one of its servers; 0 where the connection names none: a file, or a service."""
+    schema_of: SchemaOf = SchemaOf.SCHEMA
+    default_schema: str | None = None
+    """Where the connection names none."""
+    options: frozenset[str] = frozenset()
+    """The connection options that are allowed, by our own names; every other is refused."""
+    ssl_modes: tuple[str, ...] = SSL_MODES
+    """What the option `ssl` may say."""
+    jdbc_jar: str | None = None
+    """Maven coordinates of the JDBC driver that Spark reads it with."""
+    jdbc_excludes: tuple[str, ...] = ()
+    """What that jar asks for and Spark has already, or only an optional part of the driver needs."""
+
+
+_SERVER_OPTIONS = frozenset({"connect_timeout", "ssl", "ssl_ca"})
+
+FACTS: Mapping[Engine, EngineFacts] = {
+    Engine.SQLITE: EngineFacts(
+        "SQLite",
+        readable=True,
+        schema_of=SchemaOf.NOWHERE,
+        jdbc_jar="org.xerial:sqlite-jdbc:3.50.3.0",
+        jdbc_excludes=("org.slf4j:slf4j-api",),
+    ),
+    Engine.MYSQL: EngineFacts(
+        "MySQL",
+        readable=True,
+        port=3306,
+        schema_of=SchemaOf.DATABASE,
+        options=_SERVER_OPTIONS,
+        jdbc_jar="com.mysql:mysql-connector-j:9.4.0",
+        jdbc_excludes=("com.google.protobuf:protobuf-java",),
+    ),
+    Engine.POSTGRESQL: EngineFacts(
+        "PostgreSQL",
+        readable=True,
+        port=5432,
+        default_schema="public",
+        options=_SERVER_OPTIONS,
+        jdbc_jar="org.postgresql:postgresql:42.7.8",
+        jdbc_excludes=("org.checkerframework:checker-qual",),
+    ),
+    Engine.DUCKDB: EngineFacts("DuckDB", default_schema="main"),
+    Engine.REDSHIFT: EngineFacts(
+        "Redshift",
+        port=5439,
+        default_schema="public",
+        options=frozenset({"connect_timeout", "ssl"}),
+        # Its driver has no mode between none and a checked certificate, and brings the authorities along.
+        ssl_modes=("disable", "verify-ca", "verify-full"),
+    ),
+    Engine.SNOWFLAKE: EngineFacts(
+        "Snowflake",
+        default_schema="PUBLIC",
+        options=frozenset({"connect_timeout", "host", "port", "protocol"}),
+    ),
+}
+
+READABLE = tuple(engine for engine, facts in FACTS.items() if facts.readable)
+"""The kinds that can be read from, in the order in which they are named to people."""
+
+
+def name_readable(mark: str = "") -> tuple[str, str]:
+    """The readable kinds in two parts, for a sentence: all but the last with commas, and the last."""
+    names = [f"{mark}{engine}{mark}" for engine in READABLE]
+    return ", ".join(names[:-1]), names[-1]
