@@ -27,7 +27,7 @@ from tidegauge.model.spec import Database, Project
 from tidegauge.observe.events import StepBegun, StepDone
 from tidegauge.run.options import RunOptions
 from tidegauge.run.runner import run
-from tidegauge.sources.jdbc_address import jdbc_options
+from tidegauge.sources.engines import find_engine
 from tidegauge.spark.jars import Needs
 from tidegauge.spark.session import open_session
 
@@ -69,7 +69,11 @@ def plain(project: Project, target: str) -> dict[str, Any]:
     database = project.connections["app"]
     assert isinstance(database, Database)
     spark = open_session(project.spark, {Needs.JDBC})
-    reader = spark.read.format("jdbc").options(**jdbc_options(database)).option("dbtable", TABLE)
+    reader = (
+        spark.read.format("jdbc")
+        .options(**find_engine(database).jdbc_options(database))
+        .option("dbtable", TABLE)
+    )
     reader.load().write.parquet(f"file:{target}")
     return {}
 

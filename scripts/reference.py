@@ -12,7 +12,7 @@ from typer.main import get_command
 from tidegauge.cli.main import app
 from tidegauge.config.reference import reference as configuration
 from tidegauge.model import state
-from tidegauge.sources.types import markdown as types
+from tidegauge.sources.types_page import markdown as types
 
 DOCS = Path(__file__).parents[1] / "docs"
 

@@ -26,10 +26,10 @@ from tidegauge.errors import (
 from tidegauge.model.position import ValueKind
 from tidegauge.model.secret import Secret
 from tidegauge.model.spec import Engine, NullCursor
-from tidegauge.sources.mysql import sql as mysql_sql
+from tidegauge.sources.mysql import engine as mysql_engine
 from tidegauge.sources.open import open_source
-from tidegauge.sources.postgresql import sql as postgresql_sql
-from tidegauge.sources.sqlite import sql as sqlite_sql
+from tidegauge.sources.postgresql import engine as postgresql_engine
+from tidegauge.sources.sqlite import engine as sqlite_engine
 
 pytestmark = pytest.mark.contract
 
@@ -245,9 +245,9 @@ def test_a_lost_connection_is_an_error_of_ours(mariadb: MariaDB, postgres: Postg
 
 def quote_of(place: Place) -> Callable[[str], str]:
     return {
-        Engine.SQLITE: sqlite_sql.quote,
-        Engine.MYSQL: mysql_sql.quote,
-        Engine.POSTGRESQL: postgresql_sql.quote,
+        Engine.SQLITE: sqlite_engine.quote,
+        Engine.MYSQL: mysql_engine.quote,
+        Engine.POSTGRESQL: postgresql_engine.quote,
     }[place.engine]
 
 
@@ -275,7 +275,7 @@ def test_e1_any_name_is_only_a_name(place: Place, table: str, key: str) -> None:
 
 
 def test_e1_a_name_with_nul_is_refused(place: Place) -> None:
-    for quote in (sqlite_sql.quote, mysql_sql.quote, postgresql_sql.quote):
+    for quote in (sqlite_engine.quote, mysql_engine.quote, postgresql_engine.quote):
         with pytest.raises(SourceError, match="NUL"):
             quote("a\0b")
     with pytest.raises(SourceError):

@@ -18,6 +18,7 @@ from tidegauge.model.secret import Secret
 from tidegauge.model.spec import Database, Engine, NullCursor, TableName, TableOptions
 from tidegauge.model.table import SourceTable, Survey
 from tidegauge.sources import sql
+from tidegauge.sources.engines import find_engine
 from tidegauge.sources.jdbc import JdbcReader
 from tidegauge.sources.open import open_source
 
@@ -157,13 +158,4 @@ def with_nulls(policy: NullCursor) -> dict[str, Any]:
 
 
 def predicate(place: Place, source_table: SourceTable, lower: RowPosition | None, upper: RowPosition) -> str:
-    from tidegauge.sources.mysql import sql as mysql_sql
-    from tidegauge.sources.postgresql import sql as postgresql_sql
-    from tidegauge.sources.sqlite import sql as sqlite_sql
-
-    literal = {
-        Engine.SQLITE: sqlite_sql.literal,
-        Engine.MYSQL: mysql_sql.literal,
-        Engine.POSTGRESQL: postgresql_sql.literal,
-    }[place.engine]
-    return sql.between(source_table, lower, upper, literal)
+    return sql.between(source_table, lower, upper, find_engine(place.database).literal)

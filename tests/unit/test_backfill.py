@@ -27,7 +27,7 @@ from tidegauge.model.table import Cut, OrderedColumn, SourceTable, Survey
 from tidegauge.plan.backfill import Span, backfill, below, limited, span, under_limit
 from tidegauge.plan.draft import batch_step, draft
 from tidegauge.sources import sql
-from tidegauge.sources.sqlite import sql as sqlite_sql
+from tidegauge.sources.sqlite import engine as sqlite_engine
 
 pytestmark = pytest.mark.unit
 
@@ -87,7 +87,7 @@ class Table:
         self.connection.executemany("INSERT INTO t VALUES (?, ?, ?)", self.rows)
 
     def cuts(self, after: RowPosition | None, upto: RowPosition, step: int) -> tuple[Cut, ...]:
-        where = sql.between(SHAPE, after, upto, sqlite_sql.literal)
+        where = sql.between(SHAPE, after, upto, sqlite_engine.literal)
         found, before = [], 0
         for number, c, k, s in self.connection.execute(sql.cuts(SHAPE, "t", where, step)):
             found.append(Cut(at(c, (int(k), s)), number - before))
@@ -98,12 +98,12 @@ class Table:
         return len(self.window(after, upto))
 
     def window(self, after: RowPosition | None, upto: RowPosition) -> list[Row]:
-        where = sql.between(SHAPE, after, upto, sqlite_sql.literal)
+        where = sql.between(SHAPE, after, upto, sqlite_engine.literal)
         return self.connection.execute(f"SELECT c, k, s FROM t WHERE {where}").fetchall()
 
     def readers(self, batch: Batch) -> list[list[Row]]:
         """What each parallel reader of a batch finds."""
-        wheres = sql.splits(SHAPE, batch, sqlite_sql.literal)
+        wheres = sql.splits(SHAPE, batch, sqlite_engine.literal)
         return [
             self.connection.execute(f"SELECT c, k, s FROM t WHERE {where}").fetchall() for where in wheres
         ]

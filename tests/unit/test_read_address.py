@@ -11,9 +11,14 @@ from hypothesis import strategies as st
 from tidegauge.errors import ConfigError
 from tidegauge.model.secret import Secret
 from tidegauge.model.spec import Database, Engine
-from tidegauge.sources.jdbc_address import jdbc_options
+from tidegauge.sources.engines import find_engine
 
 pytestmark = pytest.mark.unit
+
+
+def jdbc_options(database: Database) -> dict[str, str]:
+    return find_engine(database).jdbc_options(database)
+
 
 HOSTILE = [
     "db?autoDeserialize=true",

@@ -10,7 +10,8 @@ from tidegauge.errors import TypeNotHeld
 from tidegauge.model.spec import TableName
 from tidegauge.sources.mysql.types import RULES as MYSQL
 from tidegauge.sources.postgresql.types import RULES as POSTGRESQL
-from tidegauge.sources.types import Native, arrive, decimal_size, markdown, spark_text
+from tidegauge.sources.types import Native, arrive, decimal_size, spark_text
+from tidegauge.sources.types_page import markdown
 
 pytestmark = pytest.mark.unit
 
@@ -19,7 +20,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "types.md"
 
 
 def test_the_page_of_types_is_made_from_the_rules() -> None:
-    assert PAGE.read_text() == markdown(), "run: python -m tidegauge.sources.types > docs/types.md"
+    assert PAGE.read_text() == markdown(), "run: python -m tidegauge.sources.types_page > docs/types.md"
 
 
 def test_no_type_has_two_rules_without_a_condition() -> None:

@@ -14,9 +14,9 @@ from tidegauge.model.position import RowPosition, Value, ValueKind, Window
 from tidegauge.model.spec import TableName, TableOptions
 from tidegauge.model.table import OrderedColumn, SourceTable
 from tidegauge.sources import sql
-from tidegauge.sources.mysql import sql as mysql_sql
-from tidegauge.sources.postgresql import sql as postgresql_sql
-from tidegauge.sources.sqlite import sql as sqlite_sql
+from tidegauge.sources.mysql import engine as mysql_engine
+from tidegauge.sources.postgresql import engine as postgresql_engine
+from tidegauge.sources.sqlite import engine as sqlite_engine
 
 pytestmark = pytest.mark.unit
 
@@ -71,7 +71,7 @@ def test_a1_windows_that_share_their_ends_partition_the_rows(
     found: list[Row] = []
     for lower, upper in pairwise([None, *ends, last]):
         assert upper is not None
-        where = sql.between(source_table(), lower, upper, sqlite_sql.literal)
+        where = sql.between(source_table(), lower, upper, sqlite_engine.literal)
         part = connection.execute(f"SELECT c, k, s FROM t WHERE {where}").fetchall()
         found += part
     assert sorted(found) == sorted(rows)
@@ -90,26 +90,30 @@ def test_cuts_end_every_stretch_of_the_asked_for_size(rows: list[Row], step: int
 def test_the_readers_of_a_batch_meet_at_its_splits() -> None:
     first, second = position((1, 1, "a")), position((2, 2, "b"))
     batch = Batch((Window(None, second),), splits=(first,))
-    one, other = sql.splits(source_table(), batch, sqlite_sql.literal)
-    assert one == sql.between(source_table(), None, first, sqlite_sql.literal)
-    assert other == sql.between(source_table(), first, second, sqlite_sql.literal)
+    one, other = sql.splits(source_table(), batch, sqlite_engine.literal)
+    assert one == sql.between(source_table(), None, first, sqlite_engine.literal)
+    assert other == sql.between(source_table(), first, second, sqlite_engine.literal)
     nulls = Batch((Window(None, second),), nulls=True)
-    assert sql.splits(source_table(), nulls, sqlite_sql.literal) == ['"c" IS NULL']
+    assert sql.splits(source_table(), nulls, sqlite_engine.literal) == ['"c" IS NULL']
 
 
 @given(st.text().filter(lambda text: "\0" not in text))
 def test_e1_a_text_literal_holds_any_text(text: str) -> None:
     value = Value(ValueKind.TEXT, text) if text.isprintable() else Value(ValueKind.TEXT, "x")
-    assert set(mysql_sql.literal(value)) <= set("_utf8mb4 X'0123456789abcdef")
-    ((found,),) = sqlite3.connect(":memory:").execute(f"SELECT {sqlite_sql.literal(value)}").fetchall()
+    assert set(mysql_engine.literal(value)) <= set("_utf8mb4 X'0123456789abcdef")
+    ((found,),) = sqlite3.connect(":memory:").execute(f"SELECT {sqlite_engine.literal(value)}").fetchall()
     assert found == value.text
-    inside = postgresql_sql.literal(value)[2:-1]
+    inside = postgresql_engine.literal(value)[2:-1]
     assert "'" not in inside.replace("\\\\", "").replace("\\'", "")
 
 
 @given(st.text(min_size=1).filter(lambda text: "\0" not in text))
 def test_e1_a_quoted_name_ends_where_it_should(name: str) -> None:
-    for quote, mark in ((mysql_sql.quote, "`"), (postgresql_sql.quote, '"'), (sqlite_sql.quote, '"')):
+    for quote, mark in (
+        (mysql_engine.quote, "`"),
+        (postgresql_engine.quote, '"'),
+        (sqlite_engine.quote, '"'),
+    ):
         quoted = quote(name)
         assert quoted[0] == quoted[-1] == mark
         assert mark not in quoted[1:-1].replace(mark * 2, "")
@@ -119,4 +123,4 @@ def test_e1_a_quoted_name_ends_where_it_should(name: str) -> None:
 
 def test_a13_a_mysql_bound_is_cut_at_six_digits_and_never_rounded() -> None:
     value = Value(ValueKind.TIMESTAMP, "2025-01-01 00:00:00.123456999")
-    assert mysql_sql.literal(value) == "TIMESTAMP'2025-01-01 00:00:00.123456'"
+    assert mysql_engine.literal(value) == "TIMESTAMP'2025-01-01 00:00:00.123456'"

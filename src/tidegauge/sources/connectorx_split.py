@@ -1,9 +1,10 @@
-"""A stretch of a MySQL or PostgreSQL table, read by connectorx: the server's rows straight into Arrow."""
+"""A split of a table on a server, read by connectorx: the server's rows straight into Arrow."""
 
 from __future__ import annotations
 
+import importlib.util
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote as percent
@@ -11,13 +12,11 @@ from urllib.parse import urlencode
 
 from tidegauge.errors import RuntimeMissing, SourceError, SourceUnreachable
 from tidegauge.model.arrow import schema_of
+from tidegauge.model.engines import FACTS
 from tidegauge.model.secret import Secret, mask
-from tidegauge.model.spec import Database, Engine
+from tidegauge.model.spec import Database
 from tidegauge.model.table import SourceTable
-from tidegauge.sources.dialect import MARK, READER
-from tidegauge.sources.direct_types import BeforeYear1, ColumnWay, complaint, finished
-from tidegauge.sources.mysql import sql as mysql_sql
-from tidegauge.sources.postgresql import sql as postgresql_sql
+from tidegauge.sources.direct_types import BeforeYear1, ColumnWay, finish_array, value_not_held
 from tidegauge.sources.split_process import is_task, read_in_process
 
 if TYPE_CHECKING:
@@ -28,76 +27,89 @@ SMALL = 100_000
 waits for the server, none of them can run Python."""
 _PIECE = 65_536
 """Rows in one batch of a stream."""
-_PORT = {Engine.MYSQL: mysql_sql.DEFAULT_PORT, Engine.POSTGRESQL: postgresql_sql.DEFAULT_PORT}
-_SESSION = {
-    Engine.MYSQL: (f"SET {MARK} {mysql_sql.SESSION}", f"SET {MARK} NAMES utf8mb4"),
-    Engine.POSTGRESQL: tuple(part.strip() for part in postgresql_sql.SESSION.split(";")),
-}
-_POSTGRESQL_TLS = {"disable": "disable", "prefer": "prefer", "require": "require", "verify-ca": "require"}
+
+
+def why_not_installed() -> str | None:
+    if importlib.util.find_spec("connectorx") is None:
+        return "connectorx is not installed (pip install connectorx)"
+    return None
+
+
+@dataclass(frozen=True)
+class ConnectorxAddress:
+    """What connectorx needs beside host, port and login; an engine's `make_split` knows it."""
+
+    database: str
+    settings: Mapping[str, str]
+    """The query part of the address."""
+    session: tuple[str, ...]
+    """Statements that run before the SELECT."""
 
 
 @dataclass(frozen=True)
 class ConnectorxSplit:
-    """Implements `model.batch_data.Stretch`. Holds no connection; can be pickled, its password with it."""
+    """Implements `model.batch_data.Split`. Holds no connection; can be pickled, its password with it."""
 
     database: Database
     source_table: SourceTable
     ways: tuple[ColumnWay, ...]
     select: str
-    inquiry: str | None
-    """Finds one row that a guard would stop, where the guards are not part of `select`; asked only when the
+    guard_query: str | None
+    """Finds one row that a guard would stop, where the guards are not part of `select`; asked only when
     reading has failed."""
     rows: int | None
     """About how many, where that is known."""
+    address: ConnectorxAddress
     here: bool = False
     """Streamed by this very process, though it is no task of Spark's."""
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        reach(self.database)
+        check_reachable(self.database)
         if self.rows is not None and self.rows <= SMALL:
-            found = self._tell(
-                lambda read: read(_url(self.database), self.select, return_type="arrow", **self._how)
+            found = self._call(
+                lambda read: read(self._url(), self.select, return_type="arrow", **self._options)
             )
             for batch in found.combine_chunks().to_batches():
-                yield self._held(batch)
+                yield self._finish(batch)
             return
         if not self.here and not is_task():
             yield from read_in_process(replace(self, here=True))
             return
         complete = False
-        stream = self._tell(
+        stream = self._call(
             lambda read: read(
-                _url(self.database), self.select, return_type="arrow_stream", batch_size=_PIECE, **self._how
+                self._url(), self.select, return_type="arrow_stream", batch_size=_PIECE, **self._options
             )
         )
         while True:
-            batch = self._tell(lambda _: next(stream, None))
+            batch = self._call(lambda _: next(stream, None))
             if batch is None:
                 break
             complete = batch.num_rows < _PIECE
             if batch.num_rows:
-                yield self._held(batch)
+                yield self._finish(batch)
         # A stream always ends in a batch that is not full, if only an empty one, unless it breaks off.
         if not complete:
-            raise self._lost("the rows broke off before the last one")
+            raise self._explain("the rows broke off before the last one")
 
     @property
-    def _how(self) -> Mapping[str, Any]:
-        return {"protocol": "binary", "pre_execution_query": list(_SESSION[self.database.engine])}
+    def _options(self) -> Mapping[str, Any]:
+        return {"protocol": "binary", "pre_execution_query": list(self.address.session)}
 
-    def _held(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def _finish(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """What arrives, from what connectorx gave. Raises for a value that cannot be held exactly."""
         try:
-            return self._finished(batch)
+            return self._finish_columns(batch)
         except BeforeYear1:
-            raise self._lost("a date before the year 1") from None
+            raise self._explain("a date before the year 1") from None
 
-    def _finished(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def _finish_columns(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         import pyarrow as pa
         import pyarrow.compute as pc
 
         layout = self.source_table.layout
         columns = [
-            finished(
+            finish_array(
                 batch.column(number), way.how, column, f"{self.source_table.table}, column {column.name}"
             )
             for number, (way, column) in enumerate(zip(self.ways, self.source_table.columns, strict=True))
@@ -107,14 +119,14 @@ class ConnectorxSplit:
             guard = batch.column(len(columns))
             if guard.null_count < len(guard):
                 first = pc.indices_nonzero(pc.is_valid(guard))[0].as_py()
-                raise complaint(
+                raise value_not_held(
                     self.source_table,
                     guard[first].as_py(),
                     ready.select(list(layout.key)).slice(first, 1).to_pylist()[0],
                 )
         return ready
 
-    def _tell(self, ask: Any) -> Any:
+    def _call(self, ask: Callable[[Any], Any]) -> Any:
         """What connectorx answers. Its errors may hold the address, and some are made to end Python."""
         try:
             import connectorx
@@ -128,14 +140,14 @@ class ConnectorxSplit:
         except BaseException as error:
             if isinstance(error, (KeyboardInterrupt, SystemExit, GeneratorExit)):
                 raise
-            raise self._lost(_reason(error)) from None
+            raise self._explain(_reason(error)) from None
 
-    def _lost(self, reason: str) -> SourceError:
-        """Why the reading failed: a value that cannot be held, or else the server and the way to it."""
+    def _explain(self, reason: str) -> SourceError:
+        """Why reading failed: a value that cannot be held, or else the server and the way to it."""
         name = self.database.name
         try:
-            self._inquire()
-            reach(self.database)
+            self._ask_guards()
+            check_reachable(self.database)
         except SourceError as error:
             return error
         return SourceUnreachable(
@@ -143,14 +155,14 @@ class ConnectorxSplit:
             hint="run again: the same window is read once more",
         )
 
-    def _inquire(self) -> None:
-        """Raises the complaint about a value that stopped the reading; nothing where there is none."""
-        if self.inquiry is None:
+    def _ask_guards(self) -> None:
+        """Raises TypeNotHeld for a value that stopped the reading; does nothing where there is none."""
+        if self.guard_query is None:
             return
         import connectorx
 
         try:
-            found = connectorx.read_sql(_url(self.database), self.inquiry, return_type="arrow", **self._how)
+            found = connectorx.read_sql(self._url(), self.guard_query, return_type="arrow", **self._options)
         except BaseException as error:
             if isinstance(error, (KeyboardInterrupt, SystemExit, GeneratorExit)):
                 raise
@@ -159,13 +171,24 @@ class ConnectorxSplit:
             return
         names = {part.name for part in self.source_table.key}
         row = {
-            column.name: finished(found.column(number).combine_chunks(), way.how, column, column.name)[
+            column.name: finish_array(found.column(number).combine_chunks(), way.how, column, column.name)[
                 0
             ].as_py()
             for number, (way, column) in enumerate(zip(self.ways, self.source_table.columns, strict=True))
             if column.name in names
         }
-        raise complaint(self.source_table, found.column("g")[0].as_py(), row)
+        raise value_not_held(self.source_table, found.column("g")[0].as_py(), row)
+
+    def _url(self) -> str:
+        """With the password in it: for the driver alone."""
+        database, host = self.database, self.database.host.strip("[]")
+        login = percent(database.user or "", safe="")
+        if database.password is not None:
+            login += f":{percent(database.password.reveal(), safe='')}"
+        port = database.port or FACTS[database.engine].port
+        place = f"{f'[{host}]' if ':' in host else host}:{port}"
+        query = urlencode(self.address.settings, quote_via=percent)
+        return f"{database.engine}://{login}@{place}/{percent(self.address.database, safe='')}?{query}"
 
     def __getstate__(self) -> dict[str, Any]:
         kept = {field.name: getattr(self, field.name) for field in fields(self)}
@@ -181,9 +204,9 @@ class ConnectorxSplit:
             object.__setattr__(self, name, value)
 
 
-def reach(database: Database) -> None:
+def check_reachable(database: Database) -> None:
     """Raises SourceUnreachable at once where the driver would try for half a minute."""
-    port = database.port or _PORT[database.engine]
+    port = database.port or FACTS[database.engine].port
     try:
         timeout = int(database.options.get("connect_timeout", "10"))
         socket.create_connection((database.host.strip("[]"), port), timeout).close()
@@ -192,31 +215,6 @@ def reach(database: Database) -> None:
             f"{database.name}: {database.host}:{port} cannot be reached: {mask(str(error))}",
             hint="check that the server runs, and the host and port in `connections:`",
         ) from error
-
-
-def _url(database: Database) -> str:
-    """With the password in it: for the driver's ears only."""
-    options = database.options
-    host = database.host.strip("[]")
-    login = percent(database.user or "", safe="")
-    if database.password is not None:
-        login += f":{percent(database.password.reveal(), safe='')}"
-    place = f"{f'[{host}]' if ':' in host else host}:{database.port or _PORT[database.engine]}"
-    settings: dict[str, str] = {}
-    timeout = int(options.get("connect_timeout", "10"))
-    if database.engine is Engine.MYSQL:
-        # Through a socket file the server would take us for another user.
-        settings = {"prefer_socket": "false", "tcp_connect_timeout_ms": str(1000 * timeout)}
-        name = database.database or ""
-    else:
-        settings = {"application_name": READER, "connect_timeout": str(timeout)}
-        name = database.database or database.user or ""
-        if mode := options.get("ssl"):
-            settings["sslmode"] = _POSTGRESQL_TLS[mode]
-        if authority := options.get("ssl_ca"):
-            settings["sslrootcert"] = authority
-    query = urlencode(settings, quote_via=percent)
-    return f"{database.engine}://{login}@{place}/{percent(name, safe='')}?{query}"
 
 
 def _reason(error: BaseException) -> str:

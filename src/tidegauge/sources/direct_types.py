@@ -8,6 +8,7 @@ as the driver's own, which cannot be one that does not exist.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal, localcontext
@@ -15,21 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 from tidegauge.errors import TypeNotHeld
 from tidegauge.model.arrow import type_of
-from tidegauge.model.spec import Engine
 from tidegauge.model.table import SourceColumn, SourceTable
 from tidegauge.model.types import parse_decimal
-from tidegauge.sources.mysql import sql as mysql_sql
-from tidegauge.sources.mysql import types as types_mysql
-from tidegauge.sources.postgresql import sql as postgresql_sql
 from tidegauge.sources.types import FINISH
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_WIDEST_WHOLE = 18
+WIDEST_WHOLE = 18
 """Digits that a 64-bit integer always holds."""
-_INTEGERS = ("tinyint", "smallint", "int", "bigint")
-_MOMENTS = ("date", "timestamp", "timestamp_ntz")
 _ZONE = re.compile(r"(Z|[+]00:00)$")
 _DAY = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _CLOCK = r"[ T][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,6})?)?"
@@ -43,12 +38,12 @@ _OLDEST_DAY = -719162
 
 
 class BeforeYear1(Exception):
-    """A date or a timestamp that the driver has and nobody after it."""
+    """A date or a timestamp that the driver can hold, and that nothing after it can."""
 
 
 @dataclass(frozen=True)
 class ColumnWay:
-    """One column's way. `how` names what `finished` does with the wire value."""
+    """How one column travels. `how` names what `finish_array` does with the value on the wire."""
 
     select: str
     how: str
@@ -56,37 +51,41 @@ class ColumnWay:
     """The guard of the column has to be asked for in the same SELECT; else no bad value gets through."""
 
 
-def column_ways(source_table: SourceTable, engine: Engine) -> tuple[ColumnWay, ...]:
+OwnWay = Callable[[SourceColumn], ColumnWay | None]
+"""An engine's own way for a column; None for the usual one. See `SourceEngine.column_way`."""
+
+
+def column_ways(source_table: SourceTable, own_way: OwnWay) -> tuple[ColumnWay, ...]:
     """Raises TypeNotHeld for a column that only Spark's SQL can finish."""
-    return tuple(_way(source_table, column, engine) for column in source_table.columns)
+    return tuple(_way(source_table, column, own_way) for column in source_table.columns)
 
 
-def unknown_way(source_table: SourceTable, engine: Engine) -> str | None:
-    """Why a table cannot be read without Spark: its first column that stands in the way."""
-    for column in source_table.columns:
-        try:
-            _way(source_table, column, engine)
-        except TypeNotHeld as error:
-            return error.message
+def why_no_way(source_table: SourceTable, own_way: OwnWay) -> str | None:
+    """Why a table cannot be read without Spark: its first column that only Spark's SQL can finish."""
+    try:
+        column_ways(source_table, own_way)
+    except TypeNotHeld as error:
+        return error.message
     return None
 
 
-def _way(source_table: SourceTable, column: SourceColumn, engine: Engine) -> ColumnWay:
+def plain_decimal(column: SourceColumn) -> tuple[int, int] | None:
+    """Precision and scale of a decimal that the database itself gives as one; None for other columns."""
+    return parse_decimal(column.arrives) if column.finish == "{}" else None
+
+
+def _way(source_table: SourceTable, column: SourceColumn, own_way: OwnWay) -> ColumnWay:
     guarded = column.guard is not None
     if column.wire == "string" and column.arrives != "string":
         return ColumnWay(column.select, "parsed", guarded)
-    moment = _moment(column, engine)
-    if moment is not None:
-        return moment
-    if engine is not Engine.SQLITE and (size := parse_decimal(column.arrives)) and column.finish == "{}":
-        return ColumnWay(*_decimal(column, engine, *size), guarded)
+    if own := own_way(column):
+        return own
     if column.finish == FINISH["date"]:
         return ColumnWay(column.select, "days", guarded)
     if column.finish in (FINISH["timestamp"], FINISH["timestamp_ntz"]):
         return ColumnWay(column.select, "micros", guarded)
     if column.finish in ("{}", "CAST({} AS float)"):
-        whole = engine is Engine.MYSQL and column.wire in _INTEGERS and column.select.endswith("+ 0)")
-        return ColumnWay(f"CAST({column.select} AS SIGNED)" if whole else column.select, "cast", guarded)
+        return ColumnWay(column.select, "cast", guarded)
     raise TypeNotHeld(
         f"{source_table.table}: column {column.name}, a {column.native}, can only be read through"
         " Spark's SQL",
@@ -94,40 +93,7 @@ def _way(source_table: SourceTable, column: SourceColumn, engine: Engine) -> Col
     )
 
 
-def _moment(column: SourceColumn, engine: Engine) -> ColumnWay | None:
-    """As the driver's own date or timestamp, which spares the server the arithmetic."""
-    if engine is Engine.SQLITE or column.arrives not in _MOMENTS:
-        return None
-    if engine is Engine.POSTGRESQL:
-        if column.guard is None:
-            return None
-        quoted = postgresql_sql.quote(column.name)
-        return ColumnWay(f"CASE WHEN {column.guard} THEN NULL ELSE {quoted} END", "moment", True)
-    quoted = mysql_sql.quote(column.name)
-    usual = {rule.select.format(c=quoted) for rule in types_mysql.RULES.rules if rule.hardy}
-    # Elsewhere a zero date shall be NULL. Here the driver has none, and the batch stops at it.
-    return ColumnWay(quoted, "moment", False) if column.guard and column.select in usual else None
-
-
-def _decimal(column: SourceColumn, engine: Engine, precision: int, scale: int) -> tuple[str, str]:
-    if (
-        engine is Engine.MYSQL
-        and column.native.startswith(("bigint", "bit"))
-        and column.arrives == "decimal(20,0)"
-    ):
-        return column.select, "cast"
-    if precision > _WIDEST_WHOLE:
-        # The guard lets no digit pass that this would round away; zeros are cut off.
-        if engine is Engine.MYSQL:
-            return f"CAST(ROUND({column.select}, {scale}) AS CHAR)", "digits"
-        return f"round(({column.select})::numeric, {scale})::text", "digits"
-    unit = "1" + "0" * scale
-    if engine is Engine.MYSQL:
-        return f"CAST(({column.select}) * {unit} AS SIGNED)", "units"
-    return f"(({column.select})::numeric * {unit})::bigint", "units"
-
-
-def finished(array: pa.Array, how: str, column: SourceColumn, what: str) -> pa.Array:
+def finish_array(array: pa.Array, how: str, column: SourceColumn, what: str) -> pa.Array:
     """What arrives, from what the driver gave. Raises TypeNotHeld or BeforeYear1, and changes no value."""
     import pyarrow as pa
 
@@ -136,7 +102,7 @@ def finished(array: pa.Array, how: str, column: SourceColumn, what: str) -> pa.A
         case "cast":
             return _cast(array, target)
         case "moment":
-            return _after_year_0(array.cast(target))
+            return _refuse_before_year_1(array.cast(target))
         case "days":
             return array.cast(pa.int32()).cast(target)
         case "micros":
@@ -148,7 +114,7 @@ def finished(array: pa.Array, how: str, column: SourceColumn, what: str) -> pa.A
         case "digits":
             return array.cast(target)
         case "parsed":
-            return pa.array([_parsed(text, column, what) for text in array.to_pylist()], target)
+            return pa.array([_parse(text, column, what) for text in array.to_pylist()], target)
         case _:
             raise AssertionError(how)
 
@@ -179,7 +145,7 @@ def _is_bytes(kind: pa.DataType) -> bool:
     return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
 
 
-def _after_year_0(array: pa.Array) -> pa.Array:
+def _refuse_before_year_1(array: pa.Array) -> pa.Array:
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -190,15 +156,15 @@ def _after_year_0(array: pa.Array) -> pa.Array:
     return array
 
 
-def _parsed(text: str | None, column: SourceColumn, what: str) -> Any:
+def _parse(text: str | None, column: SourceColumn, what: str) -> Any:
     """An override for text: the value that the text writes, or an error with the text in it."""
     if text is None:
         return None
     try:
         return (
-            _decimal_of(text, column.arrives)
+            _parse_decimal(text, column.arrives)
             if column.arrives.startswith("decimal")
-            else _moment_of(text, column)
+            else _parse_moment(text, column)
         )
     except ValueError:
         raise TypeNotHeld(
@@ -207,7 +173,7 @@ def _parsed(text: str | None, column: SourceColumn, what: str) -> Any:
         ) from None
 
 
-def _decimal_of(text: str, arrives: str) -> Decimal:
+def _parse_decimal(text: str, arrives: str) -> Decimal:
     size = parse_decimal(arrives)
     assert size is not None
     precision, scale = size
@@ -219,7 +185,7 @@ def _decimal_of(text: str, arrives: str) -> Decimal:
         return Decimal(text).quantize(Decimal(1).scaleb(-scale))
 
 
-def _moment_of(text: str, column: SourceColumn) -> date | datetime:
+def _parse_moment(text: str, column: SourceColumn) -> date | datetime:
     if not _MOMENT[column.arrives].fullmatch(text):
         raise ValueError(text)
     if column.arrives == "date":
@@ -229,10 +195,10 @@ def _moment_of(text: str, column: SourceColumn) -> date | datetime:
     return datetime.fromisoformat(f"{whole}.{fraction:0<6}" if point else whole)
 
 
-def complaint(source_table: SourceTable, number: int, row: dict[str, Any]) -> TypeNotHeld:
-    """The sentence that stops a batch: which column, of which row; `row` has the key as it arrives."""
+def value_not_held(source_table: SourceTable, number: int, row: dict[str, Any]) -> TypeNotHeld:
+    """The error that stops a batch: which column, of which row; `row` has the key as it arrives."""
     column = source_table.columns[number]
-    key = ", ".join(shown(row[part.name]) for part in source_table.key)
+    key = ", ".join(_show(row[part.name]) for part in source_table.key)
     return TypeNotHeld(
         f"{source_table.table}: column {column.name}, a {column.native}, holds a value that cannot be"
         " held exactly,"
@@ -241,7 +207,7 @@ def complaint(source_table: SourceTable, number: int, row: dict[str, Any]) -> Ty
     )
 
 
-def shown(value: Any) -> str:
+def _show(value: Any) -> str:
     """A value as Spark's SQL writes it as text; bytes as digits."""
     match value:
         case None:

@@ -1,4 +1,4 @@
-"""The data side of a database: the rows of a batch as a frame, through Spark's JDBC reader.
+"""The rows of a batch as a Spark frame, through Spark's JDBC reader.
 
 Columns travel as c0, c1, … and get their names at the very end, so that no name of the user's reaches
 Spark's SQL. Beside them travels g: the number of the first column whose value cannot be held exactly.
@@ -13,37 +13,23 @@ from typing import TYPE_CHECKING
 from tidegauge.model.batch_data import BatchRows
 from tidegauge.model.plan import Batch
 from tidegauge.model.position import RowPosition
-from tidegauge.model.spec import Database, Engine
+from tidegauge.model.spec import Database
 from tidegauge.model.table import SourceTable
 from tidegauge.sources import sql
 from tidegauge.sources.dialect import MARK
-from tidegauge.sources.jdbc_address import jdbc_options
-from tidegauge.sources.mysql import sql as mysql_sql
-from tidegauge.sources.postgresql import sql as postgresql_sql
-from tidegauge.sources.sqlite import sql as sqlite_sql
+from tidegauge.sources.engines import find_engine
 from tidegauge.sources.types import IN_UTC, spark_text
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-_LITERAL = {
-    Engine.SQLITE: sqlite_sql.literal,
-    Engine.MYSQL: mysql_sql.literal,
-    Engine.POSTGRESQL: postgresql_sql.literal,
-}
-_TABLE = {
-    Engine.SQLITE: sqlite_sql.table_name,
-    Engine.MYSQL: mysql_sql.table_name,
-    Engine.POSTGRESQL: postgresql_sql.table_name,
-}
 
 
 class JdbcReader:
     """Implements `model.protocols.source.Reader`. Holds no connection: Spark's tasks open their own."""
 
     def __init__(self, database: Database) -> None:
-        self._database = database
-        self._options = jdbc_options(database)
+        self._engine = find_engine(database)
+        self._options = self._engine.jdbc_options(database)
 
     def batch_data(self, source_table: SourceTable, batch: Batch) -> BatchRows:
         return BatchRows(
@@ -56,11 +42,11 @@ class JdbcReader:
     def keys_after(
         self, spark: SparkSession, source_table: SourceTable, position: RowPosition | None
     ) -> DataFrame:
-        """The keys of the rows past a position, which nobody has promised anything about yet."""
+        """The keys of the rows past a position, which no batch has read yet."""
         names = [part.name for part in source_table.key]
         keys = {column.name: column for column in source_table.columns if column.name in names}
         narrow = replace(source_table, columns=tuple(keys[name] for name in names))
-        past = sql.after(source_table, position, _LITERAL[self._database.engine])
+        past = sql.after(source_table, position, self._engine.literal)
         return self._load(spark, narrow, [self._select(narrow, past)])
 
     def _load(self, spark: SparkSession, source_table: SourceTable, selects: list[str]) -> DataFrame:
@@ -78,7 +64,7 @@ class JdbcReader:
         ]
         frame = reduce(lambda one, other: one.unionAll(other), frames)
         if guarded:
-            frame = frame.where(f"CASE WHEN g IS NULL THEN true ELSE {_complaint(source_table)} END")
+            frame = frame.where(f"CASE WHEN g IS NULL THEN true ELSE {_raise_error(source_table)} END")
         sooner = IN_UTC if spark.conf.get("spark.sql.session.timeZone") == "UTC" else {}
         finished = [
             f"{sooner.get(column.finish, column.finish).replace('{}', f'c{i}')} AS c{i}"
@@ -88,7 +74,7 @@ class JdbcReader:
 
     def selects(self, source_table: SourceTable, batch: Batch) -> list[str]:
         """One SELECT for each parallel reader of the batch."""
-        wheres = sql.splits(source_table, batch, _LITERAL[self._database.engine])
+        wheres = sql.splits(source_table, batch, self._engine.literal)
         return [self._select(source_table, where) for where in wheres]
 
     def _select(self, source_table: SourceTable, where: str) -> str:
@@ -98,11 +84,11 @@ class JdbcReader:
         ]
         if guards:
             columns.append(f"CASE {' '.join(guards)} END AS g")
-        table = _TABLE[self._database.engine](source_table.table)
+        table = self._engine.table_name(source_table.table)
         return f"SELECT {MARK} {', '.join(columns)} FROM {table} WHERE {where}"
 
 
-def _complaint(source_table: SourceTable) -> str:
+def _raise_error(source_table: SourceTable) -> str:
     """Spark SQL that fails the job with one sentence: which column, of which row."""
     names = " ".join(
         f"WHEN {i} THEN {spark_text(f'{column.name}, a {column.native},')}"

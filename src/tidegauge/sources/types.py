@@ -1,11 +1,7 @@
-"""How columns arrive: one table of rules per engine, which the readers follow and the documentation shows.
-
-`python -m tidegauge.sources.types` prints the documentation.
-"""
+"""How columns arrive: one table of rules per engine, which the readers follow and the documentation shows."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -197,46 +193,3 @@ def _moment_of_text(arrives: str, what: str) -> str:
 def spark_text(text: str) -> str:
     """A literal of Spark SQL that means exactly this text, whatever is in it."""
     return "DECODE(UNHEX('" + text.encode().hex() + "'), 'UTF-8')"
-
-
-def markdown() -> str:
-    """The whole page `docs/types.md`."""
-    from tidegauge.sources.mysql import types as types_mysql
-    from tidegauge.sources.postgresql import types as types_postgresql
-    from tidegauge.sources.sqlite import types as types_sqlite
-
-    parts = [_INTRODUCTION]
-    for rules in (types_mysql.RULES, types_postgresql.RULES, types_sqlite.RULES):
-        parts.append(f"## {rules.title}\n")
-        parts.extend(f"{remark}\n" for remark in rules.remarks)
-        parts.append("| type | arrives as | |\n|---|---|---|")
-        for rule in rules.rules:
-            names = ", ".join(f"`{name}`" if name else "none declared" for name in rule.types)
-            condition = f" {rule.condition}" if rule.condition else ""
-            arrives = f"`{rule.arrives}`" if rule.arrives else "error at plan time"
-            arrives = arrives.replace("{p}", "p").replace("{s}", "s")
-            parts.append(f"| {names}{condition} | {arrives} | {rule.remark.replace('|', chr(92) + '|')} |")
-        parts.append("")
-    return "\n".join(parts)
-
-
-_INTRODUCTION = """\
-# How column types arrive
-
-<!-- made by `python -m tidegauge.sources.types`; change the rules in `src/tidegauge/read/types_*.py` -->
-
-A value arrives exactly as it is in the source, or not at all. A column whose type cannot be held exactly
-stops the plan; a single value that cannot be held stops the batch, before any of its rows is visible. Both
-errors name the column and the way out. `types:` says how a column shall arrive instead:
-
-- `string`: the database's own text for the value; works for every type (bytes become hexadecimal digits);
-- `decimal(p,s)`: for numbers, and for text that holds numbers; a value that would be rounded stops the batch;
-- `timestamp`, `timestamp_ntz`, `date`: for text in ISO 8601, in UTC where it names a zone.
-
-`timestamp` is an instant, `timestamp_ntz` the digits of a clock without a zone. Both travel as whole
-microseconds since 1970, so that no zone setting of a session, a driver or a machine can shift them. Years
-from 1 to 9999 are held; anything outside stops the batch.
-"""
-
-if __name__ == "__main__":
-    sys.stdout.write(markdown())

@@ -24,8 +24,8 @@ from tidegauge.model.spec import Database, TableName
 from tidegauge.model.table import OrderedColumn, SourceTable
 from tidegauge.sources.dialect import MARK, Catalogue, Moment, Unique, kind_of_cursor, nearest, refuse_nul
 from tidegauge.sources.mysql import types as types_mysql
+from tidegauge.sources.mysql.engine import DEFAULT_PORT, SESSION, literal, quote, table_name
 from tidegauge.sources.mysql.open_work import offsets, watch
-from tidegauge.sources.mysql.sql import DEFAULT_PORT, SESSION, literal, quote, table_name
 from tidegauge.sources.notation import Notation
 from tidegauge.sources.types import Native
 

@@ -31,8 +31,8 @@ from tidegauge.sources.dialect import (
 )
 from tidegauge.sources.notation import Notation
 from tidegauge.sources.postgresql import types as types_postgresql
+from tidegauge.sources.postgresql.engine import DEFAULT_PORT, SESSION, literal, quote, table_name
 from tidegauge.sources.postgresql.open_work import look, offsets
-from tidegauge.sources.postgresql.sql import DEFAULT_PORT, SESSION, literal, quote, table_name
 from tidegauge.sources.types import Native
 
 _INTEGERS = ("int2", "int4", "int8")

@@ -22,7 +22,7 @@ from tidegauge.model.table import OrderedColumn, SourceTable
 from tidegauge.sources.dialect import MARK, Catalogue, Moment, Unique, nearest, refuse_nul
 from tidegauge.sources.notation import Notation, read_shapes
 from tidegauge.sources.sqlite import types as types_sqlite
-from tidegauge.sources.sqlite.sql import literal, quote, table_name, uri
+from tidegauge.sources.sqlite.engine import literal, quote, table_name, uri
 from tidegauge.sources.types import Native
 
 _WAIT = 30.0

@@ -1,4 +1,4 @@
-"""A stretch of a SQLite table, read by Python's own sqlite3 into Arrow."""
+"""A split of a SQLite table, read by Python's own sqlite3 into Arrow."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tidegauge.errors import SourceError, SourceUnreachable, TypeNotHeld
 from tidegauge.model.arrow import schema_of
 from tidegauge.model.spec import Database
 from tidegauge.model.table import SourceColumn, SourceTable
-from tidegauge.sources.direct_types import ColumnWay, complaint, finished
-from tidegauge.sources.sqlite import sql as sqlite_sql
+from tidegauge.sources.direct_types import ColumnWay, finish_array, value_not_held
+from tidegauge.sources.sqlite.engine import uri
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,7 +25,7 @@ _WAIT = 30.0
 
 @dataclass(frozen=True)
 class SqliteSplit:
-    """Implements `model.batch_data.Stretch`."""
+    """Implements `model.batch_data.Split`."""
 
     database: Database
     source_table: SourceTable
@@ -38,11 +38,11 @@ class SqliteSplit:
         try:
             with closing(
                 sqlite3.connect(
-                    sqlite_sql.uri(path),
+                    uri(path),
                     uri=True,
                     timeout=_WAIT,
                     isolation_level=None,
-                    # Whoever takes the batches may do so from a thread of his own, as DuckDB does.
+                    # The batches may be taken by another thread, as DuckDB does.
                     check_same_thread=False,
                 )
             ) as connection:
@@ -50,7 +50,7 @@ class SqliteSplit:
                 connection.text_factory = bytes
                 cursor = connection.execute(self.select)
                 while rows := cursor.fetchmany(_PIECE):
-                    yield self._finished(rows)
+                    yield self._finish(rows)
         except sqlite3.OperationalError as error:
             busy = error.sqlite_errorcode in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
             if busy:
@@ -61,13 +61,13 @@ class SqliteSplit:
         except sqlite3.Error as error:
             raise SourceError(f"{path}: {error}") from error
 
-    def _finished(self, rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
+    def _finish(self, rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
         import pyarrow as pa
 
         layout = self.source_table.layout
         values = list(zip(*rows, strict=True))
         count = len(self.source_table.columns)
-        # Before anything is converted: a value of another kind than declared is NULL, and told by the guard.
+        # Before anything is converted: a value of another kind than declared is NULL, and the guard names it.
         guards = values[count] if len(values) > count else ()
         bad = next((place for place, number in enumerate(guards) if number is not None), None)
         start = 0 if bad is None else bad
@@ -78,7 +78,9 @@ class SqliteSplit:
         ]
         batch = pa.RecordBatch.from_arrays(columns, schema=schema_of(layout))
         if bad is not None:
-            raise complaint(self.source_table, guards[bad], batch.select(list(layout.key)).to_pylist()[0])
+            raise value_not_held(
+                self.source_table, guards[bad], batch.select(list(layout.key)).to_pylist()[0]
+            )
         return batch
 
     def _column(self, number: int, column: SourceColumn, values: tuple[Any, ...]) -> pa.Array:
@@ -90,4 +92,4 @@ class SqliteSplit:
             array = pa.array(values, wire[column.wire])
         except (pa.ArrowInvalid, UnicodeDecodeError) as error:
             raise TypeNotHeld(f"{what}: text that is not UTF-8", hint="mend the row at the source") from error
-        return finished(array, self.ways[number].how, column, what)
+        return finish_array(array, self.ways[number].how, column, what)

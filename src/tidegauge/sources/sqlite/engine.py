@@ -1,0 +1,93 @@
+"""Reading SQLite: names and values in its SQL, the file's address, and Python's own driver for the rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import quote as percent
+
+from tidegauge.model.batch_data import Split
+from tidegauge.model.engines import Engine
+from tidegauge.model.position import Value, ValueKind
+from tidegauge.model.spec import Database, Read, TableName
+from tidegauge.model.table import SourceColumn, SourceTable
+from tidegauge.sources.dialect import Dialect, refuse_nul
+from tidegauge.sources.direct_types import ColumnWay
+from tidegauge.sources.engine import SourceEngine
+from tidegauge.sources.jdbc_address import ROWS_AT_ONCE
+from tidegauge.sources.sqlite.types import RULES
+
+
+def uri(path: Path) -> str:
+    """The file as SQLite's own address, whatever characters its name has."""
+    return f"file:{percent(str(path))}?mode=ro"
+
+
+def quote(name: str) -> str:
+    return '"' + refuse_nul(name).replace('"', '""') + '"'
+
+
+def literal(value: Value) -> str:
+    match value.kind:
+        case ValueKind.INT:
+            return value.text
+        case ValueKind.BYTES:
+            return f"X'{value.text}'"
+        case _:
+            # As bytes: nothing in a text can end the literal, and a NUL in it counts.
+            return f"CAST(X'{value.text.encode().hex()}' AS TEXT)"
+
+
+def table_name(table: TableName) -> str:
+    return quote(table.table)
+
+
+def _open_dialect(database: Database) -> Dialect:
+    from tidegauge.sources.sqlite.dialect import SqliteDialect
+
+    return SqliteDialect(database)
+
+
+def _jdbc_options(database: Database) -> dict[str, str]:
+    assert database.path is not None
+    return {
+        "url": f"jdbc:sqlite:{uri(database.path)}",
+        "driver": "org.sqlite.JDBC",
+        "open_mode": "1",
+        "busy_timeout": "30000",
+        "fetchsize": ROWS_AT_ONCE,
+    }
+
+
+def _why_not_direct(database: Database, wanted: Read) -> str | None:  # noqa: ARG001 - Python has the driver
+    return None
+
+
+def _column_way(column: SourceColumn) -> ColumnWay | None:  # noqa: ARG001 - every column goes the usual way
+    return None
+
+
+def _make_split(
+    database: Database,
+    source_table: SourceTable,
+    ways: tuple[ColumnWay, ...],
+    select: str,
+    *,
+    guard_query: str | None,  # noqa: ARG001 - every guard is part of the SELECT
+    rows: int | None,  # noqa: ARG001 - read in blocks, however many there are
+) -> Split:
+    from tidegauge.sources.sqlite.split import SqliteSplit
+
+    return SqliteSplit(database, source_table, ways, select)
+
+
+SQLITE = SourceEngine(
+    engine=Engine.SQLITE,
+    rules=RULES,
+    open_dialect=_open_dialect,
+    literal=literal,
+    table_name=table_name,
+    jdbc_options=_jdbc_options,
+    why_not_direct=_why_not_direct,
+    column_way=_column_way,
+    make_split=_make_split,
+)
