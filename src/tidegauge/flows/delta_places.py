@@ -19,7 +19,7 @@ from tidegauge.outputs.open import open_output
 from tidegauge.sources.delta.catalogue import in_memory, locate, split_name
 from tidegauge.spark.hadoop import settle_bucket
 from tidegauge.spark.jars import Needs
-from tidegauge.spark.session import lent, open_session, sibling
+from tidegauge.spark.session import lend, open_session, sibling
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,7 +40,7 @@ def places_of(project: Project, flows: Sequence[AnyFlow], *, debug: bool = False
 @contextmanager
 def own_session(spark: SparkSession, lakes: Iterable[Lake]) -> Iterator[SparkSession]:
     """A session that nobody else has, with the keys to these."""
-    with lent(sibling(spark)) as session:
+    with lend(sibling(spark)) as session:
         for lake in lakes:
             settle_bucket(session, lake)
         yield session

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,6 +17,7 @@ from tidegauge.model.spec import Project
 from tidegauge.model.versions import History
 from tidegauge.model.watermark import Watermark
 from tidegauge.plan.versions import begins
+from tidegauge.spark.pyspark_private import is_running
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -78,8 +78,7 @@ def notices(
 
 
 def has_session() -> bool:
-    spark = sys.modules.get("pyspark")
-    return spark is not None and spark.SparkContext._active_spark_context is not None
+    return is_running()
 
 
 def current_session() -> SparkSession:

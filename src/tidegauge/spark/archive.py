@@ -1,9 +1,10 @@
 """A class-data archive for Spark's Java: its classes parsed once, then mapped into memory at every start.
 
-Made once, by a process of its own, and kept in the cache beside the jars. Java checks by itself that an
-archive fits, and starts without it where it does not; so nothing but time depends on it. `scripts/setup`
-makes it (`python -m tidegauge.spark.archive`); else the first command that has started a Java leaves it to
-be made when it ends, at the lowest priority.
+Java checks by itself that an archive fits, and starts without it where it does not; so nothing but time
+depends on it. It is made once and kept in the cache beside the jars: by `scripts/setup`
+(`python -m tidegauge.spark.archive`), or else at the exit of the first command that has started a Java, by a
+detached process of the lowest priority, so that nobody waits for it. `TIDEGAUGE_CLASS_ARCHIVE=off` switches
+both off, the making and the use; what is gained is in docs/performance.md.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from tidegauge.spark.cache import cache_folder
 from tidegauge.spark.java import Java, find_java
 
 _SWITCH = "TIDEGAUGE_CLASS_ARCHIVE"
-"""`off`: neither used nor made. A path: what the process that makes it writes to."""
+"""`off`: neither used nor made. A path: where the process that makes it writes it."""
 _QUIET = "-Xlog:disable -Xlog:all=error:stderr"
 """Java would warn, on standard output, of an archive that does not fit."""
 _LEAST = 1 << 20
@@ -41,25 +42,25 @@ def java_options(java: Java) -> str:
     if switch == "off":
         return ""
     if switch:
-        return f"-XX:ArchiveClassesAtExit={_quoted(switch)} {_QUIET}"
+        return f"-XX:ArchiveClassesAtExit={_quote(switch)} {_QUIET}"
     archive = path_of(java)
     if archive.is_file():
-        return f"-XX:SharedArchiveFile={_quoted(str(archive))} -Xshare:auto {_QUIET}"
-    _leave(java)
+        return f"-XX:SharedArchiveFile={_quote(str(archive))} -Xshare:auto {_QUIET}"
+    _make_at_exit(java)
     return ""
 
 
 def path_of(java: Java) -> Path:
-    """Another for each Java, each pyspark and each set of its jars; they are named in no other way."""
+    """A different file for each Java, each pyspark and each set of its jars."""
     return cache_folder() / "classes" / f"{_mark(java)}.jsa"
 
 
 def make(java: Java) -> Path:
-    """The archive, made now unless it is there or somebody else is at it. Raises TidegaugeError."""
+    """Make the archive now, unless it is there or another process is making it. Raises TidegaugeError."""
     archive = path_of(java)
     archive.parent.mkdir(parents=True, exist_ok=True)
-    with _alone(archive) as alone:
-        if not alone or archive.is_file():
+    with _lock(archive) as locked:
+        if not locked or archive.is_file():
             return archive
         with tempfile.TemporaryDirectory(prefix=".making-", dir=archive.parent) as folder:
             fresh = Path(folder) / "fresh.jsa"
@@ -73,7 +74,7 @@ def make(java: Java) -> Path:
             )
             if done.returncode or not fresh.is_file() or fresh.stat().st_size < _LEAST:
                 raise TidegaugeError(
-                    f"Java made no class-data archive: {_last(done.stderr)}",
+                    f"Java made no class-data archive: {_last_line(done.stderr)}",
                     hint="Spark starts more slowly without it; nothing else depends on it",
                 )
             fresh.replace(archive)
@@ -84,6 +85,7 @@ def rehearse() -> None:
     """Do once what runs do, so that Java loads what they need; it writes the archive when it exits."""
     import pyarrow as pa
 
+    from tidegauge.spark.pyspark_private import java_gateway
     from tidegauge.spark.session import open_session
 
     def echo(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -102,9 +104,8 @@ def rehearse() -> None:
         )
         frame.where("CASE WHEN id IS NULL THEN false ELSE true END").write.parquet(f"{folder}/t")
         session.read.parquet(f"{folder}/t").groupBy("day").count().collect()
-        gateway = session.sparkContext._gateway
+        gateway = java_gateway(session)
         session.stop()
-        assert gateway is not None
         gateway.shutdown()
         java: subprocess.Popen[bytes] = gateway.proc
         assert java.stdin is not None
@@ -130,14 +131,14 @@ def _mark(java: Java) -> str:
     return said.hexdigest()[:24]
 
 
-def _leave(java: Java) -> None:
-    """Have it made once this process ends, by one that nobody waits for."""
+def _make_at_exit(java: Java) -> None:
+    """Start a detached process, once this one ends, that makes the archive."""
     global _left_to_make
     if _left_to_make:
         return
     _left_to_make = True
 
-    def leave() -> None:
+    def start_maker() -> None:
         with contextlib.suppress(OSError):
             subprocess.Popen(
                 ["nice", "-n", "19", sys.executable, "-m", "tidegauge.spark.archive"],  # noqa: S607
@@ -148,25 +149,25 @@ def _leave(java: Java) -> None:
                 start_new_session=True,
             )
 
-    atexit.register(leave)
+    atexit.register(start_maker)
 
 
 @contextmanager
-def _alone(archive: Path) -> Iterator[bool]:
-    with archive.with_suffix(".lock").open("w") as lock:
+def _lock(archive: Path) -> Iterator[bool]:
+    with archive.with_suffix(".lock").open("w") as file:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             yield False
             return
         yield True
 
 
-def _quoted(path: str) -> str:
+def _quote(path: str) -> str:
     return f'"{path}"' if any(character.isspace() for character in path) else path
 
 
-def _last(text: str) -> str:
+def _last_line(text: str) -> str:
     lines = [line for line in text.splitlines() if line.strip()]
     return lines[-1] if lines else "it said nothing"
 

@@ -1,4 +1,4 @@
-"""The one Spark session of a process: small-job settings, UTC, quiet, warm for every flow."""
+"""The one Spark session of a process: in UTC, quiet, with settings for small jobs; every flow uses it."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from tidegauge.spark.errors import last_cause
 from tidegauge.spark.hadoop import on_connect
 from tidegauge.spark.jars import Needs, jars
 from tidegauge.spark.java import find_java
+from tidegauge.spark.pyspark_private import active_on_connect, is_running
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,8 +35,9 @@ _PER_SESSION = {
 }
 
 _LIGHT = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m"
-"""Starts a Java in half the time, which then does bulk work at half the speed. Without the last it would have
-a fifth of the room for compiled code, and stop compiling once Spark has filled it."""
+"""For a Java through which no rows go: it starts sooner, and would do bulk work more slowly. Without the last
+option it would have a fifth of the room for compiled code, and stop compiling once Spark has filled it.
+Whoever sets `spark.driver.extraJavaOptions` gets a Java without these. See docs/performance.md."""
 
 DELTA = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -54,19 +56,18 @@ def open_session(
     The first call decides; later calls are warm and give the same one. `light`: no rows go through Java
     itself, because tasks read and write by themselves; it starts sooner, and would be slow with many rows.
     """
-    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
     try:
         active = SparkSession.getActiveSession()
-        if active is None and SparkContext._active_spark_context is not None:
+        if active is None and is_running():
             # "Active" is a matter of the thread; the process may have a session all the same.
             active = SparkSession.builder.getOrCreate()
         if active is None and (settings.master or "").startswith("sc://"):
             _require_connect()
             active = SparkSession.builder.remote(str(settings.master)).getOrCreate()
         session = (
-            _launch(settings, needs, light=light, debug=debug) if active is None else _of_our_own(active)
+            _launch(settings, needs, light=light, debug=debug) if active is None else _own_session(active)
         )
         for name, value in _PER_SESSION.items():
             session.conf.set(name, value)
@@ -84,8 +85,7 @@ def open_session(
 def check_java(settings: SparkSettings) -> None:
     """Raises RuntimeMissing if a session would have to be started here and could not be."""
     remote = (settings.master or "").startswith("sc://")
-    spark = sys.modules.get("pyspark")
-    if not remote and (spark is None or spark.SparkContext._active_spark_context is None):
+    if not remote and not is_running():
         find_java()
 
 
@@ -99,29 +99,25 @@ def sibling(session: SparkSession) -> SparkSession:
 
 
 @contextmanager
-def lent(session: SparkSession) -> Iterator[SparkSession]:
-    """To this thread, which ends the session after it.
+def lend(session: SparkSession) -> Iterator[SparkSession]:
+    """Give a session to this thread for the block, and end it after the block.
 
-    On Connect, that is: there a checkpoint belongs to the thread's active session, whosever frame it is of,
-    and the server would keep the session for an hour.
+    Both matter on Spark Connect only, where the server would otherwise keep the session for an hour.
     """
     if not on_connect(session):
         yield session
         return
-    kind: Any = type(session)
-    before = kind.getActiveSession()
-    kind._active_session.session = session
     try:
-        yield session
+        with active_on_connect(session):
+            yield session
     finally:
-        kind._active_session.session = before
         with suppress(Exception):
             session.client.release_session()
             session.client.close()
 
 
-def _of_our_own(active: SparkSession) -> SparkSession:
-    """One whose settings may be changed; on Connect the process's own, which every flow has a sibling of."""
+def _own_session(active: SparkSession) -> SparkSession:
+    """A session whose settings may be changed. On Connect the process's own, of which flows get siblings."""
     return active if on_connect(active) else active.newSession()
 
 
