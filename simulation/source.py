@@ -140,7 +140,7 @@ class MemorySource:
         position = at(self._table.top)
         return position.cursor if position else None
 
-    def settled(self, source_table: SourceTable) -> Value | None:
+    def find_settled(self, source_table: SourceTable) -> Value | None:
         position = at(self._table.bound)
         return position.cursor if position else None
 

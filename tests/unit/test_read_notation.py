@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tidegauge.model.position import Value, ValueKind
-from tidegauge.sources.notation import read_shapes
+from tidegauge.sources.notation import read_patterns
 from tidegauge.sources.statement import head
 
 pytestmark = pytest.mark.unit
@@ -25,23 +25,23 @@ def moment(text: str) -> Value:
     ],
 )
 def test_a_bound_is_written_in_the_columns_notation_and_is_over(shape: str, written: str) -> None:
-    notation = read_shapes([shape])
+    notation = read_patterns([shape])
     assert notation is not None
     assert notation.write_bound(moment("2025-06-01 11:59:59.123456")).text == written
 
 
 def test_fractions_of_different_length_are_one_notation_when_nothing_follows_them() -> None:
-    notation = read_shapes(["0000-00-00 00:00:00", "0000-00-00 00:00:00.000000"])
+    notation = read_patterns(["0000-00-00 00:00:00", "0000-00-00 00:00:00.000000"])
     assert notation is not None
     assert notation.digits == 6
-    assert read_shapes(["0000-00-00 00:00:00Z", "0000-00-00 00:00:00.000000Z"]) is None
+    assert read_patterns(["0000-00-00 00:00:00Z", "0000-00-00 00:00:00.000000Z"]) is None
 
 
 @pytest.mark.parametrize(
     "shapes", [[], ["soon"], ["0000-00-00 00:00:00+02:00"], ["0000-00-00", "0000-00-00 00:00:00"]]
 )
 def test_what_has_no_one_notation_has_none(shapes: list[str]) -> None:
-    assert read_shapes(shapes) is None
+    assert read_patterns(shapes) is None
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_what_has_no_one_notation_has_none(shapes: list[str]) -> None:
     ],
 )
 def test_a_position_in_another_notation_is_noticed(text: str, follows: bool) -> None:
-    notation = read_shapes(["0000-00-00 00:00:00"])
+    notation = read_patterns(["0000-00-00 00:00:00"])
     assert notation is not None
     assert notation.follows(text) is follows
 

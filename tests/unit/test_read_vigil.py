@@ -15,7 +15,7 @@ from tidegauge.model.position import Value, ValueKind
 from tidegauge.model.spec import TableOptions
 from tidegauge.sources import bound_wait as bound_wait
 from tidegauge.sources.bound_wait import BoundWait, ReadyBound
-from tidegauge.sources.candidate import Candidate, followed, from_text, to_text
+from tidegauge.sources.candidate import Candidate, drop_ended, from_text, to_text
 from tidegauge.sources.dialect import Moment, OpenWork
 
 pytestmark = pytest.mark.unit
@@ -69,18 +69,18 @@ WAITS = work(statement="q1")
 )
 def test_a27_who_was_open_is_known_again(before: OpenWork, after: tuple[OpenWork, ...], still: bool) -> None:
     candidate = Candidate(None, NOON, (before,))
-    assert bool(followed(candidate, Moment(NOON, after)).open) is still
+    assert bool(drop_ended(candidate, Moment(NOON, after)).open) is still
 
 
 def test_a27_a_prepared_transaction_that_was_seen_before_is_nobody_elses() -> None:
     detached = work("", transaction="11:00", number="31")
-    left = followed(Candidate(None, NOON, (WAITS, detached)), Moment(NOON, (detached,)))
+    left = drop_ended(Candidate(None, NOON, (WAITS, detached)), Moment(NOON, (detached,)))
     assert left.open == (detached,)
 
 
 def test_a27_its_age_is_that_of_the_statement_that_waited() -> None:
     waited = Candidate(None, NOON, (work(statement="q1", age=90),))
-    (left,) = followed(waited, Moment(NOON, (work(transaction="12:00", age=1),))).open
+    (left,) = drop_ended(waited, Moment(NOON, (work(transaction="12:00", age=1),))).open
     assert left.started == NOON - 90 * SECOND
 
 

@@ -12,7 +12,7 @@ from tidegauge.config.models import SyncKeys
 from tidegauge.config.problems import Trail, quoted, suggest
 from tidegauge.model.default_schema import default_schema
 from tidegauge.model.engines import READABLE, name_readable
-from tidegauge.model.spec import READABLE, Database, Engine, Lake, TableOptions
+from tidegauge.model.spec import Database, Engine, Lake, TableOptions
 
 
 @dataclass(frozen=True)

@@ -61,7 +61,7 @@ class Deleting:
             source = sources.of(self._flow.source)
             source_table = source.describe(self._flow.table, self._flow.options)
             # Before the keys are read: a row that comes back after that has a later cursor.
-            seen = source.settled(source_table) if self._flow.options.mode.facts.keeps_history else None
+            seen = source.find_settled(source_table) if self._flow.options.mode.facts.keeps_history else None
         found, layout = self._found(source_table), key_layout(source_table)
         if self._flow.options.mode.facts.keeps_history:
             layout = replace(layout, fields=(*layout.fields, moment_field(source_table, VALID_TO)))

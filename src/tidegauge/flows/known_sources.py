@@ -87,7 +87,7 @@ class _Absent:
     def latest(self, source_table: SourceTable) -> Value | None:  # noqa: ARG002
         self._gone()
 
-    def settled(self, source_table: SourceTable) -> Value | None:  # noqa: ARG002
+    def find_settled(self, source_table: SourceTable) -> Value | None:  # noqa: ARG002
         self._gone()
 
     def outlook(self) -> Outlook:

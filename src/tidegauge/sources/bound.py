@@ -2,9 +2,9 @@
 
 For timestamps: nothing that is stamped at or before the bound can still be committed, as long as a row is
 stamped no earlier than `settle` before the statement (PostgreSQL: the transaction) that writes it began.
-Where the source tells when all that is open began, that is the bound; elsewhere, and for values
+Where the source says when everything open began, that is the bound; elsewhere, and for values
 (auto-increment, sequences), it is what was seen at a look after which everything then open has ended:
-`read.bound_wait`.
+`sources.bound_wait`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tidegauge.sources.dialect import Moment, OpenWork
 
 @dataclass(frozen=True)
 class Oldest:
-    """The work that the bound has to wait for, and what a person should know about it."""
+    """The open work that the bound has to wait for, and what a person should know about it."""
 
     work: OpenWork | None
     notes: tuple[str, ...]
@@ -73,13 +73,13 @@ def timestamp_bound(moment: Moment, options: TableOptions, cursor: OrderedColumn
 
 def bound_at(edge: datetime, moment: Moment, options: TableOptions, cursor: OrderedColumn) -> Bound:
     """What may be read when everything that was stamped before the edge is committed."""
-    edge, said = edge - options.settle, []
+    edge, notes = edge - options.settle, []
     if cursor.epoch is not None:
         return Bound(Value(ValueKind.INT, str(number_of(edge, cursor.epoch) - 1)), ())
     if cursor.kind is not ValueKind.TIMESTAMPTZ:
         edge += moment.lowest_offset
         if moment.lowest_offset or moment.highest_offset:
-            said.append(
+            notes.append(
                 f"{cursor.name} has no zone and the server's is {moment.zone}, from"
                 f" {_hours(moment.lowest_offset)} to {_hours(moment.highest_offset)} of UTC:"
                 " rows wait for as long as the two could differ"
@@ -90,7 +90,7 @@ def bound_at(edge: datetime, moment: Moment, options: TableOptions, cursor: Orde
         if kind is ValueKind.DATE
         else edge.isoformat(sep=" ", timespec="microseconds")
     )
-    return Bound(step_down(Value(kind, text), cursor.scale), tuple(said))
+    return Bound(step_down(Value(kind, text), cursor.scale), tuple(notes))
 
 
 def latest_now(moment: Moment, cursor: OrderedColumn) -> Value:

@@ -1,4 +1,4 @@
-"""Waits for those who were open when a bound was taken, and remembers for whom there was no time to wait.
+"""Waits for the transactions that were open when a bound was taken, and keeps what it did not wait for.
 
 A bound is safe once everything that was open as it was taken has ended: whatever is stamped or numbered at or
 below it is committed by then. When each of them began need not be known, and on MySQL it cannot be.
@@ -17,7 +17,7 @@ from typing import Protocol
 from tidegauge.model.position import Value
 from tidegauge.model.spec import TableOptions
 from tidegauge.sources.bound import counts
-from tidegauge.sources.candidate import Candidate, followed, identity
+from tidegauge.sources.candidate import Candidate, drop_ended, identity
 from tidegauge.sources.dialect import Moment, OpenWork
 
 SHORT = 1.0
@@ -32,16 +32,16 @@ _PAUSES = (0.01, 0.02, 0.05, 0.1)
 
 @dataclass(frozen=True)
 class ReadyBound:
-    """What a survey may go by."""
+    """How far a survey may read, and what it could not wait for."""
 
     candidate: Candidate | None
-    """The newest that is safe."""
+    """The newest candidate that is safe."""
     waiting: tuple[Candidate, ...]
     """Newer ones, which are not safe yet."""
     moment: Moment
     """The last look."""
     blockers: tuple[OpenWork, ...]
-    """Who keeps the newest of all from being safe."""
+    """The open work because of which the newest of all is not safe."""
 
     @property
     def age(self) -> float:
@@ -60,7 +60,7 @@ class BoundWait:
         self._ask = ask
         self._last: Moment | None = None
         self._known: dict[tuple[str, ...], float] = {}
-        """When we first saw each of those that are open."""
+        """When we first saw each work that is open."""
         self._looks: tuple[Candidate, ...] = ()
 
     def look(self, *, fresh: bool) -> Moment:
@@ -69,7 +69,7 @@ class BoundWait:
             return moment
         self._last, now = moment, time.monotonic()
         self._known = {identity(work): self._known.get(identity(work), now) for work in moment.open}
-        looks = [followed(one, moment) for one in self._looks]
+        looks = [drop_ended(one, moment) for one in self._looks]
         safe = max((one.seen for one in looks if not one.open), default=datetime.min)
         looks = [one for one in looks if one.seen >= safe]
         self._looks = (*looks[: _LOOKS - 1], Candidate(None, moment.clock, moment.open))
@@ -80,8 +80,8 @@ class BoundWait:
         known: dict[datetime, Candidate] = {one.seen: one for one in kept}
 
         def choose(moment: Moment) -> ReadyBound:
-            # A look of ours is followed already.
-            known.update({seen: followed(one, moment) for seen, one in known.items()})
+            # `look` has done the same with the looks of this process.
+            known.update({seen: drop_ended(one, moment) for seen, one in known.items()})
             known.update({one.seen: one for one in self._looks})
             # What a clock said that was ahead, before somebody set it right, is no bound.
             return _choose([one for one in known.values() if one.seen <= moment.clock], moment, options)
@@ -101,7 +101,7 @@ class BoundWait:
         known = [*kept, Candidate(value, moment.clock, moment.open)]
 
         def choose(moment: Moment) -> ReadyBound:
-            known[:] = [followed(one, moment) for one in known]
+            known[:] = [drop_ended(one, moment) for one in known]
             return _choose(known, moment, options)
 
         return self._await(moment, choose, lambda found: self._waited(found) >= SHORT)
@@ -116,7 +116,7 @@ class BoundWait:
         return found
 
     def _waited(self, found: ReadyBound) -> float:
-        """Seconds since we first saw who has been there longest; for ever, where waiting is no use."""
+        """Seconds since we first saw the oldest of the blockers; infinite where waiting is no use."""
         clock, now = found.moment.clock, time.monotonic()
         if found.moment.blind is not None or any(clock - work.started > _OLD for work in found.blockers):
             return math.inf
@@ -124,15 +124,15 @@ class BoundWait:
 
 
 def _choose(candidates: Iterable[Candidate], moment: Moment, options: TableOptions) -> ReadyBound:
-    """The newest that is safe. Older ones that are not are given up for it, newer ones never: in a steady
-    stream of transactions none would grow old enough."""
+    """The newest candidate that is safe. Older ones that are not are given up for it, newer ones never: in a
+    steady stream of transactions none would become safe."""
     ordered = sorted(candidates, key=lambda one: one.seen)
-    ripe = None
+    safe = None
     for place, one in enumerate(ordered):
-        settled = moment.blind is None or moment.clock - one.seen >= options.settle
-        if settled and not any(counts(work, moment, options) for work in one.open):
-            ripe = place
+        old_enough = moment.blind is None or moment.clock - one.seen >= options.settle
+        if old_enough and not any(counts(work, moment, options) for work in one.open):
+            safe = place
     blockers = tuple(work for work in ordered[-1].open if counts(work, moment, options))
-    if ripe is None:
+    if safe is None:
         return ReadyBound(None, tuple(ordered), moment, blockers)
-    return ReadyBound(ordered[ripe], tuple(ordered[ripe + 1 :]), moment, blockers)
+    return ReadyBound(ordered[safe], tuple(ordered[safe + 1 :]), moment, blockers)

@@ -1,4 +1,4 @@
-"""How far might be read once everything that was open at one look has ended, and whether it has."""
+"""A point up to which it is safe to read once every transaction that was open when it was seen has ended."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tidegauge.model.position import Value, ValueKind
 from tidegauge.sources.dialect import Moment, OpenWork
 
 _ROUNDING = timedelta(seconds=2)
-"""By less than this the start of one statement may seem to differ, where a server tells whole seconds."""
+"""By less than this the start of one statement may seem to differ, where a server gives whole seconds."""
 _KEPT = 4
 _LONGEST = 60_000
 
@@ -26,34 +26,43 @@ class Candidate:
     seen: datetime
     """The source's clock: after the value was seen, and before what is open was listed."""
     open: tuple[OpenWork, ...]
-    """What was open then, as far as it had not ended at the last look."""
+    """What was open then, without what had ended by the last look."""
 
 
-def followed(candidate: Candidate, moment: Moment) -> Candidate:
-    """The candidate as a later look leaves it: without what has ended in between.
+def drop_ended(candidate: Candidate, moment: Moment) -> Candidate:
+    """The candidate after a later look: without what has ended in between.
 
     A work is the same while its connection has the same transaction, or the same statement and no
     transaction. A statement that waited may have begun the transaction that its connection now has. And a
     transaction that no connection holds, and that was not seen before, may be any that had no number yet.
     """
     left: dict[tuple[str, ...], OpenWork] = {}
-    held = {work.connection: work for work in moment.open if work.connection}
-    loose = [work for work in moment.open if not work.connection]
-    known = [old for old in candidate.open if not old.connection]
-    fresh = [work for work in loose if not any(_same(old, work) for old in known)]
+    open_now = _OpenNow(candidate, moment)
     for old in candidate.open:
-        here = held.get(old.connection)
-        if here is not None and _goes_on(old, here):
-            found = [here]
-        elif old.number or not old.connection:
-            found = [work for work in loose if _same(old, work)]
-        else:
-            found = fresh
-        for work in found:
-            began = min(old.started, work.started)
-            other = left.get(identity(work))
-            left[identity(work)] = replace(work, started=min(began, other.started) if other else began)
+        for work in open_now.find(old):
+            other = left.get(identity(work), work)
+            began = min(old.started, work.started, other.started)
+            left[identity(work)] = replace(work, started=began)
     return replace(candidate, open=tuple(left.values()))
+
+
+class _OpenNow:
+    """What is open at a look, to be compared with what was open before."""
+
+    def __init__(self, candidate: Candidate, moment: Moment) -> None:
+        self._by_connection = {work.connection: work for work in moment.open if work.connection}
+        self._without = [work for work in moment.open if not work.connection]
+        known = [old for old in candidate.open if not old.connection]
+        self._new = [work for work in self._without if not any(_same(old, work) for old in known)]
+
+    def find(self, old: OpenWork) -> list[OpenWork]:
+        """What the old work is now, or may be; nothing once it has ended."""
+        here = self._by_connection.get(old.connection)
+        if here is not None and _goes_on(old, here):
+            return [here]
+        if old.number or not old.connection:
+            return [work for work in self._without if _same(old, work)]
+        return self._new
 
 
 def identity(work: OpenWork) -> tuple[str, ...]:
@@ -77,16 +86,16 @@ def _same(old: OpenWork, work: OpenWork) -> bool:
 
 
 def to_text(candidates: Iterable[Candidate]) -> str | None:
-    """For the ledger. The oldest are kept, that they may grow ripe, and the newest."""
+    """For the ledger. The oldest are kept, since they become safe first, and the newest."""
     kept = sorted(candidates, key=lambda one: one.seen)
     kept = [*kept[: _KEPT - 1], *kept[-1:]] if len(kept) > _KEPT else kept
     text = json.dumps([_to_body(one) for one in kept], ensure_ascii=False)
-    # Forgotten, never cut: a candidate whose list lacks one who was open would be taken for ripe.
+    # Forgotten, never cut: a candidate whose list lacks something open would be taken for safe.
     return text if kept and len(text) <= _LONGEST else None
 
 
 def from_text(text: str | None, kind: ValueKind | None) -> tuple[Candidate, ...]:
-    """What an earlier survey asked to be reminded of; nothing where it is not of this kind of cursor.
+    """What an earlier survey kept in the ledger; nothing where it is not of this kind of cursor.
 
     `kind` is that of the values, None for a cursor of moments.
     """

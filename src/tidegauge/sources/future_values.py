@@ -1,7 +1,8 @@
-"""A number that lies where no row should be yet: once read, it would carry the watermark past all others.
+"""A cursor value far too high for now: once read, it would move the watermark past all other rows.
 
-Only told by its size, so it is said and not decided, unless the user says `future_guard: fail`. It costs
-nothing while nothing looks odd, and then a statement that goes along the cursor's index.
+Only its size gives it away, so it becomes a note in the plan, and an error only under
+`future_guard: fail`. It costs nothing while nothing looks odd, and then a statement that goes along the
+cursor's index.
 """
 
 from __future__ import annotations

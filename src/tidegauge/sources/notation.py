@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 from tidegauge.model.position import Value, ValueKind
 
-_SHAPE = re.compile(
+_PATTERN = re.compile(
     r"0000-00-00(?:(?P<between>[ T])00:00(?P<seconds>:00(?P<fraction>\.0+)?)?)?(?P<zone>Z|\+00:00)?"
 )
 _DIGIT = re.compile(r"[0-9]")
@@ -70,18 +70,18 @@ def notation_of(text: str) -> Notation | None:
     """The notation of one timestamp; None where it is none."""
     kept = 6 if _OFFSET.search(text) else 0
     end = len(text) - kept
-    return read_shapes([_DIGIT.sub("0", text[:end]) + text[end:]])
+    return read_patterns([_DIGIT.sub("0", text[:end]) + text[end:]])
 
 
-def read_shapes(shapes: list[str]) -> Notation | None:
+def read_patterns(patterns: list[str]) -> Notation | None:
     """The one notation of values whose digits were all made 0; None where there is not exactly one.
 
     Different numbers of digits after the second are one notation as long as nothing follows them: the
     shorter text is the start of the longer, and sorts before it as the moment does.
     """
     found: set[Notation] = set()
-    for shape in shapes:
-        match = _SHAPE.fullmatch(shape)
+    for pattern in patterns:
+        match = _PATTERN.fullmatch(pattern)
         if match is None:
             return None
         between, fraction = match["between"] or "", match["fraction"] or ""

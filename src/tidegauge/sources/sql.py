@@ -21,7 +21,7 @@ def after(source_table: SourceTable, position: RowPosition | None, literal: Lite
     value = literal(position.cursor)
     if not position.key:
         return f"{cursor} > {value}"
-    key = _past(source_table.key, position.key, literal, ">", ">")
+    key = _beyond(source_table.key, position.key, literal, ">", ">")
     return f"{cursor} >= {value} AND ({cursor} > {value} OR ({cursor} = {value} AND {key}))"
 
 
@@ -30,18 +30,18 @@ def upto(source_table: SourceTable, position: RowPosition, literal: Literal) -> 
     cursor, value = source_table.cursor.order, literal(position.cursor)
     if not position.key:
         return f"{cursor} <= {value}"
-    key = _past(source_table.key, position.key, literal, "<", "<=")
+    key = _beyond(source_table.key, position.key, literal, "<", "<=")
     return f"{cursor} <= {value} AND ({cursor} < {value} OR ({cursor} = {value} AND {key}))"
 
 
-def _past(
+def _beyond(
     key: Sequence[OrderedColumn], values: Sequence[Value], literal: Literal, inner: str, last: str
 ) -> str:
     """`k1 > b1 OR (k1 = b1 AND (k2 > b2 OR …))`: the order of tuples, in words that use an index."""
     column, value = key[0].order, literal(values[0])
     if len(key) == 1:
         return f"{column} {last} {value}"
-    rest = _past(key[1:], values[1:], literal, inner, last)
+    rest = _beyond(key[1:], values[1:], literal, inner, last)
     return f"({column} {inner} {value} OR ({column} = {value} AND {rest}))"
 
 
@@ -70,7 +70,7 @@ def splits(source_table: SourceTable, batch: Batch, literal: Literal) -> list[st
 def cuts(source_table: SourceTable, table: str, where: str, step: int) -> str:
     """Every `step`-th row of the window and the last: number, and the texts of cursor and key."""
     parts = (source_table.cursor, *source_table.key)
-    # Names of ours and of the user's never meet in one SELECT that sorts: his column may be called n, or o0.
+    # Names of ours and of the user's never meet in one SELECT that sorts: a column may be called n, or o0.
     names = ", ".join(f"o{i}" for i in range(len(parts)))
     raw = ", ".join(f"{part.order} AS o{i}" for i, part in enumerate(parts))
     texts = ", ".join(part.text.replace("{}", f"o{i}") for i, part in enumerate(parts))
@@ -81,12 +81,12 @@ def cuts(source_table: SourceTable, table: str, where: str, step: int) -> str:
     )
 
 
-def hop(source_table: SourceTable, table: str, where: str, step: int) -> str:
+def nth_row(source_table: SourceTable, table: str, where: str, step: int) -> str:
     """The texts of cursor and key of the `step`-th row; no row where there are fewer."""
     return _one_row(source_table, table, where, "", f" OFFSET {step - 1}")
 
 
-def last(source_table: SourceTable, table: str, where: str) -> str:
+def last_row(source_table: SourceTable, table: str, where: str) -> str:
     """The texts of cursor and key of the last row; no row where there is none."""
     return _one_row(source_table, table, where, " DESC", "")
 

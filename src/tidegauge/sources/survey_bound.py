@@ -40,18 +40,18 @@ class SurveyBound:
             bound = timestamp_bound(moment, options, cursor)
             self.notes.extend(bound.notes)
             return bound.value, ()
-        ripe = self._bound_wait.moments(options, kept)
-        moment, found = ripe.moment, ripe.candidate
+        ready = self._bound_wait.moments(options, kept)
+        moment, found = ready.moment, ready.candidate
         self._moment = moment
         self.notes.extend(oldest(moment, options).notes)
-        if ripe.blockers and (found is None or moment.clock - found.seen > options.settle):
-            held = held_by(min(ripe.blockers, key=lambda work: work.started), moment)
+        if ready.blockers and (found is None or moment.clock - found.seen > options.settle):
+            held = held_by(min(ready.blockers, key=lambda work: work.started), moment)
             self.notes.append(held if found else f"nothing new is safe to read yet: {held}")
         if found is None:
-            return None, ripe.waiting
+            return None, ready.waiting
         bound = bound_at(found.seen, moment, options, cursor)
         self.notes.extend(bound.notes)
-        return bound.value, ripe.waiting
+        return bound.value, ready.waiting
 
     def value(self, kept: Kept, past: str) -> tuple[RowPosition | None, Kept]:
         """For a cursor of values: the highest that is safe of those `past` the watermark."""
@@ -65,14 +65,14 @@ class SurveyBound:
             self.notes.extend(oldest(moment, options).notes)
             self._guard(tops, moment)
             return None, ()
-        ripe = self._bound_wait.values(options, kept, tops[0])
-        self.notes.extend(oldest(ripe.moment, options).notes)
-        if ripe.waiting and ripe.blockers:
-            work = min(ripe.blockers, key=lambda work: work.started)
-            self.notes.append(f"the newest rows wait for {work.who}, open for {age_of(work, ripe.moment)}")
-        self._guard(tops, ripe.moment)
-        value = ripe.candidate.value if ripe.candidate else None
-        return (RowPosition(value) if value else None), ripe.waiting
+        ready = self._bound_wait.values(options, kept, tops[0])
+        self.notes.extend(oldest(ready.moment, options).notes)
+        if ready.waiting and ready.blockers:
+            work = min(ready.blockers, key=lambda work: work.started)
+            self.notes.append(f"the newest rows wait for {work.who}, open for {age_of(work, ready.moment)}")
+        self._guard(tops, ready.moment)
+        value = ready.candidate.value if ready.candidate else None
+        return (RowPosition(value) if value else None), ready.waiting
 
     def _guard(self, tops: list[Value], moment: Moment) -> None:
         source_table, dialect = self._source_table, self._dialect

@@ -55,8 +55,8 @@ class Rule:
     """What `when` asks, in words."""
     text: str = ""
     """SQL for the override `string`; empty where the engine's usual way will do."""
-    hardy: bool = False
-    """`select` bears the values that the guard catches; elsewhere it never sees them."""
+    safe_for_all: bool = False
+    """`select` does not fail for the values that the guard catches; elsewhere it never gets them."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def arrive(
     """How one column is read. Raises TypeNotHeld where nothing says how to hold it exactly."""
     rule = rules.find(native)
     if override is not None:
-        return _overridden(rules, table, native, quoted, rule, override.strip().lower())
+        return _override(rules, table, native, quoted, rule, override.strip().lower())
     if rule is None:
         raise TypeNotHeld(
             f"{table}: column {native.name} is a {native.full}, which Tidegauge does not know",
@@ -98,7 +98,7 @@ def arrive(
     facts = {"c": quoted, "p": precision, "s": scale}
     select = rule.select.format(**facts)
     guard = rule.guard.format(**facts) if rule.guard else None
-    if guard and not (rule.hardy and zero_dates == "fail"):
+    if guard and not (rule.safe_for_all and zero_dates == "fail"):
         select = f"CASE WHEN {guard} THEN NULL ELSE {select} END"
     if guard and zero_dates == "null" and "zero date" in rule.remark:
         guard = None
@@ -120,37 +120,29 @@ def is_wide(native: Native) -> bool:
     return decimal_size(native)[0] > WIDEST_DECIMAL
 
 
-def _overridden(
+def _override(
     rules: Rules, table: TableName, native: Native, quoted: str, rule: Rule | None, override: str
 ) -> SourceColumn:
+    """How a column is read for which `types:` names another type."""
     text = ((rule.text if rule else "") or rules.text).format(c=quoted)
     what = f"{table}, column {native.name}"
     holds_text = rules.untyped or (rule is not None and rule.arrives == "string")
     if override == "string":
         return SourceColumn(native.name, native.full, "string", text, "string", "{}")
     if size := parse_decimal(override):
-        precision, scale = size
-        if not 0 < precision <= WIDEST_DECIMAL or not 0 <= scale <= precision:
-            raise TypeNotHeld(
-                f"{table}: types says that column {native.name} arrives as {override},"
-                " which Spark does not have",
-                hint="a decimal has 1 to 38 digits, and no more of them after the point than in all",
-            )
+        precision, scale = _check_decimal(table, native, override, *size)
         arrives = f"decimal({precision},{scale})"
         if holds_text:
-            return SourceColumn(
-                native.name, native.full, arrives, text, "string", _decimal_of_text(precision, scale, what)
-            )
-        if rule is not None and ("decimal" in rule.types or "numeric" in rule.types or "int" in rule.arrives):
-            guard = rules.decimal_guard.format(
-                c=quoted, p=precision, s=scale, top="1" + "0" * (precision - scale)
-            )
+            finish = _decimal_of_text(precision, scale, what)
+            return SourceColumn(native.name, native.full, arrives, text, "string", finish)
+        if rule is not None and _is_number(rule):
+            top = "1" + "0" * (precision - scale)
+            guard = rules.decimal_guard.format(c=quoted, p=precision, s=scale, top=top)
             select = f"CASE WHEN {guard} THEN NULL ELSE {quoted} END"
             return SourceColumn(native.name, native.full, arrives, select, arrives, "{}", guard)
     if override in ("timestamp", "timestamp_ntz", "date") and holds_text:
-        return SourceColumn(
-            native.name, native.full, override, text, "string", _moment_of_text(override, what)
-        )
+        finish = _moment_of_text(override, what)
+        return SourceColumn(native.name, native.full, override, text, "string", finish)
     if rule is not None and override == rule.arrives:
         return arrive(rules, table, native, quoted, override=None, zero_dates="fail")
     raise TypeNotHeld(
@@ -158,6 +150,21 @@ def _overridden(
         " there is no exact way",
         hint=f"types: {{{native.name}: string}} always works",
     )
+
+
+def _check_decimal(
+    table: TableName, native: Native, override: str, precision: int, scale: int
+) -> tuple[int, int]:
+    if not 0 < precision <= WIDEST_DECIMAL or not 0 <= scale <= precision:
+        raise TypeNotHeld(
+            f"{table}: types says that column {native.name} arrives as {override}, which Spark does not have",
+            hint="a decimal has 1 to 38 digits, and no more of them after the point than in all",
+        )
+    return precision, scale
+
+
+def _is_number(rule: Rule) -> bool:
+    return "decimal" in rule.types or "numeric" in rule.types or "int" in rule.arrives
 
 
 def _decimal_of_text(precision: int, scale: int, what: str) -> str:

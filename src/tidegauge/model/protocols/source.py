@@ -59,7 +59,7 @@ class Source(Protocol):
         For timestamps that is the source's clock, for values the highest that is there.
         """
 
-    def settled(self, source_table: SourceTable) -> Value | None:
+    def find_settled(self, source_table: SourceTable) -> Value | None:
         """The cursor up to which the table is complete now, as the column writes it: whatever is committed
         later lies past it. As `survey` finds it, without a look at the rows; None where nothing is yet.
         """

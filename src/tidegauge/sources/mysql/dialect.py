@@ -5,6 +5,7 @@ from __future__ import annotations
 import ssl
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pymysql
@@ -22,8 +23,9 @@ from tidegauge.model.position import Value, ValueKind
 from tidegauge.model.secret import mask
 from tidegauge.model.spec import Database, TableName
 from tidegauge.model.table import OrderedColumn, SourceTable
-from tidegauge.sources.dialect import MARK, Catalogue, Moment, Unique, kind_of_cursor, nearest, refuse_nul
+from tidegauge.sources.dialect import MARK, Catalogue, Moment, kind_of_cursor, nearest
 from tidegauge.sources.mysql import types as types_mysql
+from tidegauge.sources.mysql.catalogue import FLOATS, INTEGERS, read_catalogue
 from tidegauge.sources.mysql.engine import DEFAULT_PORT, SESSION, literal, quote, table_name
 from tidegauge.sources.mysql.open_work import offsets, watch
 from tidegauge.sources.notation import Notation
@@ -34,10 +36,8 @@ _FINAL = frozenset({ER.ACCESS_DENIED_ERROR, ER.DBACCESS_DENIED_ERROR, ER.BAD_DB_
 _LOST = frozenset({CR.CR_SERVER_GONE_ERROR, CR.CR_SERVER_LOST, CR.CR_CONN_HOST_ERROR, 1927, 0})
 _BINARY_CHARSET = 63
 _STALE = 1.0
-_FLOATS = ("float", "double")
 _TEXTS = ("char", "varchar", "tinytext", "text", "mediumtext", "longtext")
 _BYTES = ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob")
-_INTEGERS = ("tinyint", "smallint", "mediumint", "int", "bigint")
 _OF_CODE = {
     FIELD_TYPE.TINY: "tinyint",
     FIELD_TYPE.SHORT: "smallint",
@@ -148,52 +148,14 @@ class MysqlDialect:
         return tuple(TableName(schema, table) for schema, table in found)
 
     def catalogue(self, table: TableName) -> Catalogue:
-        where = (
-            f"TABLE_SCHEMA = {_text(table.schema or self._database.database or '')}"
-            f" AND TABLE_NAME = {_text(refuse_nul(table.table))}"
-        )
-        described = self.rows(
-            f"SELECT {MARK} COLUMN_NAME, DATA_TYPE, COLUMN_TYPE, IS_NULLABLE, NUMERIC_PRECISION,"
-            " NUMERIC_SCALE, DATETIME_PRECISION FROM information_schema.COLUMNS"
-            f" WHERE {where} ORDER BY ORDINAL_POSITION"
-        )
-        if not described:
+        found = read_catalogue(self, table.schema or self._database.database or "", table.table)
+        if found is None:
             known = tuple(str(other) for other in self.tables())
             raise TableMissing(
                 f"{self._database.name}: there is no table '{table}' that {self._database.user} may see",
                 hint=nearest(str(table), known),
             )
-        columns = tuple(_native(*row) for row in described)
-        indexes: dict[str, list[tuple[str | None, bool, bool]]] = {}
-        sorted_by: dict[str, list[str]] = {}
-        for index, unique, column, nullable, plain in self.rows(
-            f"SELECT {MARK} INDEX_NAME, NON_UNIQUE = 0, COLUMN_NAME, NULLABLE = 'YES',"
-            " INDEX_TYPE = 'BTREE' AND COALESCE(COLLATION, '') = 'A' AND SUB_PART IS NULL"
-            f" FROM information_schema.STATISTICS WHERE {where} ORDER BY INDEX_NAME, SEQ_IN_INDEX"
-        ):
-            indexes.setdefault(index, []).append((column, int(unique) == 1, int(nullable) == 1))
-            if (
-                column is not None
-                and int(plain) == 1
-                and len(sorted_by.get(index, ())) == len(indexes[index]) - 1
-            ):
-                sorted_by.setdefault(index, []).append(column)
-        uniques = tuple(
-            Unique(tuple(str(column) for column, _, _ in parts), primary=name == "PRIMARY")
-            for name, parts in indexes.items()
-            if all(column is not None and unique and not nullable for column, unique, nullable in parts)
-        )
-        indexed = frozenset(str(parts[0][0]) for parts in indexes.values())
-        orders: dict[tuple[str, ...], str] = {}
-        primary = sorted_by.get("PRIMARY", [])
-        for name, parts in sorted_by.items():
-            # InnoDB ends every index with the primary key; a table of another engine sorts instead, at worst.
-            whole = len(parts) == len(indexes[name])
-            tail = [column for column in primary if column not in parts] if whole else []
-            for end in range(1, len(parts) + len(tail) + 1):
-                orders.setdefault((*parts, *tail)[:end], f" FORCE INDEX ({self.quote(name)})")
-        identity = f"{self.identity()}#{table}"
-        return Catalogue(columns, uniques, indexed, identity, orders=orders)
+        return replace(found, identity=f"{self.identity()}#{table}")
 
     def expression(self, table: TableName, sql: str) -> Native:
         try:
@@ -219,7 +181,7 @@ class MysqlDialect:
         kind = _OF_CODE.get(field.type_code)
         if kind is None:
             kind = "varbinary" if field.charsetnr == _BINARY_CHARSET else "varchar"
-        if kind in _INTEGERS and field.flags & FLAG.UNSIGNED:
+        if kind in INTEGERS and field.flags & FLAG.UNSIGNED:
             kind += " unsigned"
         return Native(sql, kind, kind, scale=min(field.scale, 6))
 
@@ -231,12 +193,12 @@ class MysqlDialect:
     ) -> OrderedColumn | None:
         plain = native.type.removesuffix(" unsigned")
         order, text, kind, scale = sql, "CAST({} AS CHAR)", ValueKind.TEXT, 0
-        if plain in _FLOATS:
+        if plain in FLOATS:
             return None
         if plain in ("bit", "year"):
             # A bare BIT is bytes, and a bare YEAR reads 25 as 2025.
             order, kind = f"({sql} + 0)", ValueKind.INT
-        elif plain in _INTEGERS:
+        elif plain in INTEGERS:
             kind = ValueKind.INT
         elif plain == "decimal":
             kind = ValueKind.DECIMAL
@@ -306,29 +268,6 @@ class MysqlDialect:
         failure = SourceError(f"{name}: {said}")
         failure.detail = str(code)
         return failure
-
-
-def _native(
-    name: str,
-    kind: str,
-    full: str,
-    nullable: str,
-    precision: str | None,
-    scale: str | None,
-    digits: str | None,
-) -> Native:
-    kind, full = kind.lower(), str(full)
-    if "unsigned" in full.lower() and kind in (*_INTEGERS, "decimal", *_FLOATS):
-        kind += " unsigned"
-    temporal = kind in ("datetime", "timestamp", "time")
-    return Native(
-        name=name,
-        type=kind,
-        full=full,
-        nullable=nullable == "YES",
-        precision=None if precision is None else int(precision),
-        scale=int(digits or 0) if temporal else (None if scale is None else int(scale)),
-    )
 
 
 def _text(text: str) -> str:

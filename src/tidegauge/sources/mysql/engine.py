@@ -129,7 +129,7 @@ def _column_way(column: SourceColumn) -> ColumnWay | None:
     if column.arrives in _MOMENTS and guarded:
         # As the driver's own date or timestamp, which spares the server the arithmetic. Where a zero date
         # shall be NULL the SELECT says more. Here the driver has no zero date, and the batch stops at it.
-        usual = {rule.select.format(c=quoted) for rule in RULES.rules if rule.hardy}
+        usual = {rule.select.format(c=quoted) for rule in RULES.rules if rule.safe_for_all}
         return ColumnWay(quoted, "moment", False) if column.select in usual else None
     if size := plain_decimal(column):
         select, how = _decimal(column, *size)

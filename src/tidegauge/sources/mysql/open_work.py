@@ -3,7 +3,8 @@
 Two lists are needed, in this order. A statement's NOW() is taken before InnoDB knows of its transaction, so
 the running statements are listed first; what ended its statement in between but not its transaction is then
 in InnoDB's list. How long before is not to be known: while the statement waits for a table's lock there is no
-transaction, and once it idles in one there is no statement. So who was open is told apart, for `bound_wait`.
+transaction, and once it idles in one there is no statement. So each is given what identifies it, and
+`bound_wait` waits for its end.
 """
 
 from __future__ import annotations
@@ -146,11 +147,24 @@ def _statements(session: MysqlOpenSession, *, mariadb: bool) -> tuple[list[OpenW
 def _transactions(session: MysqlOpenSession, own: str, ours: set[str]) -> list[OpenWork]:
     """Open transactions by InnoDB's list, which the server renews only when nobody has read it for a while.
 
-    So we open one of our own and look until we see it there with the words we are just saying: then the list
-    is newer than our clock. Its start also tells the zone of the list's times, which is the server's and not
+    So we open one of our own and look until we see it there with the words of our own query: then the list
+    is newer than our clock. Its start also shows the zone of the list's times, which is the server's and not
     the session's.
     """
     ((second,),) = session.rows(f"SELECT {MARK} UTC_TIMESTAMP(0)")
+    found, mine = _renewed_list(session, own)
+    shift = datetime.fromisoformat(second) - datetime.fromisoformat(mine[1])
+    works = []
+    for row in found:
+        thread, only_reads = str(row[0]), row[4]
+        # What cannot write need not be waited for; all of our own sessions are among those.
+        if thread != own and thread not in ours and not _true(only_reads):
+            works.append(_work(row, shift))
+    return works
+
+
+def _renewed_list(session: MysqlOpenSession, own: str) -> tuple[list[tuple[Any, ...]], tuple[Any, ...]]:
+    """InnoDB's list of transactions as of now, and our own row in it."""
     words = f"/* look {secrets.token_hex(8)} */"
     session.rows(f"START TRANSACTION {MARK} WITH CONSISTENT SNAPSHOT")
     try:
@@ -163,36 +177,29 @@ def _transactions(session: MysqlOpenSession, own: str, ours: set[str]) -> list[O
             )
             mine = next((row for row in found if str(row[0]) == own and _true(row[5])), None)
             if mine is not None:
-                break
+                return found, mine
             # Others may be waiting for the same silence: each a little longer, and none in step.
             pause = _PAUSE * (1 + turn / 4 * secrets.randbelow(1000) / 1000)
             session.rows(f"SELECT {MARK} {words} SLEEP({pause:.3f})")
-        else:
-            raise SourceUnreachable(
-                "the server's list of transactions is read so often that it does not renew itself",
-                hint="run again in a moment, with fewer runners at once",
-            )
+        raise SourceUnreachable(
+            "the server's list of transactions is read so often that it does not renew itself",
+            hint="run again in a moment, with fewer runners at once",
+        )
     finally:
         session.rows(f"ROLLBACK {MARK}")
-    shift = datetime.fromisoformat(second) - datetime.fromisoformat(mine[1])
-    works = []
-    for thread, started, state, statement, only_reads, _, user, host, command, number in found:
-        # What cannot write need not be waited for; all of our own sessions are among those.
-        if str(thread) == own or str(thread) in ours or _true(only_reads):
-            continue
+
+
+def _work(row: tuple[Any, ...], shift: timedelta) -> OpenWork:
+    thread, started, state, statement, _, _, user, host, command, number = row
+    idle = "idle in transaction" if command == "Sleep" else str(state).lower()
+    return OpenWork(
         # Whole seconds, and begun a moment after the NOW() of its first statement, or long after.
-        began = datetime.fromisoformat(started) + shift - _SECOND
-        idle = "idle in transaction" if command == "Sleep" else str(state).lower()
-        works.append(
-            OpenWork(
-                began,
-                f"connection {thread} of {user or '?'}@{host or '?'} ({idle}{head(statement)})",
-                connection="" if int(thread) == 0 else str(thread),
-                transaction=str(started),
-                number=str(number) if 0 < int(number) < _READERS else "",
-            )
-        )
-    return works
+        datetime.fromisoformat(started) + shift - _SECOND,
+        f"connection {thread} of {user or '?'}@{host or '?'} ({idle}{head(statement)})",
+        connection="" if int(thread) == 0 else str(thread),
+        transaction=str(started),
+        number=str(number) if 0 < int(number) < _READERS else "",
+    )
 
 
 def _true(value: Any) -> bool:

@@ -60,7 +60,7 @@ RULES = Rules(
             wire="int",
             finish=FINISH["date"],
             guard=_ZERO,
-            hardy=True,
+            safe_for_all=True,
         ),
         Rule(
             ("datetime",),
@@ -70,7 +70,7 @@ RULES = Rules(
             wire="bigint",
             finish=FINISH["timestamp_ntz"],
             guard=_ZERO,
-            hardy=True,
+            safe_for_all=True,
         ),
         Rule(
             ("timestamp",),
@@ -80,7 +80,7 @@ RULES = Rules(
             wire="bigint",
             finish=FINISH["timestamp"],
             guard="({c} < '1970-01-01')",
-            hardy=True,
+            safe_for_all=True,
         ),
         Rule(
             ("time",),

@@ -20,7 +20,7 @@ from tidegauge.model.position import Value, ValueKind
 from tidegauge.model.spec import Database, TableName
 from tidegauge.model.table import OrderedColumn, SourceTable
 from tidegauge.sources.dialect import MARK, Catalogue, Moment, Unique, nearest, refuse_nul
-from tidegauge.sources.notation import Notation, read_shapes
+from tidegauge.sources.notation import Notation, read_patterns
 from tidegauge.sources.sqlite import types as types_sqlite
 from tidegauge.sources.sqlite.engine import literal, quote, table_name, uri
 from tidegauge.sources.types import Native
@@ -108,31 +108,30 @@ class SqliteDialect:
             known = tuple(str(other) for other in self.tables())
             raise TableMissing(f"{self._path}: there is no table '{table}'", hint=nearest(table.table, known))
         primary = tuple(row[0] for row in sorted(described, key=lambda row: int(row[3])) if row[3])
-        columns = tuple(
-            Native(
-                name=column,
-                type=_affinity(declared),
-                full=declared or "column without a type",
-                nullable=not (required or _is_rowid(declared, primary, column)),
-            )
-            for column, declared, required, _ in described
-        )
+        columns = tuple(_native(row, primary) for row in described)
         nullable = {column.name for column in columns if column.nullable}
         uniques = [Unique(primary, primary=True)] if primary and not nullable & set(primary) else []
         indexed = {primary[0]} if primary else set()
-        for index, unique, partial in self.rows(
-            f'SELECT {MARK} name, "unique", partial FROM pragma_index_list({name})'
-        ):
-            quoted = literal(Value(ValueKind.TEXT, index))
-            parts = [row[0] for row in self.rows(f"SELECT {MARK} name FROM pragma_index_info({quoted})")]
-            if partial or not parts or parts[0] is None:
-                continue
+        for parts, unique in self._indexes(name):
             indexed.add(parts[0])
             if unique and None not in parts and not nullable & set(parts):
                 uniques.append(Unique(tuple(parts), primary=False))
         return Catalogue(
             columns, tuple(uniques), frozenset(indexed), f"{self.identity()}#{table.table}", primary
         )
+
+    def _indexes(self, table: str) -> Iterator[tuple[list[Any], bool]]:
+        """The columns of each index over all rows that begins with a column, and whether it is unique.
+
+        `table` is a literal. None stands for an expression.
+        """
+        for index, unique, partial in self.rows(
+            f'SELECT {MARK} name, "unique", partial FROM pragma_index_list({table})'
+        ):
+            name = literal(Value(ValueKind.TEXT, index))
+            parts = [row[0] for row in self.rows(f"SELECT {MARK} name FROM pragma_index_info({name})")]
+            if not partial and parts and parts[0] is not None:
+                yield parts, bool(unique)
 
     def expression(self, table: TableName, sql: str) -> Native:
         try:
@@ -169,20 +168,20 @@ class SqliteDialect:
     def cursor_kind(self, table: TableName, native: Native, ordered: OrderedColumn) -> str | None:
         if ordered.kind is not ValueKind.TEXT:
             return "value" if ordered.kind is ValueKind.INT else None
-        source_tables = self.rows(
-            f"SELECT {MARK} {_shape_of('o')} FROM (SELECT {ordered.order} AS o FROM {self.name(table)}"
+        patterns = self.rows(
+            f"SELECT {MARK} {_pattern_of('o')} FROM (SELECT {ordered.order} AS o FROM {self.name(table)}"
             f" WHERE {ordered.order} IS NOT NULL LIMIT {_SAMPLE})"
         )
         dated = any(word in native.full.lower() for word in ("date", "time"))
         # Also what only begins like a date is meant as one; a notation without order is refused later.
-        seen = any(source_table.startswith("0000-00-00") for (source_table,) in source_tables)
+        seen = any(pattern.startswith("0000-00-00") for (pattern,) in patterns)
         return "timestamp" if seen or dated else "value"
 
     def notation(self, source_table: SourceTable, where: str) -> Notation | None:
         parts = (source_table.cursor, *source_table.key)
         moments = source_table.cursor_kind == "timestamp" and source_table.cursor.epoch is None
         asked = [f"typeof({part.order})" for part in parts]
-        asked.append(_shape_of(source_table.cursor.order) if moments else "''")
+        asked.append(_pattern_of(source_table.cursor.order) if moments else "''")
         found = self.rows(
             f"SELECT {MARK} DISTINCT {', '.join(asked)} FROM {self.name(source_table.table)} WHERE {where}"
             f" LIMIT {_SAMPLE}"
@@ -198,7 +197,7 @@ class SqliteDialect:
                 )
         if not moments or not found:
             return None
-        notation = read_shapes([row[-1] for row in found])
+        notation = read_patterns([row[-1] for row in found])
         if notation is None:
             examples = ", ".join(repr(text) for text in sorted({row[-1] for row in found})[:3])
             raise CursorUnsuitable(
@@ -226,6 +225,16 @@ class SqliteDialect:
         return SourceError(f"{self._path}: {error}")
 
 
+def _native(row: tuple[Any, ...], primary: tuple[str, ...]) -> Native:
+    column, declared, required, _ = row
+    return Native(
+        name=column,
+        type=_affinity(declared),
+        full=declared or "column without a type",
+        nullable=not (required or _is_rowid(declared, primary, column)),
+    )
+
+
 def _affinity(declared: str) -> str:
     """SQLite's own rules, by the words inside the declared type."""
     lowered = declared.lower()
@@ -240,7 +249,7 @@ def _is_rowid(declared: str, primary: tuple[str, ...], column: str) -> bool:
     return declared.upper() == "INTEGER" and primary == (column,)
 
 
-def _shape_of(sql: str) -> str:
+def _pattern_of(sql: str) -> str:
     """The text with every digit made 0, but for a zone's offset, which has to be seen."""
 
     def zeros(part: str) -> str:

@@ -1,0 +1,202 @@
+"""One look at one table: how far it is safe to read, and where its rows are cut into batches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tidegauge.errors import CursorUnsuitable, KeyUnsuitable
+from tidegauge.model.position import ORDERED, RowPosition, Value, compare
+from tidegauge.model.spec import NullCursor
+from tidegauge.model.table import Cut, SourceTable, Survey
+from tidegauge.sources import sql
+from tidegauge.sources.bound import latest_now
+from tidegauge.sources.bound_wait import BoundWait
+from tidegauge.sources.candidate import Candidate, from_text, to_text
+from tidegauge.sources.dialect import Dialect
+from tidegauge.sources.notation import Notation, notation_of
+from tidegauge.sources.survey_bound import SurveyBound
+
+
+class TableSurvey:
+    """The rows of a table past a position, for batches of `step` rows."""
+
+    def __init__(
+        self,
+        dialect: Dialect,
+        bound_wait: BoundWait,
+        source_table: SourceTable,
+        after: RowPosition | None,
+        step: int,
+    ) -> None:
+        self._dialect = dialect
+        self._source_table = source_table
+        self._after = after
+        self._step = step
+        self._table = dialect.name(source_table.table)
+        self._past = sql.after(source_table, after, dialect.literal)
+        self._bound = SurveyBound(dialect, bound_wait, source_table, after)
+
+    def make(self, pending: str | None) -> Survey:
+        """`pending`: what an earlier survey left in the ledger for this one."""
+        source_table = self._source_table
+        remembered: tuple[Candidate, ...] = ()
+        waiting: str | None = None
+        if source_table.cursor_kind == "timestamp":
+            notation = self._notation()
+            upto, remembered = self._bound_of_timestamps(from_text(pending, None), notation)
+            waiting = self._past_clock(notation)
+        else:
+            self._dialect.notation(source_table, self._past)  # Refuses values that have no order.
+            upto, remembered = self._bound.value(from_text(pending, source_table.cursor.kind), self._past)
+        nulls, late_rows = self._counts(waiting)
+        cuts: tuple[Cut, ...] = ()
+        if upto is not None:
+            cuts = self._cut_rows(upto)
+            if not cuts and source_table.cursor_kind == "value":
+                upto = None
+        return Survey(
+            upto=upto,
+            cuts=cuts,
+            rows_null=nulls,
+            rows_waiting=late_rows,
+            pending=to_text(remembered),
+            notes=tuple(self._bound.notes),
+        )
+
+    def find_settled(self) -> Value | None:
+        """The highest value of the cursor that is safe to read; see `Source.find_settled`."""
+        if self._source_table.cursor_kind == "timestamp":
+            notation = self._dialect.notation(self._source_table, self._past)
+            upto, _ = self._bound_of_timestamps((), notation)
+        else:
+            upto, _ = self._bound.value((), self._past)
+        return upto.cursor if upto else None
+
+    def cut_window(self, upto: RowPosition) -> tuple[Cut, ...]:
+        """Cuts of the whole window: the last is at `upto`."""
+        cuts = self._cut_rows(upto)
+        return (*cuts[:-1], Cut(upto, cuts[-1].rows)) if cuts else ()
+
+    def _cut_rows(self, upto: RowPosition) -> tuple[Cut, ...]:
+        """Cuts of the rows that are there: the last is at the last row."""
+        where = self._within(self._after, upto)
+        self._check_key(where)
+        return self._cut_along_index(upto) if self._source_table.along else self._cut_by_number(where)
+
+    def _notation(self) -> Notation | None:
+        """How the timestamps are written, where they are kept as text."""
+        found = self._dialect.notation(self._source_table, self._past)
+        if found is None and self._source_table.cursor.kind not in ORDERED and self._after is not None:
+            # No new row shows it: what was read last does.
+            return notation_of(self._after.cursor.text)
+        return found
+
+    def _past_clock(self, notation: Notation | None) -> str | None:
+        """SQL that is true for rows dated after the source's clock, which wait for their time."""
+        cursor = self._source_table.cursor
+        if notation is None and cursor.kind not in ORDERED:
+            return None  # Text without a notation cannot be compared.
+        latest = latest_now(self._bound.look(), cursor)
+        value = notation.write(latest) if notation else latest
+        if self._after is not None and compare(RowPosition(value), self._after, moments=True) == -1:
+            self._bound.notes.append(
+                f"risk: the window begins at {self._after.cursor.text}, past the source's clock: rows"
+                " before that are not read; `tidegauge watermark set` moves the watermark back"
+            )
+        return f"{cursor.order} > {self._dialect.literal(value)}"
+
+    def _bound_of_timestamps(
+        self, kept: tuple[Candidate, ...], notation: Notation | None
+    ) -> tuple[RowPosition | None, tuple[Candidate, ...]]:
+        cursor = self._source_table.cursor
+        if cursor.kind not in ORDERED:
+            if notation is None:
+                return None, kept
+            cursor = replace(cursor, scale=notation.scale)
+        found, waiting = self._bound.moment(cursor, kept)
+        if found is None:
+            return None, waiting
+        value = notation.write_bound(found) if notation else found
+        if notation and self._after and not notation.follows(self._after.cursor.text):
+            raise CursorUnsuitable(
+                f"{self._source_table.table}: {cursor.name} is written in another notation than the"
+                " position to"
+                f" go on from, '{self._after.cursor.text}': '{value.text}'",
+                hint="write all timestamps of the column, and `initial`, the same way",
+            )
+        if self._after is not None and compare(RowPosition(value), self._after, moments=True) == -1:
+            return None, waiting
+        return RowPosition(value), waiting
+
+    def _counts(self, waiting: str | None) -> tuple[int, int]:
+        source_table = self._source_table
+        if not source_table.cursor.nullable and waiting is None:
+            return 0, 0
+        ((null_text, late_text),) = self._dialect.rows(sql.counts(source_table, self._table, waiting))
+        nulls, late = int(null_text), int(late_text)
+        if nulls and source_table.options.null_cursor is NullCursor.FAIL:
+            raise CursorUnsuitable(
+                f"{source_table.table}: {nulls} rows have no cursor: {source_table.cursor.name} is NULL",
+                hint="fill it at the source, use an expression such as coalesce(a, b), or say"
+                " `null_cursor: include` (read them every time) or `exclude`",
+            )
+        return nulls, late
+
+    def _check_key(self, where: str) -> None:
+        source_table = self._source_table
+        if source_table.key_proven:
+            return
+        named = ", ".join(part.name for part in source_table.key)
+        scope = None if self._after is None else where
+        if any(part.nullable for part in source_table.key):
+            ((lacking,),) = self._dialect.rows(sql.null_keys(source_table, self._table, scope))
+            if int(lacking):
+                raise KeyUnsuitable(
+                    f"{source_table.table}: the key ({named}) is NULL in {lacking} rows",
+                    hint="name other columns that identify a row: `key: [a, b]`",
+                )
+        repeats = self._dialect.rows(sql.repeated(source_table, self._table, scope))
+        if repeats:
+            *texts, times = repeats[0]
+            raise KeyUnsuitable(
+                f"{source_table.table}: the key ({named}) is not unique: {times} rows have"
+                f" ({', '.join(map(str, texts))})",
+                hint="name the columns that identify a row: `key: [a, b]`",
+            )
+
+    def _cut_by_number(self, where: str) -> tuple[Cut, ...]:
+        before, cuts = 0, []
+        for number, *texts in self._dialect.rows(
+            sql.cuts(self._source_table, self._table, where, self._step)
+        ):
+            cuts.append(Cut(self._position(texts), int(number) - before))
+            before = int(number)
+        return tuple(cuts)
+
+    def _cut_along_index(self, upto: RowPosition) -> tuple[Cut, ...]:
+        """The same, step by step along an index: each statement reads just the entries up to the next cut.
+
+        Between two of them rows may move away, which changes how many rows lie before a cut, but not where
+        it is.
+        """
+        source_table, dialect, at = self._source_table, self._dialect, self._after
+        cuts: list[Cut] = []
+        while found := dialect.rows(
+            sql.nth_row(source_table, self._table, self._within(at, upto), self._step)
+        ):
+            at = self._position(found[0])
+            cuts.append(Cut(at, self._step))
+        left = self._within(at, upto)
+        if found := dialect.rows(sql.last_row(source_table, self._table, left)):
+            ((rest,),) = dialect.rows(sql.count(source_table, self._table, left))
+            cuts.append(Cut(self._position(found[0]), int(rest)))
+        return tuple(cuts)
+
+    def _position(self, texts: Sequence[str]) -> RowPosition:
+        cursor, *key = texts
+        values = tuple(Value(part.kind, text) for part, text in zip(self._source_table.key, key, strict=True))
+        return RowPosition(Value(self._source_table.cursor.kind, cursor), values)
+
+    def _within(self, lower: RowPosition | None, upper: RowPosition) -> str:
+        return sql.between(self._source_table, lower, upper, self._dialect.literal)
