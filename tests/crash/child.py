@@ -19,7 +19,7 @@ from tidegauge.run.options import RunOptions
 from tidegauge.run.runner import run
 
 
-def main(project: str, side: str = "", step: str = "", times: str = "1") -> int:
+def run_twice_or_die(project: str, side: str = "", step: str = "", times: str = "1") -> int:
     left = int(times)
 
     def tell(event: RunEvent) -> None:
@@ -39,5 +39,9 @@ def main(project: str, side: str = "", step: str = "", times: str = "1") -> int:
     return 0 if good else 1
 
 
+def main() -> None:
+    sys.exit(run_twice_or_die(*sys.argv[1:]))
+
+
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    main()

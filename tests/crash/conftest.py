@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.crash.houses import build
-from tests.crash.nursery import Nursery, start_nursery
+from tests.crash.nursery import Nursery, own_nursery
 from tests.support.connect import start_connect
 
 __all__ = ["build"]
@@ -18,6 +18,5 @@ def connect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def nursery() -> Iterator[Nursery]:
-    with start_nursery() as started:
-        yield started
+def nursery() -> Nursery:
+    return own_nursery()

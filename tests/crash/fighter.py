@@ -97,7 +97,7 @@ def once(ledger: LedgerWriter, output: Path, upto: int) -> None:
         ledger.finish(claim, State.SUCCESS)
 
 
-def main(address: str, place: str, name: str) -> None:
+def fight(address: str, place: str, name: str) -> None:
     output, log = Path(place) / "out", Path(place) / f"fighter-{name}.log"
     with open_ledger(address, create=True) as ledger, log.open("a") as said:
         while True:
@@ -110,5 +110,9 @@ def main(address: str, place: str, name: str) -> None:
             said.flush()
 
 
+def main() -> None:
+    fight(*sys.argv[1:])
+
+
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()

@@ -1,56 +1,59 @@
 """Runs in processes that cost no start: forks of one that has imported everything and opened nothing.
 
-python -m tests.crash.nursery
+    python -m tests.crash.nursery SOCKET
 
-reads one task a line as JSON, and answers each with two lines: which process does it, and how it ended.
+reads one task at a time from the socket, answers with the number of the process that does it, and tells of
+every process how it ended. Many may run at once.
 """
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import importlib
 import json
 import os
+import pkgutil
 import select
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryFile
+from typing import IO, Any
 
 ROOT = Path(__file__).parents[2]
-SECONDS = 600
+SECONDS = 600.0
 """For one run, on a machine that has other things to do."""
 IMPORTED = (
     "alembic.command",
+    "alembic.config",
     "boto3",
     "connectorx",
     "duckdb",
+    "pandas",
     "psycopg",
+    "pyarrow.compute",
+    "pyarrow.dataset",
     "pyarrow.parquet",
     "pymysql",
     "pyspark.sql",
     "redshift_connector",
+    "sqlalchemy.dialects.mysql.pymysql",
+    "sqlalchemy.dialects.postgresql.psycopg",
     "sqlalchemy.dialects.sqlite.pysqlite",
     "tests.support.project",
-    "tidegauge.cli.run",
-    "tidegauge.config.load",
-    "tidegauge.flows.delta",
-    "tidegauge.run.runner",
-    "tidegauge.ledger.sql_ledger",
-    "tidegauge.storage.s3",
-    "tidegauge.sources.mysql.dialect",
-    "tidegauge.sources.postgresql.dialect",
-    "tidegauge.sources.sqlite.dialect",
-    "tidegauge.outputs.warehouse.duckdb.warehouse",
-    "tidegauge.outputs.warehouse.mysql.warehouse",
-    "tidegauge.outputs.warehouse.postgresql.warehouse",
-    "tidegauge.outputs.warehouse.redshift.warehouse",
 )
+"""What others import only when they need it; all of `tidegauge` comes with it."""
+COMMAND = "tidegauge.cli.main"
+_LONGEST = 1 << 20
+_DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 
 
 @dataclass(frozen=True)
@@ -80,21 +83,106 @@ class Ended:
         return [one for one in self.flows if one["flow"] == name][-1]
 
 
-class Nursery:
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self._process = process
+class Forked:
+    """A process of the nursery, used as a `subprocess.Popen` is."""
 
-    def start(self, task: str, **arguments: object) -> int:
-        """The process that does it; `end` has to be called before the next one is started."""
-        assert self._process.stdin is not None
-        line = json.dumps({"task": task, "environ": dict(os.environ), **arguments})
-        self._process.stdin.write(line + "\n")
-        self._process.stdin.flush()
-        return int(self._answer()["pid"])
+    def __init__(self, nursery: Nursery, pid: int, out: IO[str], err: IO[str] | None) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+        self._nursery, self._out, self._err = nursery, out, err
+
+    def poll(self) -> int | None:
+        self._nursery.listen(0)
+        return self.returncode
+
+    def wait(self, timeout: float = SECONDS) -> int:
+        until = time.monotonic() + timeout
+        while self.returncode is None:
+            left = until - time.monotonic()
+            if left <= 0:
+                raise subprocess.TimeoutExpired(str(self.pid), timeout)
+            # Not for long: other threads have processes of their own here.
+            self._nursery.listen(min(left, 0.1))
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        # Its number is its own until we have heard of its end.
+        if self.poll() is None:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def said(self) -> str:
+        """On its standard error, so far."""
+        assert self._err is not None
+        size = os.fstat(self._err.fileno()).st_size
+        return os.pread(self._err.fileno(), size, 0).decode(errors="replace")
+
+    def communicate(self, timeout: float = SECONDS) -> tuple[str, str]:
+        self.wait(timeout)
+        return _written(self._out), _written(self._err) if self._err else ""
+
+
+class Nursery:
+    def __init__(self, process: subprocess.Popen[bytes], wire: socket.socket) -> None:
+        self._process, self._wire = process, wire
+        self._forked: dict[int, Forked] = {}
+        self._turn = threading.RLock()
+        self._begun: int | None = None
+        self._last: tuple[Forked, float] | None = None
+
+    def fork(
+        self, task: str, *, own_err: bool = False, env: dict[str, str] | None = None, **arguments: Any
+    ) -> Forked:
+        """What the task prints, or answers, is the process's output; `own_err` keeps its errors apart from
+        the test's."""
+        # Files, not pipes: nobody has to read while it writes.
+        out: IO[str] = TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115 - as long as the process is asked
+        err: IO[str] | None = TemporaryFile("w+", encoding="utf-8") if own_err else None  # noqa: SIM115
+        message = json.dumps({"task": task, "environ": {**os.environ, **(env or {})}, **arguments}).encode()
+        with self._turn:
+            socket.send_fds(self._wire, [message], [out.fileno(), err.fileno() if err else 2])
+            while self._begun is None:
+                self.listen(SECONDS)
+            forked = Forked(self, self._begun, out, err)
+            self._begun = None
+            self._forked[forked.pid] = forked
+        return forked
+
+    def listen(self, seconds: float) -> None:
+        """Take in what the nursery says, if it says something in that time."""
+        with self._turn:
+            if not select.select([self._wire], [], [], seconds)[0]:
+                return
+            line = self._wire.recv(_LONGEST)
+            assert line, "the nursery is gone"
+            said = json.loads(line)
+            if "begun" in said:
+                self._begun = said["begun"]
+            else:
+                self._forked.pop(said["ended"]).returncode = said["code"]
+
+    def main(self, *words: object, module: str = COMMAND, env: dict[str, str] | None = None) -> Forked:
+        """A program from its beginning to its end, as `python -m module words…` is."""
+        return self.fork("main", own_err=True, env=env, words=[str(word) for word in words], module=module)
+
+    def start(self, task: str, *, seconds: float = SECONDS, **arguments: Any) -> int:
+        """The process that does it; `end` waits for it."""
+        forked = self.fork(task, **arguments)
+        self._last = forked, seconds
+        return forked.pid
 
     def end(self) -> Ended:
-        answer = self._answer()
-        return Ended(answer["code"], answer["out"])
+        assert self._last is not None
+        forked, seconds = self._last
+        try:
+            out, _ = forked.communicate(seconds)
+        except subprocess.TimeoutExpired:
+            forked.kill()
+            out = f"it did not end in {seconds:g} s: {forked.communicate()[0]}"
+        return Ended(forked.wait(), out)
 
     def run(
         self,
@@ -112,28 +200,42 @@ class Nursery:
         self.start("command", words=[str(word) for word in words])
         return self.end()
 
-    def _answer(self) -> dict[str, Any]:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        assert line, "the nursery is gone"
-        answer: dict[str, Any] = json.loads(line)
-        return answer
+    def close(self) -> None:
+        # It ends its children, and itself.
+        self._wire.close()
+        self._process.wait()
 
 
 @contextmanager
 def start_nursery() -> Iterator[Nursery]:
-    process = subprocess.Popen(
-        ["setpriv", "--pdeathsig", "KILL", sys.executable, "-m", "tests.crash.nursery"],
-        cwd=ROOT,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+    nursery = _start()
     try:
-        yield Nursery(process)
+        yield nursery
     finally:
-        process.kill()
-        process.communicate()
+        nursery.close()
+
+
+_own: tuple[int, Nursery] | None = None
+
+
+def own_nursery() -> Nursery:
+    """The one of this process, which ends with it."""
+    global _own
+    if _own is None or _own[0] != os.getpid():
+        _own = os.getpid(), _start()
+    return _own[1]
+
+
+def _start() -> Nursery:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with theirs:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.crash.nursery", str(theirs.fileno())],
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            pass_fds=[theirs.fileno()],
+        )
+    return Nursery(process, ours)
 
 
 def run(
@@ -214,57 +316,106 @@ TASKS: dict[str, Callable[..., tuple[int, str]]] = {
 }
 
 
-def _serve() -> None:
+def main(words: list[str], module: str) -> None:
+    sys.argv = [module, *words]
+    importlib.import_module(module).main()
+
+
+def _serve(wire: socket.socket) -> dict[str, Any] | None:
+    """None when the tests have ended; the task, in each process that is forked for one."""
+    _import_everything()
+    # What is there stays there: no fork has to copy it to count its references.
+    gc.collect()
+    gc.freeze()
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    children: set[int] = set()
+    while True:
+        ready = select.select([wire.fileno(), reader], [], [])[0]
+        if reader in ready:
+            os.read(reader, 1 << 12)
+            for pid, code in _reap(children):
+                _say(wire, {"ended": pid, "code": code})
+        if wire.fileno() in ready:
+            message, files, _, _ = socket.recv_fds(wire, _LONGEST, 2)
+            if not message:
+                for pid in children:
+                    os.kill(pid, signal.SIGKILL)
+                return None
+            pid = os.fork()
+            if not pid:
+                signal.set_wakeup_fd(-1)
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                for one in (reader, writer):
+                    os.close(one)
+                wire.close()
+                return {**json.loads(message), "files": files}
+            children.add(pid)
+            for one in files:
+                os.close(one)
+            _say(wire, {"begun": pid})
+
+
+def _import_everything() -> None:
+    import tidegauge
+
     for name in IMPORTED:
         importlib.import_module(name)
-    for line in sys.stdin:
-        task = json.loads(line)
-        seconds = task.pop("seconds", SECONDS)
-        reader, writer = os.pipe()
-        pid = os.fork()
-        if not pid:
-            os.close(reader)
-            _do(task, writer)
-        os.close(writer)
-        _say({"pid": pid})
-        out = _read(reader, pid, seconds)
-        _, status = os.waitpid(pid, 0)
-        _say({"code": os.waitstatus_to_exitcode(status), "out": out})
+    for module in pkgutil.walk_packages(tidegauge.__path__, "tidegauge."):
+        # Alembic runs its own when it needs them.
+        if ".migrations" not in module.name and not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
 
 
-def _do(task: dict[str, Any], writer: int) -> None:
+def _reap(children: set[int]) -> list[tuple[int, int]]:
+    ended = []
+    for pid in [*children]:
+        found, status = os.waitpid(pid, os.WNOHANG)
+        if found:
+            children.remove(pid)
+            ended.append((pid, os.waitstatus_to_exitcode(status)))
+    return ended
+
+
+def _say(wire: socket.socket, words: dict[str, int]) -> None:
+    # Whoever asked may be gone already.
+    with suppress(OSError):
+        wire.send(json.dumps(words).encode())
+
+
+def _do(task: dict[str, Any]) -> None:
+    ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
+    out, err = task.pop("files")
+    os.environ.clear()
+    os.environ.update(task.pop("environ"))
+    time.tzset()
+    kind = task.pop("task")
+    os.dup2(err, 2)
+    os.dup2(out if kind == "main" else err, 1)
+    if kind == "main":
+        main(**task)
+        return
     try:
-        os.dup2(2, 1)
-        os.environ.update(task.pop("environ"))
-        code, said = TASKS[task.pop("task")](**task)
+        code, said = TASKS[kind](**task)
     except BaseException as error:
         code, said = 70, f"{type(error).__name__}: {error}"
         sys.excepthook(type(error), error, error.__traceback__)
-    with os.fdopen(writer, "w") as pipe:
-        pipe.write(said)
-    sys.stderr.flush()
+    with os.fdopen(out, "w", encoding="utf-8") as file:
+        file.write(said)
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
     os._exit(code)
 
 
-def _read(reader: int, pid: int, seconds: float) -> str:
-    """What it says until it ends; one that takes too long is killed, and says so."""
-    until, said = time.monotonic() + seconds, b""
-    while ready := select.select([reader], [], [], max(0.0, until - time.monotonic()))[0]:
-        more = os.read(ready[0], 1 << 16)
-        if not more:
-            break
-        said += more
-    else:
-        os.kill(pid, signal.SIGKILL)
-        said = f"it did not end in {seconds:g} s".encode()
-    os.close(reader)
-    return said.decode()
-
-
-def _say(answer: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(answer) + "\n")
-    sys.stdout.flush()
+def _written(file: IO[str]) -> str:
+    file.seek(0)
+    return file.read()
 
 
 if __name__ == "__main__":
-    _serve()
+    with socket.socket(fileno=int(sys.argv[1])) as asked:
+        given = _serve(asked)
+    if given is not None:
+        _do(given)

@@ -1,6 +1,6 @@
-"""Resets or sets a flow's watermark and kills itself, with SIGKILL, before or after a step.
+"""Resets, sets or refreshes a flow and kills itself, with SIGKILL, before or after a step.
 
-python -m tests.crash.overriding PROJECT reset|TIMESTAMP before|after STEP
+python -m tests.crash.overriding PROJECT reset|refresh|TIMESTAMP before|after STEP
 """
 
 from __future__ import annotations
@@ -11,22 +11,31 @@ import sys
 from pathlib import Path
 
 from tidegauge.config.load import load_project
+from tidegauge.model.spec import Stage
 from tidegauge.observe.events import RunEvent, StepBegun, StepDone
-from tidegauge.operations.override import OverrideRequest, Reset, SetTo, carry_out
+from tidegauge.operations.override import OverrideRequest, Refresh, Reset, SetTo, carry_out
 from tidegauge.operations.override_preview import preview
 
 
-def main(project: str, kind: str, side: str, step: str) -> int:
+def override_and_die(project: str, kind: str, side: str, step: str) -> int:
     def tell(event: RunEvent) -> None:
         at = StepBegun if side == "before" else StepDone
         if isinstance(event, at) and event.step == step:
             os.kill(os.getpid(), signal.SIGKILL)
 
     loaded = load_project(Path(project))
-    request: OverrideRequest = Reset() if kind == "reset" else SetTo(timestamp=kind)
-    [done] = carry_out(loaded, preview(loaded, ["t"], request), reason="killed", tell=tell)
-    return 1 if done.error else 0
+    if kind == "refresh":
+        moves = preview(loaded, ["t"], Refresh(), stage=Stage.LOAD)
+    else:
+        wish: OverrideRequest = Reset() if kind == "reset" else SetTo(timestamp=kind)
+        moves = preview(loaded, ["t"], wish)
+    done = carry_out(loaded, moves, reason="killed", tell=tell)
+    return 1 if any(one.error for one in done) else 0
+
+
+def main() -> None:
+    sys.exit(override_and_die(*sys.argv[1:]))
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    main()

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -20,8 +19,9 @@ from pathlib import Path
 from typing import TextIO
 from unittest.mock import patch
 
-from tests.support.project import ROOT, Project, until
-from tidegauge.cli.main import main
+from tests.crash.nursery import Forked, own_nursery
+from tests.support.project import Process, Project, until
+from tidegauge.cli.main import main as command
 from tidegauge.ledger.sql_ledger import SqlLedger
 from tidegauge.model.claim import Claim
 from tidegauge.model.plan import Receipt
@@ -31,22 +31,15 @@ from tidegauge.outputs.warehouse.commits import Commits
 from tidegauge.outputs.warehouse.warehouse import WarehouseSession
 
 
-def start_pausing(project: Project, side: str, step: str, times: int, *words: str) -> subprocess.Popen[str]:
+def start_pausing(project: Project, side: str, step: str, times: int, *words: str) -> Forked:
     """Answers when the process stands still at that step."""
-    process = subprocess.Popen(
-        pausing(side, step, times, "run", "--json", "--project", str(project.file), *words),
-        cwd=ROOT,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
+    words = ("run", "--json", "--project", str(project.file), *words)
+    process = own_nursery().main(side, step, times, *words, module=__name__)
     await_stop(process)
     return process
 
 
-def await_stop(process: subprocess.Popen[str]) -> None:
+def await_stop(process: Process) -> None:
     def stopped() -> bool:
         assert process.poll() is None, process.communicate()
         return stands_still(process.pid)
@@ -107,7 +100,11 @@ def _watch_and_stop(side: str, step: str, times: int) -> None:
     view.watch = stopping
 
 
-if __name__ == "__main__":
+def main() -> None:
     _watch_and_stop(sys.argv[1], sys.argv[2], int(sys.argv[3]))
     del sys.argv[1:4]
+    command()
+
+
+if __name__ == "__main__":
     main()

@@ -9,8 +9,6 @@ import json
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -18,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.crash import fighter
+from tests.crash.nursery import Forked, Nursery
 from tests.support.project import PATIENCE, until
 from tidegauge.ledger.open import open_ledger
 
@@ -29,16 +28,15 @@ PAUSE = 2 * fighter.LEASE.total_seconds()
 
 
 def test_b7_b8_eight_processes_fight_for_one_flow_and_nothing_is_lost(
-    store_address: str, tmp_path: Path, request: pytest.FixtureRequest
+    store_address: str, nursery: Nursery, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "clock").mkdir()
     with open_ledger(store_address, create=True) as ledger:
         ledger.now()
 
-    def start(name: int) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "tests.crash.fighter", store_address, str(tmp_path), str(name)]
-        return subprocess.Popen(command, stderr=(tmp_path / f"stderr-{name}").open("wb"))
+    def start(name: int) -> Forked:
+        return nursery.main(store_address, tmp_path, name, module="tests.crash.fighter")
 
     chance, kills, pauses = random.Random(7), 0, 0
     fighters = [start(name) for name in range(FIGHTERS)]
@@ -47,7 +45,7 @@ def test_b7_b8_eight_processes_fight_for_one_flow_and_nothing_is_lost(
     def committed(more: int) -> None:
         """Wait until so many batches have come since, however long that takes here."""
         wanted = len(_batches(tmp_path / "out")) + more
-        until(lambda: _alive(fighters, tmp_path) and len(_batches(tmp_path / "out")) >= wanted)
+        until(lambda: _alive(fighters) and len(_batches(tmp_path / "out")) >= wanted)
 
     try:
         committed(1)
@@ -104,9 +102,9 @@ def test_b7_b8_eight_processes_fight_for_one_flow_and_nothing_is_lost(
     assert words["done"] > 0
 
 
-def _alive(fighters: list[subprocess.Popen[bytes]], folder: Path) -> bool:
-    for name, one in enumerate(fighters):
-        assert one.poll() is None, (folder / f"stderr-{name}").read_text()
+def _alive(fighters: list[Forked]) -> bool:
+    for one in fighters:
+        assert one.poll() is None, one.said()
     return True
 
 

@@ -5,17 +5,16 @@ The steps come from the code: a step that is added without a place here fails `t
 
 from __future__ import annotations
 
-import os
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from tests.crash.nursery import Nursery
 from tests.support.lake import Lake, LocalLake, S3Lake, rows
+from tests.support.project import Ran, end
 from tests.support.servers import S3, MariaDB, Postgres
 from tidegauge.run.steps import Step
 
@@ -98,15 +97,8 @@ def setting(
     return make
 
 
-def child(project: Path, *kill: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "tests.crash.child", str(project), *kill],
-        cwd=Path(__file__).parents[2],
-        env=os.environ,
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
+def child(nursery: Nursery, project: Path, *kill: str) -> Ran:
+    return end(nursery.main(project, *kill, module="tests.crash.child"))
 
 
 def test_every_step_of_the_protocol_is_killed_here() -> None:
@@ -117,15 +109,15 @@ def test_every_step_of_the_protocol_is_killed_here() -> None:
 @pytest.mark.parametrize("side", ["before", "after"])
 @pytest.mark.parametrize(("ledger", "output"), COMBINATIONS)
 def test_b1_b2_a_run_killed_at_any_step_loses_and_doubles_nothing(
-    setting: Setting, ledger: str, output: str, side: str, step: Step
+    setting: Setting, nursery: Nursery, ledger: str, output: str, side: str, step: Step
 ) -> None:
     project, lake = setting(ledger, output)
-    killed = child(project, side, step, str(TIMES[step]))
-    assert killed.returncode == -9, killed.stdout + killed.stderr
+    killed = child(nursery, project, side, step, str(TIMES[step]))
+    assert killed.code == -9, killed.said
 
-    again = child(project)
-    assert again.returncode == 0, again.stdout + again.stderr
+    again = child(nursery, project)
+    assert again.code == 0, again.said
 
     found = sorted((row["id"], row["word"], row["at"]) for row in rows(lake, "t"))
     assert found == [(n, f"word {n}", f"2025-01-01 00:00:0{n % 3}") for n in range(ROWS)]
-    assert again.stdout.splitlines()[-1].strip() == "t SKIPPED 0", "the second run found something new"
+    assert again.out.splitlines()[-1].strip() == "t SKIPPED 0", "the second run found something new"

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.crash.nursery import own_nursery
 from tests.crash.pausing import start_pausing
 from tests.support.lake import manifests, rows
-from tests.support.project import ROOT, Project, end, local, sqlite_database
+from tests.support.project import Project, end, local, sqlite_database
 from tidegauge.run.steps import OverrideStep
 
 pytestmark = pytest.mark.crash
@@ -87,8 +86,8 @@ def test_b17_a_runner_paused_before_a_reset_and_woken_after_the_next_run_changes
 
 
 def kill(project: Project, kind: str, side: str, step: str) -> None:
-    words = [sys.executable, "-m", "tests.crash.overriding", str(project.file), kind, side, step]
-    assert subprocess.run(words, cwd=ROOT, check=False).returncode == -signal.SIGKILL
+    dying = own_nursery().main(project.file, kind, side, step, module="tests.crash.overriding")
+    assert end(dying).code == -signal.SIGKILL
 
 
 DEATHS = [(side, step) for step in OverrideStep for side in ("before", "after")]

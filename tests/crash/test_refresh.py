@@ -3,13 +3,11 @@ moment is there nothing to be read."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 
 from tests.crash.houses import Build
-from tests.crash.nursery import ROOT, Kill, Nursery
+from tests.crash.nursery import Kill, Nursery
+from tests.support.project import end
 from tidegauge.config.load import load_project
 from tidegauge.operations import refresh
 from tidegauge.run.steps import Step
@@ -20,25 +18,6 @@ SYNC = "tables: [t], cursor: version, batch_rows: 3, parallel: 1, mode: append"
 PLAIN = "tables: [t], cursor: version, batch_rows: 3, parallel: 1"
 AFTER = (Step.SETTLE, Step.ADVANCE, Step.FINISH)
 """What comes when the first batch is there."""
-_DYING = """
-import os, signal, sys
-from pathlib import Path
-from tidegauge.config.load import load_project
-from tidegauge.operations import override, override_preview
-from tidegauge.operations.override import Refresh
-from tidegauge.model.spec import Stage
-from tidegauge.observe.events import StepBegun, StepDone
-
-side, step = sys.argv[2:]
-
-def tell(event):
-    if isinstance(event, StepBegun if side == "before" else StepDone) and event.step == step:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-project = load_project(Path(sys.argv[1]))
-moves = override_preview.preview(project, ("t",), Refresh(), stage=Stage.LOAD)
-override.carry_out(project, moves, reason="a test", tell=tell)
-"""
 
 
 @pytest.mark.parametrize("step", ["begin_override", "open_epoch", "end_override"])
@@ -49,10 +28,8 @@ def test_b15_a_refresh_killed_at_any_step_empties_the_target_once(
     house = build("sqlite", "local", "duckdb").write(SYNC)
     house.change(7, 0)
     assert nursery.run(house.file).code == 0
-    dying = subprocess.run(
-        [sys.executable, "-c", _DYING, str(house.file), side, step], cwd=ROOT, capture_output=True, text=True
-    )
-    assert dying.returncode == -9, dying.stderr
+    dying = end(nursery.main(house.file, "refresh", side, step, module="tests.crash.overriding"))
+    assert dying.code == -9, dying.said
     house.change(2, 0)
     last = nursery.run(house.file)
     assert last.code == 0, last

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.crash.nursery import Forked
 from tests.crash.pausing import await_stop, pausing, start_pausing
 from tests.support.lake import manifests, rows
 from tests.support.project import PATIENCE, ROOT, Project, end, local, postgres_database, until
@@ -46,12 +47,9 @@ def locked(project: Project) -> Iterator[None]:
         yield
 
 
-def say_until(process: subprocess.Popen[str], words: str) -> None:
-    assert process.stderr is not None
-    for line in process.stderr:
-        if words in line:
-            return
-    raise AssertionError(f"it never said '{words}'")
+def say_until(process: Forked, words: str) -> None:
+    until(lambda: words in process.said() or process.poll() is not None)
+    assert words in process.said(), f"it never said '{words}'"
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])

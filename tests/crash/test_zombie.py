@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 import time
 from contextlib import closing
 from datetime import datetime, timedelta
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.crash.nursery import Forked
 from tests.crash.pausing import start_pausing
 from tests.support.lake import manifests, rows
 from tests.support.project import Project, end, local, postgres_database, sqlite_database, until
@@ -36,7 +36,7 @@ def landed(project: Project) -> list[tuple[int, str]]:
     return sorted((row["id"], row["word"]) for row in rows(project.lake, project.name("t")))
 
 
-def go_on(process: subprocess.Popen[str]) -> None:
+def go_on(process: Forked) -> None:
     process.send_signal(signal.SIGCONT)
 
 

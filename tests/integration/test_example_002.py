@@ -19,7 +19,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from tests.support.project import Ran, end, here, start
+from tests.support.project import Ran, end, here, start, until
 from tests.support.servers import S3, MariaDB, Redshift
 
 pytestmark = pytest.mark.integration
@@ -90,14 +90,9 @@ class Example:
     def interrupt(self, words: list[str]) -> None:
         """Not after some seconds, but as soon as there is something to lose."""
         victim = start(*words, "--project", self.folder)
-        assert victim.stderr
-        said = []
-        for line in victim.stderr:
-            said.append(line)
-            if "/extract: batch 1/" in line:
-                break
+        until(lambda: "/extract: batch 1/" in victim.said() or victim.poll() is not None)
         victim.send_signal(signal.SIGKILL)
-        assert end(victim).code == -signal.SIGKILL, said
+        assert end(victim).code == -signal.SIGKILL, victim.said()
 
     def compare(self, table: str) -> None:
         source = self.source(f"SELECT * FROM {table} ORDER BY 1, 2")

@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from tests.crash.nursery import Forked, own_nursery
 from tests.support.lake import Lake, LocalLake, S3Lake
 from tests.support.servers import S3, MariaDB, Postgres
 from tidegauge.cli.main import main
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PATIENCE = 600.0
 """Seconds until something counts as hanging. What is waited for comes long before that; how long before is
 the machine's affair."""
@@ -73,10 +74,18 @@ def command(*words: object) -> list[str]:
     return [sys.executable, "-m", "tidegauge.cli.main", *map(str, words)]
 
 
-def start(
+Process = subprocess.Popen[str] | Forked
+
+
+def start(*words: object, env: dict[str, str] | None = None) -> Forked:
+    """The command in a process of its own."""
+    return own_nursery().main(*words, env=env)
+
+
+def start_afresh(
     *words: object, env: dict[str, str] | None = None, prefix: Sequence[str] = ()
 ) -> subprocess.Popen[str]:
-    """The command in a process of its own."""
+    """In a new interpreter, which a command such as `prlimit` may start."""
     return subprocess.Popen(
         [*prefix, *command(*words)],
         cwd=ROOT,
@@ -88,7 +97,7 @@ def start(
     )
 
 
-def end(process: subprocess.Popen[str], *, timeout: float = PATIENCE) -> Ran:
+def end(process: Process, *, timeout: float = PATIENCE) -> Ran:
     try:
         out, err = process.communicate(timeout=timeout)
     except subprocess.TimeoutExpired:
@@ -96,11 +105,12 @@ def end(process: subprocess.Popen[str], *, timeout: float = PATIENCE) -> Ran:
         process.kill()
         out, err = process.communicate()
         raise AssertionError(f"it did not end in {timeout} s: {out}\n{err}") from None
+    assert process.returncode is not None
     return Ran(process.returncode, out, err)
 
 
 def shell(*words: object, env: dict[str, str] | None = None, prefix: Sequence[str] = ()) -> Ran:
-    return end(start(*words, env=env, prefix=prefix))
+    return end(start_afresh(*words, env=env, prefix=prefix) if prefix else start(*words, env=env))
 
 
 def until(true: Callable[[], object], *, seconds: float = PATIENCE, every: float = 0.05) -> None:
@@ -246,7 +256,7 @@ class Project:
     def here(self, *words: object) -> Ran:
         return here(*words, "--project", self.file)
 
-    def start(self, *words: object, env: dict[str, str] | None = None) -> subprocess.Popen[str]:
+    def start(self, *words: object, env: dict[str, str] | None = None) -> Forked:
         return start(*words, "--project", self.file, env=env)
 
     def shell(self, *words: object, env: dict[str, str] | None = None, prefix: Sequence[str] = ()) -> Ran:

@@ -316,7 +316,7 @@ def start_redshift(postgres: Postgres, s3: S3) -> Iterator[Redshift]:
         }
         command = [sys.executable, "-m", "tests.support.redshift_server"]
         command.append(str(home.write("settings.json", json.dumps(settings))))
-        with home.serve(command, at=Path(__file__).parents[1]) as process:
+        with home.serve(command, at=Path(__file__).parents[2]) as process:
             _await(process, home, lambda: socket.create_connection((HOST, port)).close())
             yield Redshift(
                 HOST, port, postgres.user, postgres.password, role, process.pid, postgres, s3, home.path
