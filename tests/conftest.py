@@ -1,4 +1,4 @@
-"""Servers that the whole session shares; each test makes its own database, bucket or ledger inside."""
+"""Servers that many tests share; each makes its own database, bucket or ledger inside."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ from tests.support.servers import (
     Postgres,
     Redshift,
     start_mariadb,
-    start_postgres,
     start_redshift,
-    start_s3,
 )
+from tests.support.shared_servers import SharedServers, shared_postgres, shared_s3
 from tidegauge.model.spec import SparkSettings
 from tidegauge.spark.jars import Needs
 from tidegauge.spark.session import open_session
@@ -33,22 +32,52 @@ settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """`shown_on("sqlite")`: cases whose id has none of these words are further ones, for `make test-long`."""
+    shown: dict[str, bool] = {}
+    for item in items:
+        mark = item.get_closest_marker("shown_on")
+        if mark is None or not isinstance(item, pytest.Function) or not hasattr(item, "callspec"):
+            continue
+        name = item.nodeid.partition("[")[0]
+        words = {item.callspec.id, *item.callspec.id.split("-")}
+        shown[name] = shown.get(name, False) or not words.isdisjoint(mark.args)
+        if words.isdisjoint(mark.args):
+            item.add_marker("long")
+    nowhere = [name for name, somewhere in shown.items() if not somewhere]
+    if nowhere and not any("[" in word for word in config.args):
+        raise pytest.UsageError(f"no case has a word that `shown_on` names: {nowhere}")
+
+
+_shared = pytest.StashKey[SharedServers]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput") and not config.option.collectonly:
+        config.stash[_shared] = SharedServers()
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if _shared in config.stash:
+        config.stash[_shared].close()
+
+
 @pytest.fixture(scope="session")
 def mariadb() -> Iterator[MariaDB]:
+    """One for each test process: what is open on it is seen in all its databases, and holds bounds back; and
+    the server renews that list only when nobody has asked for a while."""
     with start_mariadb() as server:
         yield server
 
 
 @pytest.fixture(scope="session")
-def postgres() -> Iterator[Postgres]:
-    with start_postgres() as server:
-        yield server
+def postgres() -> Postgres:
+    return shared_postgres()
 
 
 @pytest.fixture(scope="session")
-def s3() -> Iterator[S3]:
-    with start_s3() as server:
-        yield server
+def s3() -> S3:
+    return shared_s3()
 
 
 @pytest.fixture(scope="session")

@@ -115,15 +115,16 @@ def _postgresql_grant(tmp_path: Path, request: pytest.FixtureRequest) -> tuple[D
     database = postgres_database(server, password="${env:TG_GONE}")
     fill(database, "orders", "items")
     os.environ["TG_GONE"] = PASSWORD
-    if not database.rows(f"SELECT 1 FROM pg_roles WHERE rolname = '{READER}'"):
-        database.execute(f"CREATE ROLE {READER} LOGIN PASSWORD '{PASSWORD}'")
-    database.execute(f"GRANT SELECT ON orders, items TO {READER}")
+    # Of this database alone: other processes' tests use the server too.
+    [(reader,)] = database.rows(f"SELECT '{READER}_' || current_database()")
+    database.execute(f"CREATE ROLE {reader} LOGIN PASSWORD '{PASSWORD}'")
+    database.execute(f"GRANT SELECT ON orders, items TO {reader}")
     bare = replace(
-        database, connection=database.connection.replace(f"user: {server.user}", f"user: {READER}")
+        database, connection=database.connection.replace(f"user: {server.user}", f"user: {reader}")
     )
     return bare, (
-        lambda: database.execute(f"REVOKE SELECT ON items FROM {READER}"),
-        lambda: database.execute(f"GRANT SELECT ON items TO {READER}"),
+        lambda: database.execute(f"REVOKE SELECT ON items FROM {reader}"),
+        lambda: database.execute(f"GRANT SELECT ON items TO {reader}"),
     )
 
 

@@ -78,6 +78,7 @@ def test_a_plan_is_kept_exactly(ledger: Ledger) -> None:
     assert found.last_run is None
 
 
+@pytest.mark.shown_on("sqlite")
 def test_a_watermark_stands_at_the_beginning_from_the_first_plan_on(ledger: Ledger) -> None:
     planned(ledger, draft(pending="seen 42"))
     mark = watermark(ledger)
@@ -86,6 +87,7 @@ def test_a_watermark_stands_at_the_beginning_from_the_first_plan_on(ledger: Ledg
     assert abs(mark.updated_at - ledger.now()) < timedelta(minutes=10)
 
 
+@pytest.mark.shown_on("sqlite")
 def test_b11_a_flow_with_an_active_plan_keeps_it_and_its_windows(ledger: Ledger) -> None:
     first = planned(ledger)
     again = planned(ledger, draft(batches=7, pending="other"))
@@ -105,6 +107,7 @@ def test_nothing_new_is_recorded_as_skipped(ledger: Ledger) -> None:
     assert events(ledger) == ["skipped"]
 
 
+@pytest.mark.shown_on("sqlite")
 def test_a_skipped_look_moves_checked_and_never_the_position(ledger: Ledger) -> None:
     claim = claimed(ledger, planned(ledger))
     walked(ledger, claim)
@@ -115,6 +118,7 @@ def test_a_skipped_look_moves_checked_and_never_the_position(ledger: Ledger) -> 
     assert status(ledger).state is State.SKIPPED
 
 
+@pytest.mark.shown_on("sqlite")
 def test_a_look_without_a_safe_bound_leaves_checked_alone(ledger: Ledger) -> None:
     ledger.plan([nothing_new(upto=9)], owner=ME, run_id="run")
     blind = nothing_new()
@@ -134,6 +138,7 @@ def test_a_thousand_flows_are_planned_in_one_transaction(ledger: Ledger) -> None
     assert len(ledger.status("shop")) == len(ledger.watermarks("shop")) == 1000
 
 
+@pytest.mark.shown_on("sqlite")
 def test_one_transaction_plans_skips_and_finds_active_plans_together(ledger: Ledger) -> None:
     active = planned(ledger, draft("active"))
     answer = ledger.plan([draft("new"), draft("active"), nothing_new("idle")], owner=ME, run_id="run")
@@ -158,6 +163,7 @@ def test_b7_two_active_plans_of_one_flow_are_refused_by_the_database_itself(sql_
             connection.execute(insert(plans), {**row, "plan_id": "second", "active": active})
 
 
+@pytest.mark.shown_on("sqlite")
 def test_a_refused_flow_is_ready_and_its_error_is_kept(ledger: Ledger) -> None:
     ledger.refuse("shop", "orders", ERROR, owner=ME, run_id="run")
     found = status(ledger)
@@ -173,6 +179,7 @@ def test_a_refused_flow_is_ready_and_its_error_is_kept(ledger: Ledger) -> None:
     assert planned(ledger).first_seq == 1
 
 
+@pytest.mark.shown_on("sqlite")
 def test_a_flow_with_an_active_plan_cannot_be_refused(ledger: Ledger) -> None:
     planned(ledger)
     with pytest.raises(WrongState, match="PLANNED cannot take the event 'refuse'"):
@@ -198,6 +205,7 @@ def test_a_claim_raises_the_fence_and_runs_on_the_stores_clock(ledger: Ledger) -
     assert found.last_run.ended_at is None
 
 
+@pytest.mark.shown_on("sqlite")
 def test_b7_a_held_flow_is_refused_with_the_holders_name(ledger: Ledger) -> None:
     plan = planned(ledger)
     claim = claimed(ledger, plan)
@@ -222,6 +230,7 @@ def test_b8_a_lease_that_has_run_out_is_taken_over_with_the_same_windows(ledger:
     assert "me@here (process 101) let its lease run out" in taken.reason
 
 
+@pytest.mark.shown_on("sqlite")
 def test_a_run_that_was_taken_over_is_closed_as_failed(ledger: Ledger) -> None:
     plan = planned(ledger)
     claimed(ledger, plan, lease=OVER)
@@ -236,6 +245,7 @@ def test_a_run_that_was_taken_over_is_closed_as_failed(ledger: Ledger) -> None:
     assert (last.attempt, last.state) == (2, State.SUCCESS)
 
 
+@pytest.mark.shown_on("sqlite")
 def test_a_dead_holder_is_taken_over_at_once(ledger: Ledger) -> None:
     plan = planned(ledger)
     claimed(ledger, plan)
@@ -245,6 +255,7 @@ def test_a_dead_holder_is_taken_over_at_once(ledger: Ledger) -> None:
     assert (taken.event, taken.reason) == ("taken_over", "me@here (process 101) is gone")
 
 
+@pytest.mark.shown_on("sqlite")
 def test_b7_two_who_saw_the_same_death_do_not_both_take_over(ledger: Ledger) -> None:
     plan = planned(ledger)
     claimed(ledger, plan)
@@ -253,6 +264,7 @@ def test_b7_two_who_saw_the_same_death_do_not_both_take_over(ledger: Ledger) -> 
         ledger.claim(plan, owner=THIRD, run_id="run 3", lease=MINUTE, dead=ME)
 
 
+@pytest.mark.shown_on("sqlite")
 def test_b11_a_failed_plan_is_claimed_again_with_the_same_windows(ledger: Ledger) -> None:
     plan = planned(ledger)
     claim = claimed(ledger, plan)
@@ -267,6 +279,7 @@ def test_b11_a_failed_plan_is_claimed_again_with_the_same_windows(ledger: Ledger
     assert again.plan == replace(plan, done=1)
 
 
+@pytest.mark.shown_on("sqlite")
 def test_a_plan_that_has_ended_cannot_be_claimed(ledger: Ledger) -> None:
     plan = planned(ledger)
     claim = claimed(ledger, plan)
@@ -280,6 +293,7 @@ def test_a_plan_that_has_ended_cannot_be_claimed(ledger: Ledger) -> None:
         claimed(ledger, plan, OTHER)
 
 
+@pytest.mark.shown_on("sqlite")
 def test_a_released_plan_waits_for_anyone(ledger: Ledger) -> None:
     plan = planned(ledger)
     claim = claimed(ledger, plan)
@@ -291,6 +305,7 @@ def test_a_released_plan_waits_for_anyone(ledger: Ledger) -> None:
     assert claimed(ledger, plan, OTHER).plan.done == 2
 
 
+@pytest.mark.shown_on("sqlite")
 def test_renewing_moves_the_end_of_the_lease(ledger: Ledger) -> None:
     claim = claimed(ledger, planned(ledger), lease=timedelta(seconds=5))
     ledger.renew(claim, timedelta(hours=1))
@@ -322,6 +337,7 @@ def test_b1_advancing_moves_the_watermark_to_the_end_of_the_batch(ledger: Ledger
     assert (last.batches, last.rows_written) == (2, 21)
 
 
+@pytest.mark.shown_on("sqlite")
 def test_a26_how_far_was_looked_counts_once_the_plan_is_done(ledger: Ledger) -> None:
     def looked(one: Draft, bound: int | None) -> Draft:
         checked = None if bound is None else position(bound)
@@ -353,6 +369,7 @@ def test_a26_how_far_was_looked_counts_once_the_plan_is_done(ledger: Ledger) -> 
         assert seen() == (position(2), position(checked))
 
 
+@pytest.mark.shown_on("sqlite")
 def test_b1_a_batch_is_advanced_once_in_order_and_with_its_own_receipt(ledger: Ledger) -> None:
     plan = planned(ledger)
     claim = claimed(ledger, plan)
@@ -375,6 +392,7 @@ def test_b1_a_batch_is_advanced_once_in_order_and_with_its_own_receipt(ledger: L
     assert everything(ledger) == before
 
 
+@pytest.mark.shown_on("sqlite")
 def test_b2_a_batch_may_be_begun_again_after_a_crash(ledger: Ledger) -> None:
     plan = planned(ledger)
     first = claimed(ledger, plan, lease=OVER)
@@ -386,6 +404,7 @@ def test_b2_a_batch_may_be_begun_again_after_a_crash(ledger: Ledger) -> None:
     assert watermark(ledger).seq == 1
 
 
+@pytest.mark.shown_on("sqlite")
 def test_b2_what_a_predecessor_began_is_remembered_on_the_plan(ledger: Ledger) -> None:
     """Whoever began it, a begun batch has one meaning."""
     plan = planned(ledger)
@@ -437,6 +456,7 @@ def test_b8_a_stale_claim_can_change_nothing_of_the_next_plan_either(ledger: Led
     assert everything(ledger) == before
 
 
+@pytest.mark.shown_on("sqlite")
 def test_a_holder_whose_lease_ran_out_unnoticed_may_go_on(ledger: Ledger) -> None:
     plan = planned(ledger)
     claim = claimed(ledger, plan, lease=OVER)
@@ -446,6 +466,7 @@ def test_a_holder_whose_lease_ran_out_unnoticed_may_go_on(ledger: Ledger) -> Non
     assert status(ledger).state is State.SUCCESS
 
 
+@pytest.mark.shown_on("sqlite")
 def test_success_needs_every_batch(ledger: Ledger) -> None:
     claim = claimed(ledger, planned(ledger))
     walked(ledger, claim, upto=2)
@@ -454,6 +475,7 @@ def test_success_needs_every_batch(ledger: Ledger) -> None:
     assert status(ledger).state is State.RUNNING
 
 
+@pytest.mark.shown_on("sqlite")
 def test_an_attempt_ends_once_and_in_a_state_that_ends_it(ledger: Ledger) -> None:
     claim = claimed(ledger, planned(ledger))
     for state in (State.READY, State.RUNNING):
@@ -468,6 +490,7 @@ def test_an_attempt_ends_once_and_in_a_state_that_ends_it(ledger: Ledger) -> Non
         ledger.renew(claim, MINUTE)
 
 
+@pytest.mark.shown_on("sqlite")
 def test_success_frees_the_flow_and_the_next_plan_goes_on_counting(ledger: Ledger) -> None:
     claim = claimed(ledger, planned(ledger))
     walked(ledger, claim)

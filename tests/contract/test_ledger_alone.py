@@ -74,6 +74,7 @@ def test_b10_some_tables_of_a_plan_can_be_completed_before_the_others(ledger: Le
     assert len([one for one in events if one.event == "planned"]) == 120
 
 
+@pytest.mark.shown_on("sqlite")
 def test_what_a_table_was_like_when_it_was_completed_is_kept(ledger: LedgerWriter) -> None:
     complete(ledger, planned(ledger))
     mark = ledger.watermarks("silver")[0]
@@ -81,6 +82,7 @@ def test_what_a_table_was_like_when_it_was_completed_is_kept(ledger: LedgerWrite
     assert (mark.source_id, mark.epoch, mark.seq) == ("id-bronze.t000", 0, 1)
 
 
+@pytest.mark.shown_on("sqlite")
 def test_a_plan_that_failed_keeps_its_windows_and_says_why(ledger: LedgerWriter) -> None:
     plan = planned(ledger)
     error = {"type": "RuntimeError", "message": "boom"}
@@ -94,6 +96,7 @@ def test_a_plan_that_failed_keeps_its_windows_and_says_why(ledger: LedgerWriter)
     assert set(positions(ledger).values()) == {VersionPosition(7)}
 
 
+@pytest.mark.shown_on("sqlite")
 def test_a_plan_is_completed_once(ledger: LedgerWriter) -> None:
     plan = planned(ledger)
     complete(ledger, plan)
@@ -103,6 +106,7 @@ def test_a_plan_is_completed_once(ledger: LedgerWriter) -> None:
         ledger.fail("silver", "silver", plan.plan_id, {"message": "no"}, owner=ME, run_id="run")
 
 
+@pytest.mark.shown_on("sqlite")
 def test_a_table_that_the_plan_does_not_have_is_refused_and_nothing_moves(ledger: LedgerWriter) -> None:
     plan = planned(ledger)
     with pytest.raises(ConfigError, match=r"no table 'bronze\.nope'"):
@@ -110,6 +114,7 @@ def test_a_table_that_the_plan_does_not_have_is_refused_and_nothing_moves(ledger
     assert set(positions(ledger).values()) == {None}
 
 
+@pytest.mark.shown_on("sqlite")
 def test_a_plan_that_another_process_holds_is_not_completed_by_us(ledger: LedgerWriter) -> None:
     plan = planned(ledger)
     held = ledger.claim(plan, owner=OTHER, run_id="theirs", lease=MINUTE)
@@ -136,6 +141,7 @@ def test_move_is_a_whole_run_in_one_call(ledger: LedgerWriter) -> None:
     assert ledger.watermarks("shop")[0].position == position(2)
 
 
+@pytest.mark.shown_on("sqlite")
 def test_move_waits_for_a_plan_that_is_active(ledger: LedgerWriter) -> None:
     ledger.plan([draft()], owner=ME, run_id="run")
     with pytest.raises(WrongState, match="PLANNED"):
@@ -180,6 +186,7 @@ def test_prune_removes_what_is_old_and_leaves_what_recovery_needs(ledger: Ledger
     ledger.advance(again, 1, receipt(half, 1))
 
 
+@pytest.mark.shown_on("sqlite")
 def test_prune_can_be_kept_to_one_pipeline(ledger: LedgerWriter) -> None:
     complete(ledger, planned(ledger))
     ledger.move(draft(batches=1), owner=ME, run_id="job")

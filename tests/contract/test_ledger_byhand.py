@@ -57,6 +57,7 @@ def overridden(ledger: LedgerWriter, kind: str, to: int | None = None, reason: s
     ledger.end_override("shop", "orders", epoch=begun.epoch)
 
 
+@pytest.mark.shown_on("sqlite")
 def test_a_reset_begins_a_new_life_at_the_beginning(ledger: LedgerWriter) -> None:
     ran(ledger)
     overridden(ledger, "reset", reason="the table was loaded anew")
@@ -71,6 +72,7 @@ def test_a_reset_begins_a_new_life_at_the_beginning(ledger: LedgerWriter) -> Non
     assert (mark(ledger).position, mark(ledger).seq) == (position(3), 3)
 
 
+@pytest.mark.shown_on("sqlite")
 def test_a_set_moves_the_watermark_and_says_what_the_new_life_goes_on_from(ledger: LedgerWriter) -> None:
     ran(ledger)
     begun = ledger.begin_override(
@@ -109,6 +111,7 @@ def test_an_override_supersedes_the_plan_and_stops_whoever_runs_it(ledger: Ledge
     assert "superseded" in status.last_run.error["message"]
 
 
+@pytest.mark.shown_on("sqlite")
 def test_while_an_override_is_begun_nothing_is_planned_or_claimed(ledger: LedgerWriter) -> None:
     plan = ledger.plan([draft()], owner=ME, run_id="run")["orders"]
     begun = ledger.begin_override("shop", "orders", "reset", {}, owner=OTHER, reason="anew")
@@ -141,6 +144,7 @@ def test_undo_brings_back_what_the_last_override_replaced_once(ledger: LedgerWri
         ledger.begin_override("shop", "orders", "undo", {}, owner=ME, reason="again")
 
 
+@pytest.mark.shown_on("sqlite")
 def test_a_flow_that_was_never_run_can_be_given_a_position(ledger: LedgerWriter) -> None:
     overridden(ledger, "import", 5)
     assert (mark(ledger).position, mark(ledger).epoch) == (position(5), 1)
@@ -149,6 +153,7 @@ def test_a_flow_that_was_never_run_can_be_given_a_position(ledger: LedgerWriter)
     assert mark(ledger).cursor == "timestamp"
 
 
+@pytest.mark.shown_on("sqlite")
 def test_a_secret_in_a_reason_is_masked(ledger: LedgerWriter) -> None:
     from tidegauge.model.secret import remember
 
@@ -175,6 +180,7 @@ def test_a29_what_is_forgotten_leaves_its_history_and_nothing_to_go_on_from(ledg
     assert ledger.watermarks("shop", ["orders"]) == []
 
 
+@pytest.mark.shown_on("sqlite")
 def test_a29_who_works_on_what_is_forgotten_loses_it_and_no_tag_is_used_again(ledger: LedgerWriter) -> None:
     ran(ledger)
     claim = claimed(ledger, start=3)
@@ -193,6 +199,7 @@ def test_a29_who_works_on_what_is_forgotten_loses_it_and_no_tag_is_used_again(le
     assert mark(ledger).position is None
 
 
+@pytest.mark.shown_on("sqlite")
 def test_a29_undo_brings_back_what_was_forgotten(ledger: LedgerWriter) -> None:
     ran(ledger)
     ledger.forget("shop", "orders", owner=ME, reason="by mistake")
@@ -214,6 +221,7 @@ def test_a29_rebuild_brings_back_what_was_forgotten(ledger: LedgerWriter) -> Non
     assert ran(ledger, start=3).first_seq == 4
 
 
+@pytest.mark.shown_on("sqlite")
 def test_a29_an_override_begun_and_not_ended_is_forgotten_with_its_epoch(ledger: LedgerWriter) -> None:
     ran(ledger)
     ledger.begin_override("shop", "orders", "refresh", {}, owner=ME, reason="anew")
@@ -227,6 +235,7 @@ def test_a29_an_override_begun_and_not_ended_is_forgotten_with_its_epoch(ledger:
     assert begun.epoch == 2
 
 
+@pytest.mark.shown_on("sqlite")
 def test_a29_a_flow_that_had_delivered_nothing_is_forgotten_and_may_begin(ledger: LedgerWriter) -> None:
     ledger.refuse("shop", "orders", {"message": "no key"}, owner=ME, run_id="run")
     ledger.forget("shop", "orders", owner=ME, reason="gone")

@@ -34,6 +34,7 @@ def test_b7_a_draft_made_before_another_run_ended_is_dropped(ledger_address: str
         assert (status.state, status.plan) == (State.SUCCESS, None)
 
 
+@pytest.mark.shown_on("sqlite")
 def test_a_stale_look_that_found_nothing_changes_nothing(ledger_address: str) -> None:
     with open_ledger(ledger_address, create=True) as ledger:
         run_through(ledger)
@@ -43,6 +44,7 @@ def test_a_stale_look_that_found_nothing_changes_nothing(ledger_address: str) ->
         assert [event.event for event in ledger.history("shop", limit=1)] == ["finished"]
 
 
+@pytest.mark.shown_on("sqlite")
 def test_a_draft_that_goes_on_from_the_watermark_is_kept(ledger_address: str) -> None:
     with open_ledger(ledger_address, create=True) as ledger:
         run_through(ledger)
@@ -50,6 +52,7 @@ def test_a_draft_that_goes_on_from_the_watermark_is_kept(ledger_address: str) ->
         assert ledger.plan([fresh], owner=ME, run_id="mine")["orders"].first_seq == 2
 
 
+@pytest.mark.shown_on("sqlite")
 def test_a_batch_that_reads_again_leaves_the_watermark_where_it_is(ledger_address: str) -> None:
     with open_ledger(ledger_address, create=True) as ledger:
         run_through(ledger)

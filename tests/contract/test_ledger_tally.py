@@ -74,6 +74,7 @@ def test_a_run_counts_what_its_batches_count_and_one_that_cannot_tell_makes_it_u
     assert counts(last(ledger)) == (0, 0, 0)
 
 
+@pytest.mark.shown_on("sqlite")
 def test_an_attempt_counts_the_batches_that_it_advanced_itself(ledger: Ledger) -> None:
     plan = ledger.plan([draft(batches=2)], owner=ME, run_id="run")["orders"]
     claim = ledger.claim(plan, owner=ME, run_id="run", lease=MINUTE)
@@ -105,6 +106,7 @@ def test_a_tally_has_the_newest_thousand_files_and_the_count_of_all(ledger: Ledg
     assert found.seconds >= 0
 
 
+@pytest.mark.shown_on("sqlite")
 def test_what_is_read_again_is_no_new_file(ledger: Ledger) -> None:
     one = draft(batches=1)
     again = replace(one, batches=(replace(one.batches[0], again=True),))
@@ -112,6 +114,7 @@ def test_what_is_read_again_is_no_new_file(ledger: Ledger) -> None:
     assert (tally(ledger).loaded, tally(ledger).loaded_files, tally(ledger).rows) == ((), 0, 10)
 
 
+@pytest.mark.shown_on("sqlite")
 def test_a_reset_begins_a_new_tally_and_an_undo_brings_the_old_one_back(ledger: Ledger) -> None:
     ran(ledger, (1, 0, 0), paths=(("a.parquet",),))
     before = tally(ledger)
@@ -127,10 +130,12 @@ def test_a_reset_begins_a_new_tally_and_an_undo_brings_the_old_one_back(ledger: 
     assert (tally(ledger).manual, tally(ledger).loaded) == (False, ("a.parquet", "b.parquet"))
 
 
+@pytest.mark.shown_on("sqlite")
 def test_a_flow_that_the_ledger_has_not_heard_of_has_no_tally(ledger: Ledger) -> None:
     assert ledger.tallies("shop", ["orders"]) == {}
 
 
+@pytest.mark.shown_on("sqlite")
 def test_more_files_than_are_remembered_are_counted_once(ledger: Ledger) -> None:
     every = tuple(f"{number}.parquet" for number in range(2 * MOST))
     ran(ledger, (1, 0, 0), paths=(every,))

@@ -114,7 +114,10 @@ def waiting(place: Place, statement: str, run: Callable[[str], object]) -> Itera
     else:
         take = f"pg_advisory_lock({int(name, 16)})"
         lock = f"{take}::text"
-        seen = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+        seen = (
+            "SELECT 1 FROM pg_locks l JOIN pg_database d ON d.oid = l.database"
+            " WHERE locktype = 'advisory' AND NOT granted AND datname = current_database()"
+        )
     holder = place.connect()
     holder.cursor().execute(f"SELECT {take}")
     writer = threading.Thread(target=run, args=(statement.format(lock),))

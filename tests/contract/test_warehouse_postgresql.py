@@ -314,13 +314,14 @@ def test_a_wrong_password_is_final_and_not_shown(yard: Yard) -> None:
 
 def test_every_session_is_in_utc_whatever_the_server_says(yard: Yard, postgres: Postgres) -> None:
     with postgres.connect() as connection:
-        connection.execute("ALTER ROLE tidegauge SET TimeZone = 'Asia/Tokyo'")
+        role = f'ALTER ROLE tidegauge IN DATABASE "{yard.database.database}"'
+        connection.execute(f"{role} SET TimeZone = 'Asia/Tokyo'")
         try:
             with closing(yard.house().connect()) as session:
                 assert session.rows("SHOW TimeZone") == [("UTC",)]
                 assert isinstance(session.rows("SELECT 1")[0][0], int)
         finally:
-            connection.execute("ALTER ROLE tidegauge RESET TimeZone")
+            connection.execute(f"{role} RESET TimeZone")
 
 
 def test_an_append_into_a_table_without_a_key_takes_all(yard: Yard) -> None:

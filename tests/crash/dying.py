@@ -22,7 +22,7 @@ from tests.support.project import here
 from tidegauge.ledger.sql_ledger import SqlLedger
 
 if TYPE_CHECKING:
-    from tests.crash.nursery import Ended, Nursery
+    from tests.support.nursery import Ended, Nursery
     from tidegauge.model.claim import Claim
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TextIO
 from unittest.mock import patch
 
-from tests.crash.nursery import Forked, own_nursery
+from tests.support.nursery import Forked, own_nursery
 from tests.support.project import Process, Project, until
 from tidegauge.cli.main import main as command
 from tidegauge.ledger.sql_ledger import SqlLedger

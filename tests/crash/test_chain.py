@@ -9,8 +9,8 @@ from collections.abc import Sequence
 import pytest
 
 from tests.crash.houses import Build, House, Row
-from tests.crash.nursery import Ended, Kill, Nursery
 from tests.support.lake import rows
+from tests.support.nursery import Ended, Kill, Nursery
 from tidegauge.run.steps import Step
 
 pytestmark = pytest.mark.crash

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.crash.houses import Build, House
-from tests.crash.nursery import Kill, Nursery
+from tests.support.nursery import Kill, Nursery
 from tests.support.project import until
 from tidegauge.run.steps import Step
 

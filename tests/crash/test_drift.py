@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.crash.houses import Build, House
-from tests.crash.nursery import Ended, Kill, Nursery
+from tests.support.nursery import Ended, Kill, Nursery
 from tidegauge.run.steps import Step
 
 pytestmark = pytest.mark.crash

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.crash import fighter
-from tests.crash.nursery import Forked, Nursery
+from tests.support.nursery import Forked, Nursery
 from tests.support.project import PATIENCE, until
 from tidegauge.ledger.open import open_ledger
 

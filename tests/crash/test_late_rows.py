@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.crash.houses import Build, House
-from tests.crash.nursery import Kill, Nursery
+from tests.support.nursery import Kill, Nursery
 from tidegauge.run.steps import Step
 
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(900)]

@@ -13,9 +13,9 @@ import pytest
 from tests.crash import dying
 from tests.crash.attached import address_of
 from tests.crash.dying import Death
-from tests.crash.nursery import Nursery
 from tests.spark import lawful
 from tests.spark.lawful import NAMES, Wanted
+from tests.support.nursery import Nursery
 from tests.support.project import here
 from tidegauge.model.mode import Mode
 

@@ -20,9 +20,9 @@ from tests.crash import dying
 from tests.crash.attached import address_of
 from tests.crash.dying import Death, Stop
 from tests.crash.javas import Alone
-from tests.crash.nursery import Nursery, start_nursery
 from tests.crash.pausing import stands_still
 from tests.crash.test_matrix_layers import MODES, Rows, Table
+from tests.support.nursery import Nursery, start_nursery
 from tests.support.project import Ran, here, until
 from tidegauge.config.load import load_project
 from tidegauge.ledger.open import open_ledger

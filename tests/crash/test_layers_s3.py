@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.crash.attached import address_of
-from tests.crash.nursery import Kill, Nursery
 from tests.integration.test_layers_s3 import FEED, Bucket
+from tests.support.nursery import Kill, Nursery
 from tests.support.servers import S3
 from tidegauge.run.steps import Step
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.crash.houses import Build, House
 from tests.crash.losing import Fate, start_losing
-from tests.crash.nursery import Nursery
+from tests.support.nursery import Nursery
 from tests.support.servers import MariaDB, Postgres, Redshift
 from tidegauge.config.load import load_project
 from tidegauge.model.spec import Stage

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.crash.nursery import Nursery
 from tests.support.lake import Lake, LocalLake, S3Lake, rows
+from tests.support.nursery import Nursery
 from tests.support.project import Ran, end
 from tests.support.servers import S3, MariaDB, Postgres
 from tidegauge.run.steps import Step

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.crash.attached import address_of
-from tests.crash.nursery import Kill, Nursery
+from tests.support.nursery import Kill, Nursery
 from tidegauge.run.steps import Step
 
 if TYPE_CHECKING:

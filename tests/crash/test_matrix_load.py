@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from tests.crash.houses import Build, House
-from tests.crash.nursery import Kill, Nursery
+from tests.support.nursery import Kill, Nursery
 from tidegauge.outputs.warehouse.staging import PREFIX
 from tidegauge.run.steps import Step
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.crash.nursery import own_nursery
 from tests.crash.pausing import start_pausing
 from tests.support.lake import manifests, rows
+from tests.support.nursery import own_nursery
 from tests.support.project import Project, end, local, sqlite_database
 from tidegauge.run.steps import OverrideStep
 

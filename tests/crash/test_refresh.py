@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from tests.crash.houses import Build
-from tests.crash.nursery import Kill, Nursery
+from tests.support.nursery import Kill, Nursery
 from tests.support.project import end
 from tidegauge.config.load import load_project
 from tidegauge.operations import refresh

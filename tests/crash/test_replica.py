@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.crash.nursery import Nursery
+from tests.support.nursery import Nursery
 from tests.support.project import Database, mysql_database, postgres_database
 from tests.support.servers import MariaDB, Postgres
 

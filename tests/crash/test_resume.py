@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.crash.houses import Build
-from tests.crash.nursery import Kill, Nursery
 from tests.support.lake import manifests
+from tests.support.nursery import Kill, Nursery
 from tidegauge.outputs.warehouse.staging import PREFIX
 from tidegauge.run.steps import Step
 

@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 from tests.crash.houses import redshift_database
-from tests.crash.nursery import Nursery
+from tests.support.nursery import Nursery
 from tests.support.project import Database, here, mysql_database, postgres_database, s3_lake
 from tests.support.servers import S3, MariaDB, Postgres, Redshift
 

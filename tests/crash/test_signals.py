@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.crash.nursery import Forked
 from tests.crash.pausing import await_stop, pausing, start_pausing
 from tests.support.lake import manifests, rows
+from tests.support.nursery import Forked
 from tests.support.project import PATIENCE, ROOT, Project, end, local, postgres_database, until
 from tests.support.servers import Postgres
 
@@ -118,7 +118,11 @@ def test_a_signal_while_sources_are_asked_stops_with_its_own_exit_code(project: 
     with locked(project):
         running = project.start("run", "--json")
         say_until(running, "planning 2 flows")
-        until(lambda: project.database.rows("SELECT 1 FROM pg_locks WHERE NOT granted"))
+        waiting = (
+            "SELECT 1 FROM pg_locks l JOIN pg_database d ON d.oid = l.database"
+            " WHERE NOT granted AND datname = current_database()"
+        )
+        until(lambda: project.database.rows(waiting))
         running.send_signal(signal.SIGTERM)
         say_until(running, "once more stops at once")
     stopped = end(running)

@@ -11,8 +11,8 @@ import pytest
 
 from tests.crash import dying
 from tests.crash.dying import Death
-from tests.crash.nursery import Nursery
 from tests.support.lake import rows
+from tests.support.nursery import Nursery
 from tests.support.project import local, mysql_database, until
 from tests.support.servers import MariaDB
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.crash.houses import Build, House
-from tests.crash.nursery import Kill, Nursery
+from tests.support.nursery import Kill, Nursery
 from tests.support.project import refused
 from tidegauge.run.steps import Step
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.crash.nursery import Forked
 from tests.crash.pausing import start_pausing
 from tests.support.lake import manifests, rows
+from tests.support.nursery import Forked
 from tests.support.project import Project, end, local, postgres_database, sqlite_database, until
 from tests.support.servers import Postgres
 

@@ -9,8 +9,8 @@ import time
 import pytest
 
 from tests.crash.houses import Build, House
-from tests.crash.nursery import Nursery
 from tests.crash.pausing import start_pausing
+from tests.support.nursery import Nursery
 from tests.support.project import end
 
 pytestmark = pytest.mark.crash

@@ -305,7 +305,10 @@ def test_a_connection_that_the_server_ends_is_told_as_lost(server: Place, rows: 
         kill = "KILL {}"
     else:
         slow = "SELECT id AS c0, pg_sleep(20)::text AS c1 FROM t"
-        others = "SELECT pid FROM pg_stat_activity WHERE query LIKE 'COPY (SELECT id AS c0, pg_sleep%'"
+        others = (
+            "SELECT pid FROM pg_stat_activity WHERE query LIKE 'COPY (SELECT id AS c0, pg_sleep%'"
+            " AND datname = current_database()"
+        )
         kill = "SELECT pg_terminate_backend({})"
     # In a process of its own: while a stream waits, no other thread of its process can run.
     code = (
@@ -405,7 +408,7 @@ def test_whoever_stops_half_way_ends_the_statement_too(server: Place) -> None:
     else:
         open_yet = (
             "SELECT 1 FROM pg_stat_activity WHERE query LIKE '%half_way%' AND state = 'active'"
-            " AND pid <> pg_backend_pid()"
+            " AND pid <> pg_backend_pid() AND datname = current_database()"
         )
     until = time.monotonic() + 600
     while server.run(open_yet):

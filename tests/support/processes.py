@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import pickle
 import signal
-import subprocess
-import sys
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
+
+from tests.support.nursery import Forked, own_nursery
 
 
 class ChildFailed(Exception):
@@ -21,38 +22,57 @@ KILLED = object()
 """What a child answers that was ended by SIGKILL."""
 
 
+class Child(Protocol):
+    @property
+    def pid(self) -> int: ...
+
+    def answer(self) -> Any:
+        """Wait for the child's end: what the work returned, or KILLED."""
+
+
 @dataclass
-class Child:
+class OwnChild:
     pid: int
     _reader: int
 
     def answer(self) -> Any:
-        """Wait for the child's end: what the work returned, or KILLED."""
         with os.fdopen(self._reader, "rb") as pipe:
             body = pipe.read()
         _, status = os.waitpid(self.pid, 0)
-        if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:
-            return KILLED
-        kind, value = pickle.loads(body)
-        if kind == "raised":
-            raise ChildFailed(value)
-        return value
+        return _unpacked(os.waitstatus_to_exitcode(status), body)
+
+
+@dataclass
+class FreshChild:
+    _forked: Forked
+
+    @property
+    def pid(self) -> int:
+        return self._forked.pid
+
+    def answer(self) -> Any:
+        out, _ = self._forked.communicate()
+        return _unpacked(self._forked.wait(), base64.b64decode(out) if out else b"")
 
 
 def start(work: Callable[[], Any], *, fresh: bool = False) -> Child:
     """Fork, so that closures work and nothing is imported again. Nothing of the parent's may be used that
     holds a connection: open your own.
 
-    Libraries with threads of their own, as those for S3 and Delta, do not survive a fork: `fresh` begins a
-    new interpreter instead, and gives it the work pickled.
+    Libraries with threads of their own, as those for S3 and Delta, do not survive a fork of a process that
+    has used them: `fresh` asks the nursery instead, which has not, and gives it the work pickled.
     """
-    reader, writer = os.pipe()
     if fresh:
-        return _start_fresh(work, reader, writer)
+        pickled = base64.b64encode(_cloudpickle().dumps(work)).decode()
+        given = {"pickled": pickled}
+        return FreshChild(
+            own_nursery().fork("call", function="tests.support.processes:answer_fresh", given=given)
+        )
+    reader, writer = os.pipe()
     pid = os.fork()
     if pid:
         os.close(writer)
-        return Child(pid, reader)
+        return OwnChild(pid, reader)
     os.close(reader)
     _do(work, writer)
     # Without the parent's exit handlers, which would stop its servers.
@@ -63,36 +83,35 @@ def run(work: Callable[[], Any], *, fresh: bool = False) -> Any:
     return start(work, fresh=fresh).answer()
 
 
-def begin_fresh(writer: int) -> None:
-    """The first call of a fresh interpreter; the work comes on its standard input."""
-    from pyspark import cloudpickle
-
-    _do(cloudpickle.load(sys.stdin.buffer), writer)
-
-
-def _start_fresh(work: Callable[[], Any], reader: int, writer: int) -> Child:
-    from pyspark import cloudpickle
-
-    pickler: Any = cloudpickle
-    script = f"from tests.support.processes import begin_fresh; begin_fresh({writer})"
-    process = subprocess.Popen(
-        [sys.executable, "-c", script],
-        stdin=subprocess.PIPE,
-        pass_fds=[writer],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
-    )
-    os.close(writer)
-    assert process.stdin is not None
-    process.stdin.write(pickler.dumps(work))
-    process.stdin.close()
-    process.returncode = 0  # it is waited for by its number
-    return Child(process.pid, reader)
+def answer_fresh(pickled: str) -> tuple[int, str]:
+    """A task of the nursery."""
+    answer = _done(_cloudpickle().loads(base64.b64decode(pickled)))
+    return 0, base64.b64encode(answer).decode()
 
 
 def _do(work: Callable[[], Any], writer: int) -> None:
-    try:
-        answer: tuple[str, Any] = ("returned", work())
-    except BaseException:
-        answer = ("raised", traceback.format_exc())
+    answer = _done(work)
     with os.fdopen(writer, "wb") as pipe:
-        pipe.write(pickle.dumps(answer))
+        pipe.write(answer)
+
+
+def _done(work: Callable[[], Any]) -> bytes:
+    try:
+        return pickle.dumps(("returned", work()))
+    except BaseException:
+        return pickle.dumps(("raised", traceback.format_exc()))
+
+
+def _unpacked(code: int, body: bytes) -> Any:
+    if code == -signal.SIGKILL:
+        return KILLED
+    kind, value = pickle.loads(body)
+    if kind == "raised":
+        raise ChildFailed(value)
+    return value
+
+
+def _cloudpickle() -> Any:
+    from pyspark import cloudpickle
+
+    return cloudpickle

@@ -13,16 +13,22 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from tests.crash.nursery import Forked, own_nursery
+import typer.main
+
 from tests.support.lake import Lake, LocalLake, S3Lake
+from tests.support.nursery import Forked, own_nursery
 from tests.support.servers import S3, MariaDB, Postgres
-from tidegauge.cli.main import main
+from tidegauge.cli.main import app, main
 
 ROOT = Path(__file__).parents[2]
+# The commands are the same every time, and to build their tree takes longer than most of them.
+patch.object(typer.main, "get_command", cache(typer.main.get_command)).start()
+
 PATIENCE = 600.0
 """Seconds until something counts as hanging. What is waited for comes long before that; how long before is
 the machine's affair."""
@@ -52,6 +58,11 @@ class Ran:
         found: list[dict[str, Any]] = [one for one in self.json["flows"] if one["flow"] == name]
         assert found, self.said
         return found[-1]
+
+
+def build_commands() -> None:
+    """Before anybody asks for one."""
+    typer.main.get_command(app)
 
 
 def here(*words: object) -> Ran:

@@ -113,7 +113,9 @@ class Postgres:
 
     def bare_login(self) -> Postgres:
         """The same server for a user that may SELECT everything and see no other session."""
-        with self.connect() as connection:
+        with self.connect() as connection, connection.transaction():
+            # Test processes share the server, and one of them comes first.
+            connection.execute("SELECT pg_advisory_xact_lock(1)")
             known = connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (BARE_USER,)).fetchone()
             if not known:
                 connection.execute(f"CREATE ROLE {BARE_USER} LOGIN PASSWORD '{BARE_PASSWORD}'")
@@ -266,7 +268,7 @@ def start_postgres(folder: Path | None = None, *, options: Sequence[str] = ()) -
             "fsync=off",
             "synchronous_commit=off",
             "full_page_writes=off",
-            "max_prepared_transactions=5",
+            "max_prepared_transactions=20",
             "max_connections=200",
             *options,
         ]

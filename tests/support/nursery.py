@@ -1,6 +1,6 @@
 """Runs in processes that cost no start: forks of one that has imported everything and opened nothing.
 
-    python -m tests.crash.nursery SOCKET
+    python -m tests.support.nursery SOCKET
 
 reads one task at a time from the socket, answers with the number of the process that does it, and tells of
 every process how it ended. Many may run at once.
@@ -44,6 +44,7 @@ IMPORTED = (
     "pyarrow.parquet",
     "pymysql",
     "pyspark.sql",
+    "pytest",
     "redshift_connector",
     "sqlalchemy.dialects.mysql.pymysql",
     "sqlalchemy.dialects.postgresql.psycopg",
@@ -230,7 +231,7 @@ def _start() -> Nursery:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
         process = subprocess.Popen(
-            [sys.executable, "-m", "tests.crash.nursery", str(theirs.fileno())],
+            [sys.executable, "-m", "tests.support.nursery", str(theirs.fileno())],
             cwd=ROOT,
             stdin=subprocess.DEVNULL,
             pass_fds=[theirs.fileno()],
@@ -363,6 +364,7 @@ def _import_everything() -> None:
 
     for name in IMPORTED:
         importlib.import_module(name)
+    importlib.import_module("tests.support.project").build_commands()
     for module in pkgutil.walk_packages(tidegauge.__path__, "tidegauge."):
         # Alembic runs its own when it needs them.
         if ".migrations" not in module.name and not module.name.endswith("__main__"):

@@ -1,0 +1,120 @@
+"""Servers that all test processes of one `pytest` share.
+
+    python -m tests.support.shared_servers SOCKET
+
+starts each of them when somebody first asks for it, and ends them when its standard input does: with the
+`pytest` that started it, however that ends. A test process that is killed takes none along.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from tests.support.servers import S3, Postgres, start_postgres, start_s3
+
+ADDRESS = "TIDEGAUGE_TEST_SERVERS"
+"""Where the processes of one `pytest` find the socket."""
+
+
+def shared_postgres() -> Postgres:
+    return Postgres(**_ask("postgres"))
+
+
+def shared_s3() -> S3:
+    return S3(**_ask("s3"))
+
+
+def shared_connect() -> str:
+    """The address of a Spark Connect server."""
+    return str(_ask("connect")["address"])
+
+
+class SharedServers:
+    """For the `pytest` that the others belong to."""
+
+    def __init__(self) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="tidegauge-shared-")
+        os.environ[ADDRESS] = f"{self._folder.name}/socket"
+        # It listens before anybody asks.
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(os.environ[ADDRESS])
+            listener.listen(64)
+            self._process = subprocess.Popen(
+                [
+                    sys.executable,
+                    "-m",
+                    "tests.support.shared_servers",
+                    str(listener.fileno()),
+                    self._folder.name,
+                ],
+                cwd=Path(__file__).parents[2],
+                stdin=subprocess.PIPE,
+                pass_fds=[listener.fileno()],
+            )
+
+    def close(self) -> None:
+        self._process.communicate()
+        self._folder.cleanup()
+
+
+def _ask(name: str) -> dict[str, Any]:
+    with socket.socket(socket.AF_UNIX) as wire:
+        wire.connect(os.environ[ADDRESS])
+        wire.sendall(name.encode())
+        wire.shutdown(socket.SHUT_WR)
+        with wire.makefile() as answer:
+            found: dict[str, Any] = json.loads(answer.read() or '{"error": "the shared servers are gone"}')
+    if "error" in found:
+        raise AssertionError(found["error"])
+    return found
+
+
+def _serve(listener: socket.socket, folder: Path) -> None:
+    starts: dict[str, Callable[[], AbstractContextManager[Any]]] = {
+        "postgres": start_postgres,
+        "s3": start_s3,
+        "connect": lambda: _start_connect(folder),
+    }
+    known: dict[str, dict[str, Any]] = {}
+    with ExitStack() as servers:
+        while True:
+            # Nothing ever comes in on the standard input but its end.
+            if 0 in select.select([0, listener.fileno()], [], [])[0]:
+                return
+            wire, _ = listener.accept()
+            with wire, wire.makefile("rw") as asked:
+                name = asked.read()
+                if name not in known:
+                    known[name] = _start(servers, starts[name])
+                asked.write(json.dumps(known[name]))
+
+
+def _start_connect(folder: Path) -> AbstractContextManager[str]:
+    # It imports pyspark, which most have no need of.
+    from tests.support.connect import start_connect
+
+    return start_connect(folder)
+
+
+def _start(servers: ExitStack, start: Callable[[], AbstractContextManager[Any]]) -> dict[str, Any]:
+    try:
+        server = servers.enter_context(start())
+    except Exception as error:
+        return {"error": f"{type(error).__name__}: {error}"}
+    return {"address": server} if isinstance(server, str) else asdict(server)
+
+
+if __name__ == "__main__":
+    with socket.socket(fileno=int(sys.argv[1])) as given:
+        _serve(given, Path(sys.argv[2]))
