@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
-from tests.contract.test_source_parts import Place, mysql_place, postgresql_place, sqlite_place
 from tests.support.servers import (
     S3,
     MariaDB,
@@ -19,6 +18,7 @@ from tests.support.servers import (
     start_redshift,
 )
 from tests.support.shared_servers import SharedServers, shared_postgres, shared_s3
+from tests.support.source_parts import Place, mysql_place, postgresql_place, sqlite_place
 from tidegauge.model.spec import SparkSettings
 from tidegauge.spark.jars import Needs
 from tidegauge.spark.session import open_session
@@ -27,15 +27,19 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+TESTS = Path(__file__).parent
+
 # How long an example takes is the machine's affair.
 settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """`shown_on("sqlite")`: cases whose id has none of these words are further ones, for `make test-long`."""
+    """A test has the mark of its folder. `shown_on("sqlite")`: cases whose id has none of these words are
+    further ones, for `make test-long`."""
     shown: dict[str, bool] = {}
     for item in items:
+        item.add_marker(item.path.relative_to(TESTS).parts[0])
         mark = item.get_closest_marker("shown_on")
         if mark is None or not isinstance(item, pytest.Function) or not hasattr(item, "callspec"):
             continue

@@ -9,14 +9,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from urllib.parse import unquote
 
-import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from tests.support.delta_tables import FED, ROWS, actions, add, append, commit, facts, log, metadata, protocol
 from tidegauge.delta_log.history import history
 from tidegauge.delta_log.table import look
-
-pytestmark = pytest.mark.contract
 
 
 def test_each_version_says_what_it_did(tmp_path: Path) -> None:

@@ -39,8 +39,6 @@ from tidegauge.model.secret import Secret
 from tidegauge.model.spec import Lake
 from tidegauge.model.versions import LATEST, History
 
-pytestmark = pytest.mark.contract
-
 
 def test_checkpoints_of_every_kind_are_read(tmp_path: Path) -> None:
     path = tmp_path / "t"

@@ -21,8 +21,6 @@ from tidegauge.model.spec import Lake
 from tidegauge.outputs.delta.epochs import DeltaEpochOpening, DeltaEpochs
 from tidegauge.outputs.delta.output import DeltaOutput
 
-pytestmark = pytest.mark.contract
-
 PREFIX = prefix_of("shop", "silver/orders")
 
 

@@ -27,8 +27,6 @@ from tidegauge.errors import (
 from tidegauge.model.secret import Secret
 from tidegauge.model.spec import Lake
 
-pytestmark = pytest.mark.contract
-
 ROWS = pa.table({"id": [1, 2], "name": ["a", "b"]})
 
 

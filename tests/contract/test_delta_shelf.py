@@ -29,8 +29,6 @@ from tidegauge.model.secret import Secret
 from tidegauge.model.spec import Lake
 from tidegauge.storage.clock import steady
 
-pytestmark = pytest.mark.contract
-
 ODD = ["a/b/../c", 'it\'s "quoted"', "x%20y", "ünïcode😀", "a.b", "  ", "pipeline_name=a", "n" * 500]
 
 

@@ -16,8 +16,6 @@ from tidegauge.errors import OutputDisagrees, OutputUnreachable
 from tidegauge.model.plan import Tag
 from tidegauge.model.spec import Lake
 
-pytestmark = pytest.mark.contract
-
 PREFIX = prefix_of("shop", "silver/orders")
 
 

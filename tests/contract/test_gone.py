@@ -25,8 +25,6 @@ from tests.support.project import (
 from tests.support.servers import MariaDB, Postgres
 from tidegauge.ledger.open import open_ledger
 
-pytestmark = pytest.mark.contract
-
 WAREHOUSE = "  warehouse: {type: duckdb, path: warehouse.duckdb}\n"
 EVERY = 'tables: ["*"], cursor: id, key: id'
 WHY = ("--reason", "it was merged into orders", "--yes")

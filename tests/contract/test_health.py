@@ -20,8 +20,6 @@ from tidegauge.model.watermark import Recalled
 from tidegauge.operations.health import Health, examine
 from tidegauge.operations.retention import warnings
 
-pytestmark = pytest.mark.contract
-
 DAY = timedelta(days=1)
 
 

@@ -22,8 +22,6 @@ from tidegauge.model.run import FlowStatus
 from tidegauge.model.state import State
 from tidegauge.model.watermark import Watermark
 
-pytestmark = pytest.mark.contract
-
 MINUTE = timedelta(minutes=1)
 OVER = timedelta(milliseconds=-1)
 """A lease that has run out before anyone can look."""

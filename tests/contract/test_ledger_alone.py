@@ -16,8 +16,6 @@ from tidegauge.model.position import VersionPosition, Window
 from tidegauge.model.protocols.ledger import LedgerWriter
 from tidegauge.model.state import State
 
-pytestmark = pytest.mark.contract
-
 MINUTE = timedelta(minutes=1)
 TABLES = tuple(f"bronze.t{number:03d}" for number in range(120))
 

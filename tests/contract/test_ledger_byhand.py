@@ -17,8 +17,6 @@ from tidegauge.model.protocols.ledger import LedgerWriter
 from tidegauge.model.state import State
 from tidegauge.model.watermark import Recalled, Watermark
 
-pytestmark = pytest.mark.contract
-
 MINUTE = timedelta(minutes=1)
 
 

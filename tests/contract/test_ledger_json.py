@@ -27,8 +27,6 @@ from tidegauge.model.state import State
 from tidegauge.storage.local import LocalFiles
 from tidegauge.storage.store import Store
 
-pytestmark = pytest.mark.contract
-
 MINUTE = timedelta(minutes=1)
 FIELDS = [
     *("table_name", "last_mysql_extraction_time", "last_mysql_data_timestamp", "mysql_rows_extracted"),

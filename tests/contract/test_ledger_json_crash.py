@@ -21,8 +21,6 @@ from tidegauge.ledger.open import Ledger, open_ledger
 from tidegauge.model.state import State
 from tidegauge.storage import lock
 
-pytestmark = pytest.mark.contract
-
 MINUTE = timedelta(minutes=1)
 TOUCHES = ("fsync", "link", "replace", "unlink", "mkdir", "utime", "open")
 """All that a ledger on a folder does to it."""

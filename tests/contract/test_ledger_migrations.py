@@ -8,7 +8,6 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import pytest
 from alembic import command
 from alembic.config import Config
 from sqlalchemy import Connection, MetaData, Table, insert, select
@@ -26,8 +25,6 @@ from tidegauge.ledger.sql_tables import VERSIONS
 from tidegauge.model.plan import Batch, Draft, InputPlan, draft_to_body, draft_to_json
 from tidegauge.model.position import Position, RowPosition, Value, ValueKind, VersionPosition, Window, encode
 from tidegauge.model.state import State
-
-pytestmark = pytest.mark.contract
 
 AT = datetime(2025, 8, 14, 12, 0, 0, 123456)
 MINUTE = timedelta(minutes=1)

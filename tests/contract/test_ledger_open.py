@@ -32,8 +32,6 @@ from tidegauge.ledger.sql_ledger import SqlLedger
 from tidegauge.ledger.sql_tables import VERSION_TABLE, VERSIONS, metadata
 from tidegauge.model.secret import Secret
 
-pytestmark = pytest.mark.contract
-
 
 def version_is(address: str, number: str) -> None:
     with open_sql(address) as ledger, ledger._writer.begin() as connection:

@@ -32,8 +32,6 @@ from tidegauge.ledger.sql_ledger import SqlLedger
 from tidegauge.model.claim import Claim, Owner
 from tidegauge.model.state import State
 
-pytestmark = pytest.mark.contract
-
 MINUTE = timedelta(minutes=1)
 RACERS = 8
 CALLS = (

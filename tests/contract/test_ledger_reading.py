@@ -23,8 +23,6 @@ from tidegauge.model.position import FilesPosition, RowPosition, Value, ValueKin
 from tidegauge.model.secret import Secret
 from tidegauge.model.state import State
 
-pytestmark = pytest.mark.contract
-
 
 @pytest.fixture
 def ledger(ledger_address: str) -> Iterator[Ledger]:

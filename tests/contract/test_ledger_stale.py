@@ -11,8 +11,6 @@ from tests.support.drafts import ME, OTHER, draft, nothing_new, receipt
 from tidegauge.ledger.open import Ledger, open_ledger
 from tidegauge.model.state import State
 
-pytestmark = pytest.mark.contract
-
 LEASE = timedelta(seconds=60)
 
 

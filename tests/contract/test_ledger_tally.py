@@ -16,8 +16,6 @@ from tidegauge.model.run import RunRecord
 from tidegauge.model.state import State
 from tidegauge.model.watermark import Tally
 
-pytestmark = pytest.mark.contract
-
 MINUTE = timedelta(minutes=1)
 Changed = tuple[int | None, int | None, int | None]
 

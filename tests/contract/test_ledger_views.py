@@ -33,8 +33,6 @@ from tidegauge.model.protocols.ledger import LedgerWriter
 from tidegauge.model.state import State
 from tidegauge.model.watermark import Watermark
 
-pytestmark = pytest.mark.contract
-
 MINUTE = timedelta(minutes=1)
 QUERIES = re.findall(
     r"```sql\n(.*?)```", (Path(__file__).parents[2] / "docs" / "monitoring.md").read_text(), re.DOTALL

@@ -7,14 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.test_output_parts import local_lake, s3_lake
+from tests.support.output_parts import local_lake, s3_lake
 from tidegauge.errors import OutputUnsafe
 from tidegauge.model.spec import Lake
 from tidegauge.storage.clock import Clock
 from tidegauge.storage.probe import prove
 from tidegauge.storage.store import Store, open_store
-
-pytestmark = pytest.mark.contract
 
 PATH = "a folder/x é.json"
 

@@ -14,14 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.test_output_parts import s3_lake
+from tests.support.output_parts import s3_lake
 from tests.support.servers import S3
 from tidegauge.errors import OutputUnsafe
 from tidegauge.storage.local import LocalFiles
 from tidegauge.storage.probe import prove
 from tidegauge.storage.store import open_store
-
-pytestmark = pytest.mark.contract
 
 
 class Liar(BaseHTTPRequestHandler):

@@ -17,15 +17,13 @@ from typing import Any
 
 import pytest
 
-from tests.contract.test_output_parts import s3_lake
 from tests.contract.test_output_races import Where, open_lake
+from tests.support.output_parts import s3_lake
 from tests.support.servers import S3
 from tidegauge.errors import OutputUnreachable
 from tidegauge.storage import lock
 from tidegauge.storage.local import LocalFiles
 from tidegauge.storage.store import open_store
-
-pytestmark = pytest.mark.contract
 
 PATH = "watermarks/orders.json"
 FILLER = b"." * 200_000

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.test_output_parts import LAYOUT, batch, local_lake, s3_lake, staged, tag
+from tests.support.output_parts import LAYOUT, batch, local_lake, s3_lake, staged, tag
 from tidegauge.errors import OutputDisagrees, OutputUnreachable
 from tidegauge.model.plan import Receipt
 from tidegauge.model.protocols.output import Output
@@ -17,8 +17,6 @@ from tidegauge.outputs.lake.files import clean, survey
 from tidegauge.outputs.lake.output import ParquetOutput
 from tidegauge.outputs.lake.table import committed, committed_files
 from tidegauge.storage.store import Entry, Store, open_store
-
-pytestmark = pytest.mark.contract
 
 WINDOW = batch("2025-08-14 15:30:22.123456", after="2025-08-14 15:00:00.000000")
 FOLDER = "shop.or!20ders-é"

@@ -11,15 +11,13 @@ from typing import Any
 
 import pytest
 
-from tests.contract.test_output_parts import LAYOUT, batch, staged, tag
 from tests.contract.test_output_races import Where, open_lake, where
+from tests.support.output_parts import LAYOUT, batch, staged, tag
 from tidegauge.errors import OutputDisagrees
 from tidegauge.model.staged import DataFile
 from tidegauge.outputs.lake.output import ParquetOutput
 from tidegauge.outputs.lake.table import committed
 from tidegauge.storage.store import Store, open_store
-
-pytestmark = pytest.mark.contract
 
 __all__ = ["where"]  # a fixture
 

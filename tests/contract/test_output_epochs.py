@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.contract.test_output import FOLDER, Fault, data, lake, output, publish
-from tests.contract.test_output_parts import tag
+from tests.support.output_parts import tag
 from tidegauge.errors import OutputDisagrees, OutputUnreachable
 from tidegauge.model.spec import Lake
 from tidegauge.outputs.lake.epochs import EpochOpening, parse, render
@@ -18,8 +18,6 @@ from tidegauge.outputs.lake.files import clean, survey
 from tidegauge.outputs.lake.output import ParquetOutput
 from tidegauge.outputs.lake.table import committed, committed_files
 from tidegauge.storage.store import Store, open_store
-
-pytestmark = pytest.mark.contract
 
 __all__ = ["lake", "output"]  # fixtures
 

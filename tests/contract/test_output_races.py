@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.contract.test_output_parts import LAYOUT, batch, local_lake, s3_lake, staged, tag
+from tests.support.output_parts import LAYOUT, batch, local_lake, s3_lake, staged, tag
 from tests.support.servers import S3
 from tidegauge.model.plan import Receipt
 from tidegauge.model.secret import Secret
@@ -21,8 +21,6 @@ from tidegauge.model.staged import DataFile
 from tidegauge.outputs.lake.output import ParquetOutput
 from tidegauge.outputs.lake.table import committed
 from tidegauge.storage.store import open_store
-
-pytestmark = pytest.mark.contract
 
 WINDOW = batch("2025-08-14 15:30:22.123456")
 ROUNDS = 10

@@ -13,14 +13,12 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from tests.contract.test_output_parts import LAYOUT, batch, s3_lake, staged, tag
+from tests.support.output_parts import LAYOUT, batch, s3_lake, staged, tag
 from tests.support.servers import S3, free_port, start_s3
 from tidegauge.errors import ConfigError, OutputUnreachable, OutputUnsafe
 from tidegauge.model.secret import Secret
 from tidegauge.model.spec import Lake
 from tidegauge.outputs.lake.output import ParquetOutput
-
-pytestmark = pytest.mark.contract
 
 
 def fails(lake: Lake) -> list[OutputUnreachable]:

@@ -30,8 +30,6 @@ from tidegauge.model.watermark import Recalled, Watermark
 from tidegauge.operations.rebuild import furthest
 from tidegauge.outputs.delta.recall import recall_delta
 
-pytestmark = pytest.mark.contract
-
 WHY = ("--reason", "the disk is gone", "--yes")
 ROUTE = "via: lake, to: warehouse"
 DUCKDB = "  warehouse: {type: duckdb, path: warehouse.duckdb}\n"

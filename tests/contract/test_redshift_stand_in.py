@@ -16,8 +16,6 @@ from redshift_connector.error import InterfaceError, ProgrammingError
 
 from tests.support.servers import Redshift
 
-pytestmark = pytest.mark.contract
-
 
 class Bench:
     """A database with one connection, and a bucket beside it."""

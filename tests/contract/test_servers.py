@@ -12,8 +12,6 @@ import pytest
 
 from tests.support.servers import S3, MariaDB, Postgres
 
-pytestmark = pytest.mark.contract
-
 
 @contextmanager
 def _cursor(connection: Any) -> Iterator[Any]:

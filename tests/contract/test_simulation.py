@@ -20,8 +20,6 @@ from tidegauge.ledger.document_store import WriterCameBetween
 from tidegauge.ledger.flow_document import drop_moved
 from tidegauge.ledger.stored_flow import document_of, stored_flow_of
 
-pytestmark = pytest.mark.contract
-
 SCHEDULES = 20_000
 ROOT = Path(__file__).parents[2]
 

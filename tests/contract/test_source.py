@@ -12,8 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.contract.test_source_parts import Place, asked, mysql_place, postgresql_place, sqlite_place
 from tests.support.servers import MariaDB, Postgres
+from tests.support.source_parts import Place, asked, mysql_place, postgresql_place, sqlite_place
 from tidegauge.errors import (
     ColumnMissing,
     CursorUnsuitable,
@@ -30,8 +30,6 @@ from tidegauge.sources.mysql import engine as mysql_engine
 from tidegauge.sources.open import open_source
 from tidegauge.sources.postgresql import engine as postgresql_engine
 from tidegauge.sources.sqlite import engine as sqlite_engine
-
-pytestmark = pytest.mark.contract
 
 
 def shape_of(place: Place, name: str, **options: Any) -> Any:

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from tests.contract.test_source_parts import Place, batches, mysql_place, postgresql_place, sqlite_place
 from tests.support.project import until
 from tests.support.servers import MariaDB, Postgres, start_mariadb, start_postgres
+from tests.support.source_parts import Place, batches, mysql_place, postgresql_place, sqlite_place
 from tidegauge.model.position import RowPosition, Value, ValueKind
 from tidegauge.model.secret import Secret
 from tidegauge.model.spec import Engine
@@ -25,8 +25,6 @@ from tidegauge.model.table import Survey
 from tidegauge.sources import bound_wait as bound_wait
 from tidegauge.sources.dialect import MARK
 from tidegauge.sources.open import open_source
-
-pytestmark = pytest.mark.contract
 
 SECOND = timedelta(seconds=1)
 INSERT = "INSERT INTO t (note) VALUES ('{}')"

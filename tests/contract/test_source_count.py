@@ -5,14 +5,10 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from pathlib import Path
 
-import pytest
-
-from tests.contract.test_source_parts import Place, asked, sqlite_place
+from tests.support.source_parts import Place, asked, sqlite_place
 from tidegauge.model.position import RowPosition, Value, ValueKind
 from tidegauge.model.spec import Engine
 from tidegauge.sources.open import open_source
-
-pytestmark = pytest.mark.contract
 
 
 def test_rows_between_two_positions_are_counted_by_cursor_and_key(place: Place) -> None:

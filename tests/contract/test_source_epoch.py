@@ -8,14 +8,12 @@ from typing import Any
 
 import pytest
 
-from tests.contract.test_source_parts import Place, batches, mysql_place, postgresql_place, sqlite_place
+from tests.support.source_parts import Place, batches, mysql_place, postgresql_place, sqlite_place
 from tidegauge.errors import CursorUnsuitable
 from tidegauge.model.epoch_numbers import Epoch
 from tidegauge.model.position import RowPosition, Value, ValueKind
 from tidegauge.model.spec import FutureGuard
 from tidegauge.model.table import Survey
-
-pytestmark = pytest.mark.contract
 
 YEARS = 5 * 365 * 86_400
 

@@ -8,11 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.contract.test_source_parts import Place, asked, mysql_place
 from tests.support.servers import MariaDB
+from tests.support.source_parts import Place, asked, mysql_place
 from tidegauge.sources.open import open_source
-
-pytestmark = pytest.mark.contract
 
 
 @pytest.fixture

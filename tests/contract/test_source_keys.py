@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.contract.test_source_parts import Place, asked, mysql_place, postgresql_place, sqlite_place
 from tests.support.servers import MariaDB, Postgres
+from tests.support.source_parts import Place, asked, mysql_place, postgresql_place, sqlite_place
 from tidegauge.errors import KeyUnsuitable, SourceError, TableMissing, TypeNotHeld
 from tidegauge.model.arrow import schema_of
 from tidegauge.model.position import RowPosition, Value, ValueKind
@@ -19,8 +19,6 @@ from tidegauge.model.spec import Engine
 from tidegauge.model.table import SourceTable
 from tidegauge.sources.keys import key_layout, keys
 from tidegauge.sources.open import open_source
-
-pytestmark = pytest.mark.contract
 
 
 def shape_of(place: Place, **options: Any) -> SourceTable:

@@ -6,11 +6,9 @@ from datetime import timedelta
 
 import pytest
 
-from tests.contract.test_source_parts import Place, batches
+from tests.support.source_parts import Place, batches
 from tidegauge.model.position import RowPosition, Value, ValueKind
 from tidegauge.sources.open import open_source
-
-pytestmark = pytest.mark.contract
 
 INDEX = "CREATE INDEX by_at ON t (at, id)"
 

@@ -23,16 +23,14 @@ from tests.contract.test_source_bound import (
     transaction,
     utc_now,
 )
-from tests.contract.test_source_parts import Place, asked, mysql_place
 from tests.support.project import until
 from tests.support.servers import MariaDB
+from tests.support.source_parts import Place, asked, mysql_place
 from tidegauge.model.secret import Secret
 from tidegauge.model.spec import Engine
 from tidegauge.sources.open import open_source
 
 __all__ = ["hurry", "place"]
-
-pytestmark = pytest.mark.contract
 
 LOCKS = {
     Engine.MYSQL: ("LOCK TABLES gate WRITE", "UNLOCK TABLES"),

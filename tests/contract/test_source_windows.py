@@ -11,7 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.contract.test_source_parts import (
+from tests.support.servers import MariaDB, Postgres
+from tests.support.source_parts import (
     Place,
     asked,
     batches,
@@ -20,14 +21,11 @@ from tests.contract.test_source_parts import (
     predicate,
     sqlite_place,
 )
-from tests.support.servers import MariaDB, Postgres
 from tidegauge.errors import CursorUnsuitable
 from tidegauge.model.plan import Batch
 from tidegauge.model.position import RowPosition, Value, ValueKind, Window, decode, encode
 from tidegauge.model.spec import Engine, NullCursor
 from tidegauge.sources.open import open_source
-
-pytestmark = pytest.mark.contract
 
 ROWS = st.lists(
     st.tuples(st.integers(0, 3), st.integers(-3, 3), st.sampled_from("aAbß ")),

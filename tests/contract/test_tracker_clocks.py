@@ -9,8 +9,6 @@ import pytest
 from tidegauge import WatermarkTracker
 from tidegauge.errors import ConfigError
 
-pytestmark = pytest.mark.contract
-
 NOON = datetime(2025, 8, 14, 12, tzinfo=UTC)
 
 

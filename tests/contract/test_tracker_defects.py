@@ -19,8 +19,6 @@ from tidegauge import WatermarkTracker
 from tidegauge.errors import FlowHeld
 from tidegauge.tracker.ledger import TrackerLedger
 
-pytestmark = pytest.mark.contract
-
 
 def inside(window: Any, stamps: list[Any]) -> list[Any]:
     start, end = window

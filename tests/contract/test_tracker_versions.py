@@ -19,8 +19,6 @@ from tidegauge.errors import ConfigError, FlowHeld, SourceError, WrongState
 from tidegauge.model.secret import Secret
 from tidegauge.model.state import State
 
-pytestmark = pytest.mark.contract
-
 MANY = {f"bronze.t{number:03}": number for number in range(120)}
 COMMITTED = datetime(2025, 8, 14, 12, 0, 0, 123000, tzinfo=UTC)
 

@@ -21,8 +21,6 @@ from tidegauge.ledger.open import open_ledger
 from tidegauge.model.secret import Secret
 from tidegauge.tracker import WatermarkRecord
 
-pytestmark = pytest.mark.contract
-
 NINE = [
     "watermark_id",
     "pipeline_name",

@@ -15,8 +15,6 @@ from tidegauge.model.mode import Mode
 from tidegauge.model.spec import TableName
 from tidegauge.model.table import Field, Layout
 
-pytestmark = pytest.mark.contract
-
 WAREHOUSE = "  warehouse: {type: duckdb, path: warehouse.duckdb}\n"
 ONE, TWO = "to: warehouse", "via: lake, to: warehouse"
 OPTIONS = "tables: [orders], cursor: at, settle: 1s"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.contract.test_source_parts import Place, sqlite_place
+from tests.support.source_parts import Place, sqlite_place
 from tests.support.warehouses import Yard, flow_of, loader, no_spark
 from tidegauge.compare.frames import Difference
 from tidegauge.model.mode import Mode
@@ -18,8 +18,6 @@ from tidegauge.model.spec import NullCursor, TableFlow
 from tidegauge.operations.verify_warehouse import verify_warehouse
 from tidegauge.run.environment import open_reader
 from tidegauge.sources.open import open_source
-
-pytestmark = pytest.mark.contract
 
 MARK = RowPosition(Value(ValueKind.INT, "50"))
 

@@ -23,8 +23,6 @@ from tests.support.warehouses import (
 from tidegauge.errors import OutputDisagrees
 from tidegauge.model.mode import MODES, Mode, OutputKind
 
-pytestmark = pytest.mark.contract
-
 D = Decimal
 NAMES = [field.name for field in ORDERS.fields]
 

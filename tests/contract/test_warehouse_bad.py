@@ -27,8 +27,6 @@ from tidegauge.model.batch_data import BatchRows
 from tidegauge.model.mode import Mode
 from tidegauge.outputs.warehouse import staging
 
-pytestmark = pytest.mark.contract
-
 ROWS = [(1, "a", Decimal("1.00"), 1), (2, "b", Decimal("2.00"), 1)]
 
 

@@ -12,8 +12,6 @@ from tests.support.warehouses import ORDERS, Yard, counts, layout_of, loader
 from tidegauge.errors import OutputDisagrees, OutputError
 from tidegauge.model.mode import Mode
 
-pytestmark = pytest.mark.contract
-
 HOSTILE = [
     'quote " double "" end',
     "it's",

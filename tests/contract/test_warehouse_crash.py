@@ -14,8 +14,6 @@ from tests.support.warehouses import ORDERS, Yard, batch_to, counts, loader, no_
 from tidegauge.outputs.warehouse.commits import Commits
 from tidegauge.outputs.warehouse.warehouse import WarehouseSession
 
-pytestmark = pytest.mark.contract
-
 FIRST, SECOND = [(1, "a", None, 1)], [(1, "b", None, 2), (2, "c", None, 2)]
 
 

@@ -9,8 +9,6 @@ from tidegauge.errors import OutputDisagrees
 from tidegauge.model.plan import Receipt
 from tidegauge.model.spec import Deletes
 
-pytestmark = pytest.mark.contract
-
 KEYS = layout_of(("id", "bigint"))
 ROWS = [(one, f"n{one}", None, one) for one in (1, 2, 3)]
 

@@ -5,12 +5,8 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-import pytest
-
 from tidegauge.model.spec import Database, Engine
 from tidegauge.outputs.warehouse.duckdb.warehouse import DuckDB
-
-pytestmark = pytest.mark.contract
 
 
 def test_threads_open_and_close_one_file_without_getting_in_each_others_way(tmp_path: Path) -> None:

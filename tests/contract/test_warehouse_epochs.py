@@ -26,8 +26,6 @@ from tidegauge.model.spec import TableFlow
 from tidegauge.outputs.warehouse.commits import Commits
 from tidegauge.outputs.warehouse.output import WarehouseOutput
 
-pytestmark = pytest.mark.contract
-
 ROW = (1, "a", None, 1)
 
 

@@ -24,8 +24,6 @@ from tidegauge.model.position import Window
 from tidegauge.model.spec import TableFlow
 from tidegauge.outputs.warehouse.commits import Commits
 
-pytestmark = pytest.mark.contract
-
 A, B, C = (1, "a", None, 1), (2, "b", None, 2), (3, "c", None, 3)
 
 

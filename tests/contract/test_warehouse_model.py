@@ -6,15 +6,12 @@ import itertools
 from random import Random
 from typing import Any
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.support.warehouses import Yard, counts, layout_of, loader
 from tidegauge.model.mode import Mode
 from tidegauge.model.spec import Deletes
-
-pytestmark = pytest.mark.contract
 
 Row = tuple[int, str | None, int]
 LAYOUT = layout_of(("id", "bigint"), ("v", "string", "varchar(9)"), ("at", "bigint"))

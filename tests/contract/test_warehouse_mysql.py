@@ -40,8 +40,6 @@ from tidegauge.outputs.warehouse.mysql.local_stream import StreamConnection
 from tidegauge.outputs.warehouse.mysql.session import MysqlLogin
 from tidegauge.outputs.warehouse.warehouse import Refused
 
-pytestmark = pytest.mark.contract
-
 D = Decimal
 
 

@@ -40,8 +40,6 @@ from tidegauge.outputs.warehouse.postgresql.load import CopySink
 from tidegauge.outputs.warehouse.postgresql.session import PostgresqlLogin
 from tidegauge.outputs.warehouse.warehouse import Refused
 
-pytestmark = pytest.mark.contract
-
 D = Decimal
 
 

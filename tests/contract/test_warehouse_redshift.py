@@ -48,8 +48,6 @@ from tidegauge.outputs.warehouse.redshift import copy as redshift_copy
 from tidegauge.outputs.warehouse.redshift import warehouse as engine
 from tidegauge.outputs.warehouse.warehouse import Locked, WarehouseColumn
 
-pytestmark = pytest.mark.contract
-
 ROW = (1, "a", Decimal("1.00"), 1)
 
 

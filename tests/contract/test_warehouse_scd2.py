@@ -12,8 +12,6 @@ from tidegauge.model.mode import Mode
 from tidegauge.model.spec import Deletes
 from tidegauge.outputs.warehouse.warehouse import WarehouseColumn
 
-pytestmark = pytest.mark.contract
-
 STATES = layout_of(("id", "bigint"), ("state", "string", "varchar(20)"), ("at", "bigint"))
 
 

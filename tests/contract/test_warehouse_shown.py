@@ -30,8 +30,6 @@ from tidegauge.model.spec import Deletes, Drift
 from tidegauge.model.table import Layout
 from tidegauge.plan.drift import ChangeKind, Decision
 
-pytestmark = pytest.mark.contract
-
 EVERY = layout_of(
     ("id", "bigint"),
     ("yes", "boolean"),

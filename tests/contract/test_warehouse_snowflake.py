@@ -34,8 +34,6 @@ from tidegauge.outputs.warehouse.snowflake.session import SnowflakeSession
 from tidegauge.outputs.warehouse.snowflake.warehouse import Snowflake
 from tidegauge.outputs.warehouse.warehouse import Locked, Refused, WarehouseColumn
 
-pytestmark = pytest.mark.contract
-
 ROW = (1, "a", Decimal("1.00"), 1)
 
 

@@ -26,8 +26,6 @@ from tidegauge.model.table import Layout
 from tidegauge.outputs.warehouse.commits import Commits
 from tidegauge.outputs.warehouse.warehouse import WarehouseColumn
 
-pytestmark = pytest.mark.contract
-
 WORD = ("word", "string", "varchar(20)")
 BOTH = layout_of(("id", "bigint"), WORD, ("size", "int"), ("at", "bigint"))
 LESS = layout_of(("id", "bigint"), ("size", "int"), ("at", "bigint"))

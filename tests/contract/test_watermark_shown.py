@@ -10,8 +10,6 @@ import pytest
 
 from tests.support.project import Project, local, mysql_database, postgres_database, sqlite_database
 
-pytestmark = pytest.mark.contract
-
 ROW = "2021-01-31 10:00:00"
 
 

@@ -13,8 +13,6 @@ from tests.support.lake import rows
 from tests.support.nursery import Ended, Kill, Nursery
 from tidegauge.run.steps import Step
 
-pytestmark = pytest.mark.crash
-
 SYNC = "tables: [t], cursor: version, batch_rows: 3, parallel: 1"
 WHY = ("--reason", "a test", "--yes")
 EXTRACT, LOAD = ("--stage", "extract"), ("--stage", "load")

@@ -12,8 +12,6 @@ from tests.support.nursery import Kill, Nursery
 from tests.support.project import until
 from tidegauge.run.steps import Step
 
-pytestmark = pytest.mark.crash
-
 SYNC = "tables: [t], cursor: version, batch_rows: 5, parallel: 1"
 HOUSES = [
     ("sqlite", "local", "duckdb"),

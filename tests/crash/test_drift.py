@@ -11,8 +11,6 @@ from tests.crash.houses import Build, House
 from tests.support.nursery import Ended, Kill, Nursery
 from tidegauge.run.steps import Step
 
-pytestmark = pytest.mark.crash
-
 SYNC = "tables: [t], cursor: version, batch_rows: 5, parallel: 1"
 WAYS = [("sqlite", "local", "duckdb"), ("postgresql", "local", "mysql"), ("mysql", "", "postgresql")]
 

@@ -8,7 +8,7 @@ from tests.crash.houses import Build, House
 from tests.support.nursery import Kill, Nursery
 from tidegauge.run.steps import Step
 
-pytestmark = [pytest.mark.crash, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.timeout(900)
 
 SYNC = "tables: [t], cursor: version, batch_rows: 2"
 STEPS = [("before", Step.WRITE), ("after", Step.WRITE), ("after", Step.PUBLISH), ("after", Step.ADVANCE)]

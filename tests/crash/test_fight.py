@@ -20,8 +20,6 @@ from tests.support.nursery import Forked, Nursery
 from tests.support.project import PATIENCE, until
 from tidegauge.ledger.open import open_ledger
 
-pytestmark = pytest.mark.crash
-
 FIGHTERS = 8
 KILLS = int(os.environ.get("TIDEGAUGE_FIGHT_KILLS", "5"))
 PAUSE = 2 * fighter.LEASE.total_seconds()

@@ -16,7 +16,7 @@ from tests.crash.houses import Build, House
 from tests.support.nursery import Kill, Nursery
 from tidegauge.run.steps import Step
 
-pytestmark = [pytest.mark.crash, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.timeout(900)
 
 STEPS = [Step.PLAN, Step.BEGIN, Step.WRITE, Step.PUBLISH, Step.ADVANCE, Step.FINISH]
 DAWN = datetime(2021, 1, 1)

@@ -22,7 +22,7 @@ from tidegauge.model.mode import Mode
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.crash, pytest.mark.timeout(1800)]
+pytestmark = pytest.mark.timeout(1800)
 
 FAMILIES = [
     lawful.filters,

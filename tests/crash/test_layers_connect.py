@@ -6,14 +6,10 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from tests.support.project import end, shell, start, until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-pytestmark = pytest.mark.crash
 
 TABLES = ("north", "south")
 FEED = "USING delta TBLPROPERTIES (delta.enableChangeDataFeed = true)"

@@ -30,8 +30,6 @@ from tidegauge.ledger.open import open_ledger
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.crash
-
 WHY = ("--reason", "a test", "--yes")
 FEED = "USING delta TBLPROPERTIES (delta.enableChangeDataFeed = true)"
 KEEPER = "tidegauge.ledger.base:BaseLedger"

@@ -16,8 +16,6 @@ from tidegauge.run.steps import Step
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.crash
-
 
 def test_b1_b2_a_runner_killed_around_the_commit_to_s3_loses_and_doubles_nothing(
     spark: SparkSession, nursery: Nursery, s3: S3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

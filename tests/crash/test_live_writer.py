@@ -33,8 +33,6 @@ from tests.support.project import (
 )
 from tests.support.servers import MariaDB, Postgres
 
-pytestmark = pytest.mark.crash
-
 KILLS = 20
 WRITERS = 3
 KEYS = 120

@@ -19,8 +19,6 @@ from tidegauge.run.report import FlowReport
 from tidegauge.run.runner import run
 from tidegauge.run.steps import Step
 
-pytestmark = pytest.mark.crash
-
 
 @pytest.fixture
 def three_batches(build: Build, nursery: Nursery, request: pytest.FixtureRequest) -> House:

@@ -18,8 +18,6 @@ from tests.support.project import Ran, end
 from tests.support.servers import S3, MariaDB, Postgres
 from tidegauge.run.steps import Step
 
-pytestmark = pytest.mark.crash
-
 # A step that comes once for each batch is hit in the second one, with one batch behind it and one ahead.
 TIMES = {
     Step.PLAN: 1,

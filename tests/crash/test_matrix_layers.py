@@ -21,7 +21,6 @@ from tidegauge.run.steps import Step
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.crash
 long = pytest.mark.long
 
 EVERYWHERE = [(side, step) for step in Step for side in ("before", "after")]

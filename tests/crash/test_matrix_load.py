@@ -13,8 +13,6 @@ from tests.support.nursery import Kill, Nursery
 from tidegauge.outputs.warehouse.staging import PREFIX
 from tidegauge.run.steps import Step
 
-pytestmark = pytest.mark.crash
-
 # A step that comes once for each batch is hit in the second one, with one batch behind it and one ahead.
 TIMES = {
     Step.PLAN: 1,

@@ -13,8 +13,6 @@ from tests.support.nursery import own_nursery
 from tests.support.project import Project, end, local, sqlite_database
 from tidegauge.run.steps import OverrideStep
 
-pytestmark = pytest.mark.crash
-
 ROWS = 45
 SYNC = "tables: [t], cursor: at, settle: 1s, batch_rows: 15"
 WHY = ("--reason", "a table made anew", "--yes")

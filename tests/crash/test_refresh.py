@@ -12,8 +12,6 @@ from tidegauge.config.load import load_project
 from tidegauge.operations import refresh
 from tidegauge.run.steps import Step
 
-pytestmark = pytest.mark.crash
-
 SYNC = "tables: [t], cursor: version, batch_rows: 3, parallel: 1, mode: append"
 PLAIN = "tables: [t], cursor: version, batch_rows: 3, parallel: 1"
 AFTER = (Step.SETTLE, Step.ADVANCE, Step.FINISH)

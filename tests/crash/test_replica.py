@@ -14,8 +14,6 @@ from tests.support.nursery import Nursery
 from tests.support.project import Database, mysql_database, postgres_database
 from tests.support.servers import MariaDB, Postgres
 
-pytestmark = pytest.mark.crash
-
 TABLE, REPLICA = "ETL_PIPELINE_RUN_HISTORY_LOG", "ETL_PIPELINE_RUN_HISTORY_LOG_REPLICATION"
 COLUMNS = "PIPELINE_RUN_ID, PIPELINE_NAME, STATUS, LAST_UPDATE_DATE"
 PROJECT = """\

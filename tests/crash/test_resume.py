@@ -10,8 +10,6 @@ from tests.support.nursery import Kill, Nursery
 from tidegauge.outputs.warehouse.staging import PREFIX
 from tidegauge.run.steps import Step
 
-pytestmark = pytest.mark.crash
-
 BATCHES, IN_HAND, ROWS = 12, 8, 6
 
 

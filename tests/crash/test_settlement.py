@@ -26,7 +26,7 @@ from tests.support.nursery import Nursery
 from tests.support.project import Database, here, mysql_database, postgres_database, s3_lake
 from tests.support.servers import S3, MariaDB, Postgres, Redshift
 
-pytestmark = [pytest.mark.crash, pytest.mark.timeout(1800)]
+pytestmark = pytest.mark.timeout(1800)
 
 KILLS = int(os.environ.get("TIDEGAUGE_KILLS", "8"))
 WRITERS = 3

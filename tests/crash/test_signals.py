@@ -18,8 +18,6 @@ from tests.support.nursery import Forked
 from tests.support.project import PATIENCE, ROOT, Project, end, local, postgres_database, until
 from tests.support.servers import Postgres
 
-pytestmark = pytest.mark.crash
-
 ROWS = 60
 SYNC = "tables: [t], cursor: at, settle: 1s, batch_rows: 20"
 EXPECTED = [(n, f"word {n}") for n in range(ROWS)]

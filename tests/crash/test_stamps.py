@@ -16,8 +16,6 @@ from tests.support.nursery import Nursery
 from tests.support.project import local, mysql_database, until
 from tests.support.servers import MariaDB
 
-pytestmark = pytest.mark.crash
-
 WAITING = (
     "SELECT COUNT(*) FROM information_schema.PROCESSLIST"
     " WHERE STATE LIKE 'Waiting for table%' AND DB = DATABASE()"

@@ -12,7 +12,7 @@ from tests.support.nursery import Kill, Nursery
 from tests.support.project import refused
 from tidegauge.run.steps import Step
 
-pytestmark = [pytest.mark.crash, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 
 SYNC = "tables: [t], cursor: version, batch_rows: 2"
 WHY = ("--reason", "a test", "--yes")

@@ -16,8 +16,6 @@ from tests.support.nursery import Forked
 from tests.support.project import Project, end, local, postgres_database, sqlite_database, until
 from tests.support.servers import Postgres
 
-pytestmark = pytest.mark.crash
-
 ROWS = 45
 SYNC = "tables: [t], cursor: at, settle: 1s, batch_rows: 15"
 EXPECTED = [(n, f"word {n}") for n in range(ROWS)]

@@ -13,8 +13,6 @@ from tests.crash.pausing import start_pausing
 from tests.support.nursery import Nursery
 from tests.support.project import end
 
-pytestmark = pytest.mark.crash
-
 SYNC = "tables: [t], cursor: version, batch_rows: 4"
 LOAD = ("--stage", "load")
 WHY = ("--reason", "a table made anew", "--yes")

@@ -12,8 +12,6 @@ from tests.integration.conftest import Make
 from tests.integration.test_sync import OPTIONS, ROUTE, WAREHOUSE, WHY, counts, done, landed, positions, query
 from tests.support.project import Project, refused, unchanged
 
-pytestmark = pytest.mark.integration
-
 
 @pytest.fixture
 def project(make: Make) -> Project:

@@ -17,8 +17,6 @@ from tests.support.lake import rows
 from tests.support.project import Project, refused, unchanged
 from tests.support.servers import MariaDB, Postgres, free_port, start_s3
 
-pytestmark = pytest.mark.integration
-
 SYNC = "tables: [t], cursor: at, settle: 1s, batch_rows: 2, parallel: 1"
 
 

@@ -18,8 +18,6 @@ from tests.integration.conftest import Make
 from tests.support.lake import rows
 from tests.support.project import Project, local, refused, sqlite_database, unchanged
 
-pytestmark = pytest.mark.integration
-
 SYNC = "tables: [t], cursor: at, settle: 1s"
 NOBODY = 65534
 

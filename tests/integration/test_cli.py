@@ -9,8 +9,6 @@ import pytest
 from tests.integration.conftest import Make
 from tests.support.project import Project, here, refused, shell
 
-pytestmark = pytest.mark.integration
-
 MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
 RUN = {
     "flow", "state", "batches", "rows_read", "rows_written", "rows_inserted", "rows_updated", "rows_deleted",

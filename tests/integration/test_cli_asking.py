@@ -12,8 +12,6 @@ import pytest
 
 from tests.support.project import ROOT, Project, command, local, sqlite_database
 
-pytestmark = pytest.mark.integration
-
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:

@@ -14,8 +14,6 @@ import pytest
 from tests.integration.conftest import Make
 from tests.support.project import ROOT, Project, command
 
-pytestmark = pytest.mark.integration
-
 ESCAPE = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
 
 

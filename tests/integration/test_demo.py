@@ -11,9 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import pytest
-
-pytestmark = pytest.mark.integration
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
 

@@ -9,11 +9,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.contract.test_source_parts import Place, batches, mysql_place, postgresql_place, sqlite_place
 from tests.integration import test_types_mysql, test_types_postgresql
 from tests.integration.test_types_guards import refused
-from tests.integration.test_types_parts import arrived, make
 from tests.support.servers import MariaDB, Postgres
+from tests.support.source_parts import Place, batches, mysql_place, postgresql_place, sqlite_place
+from tests.support.types_parts import arrived, make
 from tidegauge.errors import TypeNotHeld
 from tidegauge.model.spec import Lake
 from tidegauge.outputs.lake.splits import write_splits
@@ -22,8 +22,6 @@ from tidegauge.sources.direct import DirectReader, direct_reason
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-pytestmark = pytest.mark.integration
 
 
 def never() -> SparkSession:

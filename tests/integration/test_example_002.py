@@ -22,8 +22,6 @@ import pytest
 from tests.support.project import Ran, end, here, start, until
 from tests.support.servers import S3, MariaDB, Redshift
 
-pytestmark = pytest.mark.integration
-
 EXAMPLE = Path(__file__).parents[2] / "examples" / "002_settlement"
 DETAIL = "settlement_normal_delivery_detail"
 LANDS = {DETAIL: DETAIL, "settlement_claim_detail": "settlement_claim_detail", "partner_info": "partners"}

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from tidegauge.outputs.delta.modes import Checked, Job
 
-pytestmark = pytest.mark.integration
-
 EXAMPLES = Path(__file__).parents[2] / "examples"
 FEED = "USING delta TBLPROPERTIES (delta.enableChangeDataFeed = true)"
 

@@ -20,8 +20,6 @@ from tidegauge.spark.session import sibling
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.integration
-
 Rows = list[tuple[Any, ...]]
 FEED = "USING delta TBLPROPERTIES (delta.enableChangeDataFeed = true)"
 

@@ -12,8 +12,6 @@ from tests.integration.conftest import Make
 from tests.support.lake import rows
 from tests.support.project import Project, Ran, refused, unchanged
 
-pytestmark = pytest.mark.integration
-
 WHY = ("--reason", "tried in a test", "--yes")
 
 

@@ -12,8 +12,6 @@ from tests.integration.conftest import Make
 from tests.support.lake import latest, manifests, rows
 from tests.support.project import Project
 
-pytestmark = pytest.mark.integration
-
 ENGINES = ["sqlite", "mysql", "postgresql"]
 EVERYWHERE = [("sqlite", "local"), ("sqlite", "s3"), ("mysql", "s3"), ("postgresql", "s3")]
 

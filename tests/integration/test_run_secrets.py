@@ -17,8 +17,6 @@ from tests.support.servers import S3, MariaDB, Postgres, free_port
 from tidegauge.sources.connectorx_split import ConnectorxSplit
 from tidegauge.sources.jdbc import JdbcReader
 
-pytestmark = pytest.mark.integration
-
 CANARY = "cänary/Pa ss@w0rd%41&x=1"
 SYNC = "tables: [t], cursor: at, settle: 1s"
 FORMS = {

@@ -15,8 +15,6 @@ import pytest
 from tests.integration.conftest import Make
 from tests.support.project import Project, Ran, refused, unchanged
 
-pytestmark = pytest.mark.integration
-
 WHY = ("--reason", "tried in a test", "--yes")
 ROUTE = "via: lake, to: warehouse"
 WAREHOUSE = "  warehouse: {type: duckdb, path: warehouse.duckdb}\n"

@@ -9,16 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.contract.test_source_parts import Place, mysql_place, postgresql_place, sqlite_place
-from tests.integration.test_types_parts import arrived
 from tests.support.servers import MariaDB, Postgres
+from tests.support.source_parts import Place, mysql_place, postgresql_place, sqlite_place
+from tests.support.types_parts import arrived
 from tidegauge.errors import TypeNotHeld
 from tidegauge.spark.errors import from_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-pytestmark = pytest.mark.integration
 
 
 def refused(session: SparkSession, place: Place, table: str, folder: Path, **options: Any) -> str:

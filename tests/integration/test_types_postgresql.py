@@ -14,15 +14,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tests.contract.test_source_parts import Place, postgresql_place
-from tests.integration.test_types_parts import Case, arrived, column, make
 from tests.support.servers import Postgres
+from tests.support.source_parts import Place, postgresql_place
+from tests.support.types_parts import Case, arrived, column, make
 from tidegauge.sources.postgresql import types as types_postgresql
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-pytestmark = pytest.mark.integration
 
 NTZ, TZ = pa.timestamp("us"), pa.timestamp("us", tz="UTC")
 LONG = "9" * 38

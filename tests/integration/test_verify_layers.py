@@ -15,7 +15,7 @@ from tests.support.project import refused
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 
 FIELDS = {"table", "equal", "source_rows", "target_rows", "missing", "extra", "different", "newer"}
 

@@ -18,8 +18,6 @@ from tidegauge.model.plan import Batch, Draft, InputPlan
 from tidegauge.model.position import FilesPosition, Window
 from tidegauge.model.state import State
 
-pytestmark = pytest.mark.integration
-
 MINUTE = timedelta(minutes=1)
 PROJECT = """\
 pipeline: shop

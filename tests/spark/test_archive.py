@@ -13,8 +13,6 @@ from tidegauge.errors import TidegaugeError
 from tidegauge.spark.archive import java_options, make, path_of
 from tidegauge.spark.java import Java, find_java
 
-pytestmark = pytest.mark.spark
-
 _START = """
 import sys
 from tidegauge.spark.session import open_session

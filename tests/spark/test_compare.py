@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from tidegauge.compare.frames import Beside, Difference, compare
 from tidegauge.compare.intervals import faults
 from tidegauge.compare.whole_rows import compare_whole, differing_groups
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-pytestmark = pytest.mark.spark
 
 ROW = "id int, a int, b int"
 

@@ -20,8 +20,6 @@ from tidegauge.sources.delta.catalogue import locate
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
-
 
 @pytest.fixture
 def bronze(spark: SparkSession, tmp_path: Path) -> Iterator[str]:

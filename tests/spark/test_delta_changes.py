@@ -20,8 +20,6 @@ from tidegauge.sources.delta.errors import translated_read
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
-
 
 @pytest.fixture
 def table(spark: SparkSession, tmp_path: Path) -> Versioned:

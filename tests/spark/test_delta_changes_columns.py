@@ -16,8 +16,6 @@ from tidegauge.model.plan import ReadWay
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
-
 EVERY = """
     id BIGINT, text STRING, day DATE, at TIMESTAMP, yes BOOLEAN, n DECIMAL(5, 2),
     s STRUCT<a: INT, `x.y`: ARRAY<DOUBLE>>, m MAP<STRING, DOUBLE>, v VARIANT, f FLOAT, `b-c` BINARY,

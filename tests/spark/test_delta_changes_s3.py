@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-import pytest
-
 from tests.support.servers import S3
 from tests.support.versioned import FEED, counted, told
 from tidegauge.model.delta_flow import TableRef
@@ -21,8 +19,6 @@ from tidegauge.spark.session import sibling
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-pytestmark = pytest.mark.spark
 
 
 def test_a_table_in_a_bucket_is_read_by_every_way(spark: SparkSession, s3: S3) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
-
 from tests.spark.moving import quick
 from tests.support.delta_tables import facts, same
 from tidegauge.delta_log.history import history
@@ -14,8 +12,6 @@ from tidegauge.model.versions import FEED
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-pytestmark = pytest.mark.spark
 
 
 def test_c9_restore_is_a_change_and_c2_replace_is_another_table(spark: SparkSession, tmp_path: Path) -> None:

@@ -20,8 +20,6 @@ from tidegauge.spark import hadoop
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
-
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Lake:

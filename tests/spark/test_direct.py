@@ -20,9 +20,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.contract.test_source_parts import Place, batches, mysql_place, postgresql_place, sqlite_place
 from tests.support.connect import start_connect
 from tests.support.servers import S3, MariaDB, Postgres, free_port
+from tests.support.source_parts import Place, batches, mysql_place, postgresql_place, sqlite_place
 from tidegauge.errors import ConfigError, SourceUnreachable, TypeNotHeld
 from tidegauge.model.arrow import schema_of
 from tidegauge.model.batch_data import BatchRows
@@ -40,8 +40,6 @@ from tidegauge.sources.direct import DirectReader, check, direct_reason
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-pytestmark = pytest.mark.spark
 
 LAYOUT = Layout(TableName(None, "t"), (Field("id", "bigint", "integer"),), ("id",), "value", "id")
 

@@ -17,8 +17,6 @@ from tidegauge.transform.evaluate import evaluate_change
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.spark
-
 ORDERS = {"id": pa.int64(), "day": pa.string(), "state": pa.string(), "amount": pa.int64()}
 OPEN = "SELECT id, day, amount * 2 AS amount FROM orders WHERE state = 'open'"
 

@@ -14,8 +14,6 @@ from tidegauge.errors import SourceError, TableMissing
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
-
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
-
 from tests.support.servers import S3, start_s3
 from tidegauge.model.secret import Secret
 from tidegauge.model.spec import Lake
@@ -14,8 +12,6 @@ from tidegauge.spark.session import sibling
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-pytestmark = pytest.mark.spark
 
 
 def test_a_bucket_that_was_reached_before_is_reached_anew_by_other_settings(

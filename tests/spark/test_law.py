@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     from tests.spark.moving import Window
 
-pytestmark = pytest.mark.spark
-
 CASES = int(os.environ.get("TIDEGAUGE_LAW_CASES", "36"))
 SEED = os.environ.get("TIDEGAUGE_LAW_SEED", "tide")
 STEPS = 3

@@ -21,8 +21,6 @@ from tidegauge.outputs.delta import modes, output
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.spark
-
 ROWS = "SELECT id, 'old' AS v FROM range(5)"
 
 

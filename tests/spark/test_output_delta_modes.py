@@ -19,8 +19,6 @@ from tidegauge.model.plan import Receipt
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
-
 
 def _commits(path: Path) -> list[dict[str, Any]]:
     files = sorted((path / "_delta_log").glob("*.json"))

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.contract.test_output_parts import LAYOUT, batch, local_lake, s3_lake, staged, tag, write
+from tests.support.output_parts import LAYOUT, batch, local_lake, s3_lake, staged, tag, write
 from tidegauge.errors import OutputDisagrees, OutputError, OutputUnreachable
 from tidegauge.model.spec import Lake
 from tidegauge.model.staged import DataFile
@@ -25,8 +25,6 @@ from tidegauge.storage.store import open_store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-pytestmark = pytest.mark.spark
 
 FOLDER = "shop.or!20ders-é"
 ROWS = "id bigint, at timestamp_ntz"

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.contract.test_source_parts import (
+from tests.support.servers import MariaDB, Postgres
+from tests.support.source_parts import (
     Place,
     batches,
     mysql_place,
     postgresql_place,
     sqlite_place,
 )
-from tests.support.servers import MariaDB, Postgres
 from tidegauge.model.plan import Batch
 from tidegauge.model.position import Window
 from tidegauge.model.spec import NullCursor
@@ -25,8 +25,6 @@ from tidegauge.sources.jdbc import JdbcReader
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-pytestmark = pytest.mark.spark
 
 
 def rows_of(spark: SparkSession, place: Place, shape: Any, batch: Batch) -> list[tuple[Any, ...]]:

@@ -7,8 +7,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
-
 from tests.support.project import here
 from tidegauge.ledger.open import open_ledger
 from tidegauge.model.position import VersionPosition
@@ -16,8 +14,6 @@ from tidegauge.model.watermark import Watermark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-pytestmark = pytest.mark.spark
 
 PROJECT = """
 pipeline: shop

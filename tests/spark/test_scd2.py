@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-pytestmark = pytest.mark.spark
-
 START = datetime(2025, 1, 1, tzinfo=UTC)
 FEED = "_change_type string, _commit_version bigint, _commit_timestamp timestamp"
 

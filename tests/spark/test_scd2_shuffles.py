@@ -26,8 +26,6 @@ from tidegauge.spark.session import sibling
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.spark
-
 SHUFFLES, STORIES, KEYS, EVENTS, ROUNDS = 200, 8, 5, 80, 6
 START = datetime(2025, 1, 1, tzinfo=UTC)
 

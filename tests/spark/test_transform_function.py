@@ -22,8 +22,6 @@ from tidegauge.transform.evaluate import evaluate_change
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.spark
-
 COLUMNS = {"id": pa.int64(), "g": pa.string(), "n": pa.int64()}
 
 

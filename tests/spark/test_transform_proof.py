@@ -15,8 +15,6 @@ from tidegauge.transform.proof import Proof, prove
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.spark
-
 COLUMNS = {"id": pa.int64(), "g": pa.string(), "n": pa.int64()}
 
 

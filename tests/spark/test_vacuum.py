@@ -28,8 +28,6 @@ from tidegauge.operations.vacuum import vacuum as run_vacuum
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
-
 NOTHING_KEPT = timedelta(0)
 
 

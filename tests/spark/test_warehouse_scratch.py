@@ -14,8 +14,6 @@ from tidegauge.model.batch_data import BatchRows
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.spark
-
 LAYOUT = layout_of(("id", "bigint"), ("name", "string"), ("ts", "timestamp_ntz"), ("at", "bigint"))
 
 

@@ -36,8 +36,6 @@ from tidegauge.spark.task_values import seal, unseal
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
-
 
 @pytest.fixture(params=["postgres", "mariadb"])
 def yard(request: pytest.FixtureRequest) -> Yard:

@@ -6,13 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from tests.contract.test_output_parts import SHAPE
+from tests.support.output_parts import SHAPE
 from tidegauge.errors import ConfigError
 from tidegauge.model.position import RowPosition, Value, ValueKind, VersionPosition, compare
 from tidegauge.model.table import SourceTable
 from tidegauge.operations.override_position import check_fits, from_text, from_timestamp
-
-pytestmark = pytest.mark.unit
 
 
 def source_table(kind: ValueKind, *, scale: int = 6, of: str = "timestamp") -> SourceTable:

@@ -29,8 +29,6 @@ from tidegauge.plan.draft import batch_step, draft
 from tidegauge.sources import sql
 from tidegauge.sources.sqlite import engine as sqlite_engine
 
-pytestmark = pytest.mark.unit
-
 Row = tuple[int, int, str]
 ROWS = st.lists(
     st.tuples(st.integers(0, 4), st.integers(0, 9), st.text("aB'é", max_size=2)),

@@ -14,8 +14,6 @@ from bench.result import Result, document, keep, kept
 from bench.table import table
 from bench.timing import Pairs, in_turns
 
-pytestmark = pytest.mark.unit
-
 
 def result(ours: float = 2.0, goal: float | None = 3.0) -> Result:
     return Result("planning", ours, 1.0, goal, "ms", "one bare commit", {"times": 7})

@@ -12,8 +12,6 @@ from tidegauge.model.state import State
 from tidegauge.operations.status import wanted
 from tidegauge.run.report import FlowReport, RunReport
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.mark.parametrize(
     ("stage", "backup", "redshift", "meant"),

@@ -16,8 +16,6 @@ from tidegauge.compare.frames import Difference
 from tidegauge.compare.rows import compare_rows
 from tidegauge.errors import OutputDisagrees
 
-pytestmark = pytest.mark.unit
-
 SCHEMA = pa.schema([("v", pa.string()), ("id", pa.int64()), ("f", pa.float64())])
 SIDE = st.dictionaries(
     st.integers(0, 9),

@@ -12,8 +12,6 @@ import pytest
 from tidegauge.config.load import load_project
 from tidegauge.errors import ConfigError
 
-pytestmark = pytest.mark.unit
-
 HEAD = """\
 pipeline: shop
 connections:

@@ -18,8 +18,6 @@ from tidegauge.errors import ConfigError
 from tidegauge.model.secret import Secret, mask
 from tidegauge.model.spec import Database, Lake, Project
 
-pytestmark = pytest.mark.unit
-
 CANARY = "c@nary/Pass:w0rd%41 é$1"
 
 

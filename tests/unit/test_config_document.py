@@ -13,8 +13,6 @@ from tidegauge.config.document import read_document
 from tidegauge.config.load import load_project
 from tidegauge.errors import ConfigError
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.fixture(params=["CSafeLoader", "SafeLoader"])
 def parser(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:

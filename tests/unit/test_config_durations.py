@@ -10,8 +10,6 @@ from hypothesis import strategies as st
 from tidegauge.config.durations import parse_duration, show_duration
 from tidegauge.errors import ConfigError
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.mark.parametrize(
     ("text", "seconds"),

@@ -7,8 +7,6 @@ import pytest
 from tidegauge.config.find import find_project
 from tidegauge.errors import ConfigError
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:

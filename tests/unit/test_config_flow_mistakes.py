@@ -12,8 +12,6 @@ import pytest
 from tests.unit.test_config_flows import flow, load
 from tidegauge.errors import ConfigError, Place
 
-pytestmark = pytest.mark.unit
-
 OUT = "output: {table: u, key: k}"
 IN = "inputs: {a: t}"
 SCD2 = IN + ", output: {table: u, mode: scd2, "

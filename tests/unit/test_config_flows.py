@@ -22,8 +22,6 @@ from tidegauge.model.delta_flow import (
 from tidegauge.model.mode import Mode
 from tidegauge.model.spec import Drift
 
-pytestmark = pytest.mark.unit
-
 TOUR = """\
 pipeline: lakehouse
 flows:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
-import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -18,8 +17,6 @@ from tidegauge.config.load import load_project
 from tidegauge.config.models import ProjectKeys, SparkKeys, SyncKeys
 from tidegauge.config.options import MEANINGS
 from tidegauge.errors import ConfigError
-
-pytestmark = pytest.mark.unit
 
 MODELS: list[type[Keys]] = [ProjectKeys, SparkKeys, SyncKeys, FlowKeys, InputKeys, OutputKeys]
 MODELS += CONNECTIONS.values()

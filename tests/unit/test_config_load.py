@@ -26,8 +26,6 @@ from tidegauge.model.spec import (
     Sync,
 )
 
-pytestmark = pytest.mark.unit
-
 FULL = """\
 pipeline: settlement
 ledger: sqlite:///state/ledger.db

@@ -15,8 +15,6 @@ from tidegauge.config.problems import Complaint
 from tidegauge.errors import ConfigError
 from tidegauge.model.spec import Database
 
-pytestmark = pytest.mark.unit
-
 HOSTILE = [
     "autoDeserialize", "allowLoadLocalInfile", "allowUrlInLocalInfile", "allowLoadLocalInfileInPath",
     "queryInterceptors", "statementInterceptors", "exceptionInterceptors", "connectionLifecycleInterceptors",

@@ -12,8 +12,6 @@ from tidegauge.errors import ConfigError
 from tidegauge.model.secret import Secret, mask
 from tidegauge.model.spec import Database, Project
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.fixture(autouse=True)
 def _fresh_mask(monkeypatch: pytest.MonkeyPatch) -> None:

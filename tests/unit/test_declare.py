@@ -20,8 +20,6 @@ from tidegauge.errors import ConfigError, Place
 from tidegauge.model.delta_flow import DeltaFlow, Function
 from tidegauge.model.spec import Project
 
-pytestmark = pytest.mark.unit
-
 YAML = """\
 pipeline: lakehouse
 connections: {gold: {type: delta, path: s3a://bucket/gold, region: eu-1}}

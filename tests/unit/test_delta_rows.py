@@ -14,8 +14,6 @@ from tidegauge.model.spec import SparkSettings
 from tidegauge.spark.jars import Needs
 from tidegauge.spark.session import _conf
 
-pytestmark = pytest.mark.unit
-
 NOON = "2026-01-01 12:00:00.000000"
 
 

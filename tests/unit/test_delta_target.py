@@ -25,8 +25,6 @@ from tidegauge.outputs.delta.target import (
 )
 from tidegauge.outputs.delta.types import as_sql, bare, can_widen, fits, has_map, literal, table_name
 
-pytestmark = pytest.mark.unit
-
 
 def _output(mode: Mode = Mode.APPEND, **facts: Any) -> DeltaTable:
     return delta_flow_of(Path("/t"), mode, **facts).output

@@ -11,8 +11,6 @@ import pytest
 from tidegauge.config.load import load_project
 from tidegauge.model.spec import Database, Lake
 
-pytestmark = pytest.mark.unit
-
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 

@@ -24,8 +24,6 @@ from tidegauge.model.spec import (
 from tidegauge.model.table import Cut, OrderedColumn, SourceTable, Survey
 from tidegauge.plan.draft import batch_step, check_identity, draft, identity, start
 
-pytestmark = pytest.mark.unit
-
 FLOW = TableFlow(
     pipeline="p",
     name="t",

@@ -15,8 +15,6 @@ from tidegauge.model.table import Field, Layout, OrderedColumn, SourceColumn, So
 from tidegauge.model.types import holds
 from tidegauge.plan.drift import ChangeKind, ColumnChange, Decision, decide, narrowed
 
-pytestmark = pytest.mark.unit
-
 TYPES = [
     *("boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "string", "binary", "date"),
     *("timestamp", "timestamp_ntz", "decimal(3,0)", "decimal(12,2)", "decimal(20,0)", "decimal(38,10)"),

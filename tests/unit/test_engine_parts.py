@@ -16,8 +16,6 @@ from tidegauge.model.secret import Secret
 from tidegauge.spark.errors import from_spark, last_cause
 from tidegauge.spark.java import find_java
 
-pytestmark = pytest.mark.unit
-
 
 def test_this_process_lives_and_one_with_a_reused_pid_does_not() -> None:
     me = this_process()

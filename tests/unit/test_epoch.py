@@ -23,8 +23,6 @@ from tidegauge.plan.draft import start
 from tidegauge.sources.bound import latest_now, timestamp_bound
 from tidegauge.sources.dialect import Moment
 
-pytestmark = pytest.mark.unit
-
 NOON = datetime(2025, 6, 1, 12, 0, 0, 500_000)
 SECONDS = 1_748_779_200
 

@@ -26,8 +26,6 @@ from tidegauge.model.spec import (
 from tidegauge.plan import files
 from tidegauge.plan.files import Chain, LakeBatches
 
-pytestmark = pytest.mark.unit
-
 PLACE = "/lake/t"
 FLOW = TableFlow(
     pipeline="p",

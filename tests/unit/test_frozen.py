@@ -15,8 +15,6 @@ from tidegauge.model.versions import LATEST
 from tidegauge.plan.frozen import check, since
 from tidegauge.plan.versions import draft_versions
 
-pytestmark = pytest.mark.unit
-
 FOUND = history(version(5), idle(6), version(7), after=4)
 FLOW = delta_flow(source(max_versions=1))
 FROZEN = plan(FOUND, 4, flow=FLOW)

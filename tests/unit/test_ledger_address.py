@@ -10,8 +10,6 @@ from tidegauge.errors import ConfigError
 from tidegauge.ledger.address import parse
 from tidegauge.model.secret import Secret, mask
 
-pytestmark = pytest.mark.unit
-
 
 def test_a_file_is_relative_or_absolute_and_otherwise_as_it_stands() -> None:
     assert parse("sqlite:////var/lib/a b?c#d%20.db").path == Path("/var/lib/a b?c#d%20.db")

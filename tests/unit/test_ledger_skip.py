@@ -14,8 +14,6 @@ from tidegauge.ledger.flow_state import FlowState
 from tidegauge.ledger.plan_rules import plan
 from tidegauge.model.state import State
 
-pytestmark = pytest.mark.unit
-
 NOW = datetime(2025, 8, 14, 12)
 MINUTE = timedelta(minutes=1)
 

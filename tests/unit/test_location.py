@@ -16,8 +16,6 @@ from tidegauge.model.location import is_in_catalogue, resolve
 from tidegauge.model.spec import Lake
 from tidegauge.outputs.delta.place import _lake
 
-pytestmark = pytest.mark.unit
-
 ELSEWHERE = (
     "abfss://c@account/x",
     "gs://bucket/x",

@@ -10,8 +10,6 @@ from tidegauge.storage import clock
 from tidegauge.storage.clock import Clock
 from tidegauge.storage.store import Store
 
-pytestmark = pytest.mark.unit
-
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 

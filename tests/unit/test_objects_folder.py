@@ -9,8 +9,6 @@ from hypothesis import strategies as st
 from tidegauge.errors import OutputUnsafe
 from tidegauge.storage.folder import check_folder, folder_name
 
-pytestmark = pytest.mark.unit
-
 names = st.text(st.characters(), max_size=60) | st.text(alphabet="./!2Eh\\%\0 aé", max_size=12)
 
 

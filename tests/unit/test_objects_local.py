@@ -8,12 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.test_output_parts import LAYOUT, batch, local_lake, staged, tag
+from tests.support.output_parts import LAYOUT, batch, local_lake, staged, tag
 from tidegauge.errors import OutputUnreachable, OutputUnsafe
 from tidegauge.outputs.lake.output import ParquetOutput
 from tidegauge.storage.local import LocalFiles
-
-pytestmark = pytest.mark.unit
 
 
 @pytest.fixture

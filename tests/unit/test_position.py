@@ -28,8 +28,6 @@ from tidegauge.model.position import (
     to_text,
 )
 
-pytestmark = pytest.mark.unit
-
 # A driver hands over text that can be encoded: no half surrogate pairs.
 TEXT = st.text(st.characters(codec="utf-8"), max_size=50)
 INTS = st.integers(-(2**63), 2**64 - 1)

@@ -9,8 +9,6 @@ import pytest
 from tidegauge.delta_log.commit import parse
 from tidegauge.transform.passed import passed
 
-pytestmark = pytest.mark.unit
-
 COLUMNS = {"orders": ["id", "Day", "v"], "dims": ["id", "name"]}
 
 

@@ -13,8 +13,6 @@ from tidegauge.model.secret import Secret
 from tidegauge.model.spec import Database, Engine
 from tidegauge.sources.engines import find_engine
 
-pytestmark = pytest.mark.unit
-
 
 def jdbc_options(database: Database) -> dict[str, str]:
     return find_engine(database).jdbc_options(database)

@@ -12,8 +12,6 @@ from tidegauge.model.table import OrderedColumn
 from tidegauge.sources.bound import latest_now, timestamp_bound
 from tidegauge.sources.dialect import Moment, OpenWork
 
-pytestmark = pytest.mark.unit
-
 NOON = datetime(2025, 6, 1, 12)
 SECOND = timedelta(seconds=1)
 

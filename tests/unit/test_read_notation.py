@@ -6,8 +6,6 @@ from tidegauge.model.position import Value, ValueKind
 from tidegauge.sources.notation import read_patterns
 from tidegauge.sources.statement import head
 
-pytestmark = pytest.mark.unit
-
 
 def moment(text: str) -> Value:
     return Value(ValueKind.TIMESTAMP, text)

@@ -13,8 +13,6 @@ from tidegauge.sources.postgresql.types import RULES as POSTGRESQL
 from tidegauge.sources.types import Native, arrive, decimal_size, spark_text
 from tidegauge.sources.types_page import markdown
 
-pytestmark = pytest.mark.unit
-
 TABLE = TableName("shop", "orders")
 PAGE = Path(__file__).parents[2] / "docs" / "types.md"
 

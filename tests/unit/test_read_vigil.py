@@ -18,8 +18,6 @@ from tidegauge.sources.bound_wait import BoundWait, ReadyBound
 from tidegauge.sources.candidate import Candidate, drop_ended, from_text, to_text
 from tidegauge.sources.dialect import Moment, OpenWork
 
-pytestmark = pytest.mark.unit
-
 NOON = datetime(2025, 6, 1, 12)
 SECOND = timedelta(seconds=1)
 OPTIONS = TableOptions(cursor="id", settle=10 * SECOND)

@@ -16,8 +16,6 @@ from hypothesis import strategies as st
 from tidegauge.compare.deleted_keys import check_limit, find_vanished
 from tidegauge.errors import MassDelete, OutputDisagrees
 
-pytestmark = pytest.mark.unit
-
 SCHEMA = pa.schema([("a", pa.int64()), ("s", pa.string())])
 KEYS = st.lists(st.tuples(st.integers(-3, 3), st.text("aA é'", max_size=2)), max_size=12)
 

@@ -19,8 +19,6 @@ from tidegauge.model.retention import (
 from tidegauge.model.versions import History, Version
 from tidegauge.operations.vacuum_needs import VacuumCommit, VacuumReader, needs
 
-pytestmark = pytest.mark.unit
-
 NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
 DAY, HOUR = timedelta(days=1), timedelta(hours=1)
 

@@ -18,8 +18,6 @@ from tidegauge.run.options import RunOptions
 from tidegauge.run.report import FlowReport
 from tidegauge.run.runner import Runner
 
-pytestmark = pytest.mark.unit
-
 GRAPH = {
     "bronze_a": (),
     "bronze_b": (),

@@ -18,8 +18,6 @@ from hypothesis import strategies as st
 from tidegauge.model import secret as secret_module
 from tidegauge.model.secret import MASK, Secret, mask, remember
 
-pytestmark = pytest.mark.unit
-
 CANARY = "c@nary/pass word%41"
 
 

@@ -26,8 +26,6 @@ from tidegauge.model.spec import (
     WarehouseTable,
 )
 
-pytestmark = pytest.mark.unit
-
 POSTGRES = Database("app", Engine.POSTGRESQL, database="shop", schema="sales")
 OPTIONS = TableOptions(cursor="at")
 CATALOGUE = [

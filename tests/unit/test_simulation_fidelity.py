@@ -19,8 +19,6 @@ from tidegauge.model.protocols.output import Output
 from tidegauge.model.staged import DataFile, Staged
 from tidegauge.outputs.lake.output import ParquetOutput
 
-pytestmark = pytest.mark.unit
-
 
 class Still(Actor):
     """Nobody else acts, and nothing befalls it."""

@@ -14,8 +14,6 @@ from tidegauge.model.claim import Owner
 from tidegauge.model.plan import Batch, Draft, InputPlan
 from tidegauge.model.position import VersionPosition, Window
 
-pytestmark = pytest.mark.unit
-
 ME = Owner("me@here", "here", 1, "1")
 NOW = datetime(2026, 1, 1)
 EMPTY = FlowState("shop", "orders")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sqlite3
 from itertools import pairwise
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,8 +16,6 @@ from tidegauge.sources import sql
 from tidegauge.sources.mysql import engine as mysql_engine
 from tidegauge.sources.postgresql import engine as postgresql_engine
 from tidegauge.sources.sqlite import engine as sqlite_engine
-
-pytestmark = pytest.mark.unit
 
 Row = tuple[int, int, str]
 ROWS = st.lists(

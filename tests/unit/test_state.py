@@ -9,8 +9,6 @@ import pytest
 from tidegauge.errors import WrongState
 from tidegauge.model.state import ACTIVE, Event, State, step, table
 
-pytestmark = pytest.mark.unit
-
 R, P, X, S, F, K = State.READY, State.PLANNED, State.RUNNING, State.SUCCESS, State.FAILED, State.SKIPPED
 
 # Written out by hand from the blueprint's drawing, not taken from the code.

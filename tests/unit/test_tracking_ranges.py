@@ -19,8 +19,6 @@ from tidegauge.tracker.pipeline_state import PipelineState
 from tidegauge.tracker.processing import build_plan
 from tidegauge.tracker.ranges import check_active, draft_ranges
 
-pytestmark = pytest.mark.unit
-
 DOCS = Path(__file__).parents[2] / "docs"
 AT = datetime(2025, 8, 14)
 

@@ -17,8 +17,6 @@ from tidegauge.model.position import ValueKind
 from tidegauge.tracker import TimeWindow
 from tidegauge.tracker.moment import from_position, read_moment, to_position
 
-pytestmark = pytest.mark.unit
-
 START = datetime(2025, 8, 14, 12, 0, 0, 123456, tzinfo=UTC)
 END = datetime(2025, 8, 14, 15, 0, tzinfo=timezone(timedelta(hours=2)))
 HOSTILE = ["a b", 'x"; DROP TABLE t; --', "it's", "a`b", "🌊", "100%", ":start", "?", "a.b", "x" * 200]

@@ -16,8 +16,6 @@ from tidegauge.transform.choose import choose_evaluation
 from tidegauge.transform.sql import Reading, read_sql
 from tidegauge.transform.touched import find_touched
 
-pytestmark = pytest.mark.unit
-
 KEYS, ROWS, WHOLE = Evaluate.KEYS, Evaluate.ROWS, Evaluate.WHOLE
 INPUTS = ("orders", "items", "dims")
 

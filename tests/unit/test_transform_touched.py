@@ -13,8 +13,6 @@ from tidegauge.model.delta_flow import Evaluate
 from tidegauge.transform.sql import Columns, read_sql
 from tidegauge.transform.touched import find_touched
 
-pytestmark = pytest.mark.unit
-
 TYPED: Columns = {name: dict.fromkeys(fields(name), "int") for name in NAMES}
 NAMED: Columns = {name: fields(name) for name in NAMES}
 

@@ -31,8 +31,6 @@ from tidegauge.model.retention import unread
 from tidegauge.model.versions import FEED, LATEST, Version
 from tidegauge.plan.versions import asks, draft_versions, retention_note
 
-pytestmark = pytest.mark.unit
-
 
 def test_what_came_since_is_one_batch_from_the_feed() -> None:
     found = history(version(5), idle(6), version(7), idle(8), after=4)

@@ -11,8 +11,6 @@ from tidegauge.model.mode import Mode
 from tidegauge.model.versions import LATEST
 from tidegauge.plan.versions import asks
 
-pytestmark = pytest.mark.unit
-
 
 def test_c2_after_a_reset_the_table_that_is_there_is_read() -> None:
     draft = plan(history(version(0), version(1), table_id="id2"), None, checked=None, source_id="id1")

@@ -8,8 +8,6 @@ import pytest
 
 from tidegauge.outputs.warehouse import open_files as keep
 
-pytestmark = pytest.mark.unit
-
 
 def test_outside_a_run_a_file_is_closed_at_once() -> None:
     closed: list[str] = []

@@ -6,13 +6,11 @@ from typing import Any
 
 import pytest
 
-from tests.contract.test_output_parts import LAYOUT, batch, tag
+from tests.support.output_parts import LAYOUT, batch, tag
 from tidegauge.errors import OutputDisagrees
 from tidegauge.model.staged import DataFile
 from tidegauge.outputs.lake.manifest import Manifest, Numbered, load, manifest_of, numbered, parse, render
 from tidegauge.storage.local import LocalFiles
-
-pytestmark = pytest.mark.unit
 
 FILES = (DataFile("data/a/part-0.parquet", 3, 100), DataFile("data/a/part-1.parquet", 4, 200))
 

@@ -9,8 +9,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.support.servers import MariaDB, Postgres
 from tidegauge.model.plan import Batch
 from tidegauge.model.position import RowPosition, Window
@@ -21,8 +19,6 @@ from tidegauge.sources import sql
 from tidegauge.sources.engines import find_engine
 from tidegauge.sources.jdbc import JdbcReader
 from tidegauge.sources.open import open_source
-
-pytestmark = pytest.mark.contract
 
 NOW = timedelta(0)
 

@@ -8,15 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 
-from tests.contract.test_source_parts import Place, batches
+from tests.support.source_parts import Place, batches
 from tidegauge.sources.jdbc import JdbcReader
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-pytestmark = pytest.mark.integration
 
 
 @dataclass(frozen=True)
