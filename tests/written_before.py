@@ -1,0 +1,151 @@
+"""Projects that an earlier version left, opened in a folder of one's own: see tests/fixtures/README.md."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import tarfile
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from tests.fixtures import dumps
+from tests.fixtures.shop import WAREHOUSE
+from tests.lake import LocalLake
+from tests.lake import rows as lake_rows
+from tests.project import Ran, here
+from tests.servers import MariaDB, Postgres
+
+FIXTURES = Path(__file__).parent / "fixtures"
+SETS = sorted(path.name for path in FIXTURES.glob("v*"))
+Rows = Counter[tuple[Any, ...]]
+
+
+@dataclass
+class Old:
+    """A copy of such a project. Its folder is the working folder, where its ledger looks for its source."""
+
+    folder: Path
+    connect: Callable[[], Any]
+    """To its warehouse."""
+
+    def do(self, *words: str, code: int = 0) -> Ran:
+        ran = here(*words, "--json", "--project", "tidegauge.yml")
+        assert ran.code == code, ran.said
+        return ran
+
+    def said(self, name: str) -> Any:
+        """What the version that made it said of it."""
+        return json.loads((self.folder / "said" / f"{name}.json").read_text(encoding="utf-8"))
+
+    def source(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
+        with closing(sqlite3.connect(self.folder / "source.db")) as connection:
+            return connection.execute(sql, values).fetchall()
+
+    def columns(self, table: str) -> list[str]:
+        return [name for (name,) in self.source("SELECT name FROM pragma_table_info(?)", table)]
+
+    def expected(self, table: str) -> Rows:
+        return Counter(self.source(f"SELECT * FROM {table}"))
+
+    def in_lake(self, table: str) -> Rows:
+        names = self.columns(table)
+        found = lake_rows(LocalLake(self.folder / "lake"), table)
+        return Counter(tuple(row[name] for name in names) for row in found)
+
+    def in_warehouse(self, table: str, *more: str) -> Rows:
+        # Qualified, for `at` alone is a keyword of DuckDB's.
+        names = ", ".join(f"t.{name}" for name in (*self.columns(table), *more))
+        with closing(self.connect()) as connection:
+            cursor = connection.cursor()
+            cursor.execute(f"SELECT {names} FROM {table} AS t")
+            return Counter(tuple(row) for row in cursor.fetchall())
+
+
+def unpack(version: str, name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Its folder, which is the working folder from here on."""
+    with tarfile.open(FIXTURES / version / f"{name}.tar.xz") as archive:
+        archive.extractall(folder, filter="data")
+    monkeypatch.chdir(folder / name)
+    return folder / name
+
+
+def open_old(
+    version: str, name: str, folder: Path, request: pytest.FixtureRequest, *, warehouse: bool = True
+) -> Old:
+    """A project, with its databases on the test's servers."""
+    monkeypatch: pytest.MonkeyPatch = request.getfixturevalue("monkeypatch")
+    home = unpack(version, name, folder, monkeypatch)
+
+    def serve(server: Postgres | MariaDB, ledger: str, landed: str) -> None:
+        monkeypatch.setenv("OLD_LEDGER", server.address(ledger))
+        monkeypatch.setenv("OLD_PORT", str(server.port))
+        monkeypatch.setenv("OLD_WAREHOUSE", landed)
+        monkeypatch.setenv("OLD_USER", server.user)
+        monkeypatch.setenv("OLD_PASSWORD", server.password)
+
+    match name:
+        case "sqlite":
+            return Old(home, lambda: duckdb.connect(str(home / "warehouse.duckdb")))
+        case "json" | "delta":
+            return Old(home, lambda: sqlite3.connect(home / "warehouse.db"))
+        case "postgresql":
+            postgres: Postgres = request.getfixturevalue("postgres")
+            landed = dumps.restore_postgres(postgres, home / "warehouse.sql") if warehouse else ""
+            serve(postgres, dumps.restore_postgres(postgres, home / "ledger.sql"), landed)
+            return Old(home, lambda: postgres.connect(landed))
+        case _:
+            mariadb: MariaDB = request.getfixturevalue("mariadb")
+            ledger = mariadb.create_database()
+            dumps.restore_mariadb(mariadb, ledger, home / "ledger.sql")
+            if warehouse:
+                dumps.restore_mariadb(mariadb, WAREHOUSE, home / "warehouse.sql")
+            serve(mariadb, ledger, WAREHOUSE)
+            return Old(home, lambda: mariadb.connect(WAREHOUSE))
+
+
+def ledger_address(name: str) -> str:
+    """As a tracker takes it, in the project's folder."""
+    return {"sqlite": "sqlite:///ledger.db", "json": "json:ledger", "delta": "delta:ledger"}.get(
+        name
+    ) or os.environ["OLD_LEDGER"]
+
+
+def assert_says_the_same(kept: Any, now: Any, *, passing: Sequence[str] = ()) -> None:
+    """Every field that there was has its value; there may be more. What passes with time is left out."""
+    if isinstance(kept, dict):
+        for name, value in kept.items():
+            if name not in passing:
+                assert name in now, name
+                assert_says_the_same(value, now[name], passing=passing)
+    elif isinstance(kept, list):
+        assert len(kept) == len(now)
+        for one, other in zip(kept, now, strict=True):
+            assert_says_the_same(one, other, passing=passing)
+    else:
+        assert now == kept
+
+
+def history_of(log: Sequence[tuple[Any, ...]], when: int) -> Rows:
+    """The history (scd2) of rows `(key, …)`, as they came: with valid_from, valid_to, is_current behind.
+
+    `when` is the place of the column that orders them.
+    """
+    found: Rows = Counter()
+    for key in {row[0] for row in log}:
+        # Of two at one moment the later one counts.
+        versions = list({row[when]: row for row in log if row[0] == key}.values())
+        kept: list[tuple[Any, ...]] = []
+        for row in sorted(versions, key=lambda row: row[when]):
+            if not kept or row[:when] != kept[-1][:when]:
+                kept.append(row)
+        ends = [row[when] for row in kept[1:]] + [None]
+        found.update((*row, row[when], end, end is None) for row, end in zip(kept, ends, strict=True))
+    return found
