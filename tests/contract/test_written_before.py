@@ -14,7 +14,7 @@ import pytest
 from tests.fixtures.shop import SHOPS, Shop
 from tests.fixtures.source import TABLES, day
 from tests.fixtures.trackers import HOUR, NOON, tell
-from tests.written_before import (
+from tests.support.written_before import (
     SETS,
     Old,
     assert_says_the_same,
@@ -46,6 +46,9 @@ def test_a_project_of_an_earlier_version_goes_on_where_it_stood(
         ("customers", True, 3),
         ("orders", True, 3),
     ]
+    tally = old.do("watermark", "get", "-t", "orders").json
+    if shop.two_stages:
+        assert (tally["mysql_rows_extracted"], tally["redshift_rows_loaded"]) == (10, 10)
     [undo, *_] = old.do("watermark", "undo", "-t", "prices", "--dry-run").json["flows"]
     assert undo["to"] == row_at(day(5), 5)
 
@@ -53,6 +56,13 @@ def test_a_project_of_an_earlier_version_goes_on_where_it_stood(
     for table in TABLES:
         check_contents(shop, old, table)
     assert {flow["state"] for flow in old.do("run").json["flows"]} == {"SKIPPED"}
+    if old.connect_ledger is not None:
+        # The view that stood beside its tables shows old runs and new ones.
+        ends = old.in_ledger(
+            "SELECT current_run_ts FROM watermarks_v WHERE status = 'SUCCESS'"
+            f" AND pipeline_name = 'shop/{shop.flow('orders')}' ORDER BY 1"
+        )
+        assert [str(end) for (end,) in ends] == [day(3), day(4), day(5)]
 
 
 def check_run(shop: Shop, flows: list[dict[str, Any]]) -> None:

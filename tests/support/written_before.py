@@ -18,12 +18,12 @@ import pytest
 
 from tests.fixtures import dumps
 from tests.fixtures.shop import WAREHOUSE
-from tests.lake import LocalLake
-from tests.lake import rows as lake_rows
-from tests.project import Ran, here
-from tests.servers import MariaDB, Postgres
+from tests.support.lake import LocalLake
+from tests.support.lake import rows as lake_rows
+from tests.support.project import Ran, here
+from tests.support.servers import MariaDB, Postgres
 
-FIXTURES = Path(__file__).parent / "fixtures"
+FIXTURES = Path(__file__).parents[1] / "fixtures"
 SETS = sorted(path.name for path in FIXTURES.glob("v*"))
 Rows = Counter[tuple[Any, ...]]
 
@@ -33,8 +33,10 @@ class Old:
     """A copy of such a project. Its folder is the working folder, where its ledger looks for its source."""
 
     folder: Path
-    connect: Callable[[], Any]
-    """To its warehouse."""
+    connect: Callable[[], Any] | None = None
+    """To its warehouse, if it has one."""
+    connect_ledger: Callable[[], Any] | None = None
+    """If that is a database."""
 
     def do(self, *words: str, code: int = 0) -> Ran:
         ran = here(*words, "--json", "--project", "tidegauge.yml")
@@ -63,10 +65,19 @@ class Old:
     def in_warehouse(self, table: str, *more: str) -> Rows:
         # Qualified, for `at` alone is a keyword of DuckDB's.
         names = ", ".join(f"t.{name}" for name in (*self.columns(table), *more))
-        with closing(self.connect()) as connection:
-            cursor = connection.cursor()
-            cursor.execute(f"SELECT {names} FROM {table} AS t")
-            return Counter(tuple(row) for row in cursor.fetchall())
+        assert self.connect is not None
+        return Counter(_fetch(self.connect, f"SELECT {names} FROM {table} AS t"))
+
+    def in_ledger(self, sql: str) -> list[tuple[Any, ...]]:
+        assert self.connect_ledger is not None
+        return _fetch(self.connect_ledger, sql)
+
+
+def _fetch(connect: Callable[[], Any], sql: str) -> list[tuple[Any, ...]]:
+    with closing(connect()) as connection:
+        cursor = connection.cursor()
+        cursor.execute(sql)
+        return [tuple(row) for row in cursor.fetchall()]
 
 
 def unpack(version: str, name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -93,14 +104,19 @@ def open_old(
 
     match name:
         case "sqlite":
-            return Old(home, lambda: duckdb.connect(str(home / "warehouse.duckdb")))
+            return Old(
+                home,
+                lambda: duckdb.connect(str(home / "warehouse.duckdb")),
+                lambda: sqlite3.connect(home / "ledger.db"),
+            )
         case "json" | "delta":
             return Old(home, lambda: sqlite3.connect(home / "warehouse.db"))
         case "postgresql":
             postgres: Postgres = request.getfixturevalue("postgres")
             landed = dumps.restore_postgres(postgres, home / "warehouse.sql") if warehouse else ""
-            serve(postgres, dumps.restore_postgres(postgres, home / "ledger.sql"), landed)
-            return Old(home, lambda: postgres.connect(landed))
+            ledger = dumps.restore_postgres(postgres, home / "ledger.sql")
+            serve(postgres, ledger, landed)
+            return Old(home, lambda: postgres.connect(landed), lambda: postgres.connect(ledger))
         case _:
             mariadb: MariaDB = request.getfixturevalue("mariadb")
             ledger = mariadb.create_database()
@@ -108,7 +124,7 @@ def open_old(
             if warehouse:
                 dumps.restore_mariadb(mariadb, WAREHOUSE, home / "warehouse.sql")
             serve(mariadb, ledger, WAREHOUSE)
-            return Old(home, lambda: mariadb.connect(WAREHOUSE))
+            return Old(home, lambda: mariadb.connect(WAREHOUSE), lambda: mariadb.connect(ledger))
 
 
 def ledger_address(name: str) -> str:
@@ -118,19 +134,19 @@ def ledger_address(name: str) -> str:
     ) or os.environ["OLD_LEDGER"]
 
 
-def assert_says_the_same(kept: Any, now: Any, *, passing: Sequence[str] = ()) -> None:
+def assert_says_the_same(kept: Any, now: Any, *, passing: Sequence[str] = (), place: str = "") -> None:
     """Every field that there was has its value; there may be more. What passes with time is left out."""
     if isinstance(kept, dict):
         for name, value in kept.items():
             if name not in passing:
-                assert name in now, name
-                assert_says_the_same(value, now[name], passing=passing)
+                assert name in now, f"{place}: there is no {name} any more"
+                assert_says_the_same(value, now[name], passing=passing, place=f"{place}/{name}")
     elif isinstance(kept, list):
-        assert len(kept) == len(now)
-        for one, other in zip(kept, now, strict=True):
-            assert_says_the_same(one, other, passing=passing)
+        assert len(kept) == len(now), f"{place}: there are {len(now)}, and were {len(kept)}"
+        for number, (one, other) in enumerate(zip(kept, now, strict=True)):
+            assert_says_the_same(one, other, passing=passing, place=f"{place}/{number}")
     else:
-        assert now == kept
+        assert now == kept, f"{place}: it is {now!r}, and was {kept!r}"
 
 
 def history_of(log: Sequence[tuple[Any, ...]], when: int) -> Rows:
