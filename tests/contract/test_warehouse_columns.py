@@ -83,6 +83,8 @@ def test_a_wider_type_reaches_the_target(
         pytest.skip("a float is no key")
     if warehouse.name == "snowflake" and (key or "decimal" in new):
         pytest.skip("Snowflake changes no scale, and its stand-in no column of a key")
+    if warehouse.name == "sqlite" and old == "decimal(18,0)":
+        pytest.skip("SQLite keeps so many digits as text, and changes no type")
     names = ("v",) if key else ("id",)
     orders = loader(warehouse)
     orders.rows(layout_of(("id", "bigint"), ("v", old), key=names), [(1, first)])

@@ -12,7 +12,7 @@ from tidegauge.model.batch_data import BatchRows
 from tidegauge.model.secret import mask
 from tidegauge.model.spec import Database, TableName
 from tidegauge.model.table import Field
-from tidegauge.model.types import parse_decimal
+from tidegauge.model.types import holds, parse_decimal
 from tidegauge.outputs.warehouse import lake_files as lake
 from tidegauge.outputs.warehouse.file_turns import Turn
 from tidegauge.outputs.warehouse.fit import Fit, Verdict
@@ -127,7 +127,8 @@ class SQLite(Warehouse):
         kind = _affinity(held.source_type)
         size = parse_decimal(field.type)
         if size:
-            if size.precision <= _EXACT or kind == "TEXT":
+            exact = kind == "TEXT" or (kind == "INTEGER" and holds(held.type, field.type))
+            if size.precision <= _EXACT or exact:
                 return Fit(Verdict.HOLDS if kind != "BLOB" else Verdict.REFUSED)
             return Fit(Verdict.NARROW if kind != "BLOB" else Verdict.REFUSED)
         if field.type in _WHOLE:
