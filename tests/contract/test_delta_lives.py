@@ -12,7 +12,9 @@ import pytest
 from tests.support.delta_log_table import LogTable
 from tests.support.delta_output import delta_flow_of, tag_of
 from tests.support.servers import S3
-from tidegauge.delta_log.output_log import CLOSED, Action, Log, path_of, prefix_of
+from tidegauge.delta_log.application import CLOSED, prefix_of
+from tidegauge.delta_log.commit import Action, commit_path
+from tidegauge.delta_log.newest import Log
 from tidegauge.errors import OutputDisagrees, OutputUnreachable
 from tidegauge.model.delta_flow import TableRef
 from tidegauge.model.mode import Mode
@@ -38,7 +40,7 @@ def test_b18_an_output_whose_commits_go_through_a_catalogue_is_refused(table: Lo
     protocol: Action = {"minReaderVersion": 3, "minWriterVersion": 7}
     protocol |= {"readerFeatures": [feature], "writerFeatures": [feature]}
     store = table.output._table.opened().log.store
-    assert store.put_if_absent(path_of(1), json.dumps({"protocol": protocol}).encode())
+    assert store.put_if_absent(commit_path(1), json.dumps({"protocol": protocol}).encode())
     for act in (table.fresh().prepare, lambda: table.open(1, (0, 1))):
         with pytest.raises(OutputDisagrees, match="through a catalogue") as caught:
             act()
@@ -209,7 +211,7 @@ def test_a_batch_that_comes_between_an_opening_and_its_commit_is_counted_to_its_
     assert now.look is not None
     assert now.look.transactions(PREFIX) == {f"{PREFIX}0": CLOSED, f"{PREFIX}1": 0}
     assert now.marker is not None
-    said = next(iter(now.look.commits())).said
+    said = next(iter(now.look.commits())).note
     assert said is not None
     assert now.marker.closed == {0: last}
     assert said["closed"] == {"0": last}
@@ -269,7 +271,7 @@ def test_c7_an_opening_that_a_driver_of_the_old_life_wrote_over_is_put_again_bef
     table = LogTable(in_a_bucket(s3, bucket))
     table.commit(1, rows=3)
     table.commit(2, rows=5)
-    theirs = {"Bucket": bucket, "Key": f"silver/orders/{path_of(1)}"}
+    theirs = {"Bucket": bucket, "Key": f"silver/orders/{commit_path(1)}"}
     body = client.get_object(**theirs)["Body"].read()
     client.delete_object(**theirs)  # it has seen that version 1 is free, and not written it yet
     table.open(1, empty=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from pathlib import Path
@@ -11,10 +12,14 @@ import pytest
 
 from tests.support.delta_log_table import LogTable
 from tests.support.delta_output import batch_of, tag_of
-from tidegauge.delta_log.output_log import Log, application, epoch_of, prefix_of
+from tidegauge.delta_log.application import application, epoch_of, prefix_of
+from tidegauge.delta_log.log import ListedLog
+from tidegauge.delta_log.newest import Log
+from tidegauge.delta_log.write import commit_info, put_commit
 from tidegauge.errors import OutputDisagrees, OutputUnreachable
 from tidegauge.model.plan import Tag
 from tidegauge.model.spec import Lake
+from tidegauge.storage.store import open_store
 
 PREFIX = prefix_of("shop", "silver/orders")
 
@@ -87,6 +92,69 @@ def test_b3_a_tag_outlives_the_commit_that_brought_it(table: LogTable) -> None:
     fields = output.layout()
     assert fields is not None
     assert fields[0].name == "id"
+
+
+@pytest.mark.parametrize("hint", [True, False])
+def test_b3_a_tag_is_found_in_a_checkpoint_of_every_kind_and_in_none_that_lacks_a_part(
+    table: LogTable, hint: bool
+) -> None:
+    import pyarrow.parquet as pq
+    from deltalake import DeltaTable
+
+    for seq in (1, 2, 3):
+        table.commit(seq)
+    DeltaTable(table.lake.path).create_checkpoint()
+    table.commit()
+    log = Path(table.lake.path) / "_delta_log"
+    for file in table.logged()[:3]:
+        file.unlink()
+    if not hint:
+        (log / "_last_checkpoint").unlink()
+    classic = log / f"{2:020}.checkpoint.parquet"
+    rows = pq.read_table(classic)
+    classic.unlink()
+    halves = [log / f"{2:020}.checkpoint.{part:010}.0000000002.parquet" for part in (1, 2)]
+    pq.write_table(rows.slice(0, 4), halves[0])
+    with pytest.raises(OutputDisagrees, match="cannot be read"):
+        table.fresh().receipt(tag_of(3))
+    pq.write_table(rows.slice(4), halves[1])
+
+    def check() -> None:
+        output = table.fresh()
+        assert output.receipt(tag_of(3)) is not None
+        assert output.receipt(tag_of(4)) is None
+        look = Log(open_store(table.lake)).look()
+        assert look is not None
+        assert len(list(look.files())) == 4
+        assert len(ListedLog(table.lake).files(3) or ()) == 4
+
+    check()
+    for half in halves:
+        half.unlink()
+    name = "80a083e8-7026-4e79-81be-64bd76c43a11"
+    aside = log / "_sidecars" / f"{name}.parquet"
+    aside.parent.mkdir()
+    pq.write_table(rows.select(["add"]).filter(rows["add"].is_valid()), aside)
+    top = [
+        {kind: {**row[kind], **({"configuration": {}} if kind == "metaData" else {})}}
+        for row in rows.select(["protocol", "metaData", "txn"]).to_pylist()
+        for kind in row
+        if row[kind]
+    ]
+    # A writer may give the path in full; the file lies there all the same.
+    for path in (aside.name, aside.as_uri()):
+        sidecar = {"sidecar": {"path": path, "sizeInBytes": 1, "modificationTime": 1}}
+        version_2 = log / f"{2:020}.checkpoint.{name}.json"
+        version_2.write_text("\n".join(map(json.dumps, [*top, sidecar])))
+        check()
+
+
+def test_b3_a_commit_that_was_repeated_after_a_lost_answer_is_ours(tmp_path: Path) -> None:
+    store = open_store(Lake("", str(tmp_path)))
+    ours, theirs = (commit_info(1, "WRITE") for _ in range(2))
+    assert put_commit(store, 0, [ours])
+    assert put_commit(store, 0, [ours])
+    assert not put_commit(store, 0, [theirs])
 
 
 def test_a_log_of_many_commits_is_read_from_its_last_checkpoint_on(table: LogTable) -> None:

@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from tidegauge.delta_log.output_log import application
 
 from tests.support.delta_output import batch_of, delta_flow_of, tag_of
+from tidegauge.delta_log.application import application
 from tidegauge.delta_log.library import address, options
-from tidegauge.delta_log.output_log import application
 from tidegauge.model.delta_flow import TableRef
 from tidegauge.model.mode import Mode
 from tidegauge.model.spec import Lake

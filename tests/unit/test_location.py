@@ -8,8 +8,8 @@ import pytest
 
 from tests.unit.test_config_bad_input import connection, refused
 from tidegauge.config.load import load_project
-from tidegauge.delta_log.library import through_catalogue
 from tidegauge.delta_log.location import lake_of
+from tidegauge.delta_log.protocol import catalogue_feature
 from tidegauge.errors import ConfigError, OutputUnreachable, SourceError
 from tidegauge.ledger.address import parse
 from tidegauge.model.location import is_in_catalogue, resolve
@@ -157,5 +157,5 @@ def test_b18_a_name_in_a_catalogue_is_no_folder(tmp_path: Path, name: str) -> No
     ],
 )
 def test_b18_commits_through_a_catalogue_are_known_by_every_name(feature: str) -> None:
-    assert through_catalogue({"deletionVectors", feature}) == feature
-    assert through_catalogue({"deletionVectors", "inCommitTimestamp-preview"}) is None
+    assert catalogue_feature({"deletionVectors", feature}) == feature
+    assert catalogue_feature({"deletionVectors", "inCommitTimestamp-preview"}) is None

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tidegauge.delta_log.commit import parse
+from tidegauge.delta_log.commit import parse_commit
 from tidegauge.transform.passed import passed
 
 COLUMNS = {"orders": ["id", "Day", "v"], "dims": ["id", "name"]}
@@ -26,9 +26,9 @@ COLUMNS = {"orders": ["id", "Day", "v"], "dims": ["id", "name"]}
 )
 def test_d10_a_key_is_proven_by_our_own_words_alone(said: object, key: tuple[str, ...]) -> None:
     info = {"timestamp": 1, "operation": "MERGE", "userMetadata": json.dumps(said)}
-    assert parse(json.dumps({"commitInfo": info}).encode()).key == key
+    assert parse_commit(1, json.dumps({"commitInfo": info}).encode()).key == key
     for other in ('"tidegauge" {', None, 7):
-        assert parse(json.dumps({"commitInfo": {**info, "userMetadata": other}}).encode()).key == ()
+        assert parse_commit(1, json.dumps({"commitInfo": {**info, "userMetadata": other}}).encode()).key == ()
 
 
 @pytest.mark.parametrize(

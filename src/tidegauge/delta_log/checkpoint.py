@@ -1,83 +1,113 @@
-"""What a checkpoint of a Delta log holds, in whichever of its three forms."""
+"""What a checkpoint of a Delta log holds, in whichever of its three forms: one file, several parts, or one of
+version 2, whose files of data are named in files beside it."""
 
 from __future__ import annotations
 
+import io
 import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
-from tidegauge.errors import OutputDisagrees
+from tidegauge.delta_log.commit import FACTS, LOG, Action, facts_of, parse_actions
+from tidegauge.delta_log.listing import list_log
 from tidegauge.storage.store import Store
 
-_LOG = "_delta_log"
 _MAPS = {"configuration", "options", "partitionValues", "tags"}
 
 
 class Checkpoint:
-    """Its files are read once, and of each only the columns that someone asks for are decoded."""
+    """Only the columns that someone asks for are decoded. Raises ValueError where a file is damaged."""
 
-    def __init__(self, version: int, bodies: list[tuple[str, bytes]], place: str) -> None:
+    def __init__(
+        self,
+        version: int,
+        names: Sequence[str],
+        store: Store,
+        folder: Path | None = None,
+        bodies: Mapping[str, bytes] | None = None,
+    ) -> None:
+        """`names` are those of its files in the log's folder; `folder` is that one, if it is on a local disk;
+        `bodies` what was read of them already."""
         self.version = version
-        self._bodies = bodies
-        self._place = place
+        self._names = names
+        self._store = store
+        self._folder = folder
+        self._bodies = dict(bodies or {})
 
     def transactions(self) -> dict[str, int]:
         return {str(one["appId"]): int(one["version"]) for one in self.actions("txn")}
 
-    def actions(self, kind: str) -> list[dict[str, Any]]:
+    def facts(self) -> dict[str, Action]:
+        """`protocol` and `metaData`."""
+        found: dict[str, Action] = {}
+        for name in self._names:
+            if name.endswith(".json"):
+                found |= facts_of(self._body(name))
+            else:
+                found |= {kind: one for kind in FACTS for one in self._read(name, kind)}
+        return found
+
+    def actions(self, kind: str, fields: Sequence[str] = ()) -> list[Action]:
+        """`fields`: those that are needed of each action; none: all."""
+        names = [*self._names, *(self._sidecars() if kind in ("add", "remove") else ())]
+        return [action for name in names for action in self._read(name, kind, fields)]
+
+    def _sidecars(self) -> list[str]:
+        paths = [one["path"] for name in self._names for one in self._read(name, "sidecar", ("path",))]
+        # They lie in one folder, whatever stands before their name.
+        return [f"_sidecars/{unquote(path).rpartition('/')[2]}" for path in paths]
+
+    def _read(self, name: str, kind: str, fields: Sequence[str] = ()) -> list[Action]:
+        if name.endswith(".json"):
+            return [action[kind] for action in parse_actions(self._body(name)) if action.get(kind)]
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        where = self._folder / name if self._folder else io.BytesIO(self._body(name))
         try:
-            return [action for name, body in self._bodies for action in _of_kind(name, body, kind)]
-        except (OSError, ValueError, KeyError) as error:
-            raise OutputDisagrees(
-                f"the checkpoint {self.version} of the Delta table at {self._place} cannot be read: {error}",
-                hint="restore its _delta_log, or the whole table; nothing was changed",
-            ) from error
+            with pq.ParquetFile(where) as file:
+                if kind not in file.schema_arrow.names:
+                    return []
+                columns = [f"{kind}.{field}" for field in fields] or [kind]
+                table = file.read(columns=columns, use_threads=False)
+        except (pa.ArrowException, OSError) as error:
+            raise ValueError(f"{name}: {error}") from error
+        return [_plain(one) for one in table.column(kind).drop_null().to_pylist()]
+
+    def _body(self, name: str) -> bytes:
+        if name not in self._bodies:
+            body = self._store.get(f"{LOG}/{name}")
+            if body is None:
+                raise ValueError(f"{name} is gone")
+            self._bodies[name] = body
+        return self._bodies[name]
 
 
-def newest_checkpoint(store: Store) -> int | None:
+def open_checkpoint(store: Store, version: int) -> Checkpoint:
+    """That of a version, where the log was not listed. Raises ValueError where it is not there as a whole."""
+    name = f"{version:020}.checkpoint.parquet"
+    if (body := store.get(f"{LOG}/{name}")) is not None:
+        return Checkpoint(version, [name], store, bodies={name: body})
+    names = list_log(store).checkpoints.get(version)
+    if names is None:
+        raise ValueError("it is not there, or not with all its parts")
+    return Checkpoint(version, names, store)
+
+
+def last_checkpoint(store: Store) -> int | None:
     """As `_last_checkpoint` says, which may be a little behind."""
-    body = store.get(f"{_LOG}/_last_checkpoint")
+    body = store.get(f"{LOG}/_last_checkpoint")
     if body is None:
         return None
     try:
         return int(json.loads(body)["version"])
     except (ValueError, KeyError, TypeError):
-        return None  # a hint, no more: the log is read from its beginning
+        return None  # a hint, no more: the log is listed
 
 
-def load_checkpoint(store: Store, version: int) -> Checkpoint:
-    name = f"{_LOG}/{version:020}.checkpoint.parquet"
-    if (body := store.get(name)) is not None:
-        return Checkpoint(version, [(name, body)], store.place)
-    found = [
-        entry.path for entry in store.list(_LOG) if entry.path.startswith(f"{_LOG}/{version:020}.checkpoint.")
-    ]
-    parts = [path for path in found if path.count(".") == 4]
-    if not parts:
-        parts = sorted(found)[:1]  # one of version 2: any of them is whole
-    bodies = [(path, store.get(path) or b"") for path in sorted(parts)]
-    for path, body in list(bodies):
-        for sidecar in _of_kind(path, body, "sidecar"):
-            beside = f"{_LOG}/_sidecars/{sidecar['path'].rpartition('/')[2]}"
-            bodies.append((beside, store.get(beside) or b""))
-    return Checkpoint(version, bodies, store.place)
-
-
-def _of_kind(name: str, body: bytes, kind: str) -> list[dict[str, Any]]:
-    if name.endswith(".json"):
-        lines = (json.loads(line) for line in body.splitlines() if line.strip())
-        return [line[kind] for line in lines if line.get(kind)]
-    import pyarrow as pa
-    import pyarrow.compute as pc
-    import pyarrow.parquet as pq
-
-    file = pq.ParquetFile(pa.BufferReader(body))
-    if kind not in file.schema_arrow.names:
-        return []
-    column = file.read(columns=[kind]).column(kind).combine_chunks()
-    return [_plain(one) for one in column.filter(pc.is_valid(column)).to_pylist()]
-
-
-def _plain(action: dict[str, Any]) -> dict[str, Any]:
+def _plain(action: Action) -> dict[str, Any]:
     """As the log's JSON would say it: maps come as pairs, and what is not set is not there."""
     plain: dict[str, Any] = {}
     for key, value in action.items():

@@ -1,29 +1,73 @@
-"""One commit of a Delta log: what it did, and when, by its own words."""
+"""One commit of a Delta log: its actions, and what they say of the table."""
 
 from __future__ import annotations
 
 import functools
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+LOG = "_delta_log"
+FACTS = ("protocol", "metaData")
+"""The actions that hold from their version on until a later one says otherwise."""
 Action = dict[str, Any]
-_FACTS = ("protocol", "metaData")
 
 
 @dataclass(frozen=True)
 class Commit:
-    at: datetime | None
-    facts: Mapping[str, Action]
-    """`protocol` and `metaData`, where it has set them."""
-    added: tuple[Action, ...]
-    removed: tuple[Action, ...]
-    cdc: tuple[Action, ...]
-    key: tuple[str, ...] = ()
-    """Of a merge that was committed here, as it says itself."""
+    version: int
+    actions: tuple[Action, ...]
+
+    @functools.cached_property
+    def info(self) -> Action:
+        return next(self._of("commitInfo"), {})
+
+    @property
+    def at(self) -> datetime | None:
+        return moment(self.info)
+
+    @functools.cached_property
+    def note(self) -> Action | None:
+        """What Tidegauge has written into it; None where somebody else made the commit."""
+        text = self.info.get("userMetadata")
+        if not isinstance(text, str) or '"tidegauge"' not in text:
+            return None
+        try:
+            note = json.loads(text)
+        except ValueError:
+            return None
+        return note if isinstance(note, dict) and note.get("tidegauge") == 1 else None
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """Of a merge that Tidegauge has committed, as its note says."""
+        key = self.note.get("key") if self.note else None
+        return tuple(key) if isinstance(key, list) and all(isinstance(one, str) for one in key) else ()
+
+    @functools.cached_property
+    def facts(self) -> dict[str, Action]:
+        """`protocol` and `metaData`, where it has set them."""
+        return {kind: part for kind in FACTS for part in self._of(kind)}
+
+    @functools.cached_property
+    def transactions(self) -> dict[str, int]:
+        """By application, the version of its transaction."""
+        return {str(one["appId"]): int(one["version"]) for one in self._of("txn")}
+
+    @functools.cached_property
+    def added(self) -> tuple[Action, ...]:
+        return tuple(self._of("add"))
+
+    @functools.cached_property
+    def removed(self) -> tuple[Action, ...]:
+        return tuple(self._of("remove"))
+
+    @functools.cached_property
+    def cdc(self) -> tuple[Action, ...]:
+        return tuple(self._of("cdc"))
 
     @functools.cached_property
     def came(self) -> tuple[Action, ...]:
@@ -48,22 +92,23 @@ class Commit:
         """The files that its changes are read from."""
         return self.cdc or (*self.came, *self.went)
 
+    def _of(self, kind: str) -> Iterator[Action]:
+        return (action[kind] for action in self.actions if action.get(kind) is not None)
 
-def parse(body: bytes) -> Commit:
+
+def parse_commit(version: int, body: bytes) -> Commit:
     """Raises ValueError for what is no commit."""
-    facts: dict[str, Action] = {}
-    found: dict[str, list[Action]] = {"add": [], "remove": [], "cdc": []}
-    at: datetime | None = None
-    key: tuple[str, ...] = ()
-    for action in lines(body):
-        for kind, part in action.items():
-            if kind in found:
-                found[kind].append(part)
-            elif kind in _FACTS and part:
-                facts[kind] = part
-            elif kind == "commitInfo":
-                at, key = moment(part), _key_of(part)
-    return Commit(at, facts, tuple(found["add"]), tuple(found["remove"]), tuple(found["cdc"]), key)
+    return Commit(version, parse_actions(body))
+
+
+def parse_actions(body: bytes) -> tuple[Action, ...]:
+    """Of a commit, or of a checkpoint in JSON: one action in each line."""
+    return tuple(_parse_action(line) for line in body.splitlines() if line.strip())
+
+
+def commit_path(version: int) -> str:
+    """Below the table's folder."""
+    return f"{LOG}/{version:020}.json"
 
 
 def facts_of(body: bytes) -> dict[str, Action]:
@@ -71,21 +116,17 @@ def facts_of(body: bytes) -> dict[str, Action]:
     found: dict[str, Action] = {}
     for line in body.splitlines():
         if b'"metaData"' in line or b'"protocol"' in line:
-            action = _object(line)
-            found |= {kind: action[kind] for kind in _FACTS if action.get(kind)}
+            action = _parse_action(line)
+            found |= {kind: action[kind] for kind in FACTS if action.get(kind)}
     return found
 
 
 def time_of(body: bytes) -> datetime | None:
     """When it was committed, without a look at its files."""
     for line in body.splitlines():
-        if b'"commitInfo"' in line and (info := _object(line).get("commitInfo")):
+        if b'"commitInfo"' in line and (info := _parse_action(line).get("commitInfo")):
             return moment(info)
     return None
-
-
-def lines(body: bytes) -> list[Action]:
-    return [_object(line) for line in body.splitlines() if line.strip()]
 
 
 def moment(info: Mapping[str, Any]) -> datetime | None:
@@ -95,38 +136,31 @@ def moment(info: Mapping[str, Any]) -> datetime | None:
     return None if stamp is None else datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=int(stamp))
 
 
+def file_identity(action: Action) -> tuple[str, str]:
+    """What tells a file apart: with another deletion vector it is another file."""
+    vector = action.get("deletionVector") or {}
+    return action["path"], f"{vector.get('storageType')}{vector.get('pathOrInlineDv')}@{vector.get('offset')}"
+
+
 def schema_digest(schema: str) -> str:
     """Short and stable: of the names, types and nullability in a schema's JSON, and of nothing else there."""
-    text = json.dumps(_bare(json.loads(schema)), ensure_ascii=False, separators=(",", ":"))
+    text = json.dumps(_without_metadata(json.loads(schema)), ensure_ascii=False, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def _bare(part: Any) -> Any:
+def _without_metadata(part: Any) -> Any:
     match part:
         case {"type": "struct", "fields": fields}:
-            return [[one["name"], _bare(one["type"]), one["nullable"]] for one in fields]
+            return [[one["name"], _without_metadata(one["type"]), one["nullable"]] for one in fields]
         case {"type": "array", "elementType": element, "containsNull": nullable}:
-            return ["array", _bare(element), nullable]
+            return ["array", _without_metadata(element), nullable]
         case {"type": "map", "keyType": key, "valueType": value, "valueContainsNull": nullable}:
-            return ["map", _bare(key), _bare(value), nullable]
+            return ["map", _without_metadata(key), _without_metadata(value), nullable]
         case _:
             return part
 
 
-def _key_of(info: Mapping[str, Any]) -> tuple[str, ...]:
-    """A note on a commit is anybody's; only what is said in our own words counts."""
-    said = info.get("userMetadata")
-    if not isinstance(said, str) or '"tidegauge"' not in said:
-        return ()
-    try:
-        note = json.loads(said)
-    except ValueError:
-        return ()
-    key = note.get("key") if isinstance(note, dict) and note.get("tidegauge") == 1 else None
-    return tuple(key) if isinstance(key, list) and all(isinstance(one, str) for one in key) else ()
-
-
-def _object(line: bytes) -> Action:
+def _parse_action(line: bytes) -> Action:
     action = json.loads(line)
     if not isinstance(action, dict):
         raise ValueError("a line of it is no action")

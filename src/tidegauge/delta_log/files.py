@@ -11,7 +11,7 @@ from dataclasses import replace
 from urllib.parse import unquote
 
 from tidegauge.delta_log.commit import Action
-from tidegauge.delta_log.log import in_turn
+from tidegauge.delta_log.log import ask_each
 from tidegauge.errors import OutputUnreachable
 from tidegauge.model.spec import Lake
 from tidegauge.storage.store import open_store
@@ -43,7 +43,7 @@ def paths_of(action: Action) -> Iterator[str]:
 def gone(lake: Lake, paths: Iterable[str]) -> set[str]:
     """Those that are not there. What lies on a store of another kind is taken to be there."""
     wanted = list(dict.fromkeys(paths))
-    found = in_turn(lambda path: _is_there(lake, path), wanted, remote=lake.on_s3)
+    found = ask_each(lambda path: _is_there(lake, path), wanted, remote=lake.on_s3)
     return {path for path, there in zip(wanted, found, strict=True) if not there}
 
 

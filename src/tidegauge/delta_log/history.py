@@ -8,38 +8,15 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 
-from tidegauge.delta_log.commit import parse, time_of
+from tidegauge.delta_log.commit import parse_commit, time_of
 from tidegauge.delta_log.files import gone, paths_of
-from tidegauge.delta_log.library import through_catalogue
 from tidegauge.delta_log.location import damaged, each, lake_of, missing, unreachable
-from tidegauge.delta_log.log import Log, State
+from tidegauge.delta_log.log import ListedLog
+from tidegauge.delta_log.protocol import State, refuse_unreadable
 from tidegauge.errors import ConfigError, OutputError, SourceError, TidegaugeError
 from tidegauge.model.spec import Lake
 from tidegauge.model.versions import History, Version, has_feed
 
-_NEWEST_READER = 3
-_KNOWN = {
-    "appendOnly",
-    "changeDataFeed",
-    "checkConstraints",
-    "checkpointProtection",
-    "clustering",
-    "columnMapping",
-    "deletionVectors",
-    "domainMetadata",
-    "generatedColumns",
-    "identityColumns",
-    "inCommitTimestamp",
-    "invariants",
-    "rowTracking",
-    "timestampNtz",
-    "typeWidening",
-    "v2Checkpoint",
-    "vacuumProtocolCheck",
-    "variantShredding",
-    "variantType",
-}
-"""What a reader has to know and Delta on Spark does; `-preview` behind a name changes nothing."""
 _CHUNK = 64
 
 
@@ -52,14 +29,14 @@ def history(location: str, *, after: int | None, storage: Lake | None = None) ->
     and for a feature that cannot be read.
     """
     lake = lake_of(location, storage)
-    with _told(location):
-        log = Log(lake)
+    with _translated(location):
+        log = ListedLog(lake)
         if log.latest is None:
             raise missing(location, lake)
         begin = min(log.commits, default=log.latest) - 1 if after is None else after
         versions, state = _versions(location, lake, log, begin, log.latest)
         newest = log.commit(log.latest)
-        _check(location, state)
+        refuse_unreadable(location, state)
         return History(
             location=location,
             table_id=state.table_id,
@@ -100,8 +77,8 @@ def version_at(location: str, timestamp: str | datetime, storage: Lake | None = 
     """
     wanted = _moment(timestamp)
     lake = lake_of(location, storage)
-    with _told(location):
-        log = Log(lake)
+    with _translated(location):
+        log = ListedLog(lake)
         if log.latest is None:
             raise missing(location, lake)
         oldest = None
@@ -129,7 +106,7 @@ def version_at(location: str, timestamp: str | datetime, storage: Lake | None = 
 
 
 def _versions(
-    location: str, lake: Lake, log: Log, after: int, latest: int
+    location: str, lake: Lake, log: ListedLog, after: int, latest: int
 ) -> tuple[tuple[Version, ...], State]:
     """Those past `after`, and the state at the latest."""
     numbers = range(after + 1, latest + 1)
@@ -141,10 +118,10 @@ def _versions(
             found.append(Version(number, None, True, False, 0, False, None, None, absent=True))
             state = None
             continue
-        commit = parse(body)
-        state = state.changed(commit.facts) if state else log.state(number)
+        commit = parse_commit(number, body)
+        state = state.after(commit.facts) if state else log.state(number)
         if state is not None and "protocol" in commit.facts:
-            _check(location, state)
+            refuse_unreadable(location, state)
         feed = state is not None and has_feed(state.properties)
         if feed or commit.only_adds:
             needed[number] = [path for action in commit.needed for path in paths_of(action)]
@@ -174,34 +151,12 @@ def _versions(
 
 
 def _readable(location: str, lake: Lake, version: int) -> bool:
-    with _told(location):
-        files = Log(lake).files(version)
+    with _translated(location):
+        files = ListedLog(lake).files(version)
         return files is not None and not gone(lake, (path for file in files for path in paths_of(file)))
 
 
-def _check(location: str, state: State) -> None:
-    reader = state.protocol["minReaderVersion"]
-    if reader > _NEWEST_READER:
-        raise SourceError(
-            f"the Delta table at {location} has reader protocol {reader}, and {_NEWEST_READER} is the newest"
-            " that is known",
-            hint="update tidegauge",
-        )
-    if feature := through_catalogue(state.features):
-        raise SourceError(
-            f"the Delta table at {location} is committed through a catalogue ({feature}), so its log does not"
-            " tell the newest version",
-            hint="read it by a copy, or drop the feature from the table",
-        )
-    for name in state.protocol.get("readerFeatures") or ():
-        if name.removesuffix("-preview") not in _KNOWN:
-            raise SourceError(
-                f"the Delta table at {location} has the feature {name}, which cannot be read here",
-                hint=f"drop it with ALTER TABLE … DROP FEATURE {name}, or update tidegauge",
-            )
-
-
-def _gap(log: Log, latest: int) -> str:
+def _gap(log: ListedLog, latest: int) -> str:
     lost = next((number for number in range(latest, -1, -1) if number not in log.commits), None)
     return (
         "no commit says what columns the table has"
@@ -226,7 +181,7 @@ def _shown(moment: datetime | None) -> str:
 
 
 @contextlib.contextmanager
-def _told(location: str) -> Iterator[None]:
+def _translated(location: str) -> Iterator[None]:
     try:
         yield
     except OutputError as error:

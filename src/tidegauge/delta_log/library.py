@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from typing import Any
 
 from tidegauge.errors import RuntimeMissing
@@ -13,7 +12,6 @@ from tidegauge.storage.settings import settings_of
 
 _SHELL = re.compile(r"\x1b\[\d+m|↳")
 _FRAMES = re.compile(r"\n +\d+: .*", re.DOTALL)
-_ELSEWHERE = {"catalogManaged", "catalogOwned", "coordinatedCommits"}
 
 
 def library() -> Any:
@@ -54,13 +52,6 @@ def options(lake: Lake) -> dict[str, str] | None:
         found["aws_access_key_id"] = settings.access_key.reveal()
         found["aws_secret_access_key"] = settings.secret_key.reveal()
     return found
-
-
-def through_catalogue(features: Iterable[str]) -> str | None:
-    """The table feature, if there is one, under which a catalogue takes the commits: it knows of some that
-    the log does not have yet, and a file that is put into the log is no commit. `-preview` behind a name
-    changes nothing."""
-    return next((name for name in sorted(features) if name.removesuffix("-preview") in _ELSEWHERE), None)
 
 
 def is_panic(error: BaseException) -> bool:

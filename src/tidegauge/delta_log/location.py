@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
+from tidegauge.delta_log.commit import LOG
 from tidegauge.delta_log.library import said
 from tidegauge.errors import (
     OutputError,
@@ -22,7 +23,6 @@ from tidegauge.model.secret import mask
 from tidegauge.model.spec import Lake
 from tidegauge.storage.store import open_store
 
-LOG = "_delta_log"
 Answer = TypeVar("Answer")
 
 

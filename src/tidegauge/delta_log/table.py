@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 
-from tidegauge.delta_log.commit import moment, schema_digest, time_of
-from tidegauge.delta_log.library import address, is_panic, library, options, said, through_catalogue
-from tidegauge.delta_log.location import LOG, damaged, each, lake_of, missing, unreachable
-from tidegauge.delta_log.log import Log
+from tidegauge.delta_log.commit import LOG, moment, schema_digest, time_of
+from tidegauge.delta_log.library import address, is_panic, library, options, said
+from tidegauge.delta_log.location import damaged, each, lake_of, missing, unreachable
+from tidegauge.delta_log.log import ListedLog
+from tidegauge.delta_log.protocol import refuse_catalogue, refuse_newer_protocol
 from tidegauge.errors import OutputError, SourceError, TidegaugeError
 from tidegauge.model.spec import Lake
 from tidegauge.storage.store import Store
 
 __all__ = ["TableLook", "look", "look_many", "schema_digest"]
 
-_NEWEST_READER = 3
+_GIVE_VERSIONS = "give the latest versions yourself (latest_versions)"
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,8 @@ def look(location: str, *, storage: Lake | None = None) -> TableLook:
     try:
         table = deltalake.DeltaTable(address(lake), storage_options=options(lake))
         known = table.protocol()
-        _refuse_catalogue(location, [*(known.reader_features or ()), *(known.writer_features or ())])
+        features = [*(known.reader_features or ()), *(known.writer_features or ())]
+        refuse_catalogue(location, features, hint=_GIVE_VERSIONS)
         at = moment(table.history(1)[0])
         if at is None:
             raise ValueError("the newest commit does not say when it was made")
@@ -86,7 +88,7 @@ def look_many(
 def _by_hand(location: str, lake: Lake, error: Exception) -> TableLook:
     """The same four answers out of the log's files, for a table that the library does not take."""
     try:
-        log = Log(lake)
+        log = ListedLog(lake)
         version = log.latest
         if version is None:
             raise missing(location, lake, error) from error
@@ -98,24 +100,12 @@ def _by_hand(location: str, lake: Lake, error: Exception) -> TableLook:
         raise unreachable(location, refused) from refused
     except (ValueError, KeyError, StopIteration, OSError) as damage:
         raise damaged(location, error) from damage
-    protocol = state.protocol
-    if protocol["minReaderVersion"] > _NEWEST_READER:
-        raise SourceError(
-            f"the Delta table at {location} has reader protocol {protocol['minReaderVersion']}, "
-            f"and {_NEWEST_READER} is the newest that is known",
-            hint="update tidegauge and deltalake",
-        ) from error
-    _refuse_catalogue(location, state.features)
+    try:
+        refuse_newer_protocol(location, state, hint="update tidegauge and deltalake")
+    except SourceError as refused:
+        raise refused from error
+    refuse_catalogue(location, state.features, hint=_GIVE_VERSIONS)
     return TableLook(location, version, state.table_id, state.digest, at)
-
-
-def _refuse_catalogue(location: str, features: Iterable[str]) -> None:
-    if feature := through_catalogue(features):
-        raise SourceError(
-            f"the Delta table at {location} is committed through a catalogue ({feature}), so its log does not"
-            " tell the newest version",
-            hint="give the latest versions yourself (latest_versions)",
-        )
 
 
 def _written(store: Store, version: int) -> datetime:

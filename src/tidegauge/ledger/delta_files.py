@@ -12,10 +12,10 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, TypeVar
 
-from tidegauge.delta_log.snapshot import File, Snapshot
 from tidegauge.errors import LedgerError, LedgerUnreachable
 from tidegauge.ledger.delta_rows import Row, encode
-from tidegauge.ledger.delta_table import Table
+from tidegauge.ledger.delta_snapshot import LedgerFile, LedgerSnapshot
+from tidegauge.ledger.delta_table import LedgerTable
 from tidegauge.ledger.keys import pipeline_key
 
 T = TypeVar("T")
@@ -28,7 +28,7 @@ _THREADS = 8
 
 
 class NewFile(NamedTuple):
-    file: File
+    file: LedgerFile
     stats: Mapping[str, Any]
     body: bytes
 
@@ -44,11 +44,15 @@ def new_file(pipeline: str, kind: str, schema: Mapping[str, str], rows: Sequence
         stats |= {"minValues": {"at": _text(min(times))}, "maxValues": {"at": _text(latest)}}
     # A pipeline's name can have any length and any letters; the log has it, the path only its digest.
     path = f"{pipeline_key(pipeline)[:16]}/{kind}-{uuid.uuid4().hex}.parquet"
-    return NewFile(File(path, pipeline, len(rows), len(body), latest), stats, body)
+    return NewFile(LedgerFile(path, pipeline, len(rows), len(body), latest), stats, body)
 
 
 def commit(
-    table: Table, on: Snapshot, add: Sequence[NewFile], gone: Sequence[File], counters: Mapping[str, int]
+    table: LedgerTable,
+    on: LedgerSnapshot,
+    add: Sequence[NewFile],
+    gone: Sequence[LedgerFile],
+    counters: Mapping[str, int],
 ) -> bool:
     """Write the files, then the commit that makes them count; False, and they are cleared away, if another
     commit came between. After an error they stay, because they may count: `tidy` knows."""
@@ -60,14 +64,14 @@ def commit(
     return won
 
 
-def kind_of(file: File) -> str:
+def kind_of(file: LedgerFile) -> str:
     """By its name, which is ours; another's (Spark's, after OPTIMIZE) may hold rows of every kind."""
     return file.path.rpartition("/")[2].partition("-")[0]
 
 
-def worth_merging(files: Sequence[File]) -> list[File]:
+def worth_merging(files: Sequence[LedgerFile]) -> list[LedgerFile]:
     """The smallest of files that only grow in number, once there are many of about a size."""
-    levels: dict[int, list[File]] = {}
+    levels: dict[int, list[LedgerFile]] = {}
     for file in files:
         if 0 < file.rows < LARGEST:
             levels.setdefault(int(math.log(file.rows, _MANY)), []).append(file)

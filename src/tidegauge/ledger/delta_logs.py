@@ -7,20 +7,20 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from tidegauge.delta_log.snapshot import File, Snapshot
 from tidegauge.ledger.delta_files import LARGEST, commit, new_file, until, worth_merging
 from tidegauge.ledger.delta_rows import LOG, Row, decode, entry_row
-from tidegauge.ledger.delta_table import Table
+from tidegauge.ledger.delta_snapshot import LedgerFile, LedgerSnapshot
+from tidegauge.ledger.delta_table import LedgerTable
 from tidegauge.ledger.document_store import Entry
 from tidegauge.ledger.keys import flow_key
 
 _FIRST = datetime.max.replace(tzinfo=UTC)
 
 
-class DeltaLog:
+class EntryLog:
     """How far a flow has come is its application transaction, in the same commit as the entries."""
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: LedgerTable) -> None:
         self.table = table
 
     def append(self, entries: Sequence[Entry]) -> None:
@@ -40,7 +40,9 @@ class DeltaLog:
 
         until(self.table.shown, attempt)
 
-    def _append(self, snapshot: Snapshot, fresh: Mapping[str, list[Row]], reached: Mapping[str, int]) -> bool:
+    def _append(
+        self, snapshot: LedgerSnapshot, fresh: Mapping[str, list[Row]], reached: Mapping[str, int]
+    ) -> bool:
         add, gone = [], []
         for pipeline, rows in fresh.items():
             merged = worth_merging(snapshot.of(pipeline))
@@ -75,7 +77,7 @@ class DeltaLog:
             nonlocal count
             count = 0
             snapshot = self.table.newest()
-            gone: list[File] = []
+            gone: list[LedgerFile] = []
             rest: list[Row] = []
             for file in snapshot.of(pipeline):
                 rows = decode(LOG, self.table.get(file))
@@ -95,7 +97,7 @@ class DeltaLog:
         return count
 
 
-def _latest(file: File) -> datetime:
+def _latest(file: LedgerFile) -> datetime:
     return file.latest or _FIRST
 
 

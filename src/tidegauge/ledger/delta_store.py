@@ -13,12 +13,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from tidegauge.delta_log.snapshot import File, Snapshot
 from tidegauge.errors import ConfigError
 from tidegauge.ledger.delta_files import commit, each, kind_of, new_file, until, worth_merging
-from tidegauge.ledger.delta_logs import DeltaLog
+from tidegauge.ledger.delta_logs import EntryLog
 from tidegauge.ledger.delta_rows import LOG, WATERMARKS, Row, decode, next_rows, stored_flow_of
-from tidegauge.ledger.delta_table import Table
+from tidegauge.ledger.delta_snapshot import LedgerFile, LedgerSnapshot
+from tidegauge.ledger.delta_table import LedgerTable
 from tidegauge.ledger.document_store import LOGS, Entry, LoadedDocuments, StoredFlow, WriterCameBetween
 from tidegauge.ledger.storage_errors import translate_storage_error
 from tidegauge.model.spec import Lake
@@ -39,7 +39,7 @@ _MISREAD = re.compile(r"%[0-9a-fA-F]{2}|[\\\x00-\x1f]")
 
 @dataclass(frozen=True)
 class _Seen:
-    snapshot: Snapshot
+    snapshot: LedgerSnapshot
     rows: Mapping[str, Sequence[Row]]
     """By path: every file of the pipeline that can hold a flow's newest row."""
 
@@ -52,8 +52,8 @@ class DeltaDocumentStore:
         self._lake = lake
         self._store = open_store(lake)
         self._clock = Clock(self._store)
-        self._watermarks = Table(lake, self._store, self._clock, "watermarks")
-        self._logs = {name: DeltaLog(Table(lake, self._store, self._clock, name)) for name in LOGS}
+        self._watermarks = LedgerTable(lake, self._store, self._clock, "watermarks")
+        self._logs = {name: EntryLog(LedgerTable(lake, self._store, self._clock, name)) for name in LOGS}
         self._lock = threading.Lock()
         self._known: dict[str, Sequence[Row]] = {}
 
@@ -199,7 +199,7 @@ class DeltaDocumentStore:
 
         until(self._watermarks.shown, attempt)
 
-    def _rows(self, files: Sequence[File]) -> dict[str, Sequence[Row]]:
+    def _rows(self, files: Sequence[LedgerFile]) -> dict[str, Sequence[Row]]:
         """Of files of `watermarks`. A file never changes, so it is read once."""
         with self._lock:
             found = {file.path: self._known[file.path] for file in files if file.path in self._known}

@@ -9,21 +9,24 @@ from __future__ import annotations
 import json
 import threading
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from tidegauge.delta_log.library import address, is_panic, library, options, said, through_catalogue
-from tidegauge.delta_log.snapshot import PARTITION, File, Snapshot, after
+from tidegauge.delta_log.commit import LOG, Commit, commit_path, parse_commit
+from tidegauge.delta_log.library import address, is_panic, library, options, said
+from tidegauge.delta_log.log import ListedLog
+from tidegauge.delta_log.protocol import catalogue_feature
+from tidegauge.delta_log.write import commit_info, put_commit
 from tidegauge.errors import LedgerError, LedgerUnreachable, LedgerVersion
+from tidegauge.ledger.delta_snapshot import PARTITION, LedgerFile, LedgerSnapshot, apply_commits
 from tidegauge.ledger.storage_errors import translate_storage_error
 from tidegauge.model.spec import Lake
 from tidegauge.storage.clock import Clock, steady
 from tidegauge.storage.store import Store
 
-_LOG = "_delta_log"
 _READER, _WRITER = 1, 2
 _CHECKPOINT_EVERY = 50
 _CLEAN_EVERY = 500
@@ -37,7 +40,7 @@ _CONFIGURATION = {
 }
 
 
-class Table:
+class LedgerTable:
     def __init__(self, lake: Lake, store: Store, clock: Clock, name: str) -> None:
         self._lake = replace(lake, path=f"{lake.path}/{name}")
         self._store = store
@@ -45,13 +48,13 @@ class Table:
         self.name = name
         self._lock = threading.Lock()
         self._base: Any = None
-        self._newest: Snapshot | None = None
+        self._newest: LedgerSnapshot | None = None
         self.shown = f"{lake.path}/{name}"
 
     def exists(self) -> bool:
         """Whether there is a log; what it says is not asked."""
         with translate_storage_error(self.shown):
-            return next(iter(self._store.list(f"{self.name}/{_LOG}")), None) is not None
+            return next(iter(self._store.list(f"{self.name}/{LOG}")), None) is not None
 
     def create(self, schema: Mapping[str, str]) -> None:
         """Make the table, unless it is there. Columns are nullable, by name and type."""
@@ -69,10 +72,9 @@ class Table:
             "createdTime": now,
         }
         protocol = {"minReaderVersion": _READER, "minWriterVersion": _WRITER}
-        info = self._info(now, "CREATE TABLE")
-        self._put(0, [{"commitInfo": info}, {"protocol": protocol}, {"metaData": metadata}])
+        self._put(0, [commit_info(now, "CREATE TABLE"), {"protocol": protocol}, {"metaData": metadata}])
 
-    def newest(self) -> Snapshot:
+    def newest(self) -> LedgerSnapshot:
         """The table as it is now: what is new in the log, read commit by commit."""
         with self._lock:
             found = self._newest
@@ -81,14 +83,14 @@ class Table:
             self._newest = self._follow(found)
             return self._newest
 
-    def counter(self, snapshot: Snapshot, name: str) -> int:
+    def counter(self, snapshot: LedgerSnapshot, name: str) -> int:
         """The version of an application's last transaction, 0 before the first."""
         if name in snapshot.counters:
             return snapshot.counters[name]
         with self._lock, self._reading():
             return int(self._base.transaction_version(name) or 0)
 
-    def get(self, file: File) -> bytes:
+    def get(self, file: LedgerFile) -> bytes:
         with translate_storage_error(self.shown):
             body = self._store.get(f"{self.name}/{file.place}")
         if body is None:
@@ -98,7 +100,7 @@ class Table:
             )
         return body
 
-    def put(self, file: File, body: bytes) -> None:
+    def put(self, file: LedgerFile, body: bytes) -> None:
         """A data file, under a name of its own; nobody sees it before a commit names it."""
         with translate_storage_error(self.shown):
             if not self._store.put_if_absent(f"{self.name}/{file.place}", body) and self.get(file) != body:
@@ -110,9 +112,9 @@ class Table:
 
     def commit(
         self,
-        on: Snapshot,
-        add: Sequence[tuple[File, Mapping[str, Any]]],
-        remove: Sequence[File],
+        on: LedgerSnapshot,
+        add: Sequence[tuple[LedgerFile, Mapping[str, Any]]],
+        remove: Sequence[LedgerFile],
         counters: Mapping[str, int],
     ) -> bool:
         """Add files, each with its statistics, and remove others, on exactly this version.
@@ -122,7 +124,7 @@ class Table:
         if steady() - on.seen > _FRESH_SECONDS:
             return False
         now = self._milliseconds()
-        actions: list[dict[str, Any]] = [{"commitInfo": self._info(now, "WRITE")}]
+        actions: list[dict[str, Any]] = [commit_info(now, "WRITE")]
         for file, stats in add:
             body = file.to_log() | {"modificationTime": now, "dataChange": True, "stats": json.dumps(stats)}
             actions.append({"add": body})
@@ -145,7 +147,7 @@ class Table:
                 path
                 for entry in self._store.list(self.name)
                 if (path := entry.path.removeprefix(f"{self.name}/")) not in used
-                and not path.startswith(f"{_LOG}/")
+                and not path.startswith(f"{LOG}/")
                 and entry.modified < limit
             ]
         self.drop(gone)
@@ -153,7 +155,7 @@ class Table:
             self._handle().cleanup_metadata()
         return len(gone)
 
-    def _open(self) -> Snapshot:
+    def _open(self) -> LedgerSnapshot:
         import pyarrow as pa
 
         seen = steady()
@@ -165,7 +167,7 @@ class Table:
         partitions = columns.get(f"partition.{PARTITION}") or [""] * count
         latest = columns.get("max.at") or [None] * count
         files = {
-            path: File(path, partition, rows or 0, size, moment)
+            path: LedgerFile(path, partition, rows or 0, size, moment)
             for path, partition, rows, size, moment in zip(
                 columns["path"],
                 partitions,
@@ -175,26 +177,26 @@ class Table:
                 strict=True,
             )
         }
-        return Snapshot(self._base.version(), files, {}, seen)
+        return LedgerSnapshot(self._base.version(), files, {}, seen)
 
-    def _follow(self, snapshot: Snapshot) -> Snapshot:
+    def _follow(self, snapshot: LedgerSnapshot) -> LedgerSnapshot:
         """Apply every commit that came after. No listing: the log's names are numbers without gaps."""
-        commits: list[list[dict[str, Any]]] = []
+        commits: list[Commit] = []
         while True:
             seen = steady()
             version = snapshot.version + len(commits) + 1
             with translate_storage_error(self.shown):
-                body = self._store.get(f"{self.name}/{_commit_path(version)}")
+                body = self._store.get(f"{self.name}/{commit_path(version)}")
             if body is None:
                 break
-            commits.append(self._actions(version, body))
+            commits.append(self._parse(version, body))
         if not commits:
             return replace(snapshot, seen=seen)
-        return after(snapshot, commits, seen) or self._follow(self._open())
+        return apply_commits(snapshot, commits, seen) or self._follow(self._open())
 
-    def _actions(self, version: int, body: bytes) -> list[dict[str, Any]]:
+    def _parse(self, version: int, body: bytes) -> Commit:
         try:
-            return [json.loads(line) for line in body.splitlines() if line.strip()]
+            return parse_commit(version, body)
         except ValueError as error:
             raise LedgerError(
                 f"the commit {version} of the ledger's table {self.shown} is damaged",
@@ -203,7 +205,7 @@ class Table:
 
     def _check(self) -> None:
         protocol = self._base.protocol()
-        if feature := through_catalogue(
+        if feature := catalogue_feature(
             [*(protocol.reader_features or ()), *(protocol.writer_features or ())]
         ):
             raise _elsewhere(self.shown, feature)
@@ -222,26 +224,20 @@ class Table:
         if made != _CONFIGURATION["tidegauge.ledger"]:
             raise _too_new(self.shown, f"layout {made}, where {_CONFIGURATION['tidegauge.ledger']} is known")
 
-    def _features(self) -> list[str]:
+    def _features(self) -> Iterable[str]:
         """By the log itself, for a table that delta-rs does not open; none where it is damaged too."""
-        with translate_storage_error(self.shown), suppress(ValueError, KeyError):
-            names = [entry.path for entry in self._store.list(f"{self.name}/{_LOG}")]
-            for name in sorted((name for name in names if name.endswith(".json")), reverse=True):
-                for line in (self._store.get(name) or b"").splitlines():
-                    if line.startswith(b'{"protocol"'):
-                        said = json.loads(line)["protocol"]
-                        return [*(said.get("readerFeatures") or ()), *(said.get("writerFeatures") or ())]
-        return []
+        with translate_storage_error(self.shown), suppress(ValueError, KeyError, TypeError):
+            log = ListedLog(self._lake)
+            state = None if log.latest is None else log.state(log.latest)
+            return state.features if state else ()
+        return ()
 
     def _handle(self) -> Any:
         return library().DeltaTable(address(self._lake), storage_options=options(self._lake))
 
     def _put(self, version: int, actions: Sequence[Mapping[str, Any]]) -> bool:
-        body = "".join(f"{json.dumps(action, ensure_ascii=False)}\n" for action in actions).encode()
-        path = f"{self.name}/{_commit_path(version)}"
         with translate_storage_error(self.shown):
-            # A put that was repeated after a lost answer is refused because of itself.
-            return self._store.put_if_absent(path, body) or self._store.get(path) == body
+            return put_commit(self._store, version, actions, self.name)
 
     def _checkpoint(self, version: int) -> None:
         """The commit stands whatever becomes of this, and the next round makes up for it."""
@@ -252,17 +248,10 @@ class Table:
                 if version % _CLEAN_EVERY == 0:
                     handle.cleanup_metadata()
             with translate_storage_error(self.shown):
-                name = f"{self.name}/{_LOG}/{handle.version():020}.checkpoint.parquet"
+                name = f"{self.name}/{LOG}/{handle.version():020}.checkpoint.parquet"
                 self._store.sync([name])
         except LedgerError:
             return
-
-    def _info(self, now: int, operation: str) -> dict[str, Any]:
-        # Makes two commits differ that do the same at the same time.
-        return {"timestamp": now, "operation": operation, "operationParameters": {}} | {
-            "engineInfo": "tidegauge",
-            "txnId": str(uuid.uuid4()),
-        }
 
     def _milliseconds(self) -> int:
         with translate_storage_error(self.shown):
@@ -277,7 +266,7 @@ class Table:
             raise
         except exceptions.DeltaError as error:
             text = said(error)
-            if feature := through_catalogue(self._features()):
+            if feature := catalogue_feature(self._features()):
                 raise _elsewhere(self.shown, feature) from error
             if "Unsupported" in text or isinstance(error, exceptions.DeltaProtocolError):
                 raise _too_new(self.shown, text) from error
@@ -314,7 +303,3 @@ def _elsewhere(shown: str, feature: str) -> LedgerError:
         " its own log alone",
         hint="choose a folder or schema whose tables have Delta's own log, or drop the table's feature",
     )
-
-
-def _commit_path(version: int) -> str:
-    return f"{_LOG}/{version:020}.json"

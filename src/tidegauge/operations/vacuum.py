@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from urllib.parse import unquote
 
-from tidegauge.delta_log.commit import parse
+from tidegauge.delta_log.commit import parse_commit
 from tidegauge.delta_log.location import lake_of, missing
-from tidegauge.delta_log.log import Log
+from tidegauge.delta_log.log import ListedLog
 from tidegauge.errors import OutputError, SourceError, WrongState
 from tidegauge.model.retention import FILE_RETENTION, retention, shown
 from tidegauge.model.run import FlowStatus
@@ -33,7 +33,7 @@ def check(tending: Tending, target: TendedTable, retain: timedelta | None) -> ti
     """
     lake = lake_of(target.location, target.table.storage)
     try:
-        log = Log(lake)
+        log = ListedLog(lake)
         state = log.state(log.latest) if log.latest is not None else None
         if log.latest is None or state is None:
             raise missing(target.location, lake)
@@ -78,11 +78,13 @@ def vacuum(
     return TendedResult(target, retain=kept, removed=_deleted(target), done=True)
 
 
-def _commits(log: Log, first: int) -> list[VacuumCommit]:
+def _commits(log: ListedLog, first: int) -> list[VacuumCommit]:
     assert log.latest is not None
     numbers = [number for number in range(first, log.latest + 1) if number in log.commits]
     parsed = [
-        (number, parse(body)) for number, body in zip(numbers, log.bodies(numbers), strict=True) if body
+        (number, parse_commit(number, body))
+        for number, body in zip(numbers, log.bodies(numbers), strict=True)
+        if body
     ]
     written: dict[str, datetime] = {}
     if any(commit.cdc for _, commit in parsed):
@@ -109,7 +111,7 @@ def _commits(log: Log, first: int) -> list[VacuumCommit]:
 
 def _deleted(target: TendedTable) -> int | None:
     """As the vacuum's own last commit says; None where it left none."""
-    log = Log(lake_of(target.location, target.table.storage))
+    log = ListedLog(lake_of(target.location, target.table.storage))
     for number in sorted(log.commits, reverse=True)[:3]:
         for line in (log.commit(number) or b"").splitlines():
             info = json.loads(line).get("commitInfo", {}) if b"VACUUM END" in line else {}

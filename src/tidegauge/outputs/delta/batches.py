@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tidegauge.delta_log.output_log import Look
+from tidegauge.delta_log.newest import Look
 from tidegauge.errors import OutputDisagrees, PositionError
 from tidegauge.model.plan import ReadWay, window_from_dict
 from tidegauge.model.position import Window
@@ -35,7 +35,7 @@ def committed_batches(look: Look, pipeline: str, flow: str) -> Iterator[Committe
     version = None
     for commit in look.commits():
         version = commit.version
-        said = commit.said
+        said = commit.note
         if said is None or (said.get("pipeline"), said.get("flow")) != (pipeline, flow):
             continue
         try:

@@ -8,7 +8,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tidegauge.delta_log.output_log import Commit, Look, application
+from tidegauge.delta_log.application import application
+from tidegauge.delta_log.commit import Commit
+from tidegauge.delta_log.newest import Look
 from tidegauge.errors import OutputDisagrees, PositionError
 from tidegauge.model.delta_flow import DeltaFlow
 from tidegauge.model.mode import OutputKind
@@ -93,19 +95,19 @@ def find(look: Look, tag: Tag) -> TaggedCommit | None:
     """
     name, later = application(tag), False
     for commit in look.since_checkpoint():
-        version = commit.transactions().get(name)
+        version = commit.transactions.get(name)
         if version == tag.seq:
             return TaggedCommit(commit)
         if version is not None and version < tag.seq:
             _check_last(look, tag, later=later)
             return None
         later = later or version is not None
-    version = look.checkpoint.transactions().get(name) if look.checkpoint else None
+    version = look.checkpoint_transactions.get(name)
     if version is None or version < tag.seq:
         _check_last(look, tag, later=later)
         return None
     for commit in look.commits():
-        found = commit.transactions().get(name)
+        found = commit.transactions.get(name)
         if found == tag.seq:
             return TaggedCommit(commit)
         if found is not None and found < tag.seq:
@@ -126,7 +128,7 @@ def _check_last(look: Look, tag: Tag, *, later: bool) -> None:
 def receipt_of(found: TaggedCommit, tag: Tag) -> Receipt:
     if found.commit is None:
         return Receipt(tag, (), 0, 0, 0, "")
-    said, info = found.commit.said, found.commit.info
+    said, info = found.commit.note, found.commit.info
     if said is None:
         raise OutputDisagrees(
             f"the commit {found.commit.version} has the tag of batch {tag.seq}, epoch {tag.epoch}, of"

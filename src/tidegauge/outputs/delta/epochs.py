@@ -19,8 +19,10 @@ import json
 import time
 from dataclasses import dataclass, field, replace
 
-from tidegauge.delta_log.output_log import CLOSED, Action, Log, Look, application, epoch_of, prefix_of
-from tidegauge.delta_log.put import commit_info, removals
+from tidegauge.delta_log.application import CLOSED, application, epoch_of, prefix_of
+from tidegauge.delta_log.batch_commit import batch_info, removals
+from tidegauge.delta_log.commit import Action
+from tidegauge.delta_log.newest import Log, Look
 from tidegauge.errors import OutputDisagrees, OutputUnreachable
 from tidegauge.model.plan import Tag
 from tidegauge.storage.folder import folder_name
@@ -180,7 +182,7 @@ class DeltaEpochs:
         if now.marker is not None and now.marker.epoch == now.epoch:
             return now.marker
         for commit in now.look.commits() if now.look else ():
-            said = commit.said
+            said = commit.note
             if said and said.get("kind") == EPOCH and self._is_ours(said) and said["epoch"] == now.epoch:
                 return _parse(said)
         return None
@@ -221,7 +223,7 @@ class DeltaEpochs:
         if opening.empty:
             actions += removals(look, now)
         said = json.dumps(_render(opening), ensure_ascii=False)
-        return self._log.put(look.version + 1, [commit_info(look, now, said, "TIDEGAUGE EPOCH"), *actions])
+        return self._log.put(look.version + 1, [batch_info(look, now, said, "TIDEGAUGE EPOCH"), *actions])
 
     def _crowded(self) -> OutputUnreachable:
         return OutputUnreachable(

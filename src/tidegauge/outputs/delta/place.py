@@ -8,8 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tidegauge.delta_log.output_log import Log, Look, application
-from tidegauge.delta_log.put import commit_info, refuse_catalogue, removals
+from tidegauge.delta_log.application import application
+from tidegauge.delta_log.batch_commit import batch_info, refuse_catalogue, removals
+from tidegauge.delta_log.newest import Log, Look
 from tidegauge.errors import OutputUnreachable, SourceError
 from tidegauge.model.delta_flow import DeltaFlow
 from tidegauge.model.location import resolve
@@ -56,7 +57,7 @@ class Opened:
             return False
         now = int(time.time() * 1000)
         txn = {"txn": {"appId": application(tag), "version": tag.seq, "lastUpdated": now}}
-        return self.log.put(look.version + 1, [commit_info(look, now, said, "TIDEGAUGE BATCH"), txn])
+        return self.log.put(look.version + 1, [batch_info(look, now, said, "TIDEGAUGE BATCH"), txn])
 
     def forget_events(self, epoch: int) -> None:
         """The events that an scd2 table keeps beside it, unless they are of this life already."""
@@ -66,7 +67,7 @@ class Opened:
         log = Log(open_store(replace(self.lake, path=f"{self.lake.path}/{FOLDER}")))
         while (look := log.look()) is not None and not look.is_empty():
             at = int(time.time() * 1000)
-            if log.put(look.version + 1, [commit_info(look, at, "", "TIDEGAUGE EPOCH"), *removals(look, at)]):
+            if log.put(look.version + 1, [batch_info(look, at, "", "TIDEGAUGE EPOCH"), *removals(look, at)]):
                 return
 
     def prove(self) -> None:

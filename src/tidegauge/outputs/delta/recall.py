@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tidegauge.delta_log.output_log import Log
+from tidegauge.delta_log.newest import Log
 from tidegauge.errors import OutputDisagrees, PositionError
 from tidegauge.model.position import from_body
 from tidegauge.model.spec import Lake
@@ -69,7 +69,7 @@ def recall_delta(lake: Lake, pipeline: str, flow: str) -> RecalledDeltaEpoch | N
 def _said(now: EpochStanding, pipeline: str, flow: str) -> Iterator[dict[str, Any]]:
     """Of the flow's own commits, newest first."""
     for commit in now.look.commits() if now.look else ():
-        said = commit.said
+        said = commit.note
         if said is not None and (said.get("pipeline"), said.get("flow")) == (pipeline, flow):
             yield said
 

@@ -6,8 +6,9 @@ import json
 import time
 from typing import TYPE_CHECKING
 
+from tidegauge.delta_log.batch_commit import batch_info
+from tidegauge.delta_log.newest import Log, Look
 from tidegauge.delta_log.output_log import Log, Look
-from tidegauge.delta_log.put import commit_info
 from tidegauge.model.delta_flow import DeltaTable
 from tidegauge.outputs.delta.target import MADE, needs_mapping, target_of, wanted
 
@@ -32,10 +33,10 @@ def remake(log: Log, look: Look, schema: StructType, output: DeltaTable) -> bool
         return False
     spelled = {one.name.casefold(): one.name for one in columns}
     parts = [spelled[name.casefold()] for name in output.partition_by]
-    metadata = {**look.newest("metaData"), "schemaString": text, "partitionColumns": parts}
+    metadata = {**look.state.metadata, "schemaString": text, "partitionColumns": parts}
     now = int(time.time() * 1000)
     said = json.dumps({"tidegauge": 1, "kind": "columns"})
-    actions = [commit_info(look, now, said, "TIDEGAUGE COLUMNS"), {"metaData": metadata}]
+    actions = [batch_info(look, now, said, "TIDEGAUGE COLUMNS"), {"metaData": metadata}]
     return log.put(look.version + 1, actions)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidegauge.delta_log.output_log import Look
+from tidegauge.delta_log.newest import Look
 from tidegauge.model.delta_flow import DeltaFlow, DeltaTable, TableRef
 from tidegauge.model.types import quote as quoted
 from tidegauge.outputs.delta.modes import no_rows

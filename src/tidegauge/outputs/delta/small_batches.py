@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from tidegauge.delta_log.output_log import Look
+from tidegauge.delta_log.newest import Look
 from tidegauge.spark.hadoop import on_connect
 
 if TYPE_CHECKING:

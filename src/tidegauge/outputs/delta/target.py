@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tidegauge.delta_log.output_log import Look
+from tidegauge.delta_log.newest import Look
 from tidegauge.errors import OutputDisagrees, TransformFailed
 from tidegauge.model.delta_flow import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, DeltaTable
 from tidegauge.model.mode import OutputKind
@@ -70,7 +70,7 @@ class RoomInDelta:
 
 
 def target_of(look: Look) -> DeltaTarget:
-    metadata = look.newest("metaData")
+    metadata = look.state.metadata
     columns = []
     for field in json.loads(metadata["schemaString"])["fields"]:
         facts = field.get("metadata") or {}

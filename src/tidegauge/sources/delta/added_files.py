@@ -16,9 +16,10 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from tidegauge.delta_log.commit import Action, parse, time_of
-from tidegauge.delta_log.location import LOG, damaged, lake_of, unreachable
-from tidegauge.delta_log.log import Log, State
+from tidegauge.delta_log.commit import LOG, Action, parse_commit, time_of
+from tidegauge.delta_log.location import damaged, lake_of, unreachable
+from tidegauge.delta_log.log import ListedLog
+from tidegauge.delta_log.protocol import State
 from tidegauge.errors import OutputError, SourceError, TableMissing, VersionsMissing
 from tidegauge.model.delta_flow import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, TableRef
 from tidegauge.sources.delta.net_changes import INSERT
@@ -85,14 +86,14 @@ def additions(table: TableRef, location: str, after: int | None, upto: int) -> A
     versions = range(0 if after is None else after + 1, upto + 1)
     files: list[AddedFile] = []
     try:
-        log = Log(lake)
+        log = ListedLog(lake)
         state = log.state(upto)
         if state is None:
             raise absent(table, upto)
         for version, body in zip(versions, log.bodies(versions), strict=True):
             if body is None:
                 raise absent(table, version)
-            commit = parse(body)
+            commit = parse_commit(version, body)
             if commit.changes and not commit.only_adds:
                 raise SourceError(
                     f"version {version} of {table} did more than to add files, so its files alone do not tell"
@@ -111,7 +112,7 @@ def described(table: TableRef, location: str, version: int) -> tuple[list[Struct
     """The table's columns at a version, as Spark has them; and whether any type was widened by now, or may
     have been. From the log alone: raises as `additions` does."""
     try:
-        log = Log(lake_of(location, table.storage))
+        log = ListedLog(lake_of(location, table.storage))
         if log.latest is None:
             raise TableMissing(
                 f"there is no Delta table any more at {location}",
@@ -130,7 +131,7 @@ def described(table: TableRef, location: str, version: int) -> tuple[list[Struct
 def committed_at(table: TableRef, location: str, version: int) -> datetime:
     """When a version was committed, in UTC: as the commit itself says, or else as the store dates it."""
     try:
-        log = Log(lake_of(location, table.storage))
+        log = ListedLog(lake_of(location, table.storage))
         body = log.commit(version)
         if body is not None and (at := time_of(body)):
             return at

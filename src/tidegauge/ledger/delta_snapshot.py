@@ -1,4 +1,4 @@
-"""A Delta table at one version: its files, and what each commit of the log changes. No I/O."""
+"""A table of a Delta ledger at one version: its files, and what each commit of the log changes. No I/O."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from json import loads
 from typing import Any
 from urllib.parse import unquote
 
+from tidegauge.delta_log.commit import Commit
+
 PARTITION = "pipeline_name"
 
 
 @dataclass(frozen=True)
-class File:
+class LedgerFile:
     path: str
     """As the log names it. Ours are the same on disk; another writer's may be percent-encoded here."""
     pipeline: str
@@ -31,40 +33,37 @@ class File:
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class LedgerSnapshot:
     """Never changes."""
 
     version: int
-    files: Mapping[str, File]
+    files: Mapping[str, LedgerFile]
     counters: Mapping[str, int]
-    """Application transactions since the table was opened; `Table.counter` knows the earlier ones."""
+    """Application transactions since the table was opened; `LedgerTable.counter` knows the earlier ones."""
     seen: float = field(compare=False)
     """When it was the newest, by a clock that nobody can set."""
 
-    def of(self, pipeline: str) -> list[File]:
+    def of(self, pipeline: str) -> list[LedgerFile]:
         return [file for file in self.files.values() if file.pipeline == pipeline]
 
 
-def after(snapshot: Snapshot, commits: Sequence[Sequence[Mapping[str, Any]]], seen: float) -> Snapshot | None:
+def apply_commits(snapshot: LedgerSnapshot, commits: Sequence[Commit], seen: float) -> LedgerSnapshot | None:
     """The snapshot that these commits lead to; None if one of them changes what the table is."""
     files, counters = dict(snapshot.files), dict(snapshot.counters)
-    for action in (action for commit in commits for action in commit):
-        match action:
-            case {"add": {"path": str(path)} as added}:
-                files[path] = _file(added)
-            case {"remove": {"path": str(path)}}:
-                files.pop(path, None)
-            case {"txn": {"appId": str(name), "version": int(number)}}:
-                counters[name] = number
-            case {"metaData": _} | {"protocol": _}:
-                return None
-    return Snapshot(snapshot.version + len(commits), files, counters, seen)
+    for commit in commits:
+        if commit.facts:
+            return None
+        for removed in commit.removed:
+            files.pop(removed["path"], None)
+        files |= {added["path"]: _file(added) for added in commit.added}
+        counters |= commit.transactions
+    return LedgerSnapshot(snapshot.version + len(commits), files, counters, seen)
 
 
-def _file(added: Mapping[str, Any]) -> File:
+def _file(added: Mapping[str, Any]) -> LedgerFile:
     stats = loads(added.get("stats") or "{}")
     latest = stats.get("maxValues", {}).get("at")
-    return File(
+    return LedgerFile(
         path=added["path"],
         pipeline=added["partitionValues"][PARTITION],
         rows=stats.get("numRecords", 0),

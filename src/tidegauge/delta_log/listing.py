@@ -1,0 +1,69 @@
+"""Which files a Delta log has: commits, checkpoints that are whole, and checksums."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tidegauge.delta_log.commit import LOG
+from tidegauge.storage.store import Store
+
+_COMMIT = re.compile(r"(\d{20})\.json")
+_CHECKSUM = re.compile(r"(\d{20})\.crc")
+_CHECKPOINT = re.compile(
+    r"(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10})|\.[0-9a-fA-F-]{36})?\.(?:parquet|json)"
+)
+
+
+@dataclass(frozen=True)
+class Listing:
+    commits: frozenset[int]
+    checksums: frozenset[int]
+    checkpoints: Mapping[int, tuple[str, ...]]
+    """By version, the names of the files that are one whole checkpoint."""
+
+    @property
+    def latest(self) -> int | None:
+        """None where there is no log."""
+        return max([*self.commits, *self.checkpoints], default=None)
+
+    def checkpoint_before(self, version: int) -> int | None:
+        """That of the newest checkpoint up to a version."""
+        return max((number for number in self.checkpoints if number <= version), default=None)
+
+
+def list_log(store: Store, folder: Path | None = None) -> Listing:
+    """`folder`: the log's own, on a local disk; then only names are asked for, not the size of each file."""
+    commits, checksums = set(), set()
+    found: dict[tuple[int, str], list[str]] = {}
+    for name in _names(store, folder):
+        if match := _COMMIT.fullmatch(name):
+            commits.add(int(match[1]))
+        elif match := _CHECKSUM.fullmatch(name):
+            checksums.add(int(match[1]))
+        elif match := _CHECKPOINT.fullmatch(name):
+            # Parts belong together by their number; any other name is a whole one, and one is enough.
+            found.setdefault((int(match[1]), match[3] or name), []).append(name)
+    checkpoints = {
+        version: tuple(sorted(names))
+        for (version, parts), names in found.items()
+        if not parts.isdigit() or len(names) == int(parts)
+    }
+    return Listing(frozenset(commits), frozenset(checksums), checkpoints)
+
+
+def _names(store: Store, folder: Path | None) -> Iterable[str]:
+    if folder is None:
+        return [
+            name
+            for entry in store.list(LOG)
+            for above, _, name in [entry.path.rpartition("/")]
+            if above == LOG
+        ]
+    try:
+        return os.listdir(folder)  # noqa: PTH208 - iterdir makes a Path of each
+    except (FileNotFoundError, NotADirectoryError):
+        return ()

@@ -1,0 +1,116 @@
+"""What a Delta table asks of who reads or writes it: protocol, table features and properties at a version."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from tidegauge.delta_log.commit import Action, schema_digest
+from tidegauge.errors import SourceError
+
+_NEWEST_READER = 3
+_THROUGH_CATALOGUE = {"catalogManaged", "catalogOwned", "coordinatedCommits"}
+_READABLE = {
+    "appendOnly",
+    "changeDataFeed",
+    "checkConstraints",
+    "checkpointProtection",
+    "clustering",
+    "columnMapping",
+    "deletionVectors",
+    "domainMetadata",
+    "generatedColumns",
+    "identityColumns",
+    "inCommitTimestamp",
+    "invariants",
+    "rowTracking",
+    "timestampNtz",
+    "typeWidening",
+    "v2Checkpoint",
+    "vacuumProtocolCheck",
+    "variantShredding",
+    "variantType",
+}
+"""What a reader has to know and Delta on Spark does; `-preview` behind a name changes nothing."""
+
+
+@dataclass(frozen=True)
+class State:
+    """What holds from one version on until a later one says otherwise."""
+
+    protocol: Action
+    metadata: Action
+
+    @property
+    def table_id(self) -> str:
+        return str(self.metadata["id"])
+
+    @property
+    def schema(self) -> str:
+        return str(self.metadata["schemaString"])
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        return dict(self.metadata.get("configuration") or {})
+
+    @property
+    def features(self) -> frozenset[str]:
+        return frozenset(
+            [*(self.protocol.get("readerFeatures") or ()), *(self.protocol.get("writerFeatures") or ())]
+        )
+
+    @functools.cached_property
+    def digest(self) -> str:
+        return schema_digest(self.schema)
+
+    def is_on(self, name: str) -> bool:
+        """Whether a property is `true`."""
+        return str(self.properties.get(name)).lower() == "true"
+
+    def after(self, facts: Mapping[str, Action]) -> State:
+        """With what a commit has set."""
+        if not facts:
+            return self
+        return State(facts.get("protocol", self.protocol), facts.get("metaData", self.metadata))
+
+
+def catalogue_feature(features: Iterable[str]) -> str | None:
+    """The table feature, if there is one, under which a catalogue takes the commits: it knows of some that
+    the log does not have yet, and a file that is put into the log is no commit. `-preview` behind a name
+    changes nothing."""
+    return next(
+        (name for name in sorted(features) if name.removesuffix("-preview") in _THROUGH_CATALOGUE), None
+    )
+
+
+def refuse_catalogue(location: str, features: Iterable[str], *, hint: str) -> None:
+    """Raises SourceError where a table's log does not have all its commits."""
+    if feature := catalogue_feature(features):
+        raise SourceError(
+            f"the Delta table at {location} is committed through a catalogue ({feature}), so its log does not"
+            " tell the newest version",
+            hint=hint,
+        )
+
+
+def refuse_newer_protocol(location: str, state: State, *, hint: str) -> None:
+    reader = state.protocol["minReaderVersion"]
+    if reader > _NEWEST_READER:
+        raise SourceError(
+            f"the Delta table at {location} has reader protocol {reader}, and {_NEWEST_READER} is the newest"
+            " that is known",
+            hint=hint,
+        )
+
+
+def refuse_unreadable(location: str, state: State) -> None:
+    """Raises SourceError where the table's rows, or its newest version, cannot be known."""
+    refuse_newer_protocol(location, state, hint="update tidegauge")
+    refuse_catalogue(location, state.features, hint="read it by a copy, or drop the feature from the table")
+    for name in state.protocol.get("readerFeatures") or ():
+        if name.removesuffix("-preview") not in _READABLE:
+            raise SourceError(
+                f"the Delta table at {location} has the feature {name}, which cannot be read here",
+                hint=f"drop it with ALTER TABLE … DROP FEATURE {name}, or update tidegauge",
+            )
