@@ -13,7 +13,7 @@ from tidegauge.model.position import ValueKind
 from tidegauge.model.spec import Drift, TableName, TableOptions
 from tidegauge.model.table import Field, Layout, OrderedColumn, SourceColumn, SourceTable
 from tidegauge.model.types import holds
-from tidegauge.plan.drift import ChangeKind, ColumnChange, Decision, decide, narrowed
+from tidegauge.plan.drift import ChangeKind, ColumnChange, Decision, decide, narrow
 
 TYPES = [
     *("boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "string", "binary", "date"),
@@ -287,7 +287,7 @@ def test_a_shape_is_narrowed_to_the_columns_that_are_written() -> None:
         key_proven=True,
         source_id="x",
     )
-    small = narrowed(source_table, {"id", "a"})
+    small = narrow(source_table, {"id", "a"})
     assert [column.name for column in small.columns] == ["id", "a"]
     assert small.cursor == ordered
     assert small.layout.cursor_column is None

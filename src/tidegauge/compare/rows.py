@@ -1,6 +1,6 @@
 """Compare two streams of rows key by key, without Spark: counts, then a hash of each row.
 
-What `maintain.compare` does with frames, for a target that hands out its rows itself.
+What `compare.frames` does with frames, for a target that hands out its rows itself.
 """
 
 from __future__ import annotations
@@ -35,22 +35,15 @@ def compare_rows(
     source. A key that the target has twice is `different`, unless it keeps all `versions` of a row: then only
     keys are compared. Raises OutputDisagrees for two columns that have nothing in common.
     """
-    import pyarrow as pa
-
-    target, found = _peeked(target)
-    shared = pa.schema(
-        [_common(field, found) for field in schema if found is None or field.name in found.names]
-    )
+    target, found = _peek(target)
     notes = tuple(
         _retyped(field, found) for field in schema if found is not None and _is_retyped(field, found)
     )
-    keys = pa.schema([shared.field(name) for name in key])
-    ordered = pa.schema([*keys, *(field for field in shared if field.name not in key and not versions)])
+    keys, ordered = _compared(schema, found, key, keys_only=versions)
     names = [f"k{i}" for i in range(len(keys))]
     using = ", ".join(names)
     values = [f"c{i} AS {name}" for i, name in enumerate(names)]
-    rest = [_form(f"c{i}", field.type) for i, field in enumerate(ordered) if i >= len(keys)]
-    row = f"hash({', '.join(rest) or '0'}) AS h"
+    row = _row_hash(ordered, len(keys))
     with scratch() as sets:
         fill(sets, "source", source, ordered, values=[*values, row])
         fill(sets, "target", target, ordered, values=[*values, row])
@@ -83,12 +76,32 @@ def compare_rows(
         shown = f"FROM judged WHERE verdict IS NOT NULL ORDER BY verdict, {using} LIMIT {SHOWN}"
         verdicts = [word for (word,) in sets.execute(f"SELECT verdict {shown}").fetchall()]
         examples = restored(sets.sql(f"SELECT {using} {shown}").to_arrow_table(), keys).to_pylist()
-    texts = [", ".join(_text(value) for value in example.values()) for example in examples]
+    texts = [_key_text(example) for example in examples]
     shown_keys = tuple(zip(verdicts, texts, strict=True))
     return Difference(here, there, missing, extra, different, shown_keys, newer=newer, notes=notes)
 
 
-def _peeked(batches: Iterable[pa.RecordBatch]) -> tuple[Iterable[pa.RecordBatch], pa.Schema | None]:
+def _compared(
+    schema: pa.Schema, found: pa.Schema | None, key: Sequence[str], *, keys_only: bool
+) -> tuple[pa.Schema, pa.Schema]:
+    """The key's columns; and all that are compared, the key's first. Their types hold both sides' values."""
+    import pyarrow as pa
+
+    shared = pa.schema(
+        [_common(field, found) for field in schema if found is None or field.name in found.names]
+    )
+    keys = pa.schema([shared.field(name) for name in key])
+    others = [] if keys_only else [field for field in shared if field.name not in key]
+    return keys, pa.schema([*keys, *others])
+
+
+def _row_hash(columns: pa.Schema, keys: int) -> str:
+    """Of all columns but the first ones, which are the key's."""
+    rest = [_form(f"c{i}", field.type) for i, field in enumerate(columns) if i >= keys]
+    return f"hash({', '.join(rest) or '0'}) AS h"
+
+
+def _peek(batches: Iterable[pa.RecordBatch]) -> tuple[Iterable[pa.RecordBatch], pa.Schema | None]:
     rest = iter(batches)
     for first in rest:
         return chain([first], rest), first.schema
@@ -143,5 +156,5 @@ def _form(name: str, kind: pa.DataType) -> str:
     return f"CASE WHEN isnan({name}) THEN 'nan'::DOUBLE WHEN {name} = 0 THEN 0.0 ELSE {name} END"
 
 
-def _text(value: Any) -> str:
-    return value.hex() if isinstance(value, bytes) else str(value)
+def _key_text(key: dict[str, Any]) -> str:
+    return ", ".join(value.hex() if isinstance(value, bytes) else str(value) for value in key.values())

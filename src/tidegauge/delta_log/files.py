@@ -40,7 +40,7 @@ def paths_of(action: Action) -> Iterator[str]:
             yield f"{folder}/deletion_vector_{name}.bin" if folder else f"deletion_vector_{name}.bin"
 
 
-def gone(lake: Lake, paths: Iterable[str]) -> set[str]:
+def find_missing(lake: Lake, paths: Iterable[str]) -> set[str]:
     """Those that are not there. What lies on a store of another kind is taken to be there."""
     wanted = list(dict.fromkeys(paths))
     found = ask_each(lambda path: _is_there(lake, path), wanted, remote=lake.on_s3)

@@ -8,8 +8,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 
-from tidegauge.delta_log.commit import parse_commit, time_of
-from tidegauge.delta_log.files import gone, paths_of
+from tidegauge.delta_log.commit import Commit, parse_commit, time_of
+from tidegauge.delta_log.files import find_missing, paths_of
 from tidegauge.delta_log.location import damaged, each, lake_of, missing, unreachable
 from tidegauge.delta_log.log import ListedLog
 from tidegauge.delta_log.protocol import State, refuse_unreadable
@@ -122,38 +122,47 @@ def _versions(
         state = state.after(commit.facts) if state else log.state(number)
         if state is not None and "protocol" in commit.facts:
             refuse_unreadable(location, state)
-        feed = state is not None and has_feed(state.properties)
-        if feed or commit.only_adds:
+        version = _version(commit, state)
+        if version.feed or version.only_adds:
             needed[number] = [path for action in commit.needed for path in paths_of(action)]
-        found.append(
-            Version(
-                number=number,
-                at=commit.at,
-                changes=commit.changes,
-                only_adds=commit.only_adds,
-                bytes=sum(action.get("size") or 0 for action in commit.needed),
-                feed=feed,
-                digest=state.digest if state else None,
-                table_id=state.table_id if state else None,
-                key=commit.key,
-            )
-        )
+        found.append(version)
     state = state or log.state(latest)
     if state is None:
         raise ValueError(_gap(log, latest))
-    lost = gone(lake, (path for paths in needed.values() for path in paths))
-    if lost:
-        found = [
-            replace(one, missing=tuple(path for path in needed.get(one.number, ()) if path in lost))
-            for one in found
-        ]
-    return tuple(found), state
+    return tuple(_note_missing(lake, found, needed)), state
+
+
+def _version(commit: Commit, state: State | None) -> Version:
+    return Version(
+        number=commit.version,
+        at=commit.at,
+        changes=commit.changes,
+        only_adds=commit.only_adds,
+        bytes=sum(action.get("size") or 0 for action in commit.needed),
+        feed=state is not None and has_feed(state.properties),
+        digest=state.digest if state else None,
+        table_id=state.table_id if state else None,
+        key=commit.key,
+    )
+
+
+def _note_missing(lake: Lake, found: list[Version], needed: Mapping[int, list[str]]) -> list[Version]:
+    """Each version with those of the files it needs that are not there."""
+    lost = find_missing(lake, (path for paths in needed.values() for path in paths))
+    if not lost:
+        return found
+    return [
+        replace(one, missing=tuple(path for path in needed.get(one.number, ()) if path in lost))
+        for one in found
+    ]
 
 
 def _readable(location: str, lake: Lake, version: int) -> bool:
     with _translated(location):
         files = ListedLog(lake).files(version)
-        return files is not None and not gone(lake, (path for file in files for path in paths_of(file)))
+        return files is not None and not find_missing(
+            lake, (path for file in files for path in paths_of(file))
+        )
 
 
 def _gap(log: ListedLog, latest: int) -> str:

@@ -30,7 +30,7 @@ from tidegauge.plan.draft import (
     start,
     with_nothing,
 )
-from tidegauge.plan.drift import narrowed
+from tidegauge.plan.drift import narrow
 from tidegauge.sources.direct import check as check_direct
 
 
@@ -149,7 +149,7 @@ def describe_for_output(flow: TableFlow, source: Source, ends: Ends) -> tuple[So
     if held is None:
         return source_table, ()
     decision = decide_drift(flow, ends.output, held, source_table.layout)
-    return narrowed(source_table, [field.name for field in decision.layout.fields]), decision.notes
+    return narrow(source_table, [field.name for field in decision.layout.fields]), decision.notes
 
 
 def _reached(ends: Ends) -> RowPosition | None:

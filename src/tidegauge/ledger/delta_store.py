@@ -115,27 +115,12 @@ class DeltaDocumentStore:
             return
         seen: _Seen = loaded.token
         pipeline, snapshot = loaded.pipeline, seen.snapshot
-        changed = {stored_flow.flow for stored_flow in stored_flows}
-        newest = {
-            row["flow"]: row for rows in seen.rows.values() for row in rows if row["ledger"] is not None
-        }
         number = self._watermarks.counter(snapshot, _IDS)
-        current: list[Row] = []
-        ended: list[Row] = []
-        for stored_flow in stored_flows:
-            row, last = next_rows(newest.get(stored_flow.flow), stored_flow, number + 1)
-            number = max(number, row["watermark_id"])
-            current.append(row)
-            ended += [last] if last else []
-        replaced = self._replaced(seen, changed)
-        stay = [row for path in replaced for row in seen.rows[path]]
-        ended += [row for row in stay if row["ledger"] is None]
-        stay = [row for row in stay if row["ledger"] is not None and row["flow"] not in changed]
-        merged = (
-            worth_merging([file for file in snapshot.of(pipeline) if kind_of(file) == _ENDED])
-            if ended
-            else []
-        )
+        current, ended, number = _changed_rows(seen, stored_flows, number)
+        replaced = _replaced(seen, {stored_flow.flow for stored_flow in stored_flows})
+        stay, ended_before = _rows_that_stay(seen, replaced, {row["flow"] for row in current})
+        ended += ended_before
+        merged = self._ended_worth_merging(snapshot, pipeline) if ended else []
         ended += [row for rows in self._rows(merged).values() for row in rows]
         shares = list(_shares(current, stay))
         add = [new_file(pipeline, _CURRENT, WATERMARKS, rows) for rows in shares]
@@ -143,11 +128,7 @@ class DeltaDocumentStore:
         gone = [snapshot.files[path] for path in replaced] + merged
         if not commit(self._watermarks, snapshot, add + over, gone, {_IDS: number}):
             raise WriterCameBetween
-        with self._lock:
-            for path in replaced:
-                self._known.pop(path, None)
-            for new, rows in zip(add, shares, strict=True):
-                self._known[new.file.path] = tuple(rows)
+        self._remember(replaced, {new.file.path: rows for new, rows in zip(add, shares, strict=True)})
 
     def append(self, log: str, entries: Sequence[Entry]) -> None:
         self._logs[log].append(entries)
@@ -177,13 +158,14 @@ class DeltaDocumentStore:
         tables = [self._watermarks, *(log.table for log in self._logs.values())]
         return sum(table.tidy(older_than) for table in tables)
 
-    def _replaced(self, seen: _Seen, changed: set[str]) -> list[str]:
-        """The files that a save writes anew: those with its flows, and small ones if there are many."""
-        touched = {path for path, rows in seen.rows.items() if any(row["flow"] in changed for row in rows)}
-        small = [
-            path for path, rows in seen.rows.items() if path not in touched and len(rows) <= _TOGETHER // 2
-        ]
-        return sorted(touched | set(small if len(small) >= _MANY else ()))
+    def _ended_worth_merging(self, snapshot: LedgerSnapshot, pipeline: str) -> list[LedgerFile]:
+        return worth_merging([file for file in snapshot.of(pipeline) if kind_of(file) == _ENDED])
+
+    def _remember(self, replaced: Iterable[str], written: Mapping[str, Sequence[Row]]) -> None:
+        with self._lock:
+            for path in replaced:
+                self._known.pop(path, None)
+            self._known |= {path: tuple(rows) for path, rows in written.items()}
 
     def _prune_ended(self, pipeline: str, before: datetime) -> None:
         limit = before.replace(tzinfo=UTC)
@@ -211,6 +193,35 @@ class DeltaDocumentStore:
                 self._known.clear()
             self._known |= {path: rows for path, rows in fresh.items() if f"/{_ENDED}-" not in path}
         return found | fresh
+
+
+def _changed_rows(
+    seen: _Seen, stored_flows: Sequence[StoredFlow], number: int
+) -> tuple[list[Row], list[Row], int]:
+    """The newest row of each flow, the rows that end with this save, and the highest number that is given."""
+    newest = {row["flow"]: row for rows in seen.rows.values() for row in rows if row["ledger"] is not None}
+    current: list[Row] = []
+    ended: list[Row] = []
+    for stored_flow in stored_flows:
+        row, last = next_rows(newest.get(stored_flow.flow), stored_flow, number + 1)
+        number = max(number, row["watermark_id"])
+        current.append(row)
+        ended += [last] if last else []
+    return current, ended, number
+
+
+def _replaced(seen: _Seen, changed: set[str]) -> list[str]:
+    """The files that a save writes anew: those with its flows, and small ones if there are many."""
+    touched = {path for path, rows in seen.rows.items() if any(row["flow"] in changed for row in rows)}
+    small = [path for path, rows in seen.rows.items() if path not in touched and len(rows) <= _TOGETHER // 2]
+    return sorted(touched | set(small if len(small) >= _MANY else ()))
+
+
+def _rows_that_stay(seen: _Seen, replaced: Sequence[str], changed: set[str]) -> tuple[list[Row], list[Row]]:
+    """Of files that are written anew: newest rows of other flows, and rows that ended earlier."""
+    rows = [row for path in replaced for row in seen.rows[path]]
+    ended = [row for row in rows if row["ledger"] is None]
+    return [row for row in rows if row["ledger"] is not None and row["flow"] not in changed], ended
 
 
 def _shares(current: list[Row], stay: list[Row]) -> Iterable[list[Row]]:

@@ -22,7 +22,7 @@ from tidegauge.model.table import Field
 from tidegauge.outputs.warehouse.fit import Verdict
 from tidegauge.outputs.warehouse.spark_rows import landed
 from tidegauge.plan.draft import start
-from tidegauge.plan.drift import narrowed
+from tidegauge.plan.drift import narrow
 from tidegauge.run.environment import open_reader
 from tidegauge.sources.keys import keys
 
@@ -51,7 +51,7 @@ def verify_warehouse(
     held = {table.named(field.name): field for field in columns or ()}
     key = [part.name for part in source_table.key]
     if held:
-        source_table = narrowed(
+        source_table = narrow(
             source_table,
             [c.name for c in source_table.columns if table.named(c.name) in held or c.name in key],
         )

@@ -136,11 +136,7 @@ def decide(
     judge = partial(_by_fit, fit) if fit else partial(_by_type, lands)
     found = _differences(held, layout, key=key, own=own, foreign=foreign, named=named, judge=judge)
     if known:
-        # A column that the output lacks all the same is no old story, unless it is frozen.
-        old = {ChangeKind.DROPPED, ChangeKind.FOREIGN, ChangeKind.NARROWED, ChangeKind.TIGHT} | (
-            {ChangeKind.ADDED} if policy is Drift.FREEZE else set()
-        )
-        found = [change for change in found if change.kind not in old or change.column in layout.key]
+        found = _leave_out_decided(policy, layout, found)
     changes = [
         replace(change, outcome=_outcome(policy, change.kind, key_column=change.column in layout.key))
         for change in found
@@ -149,30 +145,42 @@ def decide(
     if refused:
         raise _refusal(policy, layout, place, changes, refused)
     frozen = policy is Drift.FREEZE
-    notes = [change.sentence for change in changes if not (frozen and change.kind is ChangeKind.ADDED)]
+    unsaid = {ChangeKind.ADDED} if frozen else set()
+    notes = [change.sentence for change in changes if change.kind not in unsaid]
     notes += [
         f"{gone} may have been renamed to {come}: taken for one column that is gone and one that is new"
         for gone, come in _renames(held, layout, changes, named)
     ]
-    left: tuple[str, ...] = ()
-    if frozen:
-        there = {named(field.name) for field in held}
-        left = tuple(field.name for field in layout.fields if named(field.name) not in there)
-        if left:
-            layout = narrowed_layout(layout, {field.name for field in layout.fields} - set(left))
-            word = "column is" if len(left) == 1 else "columns are"
-            notes.append(f"{len(left)} new {word} left out, as `drift: freeze` says: {', '.join(left)}")
+    left = _new_columns(held, layout, named) if frozen else ()
+    if left:
+        layout = narrow_layout(layout, {field.name for field in layout.fields} - set(left))
+        word = "column is" if len(left) == 1 else "columns are"
+        notes.append(f"{len(left)} new {word} left out, as `drift: freeze` says: {', '.join(left)}")
     return Decision(layout, tuple(changes), tuple(notes), left)
 
 
-def narrowed(source_table: SourceTable, names: Collection[str]) -> SourceTable:
-    """The shape with only these columns; cursor and key order the table as before."""
+def _leave_out_decided(policy: Drift, layout: Layout, found: list[ColumnChange]) -> list[ColumnChange]:
+    """Without the changes that the last plan has decided on."""
+    # A column that the output lacks all the same has to be decided on again, unless the output is frozen.
+    old = {ChangeKind.DROPPED, ChangeKind.FOREIGN, ChangeKind.NARROWED, ChangeKind.TIGHT}
+    if policy is Drift.FREEZE:
+        old.add(ChangeKind.ADDED)
+    return [change for change in found if change.kind not in old or change.column in layout.key]
+
+
+def _new_columns(held: tuple[Field, ...], layout: Layout, named: Callable[[str], str]) -> tuple[str, ...]:
+    there = {named(field.name) for field in held}
+    return tuple(field.name for field in layout.fields if named(field.name) not in there)
+
+
+def narrow(source_table: SourceTable, names: Collection[str]) -> SourceTable:
+    """The table with only these columns; cursor and key order it as before."""
     return replace(
         source_table, columns=tuple(column for column in source_table.columns if column.name in names)
     )
 
 
-def narrowed_layout(layout: Layout, names: Collection[str]) -> Layout:
+def narrow_layout(layout: Layout, names: Collection[str]) -> Layout:
     return replace(
         layout,
         fields=tuple(field for field in layout.fields if field.name in names),

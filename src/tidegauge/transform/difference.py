@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -31,11 +31,7 @@ def by_key(whole: DataFrame, target: DataFrame, key: Sequence[str]) -> DataFrame
     there = {
         field.name.casefold(): (f"__tidegauge_t{at}", field) for at, field in enumerate(target.schema.fields)
     }
-    if lost := [name for name in key if name.casefold() not in there]:
-        raise OutputError(
-            f"the target has no column {lost[0]}, which output.key names",
-            hint="bring the column back, or reset the flow with --full-refresh",
-        )
+    _check_key(key, there)
     before = target.select(
         *(F.col(quote(field.name)).alias(name) for name, field in there.values()), F.lit(True).alias(_THERE)
     )
@@ -52,9 +48,7 @@ def by_key(whole: DataFrame, target: DataFrame, key: Sequence[str]) -> DataFrame
     for field in fields:
         column = F.col(quote(field.name))
         if field.name.casefold() in keys:
-            name, old = there[field.name.casefold()]
-            held = F.col(name) if _alike(old, field) else F.col(name).cast(field.dataType)
-            chosen.append(F.coalesce(column, held).alias(field.name))
+            chosen.append(F.coalesce(column, _held(field, *there[field.name.casefold()])).alias(field.name))
         else:
             differs |= _differs(column, field, there.get(field.name.casefold()))
             chosen.append(column.alias(field.name))
@@ -69,6 +63,21 @@ def by_key(whole: DataFrame, target: DataFrame, key: Sequence[str]) -> DataFrame
         .where(F.when(here & goes, F.col(_THERE).isNotNull()).when(here, differs).otherwise(known))
         .select(*chosen, F.when(here & ~goes, UPSERT).otherwise(DELETE).alias(CHANGE_TYPE))
     )
+
+
+def _check_key(key: Sequence[str], there: Collection[str]) -> None:
+    if lost := [name for name in key if name.casefold() not in there]:
+        raise OutputError(
+            f"the target has no column {lost[0]}, which output.key names",
+            hint="bring the column back, or reset the flow with --full-refresh",
+        )
+
+
+def _held(field: StructField, name: str, old: StructField) -> Column:
+    """The target's own value of a column, with the type that the new one has."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return F.col(name) if _alike(old, field) else F.col(name).cast(field.dataType)
 
 
 def by_sides(both: DataFrame, key: Sequence[str], *, same: bool = False) -> DataFrame:

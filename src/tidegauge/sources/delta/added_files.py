@@ -190,28 +190,41 @@ def _read(session: SparkSession, added: Additions, files: Sequence[AddedFile], *
         *(_PATTERN.sub(r"\\\g<0>", file.path) for file in files)
     )
     partitions = [_inside(field) for field in added.fields if field["name"] in by]
-    one = files[0]
-    if all((stamps and file.version, file.values) == (stamps and one.version, one.values) for file in files):
-        # An empty text stands for NULL.
-        values = {name: F.lit(one.values.get(name) or None) for name in partitions}
-        stamp = stamped(one.version, one.at)
-        rows = frame.select(F.struct("*").alias("row"))
-    else:
-        mark = F.substring_index(frame.metadataColumn("_metadata").getField("file_path"), "/", -1)
-        rows = frame.select(F.struct("*").alias("row"), mark.alias(_FILE)).join(
-            F.broadcast(_known(session, files, partitions)), _FILE, "left"
-        )
-        # No row may pass whose file was not found again.
-        lost = F.raise_error(F.concat(F.lit("tidegauge: the log does not name the file "), F.col(_FILE)))
-        version = F.coalesce(F.col(COMMIT_VERSION), lost.cast("bigint"))
-        values = {name: F.when(version >= 0, F.col(f"p{index}")) for index, name in enumerate(partitions)}
-        stamp = _stamped(version, F.col(_MICROSECONDS))
+    rows, values, stamp = _with_log_values(session, frame, files, partitions, stamps=stamps)
     columns = []
     for field, typed in zip(added.fields, added.types, strict=True):
         name = _inside(field)
         value = values[name] if field["name"] in by else F.col("row").getField(name)
         columns.append(value.cast(typed.dataType).alias(field["name"]))
     return rows.select(*columns, *(stamp if stamps else ()))
+
+
+def _with_log_values(
+    session: SparkSession,
+    frame: DataFrame,
+    files: Sequence[AddedFile],
+    partitions: Sequence[str],
+    *,
+    stamps: bool,
+) -> tuple[DataFrame, dict[str, Column], tuple[Column, ...]]:
+    """The files' rows as a column `row`; and what the log says of each: its partition values, and the feed's
+    columns."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    one = files[0]
+    if all((stamps and file.version, file.values) == (stamps and one.version, one.values) for file in files):
+        # An empty text stands for NULL.
+        values = {name: F.lit(one.values.get(name) or None) for name in partitions}
+        return frame.select(F.struct("*").alias("row")), values, stamped(one.version, one.at)
+    mark = F.substring_index(frame.metadataColumn("_metadata").getField("file_path"), "/", -1)
+    rows = frame.select(F.struct("*").alias("row"), mark.alias(_FILE)).join(
+        F.broadcast(_known(session, files, partitions)), _FILE, "left"
+    )
+    # No row may pass whose file was not found again.
+    lost = F.raise_error(F.concat(F.lit("tidegauge: the log does not name the file "), F.col(_FILE)))
+    version = F.coalesce(F.col(COMMIT_VERSION), lost.cast("bigint"))
+    values = {name: F.when(version >= 0, F.col(f"p{index}")) for index, name in enumerate(partitions)}
+    return rows, values, _stamped(version, F.col(_MICROSECONDS))
 
 
 def stamped(version: int, at: datetime | None) -> tuple[Column, ...]:

@@ -98,15 +98,20 @@ def _of_names(spark: SparkSession, schema: str, names: Sequence[str]) -> dict[st
     for name in names:
         if name not in known:
             raise _missing(f"the table {schema}.{name}")
-        kind, provider, location = known[name]
-        if provider != "delta" or kind in _VIEWS or not location:
-            what = "a view" if kind in _VIEWS else f"a table of the format {provider or 'unknown'}"
-            raise SourceError(
-                f"{schema}.{name} is {what}, and only Delta tables have versions",
-                hint="leave it out, or name the Delta table behind it",
-            )
-        found[f"{schema}.{name}"] = location
+        found[f"{schema}.{name}"] = _location(f"{schema}.{name}", known[name])
     return found
+
+
+def _location(shown: str, facts: Facts) -> str:
+    """Raises SourceError for what is no Delta table."""
+    kind, provider, location = facts
+    if provider == "delta" and kind not in _VIEWS and location:
+        return location
+    what = "a view" if kind in _VIEWS else f"a table of the format {provider or 'unknown'}"
+    raise SourceError(
+        f"{shown} is {what}, and only Delta tables have versions",
+        hint="leave it out, or name the Delta table behind it",
+    )
 
 
 def _list(spark: SparkSession, schema: str, pattern: str) -> dict[str, Facts | None]:
