@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tidegauge.model.delta_flow import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
-from tidegauge.sources.delta.net_changes import net
+from tidegauge.sources.delta.net_changes import count_net
 from tidegauge.spark.comparable import make_comparable
 from tidegauge.transform.difference import HERE, by_key, by_partition, by_sides
 
@@ -60,4 +60,4 @@ def test_a_zero_that_changes_its_sign_is_a_change_to_whoever_asks(spark: SparkSe
     came = now.selectExpr("*", f"'insert' AS {CHANGE_TYPE}", *commit)
     went = was.selectExpr("*", f"'delete' AS {CHANGE_TYPE}", *commit)
     moved = came.unionAll(went)
-    assert net(moved, now.schema.fields).count() == 2
+    assert count_net(moved, now.schema.fields).count() == 2

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from tidegauge.compare.scratch import fill, restored, scratch
+from tidegauge.compare.scratch import fill, restore, scratch
 from tidegauge.errors import MassDelete
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def find_vanished(
         gone = sets.sql(
             f"SELECT DISTINCT {', '.join(names)} FROM target ANTI JOIN source USING ({using})"
         ).to_arrow_table()
-        return Vanished(restored(gone, schema), here, there)
+        return Vanished(restore(gone, schema), here, there)
 
 
 def check_limit(table: str, count: int, target_rows: int, *, limit: float, confirmed: bool) -> None:

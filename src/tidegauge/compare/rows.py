@@ -10,7 +10,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from tidegauge.compare.frames import SHOWN, Difference
-from tidegauge.compare.scratch import fill, restored, scratch
+from tidegauge.compare.scratch import fill, restore, scratch
 from tidegauge.errors import OutputDisagrees
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def compare_rows(
         ).fetchall()
         shown = f"FROM judged WHERE verdict IS NOT NULL ORDER BY verdict, {using} LIMIT {SHOWN}"
         verdicts = [word for (word,) in sets.execute(f"SELECT verdict {shown}").fetchall()]
-        examples = restored(sets.sql(f"SELECT {using} {shown}").to_arrow_table(), keys).to_pylist()
+        examples = restore(sets.sql(f"SELECT {using} {shown}").to_arrow_table(), keys).to_pylist()
     texts = [_key_text(example) for example in examples]
     shown_keys = tuple(zip(verdicts, texts, strict=True))
     return Difference(here, there, missing, extra, different, shown_keys, newer=newer, notes=notes)

@@ -68,7 +68,7 @@ def fill(
     return rows
 
 
-def restored(found: pa.Table, schema: pa.Schema) -> pa.Table:
+def restore(found: pa.Table, schema: pa.Schema) -> pa.Table:
     """What came out of the scratch database, as it went in."""
     import pyarrow as pa
 

@@ -60,7 +60,7 @@ def is_panic(error: BaseException) -> bool:
     return type(error).__name__ == "PanicException"
 
 
-def said(error: BaseException) -> str:
+def one_line(error: BaseException) -> str:
     """The library's message in one masked line, without colours, arrows and stack frames."""
     text = _FRAMES.sub("", _SHELL.sub(" ", mask(str(error))))
     return " ".join(text.split())[:300].rstrip(". ")

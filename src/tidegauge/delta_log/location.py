@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from tidegauge.delta_log.commit import LOG
-from tidegauge.delta_log.library import said
+from tidegauge.delta_log.library import one_line
 from tidegauge.errors import (
     OutputError,
     RuntimeMissing,
@@ -82,7 +82,7 @@ def unreachable(location: str, error: Exception) -> SourceUnreachable:
     retryable = error.retryable if isinstance(error, TidegaugeError) else None
     hint = error.hint if isinstance(error, TidegaugeError) else None
     return SourceUnreachable(
-        f"the log of the Delta table at {location} cannot be reached: {said(error)}",
+        f"the log of the Delta table at {location} cannot be reached: {one_line(error)}",
         hint=hint or "check the path, the endpoint and region, the keys and the network",
         retryable=retryable,
         detail=mask(str(error)),
@@ -91,7 +91,7 @@ def unreachable(location: str, error: Exception) -> SourceUnreachable:
 
 def damaged(location: str, error: Exception) -> SourceError:
     return SourceError(
-        f"the log of the Delta table at {location} cannot be read: {said(error)}",
+        f"the log of the Delta table at {location} cannot be read: {one_line(error)}",
         hint="a commit or checkpoint in its _delta_log is damaged or missing; restore it, or the table",
         detail=mask(str(error)),
     )

@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import partial
 
 from tidegauge.delta_log.commit import LOG, moment, schema_digest, time_of
-from tidegauge.delta_log.library import address, is_panic, library, options, said
+from tidegauge.delta_log.library import address, is_panic, library, one_line, options
 from tidegauge.delta_log.location import damaged, each, lake_of, missing, unreachable
 from tidegauge.delta_log.log import ListedLog
 from tidegauge.delta_log.protocol import refuse_catalogue, refuse_newer_protocol
@@ -67,7 +67,7 @@ def look(location: str, *, storage: Lake | None = None) -> TableLook:
         if not is_panic(error):
             raise
         raise SourceError(
-            f"the Delta table at {location} cannot be read here: {said(error)}",
+            f"the Delta table at {location} cannot be read here: {one_line(error)}",
             hint="start processes by `spawn` or `forkserver`; delta-rs does not survive a fork",
         ) from error
 

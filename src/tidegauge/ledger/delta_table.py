@@ -16,7 +16,7 @@ from datetime import timedelta
 from typing import Any
 
 from tidegauge.delta_log.commit import LOG, Commit, commit_path, parse_commit
-from tidegauge.delta_log.library import address, is_panic, library, options, said
+from tidegauge.delta_log.library import address, is_panic, library, one_line, options
 from tidegauge.delta_log.log import ListedLog
 from tidegauge.delta_log.protocol import catalogue_feature
 from tidegauge.delta_log.write import commit_info, put_commit
@@ -265,7 +265,7 @@ class LedgerTable:
         except LedgerError:
             raise
         except exceptions.DeltaError as error:
-            text = said(error)
+            text = one_line(error)
             if feature := catalogue_feature(self._features()):
                 raise _elsewhere(self.shown, feature) from error
             if "Unsupported" in text or isinstance(error, exceptions.DeltaProtocolError):
@@ -276,16 +276,16 @@ class LedgerTable:
             ) from error
         except OSError as error:
             raise LedgerUnreachable(
-                f"the ledger's table {self.shown} cannot be reached: {said(error)}",
+                f"the ledger's table {self.shown} cannot be reached: {one_line(error)}",
                 hint="check the path, the endpoint, the keys and the network",
             ) from error
         except (ValueError, KeyError) as error:
-            raise LedgerError(f"the ledger's table {self.shown} cannot be read: {said(error)}") from error
+            raise LedgerError(f"the ledger's table {self.shown} cannot be read: {one_line(error)}") from error
         except BaseException as error:
             if not is_panic(error):
                 raise
             raise LedgerError(
-                f"the ledger's table {self.shown} cannot be read here: {said(error)}",
+                f"the ledger's table {self.shown} cannot be read here: {one_line(error)}",
                 hint="start processes by `spawn` or `forkserver`; delta-rs does not survive a fork",
             ) from error
 

@@ -144,19 +144,13 @@ def decide(
     refused = [change for change in changes if not change.outcome]
     if refused:
         raise _refusal(policy, layout, place, changes, refused)
-    frozen = policy is Drift.FREEZE
-    unsaid = {ChangeKind.ADDED} if frozen else set()
-    notes = [change.sentence for change in changes if change.kind not in unsaid]
-    notes += [
+    renames = [
         f"{gone} may have been renamed to {come}: taken for one column that is gone and one that is new"
         for gone, come in _renames(held, layout, changes, named)
     ]
-    left = _new_columns(held, layout, named) if frozen else ()
-    if left:
-        layout = narrow_layout(layout, {field.name for field in layout.fields} - set(left))
-        word = "column is" if len(left) == 1 else "columns are"
-        notes.append(f"{len(left)} new {word} left out, as `drift: freeze` says: {', '.join(left)}")
-    return Decision(layout, tuple(changes), tuple(notes), left)
+    if policy is Drift.FREEZE:
+        return _freeze(_new_columns(held, layout, named), layout, changes, renames)
+    return Decision(layout, tuple(changes), (*(change.sentence for change in changes), *renames))
 
 
 def _leave_out_decided(policy: Drift, layout: Layout, found: list[ColumnChange]) -> list[ColumnChange]:
@@ -166,6 +160,18 @@ def _leave_out_decided(policy: Drift, layout: Layout, found: list[ColumnChange])
     if policy is Drift.FREEZE:
         old.add(ChangeKind.ADDED)
     return [change for change in found if change.kind not in old or change.column in layout.key]
+
+
+def _freeze(
+    new: tuple[str, ...], layout: Layout, changes: list[ColumnChange], renames: list[str]
+) -> Decision:
+    """Leave the new columns out, and say so in one note."""
+    notes = [change.sentence for change in changes if change.kind is not ChangeKind.ADDED] + renames
+    if new:
+        layout = narrow_layout(layout, {field.name for field in layout.fields} - set(new))
+        word = "column is" if len(new) == 1 else "columns are"
+        notes.append(f"{len(new)} new {word} left out, as `drift: freeze` says: {', '.join(new)}")
+    return Decision(layout, tuple(changes), tuple(notes), new)
 
 
 def _new_columns(held: tuple[Field, ...], layout: Layout, named: Callable[[str], str]) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from tidegauge.model.versions import FEED, History, Version
 from tidegauge.plan.pieces import VersionRange
 
 
-def instead(
+def choose_instead(
     flow: DeltaFlow, part: DeltaInput, history: History, begin: int | None, unread: Sequence[Version]
 ) -> tuple[VersionRange, str] | None:
     """The one piece that takes the place of all of them, as the user has chosen, and what a person should

@@ -18,7 +18,7 @@ from tidegauge.model.position import VersionPosition, Window
 from tidegauge.model.retention import unread
 from tidegauge.model.versions import LATEST, History, Version
 from tidegauge.model.watermark import Watermark
-from tidegauge.plan.missing import instead, unreadable
+from tidegauge.plan.missing import choose_instead, unreadable
 from tidegauge.plan.pieces import VersionRange, cut
 
 SNAPSHOT, EARLIEST = "snapshot", "earliest"
@@ -180,7 +180,7 @@ def _pieces(
     if flow.output.mode.facts.replaces_all and not part.raw:
         # Written whole from what the table is now: its changes only say that there is something to do.
         return (VersionRange(begin, history.latest, ReadWay.SNAPSHOT),), ()
-    chosen = instead(flow, part, history, begin, new)
+    chosen = choose_instead(flow, part, history, begin, new)
     if chosen is not None:
         piece, note = chosen
         return (piece,), (note,)

@@ -5,12 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from tidegauge.delta_log import widening
 from tidegauge.model.types import holds, parse_decimal, quote
 
 _SQL = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"}
-_WHOLE = ["byte", "short", "integer", "long"]
-_DIGITS = {"byte": 10, "short": 10, "integer": 10, "long": 20}
-"""Before the point, that Delta asks of a decimal which a whole number is widened to."""
 _TEXT = re.compile(r"(?:char|varchar)\(\d+\)|string.*")
 
 
@@ -49,21 +47,11 @@ def fits(held: Any, brought: Any) -> bool:
 
 
 def can_widen(wide: Any, narrow: Any) -> bool:
-    """Whether Delta's type widening can change a column of the one bare type to the other."""
+    """Whether Delta can change a column of the one bare type to the other, or need not."""
     if wide == narrow:
         return True
-    if not isinstance(wide, str) or not isinstance(narrow, str):
-        return False
-    big, small = parse_decimal(wide), parse_decimal(narrow)
-    if narrow in _WHOLE:
-        if wide in _WHOLE:
-            return _WHOLE.index(wide) > _WHOLE.index(narrow)
-        if wide == "double":
-            return narrow != "long"
-        return big is not None and big.whole >= _DIGITS[narrow]
-    if small is not None and big is not None:
-        return big.scale >= small.scale and big.whole >= small.whole
-    return (wide, narrow) in {("double", "float"), ("timestamp_ntz", "date")}
+    both_plain = isinstance(wide, str) and isinstance(narrow, str)
+    return both_plain and widening.can_widen(as_sql(wide), as_sql(narrow))
 
 
 def has_map(part: Any) -> bool:

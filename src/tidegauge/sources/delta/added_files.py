@@ -75,7 +75,7 @@ class Additions:
         return self.state.properties.get("delta.columnMapping.mode") == "id"
 
 
-def additions(table: TableRef, location: str, after: int | None, upto: int) -> Additions:
+def find_additions(table: TableRef, location: str, after: int | None, upto: int) -> Additions:
     """What the versions `(after, upto]` added, from the log alone.
 
     Raises VersionsMissing, SourceUnreachable, or SourceError for a log that cannot be understood, or that did
@@ -89,10 +89,10 @@ def additions(table: TableRef, location: str, after: int | None, upto: int) -> A
         log = ListedLog(lake)
         state = log.state(upto)
         if state is None:
-            raise absent(table, upto)
+            raise version_gone(table, upto)
         for version, body in zip(versions, log.bodies(versions), strict=True):
             if body is None:
-                raise absent(table, version)
+                raise version_gone(table, version)
             commit = parse_commit(version, body)
             if commit.changes and not commit.only_adds:
                 raise SourceError(
@@ -108,9 +108,9 @@ def additions(table: TableRef, location: str, after: int | None, upto: int) -> A
     return Additions(tuple(files), state)
 
 
-def described(table: TableRef, location: str, version: int) -> tuple[list[StructField], bool]:
+def describe_columns(table: TableRef, location: str, version: int) -> tuple[list[StructField], bool]:
     """The table's columns at a version, as Spark has them; and whether any type was widened by now, or may
-    have been. From the log alone: raises as `additions` does."""
+    have been. From the log alone: raises as `find_additions` does."""
     try:
         log = ListedLog(lake_of(location, table.storage))
         if log.latest is None:
@@ -120,7 +120,7 @@ def described(table: TableRef, location: str, version: int) -> tuple[list[Struct
             )
         then, now = log.state(version), log.state(log.latest)
         if then is None or now is None:
-            raise absent(table, version)
+            raise version_gone(table, version)
         return _types(then), any(feature.startswith("typeWidening") for feature in now.features)
     except OutputError as error:
         raise unreachable(location, error) from error
@@ -128,7 +128,7 @@ def described(table: TableRef, location: str, version: int) -> tuple[list[Struct
         raise damaged(location, error) from error
 
 
-def committed_at(table: TableRef, location: str, version: int) -> datetime:
+def commit_time(table: TableRef, location: str, version: int) -> datetime:
     """When a version was committed, in UTC: as the commit itself says, or else as the store dates it."""
     try:
         log = ListedLog(lake_of(location, table.storage))
@@ -142,18 +142,18 @@ def committed_at(table: TableRef, location: str, version: int) -> datetime:
     except ValueError as error:
         raise damaged(location, error) from error
     if not dates:
-        raise absent(table, version)
+        raise version_gone(table, version)
     return min(dates)
 
 
-def absent(table: TableRef, version: int) -> VersionsMissing:
+def version_gone(table: TableRef, version: int) -> VersionsMissing:
     return VersionsMissing(
         f"version {version} of {table} is gone from its log",
         hint="begin anew with `tidegauge watermark reset`, or set `on_missing: rebaseline` or `diff`",
     )
 
 
-def added_rows(session: SparkSession, added: Additions, *, stamps: bool) -> DataFrame:
+def read_added_rows(session: SparkSession, added: Additions, *, stamps: bool) -> DataFrame:
     """The rows of all the files, in the table's columns; with `stamps` as inserts of the version that added
     each.
 
@@ -215,7 +215,7 @@ def _with_log_values(
     if all((stamps and file.version, file.values) == (stamps and one.version, one.values) for file in files):
         # An empty text stands for NULL.
         values = {name: F.lit(one.values.get(name) or None) for name in partitions}
-        return frame.select(F.struct("*").alias("row")), values, stamped(one.version, one.at)
+        return frame.select(F.struct("*").alias("row")), values, stamp_columns(one.version, one.at)
     mark = F.substring_index(frame.metadataColumn("_metadata").getField("file_path"), "/", -1)
     rows = frame.select(F.struct("*").alias("row"), mark.alias(_FILE)).join(
         F.broadcast(_known(session, files, partitions)), _FILE, "left"
@@ -227,7 +227,7 @@ def _with_log_values(
     return rows, values, _stamped(version, F.col(_MICROSECONDS))
 
 
-def stamped(version: int, at: datetime | None) -> tuple[Column, ...]:
+def stamp_columns(version: int, at: datetime | None) -> tuple[Column, ...]:
     """The feed's columns, of rows that a version inserted."""
     from pyspark.sql import functions as F  # noqa: N812
 

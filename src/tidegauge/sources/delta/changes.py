@@ -18,15 +18,15 @@ from tidegauge.model.position import VersionPosition, Window
 from tidegauge.model.protocols.source import ChangedInput
 from tidegauge.sources.delta.added_files import (
     Additions,
-    added_rows,
-    additions,
-    committed_at,
-    described,
-    stamped,
+    commit_time,
+    describe_columns,
+    find_additions,
+    read_added_rows,
+    stamp_columns,
 )
-from tidegauge.sources.delta.columns import fitted
+from tidegauge.sources.delta.columns import fit_columns
 from tidegauge.sources.delta.errors import translated_read
-from tidegauge.sources.delta.net_changes import AFTER, INSERT, net, net_by_version, repeated
+from tidegauge.sources.delta.net_changes import AFTER, INSERT, count_net, net_by_version, repeat_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -117,7 +117,7 @@ class DeltaChangedInput:
 
     @cached_property
     def moment(self) -> datetime:
-        return committed_at(self._table, self._location, self._upto)
+        return commit_time(self._table, self._location, self._upto)
 
     def now(self) -> DataFrame:
         with self._reading():
@@ -132,14 +132,14 @@ class DeltaChangedInput:
             if self.grows:
                 self._check_names()
                 return self._added(stamps=False)
-            return repeated(self._net, self._fields, gone=False) if self.moves else self._none()
+            return repeat_rows(self._net, self._fields, gone=False) if self.moves else self._none()
 
     def gone(self) -> DataFrame:
         with self._reading():
             if self._raw:
                 return self._changes.where("false")
             if self._way in (ReadWay.FEED, ReadWay.DIFF):
-                return repeated(self._net, self._fields, gone=True)
+                return repeat_rows(self._net, self._fields, gone=True)
             return self._none()
 
     def sides(self, flag: str) -> DataFrame:
@@ -159,7 +159,7 @@ class DeltaChangedInput:
 
     @cached_property
     def _net(self) -> DataFrame:
-        return net(self._changes, self._fields)
+        return count_net(self._changes, self._fields)
 
     @cached_property
     def _whole(self) -> DataFrame:
@@ -173,11 +173,11 @@ class DeltaChangedInput:
 
     @cached_property
     def _described(self) -> tuple[list[StructField], bool]:
-        return described(self._table, self._location, self._upto)
+        return describe_columns(self._table, self._location, self._upto)
 
     @cached_property
     def _additions(self) -> Additions:
-        return additions(self._table, self._location, self._after, self._upto)
+        return find_additions(self._table, self._location, self._after, self._upto)
 
     @cached_property
     def _changes(self) -> DataFrame:
@@ -198,7 +198,7 @@ class DeltaChangedInput:
     def _added(self, *, stamps: bool) -> DataFrame:
         if not self._additions.files:
             return self._none(*FEED_COLUMNS if stamps else ())
-        return added_rows(self._session, self._additions, stamps=stamps)
+        return read_added_rows(self._session, self._additions, stamps=stamps)
 
     def _at(self, version: int) -> DataFrame:
         return self._session.read.format("delta").option("versionAsOf", version).load(self._location)
@@ -212,7 +212,7 @@ class DeltaChangedInput:
         reader = reader.option("startingVersion", first).option("endingVersion", self._upto)
         feed = reader.load(self._location)
         # Delta gives the columns that the table has by now.
-        columns = fitted(feed, self._fields, later=True)
+        columns = fit_columns(feed, self._fields, later=True)
         if columns is not None:
             return feed.select(*columns, *FEED_COLUMNS)
         # Its columns were replaced since, and no feed gives back what they were. The versions themselves do.
@@ -234,7 +234,7 @@ class DeltaChangedInput:
         return net_by_version(reduce(lambda one, other: one.unionAll(other), images), self._fields)
 
     def _fitted(self, frame: DataFrame) -> DataFrame:
-        columns = fitted(frame, self._fields, later=False)
+        columns = fit_columns(frame, self._fields, later=False)
         if columns is None:
             raise SourceError(
                 f"the columns of {self._table} changed on the way to version {self._upto} so that its rows"
@@ -248,7 +248,9 @@ class DeltaChangedInput:
 
     def _stamp(self, version: int) -> tuple[Column, ...]:
         last = version == self._upto
-        return stamped(version, self.moment if last else committed_at(self._table, self._location, version))
+        return stamp_columns(
+            version, self.moment if last else commit_time(self._table, self._location, version)
+        )
 
     def _none(self, *besides: str) -> DataFrame:
         from pyspark.sql import functions as F  # noqa: N812

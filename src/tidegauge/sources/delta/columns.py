@@ -5,18 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from tidegauge.delta_log.widening import can_widen
 from tidegauge.model.types import quote
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType, StructField
 
-_INTEGERS = ["tinyint", "smallint", "int", "bigint"]
-_DIGITS = {"tinyint": 10, "smallint": 10, "int": 10, "bigint": 20}
-"""That a decimal needs before the point, as Delta reckons them."""
 
-
-def fitted(frame: DataFrame, fields: Sequence[StructField], *, later: bool) -> list[Column] | None:
+def fit_columns(frame: DataFrame, fields: Sequence[StructField], *, later: bool) -> list[Column] | None:
     """One column for each field, by name. None where the frame's columns do not fit.
 
     `later`: the frame's columns are those of a later version than the fields, which may have more of them and
@@ -70,30 +67,10 @@ def _fit(column: Column, have: DataType, want: DataType, later: bool) -> Column 
             return F.transform_values(column, lambda _, one: _sure(_fit(one, mine, theirs, later)))
         case _:
             narrow, wide = (want, have) if later else (have, want)
-            return column.cast(want) if _widens(narrow, wide) else None
+            fits = can_widen(wide.simpleString(), narrow.simpleString())
+            return column.cast(want) if fits else None
 
 
 def _sure(column: Column | None) -> Column:
     assert column is not None
     return column
-
-
-def _widens(narrow: DataType, wide: DataType) -> bool:
-    """Whether Delta lets one type become the other, with every value kept."""
-    from pyspark.sql import types as T  # noqa: N812
-
-    few, many = narrow.simpleString(), wide.simpleString()
-    if few in _INTEGERS and many in _INTEGERS:
-        return _INTEGERS.index(few) < _INTEGERS.index(many)
-    if isinstance(wide, T.DecimalType):
-        whole = wide.precision - wide.scale
-        if isinstance(narrow, T.DecimalType):
-            return wide.scale >= narrow.scale and whole >= narrow.precision - narrow.scale
-        return few in _DIGITS and whole >= _DIGITS[few]
-    return (few, many) in {
-        ("float", "double"),
-        ("tinyint", "double"),
-        ("smallint", "double"),
-        ("int", "double"),
-        ("date", "timestamp_ntz"),
-    }

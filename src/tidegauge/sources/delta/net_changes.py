@@ -20,7 +20,7 @@ INSERT, BEFORE, AFTER = "insert", "update_preimage", "update_postimage"
 _COUNT = "n"
 
 
-def net(frame: DataFrame, fields: Sequence[StructField]) -> DataFrame:
+def count_net(frame: DataFrame, fields: Sequence[StructField]) -> DataFrame:
     """Of rows with the feed's columns: how often each row came (above 0) or went (below 0), as the column
     after the table's own. Rows that did neither are left out."""
     from pyspark.sql import functions as F  # noqa: N812
@@ -32,8 +32,8 @@ def net(frame: DataFrame, fields: Sequence[StructField]) -> DataFrame:
     return grouped.where(F.col(_COUNT) != 0)
 
 
-def repeated(counted: DataFrame, fields: Sequence[StructField], *, gone: bool) -> DataFrame:
-    """Of what `net` has found, the rows that came, or that went, each as often as it did."""
+def repeat_rows(counted: DataFrame, fields: Sequence[StructField], *, gone: bool) -> DataFrame:
+    """Of what `count_net` has found, the rows that came, or that went, each as often as it did."""
     from pyspark.sql import functions as F  # noqa: N812
 
     count = F.col(_COUNT) * (-1 if gone else 1)
