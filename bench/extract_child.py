@@ -26,7 +26,7 @@ from tidegauge.config.load import load_project
 from tidegauge.model.spec import Database, Project
 from tidegauge.observe.events import StepBegun, StepDone
 from tidegauge.run.options import RunOptions
-from tidegauge.run.runner import run
+from tidegauge.run.run import run
 from tidegauge.sources.engines import find_engine
 from tidegauge.spark.jars import Needs
 from tidegauge.spark.session import open_session

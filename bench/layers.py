@@ -15,7 +15,7 @@ from bench.timing import Pairs
 from tidegauge.config.load import load_project
 from tidegauge.model.spec import SparkSettings
 from tidegauge.run.options import RunOptions
-from tidegauge.run.runner import run
+from tidegauge.run.run import run
 from tidegauge.spark.jars import Needs
 from tidegauge.spark.session import open_session
 

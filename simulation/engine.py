@@ -23,11 +23,12 @@ from tidegauge.ledger.heartbeat import Heartbeat
 from tidegauge.model.protocols.source import Source
 from tidegauge.model.spec import Database
 from tidegauge.observe.events import RunEvent
+from tidegauge.run.context import RunContext
 from tidegauge.run.end_override import end_override
 from tidegauge.run.environment import Environment
 from tidegauge.run.options import RunOptions
 from tidegauge.run.report import FlowReport
-from tidegauge.run.runner import Runner
+from tidegauge.run.run import Runner
 
 T = TypeVar("T")
 
@@ -132,10 +133,11 @@ class EngineProcess:
             clock=lambda: (world.now + actor.skew - DAWN).total_seconds(),
             sleep=lambda _: cast("None", actor.turn("wait for the holder", asking=False)),
         )
-        order = RunOptions(parallel=1, wait=timedelta(seconds=dice.choice((0, 0, 5))))
-        self._runner = Runner(PROJECT, order, ledger, self._heartbeat, _nothing, self._stop, environment)
-        self._runner.run_id = actor.name
-        self._sources = sources
+        options = RunOptions(parallel=1, wait=timedelta(seconds=dice.choice((0, 0, 5))))
+        context = RunContext(
+            PROJECT, options, ledger, self._heartbeat, _nothing, self._stop, environment, actor.name
+        )
+        self._runner = Runner(context, sources)
         actor.begin(self._go)
 
     @property
@@ -156,7 +158,7 @@ class EngineProcess:
 
     def _go(self) -> None:
         try:
-            self._reports = self._runner.everything([self._flow], self._sources)
+            self._reports = self._runner.schedule([self._flow]).run()
         except TidegaugeError as error:
             self._error = error
         except Exception:

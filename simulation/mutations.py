@@ -26,8 +26,8 @@ from tidegauge.model.spec import TableFlow
 from tidegauge.model.state import Event, State
 from tidegauge.model.table import Cut
 from tidegauge.observe.events import Listener
-from tidegauge.run import execute as walk
-from tidegauge.run import runner as run
+from tidegauge.run import commit_batch as batches
+from tidegauge.run import executor, standing
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,6 @@ class Mutation:
             setattr(self.place, self.function, kept)
 
 
-_batch = walk._batch
 _finish = attempt_rules.finish
 _begin_override = byhand.begin_override
 _end_override = byhand.end_override
@@ -60,12 +59,14 @@ _claim = claim_rules.claim
 _found = MemorySource._found
 
 
-def _advance_first(claim: Claim, index: int, read_batch: ReadBatch, tools: walk.Tools) -> Receipt:
+def _advance_first(claim: Claim, index: int, read_batch: ReadBatch, tools: batches.Tools) -> Receipt:
     batch = claim.plan.draft.batches[index]
     tools.ledger.begin(claim, index)
     forged = Receipt(claim.plan.tag(index), batch.windows, batch.rows or 0, 1, 0, claim.run_id)
     tools.ledger.advance(claim, index, forged)
-    return walk._commit(claim, claim.plan.tag(index), batch, read_batch, tools)
+    batch_data = read_batch(batch)
+    staged = tools.output.stage(batch_data, tools.spark)
+    return batches.publish_batch(claim, index, batch_data, staged, tools)
 
 
 def _same_epoch(flow_state: FlowState, *args: Any, **options: Any) -> StateChange:
@@ -150,7 +151,7 @@ def _claim_from_any(
 
 
 FIVE = (
-    Mutation("advance before write", walk, "_batch", _advance_first, VISIBLE),
+    Mutation("advance before write", executor, "commit_batch", _advance_first, VISIBLE),
     Mutation("reuse of an epoch", byhand, "begin_override", _same_epoch, EPOCHS),
     Mutation("no fence in the output", Lake, "put_if_absent", _put_always, WRITER),
     Mutation("new windows on retry", attempt_rules, "finish", _forget_failed_plan, PLAN),
@@ -159,7 +160,9 @@ FIVE = (
 
 MORE = (
     Mutation("no fence in the ledger", claim_rules, "check_held", _any_fence, WRITER),
-    Mutation("the ledger moves before the epoch is open", run, "finish", _mark_before_output, EPOCHS),
+    Mutation(
+        "the ledger moves before the epoch is open", standing, "end_override", _mark_before_output, EPOCHS
+    ),
     Mutation("a set that continues one batch less", byhand, "begin_override", _one_batch_less, VISIBLE),
     Mutation("an undo that forgets an input", byhand, "end_override", _undo_of_known, VISIBLE),
     Mutation("a draft from before others moved on", plan_rules, "plan", _plan_unseen, PLAN),

@@ -16,7 +16,7 @@ from pathlib import Path
 from tidegauge.config.load import load_project
 from tidegauge.observe.events import RunEvent, StepBegun, StepDone
 from tidegauge.run.options import RunOptions
-from tidegauge.run.runner import run
+from tidegauge.run.run import run
 
 
 def run_twice_or_die(project: str, side: str = "", step: str = "", times: str = "1") -> int:

@@ -16,7 +16,7 @@ from tidegauge.model.spec import Stage
 from tidegauge.observe.events import RunEvent, StepBegun
 from tidegauge.run.options import RunOptions
 from tidegauge.run.report import FlowReport
-from tidegauge.run.runner import run
+from tidegauge.run.run import run
 from tidegauge.run.steps import Step
 
 

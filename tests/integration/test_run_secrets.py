@@ -173,7 +173,7 @@ def test_e3_a_surprise_inside_shows_no_secret_either(
         patched.setattr("tidegauge.sources.jdbc.JdbcReader.read", surprise)
         in_walk = project.here("run", "--debug")
     with monkeypatch.context() as patched:
-        patched.setattr("tidegauge.run.runner.choose", surprise)
+        patched.setattr("tidegauge.run.run.choose", surprise)
         environment = [project.here("run"), project.here("run", "--json", "--debug")]
     for ran in (in_walk, *environment):
         assert ran.code == 1, ran.said

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from tidegauge.delta_log.output_log import application
 
 from tests.support.delta_output import batch_of, delta_flow_of, tag_of
 from tidegauge.delta_log.application import application

@@ -8,9 +8,9 @@ import pytest
 
 from tests.support.output_parts import SHAPE
 from tidegauge.errors import ConfigError
+from tidegauge.flows.override_position import check_fits, from_text, from_timestamp
 from tidegauge.model.position import RowPosition, Value, ValueKind, VersionPosition, compare
 from tidegauge.model.table import SourceTable
-from tidegauge.operations.override_position import check_fits, from_text, from_timestamp
 
 
 def source_table(kind: ValueKind, *, scale: int = 6, of: str = "timestamp") -> SourceTable:

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from tests.unit.test_draft import flow_with, shape_of
 from tidegauge.config.load import load_project
 from tidegauge.errors import ConfigError
+from tidegauge.flows.override_position import from_text, from_timestamp
 from tidegauge.model.epoch_numbers import Epoch, moment_of, number_of, unit_of
 from tidegauge.model.position import RowPosition, Value, ValueKind, to_moment
 from tidegauge.model.spec import FutureGuard
 from tidegauge.model.table import SourceTable
-from tidegauge.operations.override_position import from_text, from_timestamp
 from tidegauge.plan.draft import start
 from tidegauge.sources.bound import latest_now, timestamp_bound
 from tidegauge.sources.dialect import Moment

@@ -14,9 +14,10 @@ from tidegauge.flows.select import delta_flows_of
 from tidegauge.model.delta_flow import DeltaFlow, DeltaInput, DeltaTable, TableRef
 from tidegauge.model.spec import Project, SparkSettings
 from tidegauge.model.state import State
+from tidegauge.run.context import RunContext
 from tidegauge.run.options import RunOptions
 from tidegauge.run.report import FlowReport
-from tidegauge.run.runner import Runner
+from tidegauge.run.scheduler import Schedule
 
 GRAPH = {
     "bronze_a": (),
@@ -38,8 +39,8 @@ LAYERS = [delta_flow(name, above) for name, above in GRAPH.items()]
 
 
 @dataclass
-class Recorder(Runner):
-    """A runner whose flows only say when they began and ended."""
+class Recorder:
+    """A run whose flows only say when they began and ended."""
 
     faults: dict[str, TidegaugeError] = field(default_factory=dict)
     said: list[str] = field(default_factory=list)
@@ -48,7 +49,7 @@ class Recorder(Runner):
         project = Project(
             "p", Path("/p/tidegauge.yml"), "sqlite://", cast("Any", None), SparkSettings(), {}, ()
         )
-        super().__init__(
+        self.context = RunContext(
             project,
             RunOptions(parallel=3),
             cast("Any", None),
@@ -69,7 +70,7 @@ class Recorder(Runner):
             flow.name: (lambda flow=flow: self._follow(flow)) for flow in LAYERS if "bronze" in flow.name
         }
         later = [flow for flow in LAYERS if "bronze" not in flow.name]
-        return {report.flow: report for report in self._side_by_side(heads, later)}
+        return {report.flow: report for report in Schedule(self.context, heads, later, self._follow).run()}
 
 
 def test_whoever_reads_comes_after_whom_it_reads_from() -> None:

@@ -51,7 +51,8 @@ def command(
     debug: DebugOption = False,
 ) -> None:
     """Read a window again, or all for a new column; the live watermark stays where it is."""
-    from tidegauge.operations.backfill import BackfillRequest, preview, run_backfill
+    from tidegauge.flows.backfill import BackfillRequest
+    from tidegauge.operations.backfill import preview, run_backfill
 
     chosen = selection(select, table)
     if not chosen:

@@ -125,7 +125,7 @@ def carry_out(path: Path | None, wanted: Wanted) -> None:
     from tidegauge.observe.view import watch
     from tidegauge.operations.verify import verify
     from tidegauge.run.options import RunOptions
-    from tidegauge.run.runner import run
+    from tidegauge.run.run import run
 
     if wanted.reason and not wanted.full_refresh:
         raise ConfigError("--reason belongs to --full-refresh", hint="leave it out: a run needs none")

@@ -23,7 +23,7 @@ from tidegauge.observe.events import Listener
 from tidegauge.operations.verify import Verified, verify
 from tidegauge.run.options import RunOptions
 from tidegauge.run.report import RunReport
-from tidegauge.run.runner import run
+from tidegauge.run.run import run
 
 ORDERS = 55_000
 _SETTLED = 3

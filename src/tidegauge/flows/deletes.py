@@ -20,7 +20,7 @@ from tidegauge.model.table import SourceTable
 from tidegauge.sources.keys import key_layout, keys, moment, moment_field
 
 
-class Deleting:
+class DeletedRows:
     """What becomes of deleted rows in one flow."""
 
     def __init__(
@@ -32,32 +32,32 @@ class Deleting:
         self._confirmed = confirmed
         self._reached = reached
 
-    def planned(self, made: Draft, source: Callable[[], Source], position: Position | None) -> Draft:
+    def plan(self, draft: Draft, source: Callable[[], Source], position: Position | None) -> Draft:
         """The draft with one more batch, if there is anything to take away. Reads only.
 
         A source that cannot be asked is no reason to keep back what a lake has: deleted rows wait for it.
         """
         if self._flow.options.deletes is Deletes.NONE or self._output.layout() is None:
-            return made
-        end = made.batches[-1].windows[0].upto if made.batches else position
+            return draft
+        end = draft.batches[-1].windows[0].upto if draft.batches else position
         if end is None:
-            return made
+            return draft
         try:
             found = self._found(source().describe(self._flow.table, self._flow.options))
         except SourceUnreachable:
             note = "the source cannot be asked which rows were deleted; the next run looks again"
-            return replace(made, notes=(*made.notes, note))
+            return replace(draft, notes=(*draft.notes, note))
         if not found.count:
-            return made
+            return draft
         note = f"{found.count:,} of {found.target_rows:,} rows are gone from the source, and {self._fate}"
         # After a plan that leaves the watermark where it is, its end is not where the watermark belongs.
-        again = bool(made.batches) and made.batches[-1].again
+        again = bool(draft.batches) and draft.batches[-1].again
         last = Batch((Window(end, end),), rows=0, again=again, deletes=True)
-        return replace(made, batches=(*made.batches, last), notes=(*made.notes, note))
+        return replace(draft, batches=(*draft.batches, last), notes=(*draft.notes, note))
 
     def batch_data(self) -> KeysToDelete:
         """The keys to take away, found anew: what was deleted since goes too, what came back stays."""
-        with Sources() as sources:  # of the thread that walks, which need not be the one that planned
+        with Sources() as sources:  # of the thread that executes, which need not be the one that planned
             source = sources.of(self._flow.source)
             source_table = source.describe(self._flow.table, self._flow.options)
             # Before the keys are read: a row that comes back after that has a later cursor.

@@ -5,14 +5,16 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Set
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING
 
 from tidegauge.delta_log.history import histories, version_at
 from tidegauge.errors import OutputDisagrees, TidegaugeError
-from tidegauge.flows.delta_places import Places
-from tidegauge.flows.prepare import Prepared, agree
+from tidegauge.flows.agreement import check_agreement
+from tidegauge.flows.flow import FlowResources, PlannedWork
 from tidegauge.model.batch_data import BatchData, DeltaBatch, DeltaChange
 from tidegauge.model.delta_flow import DeltaFlow, DeltaInput, Evaluate, Function, Sql
 from tidegauge.model.mode import OutputKind
@@ -22,7 +24,6 @@ from tidegauge.model.protocols.output import Output
 from tidegauge.model.spec import TableName
 from tidegauge.model.table import Layout
 from tidegauge.model.versions import History
-from tidegauge.model.watermark import Watermark
 from tidegauge.plan import frozen
 from tidegauge.plan.versions import asks, begins, draft_versions
 from tidegauge.sources.delta.changes import moved
@@ -40,23 +41,37 @@ _WHOLE = " whole"
 """Behind a digest: the plan has to be evaluated whole, also by whoever takes it up."""
 
 
-class DeltaPreparer:
-    """One flow between Delta tables, as a runner comes at it."""
+class DeltaTransform:
+    """Implements `flows.flow.Flow`."""
 
-    def __init__(self, flow: DeltaFlow, output: Output, marks: Sequence[Watermark], places: Places) -> None:
-        self._flow = flow
-        self._output = output
-        self._marks = {mark.input: mark for mark in marks}
-        self._places = places
+    def __init__(self, spec: DeltaFlow, resources: FlowResources) -> None:
+        self.spec = spec
+        self.output: Output = resources.delta_tables.output(spec)
+        self.mark = resources.mark(spec.name)
+        self._marks = {mark.input: mark for mark in resources.marks.get(spec.name, ())}
+        self._places = resources.delta_tables
+        self._sources = resources.sources
 
-    def prepare(self) -> Prepared:
-        """Reads the logs of the inputs, and starts no Spark job."""
-        agree(self._flow, self._output, next(iter(self._marks.values()), None))
-        return self.foresee()
+    def plan(self, *, limit: int | None = None, confirm_deletes: bool = False) -> PlannedWork:  # noqa: ARG002
+        """Reads the logs of the inputs, and starts no Spark job. Versions are not cut at a number of rows."""
+        check_agreement(self.spec, self.output, self.mark)
+        return self._plan_new()
 
-    def foresee(self) -> Prepared:
-        """The same, whatever the output holds."""
-        flow, first = self._flow, next(iter(self._marks.values()), None)
+    def open_output(self, plan: Plan) -> Output:
+        return self._places.output(self.spec, plan)
+
+    @contextmanager
+    def session(self, shared: Callable[[], SparkSession]) -> Iterator[Callable[[], SparkSession]]:  # noqa: ARG002
+        """One of its own, so that no setting and no view of one flow is seen by another."""
+        with ExitStack() as opened:
+            yield cache(lambda: opened.enter_context(self._places.session(self.spec)))
+
+    def check_refillable(self) -> None:
+        """Its inputs can be read from the beginning, whatever the output holds."""
+        DeltaTransform(self.spec, FlowResources(self._sources, self._places))._plan_new()
+
+    def _plan_new(self) -> PlannedWork:
+        flow, first = self.spec, self.mark
         dated = replace(flow, inputs=tuple(self._dated(part) for part in flow.inputs))
         marks = self._marks
         found = self._histories({part.name: asks(dated, part, marks.get(part.name)) for part in dated.inputs})
@@ -74,11 +89,11 @@ class DeltaPreparer:
             inputs = tuple(replace(part, pending=self._pending(part.input)) for part in draft.inputs)
             draft = replace(draft, inputs=inputs)
         changes = (_ANEW,) if choice.why == _ANEW else ()
-        return Prepared(draft, self._read_batch(draft, choice, found), changes, by_jdbc=True)
+        return PlannedWork(draft, self._read_batch(draft, choice, found), changes, by_jdbc=True)
 
-    def recall(self, plan: Plan) -> Prepared:
+    def resume(self, plan: Plan, *, confirm_deletes: bool = False) -> PlannedWork:  # noqa: ARG002
         """The same windows and the same pinned snapshots; the transform may have been mended since."""
-        flow = self._flow
+        flow = self.spec
         planned, wanted = {part.input for part in plan.draft.inputs}, {part.name for part in flow.inputs}
         if planned != wanted:
             raise OutputDisagrees(
@@ -94,7 +109,7 @@ class DeltaPreparer:
         if any(one and one.endswith(_WHOLE) for one in known):
             choice = Evaluation(Evaluate.WHOLE, choice.why)
         changes = (_ANEW,) if choice.why == _ANEW else ()
-        return Prepared(plan.draft, self._read_batch(plan.draft, choice, found), changes, by_jdbc=True)
+        return PlannedWork(plan.draft, self._read_batch(plan.draft, choice, found), changes, by_jdbc=True)
 
     def _choice(self, found: Mapping[str, History], known: Set[str | None]) -> Evaluation:
         """`known`: by what the rows were made that are there, as marks and plans keep it."""
@@ -102,15 +117,15 @@ class DeltaPreparer:
             name: {field["name"]: str(field["type"]) for field in json.loads(history.schema)["fields"]}
             for name, history in found.items()
         }
-        choice = choose_evaluation(self._flow, columns=columns)
-        mode = self._flow.output.mode
+        choice = choose_evaluation(self.spec, columns=columns)
+        mode = self.spec.output.mode
         if SET_BACK in known and not mode.facts.keeps_every_change:
             return Evaluation(Evaluate.WHOLE, _AGAIN)
         made = {one.removesuffix(_WHOLE) for one in known if one is not None and one != SET_BACK}
         if mode.facts.only_adds:
             return choice
-        if not {one.partition(" ")[0] for one in made} - {_digest(self._flow)}:
-            counted = all(one.endswith(_counted(self._flow)) for one in made)
+        if not {one.partition(" ")[0] for one in made} - {_digest(self.spec)}:
+            counted = all(one.endswith(_counted(self.spec)) for one in made)
             by_rows = choice.evaluate is Evaluate.ROWS
             return choice if counted or not by_rows else Evaluation(Evaluate.WHOLE, _UNCOUNTED)
         # What is there was made by another transform, and the law is about this one.
@@ -119,7 +134,7 @@ class DeltaPreparer:
     def _histories(self, after: Mapping[str, int | None]) -> dict[str, History]:
         wanted = {
             part.name: (self._places.location(part.table), after[part.name], part.table.storage)
-            for part in self._flow.inputs
+            for part in self.spec.inputs
         }
         found: dict[str, History] = {}
         for name, answer in histories(wanted).items():
@@ -129,7 +144,7 @@ class DeltaPreparer:
         return found
 
     def _tables(self) -> dict[str, str]:
-        return {part.name: self._places.location(part.table) for part in self._flow.inputs}
+        return {part.name: self._places.location(part.table) for part in self.spec.inputs}
 
     def _pending(self, name: str) -> str | None:
         mark = self._marks.get(name)
@@ -148,7 +163,7 @@ class DeltaPreparer:
     def _read_batch(
         self, draft: Draft, choice: Evaluation, found: Mapping[str, History]
     ) -> Callable[[Batch], BatchData]:
-        flow, names = self._flow, [part.input for part in draft.inputs]
+        flow, names = self.spec, [part.input for part in draft.inputs]
         parts = {part.name: part for part in flow.inputs}
         layout = Layout(TableName(None, flow.name), (), flow.output.key, "version", None)
 

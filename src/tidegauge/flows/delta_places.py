@@ -15,7 +15,6 @@ from tidegauge.model.delta_flow import AnyFlow, DeltaFlow, TableRef
 from tidegauge.model.plan import Plan
 from tidegauge.model.protocols.output import Output
 from tidegauge.model.spec import Lake, Project
-from tidegauge.outputs.open import open_output
 from tidegauge.sources.delta.catalogue import in_memory, locate, split_name
 from tidegauge.spark.hadoop import settle_bucket
 from tidegauge.spark.jars import Needs
@@ -86,13 +85,11 @@ class Places:
             )
         return found
 
-    def output(self, hop: AnyFlow, plan: Plan | None = None) -> Output:
+    def output(self, flow: DeltaFlow, plan: Plan | None = None) -> Output:
         """`plan`: the one whose batches are written next."""
-        if not isinstance(hop, DeltaFlow):
-            return open_output(hop)
         from tidegauge.outputs.delta.output import DeltaOutput
 
-        return DeltaOutput(hop, locate=lambda: self.made(hop.output.table), plan=plan)
+        return DeltaOutput(flow, locate=lambda: self.made(flow.output.table), plan=plan)
 
     @contextmanager
     def session(self, flow: DeltaFlow) -> Iterator[SparkSession]:

@@ -1,14 +1,17 @@
-"""A flow that finds its rows in a lake: what another one has committed there and it has not loaded yet."""
+"""A table from a lake to a warehouse: what the extract has committed there and is not loaded yet."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 
 from tidegauge.errors import OutputDisagrees
 from tidegauge.flows.drift import decide_drift
-from tidegauge.model.batch_data import BatchRows, LakeFile, ReadBatch
-from tidegauge.model.plan import Batch, Draft, Plan
+from tidegauge.flows.emptying import check_emptied
+from tidegauge.flows.table import NewRows, TableFlowBase
+from tidegauge.model.batch_data import BatchRows, LakeFile
+from tidegauge.model.plan import Batch, Plan
 from tidegauge.model.position import FilesPosition, Position, to_moment
 from tidegauge.model.protocols.output import Output
 from tidegauge.model.spec import LakeTable, TableFlow
@@ -24,71 +27,81 @@ from tidegauge.storage.parquet_split import ParquetSplit
 from tidegauge.storage.store import open_store
 
 
-def prepare_load(
-    flow: TableFlow, output: Output, mark: Watermark | None, upstream: Watermark | None
-) -> tuple[Draft, ReadBatch, tuple[str, ...]]:
-    """Only what the ledger has counted of the other flow: a batch beyond that may turn out to be none."""
-    assert flow.reads is not None
-    store, place = open_store(flow.reads.lake), str(flow.reads)
-    epoch, seq = (upstream.epoch, upstream.seq) if upstream else (0, 0)
-    row = chain(store, flow.reads.folder, epoch, seq)
-    known = mark.source_id if mark else None
-    after, note = files.begins(flow, _number(mark.position if mark else None), known, place, row)
-    manifests = _manifests(flow.reads, row, after, files.length(row))
-    for one in manifests:
-        check_history(flow, _layout(flow, one))
-    pieces = [
-        LakeBatches(after + number, one.rows, _layout(flow, one).fingerprint, _newest(one))
-        for number, one in enumerate(manifests, start=1)
-    ]
-    # A plan of no batches moves nothing, so it must not change along which chain the watermark is counted.
-    source_id = files.identity(place, row) if pieces or known is None or note is None else known
-    made = files.draft_files(flow, after, pieces, source_id=source_id)
-    changes: dict[str, None] = {}
-    held = output.layout() if manifests else None
-    if held is not None:
-        for layout in dict.fromkeys(_layout(flow, one) for one in manifests):
-            same = mark is not None and mark.fingerprint == layout.fingerprint
-            changes |= dict.fromkeys(decide_drift(flow, output, held, layout, known=same).notes)
-    if note is not None:
-        changes = {note: None, **changes}
-    return made, _read_batch(flow, output, row), tuple(changes)
+class Load(TableFlowBase):
+    """Reads only what the ledger has counted of the extract: a batch beyond that may turn out to be none."""
 
+    def find_new(self, *, limit: int | None, confirm_deletes: bool, refreshing: bool) -> NewRows:  # noqa: ARG002
+        """A `limit` is no concern of a plan over a lake, which has only whole batches."""
+        spec, mark, folder = self.spec, self.mark, _lake_table(self.spec)
+        row = _chain(spec, self.upstream)
+        known = mark.source_id if mark else None
+        after, note = files.begins(spec, _number(mark.position if mark else None), known, str(folder), row)
+        manifests = _manifests(folder, row, after, files.length(row))
+        for one in manifests:
+            check_history(spec, _layout(spec, one))
+        pieces = [
+            LakeBatches(after + number, one.rows, _layout(spec, one).fingerprint, _newest(one))
+            for number, one in enumerate(manifests, start=1)
+        ]
+        # A plan of no batches moves nothing, so it must not change along which chain the watermark counts.
+        source_id = files.identity(str(folder), row) if pieces or known is None or note is None else known
+        draft = files.draft_files(spec, after, pieces, source_id=source_id)
+        changes = (*((note,) if note is not None else ()), *self._column_changes(manifests))
+        rows = _LakeRows(spec, self.output, row)
+        if not refreshing:
+            check_emptied(spec, draft, rows.batch_data, self.output, confirmed=confirm_deletes)
+        return NewRows(draft, rows.batch_data, tuple(dict.fromkeys(changes)))
 
-def recall_load(flow: TableFlow, output: Output, plan: Plan) -> ReadBatch:
-    """Along the chain that the plan was counted along, wherever the lake's readers have gone since."""
-    return _read_batch(flow, output, files.chain_of(plan.draft.inputs[0].source_id))
+    def find_again(self, plan: Plan) -> NewRows:
+        """Along the chain that the plan was counted along, wherever the lake's readers have gone since."""
+        row = files.chain_of(plan.draft.inputs[0].source_id)
+        return NewRows(plan.draft, _LakeRows(self.spec, self.output, row).batch_data)
+
+    def check_refillable(self) -> None:
+        """Refuse, by OutputDisagrees, a lake from which the target could not be filled from the beginning: a
+        manifest or a file is not there, or is not as it was committed, or there are none at all."""
+        spec, folder = self.spec, _lake_table(self.spec)
+        row = _chain(spec, self.upstream)
+        manifests = _manifests(folder, row, 0, files.length(row))
+        if not manifests:
+            raise OutputDisagrees(f"{folder} has no batch", hint="run the stage `extract` first")
+        for one in manifests:
+            check_history(spec, _layout(spec, one))
+            check_files(_files(folder, [one]))
+
+    def _column_changes(self, manifests: Sequence[Manifest]) -> Iterator[str]:
+        held = self.output.layout() if manifests else None
+        if held is None:
+            return
+        for layout in dict.fromkeys(_layout(self.spec, one) for one in manifests):
+            same = self.mark is not None and self.mark.fingerprint == layout.fingerprint
+            yield from decide_drift(self.spec, self.output, held, layout, known=same).notes
 
 
 def has_caught_up(flow: TableFlow, mark: Watermark, upstream: Watermark) -> bool:
     """Whether all that the other flow has committed is loaded."""
-    assert flow.reads is not None
-    row = chain(open_store(flow.reads.lake), flow.reads.folder, upstream.epoch, upstream.seq)
+    row = _chain(flow, upstream)
     loaded = _number(mark.position)
-    after, _ = files.begins(flow, loaded, mark.source_id, str(flow.reads), row)
+    after, _ = files.begins(flow, loaded, mark.source_id, str(_lake_table(flow)), row)
     return after == loaded == files.length(row)
 
 
 def rows_between(flow: TableFlow, upstream: Watermark | None, after: int, upto: int) -> int:
     """Rows in the committed batches `(after, upto]` of the lake table, as far as there are so many."""
-    assert flow.reads is not None
-    epoch, seq = (upstream.epoch, upstream.seq) if upstream else (0, 0)
-    row = chain(open_store(flow.reads.lake), flow.reads.folder, epoch, seq)
-    return sum(one.rows for one in _manifests(flow.reads, row, after, min(upto, files.length(row))))
+    row = _chain(flow, upstream)
+    return sum(one.rows for one in _manifests(_lake_table(flow), row, after, min(upto, files.length(row))))
 
 
-def check_whole(flow: TableFlow, upstream: Watermark | None) -> None:
-    """Refuse, by OutputDisagrees, a lake from which the target could not be filled from the beginning: a
-    manifest or a file is not there, or is not as it was committed, or there are none at all."""
+def _lake_table(flow: TableFlow) -> LakeTable:
     assert flow.reads is not None
+    return flow.reads
+
+
+def _chain(flow: TableFlow, upstream: Watermark | None) -> Chain:
+    """The lake's batches as its readers follow them, up to what the ledger has counted."""
+    folder = _lake_table(flow)
     epoch, seq = (upstream.epoch, upstream.seq) if upstream else (0, 0)
-    row = chain(open_store(flow.reads.lake), flow.reads.folder, epoch, seq)
-    manifests = _manifests(flow.reads, row, 0, files.length(row))
-    if not manifests:
-        raise OutputDisagrees(f"{flow.reads} has no batch", hint="run the stage `extract` first")
-    for one in manifests:
-        check_history(flow, _layout(flow, one))
-        check_files(_files(flow.reads, [one]))
+    return chain(open_store(folder.lake), folder.folder, epoch, seq)
 
 
 def _files(folder: LakeTable, manifests: Sequence[Manifest]) -> tuple[LakeFile, ...]:
@@ -99,33 +112,34 @@ def _files(folder: LakeTable, manifests: Sequence[Manifest]) -> tuple[LakeFile, 
     )
 
 
-def _read_batch(flow: TableFlow, output: Output, row: Chain) -> ReadBatch:
-    folder = flow.reads
-    assert folder is not None
+@dataclass(frozen=True)
+class _LakeRows:
+    flow: TableFlow
+    output: Output
+    row: Chain
 
-    def read_batch(batch: Batch) -> BatchRows:
+    def batch_data(self, batch: Batch) -> BatchRows:
         (window,) = batch.windows
-        if is_whole(flow):
-            manifests = _newest_whole(folder, row, _number(window.upto))
+        folder = _lake_table(self.flow)
+        if is_whole(self.flow):
+            manifests = _newest_whole(folder, self.row, _number(window.upto))
         else:
-            manifests = _manifests(folder, row, _number(window.after), _number(window.upto))
-        layout = _layout(flow, manifests[-1])
-        held = output.layout()
+            manifests = _manifests(folder, self.row, _number(window.after), _number(window.upto))
+        layout = _layout(self.flow, manifests[-1])
+        held = self.output.layout()
         if held is not None:
-            layout = decide_drift(flow, output, held, layout, known=True).layout
+            layout = decide_drift(self.flow, self.output, held, layout, known=True).layout
         found = _files(folder, manifests)
         alike = len(list(groupby(manifests, key=lambda one: one.schema))) == 1
         as_they_are = alike and layout.fields == manifests[-1].schema
         return BatchRows(
             layout,
             sum(file.rows for file in found),
-            # Whoever reads the files by himself would not see where their columns differ.
+            # Who reads the files directly would not see where their columns differ.
             files=found if as_they_are else (),
             splits=tuple(ParquetSplit(file, layout) for file in found),
             paths=tuple(f"{folder.lake.path}/{file.path}" for file in found),
         )
-
-    return read_batch
 
 
 def _manifests(folder: LakeTable, row: Chain, after: int, upto: int) -> Sequence[Manifest]:

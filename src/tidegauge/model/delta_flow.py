@@ -124,6 +124,8 @@ class DeltaFlow:
     """Whether Spark needs Delta's jars for it."""
     upstream: ClassVar[None] = None
     """It is no second stage of a table."""
+    holds: ClassVar[str] = "rows"
+    """What is found in its output."""
     readers: ClassVar[int] = 1
     """How many read one batch side by side: Spark divides the work itself."""
     skip_hint: ClassVar[str] = ""

@@ -252,6 +252,11 @@ class TableFlow:
         return str(self.output)
 
     @property
+    def holds(self) -> str:
+        """What is found in its output."""
+        return "batches" if self.output.in_lake else "rows"
+
+    @property
     def refresh_name(self) -> str:
         """What to select for a full refresh of it: of the stage that reads the database, the whole table."""
         return str(self.table) if self.stage is Stage.EXTRACT else self.name

@@ -9,11 +9,13 @@ from datetime import datetime
 from typing import Any
 
 from tidegauge.errors import TidegaugeError
+from tidegauge.flows.agreement import check_agreement, check_still_there
 from tidegauge.flows.delta_places import Places
+from tidegauge.flows.flow import FlowResources, marks_by_flow
 from tidegauge.flows.known_sources import KnownSources
 from tidegauge.flows.missing_tables import refuse_forgotten, remembered
-from tidegauge.flows.prepare import agree, still_there
-from tidegauge.flows.select import Selection, choose
+from tidegauge.flows.open import open_flow
+from tidegauge.flows.select import Selection, Sources, choose
 from tidegauge.ledger.open import open_ledger
 from tidegauge.ledger.owner import is_gone
 from tidegauge.model.delta_flow import AnyFlow
@@ -65,16 +67,16 @@ def examine(project: Project, selection: Sequence[str]) -> tuple[datetime, list[
             known = {flow: mark.source_id for flow, mark in marks.items()}
             choice = choose(project, selection, sources, known=known)
         retained = notices(project, ledger, choice.delta_flows)
-    places = Places(current_session)
+    resources = FlowResources(Sources(), Places(current_session), marks_by_flow(list(marks.values())))
 
-    def one(hop: AnyFlow) -> Health:
-        status, lost = statuses.get(hop.name), choice.gone.get(hop.name)
+    def one(flow: AnyFlow) -> Health:
+        status, lost = statuses.get(flow.name), choice.gone.get(flow.name)
         found = _one(
-            hop.name,
+            flow.name,
             status,
-            events.get(hop.name, []),
-            retained.get(hop.name, []),
-            str(lost) if lost else _disagreement(hop, status, marks.get(hop.name), places),
+            events.get(flow.name, []),
+            retained.get(flow.name, []),
+            str(lost) if lost else _find_disagreement(flow, status, resources),
             now,
         )
         return replace(found, state=State.FAILED) if lost else found
@@ -123,9 +125,7 @@ def _is_busy(status: FlowStatus) -> bool:
     )
 
 
-def _disagreement(
-    hop: AnyFlow, status: FlowStatus | None, mark: Watermark | None, places: Places
-) -> str | None:
+def _find_disagreement(flow: AnyFlow, status: FlowStatus | None, resources: FlowResources) -> str | None:
     """Why ledger and output do not tell the same story; None where they do, or nobody could ask.
 
     Of a plan that was left half-way the output may have a batch more than the ledger.
@@ -133,13 +133,13 @@ def _disagreement(
     if status is not None and _is_busy(status):
         return None
     if status is not None and status.undo is not None and status.undo.forgot:
-        return refuse_forgotten(hop.name, status.undo).message
-    if hop.in_catalogue and not has_session():
+        return refuse_forgotten(flow.name, status.undo).message
+    if flow.in_catalogue and not has_session():
         return None
     try:
-        output = places.output(hop)
-        check = still_there if status and status.plan else agree
-        check(hop, output, mark)
+        opened = open_flow(flow, resources)
+        check = check_still_there if status and status.plan else check_agreement
+        check(flow, opened.output, opened.mark)
     except TidegaugeError as error:
         return error.message
     return None

@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tidegauge.errors import OutputDisagrees, TidegaugeError
-from tidegauge.flows.delta_places import places_of
+from tidegauge.flows.flow import resources_for
+from tidegauge.flows.open import open_flow
+from tidegauge.flows.select import Sources
 from tidegauge.ledger.open import open_ledger
 from tidegauge.ledger.owner import this_process
 from tidegauge.model.delta_flow import AnyFlow
@@ -153,11 +155,11 @@ def carry_out(
 ) -> list[OverrideResult]:
     """Do what was shown. A flow that cannot be changed is reported, and the others are changed."""
     done: list[OverrideResult] = []
-    places = places_of(project, [move.flow for move in moves])
-    with open_ledger(project.ledger, create=True) as ledger:
+    with open_ledger(project.ledger, create=True) as ledger, Sources() as sources:
+        resources = resources_for(project, [move.flow for move in moves], sources)
         for move in moves:
             try:
-                output = places.output(move.flow)
+                output = open_flow(move.flow, resources).output
                 done.append(OverrideResult(move, _one(ledger, output, move, reason, tell or _nobody)))
             except TidegaugeError as error:
                 done.append(OverrideResult(move, None, error))

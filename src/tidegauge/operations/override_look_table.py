@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from tidegauge.errors import ConfigError, SourceError
+from tidegauge.flows import override_position
 from tidegauge.flows.names import stage_flow
 from tidegauge.flows.select import Sources
 from tidegauge.model.position import Position, RowPosition, Value, compare
@@ -14,7 +15,6 @@ from tidegauge.model.run import FlowStatus
 from tidegauge.model.spec import LakeTable, Stage, TableFlow, WarehouseTable
 from tidegauge.model.table import SourceTable
 from tidegauge.model.watermark import Watermark
-from tidegauge.operations import override_position as asked
 from tidegauge.operations.override import (
     CopyOf,
     Import,
@@ -60,14 +60,14 @@ class TableOverrideLook(OverrideLook):
                 source_table = self._known_table()
                 like = self._latest or (before.cursor if isinstance(before, RowPosition) else None)
                 if timestamp is not None:
-                    return asked.from_timestamp(source_table, timestamp, like), []
+                    return override_position.from_timestamp(source_table, timestamp, like), []
                 assert position is not None
-                return asked.from_text(source_table, position, like), []
+                return override_position.from_text(source_table, position, like), []
             case CopyOf(name, pipeline):
                 return self._copied(name, pipeline or self._flow.pipeline), []
             case Import(marks, shown):
                 there = marks[self._flow.name]
-                after = asked.check_fits(self._known_table(), there.position, shown)
+                after = override_position.check_fits(self._known_table(), there.position, shown)
                 known = identity(self._known_table())
                 other = there.source_id is not None and there.source_id != known
                 return after, ["it was exported from another table, or one with another order"] * other
@@ -87,7 +87,7 @@ class TableOverrideLook(OverrideLook):
                 hint=f"there are: {there}" if there else "it has none yet; look at --from-pipeline",
             )
         shown = f"the watermark of {found.flow} in the pipeline {pipeline}"
-        return asked.check_fits(self._known_table(), found.position, shown)
+        return override_position.check_fits(self._known_table(), found.position, shown)
 
     def _known_table(self) -> SourceTable:
         if self._source_table is None:

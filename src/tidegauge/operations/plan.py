@@ -4,26 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 from tidegauge.errors import TableMissing, TidegaugeError, WrongState
-from tidegauge.flows.delta_places import places_of
+from tidegauge.flows.agreement import check_still_there
+from tidegauge.flows.flow import resources_for
 from tidegauge.flows.known_sources import sources_for
 from tidegauge.flows.missing_tables import known_flows, refuse_forgotten
-from tidegauge.flows.prepare import Ends, prepare, still_there
+from tidegauge.flows.open import open_flow
 from tidegauge.flows.remarks import remarks
 from tidegauge.flows.select import choose
 from tidegauge.ledger.open import open_ledger
 from tidegauge.ledger.owner import is_gone
-from tidegauge.model.delta_flow import AnyFlow, DeltaFlow
+from tidegauge.model.delta_flow import AnyFlow
 from tidegauge.model.error_json import error_to_json
 from tidegauge.model.plan import Draft
 from tidegauge.model.position import to_text
 from tidegauge.model.secret import mask
 from tidegauge.model.spec import Project, Stage
 from tidegauge.model.state import State
-from tidegauge.run.environment import open_reader
 from tidegauge.run.report import windows_to_json
 
 
@@ -108,8 +107,7 @@ def preview(
         names = [flow.name for flow in choice.all_flows]
         statuses = {status.flow: status for status in ledger.status(project.pipeline, names)}
         found = ledger.watermarks(project.pipeline)
-        marks = {mark.flow: mark for mark in found}
-        places = places_of(project, choice.all_flows)
+        resources = resources_for(project, choice.all_flows, sources, found)
         shown = [Preview(name, State.FAILED, "—", error=error) for name, error in choice.faults]
         for flow in choice.all_flows:
             status = statuses.get(flow.name)
@@ -133,23 +131,11 @@ def preview(
             try:
                 if status is not None and status.plan is not None:
                     if status.state is not State.RUNNING or (status.owner and is_gone(status.owner)):
-                        still_there(flow, places.output(flow), marks.get(flow.name))
+                        opened = open_flow(flow, resources)
+                        check_still_there(flow, opened.output, opened.mark)
                     shown.append(Preview(flow.name, status.state, where, status.plan.draft, status.plan.done))
                     continue
-                if isinstance(flow, DeltaFlow):
-                    from tidegauge.flows.delta import DeltaPreparer
-
-                    mine = [mark for mark in found if mark.flow == flow.name]
-                    draft = DeltaPreparer(flow, places.output(flow), mine, places).prepare().draft
-                else:
-                    ends = Ends(
-                        source=partial(sources.of, flow.source),
-                        reader=open_reader(flow),
-                        output=places.output(flow),
-                        mark=marks.get(flow.name),
-                        upstream=marks.get(flow.upstream or ""),
-                    )
-                    draft = prepare(flow, ends, limit=limit).draft
+                draft = open_flow(flow, resources).plan(limit=limit).draft
             except TidegaugeError as error:
                 shown.append(Preview(flow.name, State.FAILED, where, error=error))
                 continue

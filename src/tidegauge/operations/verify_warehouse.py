@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from tidegauge.compare.frames import Difference
 from tidegauge.compare.rows import compare_rows
 from tidegauge.errors import OutputDisagrees
+from tidegauge.flows.flow import open_reader
 from tidegauge.model.arrow import schema_of
 from tidegauge.model.plan import Batch
 from tidegauge.model.position import RowPosition, Window
@@ -23,7 +24,6 @@ from tidegauge.outputs.warehouse.fit import Verdict
 from tidegauge.outputs.warehouse.spark_rows import landed
 from tidegauge.plan.draft import start
 from tidegauge.plan.drift import narrow
-from tidegauge.run.environment import open_reader
 from tidegauge.sources.keys import keys
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""What a runner needs besides the ledger. A simulation brings its own, and drives the very same runner."""
+"""What a run needs besides the ledger. A simulation brings its own, and drives the very same code."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from tidegauge.flows.flow import open_reader
 from tidegauge.flows.select import Sources
 from tidegauge.ledger.owner import is_gone, this_process
 from tidegauge.model.claim import Owner
@@ -15,16 +16,11 @@ from tidegauge.model.protocols.output import Output
 from tidegauge.model.protocols.source import Reader
 from tidegauge.model.spec import SparkSettings, TableFlow
 from tidegauge.outputs.open import open_output
-from tidegauge.sources.direct import DirectReader
 from tidegauge.spark.jars import Needs
 from tidegauge.spark.session import check_java, open_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-
-def open_reader(flow: TableFlow) -> Reader:
-    return DirectReader(flow.source)
 
 
 def _spark(settings: SparkSettings, needs: set[Needs], light: bool, debug: bool) -> SparkSession:

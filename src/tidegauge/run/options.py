@@ -29,16 +29,16 @@ class RunOptions:
     def side_by_side(self) -> int:
         return self.parallel if self.strategy in (None, Strategy.INTER_TABLE) else 1
 
-    def readers(self, flow: AnyFlow) -> AnyFlow:
+    def with_readers(self, flow: AnyFlow) -> AnyFlow:
         """The flow with as many readers as the strategy gives a table."""
         if self.strategy is None:
             return flow
         return flow.with_readers(self.parallel if self.strategy is Strategy.INTRA_TABLE else 1)
 
-    def followed(self, flow: AnyFlow, flows: int) -> Strategy:
+    def strategy_of(self, flow: AnyFlow, tables: int) -> Strategy:
         """The strategy by which a flow was really run."""
         if self.strategy is not None:
             return self.strategy
-        if flows > 1 and self.parallel > 1:
+        if tables > 1 and self.parallel > 1:
             return Strategy.INTER_TABLE
         return Strategy.INTRA_TABLE if flow.readers > 1 else Strategy.SEQUENTIAL

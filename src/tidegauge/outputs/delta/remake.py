@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from tidegauge.delta_log.batch_commit import batch_info
 from tidegauge.delta_log.newest import Log, Look
-from tidegauge.delta_log.output_log import Log, Look
 from tidegauge.model.delta_flow import DeltaTable
 from tidegauge.outputs.delta.target import MADE, needs_mapping, target_of, wanted
 

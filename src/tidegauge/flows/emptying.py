@@ -16,27 +16,27 @@ from tidegauge.plan.draft import is_whole, start
 from tidegauge.sources.keys import keys
 
 
-def emptied(
+def plan_emptying(
     flow: TableFlow,
     made: Draft,
     output: Output,
     source_table: SourceTable,
     mark: Watermark | None,
     *,
-    pending: bool,
+    refreshing: bool,
     confirmed: bool,
 ) -> Draft:
     """The draft with that batch, if there is need for it. Reads only.
 
-    `pending`: a full refresh is to take away what is there, which needs no further question. What overwrites
-    asks first, as everything does that deletes.
+    `refreshing`: a full refresh is to take away what is there, which needs no further question. A flow that
+    overwrites asks first, as everything does that deletes.
     """
-    if made.batches or not (pending or is_whole(flow)):
+    if made.batches or not (refreshing or is_whole(flow)):
         return made
     begin = start(flow, source_table, None)
     if any(block.num_rows for block in keys(flow.source, source_table, after=begin, rows=1)):
         return made  # rows that are too young to be read, or dated in the future: they come later
-    if not pending and not _rows(flow, output, mark, confirmed=confirmed):
+    if not refreshing and not _rows(flow, output, mark, confirmed=confirmed):
         return made
     # The watermark stays: there is no row that it could move to.
     last = Batch((Window(begin, begin),), rows=0, again=True, empties=True)
@@ -63,6 +63,6 @@ def _rows(flow: TableFlow, output: Output, mark: Watermark | None, *, confirmed:
     return last.rows if last else 0
 
 
-def nothing(layout: Layout) -> EmptyTarget:
-    """The data of such a batch."""
+def empty_batch_data(layout: Layout) -> EmptyTarget:
+    """What such a batch brings: nothing, and the output is emptied."""
     return EmptyTarget(layout)

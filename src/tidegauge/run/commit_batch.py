@@ -1,20 +1,19 @@
-"""Walk one claimed plan through the commit protocol. Recovery is this same code."""
+"""Take one batch of a claimed plan through the commit protocol. Recovery is this same code."""
 
 from __future__ import annotations
 
-import threading
-import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from tidegauge.errors import LimitReached, OutputDisagrees, OutputError, Stopped, TidegaugeError
-from tidegauge.model.batch_data import ReadBatch
+from tidegauge.errors import OutputDisagrees, OutputError
+from tidegauge.model.batch_data import BatchData, ReadBatch
 from tidegauge.model.claim import Claim
-from tidegauge.model.plan import Batch, Receipt, Tag
+from tidegauge.model.plan import Receipt
 from tidegauge.model.protocols.ledger import LedgerWriter
 from tidegauge.model.protocols.output import Output
+from tidegauge.model.staged import Staged
 from tidegauge.observe.events import BatchCommitted, Listener, NoteAdded
 from tidegauge.run.steps import Step, step
 from tidegauge.spark.errors import translated
@@ -25,69 +24,34 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Tools:
-    """What a walk works with: one output of its own, the rest shared."""
+    """What a plan is executed with: one output of its own, the rest shared."""
 
     ledger: LedgerWriter
     output: Output
     spark: Callable[[], SparkSession]
     """Started when the first batch really needs it, so that a finished plan costs no Spark."""
-    stop: threading.Event
     tell: Listener
     lease: timedelta
-    limit: int | None = None
-    """Rows after which it stops, at the end of the batch in hand."""
     notes: list[str] = field(default_factory=list)
     """What outputs said of the batches, each once."""
 
 
-@dataclass(frozen=True)
-class Executed:
-    receipts: tuple[Receipt, ...]
-    error: TidegaugeError | None
-
-
-def execute(claim: Claim, read_batch: ReadBatch, tools: Tools) -> Executed:
-    """Commit every batch that is left of the plan, in order, as far as it goes.
-
-    The error says why it went no further: Stopped when asked to, LeaseLost when the flow was taken over.
-    """
-    receipts: list[Receipt] = []
-    try:
-        for index in range(claim.plan.done, len(claim.plan.draft.batches)):
-            if tools.stop.is_set():
-                raise Stopped(
-                    "stopped as asked, after the batch in hand", hint="the next run goes on from here"
-                )
-            if tools.limit is not None and sum(one.rows for one in receipts) >= tools.limit:
-                raise LimitReached(
-                    f"stopped at the limit of {tools.limit:,} rows", hint="the next run goes on from here"
-                )
-            receipts.append(_batch(claim, index, read_batch, tools))
-    except TidegaugeError as error:
-        return Executed(tuple(receipts), error)
-    except Exception as error:
-        # One flow's surprise must not take the others down, nor leave its own lease behind.
-        surprise = TidegaugeError(
-            f"{claim.plan.draft.flow}: unexpected {type(error).__name__}: {error}",
-            hint="this is a bug of Tidegauge; please report it with what --debug shows",
-            detail=traceback.format_exc(),
-        )
-        return Executed(tuple(receipts), surprise)
-    return Executed(tuple(receipts), None)
-
-
-def _batch(claim: Claim, index: int, read_batch: ReadBatch, tools: Tools) -> Receipt:
+def commit_batch(claim: Claim, index: int, read_batch: ReadBatch, tools: Tools) -> Receipt:
+    """Begin, write, publish, settle and advance; a batch that the output has already is only advanced."""
     plan = claim.plan
-    batch = plan.draft.batches[index]
+    batch, tag = plan.draft.batches[index], plan.tag(index)
     with step(Step.BEGIN, plan.draft.flow, tools.tell):
         tools.ledger.begin(claim, index)
     # A first attempt has written nothing yet; after any other, the output knows better than we do.
-    receipt = tools.output.receipt(plan.tag(index)) if claim.attempt > 1 else None
+    receipt = tools.output.receipt(tag) if claim.attempt > 1 else None
     found = receipt is not None
     if receipt is not None and not batch.deletes:
         receipt = replace(receipt, paths=read_batch(batch).paths)
     if receipt is None:
-        receipt = _commit(claim, plan.tag(index), batch, read_batch, tools)
+        with step(Step.WRITE, tag.flow, tools.tell), translated(tag.flow):
+            batch_data = read_batch(batch)
+            staged = tools.output.stage(batch_data, tools.spark)
+        receipt = publish_batch(claim, index, batch_data, staged, tools)
     if receipt.windows != batch.windows:
         raise OutputDisagrees(
             f"{plan.draft.flow}: the output holds another window as its batch {receipt.tag.seq}"
@@ -100,10 +64,9 @@ def _batch(claim: Claim, index: int, read_batch: ReadBatch, tools: Tools) -> Rec
     return receipt
 
 
-def _commit(claim: Claim, tag: Tag, batch: Batch, read_batch: ReadBatch, tools: Tools) -> Receipt:
-    with step(Step.WRITE, tag.flow, tools.tell), translated(tag.flow):
-        batch_data = read_batch(batch)
-        staged = tools.output.stage(batch_data, tools.spark)
+def publish_batch(claim: Claim, index: int, batch_data: BatchData, staged: Staged, tools: Tools) -> Receipt:
+    """Make what was written visible, and ask the output whether it is."""
+    tag, batch = claim.plan.tag(index), claim.plan.draft.batches[index]
     for note in staged.notes:
         if note not in tools.notes:
             tools.notes.append(note)

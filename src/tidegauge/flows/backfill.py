@@ -1,0 +1,87 @@
+"""Which rows a backfill reads again of a table, and the plan for them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+
+from tidegauge.errors import ConfigError
+from tidegauge.flows.agreement import check_agreement
+from tidegauge.flows.database import DatabaseFlow
+from tidegauge.flows.flow import Flow, PlannedWork
+from tidegauge.flows.override_position import from_text
+from tidegauge.model.batch_data import BatchData
+from tidegauge.model.plan import Batch
+from tidegauge.model.position import compare, to_text
+from tidegauge.model.protocols.source import Reader, Source
+from tidegauge.model.table import SourceTable
+from tidegauge.plan.backfill import Span, limited, span, under_limit
+from tidegauge.plan.backfill import backfill as draft_backfill
+from tidegauge.plan.draft import batch_step, check_identity
+
+
+@dataclass(frozen=True)
+class BackfillRequest:
+    """As the user wrote it; every part may be left out."""
+
+    first: str | None = None
+    """The first cursor value that counts; left out: where the flow itself began."""
+    last: str | None = None
+    """The last one; left out: the watermark."""
+    column: str | None = None
+    """The column that the rows are read again for."""
+    limit: int | None = None
+
+
+def plan_backfill(flow: Flow, request: BackfillRequest) -> PlannedWork:
+    """What a table's flow reads again; a flow that reads a lake only plans what is new there."""
+    if not isinstance(flow, DatabaseFlow):
+        return flow.plan()
+    mark, spec = flow.mark, flow.spec
+    check_agreement(spec, flow.output, mark, may_be_lost=True)
+    if request.limit is not None:
+        spec = under_limit(spec, request.limit)
+    source = flow.source()
+    source_table, changes = flow.describe(source)
+    window = find_window(flow, source_table, request, source)
+    step = batch_step(spec)
+    cuts = source.cuts(source_table, window.after, window.upto, step) if window.upto is not None else ()
+    made = draft_backfill(spec, source_table, window, cuts, pending=mark.pending if mark else None)
+    if request.limit is not None:
+        made = limited(made, request.limit, step=step)
+    seen = (mark.epoch, mark.seq) if mark else (0, 0)
+    made = replace(made, seen=seen, notes=(*made.notes, *changes))
+    return PlannedWork(made, _RowsAgain(flow.reader, source_table).batch_data, changes)
+
+
+def find_window(
+    flow: DatabaseFlow, source_table: SourceTable, request: BackfillRequest, source: Source
+) -> Span:
+    """The rows that are meant. Raises ConfigError where the request means none."""
+    name, mark, stands = flow.spec.name, flow.mark, flow.position
+    check_identity(flow.spec, source_table, mark.source_id if mark else None)
+    like = source.latest(source_table) or (stands.cursor if stands else None)
+    first, last = (
+        None if text is None else from_text(source_table, text, like)
+        for text in (request.first, request.last)
+    )
+    moments = source_table.cursor_kind == "timestamp"
+    if first is not None and last is not None and compare(first, last, moments=moments) == 1:
+        raise ConfigError(
+            f"{name}: --from {request.first} lies after --to {request.last}", hint="turn them round"
+        )
+    if first is not None and stands is not None and compare(first, stands, moments=moments) == 1:
+        raise ConfigError(
+            f"{name}: --from {request.first} lies past the watermark, {to_text(stands)}",
+            hint="what lies there is the next run's: `tidegauge run`",
+        )
+    return span(flow.spec, source_table, stands, first, last, count=partial(source.count, source_table))
+
+
+@dataclass(frozen=True)
+class _RowsAgain:
+    reader: Reader
+    source_table: SourceTable
+
+    def batch_data(self, batch: Batch) -> BatchData:
+        return replace(self.reader.batch_data(self.source_table, batch), anew=True)

@@ -1,0 +1,115 @@
+"""A flow that reads a database table itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from tidegauge.flows.drift import decide_drift
+from tidegauge.flows.emptying import empty_batch_data, plan_emptying
+from tidegauge.flows.table import NewRows, TableFlowBase
+from tidegauge.model.batch_data import BatchData
+from tidegauge.model.plan import Batch, Draft, Plan
+from tidegauge.model.position import RowPosition
+from tidegauge.model.protocols.source import Reader, Source
+from tidegauge.model.spec import Read
+from tidegauge.model.table import SourceTable
+from tidegauge.plan.backfill import limited
+from tidegauge.plan.draft import (
+    batch_step,
+    check_history,
+    check_identity,
+    draft,
+    is_whole,
+    start,
+    with_nothing,
+)
+from tidegauge.plan.drift import narrow
+from tidegauge.sources.direct import check as check_direct
+from tidegauge.sources.keys import keys
+
+
+class DatabaseFlow(TableFlowBase):
+    """Database to lake or to warehouse."""
+
+    def find_new(self, *, limit: int | None, confirm_deletes: bool, refreshing: bool) -> NewRows:
+        source, spec, mark = self.source(), self.spec, self.mark
+        source_table, changes = self.describe(source)
+        check_identity(spec, source_table, mark.source_id if mark else None)
+        check_history(spec, source_table.layout)
+        made = self._survey(source, source_table, limit)
+        made = plan_emptying(
+            spec, made, self.output, source_table, mark, refreshing=refreshing, confirmed=confirm_deletes
+        )
+        slower = check_direct(source_table, spec.source)
+        if slower is not None:
+            made = replace(made, notes=(*made.notes, f"read through JDBC: {slower}"))
+        first = not (made.batches or self.position or refreshing or (mark and mark.seq))
+        if first and self.output.layout() is None:
+            made = with_nothing(made)
+        return NewRows(made, self._rows(source_table).batch_data, changes, self._by_jdbc(slower))
+
+    def find_again(self, plan: Plan) -> NewRows:
+        source_table, changes = self.describe(self.source())
+        check_identity(self.spec, source_table, plan.draft.inputs[0].source_id)
+        slower = check_direct(source_table, self.spec.source)
+        if source_table.fingerprint == plan.draft.inputs[0].fingerprint:
+            changes = ()
+        return NewRows(plan.draft, self._rows(source_table).batch_data, changes, self._by_jdbc(slower))
+
+    def check_refillable(self) -> None:
+        source_table = self.source().describe(self.spec.table, self.spec.options)
+        check_history(self.spec, source_table.layout)
+        check_direct(source_table, self.spec.source)
+        for _ in keys(self.spec.source, source_table, rows=1):
+            break  # one row: the login may read the table
+
+    @property
+    def position(self) -> RowPosition | None:
+        position = self.mark.position if self.mark else None
+        assert position is None or isinstance(position, RowPosition)
+        return position
+
+    @property
+    def reader(self) -> Reader:
+        return self._resources.open_reader(self.spec)
+
+    def describe(self, source: Source) -> tuple[SourceTable, tuple[str, ...]]:
+        """The table as it shall be read, and what of its columns has changed: what the output holds decides
+        with it (`drift`)."""
+        source_table = source.describe(self.spec.table, self.spec.options)
+        if self.mark is None or self.mark.fingerprint == source_table.fingerprint:
+            return source_table, ()
+        held = self.output.layout()
+        if held is None:
+            return source_table, ()
+        decision = decide_drift(self.spec, self.output, held, source_table.layout)
+        return narrow(source_table, [field.name for field in decision.layout.fields]), decision.notes
+
+    def _survey(self, source: Source, source_table: SourceTable, limit: int | None) -> Draft:
+        spec, position = self.spec, self.position
+        if is_whole(spec):
+            limit = None  # a part of the table would take the place of all of it
+        after = start(spec, source_table, position)
+        step = batch_step(spec) if limit is None else min(batch_step(spec), limit)
+        survey = source.survey(source_table, after, step, self.mark.pending if self.mark else None)
+        made = draft(spec, source_table, after, survey, watermark=position)
+        if limit is None:
+            return made
+        return limited(made, limit, step=step, watermark=position if after != position else None)
+
+    def _rows(self, source_table: SourceTable) -> _TableRows:
+        return _TableRows(self.reader, source_table)
+
+    def _by_jdbc(self, slower: str | None) -> bool:
+        return slower is not None or self.spec.options.read is Read.JDBC
+
+
+@dataclass(frozen=True)
+class _TableRows:
+    reader: Reader
+    source_table: SourceTable
+
+    def batch_data(self, batch: Batch) -> BatchData:
+        if batch.empties:
+            return empty_batch_data(self.source_table.layout)
+        return self.reader.batch_data(self.source_table, batch)

@@ -1,0 +1,115 @@
+"""What every kind of flow can do. `flows.open` makes the right one; nobody else asks which kind it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from tidegauge.flows.delta_places import Places, places_of
+from tidegauge.flows.select import Sources
+from tidegauge.model.batch_data import ReadBatch
+from tidegauge.model.delta_flow import AnyFlow
+from tidegauge.model.plan import Draft, Plan
+from tidegauge.model.protocols.output import Output
+from tidegauge.model.protocols.source import Reader
+from tidegauge.model.spec import Project, TableFlow
+from tidegauge.model.watermark import Watermark
+from tidegauge.outputs.open import open_output
+from tidegauge.sources.direct import DirectReader
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True)
+class PlannedWork:
+    """What a plan of a flow is, and how the rows of its batches are read."""
+
+    draft: Draft
+    batch_data: ReadBatch
+    """The rows of one of the draft's batches."""
+    changes: tuple[str, ...] = ()
+    """What changes about the output's columns or the flow's transform, for the history."""
+    by_spark: bool = True
+    """Whether a batch of it is work for Spark, as far as that can be known before."""
+    by_jdbc: bool = False
+    """Whether its rows go through Java."""
+
+
+class Flow(Protocol):
+    """One flow with its output and what the ledger knows of it. Opening one connects to nothing."""
+
+    @property
+    def spec(self) -> AnyFlow:
+        """What the user asked for."""
+
+    @property
+    def output(self) -> Output:
+        """To ask; who writes takes one of his own from `open_output`."""
+
+    @property
+    def mark(self) -> Watermark | None:
+        """The watermark of one of its inputs: epoch and batch are the same for all."""
+
+    def plan(self, *, limit: int | None = None, confirm_deletes: bool = False) -> PlannedWork:
+        """Find out what is new, after making sure that ledger and output agree. Reads only.
+
+        `limit`: rows, where a plan can be cut. `confirm_deletes`: however many rows the source has lost may
+        be deleted.
+        """
+
+    def resume(self, plan: Plan, *, confirm_deletes: bool = False) -> PlannedWork:
+        """The work of a plan that an earlier run froze: its windows stay, its rows are read anew."""
+
+    def open_output(self, plan: Plan) -> Output:
+        """An output for who executes this plan."""
+
+    def session(
+        self, shared: Callable[[], SparkSession]
+    ) -> AbstractContextManager[Callable[[], SparkSession]]:
+        """The Spark session that its batches are written with, which is started when it is asked for."""
+
+    def check_refillable(self) -> None:
+        """Raise where its output could not be filled again from the beginning. Changes nothing."""
+
+
+def open_reader(flow: TableFlow) -> Reader:
+    return DirectReader(flow.source)
+
+
+@dataclass(frozen=True)
+class FlowResources:
+    """What flows are opened with."""
+
+    sources: Sources
+    """The open databases of this thread."""
+    delta_tables: Places
+    marks: Mapping[str, Sequence[Watermark]] = field(default_factory=dict)
+    """By flow, also of the flows that it reads from."""
+    open_output: Callable[[TableFlow], Output] = open_output
+    open_reader: Callable[[TableFlow], Reader] = open_reader
+
+    def mark(self, flow: str | None) -> Watermark | None:
+        """The first of a flow's watermarks."""
+        return next(iter(self.marks.get(flow or "", ())), None)
+
+
+def resources_for(
+    project: Project,
+    flows: Sequence[AnyFlow],
+    sources: Sources,
+    marks: Sequence[Watermark] = (),
+    *,
+    debug: bool = False,
+) -> FlowResources:
+    """For a command that is not a run; Spark is started only if a table's name has to be looked up."""
+    return FlowResources(sources, places_of(project, flows, debug=debug), marks_by_flow(marks))
+
+
+def marks_by_flow(marks: Sequence[Watermark]) -> dict[str, list[Watermark]]:
+    found: dict[str, list[Watermark]] = {}
+    for mark in marks:
+        found.setdefault(mark.flow, []).append(mark)
+    return found

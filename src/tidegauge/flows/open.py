@@ -1,0 +1,21 @@
+"""The flow of a spec: the one place that tells the kinds of flow apart."""
+
+from __future__ import annotations
+
+from tidegauge.flows.extract import Extract
+from tidegauge.flows.flow import Flow, FlowResources
+from tidegauge.flows.load import Load
+from tidegauge.flows.replicate import Replicate
+from tidegauge.model.delta_flow import AnyFlow, DeltaFlow
+
+
+def open_flow(spec: AnyFlow, resources: FlowResources) -> Flow:
+    """Connects to nothing."""
+    if isinstance(spec, DeltaFlow):
+        # Not before it is needed: who has tables alone shall not wait for a parser of SQL.
+        from tidegauge.flows.delta import DeltaTransform
+
+        return DeltaTransform(spec, resources)
+    if spec.reads is not None:
+        return Load(spec, resources)
+    return Extract(spec, resources) if spec.output.in_lake else Replicate(spec, resources)

@@ -1,0 +1,110 @@
+"""What the three kinds of flow of a database table have in common."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from tidegauge.flows.agreement import check_agreement
+from tidegauge.flows.deletes import DeletedRows
+from tidegauge.flows.flow import FlowResources, PlannedWork
+from tidegauge.model.batch_data import BatchData, ReadBatch
+from tidegauge.model.plan import Batch, Draft, Plan
+from tidegauge.model.position import RowPosition
+from tidegauge.model.protocols.output import Output
+from tidegauge.model.protocols.source import Source
+from tidegauge.model.spec import Deletes, TableFlow
+from tidegauge.outputs.lake.splits import FEW
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True)
+class NewRows:
+    """What an input has that the output does not have yet."""
+
+    draft: Draft
+    batch_data: ReadBatch
+    changes: tuple[str, ...] = ()
+    by_jdbc: bool = False
+
+
+class TableFlowBase(ABC):
+    """Implements `flows.flow.Flow`, but for where the rows come from."""
+
+    def __init__(self, spec: TableFlow, resources: FlowResources) -> None:
+        self.spec = spec
+        self.output = resources.open_output(spec)
+        self.mark = resources.mark(spec.name)
+        self.upstream = resources.mark(spec.upstream)
+        """The watermark of the flow whose output it reads."""
+        self._resources = resources
+
+    @abstractmethod
+    def find_new(self, *, limit: int | None, confirm_deletes: bool, refreshing: bool) -> NewRows:
+        """`refreshing`: a full refresh was begun, and the first batch takes away what is there."""
+
+    @abstractmethod
+    def find_again(self, plan: Plan) -> NewRows:
+        """The rows of a frozen plan."""
+
+    def source(self) -> Source:
+        """Not asked by a flow that reads a lake, but for deleted rows: the database may be down."""
+        return self._resources.sources.of(self.spec.source)
+
+    def plan(self, *, limit: int | None = None, confirm_deletes: bool = False) -> PlannedWork:
+        mark = self.mark
+        check_agreement(self.spec, self.output, mark)
+        refreshing = (
+            mark is not None and mark.epoch > 0 and not mark.seq and self.output.is_pending(mark.epoch)
+        )
+        found = self.find_new(limit=limit, confirm_deletes=confirm_deletes, refreshing=refreshing)
+        draft, deletes = found.draft, self._deletes(confirm_deletes)
+        if self.spec.options.deletes is not Deletes.NONE and not self.spec.output.in_lake and not refreshing:
+            draft = deletes.plan(draft, self.source, mark.position if mark else None)
+        seen = (mark.epoch, mark.seq) if mark else (0, 0)
+        draft = replace(draft, seen=seen, notes=(*draft.notes, *found.changes))
+        # What was decided in an earlier plan is worth a note in this one, and no news for the history.
+        news = mark is not None and mark.fingerprint != draft.inputs[0].fingerprint
+        many = any(batch.rows is None or batch.rows > FEW for batch in draft.batches)
+        return PlannedWork(
+            draft,
+            _RowsAndDeletes(found.batch_data, deletes).batch_data,
+            found.changes if news else (),
+            by_spark=found.by_jdbc or many,
+            by_jdbc=found.by_jdbc,
+        )
+
+    def resume(self, plan: Plan, *, confirm_deletes: bool = False) -> PlannedWork:
+        found = self.find_again(plan)
+        rows = _RowsAndDeletes(found.batch_data, self._deletes(confirm_deletes))
+        return PlannedWork(plan.draft, rows.batch_data, found.changes, by_jdbc=found.by_jdbc)
+
+    def open_output(self, plan: Plan) -> Output:  # noqa: ARG002
+        return self._resources.open_output(self.spec)
+
+    @contextmanager
+    def session(self, shared: Callable[[], SparkSession]) -> Iterator[Callable[[], SparkSession]]:
+        yield shared
+
+    def _deletes(self, confirmed: bool) -> DeletedRows:
+        return DeletedRows(self.spec, self.output, confirmed=confirmed, reached=self._reached())
+
+    def _reached(self) -> RowPosition | None:
+        """Up to where the source itself was looked at."""
+        mark = self.upstream or self.mark
+        reached = mark.checked or mark.position if mark else None
+        return reached if isinstance(reached, RowPosition) else None
+
+
+@dataclass(frozen=True)
+class _RowsAndDeletes:
+    rows: ReadBatch
+    deletes: DeletedRows
+
+    def batch_data(self, batch: Batch) -> BatchData:
+        return self.deletes.batch_data() if batch.deletes else self.rows(batch)

@@ -1,0 +1,34 @@
+"""Take a flow, so that nobody else executes its plan."""
+
+from __future__ import annotations
+
+from tidegauge.errors import FlowHeld, Stopped
+from tidegauge.model.claim import Claim
+from tidegauge.model.plan import Plan
+from tidegauge.run.context import RunContext
+
+_POLL = 0.5
+"""Seconds between two tries for a flow that another runner holds, under `--wait`."""
+
+
+def claim_plan(run: RunContext, plan: Plan) -> Claim:
+    """Wait for the flow as long as the user allows, and never for a process that is gone."""
+    environment = run.environment
+    until = environment.clock() + run.options.wait.total_seconds()
+    while True:
+        if run.stop.is_set():
+            raise Stopped("stopped as asked, before it began", hint="the next run takes up the same plan")
+        [status] = run.ledger.status(plan.draft.pipeline, [plan.draft.flow])
+        dead = status.owner if status.owner is not None and environment.is_gone(status.owner) else None
+        try:
+            return run.ledger.claim(
+                plan,
+                owner=environment.owner,
+                run_id=run.run_id,
+                lease=run.project.lease,
+                dead=dead,
+            )
+        except FlowHeld:
+            if environment.clock() >= until:
+                raise
+            environment.sleep(_POLL)

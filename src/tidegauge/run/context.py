@@ -1,0 +1,114 @@
+"""What planner, scheduler and executor of one run share."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tidegauge.errors import TidegaugeError, WrongState
+from tidegauge.flows.delta_places import Places
+from tidegauge.flows.flow import Flow, FlowResources, marks_by_flow
+from tidegauge.flows.open import open_flow
+from tidegauge.flows.select import Sources, needs_of
+from tidegauge.ledger.heartbeat import Heartbeat
+from tidegauge.model.delta_flow import AnyFlow
+from tidegauge.model.error_json import error_to_json
+from tidegauge.model.protocols.ledger import LedgerWriter
+from tidegauge.model.protocols.output import Output
+from tidegauge.model.spec import Project
+from tidegauge.model.state import State
+from tidegauge.model.watermark import Watermark
+from tidegauge.observe.events import FlowEnded, Listener, SparkStarting
+from tidegauge.run.environment import Environment
+from tidegauge.run.options import RunOptions
+from tidegauge.run.report import FlowReport
+from tidegauge.spark.jars import Needs
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass
+class RunContext:
+    project: Project
+    options: RunOptions
+    ledger: LedgerWriter
+    heartbeat: Heartbeat
+    tell: Listener
+    stop: threading.Event
+    environment: Environment = field(default_factory=Environment)
+    run_id: str = field(default_factory=lambda: uuid.uuid4().hex)
+    tables: int = 0
+    """How many tables the run is about; the two stages of one count once."""
+
+    def __post_init__(self) -> None:
+        self.spark = SharedSpark(self)
+        self.delta_tables = Places(self.spark.start)
+
+    def open_flows(self, specs: Sequence[AnyFlow], sources: Sources) -> list[Flow]:
+        """The flows with their watermarks as the ledger has them now."""
+        names = sorted({name for spec in specs for name in (spec.name, *spec.upstreams)})
+        marks = self.ledger.watermarks(self.project.pipeline, names)
+        resources = self._resources(sources, marks)
+        return [open_flow(spec, resources) for spec in specs]
+
+    def open_output(self, spec: AnyFlow) -> Output:
+        return open_flow(spec, self._resources(Sources(), ())).output
+
+    def _resources(self, sources: Sources, marks: Sequence[Watermark]) -> FlowResources:
+        environment = self.environment
+        return FlowResources(
+            sources, self.delta_tables, marks_by_flow(marks), environment.output, environment.reader
+        )
+
+    def clock(self) -> float:
+        return self.environment.clock()
+
+    def since(self, began: float) -> float:
+        return self.environment.clock() - began
+
+    def refuse(self, flow: str, error: TidegaugeError, began: float) -> FlowReport:
+        """Report a flow that cannot be planned, and keep that in the ledger."""
+        # WrongState: another runner's plan stands, and that we cannot plan is ours alone to report.
+        with contextlib.suppress(WrongState):
+            self.ledger.refuse(
+                self.project.pipeline,
+                flow,
+                error_to_json(error),
+                owner=self.environment.owner,
+                run_id=self.run_id,
+            )
+        return self.end(FlowReport(flow, State.FAILED, self.since(began), error=error))
+
+    def end(self, report: FlowReport) -> FlowReport:
+        error = report.error.message if report.error else None
+        self.tell(FlowEnded(report.flow, report.state, report.rows, report.seconds, error))
+        return report
+
+
+class SharedSpark:
+    """The Spark session of a run, which is started when somebody first asks for it."""
+
+    def __init__(self, run: RunContext) -> None:
+        self._run = run
+        self._needs = {Needs.JDBC}
+        self._session: SparkSession | None = None
+        self._starting = threading.Lock()
+        self.by_jdbc = False
+        """Whether rows of any flow go through Java."""
+
+    def prepare_for(self, flows: Sequence[AnyFlow]) -> None:
+        self._needs |= needs_of(flows)
+
+    def start(self) -> SparkSession:
+        with self._starting:
+            if self._session is None:
+                self._run.tell(SparkStarting())
+                self._session = self._run.environment.spark(
+                    self._run.project.spark, self._needs, not self.by_jdbc, self._run.options.debug
+                )
+            return self._session

@@ -1,0 +1,149 @@
+"""Execute planned flows: claim each plan, commit its batches in order, and finish it in the ledger."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from tidegauge.errors import FlowHeld, LeaseLost, LimitReached, Stopped, TidegaugeError, WrongState
+from tidegauge.model.claim import Claim
+from tidegauge.model.error_json import error_to_json
+from tidegauge.model.plan import Plan, Receipt
+from tidegauge.model.state import State
+from tidegauge.observe.events import FlowPlanned
+from tidegauge.run.claim import claim_plan
+from tidegauge.run.commit_batch import Tools, commit_batch
+from tidegauge.run.context import RunContext
+from tidegauge.run.planner import PlannedFlow
+from tidegauge.run.report import FlowReport
+from tidegauge.run.steps import Step, step
+
+
+class Executor:
+    def __init__(self, run: RunContext) -> None:
+        self._run = run
+
+    def execute(self, planned: PlannedFlow) -> list[FlowReport]:
+        """Commit every batch that is left of the plan, in order, as far as it goes.
+
+        The error in the report says why it went no further: Stopped when asked to, LimitReached at the limit,
+        LeaseLost when the flow was taken over.
+        """
+        if planned.plan is None:
+            return [self._skip(planned)]
+        run, plan, began = self._run, planned.plan, self._run.clock()
+        self._announce(planned, plan)
+        claim = self._claim(plan)
+        if isinstance(claim, FlowReport):
+            return [run.end(replace(claim, seconds=run.since(began), resumed=planned.resumed))]
+        receipts: list[Receipt] = []
+        error: TidegaugeError | None = None
+        with run.heartbeat.hold(claim), planned.flow.session(run.spark.start) as spark:
+            tools = Tools(run.ledger, planned.flow.open_output(plan), spark, run.tell, run.project.lease)
+            self._note_changes(planned)
+            try:
+                for index in self._batches_left(claim.plan, receipts):
+                    receipts.append(commit_batch(claim, index, planned.work.batch_data, tools))
+            except TidegaugeError as fault:
+                error = fault
+            except Exception as fault:
+                # One flow's surprise must not take the others down, nor leave its own lease behind.
+                error = _unexpected(plan, fault)
+            error = self._finish(claim, error)
+        report = FlowReport(
+            plan.draft.flow,
+            _state_after(error),
+            run.since(began),
+            tuple(receipts),
+            plan.draft,
+            error,
+            planned.resumed,
+            noted=tuple(tools.notes),
+        )
+        return [run.end(report)]
+
+    def _skip(self, planned: PlannedFlow) -> FlowReport:
+        name, draft = planned.flow.spec.name, planned.work.draft
+        self._run.tell(FlowPlanned(name, 0, 0, resumed=False, notes=draft.notes))
+        return self._run.end(FlowReport(name, State.SKIPPED, planned.seconds, draft=draft))
+
+    def _announce(self, planned: PlannedFlow, plan: Plan) -> None:
+        left = plan.draft.batches[plan.done :]
+        rows = sum(batch.rows or 0 for batch in left)
+        notes = plan.draft.notes
+        self._run.tell(FlowPlanned(plan.draft.flow, rows, len(left), planned.resumed, notes))
+
+    def _claim(self, plan: Plan) -> Claim | FlowReport:
+        """The claim, or what to report where there is none."""
+        flow, draft = plan.draft.flow, plan.draft
+        try:
+            with step(Step.CLAIM, flow, self._run.tell):
+                return claim_plan(self._run, plan)
+        except FlowHeld as error:
+            return FlowReport(flow, State.RUNNING, 0.0, draft=draft, error=error)
+        except Stopped as error:
+            return FlowReport(flow, State.PLANNED, 0.0, draft=draft, error=error)
+        except WrongState:
+            # Another runner ended this very plan since we saw it: its rows are there, and not by us.
+            return FlowReport(flow, State.SKIPPED, 0.0, draft=draft)
+        except TidegaugeError as error:
+            return FlowReport(flow, State.FAILED, 0.0, draft=draft, error=error)
+
+    def _note_changes(self, planned: PlannedFlow) -> None:
+        spec, changes = planned.flow.spec, planned.work.changes
+        if changes:
+            self._run.ledger.note(
+                spec.pipeline,
+                spec.name,
+                "schema_changed",
+                owner=self._run.environment.owner,
+                reason="; ".join(changes),
+            )
+
+    def _batches_left(self, plan: Plan, receipts: Sequence[Receipt]) -> Iterator[int]:
+        """Raises Stopped or LimitReached before a batch that shall not be begun."""
+        limit = self._run.options.limit
+        for index in range(plan.done, len(plan.draft.batches)):
+            if self._run.stop.is_set():
+                raise Stopped(
+                    "stopped as asked, after the batch in hand", hint="the next run goes on from here"
+                )
+            if limit is not None and sum(one.rows for one in receipts) >= limit:
+                raise LimitReached(
+                    f"stopped at the limit of {limit:,} rows", hint="the next run goes on from here"
+                )
+            yield index
+
+    def _finish(self, claim: Claim, error: TidegaugeError | None) -> TidegaugeError | None:
+        """End the attempt in the ledger; returns what went wrong, here or before."""
+        if isinstance(error, LeaseLost):
+            return error
+        kept = None if error is None or isinstance(error, LimitReached) else error_to_json(error)
+        try:
+            with step(Step.FINISH, claim.plan.draft.flow, self._run.tell):
+                self._run.ledger.finish(claim, _state_after(error), kept)
+        except TidegaugeError as fault:
+            return error or fault
+        return error
+
+
+def _unexpected(plan: Plan, error: Exception) -> TidegaugeError:
+    return TidegaugeError(
+        f"{plan.draft.flow}: unexpected {type(error).__name__}: {error}",
+        hint="this is a bug of Tidegauge; please report it with what --debug shows",
+        detail=traceback.format_exc(),
+    )
+
+
+def _state_after(error: TidegaugeError | None) -> State:
+    """The state in which a flow is left."""
+    match error:
+        case None:
+            return State.SUCCESS
+        case Stopped():
+            return State.PLANNED
+        case LeaseLost():
+            return State.RUNNING
+        case _:
+            return State.FAILED

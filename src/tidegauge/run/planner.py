@@ -1,0 +1,138 @@
+"""Plan flows: ask each what is new, and freeze all answers in one transaction of the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from tidegauge.errors import OutputDisagrees, OutputNotEmpty, Stopped, TidegaugeError
+from tidegauge.flows.agreement import check_still_there
+from tidegauge.flows.flow import Flow, PlannedWork
+from tidegauge.flows.missing_tables import refuse_forgotten
+from tidegauge.flows.select import Sources
+from tidegauge.model.delta_flow import AnyFlow
+from tidegauge.model.override import Undo
+from tidegauge.model.plan import Plan
+from tidegauge.model.state import State
+from tidegauge.run.context import RunContext
+from tidegauge.run.report import FlowReport
+from tidegauge.run.standing import end_overrides, find_forgotten, find_newer
+from tidegauge.run.steps import Step, step
+
+PlanFlow = Callable[[Flow], PlannedWork]
+"""Finds out what the next plan of a flow is; `Flow.plan` unless somebody wants another one."""
+
+
+@dataclass(frozen=True)
+class PlannedFlow:
+    """A flow that was asked what is new, and the plan that froze the answer."""
+
+    flow: Flow
+    work: PlannedWork
+    plan: Plan | None
+    """None: nothing new."""
+    seconds: float
+    resumed: bool = False
+    """The plan is an earlier run's."""
+
+
+class Planner:
+    def __init__(self, run: RunContext, plan_flow: PlanFlow | None = None) -> None:
+        self._run = run
+        self._plan_flow = plan_flow or self._plan_new
+
+    def plan(self, specs: Sequence[AnyFlow], sources: Sources) -> tuple[list[PlannedFlow], list[FlowReport]]:
+        """Ask every flow what is new, then keep all their windows in one transaction of the ledger.
+
+        A flow that another runner moved on meanwhile is asked again: what it saw is not what is new any more.
+        """
+        run = self._run
+        ready: list[PlannedFlow] = []
+        reports: list[FlowReport] = []
+        while specs:
+            found, again = self._examine(specs, sources, reports)
+            if run.stop.is_set():
+                stopped = Stopped("stopped as asked, while planning", hint="nothing was changed")
+                rest = [*(one.flow.spec for one in found), *again]
+                reports += [FlowReport(spec.name, State.READY, 0.0, error=stopped) for spec in rest]
+                break
+            plans = self._freeze(found)
+            for one in found:
+                plan = one.plan or plans.get(one.flow.spec.name)
+                if plan is None and one.work.draft.batches:
+                    again.append(one.flow.spec)
+                else:
+                    ready.append(replace(one, plan=plan))
+            specs, _, refused = end_overrides(run, again)
+            reports += refused
+        return ready, reports
+
+    def resume(self, spec: AnyFlow, plan: Plan, sources: Sources) -> PlannedFlow:
+        """Open the plan that an earlier run froze. Raises where its flow cannot go on."""
+        run, began = self._run, self._run.clock()
+        [flow] = run.open_flows([spec], sources)
+        flow.output.prepare()
+        try:
+            check_still_there(spec, flow.output, flow.mark)
+        except OutputDisagrees:
+            # Unless it is another runner at work, whose batches the ledger did not know a moment ago.
+            if not find_newer(run, flow)[1]:
+                raise
+        work = flow.resume(plan, confirm_deletes=run.options.confirm_deletes)
+        run.spark.by_jdbc |= work.by_jdbc
+        return PlannedFlow(flow, work, plan, run.since(began), resumed=True)
+
+    def _plan_new(self, flow: Flow) -> PlannedWork:
+        options = self._run.options
+        return flow.plan(limit=options.limit, confirm_deletes=options.confirm_deletes)
+
+    def _freeze(self, found: Sequence[PlannedFlow]) -> dict[str, Plan]:
+        run = self._run
+        if any(one.work.by_spark and one.work.draft.batches for one in found):
+            # Before anything is kept: a plan that nobody here can execute would only be in the way.
+            run.environment.check_java(run.project.spark)
+        drafts = [one.work.draft for one in found if one.plan is None]
+        if not drafts:
+            return {}
+        with step(Step.PLAN, run.project.pipeline, run.tell):
+            return run.ledger.plan(drafts, owner=run.environment.owner, run_id=run.run_id)
+
+    def _examine(
+        self, specs: Sequence[AnyFlow], sources: Sources, reports: list[FlowReport]
+    ) -> tuple[list[PlannedFlow], list[AnyFlow]]:
+        """What is new of each flow, and which flows to ask again; those that cannot be read are reported."""
+        run = self._run
+        flows = run.open_flows(specs, sources)
+        forgotten = find_forgotten(run, [flow.spec.name for flow in flows if flow.mark is None])
+        found: list[PlannedFlow] = []
+        again: list[AnyFlow] = []
+        for place, flow in enumerate(flows):
+            if run.stop.is_set():
+                return found, [*again, *specs[place:]]
+            began = run.clock()
+            try:
+                found.append(self._examine_one(flow, forgotten.get(flow.spec.name), began))
+            except (OutputDisagrees, OutputNotEmpty) as error:
+                # Unless it is another runner at work, whose batches the ledger did not know a moment ago.
+                plan, moved = find_newer(run, flow)
+                if plan is not None:
+                    work = flow.resume(plan, confirm_deletes=run.options.confirm_deletes)
+                    found.append(PlannedFlow(flow, work, plan, run.since(began)))
+                elif moved:
+                    again.append(flow.spec)
+                else:
+                    reports.append(run.refuse(flow.spec.name, error, began))
+            except TidegaugeError as error:
+                reports.append(run.refuse(flow.spec.name, error, began))
+        return found, again
+
+    def _examine_one(self, flow: Flow, forgotten: Undo | None, began: float) -> PlannedFlow:
+        run = self._run
+        if forgotten is not None:
+            raise refuse_forgotten(flow.spec.name, forgotten)
+        flow.output.prepare()
+        work = self._plan_flow(flow)
+        run.spark.by_jdbc |= work.by_jdbc
+        strategy = run.options.strategy_of(flow.spec, run.tables)
+        work = replace(work, draft=replace(work.draft, strategy=strategy))
+        return PlannedFlow(flow, work, None, run.since(began))

@@ -1,0 +1,140 @@
+"""Run flows: finish what an earlier run left, plan what is new, and execute the plans side by side."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+
+from tidegauge.errors import TidegaugeError
+from tidegauge.flows.known_sources import sources_for
+from tidegauge.flows.missing_tables import known_flows
+from tidegauge.flows.remarks import remarks
+from tidegauge.flows.select import Sources, choose
+from tidegauge.ledger.heartbeat import Heartbeat
+from tidegauge.ledger.open import open_ledger
+from tidegauge.model.delta_flow import AnyFlow
+from tidegauge.model.plan import Plan
+from tidegauge.model.spec import Project
+from tidegauge.model.state import State
+from tidegauge.observe.events import Listener, Planning
+from tidegauge.outputs.warehouse.open_files import kept_open
+from tidegauge.run.context import RunContext
+from tidegauge.run.executor import Executor
+from tidegauge.run.options import RunOptions
+from tidegauge.run.planner import PlanFlow, Planner
+from tidegauge.run.report import FlowReport, RunReport
+from tidegauge.run.scheduler import Job, Schedule
+from tidegauge.run.standing import drop_missing, find_standing
+
+
+def run(project: Project, options: RunOptions, *, tell: Listener, stop: threading.Event) -> RunReport:
+    """Bring every selected flow up to date. One flow's failure never stops another's."""
+    with open_runner(project, options, tell=tell, stop=stop) as runner:
+        known = known_flows(runner.ledger, project.pipeline)
+        choice = choose(project, options.selection, runner.sources, stage=options.stage, known=known)
+        whole = not options.selection and options.stage is None
+        notes = remarks(project, choice.flows, runner.sources, known) if whole else ()
+        reports = runner.schedule(choice.all_flows, choice.gone).run()
+        failed = [FlowReport(name, State.FAILED, 0.0, error=error) for name, error in choice.faults]
+        return RunReport(runner.run_id, (*failed, *reports), notes)
+
+
+@contextmanager
+def open_runner(
+    project: Project,
+    options: RunOptions,
+    *,
+    tell: Listener,
+    stop: threading.Event,
+    plan_flow: PlanFlow | None = None,
+) -> Iterator[Runner]:
+    with (
+        open_ledger(project.ledger, create=True) as ledger,
+        sources_for(project, ledger, options.stage) as sources,
+        Heartbeat(ledger, project.lease) as heartbeat,
+        kept_open(),
+    ):
+        context = RunContext(project, options, ledger, heartbeat, tell, stop)
+        yield Runner(context, sources, plan_flow)
+
+
+class Runner:
+    """One run, with the databases of the thread that plans."""
+
+    def __init__(self, context: RunContext, sources: Sources, plan_flow: PlanFlow | None = None) -> None:
+        self.run_id = context.run_id
+        self.ledger = context.ledger
+        self.sources = sources
+        self._context = context
+        self._planner = Planner(context, plan_flow)
+        self._executor = Executor(context)
+
+    def schedule(
+        self, flows: Sequence[AnyFlow], missing: Mapping[str, TidegaugeError] | None = None
+    ) -> Schedule:
+        """Plan the flows; the schedule finishes what was left of them, and executes the plans.
+
+        `missing`: the flows whose table is gone, and what to report of them.
+        """
+        context, names = self._context, [flow.name for flow in flows]
+        context.spark.prepare_for(flows)
+        context.tell(Planning(len(flows)))
+        flows = [context.options.with_readers(flow) for flow in flows]
+        context.tables = len({flow.label for flow in flows})
+        # A flow that reads what another one here writes comes after it; the others begin at once.
+        later = [flow for flow in flows if any(name in names for name in flow.upstreams)]
+        standing = find_standing(context, [flow for flow in flows if flow not in later])
+        free, dropped = drop_missing(context, standing.free, standing.left, missing or {})
+        new = [flow for flow in free if flow.name not in standing.left]
+        planned, refused = self._planner.plan(new, self.sources)
+        jobs: dict[str, Job] = {one.flow.spec.name: partial(self._executor.execute, one) for one in planned}
+        jobs |= {
+            flow.name: partial(self._resume, flow, standing.left[flow.name])
+            for flow in free
+            if flow.name in standing.left
+        }
+        before = [*standing.refused, *dropped, *refused]
+        return Schedule(context, jobs, later, self._follow, before, names)
+
+    def schedule_left(
+        self, flows: Sequence[AnyFlow], missing: Mapping[str, TidegaugeError] | None = None
+    ) -> Schedule:
+        """Finish the plans that earlier runs left, with their own windows, and make no new ones."""
+        context = self._context
+        context.spark.prepare_for(flows)
+        standing = find_standing(context, [context.options.with_readers(flow) for flow in flows])
+        left = [flow for flow in standing.free if flow.name in standing.left]
+        free, dropped = drop_missing(context, left, standing.left, missing or {})
+        jobs = {flow.name: partial(self._resume, flow, standing.left[flow.name], only=True) for flow in free}
+        return Schedule(context, jobs, before=[*standing.refused, *dropped])
+
+    def _follow(self, flow: AnyFlow) -> list[FlowReport]:
+        """Bring one flow up to date, after those that it reads from."""
+        standing = find_standing(self._context, [flow])
+        if standing.left:
+            return [*standing.refused, *self._resume(flow, standing.left[flow.name])]
+        with self._context.environment.sources() as sources:
+            return [*standing.refused, *self._plan_and_execute(standing.free, sources)]
+
+    def _resume(self, flow: AnyFlow, plan: Plan, *, only: bool = False) -> list[FlowReport]:
+        """Finish what an earlier run froze, with its own windows; then go on with what has come since."""
+        context, began = self._context, self._context.clock()
+        with context.environment.sources() as sources:
+            try:
+                planned = self._planner.resume(flow, plan, sources)
+            except TidegaugeError as error:
+                report = FlowReport(
+                    flow.name, State.FAILED, context.since(began), draft=plan.draft, error=error
+                )
+                return [context.end(report)]
+            [first] = self._executor.execute(planned)
+            if first.error is not None or only or context.options.limit is not None:
+                # With a limit: what has come since is for another run, or the two would be more than it.
+                return [first]
+            return [first, *self._plan_and_execute([flow], sources)]
+
+    def _plan_and_execute(self, flows: Sequence[AnyFlow], sources: Sources) -> list[FlowReport]:
+        planned, refused = self._planner.plan(flows, sources)
+        return [*refused, *(report for one in planned for report in self._executor.execute(one))]
