@@ -11,10 +11,10 @@ import sys
 from pathlib import Path
 
 from tidegauge.config.load import load_project
+from tidegauge.flows.override import OverrideRequest, Refresh, Reset, SetTo
 from tidegauge.model.spec import Stage
 from tidegauge.observe.events import RunEvent, StepBegun, StepDone
-from tidegauge.operations.override import OverrideRequest, Refresh, Reset, SetTo, carry_out
-from tidegauge.operations.override_preview import preview
+from tidegauge.operations.override import carry_out, preview
 
 
 def override_and_die(project: str, kind: str, side: str, step: str) -> int:

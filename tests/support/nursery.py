@@ -248,7 +248,7 @@ def run(
     from tidegauge.observe.events import RunEvent, StepBegun, StepDone
     from tidegauge.outputs.warehouse.commits import Commits
     from tidegauge.outputs.warehouse.warehouse import WarehouseSession
-    from tidegauge.run import runner as engine
+    from tidegauge.run import run as engine
     from tidegauge.run.options import RunOptions
 
     wanted = Kill(**kill) if kill else None

@@ -13,8 +13,9 @@ from tidegauge.cli.override_table import count_flows, show_moves
 from tidegauge.errors import ConfigError
 
 if TYPE_CHECKING:
+    from tidegauge.flows.override import OverridePreview, OverrideRequest
     from tidegauge.model.spec import Project, Stage
-    from tidegauge.operations.override import OverridePreview, OverrideRequest, OverrideResult
+    from tidegauge.operations.override import OverrideResult
 
 
 def override(
@@ -32,8 +33,7 @@ def override(
     debug: bool,
 ) -> None:
     """Preview, ask, do. Raises ConfigError for what lacks a reason, force or a yes."""
-    from tidegauge.operations.override import carry_out
-    from tidegauge.operations.override_preview import preview
+    from tidegauge.operations.override import carry_out, preview
 
     if not dry_run:
         check_reason(f"watermark {command}", reason)

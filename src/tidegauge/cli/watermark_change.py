@@ -51,7 +51,7 @@ def set_(
     debug: DebugOption = False,
 ) -> None:
     """Go on from another position; what is in the lake stays."""
-    from tidegauge.operations.override import SetTo
+    from tidegauge.flows.override import SetTo
 
     if (timestamp is None) == (position is None):
         raise ConfigError(
@@ -87,7 +87,7 @@ def reset(
     debug: DebugOption = False,
 ) -> None:
     """Begin again at the beginning; readers no longer follow what is in the lake now."""
-    from tidegauge.operations.override import Reset
+    from tidegauge.flows.override import Reset
 
     override(
         open_project(project),
@@ -120,7 +120,7 @@ def copy(
     debug: DebugOption = False,
 ) -> None:
     """Let one flow go on from where another stands."""
-    from tidegauge.operations.override import CopyOf
+    from tidegauge.flows.override import CopyOf
 
     override(
         open_project(project),
@@ -149,7 +149,7 @@ def undo(
     debug: DebugOption = False,
 ) -> None:
     """Take the last change by hand back: position and lake are as they were before it."""
-    from tidegauge.operations.override import UndoLast
+    from tidegauge.flows.override import UndoLast
 
     override(
         open_project(project),

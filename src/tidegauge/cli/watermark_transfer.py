@@ -28,7 +28,7 @@ from tidegauge.errors import ConfigError, PositionError
 from tidegauge.model.spec import Stage
 
 if TYPE_CHECKING:
-    from tidegauge.operations.override import Imported
+    from tidegauge.flows.override import Imported
 
 SCHEMA = "tidegauge/watermark-export/1"
 _STANDARD = Path("-")
@@ -98,7 +98,7 @@ def import_(
     debug: DebugOption = False,
 ) -> None:
     """Set the watermarks of an exported document; flows that stand there already are left alone."""
-    from tidegauge.operations.override import Import
+    from tidegauge.flows.override import Import
 
     override(
         open_project(project),
@@ -163,8 +163,8 @@ def _read(file: Path) -> dict[str, Imported]:
 
 
 def _mark(body: dict[str, Any]) -> Imported:
+    from tidegauge.flows.override import Imported
     from tidegauge.model.position import from_body
-    from tidegauge.operations.override import Imported
 
     source = body.get("source_id")
     return Imported(from_body(body["position"]), source if isinstance(source, str) else None)

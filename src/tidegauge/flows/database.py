@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tidegauge.flows.drift import decide_drift
 from tidegauge.flows.emptying import empty_batch_data, plan_emptying
+from tidegauge.flows.override import OverridePreview, OverrideRequest
+from tidegauge.flows.override_table import TableOverridePreviewer
 from tidegauge.flows.table import NewRows, TableFlowBase
 from tidegauge.model.batch_data import BatchData
+from tidegauge.model.delta_flow import AnyFlow
 from tidegauge.model.plan import Batch, Draft, Plan
 from tidegauge.model.position import RowPosition
+from tidegauge.model.protocols.ledger import LedgerReader
 from tidegauge.model.protocols.source import Reader, Source
+from tidegauge.model.run import FlowStatus
 from tidegauge.model.spec import Read
 from tidegauge.model.table import SourceTable
 from tidegauge.plan.backfill import limited
@@ -55,6 +61,16 @@ class DatabaseFlow(TableFlowBase):
         if source_table.fingerprint == plan.draft.inputs[0].fingerprint:
             changes = ()
         return NewRows(plan.draft, self._rows(source_table).batch_data, changes, self._by_jdbc(slower))
+
+    def preview_override(
+        self,
+        request: OverrideRequest,
+        status: FlowStatus | None,
+        every: Sequence[AnyFlow],
+        ledger: LedgerReader,
+    ) -> OverridePreview:
+        previewer = TableOverridePreviewer(ledger, self._resources.sources, self.spec, status, self.mark)
+        return previewer.preview(request, every)
 
     def check_refillable(self) -> None:
         source_table = self.source().describe(self.spec.table, self.spec.options)

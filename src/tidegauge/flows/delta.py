@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import cache
@@ -15,12 +15,16 @@ from tidegauge.delta_log.history import histories, version_at
 from tidegauge.errors import OutputDisagrees, TidegaugeError
 from tidegauge.flows.agreement import check_agreement
 from tidegauge.flows.flow import FlowResources, PlannedWork
+from tidegauge.flows.override import OverridePreview, OverrideRequest
+from tidegauge.flows.override_delta import DeltaOverridePreviewer
 from tidegauge.model.batch_data import BatchData, DeltaBatch, DeltaChange
-from tidegauge.model.delta_flow import DeltaFlow, DeltaInput, Evaluate, Function, Sql
+from tidegauge.model.delta_flow import AnyFlow, DeltaFlow, DeltaInput, Evaluate, Function, Sql
 from tidegauge.model.mode import OutputKind
 from tidegauge.model.plan import SET_BACK, Batch, Draft, Plan
 from tidegauge.model.position import VersionPosition, Window
+from tidegauge.model.protocols.ledger import LedgerReader
 from tidegauge.model.protocols.output import Output
+from tidegauge.model.run import FlowStatus
 from tidegauge.model.spec import TableName
 from tidegauge.model.table import Layout
 from tidegauge.model.versions import History
@@ -65,6 +69,16 @@ class DeltaTransform:
         """One of its own, so that no setting and no view of one flow is seen by another."""
         with ExitStack() as opened:
             yield cache(lambda: opened.enter_context(self._places.session(self.spec)))
+
+    def preview_override(
+        self,
+        request: OverrideRequest,
+        status: FlowStatus | None,
+        every: Sequence[AnyFlow],
+        ledger: LedgerReader,  # noqa: ARG002
+    ) -> OverridePreview:
+        previewer = DeltaOverridePreviewer(self.spec, status, list(self._marks.values()))
+        return previewer.preview(request, every)
 
     def check_refillable(self) -> None:
         """Its inputs can be read from the beginning, whatever the output holds."""

@@ -8,12 +8,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from tidegauge.flows.delta_places import Places, places_of
+from tidegauge.flows.override import OverridePreview, OverrideRequest
 from tidegauge.flows.select import Sources
 from tidegauge.model.batch_data import ReadBatch
 from tidegauge.model.delta_flow import AnyFlow
 from tidegauge.model.plan import Draft, Plan
+from tidegauge.model.protocols.ledger import LedgerReader
 from tidegauge.model.protocols.output import Output
 from tidegauge.model.protocols.source import Reader
+from tidegauge.model.run import FlowStatus
 from tidegauge.model.spec import Project, TableFlow
 from tidegauge.model.watermark import Watermark
 from tidegauge.outputs.open import open_output
@@ -70,6 +73,19 @@ class Flow(Protocol):
         self, shared: Callable[[], SparkSession]
     ) -> AbstractContextManager[Callable[[], SparkSession]]:
         """The Spark session that its batches are written with, which is started when it is asked for."""
+
+    def preview_override(
+        self,
+        request: OverrideRequest,
+        status: FlowStatus | None,
+        every: Sequence[AnyFlow],
+        ledger: LedgerReader,
+    ) -> OverridePreview:
+        """What a change of its watermark by hand would do. Changes nothing.
+
+        `every`: all flows of the project, of which some may read its output. Raises ConfigError for a request
+        that means nothing here.
+        """
 
     def check_refillable(self) -> None:
         """Raise where its output could not be filled again from the beginning. Changes nothing."""

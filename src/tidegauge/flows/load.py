@@ -9,11 +9,16 @@ from itertools import groupby
 from tidegauge.errors import OutputDisagrees
 from tidegauge.flows.drift import decide_drift
 from tidegauge.flows.emptying import check_emptied
+from tidegauge.flows.override import OverridePreview, OverrideRequest
+from tidegauge.flows.override_load import LoadOverridePreviewer
 from tidegauge.flows.table import NewRows, TableFlowBase
 from tidegauge.model.batch_data import BatchRows, LakeFile
+from tidegauge.model.delta_flow import AnyFlow
 from tidegauge.model.plan import Batch, Plan
 from tidegauge.model.position import FilesPosition, Position, to_moment
+from tidegauge.model.protocols.ledger import LedgerReader
 from tidegauge.model.protocols.output import Output
+from tidegauge.model.run import FlowStatus
 from tidegauge.model.spec import LakeTable, TableFlow
 from tidegauge.model.table import Layout
 from tidegauge.model.watermark import Watermark
@@ -57,6 +62,22 @@ class Load(TableFlowBase):
         row = files.chain_of(plan.draft.inputs[0].source_id)
         return NewRows(plan.draft, _LakeRows(self.spec, self.output, row).batch_data)
 
+    def preview_override(
+        self,
+        request: OverrideRequest,
+        status: FlowStatus | None,
+        every: Sequence[AnyFlow],
+        ledger: LedgerReader,  # noqa: ARG002
+    ) -> OverridePreview:
+        previewer = LoadOverridePreviewer(self.spec, status, self.mark, self.upstream, self.count_rows)
+        return previewer.preview(request, every)
+
+    def count_rows(self, after: int, upto: int) -> int:
+        """Rows in the committed batches `(after, upto]` of the lake table, as far as there are so many."""
+        row = _chain(self.spec, self.upstream)
+        manifests = _manifests(_lake_table(self.spec), row, after, min(upto, files.length(row)))
+        return sum(one.rows for one in manifests)
+
     def check_refillable(self) -> None:
         """Refuse, by OutputDisagrees, a lake from which the target could not be filled from the beginning: a
         manifest or a file is not there, or is not as it was committed, or there are none at all."""
@@ -84,12 +105,6 @@ def has_caught_up(flow: TableFlow, mark: Watermark, upstream: Watermark) -> bool
     loaded = _number(mark.position)
     after, _ = files.begins(flow, loaded, mark.source_id, str(_lake_table(flow)), row)
     return after == loaded == files.length(row)
-
-
-def rows_between(flow: TableFlow, upstream: Watermark | None, after: int, upto: int) -> int:
-    """Rows in the committed batches `(after, upto]` of the lake table, as far as there are so many."""
-    row = _chain(flow, upstream)
-    return sum(one.rows for one in _manifests(_lake_table(flow), row, after, min(upto, files.length(row))))
 
 
 def _lake_table(flow: TableFlow) -> LakeTable:

@@ -1,142 +1,41 @@
-"""Change watermarks by hand, in three steps of which anyone can do the last two.
+"""Change watermarks by hand: show what would follow, then do it in three steps.
 
-`operations.override_preview` shows first what would follow.
+Anyone can do the last two steps of one that was begun.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, assert_never
 
-from tidegauge.errors import OutputDisagrees, TidegaugeError
+from tidegauge.errors import ConfigError, OutputDisagrees, TidegaugeError
 from tidegauge.flows.flow import resources_for
+from tidegauge.flows.known_sources import KnownSources
+from tidegauge.flows.missing_tables import Known
 from tidegauge.flows.open import open_flow
-from tidegauge.flows.select import Sources
+from tidegauge.flows.override import (
+    CopyOf,
+    Import,
+    OverridePreview,
+    OverrideRequest,
+    Refresh,
+    Reset,
+    SetTo,
+    UndoLast,
+)
+from tidegauge.flows.select import Selection, Sources, choose
 from tidegauge.ledger.open import open_ledger
 from tidegauge.ledger.owner import this_process
 from tidegauge.model.delta_flow import AnyFlow
 from tidegauge.model.error_json import error_to_json
-from tidegauge.model.override import Override
-from tidegauge.model.position import Position, to_json
 from tidegauge.model.protocols.ledger import LedgerReader, LedgerWriter
 from tidegauge.model.protocols.output import Output
-from tidegauge.model.spec import Project
+from tidegauge.model.run import FlowStatus
+from tidegauge.model.spec import Project, Stage
 from tidegauge.observe.events import Listener, RunEvent
 from tidegauge.run.end_override import end_override
 from tidegauge.run.steps import OverrideStep, step
-
-
-@dataclass(frozen=True)
-class SetTo:
-    timestamp: str | None = None
-    position: str | None = None
-
-
-@dataclass(frozen=True)
-class Reset:
-    pass
-
-
-@dataclass(frozen=True)
-class Refresh:
-    """A reset that empties the output too."""
-
-
-@dataclass(frozen=True)
-class CopyOf:
-    flow: str
-    pipeline: str | None = None
-
-
-@dataclass(frozen=True)
-class Imported:
-    """One watermark of an exported document."""
-
-    position: Position | None
-    source_id: str | None
-
-
-@dataclass(frozen=True)
-class Import:
-    marks: Mapping[str, Imported]
-    """By flow."""
-    shown: str
-
-
-@dataclass(frozen=True)
-class UndoLast:
-    pass
-
-
-OverrideRequest = SetTo | Reset | Refresh | CopyOf | Import | UndoLast
-
-KINDS: dict[type, str] = {
-    SetTo: "set",
-    Reset: "reset",
-    Refresh: "refresh",
-    CopyOf: "copy",
-    Import: "import",
-    UndoLast: "undo",
-}
-
-
-@dataclass(frozen=True)
-class OverridePreview:
-    """What an override would do to one flow."""
-
-    flow: AnyFlow
-    kind: str
-    before: Position | None
-    after: Position | None
-    """Of the first input, where there are several; `positions` has them all."""
-    skipped: int | None = 0
-    """Rows that would never be read; None: unknown."""
-    again: int | None = 0
-    """Rows that would be read once more; None: unknown."""
-    unknown: str | None = None
-    """Why they could not be counted."""
-    supersedes: str | None = None
-    """The plan that would end unfinished, in words."""
-    holder: str | None = None
-    """Who works on the flow now and would lose it."""
-    unended: Override | None = None
-    """One that was begun and is ended first."""
-    downstream: tuple[str, ...] = ()
-    dangers: tuple[str, ...] = ()
-    """Why it needs force."""
-    notes: tuple[str, ...] = ()
-    others: Mapping[str, Position | None] = field(default_factory=dict)
-    """Where the other inputs go."""
-
-    @property
-    def name(self) -> str:
-        return self.flow.name
-
-    @property
-    def input(self) -> str:
-        return self.flow.input
-
-    @property
-    def positions(self) -> dict[str, Position | None]:
-        return {self.input: self.after, **self.others}
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "flow": self.name,
-            "input": self.input,
-            "from": to_json(self.before),
-            "to": to_json(self.after),
-            **({"others": {name: to_json(one) for name, one in self.others.items()}} if self.others else {}),
-            "rows_skipped": self.skipped,
-            "rows_read_again": self.again,
-            "rows_unknown": self.unknown,
-            "supersedes": self.supersedes,
-            "held_by": self.holder,
-            "downstream": list(self.downstream),
-            "dangers": list(self.dangers),
-            "notes": list(self.notes),
-        }
 
 
 @dataclass(frozen=True)
@@ -148,6 +47,110 @@ class OverrideResult:
     def to_json(self) -> dict[str, Any]:
         error = error_to_json(self.error) if self.error else None
         return {**self.move.to_json(), "epoch": self.epoch, "error": error}
+
+
+def preview(
+    project: Project, selection: Sequence[str], request: OverrideRequest, *, stage: Stage | None = None
+) -> list[OverridePreview]:
+    """What would happen, flow by flow; changes nothing.
+
+    Of a table with two stages a reset, a refresh and an undo mean both, the others only the first, unless
+    `stage` says which.
+    A source that cannot be reached is no reason to refuse, except where only it can say what was meant:
+    what it would have counted is unknown then.
+    """
+    with open_ledger(project.ledger, create=False) as ledger:
+        statuses = {status.flow: status for status in ledger.status(project.pipeline)}
+        found = ledger.watermarks(project.pipeline)
+        with KnownSources(project, tuple(statuses)) as sources:
+            known: dict[str, str | None] = {mark.flow: mark.source_id for mark in found}
+            if isinstance(request, UndoLast):
+                # What was forgotten comes back, also while its table is not there.
+                known |= {name: None for name, one in statuses.items() if one.undo and one.undo.forgot}
+            choice = _choose(project, selection, sources, known, stage)
+            if isinstance(request, Reset | Refresh):
+                # What cannot be read again is not thrown away.
+                for lost in choice.gone.values():
+                    raise lost
+            every = _choose(project, (), sources, known).all_flows
+            chosen = _narrow(choice.all_flows, request, statuses, selection, stage)
+            resources = resources_for(project, every, sources, found)
+            previews = [
+                open_flow(flow, resources).preview_override(request, statuses.get(flow.name), every, ledger)
+                for flow in chosen
+            ]
+    # A document is about all its flows; those that stand there already need no new epoch.
+    return [one for one in previews if not isinstance(request, Import) or one.before != one.after]
+
+
+def _narrow(
+    flows: Sequence[AnyFlow],
+    request: OverrideRequest,
+    statuses: Mapping[str, FlowStatus],
+    selection: Sequence[str],
+    stage: Stage | None,
+) -> Sequence[AnyFlow]:
+    """The flows of a selection that the request is about."""
+    match request:
+        case Reset() | Refresh():
+            return flows
+        case UndoLast():
+            return _undoable(flows, statuses)
+        case Import():
+            return _imported(request, flows)
+        case SetTo():
+            return flows if stage is not None else _nearest(flows)
+        case CopyOf():
+            chosen = flows if stage is not None else _nearest(flows)
+            if len(chosen) > 1:
+                raise ConfigError(
+                    f"{', '.join(selection)} means {len(chosen)} flows, and a copy goes to one",
+                    hint="name one flow in full",
+                )
+            return chosen
+        case _:
+            assert_never(request)
+
+
+def _nearest(flows: Sequence[AnyFlow]) -> tuple[AnyFlow, ...]:
+    """Of each table the flow nearest to its source; a flow that is asked for by itself is meant."""
+    names = {flow.name for flow in flows}
+    return tuple(flow for flow in flows if flow.upstream not in names)
+
+
+def _undoable(flows: Sequence[AnyFlow], statuses: Mapping[str, FlowStatus]) -> tuple[AnyFlow, ...]:
+    """Those with something to undo; all of them where there is none, so that each says so itself."""
+
+    def has(flow: AnyFlow) -> bool:
+        status = statuses.get(flow.name)
+        return status is not None and (status.undo is not None or status.override is not None)
+
+    return tuple(flow for flow in flows if has(flow)) or tuple(flows)
+
+
+def _choose(
+    project: Project,
+    selection: Sequence[str],
+    sources: Sources,
+    known: Known,
+    stage: Stage | None = None,
+) -> Selection:
+    choice = choose(project, selection, sources, stage=stage, known=known)
+    for _, error in choice.faults:
+        if not choice.all_flows:
+            raise error
+    return choice
+
+
+def _imported(request: Import, flows: Sequence[AnyFlow]) -> tuple[AnyFlow, ...]:
+    there = {flow.name for flow in flows}
+    for name in request.marks:
+        if name not in there:
+            raise ConfigError(
+                f"{request.shown} has a watermark of '{name}', which is no flow of this project",
+                hint="export with --select just the flows that both have, or take it out of the file",
+            )
+    return tuple(flow for flow in flows if flow.name in request.marks)
 
 
 def carry_out(

@@ -6,20 +6,26 @@ The second half is an ordinary run.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from tidegauge.errors import WrongState
+from tidegauge.errors import TidegaugeError, WrongState
+from tidegauge.flows.flow import resources_for
+from tidegauge.flows.open import open_flow
+from tidegauge.flows.override import OverridePreview, Refresh
+from tidegauge.flows.select import Sources
+from tidegauge.ledger.open import open_ledger
+from tidegauge.model.delta_flow import AnyFlow
 from tidegauge.model.spec import Project, Stage
 from tidegauge.observe.events import Listener
-from tidegauge.operations import override_preview
-from tidegauge.operations.override import OverridePreview, OverrideResult, Refresh, carry_out
-from tidegauge.operations.refresh_check import find_unfillable, with_notes
+from tidegauge.operations import override
+from tidegauge.operations.override import OverrideResult, carry_out
 
 
 def preview(
     project: Project, selection: Sequence[str], *, stage: Stage | None = None
 ) -> list[OverridePreview]:
     """What would be read again, and what would be emptied; both stages of a table unless one is named."""
-    return with_notes(project, override_preview.preview(project, selection, Refresh(), stage=stage))
+    return _with_notes(project, override.preview(project, selection, Refresh(), stage=stage))
 
 
 def refresh(
@@ -32,7 +38,7 @@ def refresh(
     what to fill it with again: that is looked for first, again, for a person may take his time to answer.
     """
     done: list[OverrideResult] = []
-    why = find_unfillable(project, moves)
+    why = _find_unfillable(project, moves)
     failed: set[str] = set()
     for move in _nearest_first(moves):
         if move.name in why:
@@ -65,3 +71,44 @@ def _nearest_first(moves: Sequence[OverridePreview]) -> list[OverridePreview]:
         found += ready
         left = [move for move in left if move not in ready]
     return found
+
+
+def _find_unfillable(project: Project, moves: Sequence[OverridePreview]) -> dict[str, TidegaugeError]:
+    """By flow, why it cannot be filled again; such a one is best left as it is.
+
+    What reads from a flow that begins anew too is filled by that one.
+    """
+    anew = {move.name for move in moves}
+    found: dict[str, TidegaugeError] = {}
+    with open_ledger(project.ledger, create=False) as ledger, Sources() as sources:
+        marks = ledger.watermarks(project.pipeline)
+        resources = resources_for(project, [move.flow for move in moves], sources, marks)
+        for move in moves:
+            flow = move.flow
+            if anew & set(flow.upstreams):
+                continue
+            try:
+                open_flow(flow, resources).check_refillable()
+            except TidegaugeError as error:
+                found[move.name] = _explain(flow, error)
+    return found
+
+
+def _with_notes(project: Project, moves: Sequence[OverridePreview]) -> list[OverridePreview]:
+    """The moves; of one that would not be made, that alone and why."""
+    why = _find_unfillable(project, moves)
+    return [replace(move, notes=(why[move.name].message,)) if move.name in why else move for move in moves]
+
+
+def _explain(flow: AnyFlow, error: TidegaugeError) -> TidegaugeError:
+    hint = error.hint
+    if flow.upstream is not None:
+        again = f"`tidegauge run --select {flow.label} --full-refresh` reads the source again, too"
+        hint = f"{hint}; {again}" if hint else again
+    return type(error)(
+        f"{flow.name} could not be filled again, so it is left as it is: {error.message}",
+        hint=hint,
+        place=error.place,
+        retryable=error.retryable,
+        detail=error.detail,
+    )

@@ -2,30 +2,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from tidegauge.errors import ConfigError, OutputError
-from tidegauge.flows.load import rows_between
+from tidegauge.flows.override import (
+    Import,
+    OverridePreview,
+    OverridePreviewer,
+    OverrideRequest,
+    Reset,
+    SetTo,
+    show_rows,
+)
 from tidegauge.model.position import FilesPosition, Position
 from tidegauge.model.run import FlowStatus
 from tidegauge.model.spec import TableFlow
 from tidegauge.model.watermark import Watermark
-from tidegauge.operations.override import Import, OverridePreview, OverrideRequest, Reset, SetTo
-from tidegauge.operations.override_look import OverrideLook, shown_rows
 
 
-class LoadOverrideLook(OverrideLook):
+class LoadOverridePreviewer(OverridePreviewer):
     """A flow that reads a lake: its positions are counts of committed batches."""
 
     _flow: TableFlow
 
     def __init__(
-        self, flow: TableFlow, status: FlowStatus | None, mark: Watermark | None, upstream: Watermark | None
+        self,
+        flow: TableFlow,
+        status: FlowStatus | None,
+        mark: Watermark | None,
+        upstream: Watermark | None,
+        count: Callable[[int, int], int],
     ) -> None:
+        """`count`: the rows in the lake's batches after one number up to another."""
         super().__init__(flow, status, mark)
+        self._count = count
         self._upstream = upstream
 
-    def named(self, request: OverrideRequest, before: Position | None) -> tuple[Position | None, list[str]]:  # noqa: ARG002
+    def find_position(
+        self,
+        request: OverrideRequest,
+        before: Position | None,  # noqa: ARG002
+    ) -> tuple[Position | None, list[str]]:
         match request:
             case SetTo(None, str(text)):
                 if text.strip() in ("null", "0"):
@@ -52,27 +70,27 @@ class LoadOverrideLook(OverrideLook):
                     hint="set it with `watermark set --position`",
                 )
 
-    def counted(self, move: OverridePreview) -> OverridePreview:
-        low, high = sorted((_batches(move.before), _batches(move.after)))
+    def count_rows(self, preview: OverridePreview) -> OverridePreview:
+        low, high = sorted((_batches(preview.before), _batches(preview.after)))
         try:
-            rows = rows_between(self._flow, self._upstream, low, high)
+            rows = self._count(low, high)
         except OutputError as error:
-            return replace(move, skipped=None, again=None, unknown=f"the lake could not be asked: {error}")
-        back = _batches(move.after) < _batches(move.before)
-        return replace(move, skipped=0 if back else rows, again=rows if back else 0)
+            return replace(preview, skipped=None, again=None, unknown=f"the lake could not be asked: {error}")
+        back = _batches(preview.after) < _batches(preview.before)
+        return replace(preview, skipped=0 if back else rows, again=rows if back else 0)
 
-    def dangers(self, move: OverridePreview) -> list[str]:
+    def find_dangers(self, preview: OverridePreview) -> list[str]:
         there = self._upstream.seq if self._upstream else 0
-        if move.again and self._flow.options.mode.facts.only_adds:
-            return [f"{shown_rows(move.again)} are appended a second time"]
-        if move.skipped:
-            return [f"{shown_rows(move.skipped)} never reach {self._flow.output}"]
-        if move.skipped is not None and _batches(move.after) > _batches(move.before) and not there:
+        if preview.again and self._flow.options.mode.facts.only_adds:
+            return [f"{show_rows(preview.again)} are appended a second time"]
+        if preview.skipped:
+            return [f"{show_rows(preview.skipped)} never reach {self._flow.output}"]
+        if preview.skipped is not None and _batches(preview.after) > _batches(preview.before) and not there:
             return ["the lake does not have so many batches yet: those that come are skipped"]
         return []
 
-    def notes(self, request: OverrideRequest) -> list[str]:
-        notes = super().notes(request)
+    def find_notes(self, request: OverrideRequest) -> list[str]:
+        notes = super().find_notes(request)
         if isinstance(request, Reset):
             notes.append("the next run loads all that is in the lake again, over what is in the target")
         return notes

@@ -4,31 +4,34 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import assert_never
 
 from tidegauge.errors import ConfigError, SourceError
 from tidegauge.flows import override_position
 from tidegauge.flows.names import stage_flow
+from tidegauge.flows.override import (
+    CopyOf,
+    Import,
+    OverridePreview,
+    OverridePreviewer,
+    OverrideRequest,
+    Refresh,
+    Reset,
+    SetTo,
+    UndoLast,
+    show_rows,
+)
 from tidegauge.flows.select import Sources
 from tidegauge.model.position import Position, RowPosition, Value, compare
 from tidegauge.model.protocols.ledger import LedgerReader
 from tidegauge.model.run import FlowStatus
-from tidegauge.model.spec import LakeTable, Stage, TableFlow, WarehouseTable
+from tidegauge.model.spec import Stage, TableFlow
 from tidegauge.model.table import SourceTable
 from tidegauge.model.watermark import Watermark
-from tidegauge.operations.override import (
-    CopyOf,
-    Import,
-    OverridePreview,
-    OverrideRequest,
-    Reset,
-    SetTo,
-    UndoLast,
-)
-from tidegauge.operations.override_look import OverrideLook, shown_rows
 from tidegauge.plan.draft import identity, start
 
 
-class TableOverrideLook(OverrideLook):
+class TableOverridePreviewer(OverridePreviewer):
     """A flow that reads a database table, as ledger and source show it."""
 
     _flow: TableFlow
@@ -42,6 +45,7 @@ class TableOverrideLook(OverrideLook):
         mark: Watermark | None,
     ) -> None:
         super().__init__(flow, status, mark)
+        self.emptied_when = None if flow.output.in_lake else self.emptied_when
         self._ledger = ledger
         self._sources = sources
         self._source_table: SourceTable | None = None
@@ -54,7 +58,9 @@ class TableOverrideLook(OverrideLook):
         except SourceError as error:
             self._fault = error
 
-    def named(self, request: OverrideRequest, before: Position | None) -> tuple[Position | None, list[str]]:
+    def find_position(
+        self, request: OverrideRequest, before: Position | None
+    ) -> tuple[Position | None, list[str]]:
         match request:
             case SetTo(timestamp, position):
                 source_table = self._known_table()
@@ -71,8 +77,10 @@ class TableOverrideLook(OverrideLook):
                 known = identity(self._known_table())
                 other = there.source_id is not None and there.source_id != known
                 return after, ["it was exported from another table, or one with another order"] * other
+            case Reset() | Refresh() | UndoLast():
+                raise AssertionError(f"{request} names no position")
             case _:
-                raise AssertionError(request)
+                assert_never(request)
 
     def _copied(self, name: str, pipeline: str) -> RowPosition | None:
         marks = self._ledger.watermarks(pipeline)
@@ -95,19 +103,19 @@ class TableOverrideLook(OverrideLook):
             raise self._fault
         return self._source_table
 
-    def counted(self, move: OverridePreview) -> OverridePreview:
+    def count_rows(self, preview: OverridePreview) -> OverridePreview:
         source_table = self._source_table
         moments = source_table is not None and source_table.cursor_kind == "timestamp"
-        before, after = move.before, move.after
+        before, after = preview.before, preview.after
         assert before is None or isinstance(before, RowPosition)
         assert after is None or isinstance(after, RowPosition)
         way = compare(before, after, moments=moments)
         if way == 0:
-            return move
+            return preview
         if source_table is None:
             unknown = str(self._fault)
             return replace(
-                move,
+                preview,
                 skipped=0 if way == 1 else None,
                 again=0 if way == -1 else None,
                 unknown=f"the source could not be asked: {unknown}",
@@ -119,20 +127,22 @@ class TableOverrideLook(OverrideLook):
             skipped = source.count(source_table, low, after) if after is not None and way != 1 else 0
             again = source.count(source_table, base, before) if before is not None and way != -1 else 0
         except (SourceError, ConfigError) as error:
-            return replace(move, skipped=None, again=None, unknown=f"the source could not be asked: {error}")
-        return replace(move, skipped=skipped, again=again)
+            return replace(
+                preview, skipped=None, again=None, unknown=f"the source could not be asked: {error}"
+            )
+        return replace(preview, skipped=skipped, again=again)
 
-    def dangers(self, move: OverridePreview) -> list[str]:
+    def find_dangers(self, preview: OverridePreview) -> list[str]:
         source_table, dangers = self._source_table, []
         moments = source_table is not None and source_table.cursor_kind == "timestamp"
-        before, after = move.before, move.after
+        before, after = preview.before, preview.after
         assert before is None or isinstance(before, RowPosition)
         assert after is None or isinstance(after, RowPosition)
         way = compare(after, before, moments=moments)
-        if way == -1 or (way is None and move.again != 0):
-            lake = isinstance(self._flow.output, LakeTable)
+        if way == -1 or (way is None and preview.again != 0):
+            lake = self._flow.output.in_lake
             dangers.append(
-                f"it lies behind the watermark: {shown_rows(move.again)} will be read again"
+                f"it lies behind the watermark: {show_rows(preview.again)} will be read again"
                 + (", and the lake will hold them as further row versions" if lake else "")
             )
         if after is None:
@@ -147,18 +157,18 @@ class TableOverrideLook(OverrideLook):
             what = "the source's clock" if moments else "the highest value in the table"
             dangers.append(
                 f"it lies in the future, past {what} ({latest.cursor.text}): every row that comes until then"
-                f" is skipped, besides {shown_rows(move.skipped)} that are there now"
+                f" is skipped, besides {show_rows(preview.skipped)} that are there now"
             )
         return dangers
 
-    def notes(self, request: OverrideRequest) -> list[str]:
-        notes = super().notes(request)
+    def find_notes(self, request: OverrideRequest) -> list[str]:
+        notes = super().find_notes(request)
         if isinstance(request, Reset):
             where = "at the beginning"
             if self._flow.options.initial is not None:
                 where = f"at its initial '{self._flow.options.initial}'"
             rest = "readers no longer follow what is in the lake now"
-            if isinstance(self._flow.output, WarehouseTable):
+            if not self._flow.output.in_lake:
                 rest = f"what is in {self._flow.output} stays, and comes again over it"
             notes.append(f"the next run begins {where}; {rest}")
         if isinstance(request, UndoLast) and self._status and self._status.undo and not self._unended:

@@ -7,32 +7,34 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tidegauge.errors import ConfigError
-from tidegauge.model.delta_flow import AnyFlow, DeltaFlow
-from tidegauge.model.position import Position, VersionPosition
-from tidegauge.model.run import FlowStatus
-from tidegauge.model.watermark import Watermark
-from tidegauge.operations.override import (
+from tidegauge.flows.override import (
     Import,
     OverridePreview,
+    OverridePreviewer,
     OverrideRequest,
     Refresh,
     Reset,
     SetTo,
     UndoLast,
 )
-from tidegauge.operations.override_look import OverrideLook
+from tidegauge.model.delta_flow import AnyFlow, DeltaFlow
+from tidegauge.model.position import Position, VersionPosition
+from tidegauge.model.run import FlowStatus
+from tidegauge.model.watermark import Watermark
 
 
-class DeltaOverrideLook(OverrideLook):
+class DeltaOverridePreviewer(OverridePreviewer):
     """Its positions are versions, one for each input."""
+
+    emptied_when = ""
 
     def __init__(self, flow: DeltaFlow, status: FlowStatus | None, marks: Sequence[Watermark]) -> None:
         self._delta_flow = flow
         self._marks = {mark.input: mark for mark in marks}
         super().__init__(flow, status, self._marks.get(flow.moving[0].name))
 
-    def move(self, request: OverrideRequest, every: Sequence[AnyFlow]) -> OverridePreview:
-        made = super().move(request, every)
+    def preview(self, request: OverrideRequest, every: Sequence[AnyFlow]) -> OverridePreview:
+        made = super().preview(request, every)
         rest = [part for part in self._delta_flow.inputs if part.name != self._flow.input]
         match request:
             case Reset() | Refresh():
@@ -46,7 +48,9 @@ class DeltaOverrideLook(OverrideLook):
                 others = {}
         return replace(made, others=others)
 
-    def named(self, request: OverrideRequest, before: Position | None) -> tuple[Position | None, list[str]]:
+    def find_position(
+        self, request: OverrideRequest, before: Position | None
+    ) -> tuple[Position | None, list[str]]:
         match request:
             case SetTo(None, str(text)):
                 return self._versions(text).get(self._flow.input, before), []
@@ -71,16 +75,16 @@ class DeltaOverrideLook(OverrideLook):
                     hint="set it with `watermark set --position`",
                 )
 
-    def counted(self, move: OverridePreview) -> OverridePreview:
-        return replace(move, skipped=None, again=None, unknown="versions are not counted in rows")
+    def count_rows(self, preview: OverridePreview) -> OverridePreview:
+        return replace(preview, skipped=None, again=None, unknown="versions are not counted in rows")
 
-    def dangers(self, move: OverridePreview) -> list[str]:
-        back = _version(move.after) < _version(move.before)
+    def find_dangers(self, preview: OverridePreview) -> list[str]:
+        back = _version(preview.after) < _version(preview.before)
         if back and self._delta_flow.appends:
             return [f"what is read again is appended to {self._delta_flow.output.table} a second time"]
-        if not back and move.after != move.before:
+        if not back and preview.after != preview.before:
             return [
-                f"changes up to version {_version(move.after)} never reach {self._delta_flow.output.table}"
+                f"changes up to version {_version(preview.after)} never reach {self._delta_flow.output.table}"
             ]
         return []
 

@@ -1,0 +1,249 @@
+"""A change of a flow's watermark by hand: what is asked for, and what it would do.
+
+Each kind of flow has its own previewer beside this one: `override_table`, `override_load`, `override_delta`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tidegauge.errors import ConfigError
+from tidegauge.flows.downstream import downstream
+from tidegauge.model.delta_flow import AnyFlow
+from tidegauge.model.override import Override
+from tidegauge.model.position import Position, to_json
+from tidegauge.model.run import FlowStatus
+from tidegauge.model.state import State
+from tidegauge.model.watermark import Watermark
+
+
+@dataclass(frozen=True)
+class SetTo:
+    timestamp: str | None = None
+    position: str | None = None
+
+
+@dataclass(frozen=True)
+class Reset:
+    pass
+
+
+@dataclass(frozen=True)
+class Refresh:
+    """A reset that empties the output too."""
+
+
+@dataclass(frozen=True)
+class CopyOf:
+    flow: str
+    pipeline: str | None = None
+
+
+@dataclass(frozen=True)
+class Imported:
+    """One watermark of an exported document."""
+
+    position: Position | None
+    source_id: str | None
+
+
+@dataclass(frozen=True)
+class Import:
+    marks: Mapping[str, Imported]
+    """By flow."""
+    shown: str
+
+
+@dataclass(frozen=True)
+class UndoLast:
+    pass
+
+
+OverrideRequest = SetTo | Reset | Refresh | CopyOf | Import | UndoLast
+
+KINDS: dict[type, str] = {
+    SetTo: "set",
+    Reset: "reset",
+    Refresh: "refresh",
+    CopyOf: "copy",
+    Import: "import",
+    UndoLast: "undo",
+}
+
+
+@dataclass(frozen=True)
+class OverridePreview:
+    """What an override would do to one flow."""
+
+    flow: AnyFlow
+    kind: str
+    before: Position | None
+    after: Position | None
+    """Of the first input, where there are several; `positions` has them all."""
+    skipped: int | None = 0
+    """Rows that would never be read; None: unknown."""
+    again: int | None = 0
+    """Rows that would be read once more; None: unknown."""
+    unknown: str | None = None
+    """Why they could not be counted."""
+    supersedes: str | None = None
+    """The plan that would end unfinished, in words."""
+    holder: str | None = None
+    """Who works on the flow now and would lose it."""
+    unended: Override | None = None
+    """One that was begun and is ended first."""
+    downstream: tuple[str, ...] = ()
+    dangers: tuple[str, ...] = ()
+    """Why it needs force."""
+    notes: tuple[str, ...] = ()
+    others: Mapping[str, Position | None] = field(default_factory=dict)
+    """Where the other inputs go."""
+
+    @property
+    def name(self) -> str:
+        return self.flow.name
+
+    @property
+    def input(self) -> str:
+        return self.flow.input
+
+    @property
+    def positions(self) -> dict[str, Position | None]:
+        return {self.input: self.after, **self.others}
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "flow": self.name,
+            "input": self.input,
+            "from": to_json(self.before),
+            "to": to_json(self.after),
+            **({"others": {name: to_json(one) for name, one in self.others.items()}} if self.others else {}),
+            "rows_skipped": self.skipped,
+            "rows_read_again": self.again,
+            "rows_unknown": self.unknown,
+            "supersedes": self.supersedes,
+            "held_by": self.holder,
+            "downstream": list(self.downstream),
+            "dangers": list(self.dangers),
+            "notes": list(self.notes),
+        }
+
+
+class OverridePreviewer(ABC):
+    """One flow as the ledger shows it, and what a change by hand would do to it."""
+
+    emptied_when: str | None = " with the first batch that takes their place"
+    """When a full refresh deletes the target's rows, as a note ends; None: never."""
+
+    def __init__(self, flow: AnyFlow, status: FlowStatus | None, mark: Watermark | None) -> None:
+        self._flow = flow
+        self._status = status
+        self._unended = status.override if status else None
+        self._mark = mark
+
+    def preview(self, request: OverrideRequest, every: Sequence[AnyFlow]) -> OverridePreview:
+        flow, status = self._flow, self._status
+        readers = downstream(flow, every)
+        if isinstance(request, Reset) and flow.appends:
+            raise ConfigError(
+                f"{flow.name} appends: after a reset its rows would come a second time",
+                hint=f"`tidegauge run --select {flow.name} --full-refresh` empties the target first",
+            )
+        before = self.position_before()
+        after, dangers = self.position_after(request, before)
+        made = OverridePreview(
+            flow=flow,
+            kind=KINDS[type(request)],
+            before=before,
+            after=after,
+            supersedes=_name_plan(status),
+            holder=_name_holder(status),
+            unended=self._unended,
+            downstream=tuple(other.name for other in readers),
+            dangers=tuple(dangers),
+            notes=tuple(self.find_notes(request)),
+        )
+        counted = self.count_rows(made)
+        if not isinstance(request, Reset | Refresh | UndoLast):
+            counted = replace(counted, dangers=(*dangers, *self.find_dangers(counted)))
+            if counted.again != 0:
+                doubled = [
+                    f"{reader.name} appends what is read again to {reader.target} a second time"
+                    for reader in readers
+                    if reader.appends
+                ]
+                counted = replace(counted, dangers=(*counted.dangers, *doubled))
+        return counted
+
+    def position_before(self) -> Position | None:
+        """Where the flow stands, or will once an override that was begun has ended."""
+        found = self._mark.position if self._mark else None
+        if self._unended is not None:
+            found = self._unended.positions.get(self._flow.input, found)
+        return found
+
+    def position_after(
+        self, request: OverrideRequest, before: Position | None
+    ) -> tuple[Position | None, list[str]]:
+        match request:
+            case Reset() | Refresh():
+                return None, []
+            case UndoLast():
+                undo = self._status.undo if self._status else None
+                if undo is None and self._unended is None:
+                    raise ConfigError(
+                        f"{self._flow.name}: there is no override to undo",
+                        hint="only the last one can be undone; `tidegauge history` shows what was done",
+                    )
+                if undo is None or self._unended is not None:
+                    # From before the one begun.
+                    return self._mark.position if self._mark else None, []
+                return undo.positions.get(self._flow.input), []
+            case _:
+                return self.find_position(request, before)
+
+    @abstractmethod
+    def find_position(
+        self, request: OverrideRequest, before: Position | None
+    ) -> tuple[Position | None, list[str]]:
+        """Where a request that names a position goes, and what is dangerous about it."""
+
+    @abstractmethod
+    def count_rows(self, preview: OverridePreview) -> OverridePreview:
+        """With the rows between the two positions, as far as they can be known."""
+
+    @abstractmethod
+    def find_dangers(self, preview: OverridePreview) -> list[str]:
+        """What a position that a person names may do that he did not mean."""
+
+    def find_notes(self, request: OverrideRequest) -> list[str]:
+        notes = []
+        if self._unended is not None:
+            notes.append(
+                f"an override ({self._unended.kind}) that {self._unended.actor} began is ended first"
+            )
+        if isinstance(request, Refresh) and self.emptied_when is not None:
+            notes.append(f"every row of {self._flow.target} is deleted{self.emptied_when}")
+        return notes
+
+
+def _name_plan(status: FlowStatus | None) -> str | None:
+    """The plan that a change by hand ends unfinished, in words."""
+    plan = status.plan if status else None
+    return f"plan {plan.plan_id}, {plan.done} of {len(plan.draft.batches)} batches done" if plan else None
+
+
+def _name_holder(status: FlowStatus | None) -> str | None:
+    if status is None or status.state is not State.RUNNING or status.owner is None:
+        return None
+    until = f" until {status.lease_until:%Y-%m-%d %H:%M:%S} UTC" if status.lease_until else ""
+    return f"{status.owner.actor} (process {status.owner.pid}){until}"
+
+
+def show_rows(count: int | None) -> str:
+    if count is None:
+        return "an unknown number of rows"
+    return f"{count:,} row{'' if count == 1 else 's'}"
