@@ -54,7 +54,7 @@ def doomed(yard: Yard, when: str) -> Callable[[], None]:
             Commits.record = die  # type: ignore[method-assign]
         else:
             connect = house.connect
-            output._house.connect = lambda: DiesAtCommit(connect(), sent=when == "committed")  # type: ignore
+            output.target.warehouse.connect = lambda: DiesAtCommit(connect(), sent=when == "committed")  # type: ignore
         output.commit(tag_of(orders.flow, 2), batch_to(2), staged, layout=ORDERS, run_id="dead")
 
     return work

@@ -91,7 +91,7 @@ class Paused(WarehouseOutput):
     def __init__(self, yard: Yard, flow: TableFlow) -> None:
         super().__init__(flow, warehouse=yard.house())
         self.here, self.go_on = threading.Event(), threading.Event()
-        commits = self._commits
+        commits = self.target.commits
 
         class Waiting(Commits):
             def advance(inner, *asked: object) -> bool:  # noqa: N805
@@ -99,7 +99,7 @@ class Paused(WarehouseOutput):
                 assert self.go_on.wait(60)
                 return commits.advance(*asked)  # type: ignore[arg-type]
 
-        self._commits = Waiting(self._house, self._table, flow.pipeline, flow.name)
+        self.target.commits = Waiting(self.target.warehouse, self.target.table, flow.pipeline, flow.name)
 
 
 def test_a_writer_that_was_paused_while_an_epoch_was_opened_changes_nothing(warehouse: Yard) -> None:

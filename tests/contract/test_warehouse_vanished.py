@@ -181,7 +181,7 @@ def doomed(yard: Yard, mode: Mode, layout: Layout, when: str) -> Callable[[], No
         if when == "staged":
             die()
         connect = yard.house().connect
-        output._house.connect = lambda: DiesAtCommit(connect(), sent=when == "committed")  # type: ignore
+        output.target.warehouse.connect = lambda: DiesAtCommit(connect(), sent=when == "committed")  # type: ignore
         output.commit(tag_of(orders.flow, 2), batch_to(2), staged, layout=layout, run_id="dead")
 
     return work

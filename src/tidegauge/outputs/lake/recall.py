@@ -16,7 +16,8 @@ from tidegauge.model.spec import LakeTable, TableFlow, WarehouseTable
 from tidegauge.outputs.lake.epochs import EpochContents, contents, followed, load_opening
 from tidegauge.outputs.lake.manifest import Numbered
 from tidegauge.outputs.lake.table import load_all
-from tidegauge.outputs.warehouse.commits import Commits, Head
+from tidegauge.outputs.warehouse.commits import Commits
+from tidegauge.outputs.warehouse.heads import Head
 from tidegauge.outputs.warehouse.open import open_warehouse
 from tidegauge.outputs.warehouse.warehouse import WarehouseSession
 from tidegauge.storage.folder import check_folder

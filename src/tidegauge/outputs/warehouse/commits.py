@@ -1,11 +1,11 @@
-"""The tags of a warehouse: one row for each committed batch, and one for each life of a table.
+"""The tags of a warehouse: one row for each committed batch, and one for each epoch of a table.
 
-`tidegauge_commits` stands in the target's schema. A life's own row, its *head*, has `seq` 0 and counts its
+`tidegauge_commits` is in the target's schema. An epoch's own row, its *head*, has `seq` 0 and counts its
 batches in `last_seq`. Whoever commits batch n first moves that count from n-1 to n, in the transaction that
 also writes the rows and the batch's row: one statement that every engine makes others wait for, or fail at,
-and that needs no key which the engine would have to enforce. It moves only while the life is not `closed`,
-and a later life closes all earlier heads in the transaction that makes its own; so of a late writer and a new
-life one comes first, and the other sees it.
+and that needs no key which the engine would have to enforce. It moves only while the epoch is not `closed`,
+and a later epoch closes all earlier heads in the transaction that makes its own; so of a late writer and a
+new epoch one comes first, and the other sees it.
 
 A head also keeps the names of the columns that its batches wrote: of a column that the rows no longer have,
 the target alone does not tell whether it was the source's or somebody added it by hand.
@@ -16,114 +16,35 @@ that brings its own rows, so that readers see the old ones until then.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import random
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from time import monotonic, sleep
-from typing import Any
 
 from tidegauge.errors import OutputDisagrees, OutputError, OutputUnreachable
-from tidegauge.model.plan import Batch, Receipt, Tag, window_from_dict, window_to_dict
-from tidegauge.model.spec import TableName
-from tidegauge.outputs.warehouse.warehouse import Locked, Warehouse, WarehouseColumn, WarehouseSession
+from tidegauge.model.plan import Receipt, Tag, window_from_dict, window_to_dict
+from tidegauge.outputs.warehouse.commits_table import SHAPE, WRITTEN, CommitsTable
+from tidegauge.outputs.warehouse.heads import HEAD, REFRESH, Head
+from tidegauge.outputs.warehouse.warehouse import Locked, WarehouseSession
 
-NAME = "tidegauge_commits"
-BATCH, NULLS, DELETES, EMPTIES = "batch", "nulls", "deletes", "empties"
-SHAPE = "shape"
-_HEAD, _REFRESH = "head", "refresh"
 _TRIES = 8
-_WRITTEN = "written"
 _ROOM = 60_000
 """Bytes that the text of every engine holds; the names of more columns than that are not kept."""
 
 
-@dataclass(frozen=True)
-class Counts:
-    inserted: int = 0
-    updated: int = 0
-    deleted: int = 0
-
-
-@dataclass(frozen=True)
-class Head:
-    epoch: int
-    last_seq: int
-    closed: bool
-    continues: tuple[int, int] | None
-    reason: str
-    empties: bool = False
-    """Its first batch takes away what earlier lives left."""
-
-    @property
-    def is_pending(self) -> bool:
-        """What is there is still of earlier lives, and goes."""
-        return self.empties and not self.last_seq
-
-    def __str__(self) -> str:
-        shown = "nothing" if self.continues is None else "epoch {} up to batch {}".format(*self.continues)
-        return f"epoch {self.epoch}, continuing {shown} ({self.reason})"
-
-
-def kind_of(batch: Batch) -> str:
-    if batch.empties:
-        return EMPTIES
-    return DELETES if batch.deletes else NULLS if batch.nulls else BATCH
-
-
-def followed(heads: Sequence[Head], epoch: int) -> tuple[int, ...]:
-    """The lives whose batches are in the target, of which this one is the last; none: no batch counts yet."""
-    lives = {head.epoch: head for head in heads}
-    found: list[int] = []
-    head, upto = lives.get(epoch), None
-    while head is not None and not head.is_pending:
-        if head.last_seq if upto is None else upto:
-            found.append(head.epoch)
-        if head.continues is None:
-            break
-        before, upto = head.continues
-        head = lives.get(before)
-    return tuple(found)
-
-
-class Commits:
+class Commits(CommitsTable):
     """The rows of one flow. Every method works inside the session's transaction unless it says otherwise."""
 
-    def __init__(self, warehouse: Warehouse, target: TableName, pipeline: str, flow: str) -> None:
-        self._warehouse = warehouse
-        self.table = TableName(target.schema, NAME)
-        self._target = json.dumps([target.schema, target.table], ensure_ascii=False)
-        self._pipeline, self._flow = pipeline, flow
-        name = json.dumps([pipeline, flow], ensure_ascii=False).encode("utf-8", "surrogatepass")
-        self._key = hashlib.sha256(name).hexdigest()
-        self._kept_columns: frozenset[str] = frozenset()
-
-    def is_there(self, session: WarehouseSession) -> bool:
-        held = self._warehouse.columns(session, self.table)
-        self._kept_columns = frozenset(field.name for field in held or ())
-        return held is not None
-
     def make(self, session: WarehouseSession) -> Head:
-        """The table, and the head of epoch 0 unless a life began already; the newest head. Commits; safe
+        """The table, and the head of epoch 0 unless an epoch began already; the newest head. Commits; safe
         against others."""
         attempt, began = 0, monotonic()
         while True:
             attempt += 1
             try:
-                if not self.is_there(session):
-                    session.rollback()
-                    session.run(self._ddl())
-                    session.commit()
-                elif missing := [name for name in (_WRITTEN, SHAPE) if name not in self._kept_columns]:
-                    # Made by a version that did not keep them.
-                    session.rollback()
-                    for name in missing:
-                        column = WarehouseColumn(name, self._warehouse.text)
-                        session.run(self._warehouse.add_column(self.table, column))
-                        session.commit()
-                self._kept_columns |= {_WRITTEN, SHAPE}
-                self._check_owner(session)
+                self.make_table(session)
+                self.check_owner(session)
                 heads = self.heads(session)
                 if not heads:
                     session.rollback()
@@ -145,7 +66,7 @@ class Commits:
                 sleep(random.uniform(0, 0.1 * attempt))  # noqa: S311 - only spreads them
 
     def heads(self, session: WarehouseSession) -> tuple[Head, ...]:
-        """Of every life, in order."""
+        """Of every epoch, in order."""
         columns = self._names(
             "epoch", "last_seq", "closed", "continues_epoch", "continues_upto", "reason", "kind"
         )
@@ -161,7 +82,7 @@ class Commits:
                 bool(closed),
                 None if of is None else (int(of), int(upto)),
                 reason or "",
-                empties=kind == _REFRESH,
+                empties=kind == REFRESH,
             )
             for epoch, last, closed, of, upto, reason, kind in found
         )
@@ -180,14 +101,10 @@ class Commits:
             )
         return hit == 1
 
-    def keeps_written(self, session: WarehouseSession) -> bool:
-        """False for a table that an older version made, until `make` was called."""
-        return self.is_there(session) and _WRITTEN in self._kept_columns
-
     def written(self, session: WarehouseSession) -> frozenset[str]:
-        """Columns that batches of this flow wrote, in whatever life, as far as that was kept."""
+        """Columns that batches of this flow wrote, in whatever epoch, as far as that was kept."""
         found = session.rows(
-            f"SELECT {self._names(_WRITTEN)} FROM {self._name}"
+            f"SELECT {self._names(WRITTEN)} FROM {self._name}"
             f" WHERE {self._is('flow_key')} AND {self._is('seq')}",
             (self._key, 0),
         )
@@ -207,7 +124,7 @@ class Commits:
         if names == known or len(text) > _ROOM:
             return
         session.run(
-            f"UPDATE {self._name} SET {self._is(_WRITTEN)}"
+            f"UPDATE {self._name} SET {self._is(WRITTEN)}"
             f" WHERE {self._is('flow_key')} AND {self._is('epoch')} AND {self._is('seq')}",
             (text, self._key, epoch, 0),
         )
@@ -230,8 +147,8 @@ class Commits:
         )
 
     def shape(self, session: WarehouseSession, heads: Sequence[Head]) -> str | None:
-        """How the target is laid out: by the newest batch, or who has made it since for a life that has no
-        batch yet. None where nobody says. After `is_there`."""
+        """How the target is laid out: by the newest batch, or who has made it since for an epoch that has
+        no batch yet. None where nobody says. After `is_there`."""
         places = [(head.epoch, 0) for head in heads[-1:] if head.is_pending]
         places += [(head.epoch, head.last_seq) for head in heads[::-1] if head.last_seq][:1]
         for epoch, seq in places if SHAPE in self._kept_columns else ():
@@ -245,7 +162,7 @@ class Commits:
         return None
 
     def note_shape(self, session: WarehouseSession, shape: str) -> None:
-        """That the target was made just now for a life that is to fill it."""
+        """That the target was made just now for an epoch that is to fill it."""
         session.run(
             f"UPDATE {self._name} SET {self._is(SHAPE)} WHERE {self._is('flow_key')} AND {self._is('seq')}"
             f" AND {self._is('last_seq')} AND {self._is('closed')}",
@@ -253,12 +170,12 @@ class Commits:
         )
 
     def kept(self, session: WarehouseSession, epochs: Sequence[int]) -> int:
-        """How many rows the batches of these lives have left in the target, at the least."""
-        lives = ", ".join(map(str, epochs))
+        """How many rows the batches of these epochs have left in the target, at the least."""
+        listed = ", ".join(map(str, epochs))
         ((rows,),) = session.rows(
             f"SELECT SUM(COALESCE({self._names('inserted')}, 0) - COALESCE({self._names('deleted')}, 0))"
             f" FROM {self._name} WHERE {self._is('flow_key')} AND {self._names('seq')} > 0"
-            f" AND {self._names('epoch')} IN ({lives})",
+            f" AND {self._names('epoch')} IN ({listed})",
             (self._key,),
         )
         return int(rows or 0)
@@ -288,7 +205,7 @@ class Commits:
         return receipt, kind
 
     def windows(self, session: WarehouseSession, epoch: int) -> dict[int, str]:
-        """Of every batch of a life by its number, as they were kept."""
+        """Of every batch of an epoch by its number, as they were kept."""
         found = session.rows(
             f"SELECT {self._names('seq', 'windows')} FROM {self._name} WHERE {self._is('flow_key')} AND"
             f" {self._is('epoch')} AND {self._names('seq')} > 0 ORDER BY {self._names('seq')}",
@@ -319,13 +236,13 @@ class Commits:
         return next((f"batch {seq} of epoch {epoch}" for seq in range(1, upto + 1) if seq not in there), None)
 
     def open(self, session: WarehouseSession, head: Head) -> bool:
-        """Close every earlier life and begin this one; False: it was begun already, with the same meaning.
+        """Close every earlier epoch and begin this one; False: it was begun already, with the same meaning.
 
         Raises OutputDisagrees where it was begun with another, a later one is there, or what it continues
         is not.
         """
         self._warehouse.lock(session, self.table)
-        # First of all, so that a writer of an earlier life is either through or waits for us.
+        # First of all, so that a writer of an earlier epoch is either through or waits for us.
         session.run(
             f"UPDATE {self._name} SET {self._is('closed')} WHERE {self._is('flow_key')} AND {self._is('seq')}"
             f" AND {self._names('epoch')} < {self._warehouse.mark}",
@@ -352,23 +269,10 @@ class Commits:
                 hint="bring the rows back, or reset the watermark, which continues nothing",
             )
         if heads and heads[-1].is_pending:
-            # What a full refresh was going to take away goes with the first batch of this life.
+            # What a full refresh was going to take away goes with the first batch of this epoch.
             head = replace(head, empties=True)
         self._insert_head(session, head)
         return True
-
-    def _check_owner(self, session: WarehouseSession) -> None:
-        found = session.rows(
-            f"SELECT {self._names('pipeline', 'flow')} FROM {self._name} WHERE {self._is('target')} AND"
-            f" {self._is('seq')} AND {self._names('flow_key')} <> {self._warehouse.mark} LIMIT 1",
-            (self._target, 0, self._key),
-        )
-        if found:
-            pipeline, flow = found[0]
-            raise OutputDisagrees(
-                f"{self._target} belongs to the flow {flow} of the pipeline {pipeline}",
-                hint="two flows cannot write one table: give this one another name with `rename:`",
-            )
 
     def _insert_head(self, session: WarehouseSession, head: Head) -> None:
         of, upto = head.continues or (None, None)
@@ -376,54 +280,10 @@ class Commits:
             session,
             epoch=head.epoch,
             seq=0,
-            kind=_REFRESH if head.empties else _HEAD,
+            kind=REFRESH if head.empties else HEAD,
             last_seq=head.last_seq,
             closed=int(head.closed),
             continues_epoch=of,
             continues_upto=upto,
             reason=head.reason,
         )
-
-    def _insert(self, session: WarehouseSession, **row: Any) -> None:
-        row = {
-            "flow_key": self._key,
-            "pipeline": self._pipeline,
-            "flow": self._flow,
-            "target": self._target,
-            **{name: value for name, value in row.items() if value is not None},
-        }
-        marks = ", ".join([*[self._warehouse.mark] * len(row), self._warehouse.now])
-        session.run(
-            f"INSERT INTO {self._name} ({self._names(*row, 'committed_at')}) VALUES ({marks})",
-            tuple(row.values()),
-        )
-
-    def _ddl(self) -> str:
-        house = self._warehouse
-        columns = [
-            WarehouseColumn("flow_key", house.short, required=True),
-            WarehouseColumn("epoch", house.whole, required=True),
-            WarehouseColumn("seq", house.whole, required=True),
-            *(WarehouseColumn(name, house.text) for name in ("pipeline", "flow", "target", "kind")),
-            *(
-                WarehouseColumn(name, house.whole)
-                for name in ("last_seq", "closed", "continues_epoch", "continues_upto")
-            ),
-            *(WarehouseColumn(name, house.text) for name in ("reason", "windows")),
-            *(WarehouseColumn(name, house.whole) for name in ("rows", "inserted", "updated", "deleted")),
-            WarehouseColumn("run_id", house.text),
-            WarehouseColumn("committed_at", house.moment),
-            WarehouseColumn(_WRITTEN, house.text),
-            WarehouseColumn(SHAPE, house.text),
-        ]
-        return house.create(self.table, columns, key=("flow_key", "epoch", "seq"))
-
-    @property
-    def _name(self) -> str:
-        return self._warehouse.table(self.table)
-
-    def _names(self, *columns: str) -> str:
-        return ", ".join(map(self._warehouse.name, columns))
-
-    def _is(self, column: str) -> str:
-        return f"{self._warehouse.name(column)} = {self._warehouse.mark}"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from tidegauge.model.mode import Mode
 from tidegauge.model.spec import Deletes, TableName
 from tidegauge.model.table import Field
-from tidegauge.outputs.warehouse.commits import Counts
+from tidegauge.outputs.warehouse.heads import Counts
 from tidegauge.outputs.warehouse.warehouse import StagingTable, Warehouse, WarehouseSession
 
 RUN_ID, LOADED_AT = "_tidegauge_run_id", "_tidegauge_loaded_at"
@@ -305,3 +305,5 @@ APPLY: dict[Mode, Callable[[WarehouseSession, ModeTarget, StagingTable], Counts]
     Mode.SCD2: scd2,
 }
 """What each mode does with the rows of a batch."""
+REPEATS_ON_REFUSAL = frozenset({Mode.MERGE})
+"""Modes that commit again with the last row of each key alone, where the target refuses a key twice."""

@@ -13,7 +13,8 @@ from tidegauge.errors import OutputDisagrees, OutputError, OutputUnreachable
 from tidegauge.model.spec import TableFlow, TableName
 from tidegauge.model.table import Field, Layout
 from tidegauge.outputs.warehouse import columns
-from tidegauge.outputs.warehouse.commits import Commits, Head, followed
+from tidegauge.outputs.warehouse.commits import Commits
+from tidegauge.outputs.warehouse.heads import Head, followed
 from tidegauge.outputs.warehouse.warehouse import Warehouse, WarehouseSession
 
 

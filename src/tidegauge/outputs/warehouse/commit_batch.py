@@ -1,0 +1,197 @@
+"""The one transaction of a batch: it moves the head, changes the target's rows and keeps the tag."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from tidegauge.errors import OutputDisagrees, OutputError, OutputUnreachable, TidegaugeError
+from tidegauge.model.plan import Batch, Receipt, Tag
+from tidegauge.model.position import FilesPosition
+from tidegauge.model.spec import TableName
+from tidegauge.model.staged import Staged
+from tidegauge.model.table import Field, Layout
+from tidegauge.outputs.warehouse import modes, staging
+from tidegauge.outputs.warehouse.columns import key_of, shape_of
+from tidegauge.outputs.warehouse.flow_target import FlowTarget
+from tidegauge.outputs.warehouse.heads import BATCH, NULLS, Counts, kind_of
+from tidegauge.outputs.warehouse.modes import DELETED_AT, ModeTarget
+from tidegauge.outputs.warehouse.warehouse import Refused, StagingTable, WarehouseSession
+
+
+@dataclass(frozen=True)
+class StagedBatch:
+    tag: Tag
+    batch: Batch
+    staged: Staged
+    layout: Layout
+    run_id: str
+
+    @property
+    def rows(self) -> int:
+        return 0 if self.batch.deletes else self.staged.rows
+
+    @property
+    def kind(self) -> str:
+        return kind_of(self.batch)
+
+
+class _RepeatedKeys(Exception):
+    """Keys that came in more than one split, of which only the engine's own constraint knew."""
+
+    def __init__(self, stage: StagingTable, keys: int) -> None:
+        super().__init__(stage, keys)
+        self.stage, self.keys = stage, keys
+
+
+def commit_batch(target: FlowTarget, what: StagedBatch) -> Receipt:
+    """The receipt of whoever committed the tag first."""
+    try:
+        return _commit(target, what)
+    except _RepeatedKeys as found:
+        with target.session() as session:
+            kept = staging.keep_last(target.warehouse, session, found.stage, found.keys)
+        return _commit(target, replace(what, staged=replace(what.staged, table=kept.table.table)))
+
+
+def _commit(target: FlowTarget, what: StagedBatch) -> Receipt:
+    with target.session() as session:
+        table = TableName(target.table.schema, what.staged.table)
+        tag, layout = what.tag, what.layout
+        empties = tag.epoch > 0 and tag.seq == 1 and target.check.pending(session, tag.epoch) is not None
+        if empties and target.warehouse.ddl_commits:
+            target.check.make_alone(session, layout, tag.epoch)
+        outgrown = empties and not target.warehouse.ddl_commits and target.check.is_outgrown(session, layout)
+        session.rollback()
+        if target.commits.advance(session, tag):
+            if empties:
+                target.check.make(session, layout, outgrown=outgrown)
+            receipt = _write(target, session, what, table)
+            session.commit()
+            target.pending = False
+            _declare_key(target, session, what)
+        else:
+            session.rollback()
+            receipt = _find_committed(target, session, what)
+        if what.staged.table:
+            staging.drop(target.warehouse, session, table)
+        return receipt
+
+
+def _write(target: FlowTarget, session: WarehouseSession, what: StagedBatch, table: TableName) -> Receipt:
+    """The rows and the tag, inside the transaction that has moved the head."""
+    _check_there(target, session, table, what.staged)
+    counts = _apply(target, session, what, table)
+    receipt = Receipt(
+        what.tag,
+        what.batch.windows,
+        what.rows,
+        0,
+        0,
+        what.run_id,
+        inserted=counts.inserted,
+        updated=counts.updated,
+        deleted=counts.deleted,
+    )
+    if not (what.batch.deletes or what.batch.empties):
+        names = [field.name for field in what.layout.fields]
+        target.commits.add_written(session, what.tag.epoch, names)
+    target.commits.record(session, receipt, what.kind, shape_of(what.layout, target.options))
+    return receipt
+
+
+def _apply(target: FlowTarget, session: WarehouseSession, what: StagedBatch, table: TableName) -> Counts:
+    held = target.warehouse.columns(session, target.table)
+    stage = staging.stage_of(table, what.layout)
+    into = _mode_target(target, session, what, table, held or ())
+    mode, batch = target.options.mode, what.batch
+    try:
+        if batch.empties:
+            return Counts() if held is None else modes.empty_target(session, into)
+        if batch.deletes:
+            if mode.facts.keeps_history:
+                return modes.close(session, into, stage)
+            return modes.delete(session, into, stage, target.options.deletes)
+        return modes.APPLY[mode](session, into, stage)
+    except Refused as error:
+        session.rollback()
+        keys = staging.check_keys(target.warehouse, session, stage, several=True) if stage.key else None
+        if keys is not None and mode in modes.REPEATS_ON_REFUSAL:
+            raise _RepeatedKeys(stage, keys) from error
+        raise OutputError(
+            f"{target.place} did not take the batch: {error.message}",
+            hint="mend the row at the source or the column in the target; nothing of the batch is there",
+        ) from error
+
+
+def _mode_target(
+    target: FlowTarget,
+    session: WarehouseSession,
+    what: StagedBatch,
+    table: TableName,
+    held: tuple[Field, ...],
+) -> ModeTarget:
+    history = target.options.mode.facts.keeps_history
+    return ModeTarget(
+        target.warehouse,
+        target.table,
+        # In a history, the end of its last version says that a row was deleted.
+        soft=not history and any(field.name == DELETED_AT for field in held),
+        run_id=what.run_id if target.options.metadata_columns else None,
+        vanished=() if what.batch.deletes else target.vanished(session, what.layout, held),
+        live=not history or _is_live(target, session, what),
+        history=staging.history_of(table),
+        cursor=what.layout.cursor_column,
+    )
+
+
+def _is_live(target: FlowTarget, session: WarehouseSession, what: StagedBatch) -> bool:
+    """False for batches of a lake that an earlier epoch of the target has loaded already."""
+    (window,) = what.batch.windows
+    if not isinstance(window.upto, FilesPosition):
+        return True
+    after = window.after.sequence if isinstance(window.after, FilesPosition) else 0
+    for head in target.commits.heads(session):
+        last = replace(what.tag, epoch=head.epoch, seq=head.last_seq)
+        loaded = head.epoch < what.tag.epoch and head.last_seq
+        found = target.commits.find(session, last) if loaded else None
+        upto = found[0].windows[0].upto if found else None
+        if isinstance(upto, FilesPosition) and upto.sequence > after:
+            return False
+    return True
+
+
+def _check_there(target: FlowTarget, session: WarehouseSession, table: TableName, staged: Staged) -> None:
+    """A server that keeps no log of staging tables empties them when it comes back from a crash."""
+    if staged.rows and not session.rows(f"SELECT 1 FROM {target.warehouse.table(table)} LIMIT 1"):
+        raise OutputUnreachable(
+            f"the rows staged for {target.place} are gone: its server was started anew",
+            hint="run again: the batch is loaded once more; nothing of it is visible",
+        )
+
+
+def _declare_key(target: FlowTarget, session: WarehouseSession, what: StagedBatch) -> None:
+    if target.warehouse.key_after and what.kind in (BATCH, NULLS):
+        with suppress(TidegaugeError):  # the batch is there, and the next one tries again
+            target.warehouse.declare_key(session, target.table, key_of(what.layout, target.options))
+        session.rollback()
+
+
+def _find_committed(target: FlowTarget, session: WarehouseSession, what: StagedBatch) -> Receipt:
+    """Why the head did not move: the batch is there already, or it cannot come now."""
+    tag = what.tag
+    found = target.commits.find(session, tag)
+    theirs = target.receipt(session, tag)
+    if found is None or theirs is None:
+        head = next((head for head in target.commits.heads(session) if head.epoch == tag.epoch), None)
+        why = f"its last batch there is {head.last_seq}" if head else "which was never opened there"
+        raise OutputDisagrees(
+            f"batch {tag.seq} of epoch {tag.epoch} cannot be the next one in {target.place}: {why}",
+            hint="this ledger is an older copy, or another one writes here; nothing was changed",
+        )
+    if (theirs.windows, found[1]) != (what.batch.windows, what.kind):
+        raise OutputDisagrees(
+            f"{target.place} holds another window than the ledger's batch {tag.seq} of epoch {tag.epoch}",
+            hint="this ledger is an older copy, or another one writes here; nothing was changed",
+        )
+    return theirs

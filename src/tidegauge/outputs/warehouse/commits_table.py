@@ -1,0 +1,110 @@
+"""The table `tidegauge_commits` itself: its columns, how it is made, and how a row gets into it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+from tidegauge.errors import OutputDisagrees
+from tidegauge.model.spec import TableName
+from tidegauge.outputs.warehouse.warehouse import Warehouse, WarehouseColumn, WarehouseSession
+
+NAME = "tidegauge_commits"
+WRITTEN, SHAPE = "written", "shape"
+"""Columns that tables made by older versions lack."""
+
+
+class CommitsTable:
+    """As one flow sees it. Every method works inside the session's transaction unless it says otherwise."""
+
+    def __init__(self, warehouse: Warehouse, target: TableName, pipeline: str, flow: str) -> None:
+        self._warehouse = warehouse
+        self.table = TableName(target.schema, NAME)
+        self._target = json.dumps([target.schema, target.table], ensure_ascii=False)
+        self._pipeline, self._flow = pipeline, flow
+        name = json.dumps([pipeline, flow], ensure_ascii=False).encode("utf-8", "surrogatepass")
+        self._key = hashlib.sha256(name).hexdigest()
+        self._kept_columns: frozenset[str] = frozenset()
+
+    def is_there(self, session: WarehouseSession) -> bool:
+        held = self._warehouse.columns(session, self.table)
+        self._kept_columns = frozenset(field.name for field in held or ())
+        return held is not None
+
+    def keeps_written(self, session: WarehouseSession) -> bool:
+        """False for a table that an older version made, until `make` was called."""
+        return self.is_there(session) and WRITTEN in self._kept_columns
+
+    def make_table(self, session: WarehouseSession) -> None:
+        """The table, or what it lacks. Commits."""
+        if not self.is_there(session):
+            session.rollback()
+            session.run(self._ddl())
+            session.commit()
+        elif missing := [name for name in (WRITTEN, SHAPE) if name not in self._kept_columns]:
+            session.rollback()
+            for name in missing:
+                session.run(
+                    self._warehouse.add_column(self.table, WarehouseColumn(name, self._warehouse.text))
+                )
+                session.commit()
+        self._kept_columns |= {WRITTEN, SHAPE}
+
+    def check_owner(self, session: WarehouseSession) -> None:
+        """Raises OutputDisagrees where the target belongs to another flow."""
+        found = session.rows(
+            f"SELECT {self._names('pipeline', 'flow')} FROM {self._name} WHERE {self._is('target')} AND"
+            f" {self._is('seq')} AND {self._names('flow_key')} <> {self._warehouse.mark} LIMIT 1",
+            (self._target, 0, self._key),
+        )
+        if found:
+            pipeline, flow = found[0]
+            raise OutputDisagrees(
+                f"{self._target} belongs to the flow {flow} of the pipeline {pipeline}",
+                hint="two flows cannot write one table: give this one another name with `rename:`",
+            )
+
+    def _insert(self, session: WarehouseSession, **row: Any) -> None:
+        row = {
+            "flow_key": self._key,
+            "pipeline": self._pipeline,
+            "flow": self._flow,
+            "target": self._target,
+            **{name: value for name, value in row.items() if value is not None},
+        }
+        marks = ", ".join([*[self._warehouse.mark] * len(row), self._warehouse.now])
+        session.run(
+            f"INSERT INTO {self._name} ({self._names(*row, 'committed_at')}) VALUES ({marks})",
+            tuple(row.values()),
+        )
+
+    def _ddl(self) -> str:
+        house = self._warehouse
+        columns = [
+            WarehouseColumn("flow_key", house.short, required=True),
+            WarehouseColumn("epoch", house.whole, required=True),
+            WarehouseColumn("seq", house.whole, required=True),
+            *(WarehouseColumn(name, house.text) for name in ("pipeline", "flow", "target", "kind")),
+            *(
+                WarehouseColumn(name, house.whole)
+                for name in ("last_seq", "closed", "continues_epoch", "continues_upto")
+            ),
+            *(WarehouseColumn(name, house.text) for name in ("reason", "windows")),
+            *(WarehouseColumn(name, house.whole) for name in ("rows", "inserted", "updated", "deleted")),
+            WarehouseColumn("run_id", house.text),
+            WarehouseColumn("committed_at", house.moment),
+            WarehouseColumn(WRITTEN, house.text),
+            WarehouseColumn(SHAPE, house.text),
+        ]
+        return house.create(self.table, columns, key=("flow_key", "epoch", "seq"))
+
+    @property
+    def _name(self) -> str:
+        return self._warehouse.table(self.table)
+
+    def _names(self, *columns: str) -> str:
+        return ", ".join(map(self._warehouse.name, columns))
+
+    def _is(self, column: str) -> str:
+        return f"{self._warehouse.name(column)} = {self._warehouse.mark}"

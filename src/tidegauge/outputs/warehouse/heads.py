@@ -1,0 +1,61 @@
+"""The heads of a target's epochs, and the words in which `tidegauge_commits` keeps what a batch was."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tidegauge.model.plan import Batch
+
+BATCH, NULLS, DELETES, EMPTIES = "batch", "nulls", "deletes", "empties"
+"""Kinds of batches."""
+HEAD, REFRESH = "head", "refresh"
+"""Kinds of heads."""
+
+
+@dataclass(frozen=True)
+class Counts:
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+
+
+@dataclass(frozen=True)
+class Head:
+    epoch: int
+    last_seq: int
+    closed: bool
+    continues: tuple[int, int] | None
+    reason: str
+    empties: bool = False
+    """Its first batch takes away what earlier epochs left."""
+
+    @property
+    def is_pending(self) -> bool:
+        """What is there is still of earlier epochs, and goes."""
+        return self.empties and not self.last_seq
+
+    def __str__(self) -> str:
+        shown = "nothing" if self.continues is None else "epoch {} up to batch {}".format(*self.continues)
+        return f"epoch {self.epoch}, continuing {shown} ({self.reason})"
+
+
+def kind_of(batch: Batch) -> str:
+    if batch.empties:
+        return EMPTIES
+    return DELETES if batch.deletes else NULLS if batch.nulls else BATCH
+
+
+def followed(heads: Sequence[Head], epoch: int) -> tuple[int, ...]:
+    """The epochs whose batches are in the target, this one the last; none: no batch counts yet."""
+    by_epoch = {head.epoch: head for head in heads}
+    found: list[int] = []
+    head, upto = by_epoch.get(epoch), None
+    while head is not None and not head.is_pending:
+        if head.last_seq if upto is None else upto:
+            found.append(head.epoch)
+        if head.continues is None:
+            break
+        before, upto = head.continues
+        head = by_epoch.get(before)
+    return tuple(found)

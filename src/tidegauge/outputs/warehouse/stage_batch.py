@@ -1,0 +1,143 @@
+"""The rows of a batch on their way into a staging table, looked through before they are committed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from tidegauge.errors import KeyUnsuitable, OutputDisagrees
+from tidegauge.model.batch_data import BatchRows, KeysToDelete
+from tidegauge.model.mode import OutputKind
+from tidegauge.model.spec import Deletes, TableName
+from tidegauge.model.staged import Staged
+from tidegauge.model.table import Field, Layout
+from tidegauge.outputs.warehouse import staging
+from tidegauge.outputs.warehouse.columns import RoomInWarehouse, arrange, check_names, foreseen, shape_of
+from tidegauge.outputs.warehouse.flow_target import FlowTarget
+from tidegauge.outputs.warehouse.modes import HISTORY, REPEATS_ON_REFUSAL
+from tidegauge.outputs.warehouse.warehouse import StagingTable, WarehouseColumn, WarehouseSession
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True)
+class _Room:
+    columns: RoomInWarehouse | None
+    """None: only keys come, which need no room."""
+    outgrown: bool
+    """The target is made anew when the batch is committed."""
+
+
+def stage_rows(target: FlowTarget, batch_data: BatchRows, spark: Callable[[], SparkSession]) -> Staged:
+    """Raises KeyUnsuitable, OutputError or OutputDisagrees for rows that the target cannot take."""
+    layout, mode, warehouse = batch_data.layout, target.options.mode, target.warehouse
+    if mode.needs_key(OutputKind.WAREHOUSE) and not layout.key:
+        raise KeyUnsuitable(
+            f"{layout.table} has no key, and mode {mode} needs one", hint="name one with `key:`"
+        )
+    with target.session() as session:
+        target.make_ready(session)
+        room = _make_room(target, session, batch_data)
+        table = staging.fresh(warehouse, session, target.table.schema)
+        session.rollback()
+        try:
+            stage = staging.stage_of(table, layout)
+            rows = _load(target, session, stage, batch_data, spark)
+            if room.columns is not None:
+                staging.check_values(warehouse, session, stage, room.columns.narrow)
+            stage = _check_keys(target, session, stage, batch_data, room.columns)
+            if room.columns is not None and mode.facts.keeps_history:
+                assert layout.cursor_column is not None
+                staging.check_filled(warehouse, session, stage, layout.cursor_column)
+                _make_history(target, session, table, layout, room)
+            return Staged(rows=rows, table=stage.table.table)
+        except BaseException:
+            session.rollback()
+            staging.drop(warehouse, session, table)
+            raise
+
+
+def _make_room(target: FlowTarget, session: WarehouseSession, batch_data: BatchRows) -> _Room:
+    """Make the target, or what it lacks for these rows; commits."""
+    layout, options, warehouse = batch_data.layout, target.options, target.warehouse
+    outgrown = target.pending and target.check.is_outgrown(session, layout)
+    session.rollback()
+    if isinstance(batch_data, KeysToDelete):
+        check_names(warehouse, replace(layout, fields=_key_fields(layout)), options)
+        if options.deletes is Deletes.SOFT and not options.mode.facts.keeps_history:
+            # Marking may be asked for long after the target was made.
+            arrange(warehouse, session, target.table, layout, options, target.check.check_new)
+        return _Room(None, outgrown)
+    if outgrown:
+        return _Room(foreseen(warehouse, layout, options), outgrown)
+    check_new = None if batch_data.anew else target.check.check_new
+    columns = arrange(warehouse, session, target.table, layout, options, check_new)
+    if columns.fresh and target.pending:
+        target.commits.note_shape(session, shape_of(layout, options))
+        session.commit()
+    return _Room(columns, outgrown)
+
+
+def _load(
+    target: FlowTarget,
+    session: WarehouseSession,
+    stage: StagingTable,
+    batch_data: BatchRows,
+    spark: Callable[[], SparkSession],
+) -> int:
+    rows = target.warehouse.load(session, stage, batch_data, spark)
+    # At a live source rows leave the window after they were counted; in a lake they cannot.
+    if (batch_data.files or batch_data.paths) and batch_data.rows not in (None, rows):
+        raise OutputDisagrees(
+            f"{rows} rows came for {target.place}, and {batch_data.rows} should have",
+            hint="somebody changes the files of the lake: run again; nothing was loaded",
+        )
+    return rows
+
+
+def _check_keys(
+    target: FlowTarget,
+    session: WarehouseSession,
+    stage: StagingTable,
+    batch_data: BatchRows,
+    room: RoomInWarehouse | None,
+) -> StagingTable:
+    """Where the rows to commit are: in a table of the last row of each key, if some came more than once.
+
+    In a table that was made just now the engine itself finds a key that is there twice. One that finds it in
+    the INSERT need not be asked before: the commit looks when that fails.
+    """
+    mode, warehouse = target.options.mode, target.warehouse
+    several = len(batch_data.splits) > 1 or len(batch_data.files) > 1
+    into_fresh = mode in REPEATS_ON_REFUSAL and room is not None and room.fresh
+    unchecked = not mode.needs_key(OutputKind.WAREHOUSE) or (into_fresh and warehouse.finds_repeats)
+    if unchecked and not isinstance(batch_data, KeysToDelete):
+        return stage
+    proven = into_fresh and not several and warehouse.keys_enforced and not warehouse.key_after
+    keys = staging.check_keys(warehouse, session, stage, several=several, proven=proven)
+    if keys is None or mode.facts.keeps_history:
+        return stage
+    return staging.keep_last(warehouse, session, stage, keys)
+
+
+def _make_history(
+    target: FlowTarget, session: WarehouseSession, table: TableName, layout: Layout, room: _Room
+) -> None:
+    """The table in which the commit rebuilds the history of the staged keys."""
+    assert room.columns is not None
+    columns = [
+        WarehouseColumn(name, room.columns.held[name].source_type)
+        for name in (*(field.name for field in layout.fields), *HISTORY)
+    ]
+    held = () if room.outgrown else target.warehouse.columns(session, target.table) or ()
+    gone = target.vanished(session, layout, held)
+    columns += [WarehouseColumn(field.name, field.source_type) for field in gone]
+    session.rollback()
+    session.run(target.warehouse.create(staging.history_of(table), columns))
+    session.commit()
+
+
+def _key_fields(layout: Layout) -> tuple[Field, ...]:
+    return tuple(field for field in layout.fields if field.name in layout.key)
