@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -176,22 +176,38 @@ def room_for(
     vanished: tuple[str, ...] = ()
     if output.mode.one_row_per_key(OutputKind.DELTA):
         known = _known(target, output)
-        ours = {name.casefold() for name in known}
-        names = [*known, *(one.name for one in written if one.name.casefold() not in ours)]
-        if len(names) > len(known):
-            # Before they are added: a name that is known and not there yet does no harm.
-            parts = ", ".join(f"'{name}' = {literal(part, 'string')}" for name, part in _kept(names).items())
-            statements.append(f"SET TBLPROPERTIES ({parts})")
-        vanished = tuple(
-            held.name
-            for held in target.columns
-            if held.name.casefold() in ours and held.name.casefold() not in given
-        )
+        statements += _note_written(known, written)
+        vanished = _find_vanished(target, known, given)
         notes += [
             f"the transform no longer gives the column {name} of {output.table}: it is NULL in the rows"
             " written from now on and as it was in the others"
             for name in vanished
         ]
+    _check_not_given(target, output, given, drift)
+    statements += _alter(target, added, widened)
+    return RoomInDelta(tuple(written), tuple(statements), tuple(notes), vanished)
+
+
+def _note_written(known: Sequence[str], written: Sequence[DeltaColumn]) -> Iterator[str]:
+    """Keep the names of columns that are written for the first time.
+
+    Before they are added: a name that is known and not there yet does no harm.
+    """
+    ours = {name.casefold() for name in known}
+    names = [*known, *(one.name for one in written if one.name.casefold() not in ours)]
+    if len(names) > len(known):
+        parts = ", ".join(f"'{name}' = {literal(part, 'string')}" for name, part in _kept(names).items())
+        yield f"SET TBLPROPERTIES ({parts})"
+
+
+def _find_vanished(target: DeltaTarget, known: Sequence[str], given: set[str]) -> tuple[str, ...]:
+    """Columns that this flow wrote before, and that its rows no longer have."""
+    ours = {name.casefold() for name in known} - given
+    return tuple(held.name for held in target.columns if held.name.casefold() in ours)
+
+
+def _check_not_given(target: DeltaTarget, output: DeltaTable, given: set[str], drift: Drift) -> None:
+    """Columns of the target that the rows do not have."""
     for held in target.columns:
         if held.name.casefold() in given:
             continue
@@ -203,15 +219,17 @@ def room_for(
                 " give it",
                 hint=f"ALTER TABLE … ALTER COLUMN {held.name} DROP NOT NULL, or let the transform give it",
             )
+
+
+def _alter(target: DeltaTarget, added: Sequence[HeldTable], widened: Sequence[HeldTable]) -> Iterator[str]:
     if needs_mapping(added) and target.properties.get(_MAPPING, "none") == "none":
-        statements.append(f"SET TBLPROPERTIES ('{_MAPPING}' = 'name')")
+        yield f"SET TBLPROPERTIES ('{_MAPPING}' = 'name')"
     if added:
-        told = ", ".join(f"{quoted(one.name)} {as_sql(one.type)}" for one in added)
-        statements.append(f"ADD COLUMNS ({told})")
+        columns = ", ".join(f"{quoted(one.name)} {as_sql(one.type)}" for one in added)
+        yield f"ADD COLUMNS ({columns})"
     if widened and target.properties.get(_WIDENING, "").lower() != "true":
-        statements.append(f"SET TBLPROPERTIES ('{_WIDENING}' = 'true')")
-    statements += [f"ALTER COLUMN {quoted(one.name)} TYPE {as_sql(one.type)}" for one in widened]
-    return RoomInDelta(tuple(written), tuple(statements), tuple(notes), vanished)
+        yield f"SET TBLPROPERTIES ('{_WIDENING}' = 'true')"
+    yield from (f"ALTER COLUMN {quoted(one.name)} TYPE {as_sql(one.type)}" for one in widened)
 
 
 def _kept(names: list[str]) -> dict[str, str]:

@@ -54,17 +54,42 @@ def arrange(
         if check_new is not None:
             check_new(session)
             session.rollback()
-        session.run(create(house, table, layout, options))
-        session.commit()
-        held = house.columns(session, table)
-        if held is None:
-            raise OutputDisagrees(
-                f"{table} was made in {house.place} and is not there",
-                hint="somebody drops it at the same time: find out who, then run again",
-            )
+        held = _make(house, session, table, layout, options)
     found = {_folded(house, field.name): field for field in held}
     added = [one for one in wanted(house, layout, options) if _folded(house, one.name) not in found]
     _check_added(house, table, layout, options, added)
+    wider, narrow = _compare(house, table, layout, found)
+    if added or wider:
+        session.rollback()
+        for column in added:
+            session.run(house.add_column(table, column))
+        for name, kind in wider:
+            house.widen(session, table, name, kind)
+        session.commit()
+        found = {_folded(house, field.name): field for field in house.columns(session, table) or ()}
+    names = (*(field.name for field in layout.fields), *HISTORY)
+    mine = {name: found[_folded(house, name)] for name in names if _folded(house, name) in found}
+    return RoomInWarehouse(mine, tuple(narrow), fresh)
+
+
+def _make(
+    house: Warehouse, session: WarehouseSession, table: TableName, layout: Layout, options: TableOptions
+) -> tuple[Field, ...]:
+    session.run(create(house, table, layout, options))
+    session.commit()
+    held = house.columns(session, table)
+    if held is None:
+        raise OutputDisagrees(
+            f"{table} was made in {house.place} and is not there",
+            hint="somebody drops it at the same time: find out who, then run again",
+        )
+    return held
+
+
+def _compare(
+    house: Warehouse, table: TableName, layout: Layout, found: Mapping[str, Field]
+) -> tuple[list[tuple[str, str]], list[Field]]:
+    """Columns that need another type, with that, and those that hold most values."""
     wider: list[tuple[str, str]] = []
     narrow: list[Field] = []
     for field in layout.fields:
@@ -86,18 +111,7 @@ def arrange(
                 )
             case Verdict.HOLDS:
                 pass
-    if added or wider:
-        session.rollback()
-        for column in added:
-            session.run(house.add_column(table, column))
-        for name, kind in wider:
-            house.widen(session, table, name, kind)
-        session.commit()
-        held = house.columns(session, table) or ()
-        found = {_folded(house, field.name): field for field in held}
-    names = (*(field.name for field in layout.fields), *HISTORY)
-    mine = {name: found[_folded(house, name)] for name in names if _folded(house, name) in found}
-    return RoomInWarehouse(mine, tuple(narrow), fresh)
+    return wider, narrow
 
 
 def foreseen(house: Warehouse, layout: Layout, options: TableOptions) -> RoomInWarehouse:
@@ -114,11 +128,8 @@ def fits(
 
     `shape`: how it was laid out, where that is known.
     """
-    before = None if shape is None else mode_of(shape)
-    if before is not None and shape is not None:
-        same_key = shape.partition(" ")[2] == shape_of(layout, options).partition(" ")[2]
-        if not go_together(before, options.mode) or not same_key:
-            return False
+    if shape is not None and not _goes_on(shape, layout, options):
+        return False
     found = {_folded(house, field.name): field for field in held}
     names = {_folded(house, field.name) for field in layout.fields}
     history = {_folded(house, name) for name in HISTORY}
@@ -132,6 +143,15 @@ def fits(
         for field in layout.fields
         if _folded(house, field.name) in found
     )
+
+
+def _goes_on(shape: str, layout: Layout, options: TableOptions) -> bool:
+    """Whether a target of this shape can be written in the mode, and with the key, of today."""
+    before = mode_of(shape)
+    if before is None:
+        return True
+    same_key = shape.partition(" ")[2] == shape_of(layout, options).partition(" ")[2]
+    return same_key and go_together(before, options.mode)
 
 
 def shape_of(layout: Layout, options: TableOptions) -> str:

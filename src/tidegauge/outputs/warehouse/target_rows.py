@@ -50,12 +50,20 @@ def read(
         with sessions() as session:
             found = session.rows(f"{sql} ORDER BY {', '.join(ordered)} LIMIT {int(block)}", values)
         if found:
-            columns = zip(*found, strict=True)
-            arrays = [array(table, field, values) for field, values in zip(fields, columns, strict=True)]
-            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+            yield _record_batch(table, fields, schema, found)
         if len(found) < block:
             return
         last = tuple(found[-1][place] for place in places)
+
+
+def _record_batch(
+    table: TableName, fields: Sequence[Field], schema: pa.Schema, found: Sequence[tuple[Any, ...]]
+) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    columns = zip(*found, strict=True)
+    arrays = [array(table, field, values) for field, values in zip(fields, columns, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def behind(house: Warehouse, names: Sequence[str], last: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:

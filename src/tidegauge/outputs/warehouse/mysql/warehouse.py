@@ -175,21 +175,10 @@ class MySQL(Warehouse):
         if "unsigned" in plain:
             alike = _plain(plain) == _plain(field.source_type)
             return fit.Fit(fit.Verdict.HOLDS if alike else fit.Verdict.REFUSED)
-        if plain.startswith("datetime") and field.type in ("timestamp", "timestamp_ntz"):
-            return (
-                fit.Fit(fit.Verdict.HOLDS) if plain == "datetime(6)" else fit.Fit(fit.Verdict.WIDEN, wanted)
-            )
-        if plain.startswith("timestamp") and field.type == "timestamp":
-            return (
-                fit.Fit(fit.Verdict.HOLDS) if plain == "timestamp(6)" else fit.Fit(fit.Verdict.WIDEN, wanted)
-            )
-        if held.type == field.type == "binary" and (limit := _limit(plain)) is not None:
-            brought = _LENGTH.search(field.source_type)
-            enough = brought is not None and int(brought[1]) <= limit
-            return fit.Fit(fit.Verdict.HOLDS) if enough else fit.Fit(fit.Verdict.WIDEN, wanted)
-        if held.type == field.type == "string" and plain in _BYTES:
-            brought = _LENGTH.search(field.source_type)
-            enough = brought is not None and 4 * int(brought[1]) <= _BYTES[plain]
+        enough = _is_fine_enough(plain, field)
+        if enough is None:
+            enough = _is_long_enough(held, plain, field)
+        if enough is not None:
             return fit.Fit(fit.Verdict.HOLDS) if enough else fit.Fit(fit.Verdict.WIDEN, wanted)
         found = fit.by_type(held, field, wanted)
         if found.verdict is fit.Verdict.WIDEN and wanted == plain:
@@ -300,6 +289,26 @@ def _held(kind: str, full: str, precision: int | None, scale: int | None) -> str
 def _plain(kind: str) -> str:
     """Without the display width, which newer servers do not show: `bigint unsigned`."""
     return re.sub(r"int\(\d+\)", "int", kind.lower())
+
+
+def _is_fine_enough(plain: str, field: Field) -> bool | None:
+    """Whether a column of moments keeps their microseconds; None: it is another kind of column."""
+    if plain.startswith("datetime") and field.type in ("timestamp", "timestamp_ntz"):
+        return plain == "datetime(6)"
+    if plain.startswith("timestamp") and field.type == "timestamp":
+        return plain == "timestamp(6)"
+    return None
+
+
+def _is_long_enough(held: Field, plain: str, field: Field) -> bool | None:
+    """Whether a column of limited bytes has room for the length that the source states; None: it has no
+    such limit."""
+    stated = _LENGTH.search(field.source_type)
+    if held.type == field.type == "binary" and (limit := _limit(plain)) is not None:
+        return stated is not None and int(stated[1]) <= limit
+    if held.type == field.type == "string" and plain in _BYTES:
+        return stated is not None and 4 * int(stated[1]) <= _BYTES[plain]
+    return None
 
 
 def _limit(plain: str) -> int | None:

@@ -151,18 +151,14 @@ class PostgresqlSession:
 
 
 def translated(error: Exception, login: PostgresqlLogin) -> TidegaugeError:
-    said = mask(str(error).strip()) or type(error).__name__
-    diagnosis = error.diag if isinstance(error, psycopg.Error) else None
-    state = (error.sqlstate or "") if isinstance(error, psycopg.Error) else ""
-    if diagnosis is not None and diagnosis.message_primary:
-        said = mask(". ".join(part for part in (diagnosis.message_primary, diagnosis.message_detail) if part))
+    said, state, constraint = _diagnose(error)
     if state.startswith(_FINAL) or "authentication failed" in said or "no pg_hba.conf entry" in said:
         return OutputUnreachable(
             f"{login.name}: {login.address} refuses the login: {said}",
             hint="check user, password and database in `connections:`",
             retryable=False,
         )
-    if state.startswith(_CONFLICT) or (diagnosis is not None and diagnosis.constraint_name in _TWINS):
+    if state.startswith(_CONFLICT) or constraint in _TWINS:
         return Locked(f"{login.name}: {said}")
     if state.startswith(_VALUE):
         return Refused(f"{login.name}: {said}")
@@ -181,3 +177,14 @@ def translated(error: Exception, login: PostgresqlLogin) -> TidegaugeError:
     failure = OutputError(f"{login.name}: {said}")
     failure.detail = state
     return failure
+
+
+def _diagnose(error: Exception) -> tuple[str, str, str | None]:
+    """What the server says, its code, and the constraint that it names."""
+    said = mask(str(error).strip()) or type(error).__name__
+    if not isinstance(error, psycopg.Error):
+        return said, "", None
+    found = error.diag
+    if found.message_primary:
+        said = mask(". ".join(part for part in (found.message_primary, found.message_detail) if part))
+    return said, error.sqlstate or "", found.constraint_name

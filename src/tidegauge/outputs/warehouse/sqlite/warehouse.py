@@ -47,6 +47,13 @@ _TYPES = {
 _SPARK = {kind: name for name, kind in _TYPES.items()}
 _WHOLE = frozenset({"boolean", "tinyint", "smallint", "int", "bigint"})
 _MOMENTS = frozenset({"date", "timestamp", "timestamp_ntz"})
+_AFFINITIES = {
+    **dict.fromkeys(_WHOLE, ("INTEGER", "NUMERIC")),
+    **dict.fromkeys(("float", "double"), ("REAL", "NUMERIC", "INTEGER")),
+    "binary": ("BLOB",),
+    **dict.fromkeys(_MOMENTS, ("TEXT", "NUMERIC")),
+}
+"""Of columns that hold every value of a type; decimals and text are further below."""
 _EXACT = 15
 """Digits that SQLite's own numbers keep; decimals with more are kept as text."""
 
@@ -131,14 +138,8 @@ class SQLite(Warehouse):
             if size.precision <= _EXACT or exact:
                 return Fit(Verdict.HOLDS if kind != "BLOB" else Verdict.REFUSED)
             return Fit(Verdict.NARROW if kind != "BLOB" else Verdict.REFUSED)
-        if field.type in _WHOLE:
-            return Fit(Verdict.HOLDS if kind in ("INTEGER", "NUMERIC") else Verdict.REFUSED)
-        if field.type in ("float", "double"):
-            return Fit(Verdict.HOLDS if kind in ("REAL", "NUMERIC", "INTEGER") else Verdict.REFUSED)
-        if field.type == "binary":
-            return Fit(Verdict.HOLDS if kind == "BLOB" else Verdict.REFUSED)
-        if field.type in _MOMENTS:
-            return Fit(Verdict.HOLDS if kind in ("TEXT", "NUMERIC") else Verdict.REFUSED)
+        if field.type in _AFFINITIES:
+            return Fit(Verdict.HOLDS if kind in _AFFINITIES[field.type] else Verdict.REFUSED)
         return Fit(Verdict.HOLDS if kind == "TEXT" or not held.source_type else Verdict.REFUSED)
 
     def misfit(self, held: Field, value: str) -> str:  # noqa: ARG002
