@@ -33,3 +33,11 @@ def test_a_file_that_nobody_uses_is_let_go_while_the_run_goes_on(monkeypatch: py
     with keep.kept_open():
         keep.close("a", closed.set)
         assert closed.wait(10)
+
+
+def test_the_switch_closes_a_file_at_once_inside_a_run_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(keep.SWITCH, "off")
+    closed: list[str] = []
+    with keep.kept_open():
+        keep.close("a", lambda: closed.append("a"))
+        assert closed == ["a"]

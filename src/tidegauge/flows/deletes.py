@@ -15,7 +15,7 @@ from tidegauge.model.plan import Batch, Draft
 from tidegauge.model.position import ORDERED, Position, RowPosition, Value, Window
 from tidegauge.model.protocols.output import Output
 from tidegauge.model.protocols.source import Source
-from tidegauge.model.spec import Deletes, Engine, TableFlow, WarehouseTable
+from tidegauge.model.spec import Deletes, TableFlow
 from tidegauge.model.table import SourceTable
 from tidegauge.sources.keys import key_layout, keys, moment, moment_field
 
@@ -87,14 +87,13 @@ class DeletedRows:
     def _found(self, source_table: SourceTable) -> Vanished:
         table = self._output.capabilities.table
         assert table is not None
-        assert isinstance(self._flow.output, WarehouseTable)
         layout = key_layout(source_table)
         schema = schema_of(layout)
         found = find_vanished(
             keys(self._flow.source, source_table),
             table.rows(layout),
             schema,
-            loose=self._flow.output.warehouse.engine is Engine.MYSQL,
+            loose=table.loose_keys,
         )
         check_limit(
             self._flow.name,

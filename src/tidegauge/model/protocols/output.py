@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 class TargetTable(Protocol):
     """A target that is a table of a database: its columns have types of its own, and its rows can be read."""
 
+    @property
+    def loose_keys(self) -> bool:
+        """Whether keys may be one to it that differ in case, accents or blanks at the end."""
+
     def named(self, name: str) -> str:
         """What a column's name is told apart by: where the case of letters does not count, in small ones."""
 

@@ -6,7 +6,7 @@ import random
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -24,7 +24,7 @@ from tidegauge.outputs.delta.epochs import DeltaEpochOpening, EpochStanding
 from tidegauge.outputs.delta.kept_events import EventsEpoch
 from tidegauge.outputs.delta.place import TargetPlace
 from tidegauge.outputs.delta.remake import remake
-from tidegauge.outputs.delta.small_batches import is_small, tune_for_small, warm_up
+from tidegauge.outputs.delta.small_batches import is_small, read_log_ahead, tune_for_small
 from tidegauge.outputs.delta.target import RoomInDelta, target_of
 from tidegauge.outputs.delta.types import as_sql
 
@@ -218,7 +218,7 @@ class DeltaOutput:
         look = found.log.look() if found else None
         name = session.name_of(self._ref)
         if found is not None and look is not None:
-            warm_up(own, name, look, remote=found.log.store.remote)
+            read_log_ahead(own, name, look, remote=found.log.store.remote)
         change = batch_data.change(own, None if look is None else lambda: own.read.table(name))
         schema = change.rows.schema
         try:
@@ -254,7 +254,7 @@ class DeltaOutput:
         if modes.is_idle(job, pending.checked) and self._table.opened().put(now.look, tag, said):
             return
         few = job.is_few(pending.checked) and is_small(now.look)
-        with tagged(pending.session, tag, said), tune_for_small(pending.session) if few else nullcontext():
+        with tagged(pending.session, tag, said), tune_for_small(pending.session, few=few):
             modes.apply(job, pending.checked)
 
     def _receipt(self, now: EpochStanding, tag: Tag) -> Receipt | None:

@@ -1,34 +1,25 @@
-"""Which engine a database needs; its library is imported when it is first used."""
+"""The warehouses that there are. A new one is a folder beside this file, and a line in this table."""
 
 from __future__ import annotations
+
+from importlib import import_module
 
 from tidegauge.model.spec import Database, Engine
 from tidegauge.outputs.warehouse.warehouse import Warehouse
 
+_WAREHOUSES = {
+    Engine.DUCKDB: ("duckdb", "DuckDB"),
+    Engine.SQLITE: ("sqlite", "SQLite"),
+    Engine.POSTGRESQL: ("postgresql", "PostgreSQL"),
+    Engine.MYSQL: ("mysql", "MySQL"),
+    Engine.REDSHIFT: ("redshift", "Redshift"),
+    Engine.SNOWFLAKE: ("snowflake", "Snowflake"),
+}
+"""The folder, and the class in its `warehouse.py`: imported when it is first used, with its driver."""
+
 
 def open_warehouse(database: Database) -> Warehouse:
-    match database.engine:
-        case Engine.DUCKDB:
-            from tidegauge.outputs.warehouse.duckdb.warehouse import DuckDB
-
-            return DuckDB(database)
-        case Engine.SQLITE:
-            from tidegauge.outputs.warehouse.sqlite.warehouse import SQLite
-
-            return SQLite(database)
-        case Engine.POSTGRESQL:
-            from tidegauge.outputs.warehouse.postgresql.warehouse import PostgreSQL
-
-            return PostgreSQL(database)
-        case Engine.MYSQL:
-            from tidegauge.outputs.warehouse.mysql.warehouse import MySQL
-
-            return MySQL(database)
-        case Engine.REDSHIFT:
-            from tidegauge.outputs.warehouse.redshift.warehouse import Redshift
-
-            return Redshift(database)
-        case Engine.SNOWFLAKE:
-            from tidegauge.outputs.warehouse.snowflake.warehouse import Snowflake
-
-            return Snowflake(database)
+    folder, name = _WAREHOUSES[database.engine]
+    made = getattr(import_module(f"tidegauge.outputs.warehouse.{folder}.warehouse"), name)(database)
+    assert isinstance(made, Warehouse)
+    return made

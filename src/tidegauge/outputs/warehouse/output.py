@@ -142,6 +142,10 @@ class WarehouseOutput:
 
     # The target as a table: `model.protocols.output.TargetTable`
 
+    @property
+    def loose_keys(self) -> bool:
+        return self.target.warehouse.loose_keys
+
     def named(self, name: str) -> str:
         return self.target.named(name)
 

@@ -111,6 +111,8 @@ class Warehouse(ABC):
     rows for a new target need not be looked through before."""
     folds_case: bool = False
     """Whether columns that differ only in the case of letters are one."""
+    loose_keys: bool = False
+    """Whether keys may be one to it that differ in case, accents or blanks at the end."""
     ddl_commits: bool = False
     """Whether CREATE and DROP commit the transaction that they stand in."""
     patience: float = LOCK_SECONDS

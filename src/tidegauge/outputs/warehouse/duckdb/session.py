@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tidegauge.errors import OutputError, OutputUnreachable, TidegaugeError
 from tidegauge.model.secret import mask
 from tidegauge.outputs.warehouse import open_files as keep
-from tidegauge.outputs.warehouse.file_turns import Turn
+from tidegauge.outputs.warehouse.file_lock import FileLock
 from tidegauge.outputs.warehouse.warehouse import Locked, Refused
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class DuckDBSession:
     def __init__(self, connection: DuckDBPyConnection, path: Path) -> None:
         self._connection = connection
         self._path = path
-        self._turn = Turn(path)
+        self._file_lock = FileLock(path)
         self._began = False
 
     def run(self, sql: str, values: Sequence[object] = ()) -> int:
@@ -103,14 +103,14 @@ class DuckDBSession:
 
     def _begin(self, *, writing: bool) -> None:
         if writing:
-            self._turn.take()
+            self._file_lock.acquire()
         if not self._began:
             self._execute("BEGIN")
             self._began = True
 
     def _ended(self) -> None:
         self._began = False
-        self._turn.give_back()
+        self._file_lock.release()
 
     def _execute(self, sql: str, values: Sequence[object] = ()) -> None:
         import duckdb

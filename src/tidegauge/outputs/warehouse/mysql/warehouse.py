@@ -93,6 +93,7 @@ class MySQL(Warehouse):
     true = "1"
     false = "0"
     folds_case = True
+    loose_keys = True
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)

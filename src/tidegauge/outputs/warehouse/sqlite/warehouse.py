@@ -14,7 +14,7 @@ from tidegauge.model.spec import Database, TableName
 from tidegauge.model.table import Field
 from tidegauge.model.types import holds, parse_decimal
 from tidegauge.outputs.warehouse import lake_files as lake
-from tidegauge.outputs.warehouse.file_turns import Turn
+from tidegauge.outputs.warehouse.file_lock import FileLock
 from tidegauge.outputs.warehouse.fit import Fit, Verdict
 from tidegauge.outputs.warehouse.spark_rows import landed
 from tidegauge.outputs.warehouse.warehouse import (
@@ -177,7 +177,7 @@ class SQLiteSession:
     def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
         self._connection = connection
         self._path = path
-        self._turn = Turn(path)
+        self._file_lock = FileLock(path)
 
     def run(self, sql: str, values: Sequence[object] = ()) -> int:
         self._begin()
@@ -199,7 +199,7 @@ class SQLiteSession:
     def commit(self) -> None:
         if self._connection.in_transaction:
             self._execute("COMMIT", ())
-        self._turn.give_back()
+        self._file_lock.release()
 
     def rollback(self) -> None:
         try:
@@ -207,7 +207,7 @@ class SQLiteSession:
         except sqlite3.Error:
             pass  # it has ended already
         finally:
-            self._turn.give_back()
+            self._file_lock.release()
 
     def close(self) -> None:
         self.rollback()
@@ -215,7 +215,7 @@ class SQLiteSession:
 
     def _begin(self) -> None:
         if not self._connection.in_transaction:
-            self._turn.take()
+            self._file_lock.acquire()
             self._execute("BEGIN IMMEDIATE", ())
 
     def _execute(self, sql: str, values: Sequence[object]) -> sqlite3.Cursor:

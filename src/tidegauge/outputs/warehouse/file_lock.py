@@ -1,0 +1,31 @@
+"""Who may write to a database file. The engines that live in one let one transaction write at a time."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+_locks: dict[str, threading.Lock] = {}
+_guard = threading.Lock()
+
+
+class FileLock:
+    """One session's claim to the only writer of a file in this process. Sessions of this process end, so it
+    waits for them as long as they take; other processes are the engine's business."""
+
+    def __init__(self, path: Path) -> None:
+        with _guard:
+            self._lock = _locks.setdefault(os.path.realpath(path), threading.Lock())
+        self._locked = False
+
+    def acquire(self) -> None:
+        """Does nothing where this session has it already."""
+        if not self._locked:
+            self._lock.acquire()
+            self._locked = True
+
+    def release(self) -> None:
+        if self._locked:
+            self._locked = False
+            self._lock.release()
