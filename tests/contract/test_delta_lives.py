@@ -141,7 +141,7 @@ def test_b17_of_a_late_writer_and_a_new_life_one_always_sees_the_other(table: Lo
             start.wait()
             one.commit()
             try:
-                one.fresh()._table.opened().lives.ensure(0, unmarked=False)
+                one.fresh()._table.opened().epochs.ensure(0, unmarked=False)
             except OutputDisagrees:
                 return False
             return True
@@ -200,7 +200,7 @@ def test_a_batch_that_comes_between_an_opening_and_its_commit_is_counted_to_its_
         return put(log, version, actions)
 
     monkeypatch.setattr(Log, "put", slow_put)
-    lives = table.fresh()._table.opened().lives
+    lives = table.fresh()._table.opened().epochs
     if killed:
         with pytest.raises(KeyboardInterrupt):
             table.open(1)
@@ -232,7 +232,7 @@ def test_a_table_of_the_catalogue_that_is_not_there_yet_is_opened_by_its_first_b
     table.commit()
     made.append(f"file:{table.lake.path}")
     assert output.is_open(1)
-    assert output._table.opened().lives.ensure(1, unmarked=True).logged == 0
+    assert output._table.opened().epochs.ensure(1, unmarked=True).logged == 0
     assert output.receipt(tag_of(1, epoch=1)) is None
     # Where a batch of an older life came first, nobody can tell what it has written.
     other = LogTable(Lake("", str(tmp_path / "late")))
@@ -240,14 +240,14 @@ def test_a_table_of_the_catalogue_that_is_not_there_yet_is_opened_by_its_first_b
     made[0] = other.lake.path
     assert not output.is_open(1)
     with pytest.raises(OutputDisagrees, match="epoch 1 was never opened"):
-        output._table.opened().lives.ensure(1, unmarked=True)
+        output._table.opened().epochs.ensure(1, unmarked=True)
 
 
 def test_the_words_of_an_opening_can_be_read_back(table: LogTable) -> None:
     table.commit(4)
     table.open(1, (0, 4))
     table.commit()
-    lives = table.fresh()._table.opened().lives
+    lives = table.fresh()._table.opened().epochs
     for file in (Path(table.lake.path) / "_tidegauge").iterdir():
         file.unlink()  # a copy of the table may not have it: the log says the same
     opening = lives._opening(lives.standing())
@@ -280,7 +280,7 @@ def test_c7_an_opening_that_a_driver_of_the_old_life_wrote_over_is_put_again_bef
     assert table.ids() == 8
     with pytest.raises(OutputDisagrees, match="later life"):
         table.output.receipt(tag_of(2))
-    now = table.fresh()._table.opened().lives.ensure(1, unmarked=False)
+    now = table.fresh()._table.opened().epochs.ensure(1, unmarked=False)
     assert now.look is not None
     assert now.look.transactions(PREFIX) == {f"{PREFIX}0": CLOSED, f"{PREFIX}1": 0}
     assert table.ids() == 0

@@ -17,7 +17,7 @@ from tidegauge.model.delta_flow import DeltaTable, TableRef
 from tidegauge.model.mode import Mode
 from tidegauge.model.plan import Tag
 from tidegauge.outputs.delta import scd2
-from tidegauge.outputs.delta.commit import tagged
+from tidegauge.outputs.delta.commit import tag_commits
 from tidegauge.outputs.delta.kept_events import FOLDER
 from tidegauge.outputs.delta.scd2 import added_columns, apply_scd2
 from tidegauge.outputs.delta.session import configure
@@ -71,7 +71,7 @@ class History:
     def _apply(self, rows: DataFrame) -> None:
         session = sibling(self.spark)
         configure(session)
-        with tagged(session, Tag("p", "f", 1, self.seq), "who"):
+        with tag_commits(session, Tag("p", "f", 1, self.seq), "who"):
             apply_scd2(session, self.table, self.location, rows, self.output)
 
     def commits(self, below: str = "") -> list[list[dict[str, Any]]]:

@@ -18,7 +18,7 @@ from tidegauge.model.delta_flow import DeltaTable, TableRef
 from tidegauge.model.mode import Mode
 from tidegauge.model.plan import Tag
 from tidegauge.outputs.delta import scd2
-from tidegauge.outputs.delta.commit import tagged
+from tidegauge.outputs.delta.commit import tag_commits
 from tidegauge.outputs.delta.scd2 import added_columns, apply_scd2
 from tidegauge.outputs.delta.session import configure
 from tidegauge.spark.session import sibling
@@ -176,7 +176,7 @@ def test_d5_d6_d8_any_shuffle_replay_and_crash_gives_one_history(
             _create(spark, location, rows, output)
 
         def apply(rows: DataFrame = rows, tag: Tag = Tag("p", "f", 1, number + 1)) -> None:
-            with tagged(session, tag, "{}"):
+            with tag_commits(session, tag, "{}"):
                 apply_scd2(session, f"delta.`{location}`", location, rows, output)
 
         if number in (2, 4):

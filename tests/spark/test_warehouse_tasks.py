@@ -163,9 +163,9 @@ def test_a_secret_goes_along_with_a_task_and_nowhere_else() -> None:
 def test_a_server_that_is_gone_is_worth_another_try() -> None:
     sink = _Lost(failures=2)
     body = seal((Range(1, 10, "a"),))
-    assert tasks._patient(sink, 0, 0, body) == 10
+    assert tasks._take_with_retries(sink, 0, 0, body) == 10
     with pytest.raises(OutputUnreachable):
-        tasks._patient(_Lost(failures=3), 0, 0, body)
+        tasks._take_with_retries(_Lost(failures=3), 0, 0, body)
 
 
 @dataclass

@@ -13,7 +13,7 @@ from tidegauge.delta_log.library import address, options
 from tidegauge.model.delta_flow import TableRef
 from tidegauge.model.mode import Mode
 from tidegauge.model.spec import Lake
-from tidegauge.outputs.delta.commit import words
+from tidegauge.outputs.delta.commit import describe_commit
 from tidegauge.outputs.delta.output import DeltaOutput
 
 
@@ -34,7 +34,7 @@ class LogTable:
 
         facts: dict[str, Any] = {}
         if seq is not None:
-            said = words(self.delta_flow, None, tag_of(seq, epoch), batch_of(seq), f"run {seq}")
+            said = describe_commit(self.delta_flow, None, tag_of(seq, epoch), batch_of(seq), f"run {seq}")
             facts["app_transactions"] = [Transaction(application(tag_of(seq, epoch)), seq)]
             facts["custom_metadata"] = {"userMetadata": said}
         write_deltalake(

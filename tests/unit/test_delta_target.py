@@ -18,8 +18,8 @@ from tidegauge.outputs.delta.target import (
     MADE,
     DeltaColumn,
     DeltaTarget,
-    HeldTable,
     RoomInDelta,
+    TargetColumn,
     properties_for,
     room_for,
 )
@@ -30,7 +30,7 @@ def _output(mode: Mode = Mode.APPEND, **facts: Any) -> DeltaTable:
     return delta_flow_of(Path("/t"), mode, **facts).output
 
 
-def _target(*columns: HeldTable, **properties: str) -> DeltaTarget:
+def _target(*columns: TargetColumn, **properties: str) -> DeltaTarget:
     return DeltaTarget("id", columns, (), {FEED: "true", **properties})
 
 
@@ -75,7 +75,9 @@ def test_a_column_takes_what_it_holds_though_delta_could_not_widen_to_it() -> No
     for held, brought in (("long", "decimal(18,0)"), ("decimal(19,0)", "long")):
         assert fits(held, brought)
         assert not can_widen(held, brought)
-        room = room_for((HeldTable("v", brought),), _target(HeldTable("v", held)), _output(), Drift.FAIL)
+        room = room_for(
+            (TargetColumn("v", brought),), _target(TargetColumn("v", held)), _output(), Drift.FAIL
+        )
         assert room == RoomInDelta((DeltaColumn("v", "v", held),))
     assert not fits("long", "decimal(19,0)")
     assert not fits({"array": "long"}, {"array": "integer"})
@@ -107,16 +109,20 @@ def test_e1_values_and_names_cannot_leave_their_quotes() -> None:
 
 
 def test_a_target_that_fits_is_left_as_it_is() -> None:
-    held = (HeldTable("ID", "long"), HeldTable("v", "string"))
+    held = (TargetColumn("ID", "long"), TargetColumn("v", "string"))
     room = room_for(
-        (HeldTable("id", "integer"), HeldTable("v", "string")), _target(*held), _output(), Drift.FAIL
+        (TargetColumn("id", "integer"), TargetColumn("v", "string")), _target(*held), _output(), Drift.FAIL
     )
     assert room == RoomInDelta((DeltaColumn("ID", "id", "long"), DeltaColumn("v", "v", "string")))
 
 
 def test_drift_evolve_says_each_step() -> None:
-    columns = (HeldTable("id", "long"), HeldTable("a b", "string"), HeldTable("n", {"array": "long"}))
-    room = room_for(columns, _target(HeldTable("id", "integer")), _output(), Drift.EVOLVE)
+    columns = (
+        TargetColumn("id", "long"),
+        TargetColumn("a b", "string"),
+        TargetColumn("n", {"array": "long"}),
+    )
+    room = room_for(columns, _target(TargetColumn("id", "integer")), _output(), Drift.EVOLVE)
     assert room.statements == (
         "SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')",
         "ADD COLUMNS (`a b` string, `n` array<bigint>)",
@@ -128,7 +134,10 @@ def test_drift_evolve_says_each_step() -> None:
 
 def test_a_feed_that_was_off_is_switched_on_and_said() -> None:
     room = room_for(
-        (HeldTable("id", "long"),), DeltaTarget("", (HeldTable("id", "long"),), (), {}), _output(), Drift.FAIL
+        (TargetColumn("id", "long"),),
+        DeltaTarget("", (TargetColumn("id", "long"),), (), {}),
+        _output(),
+        Drift.FAIL,
     )
     assert room.statements == ("SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')",)
     assert "feed" in room.notes[0]
@@ -137,44 +146,44 @@ def test_a_feed_that_was_off_is_switched_on_and_said() -> None:
 @pytest.mark.parametrize(
     ("target", "mode", "said"),
     [
-        (_target(HeldTable("v", "string")), Mode.MERGE, "has no column id, which the output names"),
-        (_target(HeldTable("id", "string")), Mode.MERGE, r"column id of /t is string, .* gives bigint"),
+        (_target(TargetColumn("v", "string")), Mode.MERGE, "has no column id, which the output names"),
+        (_target(TargetColumn("id", "string")), Mode.MERGE, r"column id of /t is string, .* gives bigint"),
         (
-            _target(HeldTable("id", "long"), HeldTable("x", "long", required=True)),
+            _target(TargetColumn("id", "long"), TargetColumn("x", "long", required=True)),
             Mode.MERGE,
             "x that must not be",
         ),
         (
-            _target(HeldTable("id", "long"), HeldTable("y", "date", made_by="now()")),
+            _target(TargetColumn("id", "long"), TargetColumn("y", "date", made_by="now()")),
             Mode.MERGE,
             r"column y .*now",
         ),
-        (_target(HeldTable("id", "long"), **{"delta.appendOnly": "true"}), Mode.MERGE, "appendOnly"),
-        (_target(HeldTable("id", "long")), Mode.REPLACE_PARTITIONS, "partitioned by nothing"),
+        (_target(TargetColumn("id", "long"), **{"delta.appendOnly": "true"}), Mode.MERGE, "appendOnly"),
+        (_target(TargetColumn("id", "long")), Mode.REPLACE_PARTITIONS, "partitioned by nothing"),
     ],
 )
 def test_a_target_that_somebody_changed_is_refused(target: DeltaTarget, mode: Mode, said: str) -> None:
     facts: dict[str, Any] = {"key": ("id",)} if mode is Mode.MERGE else {"partition_by": ("id",)}
     with pytest.raises(OutputDisagrees, match=said) as refused:
-        room_for((HeldTable("id", "long"),), target, _output(mode, **facts), Drift.EVOLVE)
+        room_for((TargetColumn("id", "long"),), target, _output(mode, **facts), Drift.EVOLVE)
     assert refused.value.hint
 
 
 def test_freeze_and_fail_never_widen() -> None:
     for drift in (Drift.FREEZE, Drift.FAIL):
         with pytest.raises(OutputDisagrees, match="is int, and the transform gives bigint") as refused:
-            room_for((HeldTable("id", "long"),), _target(HeldTable("id", "integer")), _output(), drift)
+            room_for((TargetColumn("id", "long"),), _target(TargetColumn("id", "integer")), _output(), drift)
         assert "evolve" in str(refused.value.hint)
 
 
 def test_d14_what_a_merge_wrote_is_told_from_what_its_user_added() -> None:
     output = _output(Mode.MERGE, key=("a",))
-    a, b, mine = HeldTable("a", "long"), HeldTable("b", "long"), HeldTable("mine", "long")
+    a, b, mine = TargetColumn("a", "long"), TargetColumn("b", "long"), TargetColumn("mine", "long")
     made = properties_for([a, b], output)
     assert room_for((a, b), _target(a, b, mine, **made), output, Drift.EVOLVE) == RoomInDelta(
         (DeltaColumn("a", "a", "long"), DeltaColumn("b", "b", "long"))
     )
-    gone = room_for((a,), _target(a, HeldTable("B", "long"), mine, **made), output, Drift.EVOLVE)
+    gone = room_for((a,), _target(a, TargetColumn("B", "long"), mine, **made), output, Drift.EVOLVE)
     assert gone.vanished == ("B",)
     assert gone.statements == ()
     [note] = gone.notes
@@ -185,14 +194,14 @@ def test_d14_what_a_merge_wrote_is_told_from_what_its_user_added() -> None:
     assert legacy.vanished == ()
     assert legacy.statements == ("SET TBLPROPERTIES ('tidegauge.columns.0' = '[\"a\"]')",)
     # Left out as `drift: freeze` says, so it was never written.
-    frozen = room_for((a, b, HeldTable("c", "long")), _target(a, b, **made), output, Drift.FREEZE)
+    frozen = room_for((a, b, TargetColumn("c", "long")), _target(a, b, **made), output, Drift.FREEZE)
     assert frozen.statements == ()
 
 
 def test_d14_the_names_of_many_columns_are_kept_in_parts_that_a_catalogue_takes() -> None:
     output = _output(Mode.MERGE, key=("c0",))
     many = tuple(
-        HeldTable(f"c{number} it's \\ {'x' * 40}" if number else "c0", "long") for number in range(300)
+        TargetColumn(f"c{number} it's \\ {'x' * 40}" if number else "c0", "long") for number in range(300)
     )
     made = properties_for(many, output)
     parts = [value for name, value in made.items() if name.startswith("tidegauge.columns.")]
@@ -205,7 +214,7 @@ def test_d14_the_names_of_many_columns_are_kept_in_parts_that_a_catalogue_takes(
 
 
 def test_a_new_target_gets_what_its_mode_and_names_need() -> None:
-    plain, strange = HeldTable("a", "long"), HeldTable("s", {"struct": [["x y", "long"]]})
+    plain, strange = TargetColumn("a", "long"), TargetColumn("s", {"struct": [["x y", "long"]]})
     assert properties_for([plain], _output()) == {FEED: "true", MADE: "true"}
     merged = properties_for([plain, strange], _output(Mode.MERGE))
     assert merged == {

@@ -196,7 +196,7 @@ def _settled(
         known = {mark.input: mark for mark in marks()}
         _versions(flow, known)
         opened = place.open()
-        standing = opened.lives.standing() if opened else None
+        standing = opened.epochs.standing() if opened else None
         if opened is None or standing is None or standing.look is None:
             raise OutputDisagrees(
                 f"{flow.name}: its target {flow.output.table} is not there, and the ledger says that it was"

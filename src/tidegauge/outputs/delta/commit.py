@@ -25,7 +25,7 @@ METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 
 
 @contextmanager
-def tagged(session: SparkSession, tag: Tag, said: str) -> Iterator[None]:
+def tag_commits(session: SparkSession, tag: Tag, said: str) -> Iterator[None]:
     """Whatever this session commits inside has the tag; Delta does it once, and passes over a second time."""
     try:
         session.conf.set(APPLICATION, application(tag))
@@ -37,7 +37,7 @@ def tagged(session: SparkSession, tag: Tag, said: str) -> Iterator[None]:
             session.conf.unset(name)
 
 
-def words(
+def describe_commit(
     delta_flow: DeltaFlow, plan: Plan | None, tag: Tag, batch: Batch, run_id: str, *, read: int | None = None
 ) -> str:
     """What the commit says of itself: all that a ledger would need to be rebuilt from it."""
@@ -89,9 +89,9 @@ class TaggedCommit:
 
 
 def find(look: Look, tag: Tag) -> TaggedCommit | None:
-    """The commit of a batch; the newest of this life is most often the first that is read.
+    """The commit of a batch; the newest of this epoch is most often the first that is read.
 
-    Raises OutputDisagrees where a later batch of the life is there and this one is not.
+    Raises OutputDisagrees where a later batch of the epoch is there and this one is not.
     """
     name, later = application(tag), False
     for commit in look.since_checkpoint():

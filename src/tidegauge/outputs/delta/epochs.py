@@ -1,16 +1,16 @@
-"""The lives of a Delta table: each change of its watermark by hand opens the next one.
+"""The epochs of a Delta table: each change of its watermark by hand opens the next one.
 
-A life is an application of Delta's own transactions, `tidegauge/<pipeline>/<flow>/<epoch>`, and a batch is
-its version. One commit opens the next life: it takes the application of every older one to the highest
+An epoch is an application of Delta's own transactions, `tidegauge/<pipeline>/<flow>/<epoch>`, and a batch is
+its version. One commit opens the next epoch: it takes the application of every older one to the highest
 version there is, so that Delta passes over, or refuses as a conflict, whatever they write later. It is put
 into the log without Spark, only if nobody else has put that version.
 
 A file of the flow's own in the table's `_tidegauge` folder says the same, and comes first. That is for a
 table which does not exist yet, and so has no log: a writer makes the table before it looks for this file, and
-who opens a life puts the file before it looks for the table, so that one of them always sees the other. The
-commit follows only on the very version that the file was true of: a batch of the old life that comes between
+who opens an epoch puts the file before it looks for the table, so that one of them always sees the other. The
+commit follows only on the very version that the file was true of: a batch of the old epoch that comes between
 them is first said in the file too. A table of the catalogue that does not exist yet has no folder either; its
-life is opened by its first batch, which is refused when an older life came first.
+epoch is opened by its first batch, which is refused when an older epoch came first.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class DeltaEpochOpening:
     reason: str
     empty: bool = False
     emptied: int = 0
-    """The newest life, up to this one, that began with no row."""
+    """The newest epoch, up to this one, that began with no row."""
     closed: dict[int, int] = field(default_factory=dict)
-    """The last batch of each earlier life."""
+    """The last batch of each earlier epoch."""
 
     def __str__(self) -> str:
         shown = "nothing" if self.continues is None else "epoch {} up to batch {}".format(*self.continues)
@@ -54,21 +54,21 @@ class EpochStanding:
     look: Look | None
     """None while there is no table."""
     epoch: int
-    """The life that is open."""
+    """The epoch that is open."""
     last: tuple[int, int] | None
-    """The newest life that the log has, and its last batch; None: the log has no commit of this flow."""
+    """The newest epoch that the log has, and its last batch; None: the log has no commit of this flow."""
     marker: DeltaEpochOpening | None
     token: str | None
     """The marker's, as the store gave it."""
 
     @property
     def ours(self) -> bool:
-        """The log has a commit of this flow, of whichever life."""
+        """The log has a commit of this flow, of whichever epoch."""
         return self.last is not None
 
     @property
     def logged(self) -> int | None:
-        """The open life's last batch by the log; None: the log does not have this life."""
+        """The open epoch's last batch by the log; None: the log does not have this epoch."""
         return self.last[1] if self.last and self.last[0] == self.epoch else None
 
 
@@ -112,9 +112,10 @@ class DeltaEpochs:
         raise self._crowded()
 
     def ensure(self, epoch: int, *, unmarked: bool) -> EpochStanding:
-        """The log has this life, before a batch of it comes. Raises OutputDisagrees once a later one is open.
+        """Make sure that the log has this epoch, before its first batch. Raises OutputDisagrees once a
+        later one is open.
 
-        `unmarked`: the table may be new, and its life opened before there was a place to say so.
+        `unmarked`: the table may be new, and its epoch opened before there was a place to say so.
         """
         for _ in range(_TRIES):
             now = self.standing()
@@ -178,7 +179,7 @@ class DeltaEpochs:
         return replace(wanted, closed=closed, emptied=emptied)
 
     def _opening(self, now: EpochStanding) -> DeltaEpochOpening | None:
-        """Of the life that is open; None for the first, and where neither file nor log has it any more."""
+        """Of the epoch that is open; None for the first, and where neither file nor log has it any more."""
         if now.marker is not None and now.marker.epoch == now.epoch:
             return now.marker
         for commit in now.look.commits() if now.look else ():

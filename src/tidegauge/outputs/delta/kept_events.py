@@ -13,8 +13,8 @@ event that comes later, with an equal sequence value or as a feed's delete, was 
 Written before the history, and never instead of it: alone it changes nothing that anybody sees, and the same
 event twice is one event. Only ever appended to.
 
-No tag of Delta's guards it: a runner whose life was closed over its head may still write here. So every row
-says of which life and batch it is, and counts where that batch came, or still may come, into the history.
+No tag of Delta's guards it: a runner whose epoch was closed over its head may still write here. So every row
+says of which epoch and batch it is, and counts where that batch came, or still may come, into the history.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ _NONE_THERE = {
 
 @dataclass(frozen=True)
 class EventsEpoch:
-    """Which batch of which life of the history events are kept by, and whose else count there."""
+    """Which batch of which epoch of the history events are kept by, and whose else count there."""
 
     epoch: int
     seq: int
     before: Mapping[int, int] | None
-    """The last batch of every earlier life whose rows the history has; None: not known, and all count."""
+    """The last batch of every earlier epoch whose rows the history has; None: not known, and all count."""
 
     @property
     def counts(self) -> str:
@@ -62,7 +62,7 @@ class EventsEpoch:
         return " OR ".join([f"{EPOCH} IS NULL", f"{EPOCH} = {self.epoch}", *(f"({one})" for one in earlier)])
 
 
-def read_kept(session: SparkSession, location: str, life: EventsEpoch | None) -> DataFrame | None:
+def read_kept(session: SparkSession, location: str, events_epoch: EventsEpoch | None) -> DataFrame | None:
     """The kept events of the history at this location; None where none were ever kept."""
     from pyspark.errors import AnalysisException
 
@@ -75,18 +75,18 @@ def read_kept(session: SparkSession, location: str, life: EventsEpoch | None) ->
         if error.getCondition() in _NONE_THERE:
             return None
         raise
-    return found if life is None or EPOCH not in found.columns else found.where(life.counts)
+    return found if events_epoch is None or EPOCH not in found.columns else found.where(events_epoch.counts)
 
 
 def keep(
-    session: SparkSession, location: str, events: DataFrame, life: EventsEpoch | None, *, files: int
+    session: SparkSession, location: str, events: DataFrame, events_epoch: EventsEpoch | None, *, files: int
 ) -> None:
     """Add these; columns that the table does not know yet, and wider types, are taken in."""
     from pyspark.sql import functions as F  # noqa: N812
 
     noted = {
-        EPOCH: F.lit(life and life.epoch).cast("bigint"),
-        SEQ: F.lit(life and life.seq).cast("bigint"),
+        EPOCH: F.lit(events_epoch and events_epoch.epoch).cast("bigint"),
+        SEQ: F.lit(events_epoch and events_epoch.seq).cast("bigint"),
     }
     with _untagged(session):
         (

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tidegauge.errors import KeyUnsuitable
 from tidegauge.model.delta_flow import CHANGE_TYPE
 from tidegauge.model.types import quote as quoted
-from tidegauge.outputs.delta.modes import Checked, Job, aligned, deleted
+from tidegauge.outputs.delta.modes import Checked, Job, align_rows, is_delete
 from tidegauge.outputs.delta.types import literal
 
 if TYPE_CHECKING:
@@ -29,22 +29,22 @@ def check_keys(job: Job) -> Checked:
     """
     from pyspark.sql import functions as f
 
-    rows = aligned(job, CHANGE_TYPE)
+    rows = align_rows(job, CHANGE_TYPE)
     if CHANGE_TYPE not in rows.columns:
         rows = rows.withColumn(CHANGE_TYPE, f.lit("update_postimage"))
-    checked, new = _looked_through(job, rows)
+    checked, new = _look_through(job, rows)
     again = job.change.again
     if again is None or job.empty or not (new or (job.change.unsure and checked.read)):
         return checked
-    doubted = _otherwise(job, checked) if job.change.unsure else _there(job, checked)
+    doubted = _find_otherwise(job, checked) if job.change.unsure else _find_there(job, checked)
     if not doubted.agg(f.count(f.lit(1))).collect()[0][0]:
         return checked
-    whole = aligned(job, CHANGE_TYPE, rows=again(doubted))
+    whole = align_rows(job, CHANGE_TYPE, rows=again(doubted))
     others = _joined(checked.rows, doubted, _keys(job), "left_anti")
-    return _looked_through(job, others.unionByName(whole))[0]
+    return _look_through(job, others.unionByName(whole))[0]
 
 
-def _looked_through(job: Job, rows: DataFrame) -> tuple[Checked, int]:
+def _look_through(job: Job, rows: DataFrame) -> tuple[Checked, int]:
     """And how many of its keys are new, as their rows have it."""
     from pyspark.sql import functions as f
 
@@ -55,7 +55,7 @@ def _looked_through(job: Job, rows: DataFrame) -> tuple[Checked, int]:
     pruned = [name for name in keys if types[name.casefold()].type in _PRUNED]
     grouped = rows.groupBy(*(f.col(quoted(name)) for name in keys)).agg(
         f.count(f.lit(1)).alias("_n"),
-        f.sum(f.expr(f"int({deleted()})")).alias("_d"),
+        f.sum(f.expr(f"int({is_delete()})")).alias("_d"),
         f.sum(f.expr(f"int({_NEW})")).alias("_i"),
     )
     empty = " OR ".join(f"{quoted(name)} IS NULL" for name in keys)
@@ -91,7 +91,7 @@ def _looked_through(job: Job, rows: DataFrame) -> tuple[Checked, int]:
     return Checked(rows, read=read, deletes=deletes, bounds=bounds, held=rows), int(facts["new"])
 
 
-def _there(job: Job, checked: Checked) -> DataFrame:
+def _find_there(job: Job, checked: Checked) -> DataFrame:
     """The keys that the target has, and that should be new to it."""
     keys = _keys(job)
     new = checked.rows.where(_NEW)
@@ -103,14 +103,14 @@ def _there(job: Job, checked: Checked) -> DataFrame:
     return _joined(target, new, keys, "left_semi")
 
 
-def _otherwise(job: Job, checked: Checked) -> DataFrame:
+def _find_otherwise(job: Job, checked: Checked) -> DataFrame:
     """The keys of which the whole says something else than the rows that have changed."""
     from pyspark.sql import functions as f
 
     assert job.change.again is not None
     columns = [f.col(quoted(name)) for name in _keys(job)]
-    goes = f.expr(f"int({deleted()})")
-    whole = aligned(job, CHANGE_TYPE, rows=job.change.again(checked.rows.select(*columns)))
+    goes = f.expr(f"int({is_delete()})")
+    whole = align_rows(job, CHANGE_TYPE, rows=job.change.again(checked.rows.select(*columns)))
     both = whole.select(*columns, f.lit(1).alias(_TIMES), goes.alias(_GOES)).unionAll(
         checked.rows.select(*columns, f.lit(0), -goes)
     )

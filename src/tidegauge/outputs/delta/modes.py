@@ -13,7 +13,7 @@ from tidegauge.model.delta_flow import CHANGE_TYPE, DELETE, DeltaTable
 from tidegauge.model.mode import Mode
 from tidegauge.model.types import quote as quoted
 from tidegauge.outputs.delta.kept_events import EventsEpoch
-from tidegauge.outputs.delta.target import FEED_COLUMNS, DeltaColumn, HeldTable
+from tidegauge.outputs.delta.target import FEED_COLUMNS, DeltaColumn, TargetColumn
 from tidegauge.outputs.delta.types import as_sql, bare, has_map, literal
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Job:
     """Of the target."""
     empty: bool
     """The target has no file."""
-    life: EventsEpoch
+    events_epoch: EventsEpoch
     """Of the batch."""
     vanished: tuple[str, ...] = ()
     """See `target.Room`."""
@@ -72,14 +72,14 @@ def check(job: Job) -> Checked:
 
             return check_keys(job)
         case Mode.REPLACE_PARTITIONS:
-            return Checked(aligned(job), predicate=_touched(job))
+            return Checked(align_rows(job), predicate=_touched(job))
         case Mode.APPEND:
             _check_refused(job)
-            return Checked(aligned(job))
+            return Checked(align_rows(job))
         case Mode.OVERWRITE:
-            return Checked(aligned(job))
+            return Checked(align_rows(job))
         case Mode.SCD2:
-            return Checked(aligned(job, *FEED_COLUMNS))
+            return Checked(align_rows(job, *FEED_COLUMNS))
 
 
 def is_idle(job: Job, checked: Checked) -> bool:
@@ -109,16 +109,16 @@ def apply(job: Job, checked: Checked) -> None:
             if is_idle(job, checked):
                 _append(job, no_rows(job.session, job.columns))
             elif job.empty:
-                _append(job, checked.rows.where(f"NOT ({deleted()})").drop(CHANGE_TYPE))
+                _append(job, checked.rows.where(f"NOT ({is_delete()})").drop(CHANGE_TYPE))
             else:
                 _merge(job, checked)
         case Mode.SCD2:
             from tidegauge.outputs.delta.scd2 import apply_scd2
 
-            apply_scd2(job.session, job.table, job.location, checked.rows, job.output, job.life)
+            apply_scd2(job.session, job.table, job.location, checked.rows, job.output, job.events_epoch)
 
 
-def aligned(job: Job, *besides: str, rows: DataFrame | None = None) -> DataFrame:
+def align_rows(job: Job, *besides: str, rows: DataFrame | None = None) -> DataFrame:
     """The rows with the target's own names and types, in its order, and some of the feed's columns.
 
     Those of the change, unless others are given.
@@ -140,7 +140,7 @@ def aligned(job: Job, *besides: str, rows: DataFrame | None = None) -> DataFrame
     return frame.select(*chosen)
 
 
-def no_rows(session: SparkSession, columns: Iterable[DeltaColumn | HeldTable]) -> DataFrame:
+def no_rows(session: SparkSession, columns: Iterable[DeltaColumn | TargetColumn]) -> DataFrame:
     """An empty frame that Spark knows to be empty, so that it makes no file of it."""
     told = ", ".join(f"CAST(NULL AS {as_sql(one.type)}) AS {quoted(one.name)}" for one in columns)
     return session.sql(f"SELECT {told} WHERE false")
@@ -166,9 +166,9 @@ def _merge(job: Job, checked: Checked) -> None:
         on.append(f"t.{quoted(name)} >= {least} AND t.{quoted(name)} <= {greatest}")
     clauses = []
     if checked.deletes:
-        clauses.append(f"WHEN MATCHED AND {deleted('s')}{_guard(output, delete=True)} THEN DELETE")
+        clauses.append(f"WHEN MATCHED AND {is_delete('s')}{_guard(output, delete=True)} THEN DELETE")
     if checked.deletes != checked.read:
-        stays = f"NOT ({deleted('s')})"
+        stays = f"NOT ({is_delete('s')})"
         if others:
             differs = " OR ".join(_differs(column) for column in others)
             sets = [f"{quoted(column.name)} = s.{quoted(column.name)}" for column in others]
@@ -190,7 +190,7 @@ def _merge(job: Job, checked: Checked) -> None:
         job.session.catalog.dropTempView(view)
 
 
-def deleted(alias: str | None = None) -> str:
+def is_delete(alias: str | None = None) -> str:
     return f"{f'{alias}.' if alias else ''}{CHANGE_TYPE} <=> '{DELETE}'"
 
 

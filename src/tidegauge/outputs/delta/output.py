@@ -18,7 +18,7 @@ from tidegauge.model.protocols.output import Capabilities
 from tidegauge.model.staged import Staged
 from tidegauge.model.table import Field, Layout
 from tidegauge.outputs.delta import modes, session
-from tidegauge.outputs.delta.commit import find, receipt_of, tagged, words
+from tidegauge.outputs.delta.commit import describe_commit, find, receipt_of, tag_commits
 from tidegauge.outputs.delta.conflicts import is_conflict, translate_conflict
 from tidegauge.outputs.delta.epochs import DeltaEpochOpening, EpochStanding
 from tidegauge.outputs.delta.kept_events import EventsEpoch
@@ -49,10 +49,10 @@ class _Pending:
 
 
 class DeltaOutput:
-    """`model.protocols.output.Output` for a Layer.
+    """`model.protocols.output.Output` for a DeltaFlow.
 
     What `write` keeps for later is a plan: the versions of the inputs are frozen, so the rows are computed
-    when they are committed, and nothing is written twice. `lives` tells why no writer of an older epoch is
+    when they are committed, and nothing is written twice. `epochs` tells why no writer of an older epoch is
     ever seen.
     """
 
@@ -92,7 +92,7 @@ class DeltaOutput:
         """Rows and tags are one log, and go together."""
         now = self._standing()
         if now is None:
-            return True  # a table of the catalogue that is not there yet: see `lives`
+            return True  # a table of the catalogue that is not there yet: see `epochs`
         if now.epoch == epoch:
             return True
         return now.epoch < epoch and not now.ours and now.marker is None and self._table.by_name
@@ -115,21 +115,21 @@ class DeltaOutput:
             found.prove()
             if empty and self._delta_flow.output.mode.facts.keeps_history:
                 found.forget_events(epoch)
-            found.lives.open(opening)
+            found.epochs.open(opening)
         elif continues is not None and any(continues):
             raise OutputDisagrees(
                 f"{opening} cannot be opened: there is no table {self.place}",
                 hint="bring the table back, or reset the watermark, which continues nothing",
             )
 
-    def is_pending(self, epoch: int) -> bool:  # noqa: ARG002 - the commit that opens a life empties it
+    def is_pending(self, epoch: int) -> bool:  # noqa: ARG002 - the commit that opens an epoch empties it
         return False
 
     def lacks(self, continues: tuple[int, int]) -> str | None:
         found = self._table.open()
         if found is None:
             return f"epoch {continues[0]}" if any(continues) else None
-        return found.lives.lacks(continues)
+        return found.epochs.lacks(continues)
 
     def receipt(self, tag: Tag) -> Receipt | None:
         now = self._standing()
@@ -171,7 +171,7 @@ class DeltaOutput:
         run_id: str,
     ) -> Receipt:
         for attempt in range(1, _TRIES + 1):
-            now = self._table.opened().lives.ensure(tag.epoch, unmarked=self._table.by_name)
+            now = self._table.opened().epochs.ensure(tag.epoch, unmarked=self._table.by_name)
             if receipt := self._receipt(now, tag):
                 return self._same(receipt, batch)
             pending = self._pending.get(staged.change)
@@ -183,7 +183,7 @@ class DeltaOutput:
                 )
             try:
                 if attempt > 1:
-                    _let_go(pending)
+                    _release(pending)
                     pending = self._pending[staged.change] = self._planned(
                         pending.batch_data, pending.session
                     )
@@ -211,7 +211,7 @@ class DeltaOutput:
     def discard(self, staged: Staged) -> None:
         pending = self._pending.pop(staged.change, None)
         if pending is not None:
-            _let_go(pending)
+            _release(pending)
 
     def _planned(self, batch_data: DeltaBatch, own: SparkSession) -> _Pending:
         found = self._table.open()
@@ -222,7 +222,7 @@ class DeltaOutput:
         change = batch_data.change(own, None if look is None else lambda: own.read.table(name))
         schema = change.rows.schema
         try:
-            if found is not None and look is not None and not found.lives.standing().ours:
+            if found is not None and look is not None and not found.epochs.standing().ours:
                 look = found.log.look() if remake(found.log, look, schema, self._delta_flow.output) else look
             room = session.make_room(own, self._ref, look, schema, self._delta_flow)
         except TidegaugeError:
@@ -246,20 +246,20 @@ class DeltaOutput:
             columns=pending.room.columns,
             partition_by=target_of(now.look).partition_by,
             empty=now.look.is_empty(),
-            life=_life(now, tag),
+            events_epoch=_events_epoch(now, tag),
             vanished=pending.room.vanished,
         )
         pending.checked = modes.check(job)
-        said = words(self._delta_flow, self._plan, tag, batch, run_id, read=pending.checked.read)
+        said = describe_commit(self._delta_flow, self._plan, tag, batch, run_id, read=pending.checked.read)
         if modes.is_idle(job, pending.checked) and self._table.opened().put(now.look, tag, said):
             return
         few = job.is_few(pending.checked) and is_small(now.look)
-        with tagged(pending.session, tag, said), tune_for_small(pending.session, few=few):
+        with tag_commits(pending.session, tag, said), tune_for_small(pending.session, few=few):
             modes.apply(job, pending.checked)
 
     def _receipt(self, now: EpochStanding, tag: Tag) -> Receipt | None:
         if now.epoch > tag.epoch:
-            raise self._table.opened().lives.ended(tag.epoch, now)
+            raise self._table.opened().epochs.ended(tag.epoch, now)
         if now.look is None or now.epoch < tag.epoch:
             return None
         found = find(now.look, tag)
@@ -277,7 +277,7 @@ class DeltaOutput:
 
     def _standing(self) -> EpochStanding | None:
         found = self._table.open()
-        return None if found is None else found.lives.standing()
+        return None if found is None else found.epochs.standing()
 
     def _warnings(self) -> Iterator[str]:
         found = self._table.open()
@@ -289,8 +289,8 @@ class DeltaOutput:
             )
 
 
-def _life(now: EpochStanding, tag: Tag) -> EventsEpoch:
-    """By the file that says how far the lives before came."""
+def _events_epoch(now: EpochStanding, tag: Tag) -> EventsEpoch:
+    """By the file that says how far the epochs before came."""
     opening = now.marker
     if tag.epoch == 0:
         return EventsEpoch(tag.epoch, tag.seq, {})
@@ -300,7 +300,7 @@ def _life(now: EpochStanding, tag: Tag) -> EventsEpoch:
     return EventsEpoch(tag.epoch, tag.seq, before)
 
 
-def _let_go(pending: _Pending) -> None:
+def _release(pending: _Pending) -> None:
     held: list[DataFrame] = list(pending.change.kept)
     if pending.checked is not None and pending.checked.held is not None:
         held.append(pending.checked.held)

@@ -1,4 +1,4 @@
-"""Where a target is: its folder, its log and its lives, as soon as they are known."""
+"""Where a target is: its folder, its log and its epochs, as soon as they are known."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Opened:
     """As Spark is told it."""
     lake: Lake
     log: Log
-    lives: DeltaEpochs
+    epochs: DeltaEpochs
 
     def check(self) -> None:
         """Raises OutputUnreachable where the folder or bucket cannot be used, OutputDisagrees where commits
@@ -60,8 +60,8 @@ class Opened:
         return self.log.put(look.version + 1, [batch_info(look, now, said, "TIDEGAUGE BATCH"), txn])
 
     def forget_events(self, epoch: int) -> None:
-        """The events that an scd2 table keeps beside it, unless they are of this life already."""
-        now = self.lives.standing()
+        """The events that an scd2 table keeps beside it, unless they are of this epoch already."""
+        now = self.epochs.standing()
         if now.epoch == epoch and now.logged is not None:
             return
         log = Log(open_store(replace(self.lake, path=f"{self.lake.path}/{FOLDER}")))

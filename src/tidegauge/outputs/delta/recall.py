@@ -20,7 +20,7 @@ from tidegauge.storage.store import open_store
 
 @dataclass(frozen=True)
 class RecalledDeltaEpoch:
-    """The newest life of a Delta table that a flow writes."""
+    """The newest epoch of a Delta table that a flow writes."""
 
     epoch: int
     seq: int

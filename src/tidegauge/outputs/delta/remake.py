@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tidegauge.delta_log.batch_commit import batch_info
 from tidegauge.delta_log.newest import Log, Look
 from tidegauge.model.delta_flow import DeltaTable
-from tidegauge.outputs.delta.target import MADE, needs_mapping, target_of, wanted
+from tidegauge.outputs.delta.target import MADE, list_columns, needs_mapping, target_of
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -21,7 +21,7 @@ _OF_A_FEATURE = ("timestamp_ntz", "variant", "collat")
 def remake(log: Log, look: Look, schema: StructType, output: DeltaTable) -> bool:
     """Whether it was done. Only while nobody has committed since: a batch that another runner has written
     meanwhile stands at the version that this would be put at."""
-    target, columns = target_of(look), wanted(schema, output)
+    target, columns = target_of(look), list_columns(schema, output)
     if MADE not in target.properties or not look.is_empty():
         return False
     there = {one.name: one.type for one in target.columns}

@@ -33,8 +33,12 @@ from tidegauge.outputs.delta.events import (
 from tidegauge.outputs.delta.history import rebuild
 from tidegauge.outputs.delta.kept_events import EventsEpoch, keep, read_kept
 from tidegauge.outputs.delta.modes import no_rows
-from tidegauge.outputs.delta.spans import between, extremes, spans
-from tidegauge.outputs.delta.target import HeldTable
+from tidegauge.outputs.delta.spans import (
+    filter_between,
+    list_conditions,
+    select_extremes,
+)
+from tidegauge.outputs.delta.target import TargetColumn
 from tidegauge.outputs.delta.types import bare
 
 if TYPE_CHECKING:
@@ -89,7 +93,7 @@ def apply_scd2(
     location: str,
     rows: DataFrame,
     output: DeltaTable,
-    life: EventsEpoch | None = None,
+    events_epoch: EventsEpoch | None = None,
 ) -> None:
     """Bring these events into the history, in one commit with the session's tag, also if nothing differs.
 
@@ -109,10 +113,10 @@ def apply_scd2(
     touched = events.select(*shape.keys)
     if stats["events"] <= _FEW:
         touched = touched.hint("broadcast")
-    known = standing(between(target, shape, stats), shape)
-    beside = read_kept(session, location, life)
+    known = standing(filter_between(target, shape, stats), shape)
+    beside = read_kept(session, location, events_epoch)
     if beside is not None:
-        beside = kept(between(beside, shape, stats), shape)
+        beside = kept(filter_between(beside, shape, stats), shape)
         known = known.unionByName(beside, allowMissingColumns=True)
     known = known.join(touched, shape.keys, "left_semi")
     # All that follows is by key: the rows travel once.
@@ -123,7 +127,7 @@ def apply_scd2(
     todo = _todo(history, shape)
     if todo["keeps"]:
         files = 1 + todo["keeps"] // _ROWS_PER_FILE
-        keep(session, location, to_keep(history, shape), life, files=files)
+        keep(session, location, to_keep(history, shape), events_epoch, files=files)
     if todo["ops"]:
         _merge(session, table, history.where("op IS NOT NULL"), shape, output, todo)
     else:
@@ -162,7 +166,7 @@ def _check(events: DataFrame, shape: EventColumns, output: DeltaTable) -> Row:
             F.count_if(no_sequence).alias("no_sequence"),
             F.count_if(gone).alias("gone"),
             F.count_if(gone & F.col("at").isNull()).alias("no_time"),
-            *extremes(shape),
+            *select_extremes(shape),
         )
     )
     if stats["no_key"]:
@@ -199,7 +203,7 @@ def _todo(history: DataFrame, shape: EventColumns) -> Row:
     from pyspark.sql import functions as F  # noqa: N812
 
     counts = [F.count("op").alias("ops"), F.count("keep").alias("keeps")]
-    return _first(history.agg(*counts, *extremes(shape, "op IS NOT NULL")))
+    return _first(history.agg(*counts, *select_extremes(shape, "op IS NOT NULL")))
 
 
 def _merge(
@@ -215,7 +219,7 @@ def _merge(
         inserts[quoted(output.surrogate_key)] = "s.hash"
     sets = ", ".join(f"{name} = {value}" for name, value in (updates | ends).items())
     same = [f"t.{names[place]} = s.k{index}" for index, place in enumerate(shape.key)]
-    on = " AND ".join([*same, f"t.{VALID_FROM} = s.s", *spans(shape, found, "t.", moment=True)])
+    on = " AND ".join([*same, f"t.{VALID_FROM} = s.s", *list_conditions(shape, found, "t.", moment=True)])
     changed.createOrReplaceTempView(_VIEW)
     try:
         session.sql(
@@ -231,7 +235,7 @@ def _merge(
 
 def _commit_nothing(session: SparkSession, table: str, target: DataFrame) -> None:
     """The tag has to be in the table all the same."""
-    columns = [HeldTable(field.name, bare(field.dataType.jsonValue())) for field in target.schema.fields]
+    columns = [TargetColumn(field.name, bare(field.dataType.jsonValue())) for field in target.schema.fields]
     no_rows(session, columns).writeTo(table).append()
 
 

@@ -10,12 +10,12 @@ from tidegauge.model.types import quote as quoted
 from tidegauge.outputs.delta.modes import no_rows
 from tidegauge.outputs.delta.target import (
     DeltaColumn,
-    HeldTable,
     RoomInDelta,
+    TargetColumn,
+    list_columns,
     properties_for,
     room_for,
     target_of,
-    wanted,
 )
 from tidegauge.outputs.delta.types import as_sql, literal, table_name
 
@@ -52,7 +52,7 @@ def make_room(
     session: SparkSession, ref: TableRef, look: Look | None, schema: StructType, flow: DeltaFlow
 ) -> RoomInDelta:
     """Make the target where there is none, else what it lacks."""
-    columns = wanted(schema, flow.output)
+    columns = list_columns(schema, flow.output)
     if look is None:
         _create(session, ref, columns, flow.output)
         return RoomInDelta(tuple(DeltaColumn(one.name, one.name, one.type) for one in columns))
@@ -62,7 +62,9 @@ def make_room(
     return room
 
 
-def _create(session: SparkSession, ref: TableRef, columns: tuple[HeldTable, ...], output: DeltaTable) -> None:
+def _create(
+    session: SparkSession, ref: TableRef, columns: tuple[TargetColumn, ...], output: DeltaTable
+) -> None:
     """Of two that make it at once, the second adds nothing to what the first made."""
     spelled = {one.name.casefold(): one.name for one in columns}
     partition_by = [spelled[name.casefold()] for name in output.partition_by]
@@ -79,7 +81,7 @@ def _create(session: SparkSession, ref: TableRef, columns: tuple[HeldTable, ...]
     try:
         session.sql(f"CREATE TABLE {body}")
     except Exception as refused:
-        # It is there by now, or its folder has something in it that is no table, such as the file of a life
+        # It is there by now, or its folder has something in it that is no table, such as the file of an epoch
         # that was opened before: then a write of no rows makes it, and leaves an empty file.
         if "ALREADY_EXISTS" not in str(refused) and "NON_EMPTY_LOCATION" not in str(refused):
             raise

@@ -18,7 +18,7 @@ _PICKED = {"byte", "short", "integer", "long", "date", "timestamp", "timestamp_n
 _SHORT = 2000
 
 
-def extremes(shape: EventColumns, where: str = "true") -> Iterator[Column]:
+def select_extremes(shape: EventColumns, where: str = "true") -> Iterator[Column]:
     """The least and greatest keys and sequence values, as text."""
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -29,7 +29,7 @@ def extremes(shape: EventColumns, where: str = "true") -> Iterator[Column]:
         yield F.expr(f"string(max({value}))").alias(f"high_{inner}")
 
 
-def spans(shape: EventColumns, found: Row, prefix: str = "", *, moment: bool = False) -> list[str]:
+def list_conditions(shape: EventColumns, found: Row, prefix: str = "", *, moment: bool = False) -> list[str]:
     """Conditions that every row of interest meets; `moment`: with one for `valid_from`."""
     names = {f"k{index}": shape.fields[place].name for index, place in enumerate(shape.key)}
     if moment:
@@ -43,9 +43,9 @@ def spans(shape: EventColumns, found: Row, prefix: str = "", *, moment: bool = F
     return conditions
 
 
-def between(frame: DataFrame, shape: EventColumns, found: Row) -> DataFrame:
+def filter_between(frame: DataFrame, shape: EventColumns, found: Row) -> DataFrame:
     """The rows of a table that may be of one of the keys."""
-    conditions = spans(shape, found)
+    conditions = list_conditions(shape, found)
     return frame.where(" AND ".join(conditions)) if conditions else frame
 
 

@@ -26,7 +26,7 @@ _FORBIDDEN = set(" ,;{}()\n\t=")
 
 
 @dataclass(frozen=True)
-class HeldTable:
+class TargetColumn:
     """A column of the target."""
 
     name: str
@@ -40,11 +40,11 @@ class HeldTable:
 @dataclass(frozen=True)
 class DeltaTarget:
     id: str
-    columns: tuple[HeldTable, ...]
+    columns: tuple[TargetColumn, ...]
     partition_by: tuple[str, ...]
     properties: dict[str, str]
 
-    def column(self, name: str) -> HeldTable | None:
+    def column(self, name: str) -> TargetColumn | None:
         return next((one for one in self.columns if one.name.casefold() == name.casefold()), None)
 
 
@@ -78,7 +78,7 @@ def target_of(look: Look) -> DeltaTarget:
         if "delta.identity.start" in facts:
             made_by = "a counter (identity)"
         columns.append(
-            HeldTable(field["name"], bare(field["type"]), required=not field["nullable"], made_by=made_by)
+            TargetColumn(field["name"], bare(field["type"]), required=not field["nullable"], made_by=made_by)
         )
     return DeltaTarget(
         str(metadata["id"]),
@@ -88,7 +88,7 @@ def target_of(look: Look) -> DeltaTarget:
     )
 
 
-def wanted(schema: StructType, output: DeltaTable) -> tuple[HeldTable, ...]:
+def list_columns(schema: StructType, output: DeltaTable) -> tuple[TargetColumn, ...]:
     """The columns that the target shall have for these rows. Raises TransformFailed where they cannot be."""
     fields = [(one.name, bare(one.dataType.jsonValue())) for one in schema.fields]
     if output.mode.facts.keeps_history:
@@ -96,7 +96,7 @@ def wanted(schema: StructType, output: DeltaTable) -> tuple[HeldTable, ...]:
 
         fields += [(one.name, bare(one.dataType.jsonValue())) for one in added_columns(schema, output)]
     feed = {name.casefold() for name in FEED_COLUMNS}
-    found = tuple(HeldTable(name, type_) for name, type_ in fields if name.casefold() not in feed)
+    found = tuple(TargetColumn(name, type_) for name, type_ in fields if name.casefold() not in feed)
     seen: set[str] = set()
     for one in found:
         if one.name.casefold() in seen:
@@ -130,7 +130,7 @@ numbered, for catalogues hold no more than 4,000 characters in one."""
 _PART = 3_000
 
 
-def properties_for(columns: Sequence[HeldTable], output: DeltaTable) -> dict[str, str]:
+def properties_for(columns: Sequence[TargetColumn], output: DeltaTable) -> dict[str, str]:
     """Of a target that is made anew."""
     found = {FEED: "true", MADE: "true"}
     if output.mode.needs_key(OutputKind.DELTA):
@@ -143,7 +143,7 @@ def properties_for(columns: Sequence[HeldTable], output: DeltaTable) -> dict[str
 
 
 def room_for(
-    columns: tuple[HeldTable, ...], target: DeltaTarget, output: DeltaTable, drift: Drift
+    columns: tuple[TargetColumn, ...], target: DeltaTarget, output: DeltaTable, drift: Drift
 ) -> RoomInDelta:
     """Raises OutputDisagrees where the target cannot take the rows without losing anything."""
     _check(target, output)
@@ -168,7 +168,7 @@ def room_for(
         elif fits(held.type, one.type):
             written.append(DeltaColumn(held.name, one.name, held.type))
         elif can_widen(one.type, held.type) and drift is Drift.EVOLVE:
-            widened.append(HeldTable(held.name, one.type))
+            widened.append(TargetColumn(held.name, one.type))
             written.append(DeltaColumn(held.name, one.name, one.type))
         else:
             raise _mismatch(output, held, one)
@@ -221,7 +221,9 @@ def _check_not_given(target: DeltaTarget, output: DeltaTable, given: set[str], d
             )
 
 
-def _alter(target: DeltaTarget, added: Sequence[HeldTable], widened: Sequence[HeldTable]) -> Iterator[str]:
+def _alter(
+    target: DeltaTarget, added: Sequence[TargetColumn], widened: Sequence[TargetColumn]
+) -> Iterator[str]:
     if needs_mapping(added) and target.properties.get(_MAPPING, "none") == "none":
         yield f"SET TBLPROPERTIES ('{_MAPPING}' = 'name')"
     if added:
@@ -281,7 +283,7 @@ def _check(target: DeltaTarget, output: DeltaTable) -> None:
         )
 
 
-def _mismatch(output: DeltaTable, held: HeldTable, one: HeldTable) -> OutputDisagrees:
+def _mismatch(output: DeltaTable, held: TargetColumn, one: TargetColumn) -> OutputDisagrees:
     wider = can_widen(one.type, held.type)
     hint = (
         "`drift: evolve` widens it"
@@ -301,5 +303,5 @@ def _drifted(output: DeltaTable, what: str) -> OutputDisagrees:
     )
 
 
-def needs_mapping(columns: Iterable[HeldTable]) -> bool:
+def needs_mapping(columns: Iterable[TargetColumn]) -> bool:
     return any(_FORBIDDEN & set(name) for one in columns for name in (one.name, *names_in(one.type)))

@@ -1,10 +1,10 @@
-"""Epochs: the lives of a table. Each manual override of its watermark opens the next one.
+"""Epochs: the epochs of a table. Each manual override of its watermark opens the next one.
 
 `<table's folder>/_tidegauge/<epoch>/open.json` is put once, before the first batch of that epoch, and says
 which batches of an earlier epoch still belong to the table (`continues`). Epoch 0 is open from the start.
 Readers follow the newest epoch that is open, and through `continues` those before it. One that continues
 nothing may `show` what was there before it until its first batch is: a full refresh does. Whatever
-else an older life holds, or writes later, is never seen; its files stay, because an undo continues them.
+else an older epoch holds, or writes later, is never seen; its files stay, because an undo continues them.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def followed(
 
 
 def is_pending(store: Store, folder: str, epoch: int) -> bool:
-    """Whether readers still see what was there before this life, which has no batch yet."""
+    """Whether readers still see what was there before this epoch, which has no batch yet."""
     opening = load_opening(store, folder, epoch) if epoch else None
     return opening is not None and opening.shows is not None and load(store, folder, epoch, 1) is None
 
@@ -124,7 +124,7 @@ def _shown(store: Store, folder: str, found: EpochContents, *, refresh: bool) ->
         opening = load_opening(store, folder, newest) if newest else None
         shows = opening.shows if opening else None
     except OutputDisagrees:
-        shows = None  # a new life is the way out of a table that is damaged
+        shows = None  # a new epoch is the way out of a table that is damaged
     return shows or ((0, 0) if refresh else None)
 
 

@@ -35,7 +35,7 @@ class Listing:
     committed: tuple[CommittedFile, ...]
     """What readers of the table read."""
     earlier: tuple[CommittedFile, ...]
-    """Of earlier lives of the table: no reader follows them, and an undo would bring them back."""
+    """Of earlier epochs of the table: no reader follows them, and an undo would bring them back."""
     leftovers: tuple[Leftover, ...]
     missing: tuple[CommittedFile, ...]
     """Named by a manifest and not there: the table is damaged, or an undo would be."""

@@ -115,7 +115,7 @@ class ParquetOutput:
 
     def receipt(self, tag: Tag) -> Receipt | None:
         found = self._committed(tag)
-        self._check_life(tag)  # after the manifest was read: see the class
+        self._check_epoch(tag)  # after the manifest was read: see the class
         return found.receipt if found else None
 
     def layout(self) -> tuple[Field, ...] | None:
@@ -168,7 +168,7 @@ class ParquetOutput:
 
     def commit(self, tag: Tag, batch: Batch, staged: Staged, *, layout: Layout, run_id: str) -> Receipt:
         ours = manifest_of(tag, batch, staged.files, layout=layout, run_id=run_id)
-        self._check_life(tag)
+        self._check_epoch(tag)
         path = path_of(self._folder, tag.epoch, tag.seq)
         theirs = put_once(self._store, path, render(ours), lambda: self._committed(tag))
         return (self._same(ours, theirs) if theirs else ours).receipt
@@ -176,7 +176,7 @@ class ParquetOutput:
     def discard(self, staged: Staged) -> None:
         """Nothing to do: `files clean` takes what no manifest names, once it is old enough to be nobody's."""
 
-    def _check_life(self, tag: Tag) -> None:
+    def _check_epoch(self, tag: Tag) -> None:
         later = load_opening(self._store, self._folder, tag.epoch + 1)
         if later is not None:
             raise OutputDisagrees(

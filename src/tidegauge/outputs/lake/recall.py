@@ -1,4 +1,4 @@
-"""What an output itself knows of how far its flow has come: the newest life of it, and the batches of that.
+"""What an output itself knows of how far its flow has come: the newest epoch of it, and the batches of that.
 
 It is what `ledger rebuild` goes by. Nothing is changed here.
 """
@@ -26,7 +26,7 @@ from tidegauge.storage.store import Store, open_store
 
 @dataclass(frozen=True)
 class RecalledEpoch:
-    """The newest life of a table with one input."""
+    """The newest epoch of a table with one input."""
 
     epoch: int
     seq: int
@@ -40,7 +40,7 @@ class RecalledEpoch:
 
 
 def recall(flow: TableFlow) -> RecalledEpoch | None:
-    """None: no batch was ever committed there, and no life opened.
+    """None: no batch was ever committed there, and no epoch opened.
 
     Raises OutputUnreachable, and OutputDisagrees for a table that is another flow's or lacks batches.
     """
@@ -52,7 +52,7 @@ def recall(flow: TableFlow) -> RecalledEpoch | None:
 
 
 def recall_epochs(folder: LakeTable) -> tuple[tuple[int, int], ...]:
-    """Every life of a lake table with its last batch, in order."""
+    """Every epoch of a lake table with its last batch, in order."""
     found = contents(open_store(folder.lake), check_folder(folder.folder))
     epochs = sorted({0, *found.opened})
     return tuple((epoch, _last(found, epoch)) for epoch in epochs)
@@ -63,7 +63,7 @@ def _of_folder(flow: TableFlow, output: LakeTable) -> RecalledEpoch | None:
     found = contents(store, folder)
     if not found.batches and not found.opened:
         return None
-    followed(store, folder, found)  # refuses batches of a life that was never opened
+    followed(store, folder, found)  # refuses batches of an epoch that was never opened
     newest = epoch = found.newest
     seq = upto = _last(found, epoch)
     opened: str | None = None

@@ -42,7 +42,7 @@ _ANSWER = "split bigint, path string, rows bigint, bytes bigint, error string"
 def write_splits(
     lake: Lake, attempt: str, batch_data: BatchRows, spark: Callable[[], SparkSession]
 ) -> tuple[DataFile, ...]:
-    """One file for each stretch that has rows, below `attempt`, in the order of the stretches by name too.
+    """One file for each split that has rows, below `attempt`, in the order of the splits by name too.
 
     Durable when this returns; paths are below the lake's path. Spark is asked for only where the rows are
     many, or not counted.
@@ -112,7 +112,7 @@ def _answered(attempt: str, number: int, body: bytes) -> pa.RecordBatch:
 
 
 def _write(lake: Lake, attempt: str, number: int, batch_data: BatchRows, split: Split) -> DataFile:
-    """One stretch into one file of its own, whole and durable; nothing is left of one that fails."""
+    """One split into one file of its own, whole and durable; nothing is left of one that fails."""
     path = f"{attempt}/part-{number:05d}-{uuid.uuid4().hex[:12]}.parquet"
     if lake.on_s3:
         with tempfile.NamedTemporaryFile(prefix="tidegauge-", suffix=".parquet") as local:

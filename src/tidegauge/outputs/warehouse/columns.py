@@ -56,7 +56,7 @@ def arrange(
             session.rollback()
         held = _make(house, session, table, layout, options)
     found = {_folded(house, field.name): field for field in held}
-    added = [one for one in wanted(house, layout, options) if _folded(house, one.name) not in found]
+    added = [one for one in list_columns(house, layout, options) if _folded(house, one.name) not in found]
     _check_added(house, table, layout, options, added)
     wider, narrow = _compare(house, table, layout, found)
     if added or wider:
@@ -114,10 +114,10 @@ def _compare(
     return wider, narrow
 
 
-def foreseen(house: Warehouse, layout: Layout, options: TableOptions) -> RoomInWarehouse:
+def plan_room(house: Warehouse, layout: Layout, options: TableOptions) -> RoomInWarehouse:
     """What the target will have once it is made anew."""
     check_names(house, layout, options)
-    made = {one.name: Field(one.name, "", one.type) for one in wanted(house, layout, options)}
+    made = {one.name: Field(one.name, "", one.type) for one in list_columns(house, layout, options)}
     return RoomInWarehouse(made, (), fresh=True)
 
 
@@ -189,7 +189,7 @@ def check_names(house: Warehouse, layout: Layout, options: TableOptions) -> None
         )
 
 
-def wanted(house: Warehouse, layout: Layout, options: TableOptions) -> list[WarehouseColumn]:
+def list_columns(house: Warehouse, layout: Layout, options: TableOptions) -> list[WarehouseColumn]:
     """Every column of a target that is made today."""
     key = layout.key if not options.mode.facts.only_adds else ()
     columns = [
@@ -224,7 +224,7 @@ def key_of(layout: Layout, options: TableOptions) -> tuple[str, ...]:
 
 def create(house: Warehouse, table: TableName, layout: Layout, options: TableOptions) -> str:
     key = () if house.key_after else key_of(layout, options)
-    return house.create(table, wanted(house, layout, options), key=key, options=options)
+    return house.create(table, list_columns(house, layout, options), key=key, options=options)
 
 
 def _check_added(

@@ -46,7 +46,7 @@ def kind_of(batch: Batch) -> str:
     return DELETES if batch.deletes else NULLS if batch.nulls else BATCH
 
 
-def followed(heads: Sequence[Head], epoch: int) -> tuple[int, ...]:
+def find_followed(heads: Sequence[Head], epoch: int) -> tuple[int, ...]:
     """The epochs whose batches are in the target, this one the last; none: no batch counts yet."""
     by_epoch = {head.epoch: head for head in heads}
     found: list[int] = []

@@ -1,4 +1,4 @@
-"""The files of a cargo, before they are loaded: still there, still as long as the manifest says."""
+"""The files of a batch, before they are loaded: still there, still as long as the manifest says."""
 
 from __future__ import annotations
 

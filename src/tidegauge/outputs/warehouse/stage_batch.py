@@ -13,7 +13,7 @@ from tidegauge.model.spec import Deletes, TableName
 from tidegauge.model.staged import Staged
 from tidegauge.model.table import Field, Layout
 from tidegauge.outputs.warehouse import staging
-from tidegauge.outputs.warehouse.columns import RoomInWarehouse, arrange, check_names, foreseen, shape_of
+from tidegauge.outputs.warehouse.columns import RoomInWarehouse, arrange, check_names, plan_room, shape_of
 from tidegauge.outputs.warehouse.flow_target import FlowTarget
 from tidegauge.outputs.warehouse.modes import HISTORY, REPEATS_ON_REFUSAL
 from tidegauge.outputs.warehouse.warehouse import StagingTable, WarehouseColumn, WarehouseSession
@@ -40,7 +40,7 @@ def stage_rows(target: FlowTarget, batch_data: BatchRows, spark: Callable[[], Sp
     with target.session() as session:
         target.make_ready(session)
         room = _make_room(target, session, batch_data)
-        table = staging.fresh(warehouse, session, target.table.schema)
+        table = staging.make_name(warehouse, session, target.table.schema)
         session.rollback()
         try:
             stage = staging.stage_of(table, layout)
@@ -71,7 +71,7 @@ def _make_room(target: FlowTarget, session: WarehouseSession, batch_data: BatchR
             arrange(warehouse, session, target.table, layout, options, target.check.check_new)
         return _Room(None, outgrown)
     if outgrown:
-        return _Room(foreseen(warehouse, layout, options), outgrown)
+        return _Room(plan_room(warehouse, layout, options), outgrown)
     check_new = None if batch_data.anew else target.check.check_new
     columns = arrange(warehouse, session, target.table, layout, options, check_new)
     if columns.fresh and target.pending:

@@ -23,7 +23,7 @@ _NAME = re.compile(rf"{PREFIX}([0-9a-f]{{8}})[0-9a-f]{{8}}(_\w)?", re.ASCII)
 _ORDINAL = "_tidegauge_stretch"
 
 
-def fresh(house: Warehouse, session: WarehouseSession, schema: str | None) -> TableName:
+def make_name(house: Warehouse, session: WarehouseSession, schema: str | None) -> TableName:
     """A name that nobody has: when the server's clock says it was given, and eight random digits."""
     return TableName(schema, f"{PREFIX}{_clock(house, session):08x}{secrets.token_hex(4)}")
 
@@ -74,9 +74,9 @@ def clear_leftovers(house: Warehouse, session: WarehouseSession, schema: str | N
 def check_keys(
     house: Warehouse, session: WarehouseSession, stage: StagingTable, *, several: bool, proven: bool = False
 ) -> int | None:
-    """How many keys there are, where some come in more than one stretch; None: none does, as `proven` says.
+    """How many keys there are, where some come in more than one split; None: none does, as `proven` says.
 
-    Raises KeyUnsuitable for a key that is NULL, or that one stretch holds twice: what the target would get
+    Raises KeyUnsuitable for a key that is NULL, or that one split holds twice: what the target would get
     then is a matter of luck.
     """
     key = ", ".join(map(house.name, stage.key))
@@ -99,7 +99,7 @@ def check_keys(
         f"SELECT {key}, COUNT(*) FROM {name} GROUP BY {key}, {ordinal} HAVING COUNT(*) > 1 LIMIT 1"
     )
     if twice or not several:
-        shown = told(stage.key, twice[0][:-1]) if twice else ", ".join(stage.key)
+        shown = show_key(stage.key, twice[0][:-1]) if twice else ", ".join(stage.key)
         raise KeyUnsuitable(
             f"the key {shown} is there more than once",
             hint="choose a `key:` that is unique at the source; the batch was not loaded",
@@ -146,7 +146,7 @@ def check_values(
         )
         if found:
             *key, value = found[0]
-            where = f" of the row with {told(stage.key, key)}" if stage.key else ""
+            where = f" of the row with {show_key(stage.key, key)}" if stage.key else ""
             raise OutputError(
                 f"the target's column {held.name} is {held.source_type} and cannot hold {value!r}{where}",
                 hint="make the column wider, or mend the row at the source; the batch was not loaded",
@@ -161,12 +161,12 @@ def check_filled(house: Warehouse, session: WarehouseSession, stage: StagingTabl
     )
     if found:
         raise OutputError(
-            f"the row with {told(stage.key, found[0])} has no {column}, and a history is ordered by it",
+            f"the row with {show_key(stage.key, found[0])} has no {column}, and a history is ordered by it",
             hint="fill it at the source, or use another mode than scd2; the batch was not loaded",
         )
 
 
-def told(key: Sequence[str], values: Sequence[Any]) -> str:
+def show_key(key: Sequence[str], values: Sequence[Any]) -> str:
     """A row's key as messages show it."""
     return ", ".join(f"{name} = {value!r}" for name, value in zip(key, values, strict=True))
 

@@ -1,6 +1,6 @@
 """What the target holds, as against what was committed to it: gone, emptied, or of another mode.
 
-A full refresh leaves the rows of the life before where they are. Its first batch takes them away in the same
+A full refresh leaves the rows of the epoch before where they are. Its first batch takes them away in the same
 transaction that brings its own, or makes the whole table anew, where the rows no longer have a place in it.
 """
 
@@ -14,7 +14,7 @@ from tidegauge.model.spec import TableFlow, TableName
 from tidegauge.model.table import Field, Layout
 from tidegauge.outputs.warehouse import columns
 from tidegauge.outputs.warehouse.commits import Commits
-from tidegauge.outputs.warehouse.heads import Head, followed
+from tidegauge.outputs.warehouse.heads import Head, find_followed
 from tidegauge.outputs.warehouse.warehouse import Warehouse, WarehouseSession
 
 
@@ -30,13 +30,13 @@ class TargetCheck:
         return f"{self._house.place}: {self._table}"
 
     def check(self, session: WarehouseSession, heads: Sequence[Head], epoch: int) -> None:
-        """Refuse a target that lacks what a life has committed to it, or is of another mode.
+        """Refuse a target that lacks what an epoch has committed to it, or is of another mode.
 
         The heads were looked at before: who commits the first batch has made the table by then.
         """
-        lives = followed(heads, epoch)
+        epochs = find_followed(heads, epoch)
         session.rollback()
-        if not lives:
+        if not epochs:
             return
         filled = self._probe(session)
         if filled is None:
@@ -49,15 +49,19 @@ class TargetCheck:
             raise self._refused(said, in_part=False)
         # Rows that are appended may be meant for somebody who takes them away.
         if not now.facts.only_adds and not filled:
-            kept = self._commits.kept(session, lives)
+            kept = self._commits.kept(session, epochs)
             if kept > 0:
                 raise self._refused(f"is empty, and {kept:,} rows should be there by what was committed")
 
     def check_new(self, session: WarehouseSession) -> None:
-        """Before the table is made: refuse where the newest life has committed to it already."""
+        """Before the table is made: refuse where the newest epoch has committed to it already."""
         heads = self._heads(session)
         session.rollback()
-        if heads and followed(heads, heads[-1].epoch) and self._house.columns(session, self._table) is None:
+        if (
+            heads
+            and find_followed(heads, heads[-1].epoch)
+            and self._house.columns(session, self._table) is None
+        ):
             raise self._refused("is gone, and what was committed to it with it")
 
     def _probe(self, session: WarehouseSession) -> bool | None:
@@ -80,7 +84,7 @@ class TargetCheck:
         return bool(session.rows(f"SELECT 1 FROM {self._house.table(self._table)} LIMIT 1"))
 
     def pending(self, session: WarehouseSession, epoch: int | None = None) -> Head | None:
-        """The life (the newest, if none is named) whose first batch is still to take away what is there."""
+        """The epoch (the newest, if none is named) whose first batch is still to take away what is there."""
         found = [head for head in self._heads(session) if epoch is None or head.epoch == epoch]
         return found[-1] if found and found[-1].is_pending and not found[-1].closed else None
 
@@ -108,7 +112,7 @@ class TargetCheck:
     def make_alone(self, session: WarehouseSession, layout: Layout, epoch: int) -> None:
         """The same of the table, where DDL commits: under a lock, which goes with the session.
 
-        Every first batch after a full refresh waits for it, in whichever life, and looks then: so nobody
+        Every first batch after a full refresh waits for it, in whichever epoch, and looks then: so nobody
         takes away a table into which another runner has just committed.
         """
         name = hashlib.sha256(f"{self._place}\0{self._flow}".encode()).hexdigest()

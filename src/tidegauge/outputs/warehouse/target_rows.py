@@ -44,7 +44,7 @@ def read(
     listed = ", ".join(house.name(field.name) for field in fields)
     last: tuple[Any, ...] | None = None
     while True:
-        past, values = behind(house, ordered, last) if last is not None else ("", ())
+        past, values = make_condition_after(house, ordered, last) if last is not None else ("", ())
         conditions = " AND ".join(part for part in (*where, past) if part)
         sql = f"SELECT {listed} FROM {house.table(table)}" + (f" WHERE {conditions}" if conditions else "")
         with sessions() as session:
@@ -62,11 +62,13 @@ def _record_batch(
     import pyarrow as pa
 
     columns = zip(*found, strict=True)
-    arrays = [array(table, field, values) for field, values in zip(fields, columns, strict=True)]
+    arrays = [make_array(table, field, values) for field, values in zip(fields, columns, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def behind(house: Warehouse, names: Sequence[str], last: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
+def make_condition_after(
+    house: Warehouse, names: Sequence[str], last: tuple[Any, ...]
+) -> tuple[str, tuple[Any, ...]]:
     """Keys behind one, as `(a, b) > (?, ?)` means it, which not every engine has or finds by an index."""
     parts: list[str] = []
     values: list[Any] = []
@@ -77,7 +79,7 @@ def behind(house: Warehouse, names: Sequence[str], last: tuple[Any, ...]) -> tup
     return "(" + " OR ".join(f"({part})" for part in parts) + ")", tuple(values)
 
 
-def array(table: TableName, field: Field, values: Sequence[Any]) -> pa.Array:
+def make_array(table: TableName, field: Field, values: Sequence[Any]) -> pa.Array:
     """Raises OutputError, naming the column, for a value that is none of the field's type."""
     import pyarrow as pa
 

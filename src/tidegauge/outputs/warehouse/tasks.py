@@ -1,4 +1,4 @@
-"""Spark tasks that read stretches and bring them into a staging table, each over a connection of its own.
+"""Spark tasks that read splits and bring them into a staging table, each over a connection of its own.
 
 A task may be started twice: after a failure, or by speculation while the first still runs. So a sink takes a
 task's rows in one transaction together with a mark of the task, of which there can be one: whoever comes
@@ -32,7 +32,7 @@ _PAUSE = 0.5
 _ANSWER = "task bigint, rows bigint, error string"
 
 Parts = Iterable[tuple[int, Iterable["pa.RecordBatch"]]]
-"""Batches by the ordinal of their stretch."""
+"""Batches by the ordinal of their split."""
 
 
 class Sink(Protocol):
@@ -42,8 +42,8 @@ class Sink(Protocol):
         """Bring rows over and commit them with the task's mark; how many they are. Raises our errors only."""
 
 
-def at_hand(batch_data: BatchRows) -> Parts | None:
-    """The rows of a cargo that is not worth a Spark job, for this process to bring over itself; None: it is.
+def read_few(batch_data: BatchRows) -> Parts | None:
+    """The rows of a batch that is not worth a Spark job, for this process to bring over itself; None: it is.
 
     Where nobody counted the rows before, they are read until there are too many.
     """
@@ -69,7 +69,7 @@ def parts_of(splits: Sequence[Split], first: int = 0) -> Iterator[tuple[int, Ite
 
 
 def bring(batch_data: BatchRows, sink: Sink, spark: Callable[[], SparkSession]) -> int:
-    """Every row of the cargo, by as many tasks as there are stretches; how many rows are there."""
+    """Every row of the batch, by as many tasks as there are splits; how many rows are there."""
     session = spark()
     if batch_data.splits or batch_data.frame is None:
         return _bring_splits(batch_data.splits, sink, session)
@@ -83,10 +83,10 @@ def _bring_splits(splits: Sequence[Split], sink: Sink, spark: SparkSession) -> i
     def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for task in batch.column(0).to_pylist():
-                yield _answered(task, partial(_patient, sink, task, *groups[task]))
+                yield _answer(task, partial(_take_with_retries, sink, task, *groups[task]))
 
     frame = spark.range(0, len(groups), 1, len(groups)).mapInArrow(work, _ANSWER)
-    return _counted(frame.collect(), len(groups))
+    return _count_rows(frame.collect(), len(groups))
 
 
 def _bring_frame(batch_data: BatchRows, frame: DataFrame, sink: Sink) -> int:
@@ -109,14 +109,14 @@ def _bring_frame(batch_data: BatchRows, frame: DataFrame, sink: Sink) -> int:
                 ]
                 yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
-        yield _answered(task, lambda: sink.take(task, [(task, fitted())]))
+        yield _answer(task, lambda: sink.take(task, [(task, fitted())]))
         for _ in batches:  # After an error, so that Spark is not left with rows that nobody takes.
             pass
 
-    return _counted(frame.mapInArrow(work, _ANSWER).collect(), None)
+    return _count_rows(frame.mapInArrow(work, _ANSWER).collect(), None)
 
 
-def _patient(sink: Sink, task: int, first: int, body: bytes) -> int:
+def _take_with_retries(sink: Sink, task: int, first: int, body: bytes) -> int:
     """A lost connection is worth another one; whatever it had committed is found by its mark."""
     splits: tuple[Split, ...] = unseal(body)
     for left in reversed(range(_TRIES)):
@@ -129,7 +129,7 @@ def _patient(sink: Sink, task: int, first: int, body: bytes) -> int:
     raise AssertionError("unreachable")
 
 
-def _answered(task: int, work: Callable[[], int]) -> pa.RecordBatch:
+def _answer(task: int, work: Callable[[], int]) -> pa.RecordBatch:
     """What comes of it, as a row."""
     import pyarrow as pa
 
@@ -140,7 +140,7 @@ def _answered(task: int, work: Callable[[], int]) -> pa.RecordBatch:
     )
 
 
-def _counted(answers: Sequence[Any], expected: int | None) -> int:
+def _count_rows(answers: Sequence[Any], expected: int | None) -> int:
     raise_any(answer["error"] for answer in answers)
     if expected is not None and {answer["task"] for answer in answers} != set(range(expected)):
         raise OutputError(f"{expected} tasks were started and {len(answers)} answered", retryable=True)

@@ -77,13 +77,13 @@ class WarehouseColumn:
 
 @dataclass(frozen=True)
 class StagingTable:
-    """The staging table of one attempt: the layout's columns, and which stretch a row came in."""
+    """The staging table of one attempt: the layout's columns, and which split a row came in."""
 
     table: TableName
     fields: tuple[Field, ...]
     key: tuple[str, ...]
     ordinal: str
-    """A column that no field is named like, after the others; bigint, 0 for the first stretch (or file)."""
+    """A column that no field is named like, after the others; bigint, 0 for the first split (or file)."""
 
 
 class Warehouse(ABC):
@@ -246,10 +246,11 @@ class Warehouse(ABC):
         batch_data: BatchRows,
         spark: Callable[[], SparkSession],
     ) -> int:
-        """Make the staging table and bring every row of the cargo into it, by the fastest way there is.
+        """Make the staging table and bring every row of the batch into it, by the fastest way there is.
 
         Only the layout's columns, of files that may have more. Ends with a commit: durable, and visible to
         other sessions, when it returns. Returns how many rows there are, as the server counts them. May use
         connections of its own. Files that are gone or have other sizes: OutputDisagrees, naming one
-        (`lake.check`). A value that the engine has no place for: Refused. A frame alone: `scratch.landed`.
+        (`lake_files.check`). A value that the engine has no place for: Refused. A frame alone:
+        `spark_rows.landed`.
         """

@@ -250,7 +250,7 @@ class DuckDB(Warehouse):
 
 
 def _numbered(batch_data: BatchRows) -> Iterator[pa.RecordBatch]:
-    """The rows of each stretch with its number behind them; names stand for themselves nowhere."""
+    """The rows of each split with its number behind them; names stand for themselves nowhere."""
     import pyarrow as pa
 
     schema = _schema(batch_data)

@@ -147,5 +147,5 @@ def _statements(rows: Rows, parts: Parts, limit: int) -> Iterator[bytes]:
         yield head + b",".join(block)
 
 
-def hexed(schema: pa.Schema) -> tuple[bool, ...]:
+def choose_hexed(schema: pa.Schema) -> tuple[bool, ...]:
     return tuple(load_data.is_hex(field.type) for field in schema)

@@ -19,7 +19,7 @@ from tidegauge.model.table import Field
 from tidegauge.model.types import parse_decimal
 from tidegauge.outputs.warehouse import fit, tasks
 from tidegauge.outputs.warehouse import lake_files as lake
-from tidegauge.outputs.warehouse.mysql.load import LoadSink, Rows, bring_in, hexed, takes_local
+from tidegauge.outputs.warehouse.mysql.load import LoadSink, Rows, bring_in, choose_hexed, takes_local
 from tidegauge.outputs.warehouse.mysql.session import DEFAULT_PORT, MARK, MysqlLogin, MysqlSession
 from tidegauge.outputs.warehouse.warehouse import (
     Locked,
@@ -253,11 +253,11 @@ class MySQL(Warehouse):
             self.table(stage.table),
             self.name(stage.ordinal),
             tuple(self.name(field.name) for field in stage.fields),
-            hexed(schema_of(batch_data.layout)),
+            choose_hexed(schema_of(batch_data.layout)),
             stage.key,
             takes_local(ours),
         )
-        few = tasks.at_hand(batch_data)
+        few = tasks.read_few(batch_data)
         if few is not None:
             # Of its own: a stream that breaks off takes its connection with it.
             with closing(self.connect()) as own:

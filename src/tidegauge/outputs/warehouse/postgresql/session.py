@@ -82,7 +82,7 @@ class PostgresqlLogin:
             connection.execute(f"{_SESSION}; SET lock_timeout = {round(patience * 1000)}".encode())
             connection.autocommit = False
         except (psycopg.Error, OSError) as error:
-            raise translated(error, self) from error
+            raise translate_error(error, self) from error
         return PostgresqlSession(connection, self)
 
 
@@ -120,7 +120,7 @@ class PostgresqlSession:
 
     def told(self, error: Exception, sql: str = "") -> TidegaugeError:
         """The driver's error as ours; where we waited in vain, with who was in the way."""
-        ours = translated(error, self.login)
+        ours = translate_error(error, self.login)
         if isinstance(ours, Locked) and sql:
             ours.message += self._holders(sql)
             ours.args = (ours.message,)
@@ -150,7 +150,7 @@ class PostgresqlSession:
         return f"; held by {', '.join(named)}" if named else ""
 
 
-def translated(error: Exception, login: PostgresqlLogin) -> TidegaugeError:
+def translate_error(error: Exception, login: PostgresqlLogin) -> TidegaugeError:
     said, state, constraint = _diagnose(error)
     if state.startswith(_FINAL) or "authentication failed" in said or "no pg_hba.conf entry" in said:
         return OutputUnreachable(

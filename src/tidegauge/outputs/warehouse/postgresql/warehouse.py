@@ -179,7 +179,7 @@ class PostgreSQL(Warehouse):
             for field in stage.fields
         ]
         session.run(self.create(stage.table, [*columns, WarehouseColumn(stage.ordinal, "integer")]))
-        few = tasks.at_hand(batch_data)
+        few = tasks.read_few(batch_data)
         if few is not None:
             rows = copy_in(ours, copy, few, stage.key)
         else:

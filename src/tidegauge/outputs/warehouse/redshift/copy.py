@@ -37,7 +37,7 @@ _DENIED = re.compile(
 _GONE = re.compile(r"NoSuchKey|does not exist|FileNotFound", re.IGNORECASE)
 
 Numbered = tuple[int, LakeFile]
-"""A file, and which one of the cargo it is."""
+"""A file, and which one of the batch it is."""
 
 
 _KEYS_AT_ONCE = 500

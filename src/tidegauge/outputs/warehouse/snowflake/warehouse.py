@@ -176,12 +176,12 @@ class Snowflake(Warehouse):
 
     def update(self, target: TableName, source: str, sets: Sequence[tuple[str, str]], where: str) -> str:
         named = self.table(target)
-        pairs = ", ".join(f"{self.name(column)} = {_called(value, named)}" for column, value in sets)
-        return f"UPDATE {named} SET {pairs} FROM {source} AS s WHERE {_called(where, named)}"
+        pairs = ", ".join(f"{self.name(column)} = {_rename_in(value, named)}" for column, value in sets)
+        return f"UPDATE {named} SET {pairs} FROM {source} AS s WHERE {_rename_in(where, named)}"
 
     def delete(self, target: TableName, where: str) -> str:
         named = self.table(target)
-        return f"DELETE FROM {named} WHERE {_called(where, named)}"
+        return f"DELETE FROM {named} WHERE {_rename_in(where, named)}"
 
     def lock(self, session: WarehouseSession, commits: TableName) -> None:
         """By a row of its own, since there is no LOCK: one DELETE from a table makes every other one wait.
@@ -272,7 +272,7 @@ def _check_loaded(files: Sequence[tuple[Path, int]], told: Sequence[tuple[Any, .
 
 
 def _written(top: Path, batch_data: BatchRows) -> Iterator[tuple[Path, int]]:
-    """Each stretch that has rows as a file of its own, with its number in every row; and how many it has."""
+    """Each split that has rows as a file of its own, with its number in every row; and how many it has."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -297,7 +297,7 @@ def _numbered(split: Split, number: int, schema: pa.Schema) -> Iterator[pa.Recor
         yield pa.RecordBatch.from_arrays([*batch.columns, ordinal], schema=schema)
 
 
-def _called(sql: str, named: str) -> str:
+def _rename_in(sql: str, named: str) -> str:
     return _ALIAS.sub(lambda found: f"{named}." if found[0] == "t." else found[0], sql)
 
 
