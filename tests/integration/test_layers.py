@@ -327,7 +327,7 @@ def test_d10_the_key_of_a_merged_table_is_proven_until_another_hand_writes_it(
         return seen(job, checked)
 
     seen = keys._find_there
-    monkeypatch.setattr(keys, "_there", there)
+    monkeypatch.setattr(keys, "_find_there", there)
     house.sql(f"CREATE TABLE @a (id INT, word STRING) {FEED}")
     house.sql("INSERT INTO @a VALUES (1, 'one'), (2, 'two')")
     house.write(

@@ -24,7 +24,7 @@ class TargetTable(Protocol):
         """Whether keys may be one to it that differ in case, accents or blanks at the end."""
 
     def named(self, name: str) -> str:
-        """What a column's name is told apart by: where the case of letters does not count, in small ones."""
+        """A column's name as it is compared: in small letters, where their case does not count."""
 
     def written(self) -> frozenset[str]:
         """Columns of the target that this flow is known to have written."""

@@ -1,4 +1,4 @@
-"""The batches of a flow as the commits of its target tell them. No Spark is asked."""
+"""The batches of a flow as the commits of its target have them. Spark is not used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a history's own rows do not tell of its events, in a small Delta table beside them.
+"""What a history's own rows do not show of its events, in a small Delta table beside them.
 
 It lies below the history's folder, where VACUUM leaves alone what begins with an underscore. A row is an
 event with its commit, and `_change_type` says what of it is kept:

@@ -69,15 +69,15 @@ def _look_through(job: Job, rows: DataFrame) -> tuple[Checked, int]:
         *(f.expr(f"string(min({quoted(name)}))").alias(f"least{i}") for i, name in enumerate(pruned)),
         *(f.expr(f"string(max({quoted(name)}))").alias(f"greatest{i}") for i, name in enumerate(pruned)),
     ).collect()[0]
-    told = f"(key: {', '.join(keys)})"
+    key = f"(key: {', '.join(keys)})"
     if facts["no_key"] is not None:
         raise KeyUnsuitable(
-            f"a row for {job.output.table} has NULL in its key: {facts['no_key']} {told}",
+            f"a row for {job.output.table} has NULL in its key: {facts['no_key']} {key}",
             hint="filter such rows in the transform, or fill the key with coalesce()",
         )
     if facts["repeated"] is not None:
         raise KeyUnsuitable(
-            f"a key comes more than once for {job.output.table}: {facts['repeated']} {told}",
+            f"a key comes more than once for {job.output.table}: {facts['repeated']} {key}",
             hint="name all columns of the key, or let the transform keep one row for each; once the input is"
             f" mended, `tidegauge watermark reset --select {job.flow}` goes on from it as it is",
         )

@@ -142,8 +142,8 @@ def align_rows(job: Job, *besides: str, rows: DataFrame | None = None) -> DataFr
 
 def no_rows(session: SparkSession, columns: Iterable[DeltaColumn | TargetColumn]) -> DataFrame:
     """An empty frame that Spark knows to be empty, so that it makes no file of it."""
-    told = ", ".join(f"CAST(NULL AS {as_sql(one.type)}) AS {quoted(one.name)}" for one in columns)
-    return session.sql(f"SELECT {told} WHERE false")
+    nulls = ", ".join(f"CAST(NULL AS {as_sql(one.type)}) AS {quoted(one.name)}" for one in columns)
+    return session.sql(f"SELECT {nulls} WHERE false")
 
 
 def _append(job: Job, rows: DataFrame) -> None:
@@ -172,8 +172,10 @@ def _merge(job: Job, checked: Checked) -> None:
         if others:
             differs = " OR ".join(_differs(column) for column in others)
             sets = [f"{quoted(column.name)} = s.{quoted(column.name)}" for column in others]
-            told = ", ".join([*sets, *(f"{quoted(name)} = NULL" for name in job.vanished)])
-            clauses.append(f"WHEN MATCHED AND {stays} AND ({differs}){_guard(output)} THEN UPDATE SET {told}")
+            assigned = ", ".join([*sets, *(f"{quoted(name)} = NULL" for name in job.vanished)])
+            clauses.append(
+                f"WHEN MATCHED AND {stays} AND ({differs}){_guard(output)} THEN UPDATE SET {assigned}"
+            )
         names = ", ".join(quoted(column.name) for column in job.columns)
         values = ", ".join(f"s.{quoted(column.name)}" for column in job.columns)
         clauses.append(f"WHEN NOT MATCHED AND {stays} THEN INSERT ({names}) VALUES ({values})")

@@ -51,9 +51,11 @@ class _Pending:
 class DeltaOutput:
     """`model.protocols.output.Output` for a DeltaFlow.
 
-    What `write` keeps for later is a plan: the versions of the inputs are frozen, so the rows are computed
-    when they are committed, and nothing is written twice. `epochs` tells why no writer of an older epoch is
-    ever seen.
+    `stage` makes the target ready and keeps the change in memory. The versions of the inputs are frozen, so
+    `commit` can compute the rows, and nothing is written twice. `epochs` has the reason why no writer of an
+    older epoch is ever seen.
+
+    `plan`: what it says of its inputs goes into its batches' commits, from which a ledger can be rebuilt.
     """
 
     def __init__(
@@ -150,7 +152,7 @@ class DeltaOutput:
         )
 
     def stage(self, batch_data: BatchData, spark: Callable[[], SparkSession]) -> Staged:
-        """Plans the commit, and makes the target or room in it; the rows are computed by `publish`.
+        """Plans the commit, and makes the target or room in it; the rows are computed by `commit`.
 
         The session is the flow's own: a tag that is set on it is seen by no other flow.
         """

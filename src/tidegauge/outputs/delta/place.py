@@ -26,7 +26,7 @@ from tidegauge.storage.store import open_store
 @dataclass(frozen=True)
 class Opened:
     where: str
-    """As Spark is told it."""
+    """As Spark names it."""
     lake: Lake
     log: Log
     epochs: DeltaEpochs

@@ -153,7 +153,7 @@ def _shape(target: DataFrame, rows: DataFrame, output: DeltaTable) -> EventColum
 
 
 def _check(events: DataFrame, shape: EventColumns, output: DeltaTable) -> Row:
-    """What one pass over the events tells; raises if one of them is unsuitable."""
+    """What one pass over the events finds; raises if one of them is unsuitable."""
     from pyspark.sql import functions as F  # noqa: N812
 
     no_key = F.expr(" OR ".join(f"{name} IS NULL" for name in shape.keys))

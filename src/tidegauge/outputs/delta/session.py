@@ -69,10 +69,10 @@ def _create(
     spelled = {one.name.casefold(): one.name for one in columns}
     partition_by = [spelled[name.casefold()] for name in output.partition_by]
     properties = properties_for(columns, output)
-    told = ", ".join(f"{quoted(one.name)} {as_sql(one.type)}" for one in columns)
+    declared = ", ".join(f"{quoted(one.name)} {as_sql(one.type)}" for one in columns)
     parts = f" PARTITIONED BY ({', '.join(map(quoted, partition_by))})" if partition_by else ""
     kept = ", ".join(f"'{name}' = {literal(value, 'string')}" for name, value in properties.items())
-    body = f"{name_of(ref)} ({told}) USING DELTA{parts} TBLPROPERTIES ({kept})"
+    body = f"{name_of(ref)} ({declared}) USING DELTA{parts} TBLPROPERTIES ({kept})"
     if ref.path is None:
         if schema := name_of(ref).rpartition(".")[0]:
             session.sql(f"CREATE SCHEMA IF NOT EXISTS {schema}")

@@ -269,9 +269,9 @@ def _check(target: DeltaTarget, output: DeltaTable) -> None:
     ours = {name.casefold() for name in output.partition_by}
     theirs = {name.casefold() for name in target.partition_by}
     if output.mode.facts.replaces_partitions and ours != theirs:
-        told = ", ".join(target.partition_by) or "nothing"
+        named = ", ".join(target.partition_by) or "nothing"
         raise OutputDisagrees(
-            f"{output.table} is partitioned by {told}, and `partition_by` says"
+            f"{output.table} is partitioned by {named}, and `partition_by` says"
             f" {', '.join(output.partition_by) or 'nothing'}",
             hint="name the table's own partition columns, or drop the table and begin again with `tidegauge"
             " watermark reset`",

@@ -206,10 +206,10 @@ class ParquetOutput:
             frame.write.options(**options).mode("error").parquet(target)
             return int(seen.get["rows"]) if counting else None
         except (PySparkException, Py4JError) as error:
-            told = hadoop.translate_hadoop_error(error, self.place)
-            if told is None:
+            translated = hadoop.translate_hadoop_error(error, self.place)
+            if translated is None:
                 raise  # the frame's own failure, which only its maker can explain
-            raise told from error
+            raise translated from error
 
     def _committed(self, tag: Tag) -> Manifest | None:
         found = load(self._store, self._folder, tag.epoch, tag.seq, durable=True)

@@ -1,4 +1,4 @@
-"""A lake table as its manifests tell it. A file in no manifest does not exist."""
+"""A lake table as its manifests describe it. A file in no manifest does not exist."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class CommittedFile:
 def committed(
     lake: Lake, folder: str, *, epoch: int | None = None, store: Store | None = None
 ) -> tuple[Manifest, ...]:
-    """The manifests that make up the table, in order: as the newest epoch tells it, or the one that is named.
+    """The manifests that make up the table, in order: as the newest epoch has it, or the one that is named.
 
     Those of earlier epochs that it continues come first.
     """
@@ -137,7 +137,7 @@ def _read(
     schema: tuple[Field, ...],
     manifests: Sequence[tuple[int, Manifest]],
 ) -> DataFrame:
-    """Batches with the same columns, in one scan: a batch is told by its attempt's folder."""
+    """Batches with the same columns, in one scan: the folder of its attempt says which batch a file is of."""
     import pyarrow as pa
     from pyspark.sql import functions as F  # noqa: N812
 

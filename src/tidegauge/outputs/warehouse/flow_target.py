@@ -65,7 +65,7 @@ class FlowTarget:
             self._ready = True
 
     def named(self, name: str) -> str:
-        """What a column's name is told apart by."""
+        """A column's name as it is compared: in small letters, where their case does not count."""
         return name.lower() if self.warehouse.folds_case else name
 
     def vanished(self, session: WarehouseSession, layout: Layout, held: Sequence[Field]) -> tuple[Field, ...]:

@@ -147,7 +147,7 @@ def _rebuild(target: ModeTarget, stage: StagingTable, history: TableName, cursor
     place = {field.name: f"c{number}" for number, field in enumerate(fields)}
     every = ", ".join(place.values())
     key = ", ".join(place[name] for name in stage.key)
-    told = {place[one.name]: one.type for one in fields if one.name not in (*stage.key, cursor)}
+    compared = {place[one.name]: one.type for one in fields if one.name not in (*stage.key, cursor)}
     events = (
         f"SELECT {every}, at_, gone_, ROW_NUMBER() OVER (PARTITION BY {key}, at_, gone_ ORDER BY ord_ DESC)"
         f" AS r_ FROM ({_known(target, stage, place)} UNION ALL {_brought(target, stage, cursor, place)})"
@@ -155,7 +155,7 @@ def _rebuild(target: ModeTarget, stage: StagingTable, history: TableName, cursor
     )
     # A row that was read up to the moment it was seen gone at came before that.
     window = f"OVER (PARTITION BY {key} ORDER BY at_, gone_)"
-    before = "".join(f", LAG({alias}) {window} AS p{alias}" for alias in told)
+    before = "".join(f", LAG({alias}) {window} AS p{alias}" for alias in compared)
     chain = (
         f"SELECT {every}, at_, gone_, ROW_NUMBER() {window} AS n_, LAG(gone_) {window} AS after_,"
         f" LEAD(gone_) {window} AS later_{before} FROM ({events}) AS d_ WHERE r_ = 1"
@@ -165,7 +165,7 @@ def _rebuild(target: ModeTarget, stage: StagingTable, history: TableName, cursor
             "n_ = 1",
             "gone_ = 1",
             "after_ = 1",
-            *(house.changed(alias, f"p{alias}", kind) for alias, kind in told.items()),
+            *(house.changed(alias, f"p{alias}", kind) for alias, kind in compared.items()),
         ]
     )
     counts = f"({changed})"

@@ -52,10 +52,10 @@ def _written(batch_data: BatchRows, frame: DataFrame, lake: Lake) -> BatchRows:
         hadoop.settle_session(frame.sparkSession)
         frame.write.options(**hadoop.COMMIT).mode("error").parquet(hadoop.path_of(lake, "rows"))
     except (PySparkException, Py4JError) as error:
-        told = hadoop.translate_hadoop_error(error, lake.path)
-        if told is None:
+        translated = hadoop.translate_hadoop_error(error, lake.path)
+        if translated is None:
             raise  # the frame's own failure, which only its maker can explain
-        raise told from error
+        raise translated from error
     files = tuple(_file(lake, path) for path in sorted((Path(lake.path) / "rows").glob("part-*.parquet")))
     kept = tuple(file for file in files if file.rows)
     splits = tuple(ParquetSplit(file, batch_data.layout) for file in kept)

@@ -1,6 +1,6 @@
-"""What the core asks of a database that rows land in.
+"""What is asked of a database that rows are written to.
 
-The core (`output`, `commits`, `modes`, `columns`) writes SQL that every engine understands, and asks an
+The core (the files of this folder) writes SQL that every engine understands, and asks an
 engine for the words in which they differ. An engine has nothing to do with tags, epochs or modes.
 
 A statement's identifiers come from `name` and `table`; its values are handed over apart, with `mark` in their
@@ -87,7 +87,7 @@ class StagingTable:
 
 
 class Warehouse(ABC):
-    """One database that rows land in. Threads share it: whatever has a state is a Session."""
+    """One database that rows are written to. Threads share it: whatever has a state is a Session."""
 
     mark: str = "?"
     now: str = "CURRENT_TIMESTAMP"

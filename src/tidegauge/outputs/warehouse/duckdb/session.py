@@ -24,7 +24,7 @@ door = threading.Lock()
 
 
 class DuckDBSession:
-    """`engine.Session`. Writing transactions of one process take turns: DuckDB lets one of two that change
+    """A `WarehouseSession`. Transactions of one process write one by one: DuckDB lets one of two that change
     the same row fail, and ours are worth the wait."""
 
     def __init__(self, connection: DuckDBPyConnection, path: Path) -> None:
@@ -72,12 +72,12 @@ class DuckDBSession:
             self._connection.close()
 
     def alone(self, sql: str) -> None:
-        """A statement that gets in nobody's way, as a transaction of its own and out of turn."""
+        """A statement that gets in nobody's way, as a transaction of its own; waits for no writer."""
         self.rollback()
         self._execute(sql)
 
     def take_in(self, table: str, batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> int:
-        """Bring Arrow batches into a table of ours, by position, out of turn; how many rows they had."""
+        """Bring Arrow batches into a table of ours, by position; waits for no writer. Returns how many."""
         import pyarrow as pa
 
         failure: list[BaseException] = []
@@ -118,8 +118,8 @@ class DuckDBSession:
         try:
             self._connection.execute(sql, list(values) if values else None)
         except duckdb.TransactionException as error:
-            told = first_line(error)
-            raise (Refused if "constraint" in told else Locked)(told) from error
+            message = first_line(error)
+            raise (Refused if "constraint" in message else Locked)(message) from error
         except (duckdb.IntegrityError, duckdb.DataError) as error:
             raise Refused(first_line(error)) from error
         except (duckdb.IOException, duckdb.ConnectionException, duckdb.InternalException) as error:

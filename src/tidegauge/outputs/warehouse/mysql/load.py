@@ -106,11 +106,11 @@ def _load(session: MysqlSession, rows: Rows, parts: Parts) -> int:
                 f"{session.login.name}: the server takes no LOAD DATA any more: {mask(str(error))}",
                 retryable=True,
             ) from error
-        raise session.told(error) from error
+        raise session.translate(error) from error
     if warnings:
         # LOCAL makes a warning of every value that does not fit, and stores another one in its place.
-        told = session.rows("SHOW WARNINGS LIMIT 1")
-        raise Refused(f"{session.login.name}: {mask(str(told[0][2])) if told else 'a value does not fit'}")
+        shown = session.rows("SHOW WARNINGS LIMIT 1")
+        raise Refused(f"{session.login.name}: {mask(str(shown[0][2])) if shown else 'a value does not fit'}")
     if count != sent:
         raise OutputError(
             f"{session.login.name}: {sent} rows were sent and the server took {count}",
@@ -127,7 +127,7 @@ def _insert(session: MysqlSession, rows: Rows, parts: Parts) -> int:
         try:
             count += int(session.connection.query(statement))
         except (pymysql.Error, OSError) as error:
-            raise session.told(error) from error
+            raise session.translate(error) from error
     return count
 
 

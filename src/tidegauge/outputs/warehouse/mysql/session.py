@@ -97,7 +97,7 @@ class MysqlLogin:
             session = MysqlSession(connection, self)
             session.run(_ISOLATION)
         except pymysql.Error as error:
-            raise translated(error, self) from error
+            raise translate_error(error, self) from error
         except (OSError, ValueError) as error:
             raise OutputUnreachable(
                 f"{self.name}: {self.address} cannot be reached: {mask(str(error))}",
@@ -125,7 +125,7 @@ class MysqlSession:
         try:
             self.connection.commit()
         except (pymysql.Error, OSError) as error:
-            raise self.told(error) from error
+            raise self.translate(error) from error
 
     def rollback(self) -> None:
         try:
@@ -137,9 +137,9 @@ class MysqlSession:
         with suppress(pymysql.Error, OSError):
             self.connection.close()
 
-    def told(self, error: Exception) -> TidegaugeError:
+    def translate(self, error: Exception) -> TidegaugeError:
         """The driver's error as ours; where we waited in vain, with who was in the way."""
-        ours = translated(error, self.login)
+        ours = translate_error(error, self.login)
         if isinstance(ours, Locked):
             ours.message += self._holders()
             ours.args = (ours.message,)
@@ -152,12 +152,12 @@ class MysqlSession:
                     cursor.execute(sql.replace("%", "%%").replace(MARK, "%s"), tuple(values))
                 else:
                     cursor.execute(sql)
-                told: Any = cursor.description  # None without a result, which the stubs do not know.
-                if told is not None:
+                described: Any = cursor.description  # None without a result, which the stubs do not know.
+                if described is not None:
                     return 0, list(cursor.fetchall())
                 return max(0, int(cursor.rowcount)), []
         except (pymysql.Error, OSError) as error:
-            raise self.told(error) from error
+            raise self.translate(error) from error
 
     def _holders(self) -> str:
         try:
@@ -172,7 +172,7 @@ class MysqlSession:
         return f"; open for as long: {named}" if named else ""
 
 
-def translated(error: Exception, login: MysqlLogin) -> TidegaugeError:
+def translate_error(error: Exception, login: MysqlLogin) -> TidegaugeError:
     code = error.args[0] if error.args and isinstance(error.args[0], int) else None
     said = mask(str(error.args[-1])) if error.args else type(error).__name__
     if isinstance(error, Unasked):

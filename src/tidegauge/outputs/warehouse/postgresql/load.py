@@ -59,7 +59,7 @@ def copy_in(session: PostgresqlSession, statement: str, parts: Parts, key: tuple
                 copy.write(copy_binary.TRAILER)
             return int(cursor.rowcount)
     except psycopg.Error as error:
-        raise session.told(error, statement) from error
+        raise session.translate(error, statement) from error
 
 
 def _refuse_nul(batch: pa.RecordBatch, key: tuple[str, ...]) -> None:

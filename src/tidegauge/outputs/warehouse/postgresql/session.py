@@ -101,13 +101,13 @@ class PostgresqlSession:
         try:
             return list(cursor.fetchall()) if cursor.description else []
         except psycopg.Error as error:
-            raise self.told(error) from error
+            raise self.translate(error) from error
 
     def commit(self) -> None:
         try:
             self.connection.commit()
         except psycopg.Error as error:
-            raise self.told(error) from error
+            raise self.translate(error) from error
 
     def rollback(self) -> None:
         try:
@@ -118,7 +118,7 @@ class PostgresqlSession:
     def close(self) -> None:
         self.connection.close()
 
-    def told(self, error: Exception, sql: str = "") -> TidegaugeError:
+    def translate(self, error: Exception, sql: str = "") -> TidegaugeError:
         """The driver's error as ours; where we waited in vain, with who was in the way."""
         ours = translate_error(error, self.login)
         if isinstance(ours, Locked) and sql:
@@ -133,7 +133,7 @@ class PostgresqlSession:
             query = sql.replace("%", "%%").replace(MARK, "%s")
             return self.connection.execute(query.encode(), tuple(values))
         except psycopg.Error as error:
-            raise self.told(error, sql) from error
+            raise self.translate(error, sql) from error
 
     def _holders(self, sql: str) -> str:
         try:

@@ -98,12 +98,12 @@ class Redshift(Warehouse):
                 f"{table} is not a table of Redshift but a {str(found[0][0]).lower()}",
                 hint="give the target another name with `rename:`",
             )
-        told = session.rows(
+        described = session.rows(
             "SELECT column_name, data_type, character_maximum_length, numeric_precision, numeric_scale"
             " FROM svv_columns WHERE table_schema = ? AND table_name = ? ORDER BY ordinal_position",
             where,
         )
-        return tuple(_field(*row) for row in told)
+        return tuple(_field(*row) for row in described)
 
     def tables(self, session: WarehouseSession, schema: str | None, prefix: str) -> list[str]:
         found = session.rows(
@@ -226,8 +226,8 @@ class Redshift(Warehouse):
     def delete(self, target: TableName, where: str) -> str:
         """Without an alias, which DELETE does not take there."""
         named = self.table(target)
-        told = _ALIAS.sub(lambda found: f"{named}." if found[0] == "t." else found[0], where)
-        return f"DELETE FROM {named} WHERE {told}"
+        condition = _ALIAS.sub(lambda found: f"{named}." if found[0] == "t." else found[0], where)
+        return f"DELETE FROM {named} WHERE {condition}"
 
     def lock(self, session: WarehouseSession, commits: TableName) -> None:
         assert isinstance(session, RedshiftSession)
@@ -255,10 +255,10 @@ def text_bytes(field: Field) -> int:
 
 
 def _binary_bytes(field: Field) -> int:
-    told = field.source_type.strip().lower()
-    if match := _BYTES_LENGTH.fullmatch(told):
+    declared = field.source_type.strip().lower()
+    if match := _BYTES_LENGTH.fullmatch(declared):
         return max(1, min(int(match[1]), VARBYTE_BYTES))
-    return _BLOBS.get(told, VARBYTE_BYTES)
+    return _BLOBS.get(declared, VARBYTE_BYTES)
 
 
 def _length(held: Field) -> int | None:

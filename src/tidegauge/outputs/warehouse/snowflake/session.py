@@ -129,8 +129,8 @@ def _whole(value: Any) -> Any:
 
 
 def _words(error: Exception) -> str:
-    told = getattr(error, "raw_msg", None) or getattr(error, "msg", None) or str(error)
-    return mask(" ".join(str(told).split())) or type(error).__name__
+    text = getattr(error, "raw_msg", None) or getattr(error, "msg", None) or str(error)
+    return mask(" ".join(str(text).split())) or type(error).__name__
 
 
 def _connector() -> Any:

@@ -101,13 +101,13 @@ class Snowflake(Warehouse):
                 f"{table} is not a table of Snowflake but a {str(found[0][0]).lower()}",
                 hint="give the target another name with `rename:`",
             )
-        told = session.rows(
+        described = session.rows(
             "SELECT column_name, data_type, character_maximum_length, numeric_precision, numeric_scale"
             " FROM information_schema.columns WHERE table_schema = ? AND table_name = ?"
             " ORDER BY ordinal_position",
             where,
         )
-        return tuple(_field(*row) for row in told)
+        return tuple(_field(*row) for row in described)
 
     def tables(self, session: WarehouseSession, schema: str | None, prefix: str) -> list[str]:
         found = session.rows(
@@ -242,12 +242,12 @@ class Snowflake(Warehouse):
             session.run(f"CREATE TRANSIENT TABLE {raw} ({declared})")
             for path, _ in files:
                 session.rows(f"PUT 'file://{path}' @{place} AUTO_COMPRESS = FALSE")
-            told = session.rows(
+            answers = session.rows(
                 f"COPY INTO {raw} FROM @{place}"
                 " FILE_FORMAT = (TYPE = PARQUET BINARY_AS_TEXT = FALSE USE_LOGICAL_TYPE = TRUE)"
                 " MATCH_BY_COLUMN_NAME = CASE_SENSITIVE"
             )
-            _check_loaded(files, told)
+            _check_loaded(files, answers)
             loaded = session.run(
                 f"INSERT INTO {self.table(stage.table)} ({into}) SELECT {', '.join(columns)} FROM {raw}"
             )
@@ -260,9 +260,9 @@ class Snowflake(Warehouse):
         return loaded
 
 
-def _check_loaded(files: Sequence[tuple[Path, int]], told: Sequence[tuple[Any, ...]]) -> None:
+def _check_loaded(files: Sequence[tuple[Path, int]], answers: Sequence[tuple[Any, ...]]) -> None:
     """COPY tells of each file how many rows it loaded."""
-    loaded = {str(row[0]).rpartition("/")[2]: int(row[3]) for row in told if len(row) > 3}
+    loaded = {str(row[0]).rpartition("/")[2]: int(row[3]) for row in answers if len(row) > 3}
     for path, rows in files:
         if loaded.get(path.name) != rows:
             raise OutputDisagrees(

@@ -172,7 +172,7 @@ class SQLite(Warehouse):
 
 
 class SQLiteSession:
-    """A `WarehouseSession`. Writers of this process take turns; for others it waits up to `timeout`."""
+    """A `WarehouseSession`. Writers of this process wait for each other; for others, up to `timeout`."""
 
     def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
         self._connection = connection
