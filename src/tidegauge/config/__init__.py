@@ -1,1 +1,3 @@
-"""Find and parse `tidegauge.yml`: every error names file, line and column, and no secret is ever shown."""
+"""The project file `tidegauge.yml`, found, parsed and checked; errors name file, line and column.
+May use model, declare and errors; knows neither the ledger nor Spark.
+"""

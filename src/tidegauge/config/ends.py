@@ -23,35 +23,50 @@ class SyncEnds:
 
 
 def find_ends(check: Check, keys: SyncKeys, trail: Trail, connections: Connections) -> SyncEnds | None:
-    """None where one of them has problems."""
+    """Where a sync reads and writes; None, with the problems added to `check`, where that is not clear."""
     source = _source(check, keys.from_, (*trail, "from"), connections)
     if keys.to is None and keys.via is None:
         check.add("the key `to` is missing", trail, hint="add `to: CONNECTION`", at_key=True)
         return None
-    via = _target(check, keys.via, (*trail, "via"), connections) if keys.via is not None else None
-    to = _target(check, keys.to, (*trail, "to"), connections) if keys.to is not None else via
-    if isinstance(via, Database):
-        check.add(
-            f"{quoted(via.name)} is a database; `via` names a connection of type `parquet`",
-            (*trail, "via"),
-            hint=suggest("", [name for name, item in connections.items() if _is_lake(item)]),
-        )
+    behind = _target(check, keys.via, (*trail, "via"), connections) if keys.via is not None else None
+    to = _target(check, keys.to, (*trail, "to"), connections) if keys.to is not None else None
+    via = _refuse_database(check, behind, (*trail, "via"), connections)
+    if keys.via is not None and via is None:
         return None
     if keys.to is None:
-        return SyncEnds(source, None, via) if source is not None and via is not None else None
-    if to is None or (keys.via is not None and via is None):
+        to, via = via, None
+    elif to is None or not _go_together(check, via, to, trail, connections):
         return None
+    return SyncEnds(source, via, to) if source is not None and to is not None else None
+
+
+def _refuse_database(
+    check: Check, found: Database | Lake | None, trail: Trail, connections: Connections
+) -> Lake | None:
+    if not isinstance(found, Database):
+        return found
+    check.add(
+        f"{quoted(found.name)} is a database; `via` names a connection of type `parquet`",
+        trail,
+        hint=suggest("", [name for name, item in connections.items() if _is_lake(item)]),
+    )
+    return None
+
+
+def _go_together(
+    check: Check, via: Lake | None, to: Lake | Database, trail: Trail, connections: Connections
+) -> bool:
     if via is not None and isinstance(to, Lake):
         check.add(
             "`to` is a lake behind a lake: `via` with `to` loads a warehouse from the lake",
             (*trail, "to"),
             hint=f"write just `to: {check.document.written((*trail, 'to'))}`, or name a database in `to`",
         )
-        return None
+        return False
     if isinstance(to, Database) and to.engine is Engine.REDSHIFT and (via is None or not via.on_s3):
         _refuse_redshift(check, via, trail, connections)
-        return None
-    return SyncEnds(source, via, to) if source is not None else None
+        return False
+    return True
 
 
 def refuse_itself(

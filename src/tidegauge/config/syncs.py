@@ -39,15 +39,7 @@ def _sync(check: Check, body: Any, trail: Trail, connections: Connections) -> Sy
     if keys is None:
         return None
     ends = find_ends(check, keys, trail, connections)
-    given: dict[Trail, dict[str, Any]] = {trail: _given(keys)}
-    for pattern, part in tables.items():
-        if part is not None:
-            kept = {
-                key: value
-                for key, value in _given(keys).items()
-                if overrides[pattern].get(key, "") is not None
-            }
-            given[*trail, "override", pattern] = {**kept, **_given(part)}
+    given = _merge_overrides(keys, tables, overrides, trail)
     made = {where: _table_options(check, values, where, ends) for where, values in given.items()}
     options = made[trail]
     merged = {str(where[-1]): found for where, found in made.items() if where != trail}
@@ -71,6 +63,23 @@ def _sync(check: Check, body: Any, trail: Trail, connections: Connections) -> Sy
         tags=keys.tags,
         place=check.document.place(trail),
     )
+
+
+def _merge_overrides(
+    keys: SyncKeys, tables: Mapping[str, TableKeys | None], overrides: Mapping[str, Any], trail: Trail
+) -> dict[Trail, dict[str, Any]]:
+    """What the user wrote for the sync, and for each override on top of that, by where it stands. A key that
+    an override sets to null counts as not written."""
+    given: dict[Trail, dict[str, Any]] = {trail: _given(keys)}
+    for pattern, part in tables.items():
+        if part is not None:
+            kept = {
+                key: value
+                for key, value in _given(keys).items()
+                if overrides[pattern].get(key, "") is not None
+            }
+            given[*trail, "override", pattern] = {**kept, **_given(part)}
+    return given
 
 
 def _given(keys: TableKeys) -> dict[str, Any]:

@@ -1,1 +1,3 @@
-"""A shop to play with, and a story that shows the product at work on it."""
+"""A small shop, and the demonstration that `tidegauge demo` runs on it.
+May use every room but cli.
+"""

@@ -1,1 +1,3 @@
-"""The words of the product as frozen values: positions, specs, plans, and the promises between rooms."""
+"""The values that cross rooms, frozen, one file for each subject; the Protocols between rooms in `protocols`.
+May use errors alone.
+"""

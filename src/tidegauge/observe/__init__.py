@@ -1,1 +1,3 @@
-"""What happens in a run, as typed events; and the places they go to."""
+"""The events of a run, and how a person sees them: bars on a terminal, plain lines elsewhere.
+May use model alone.
+"""

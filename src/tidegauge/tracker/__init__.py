@@ -1,5 +1,5 @@
-"""The ledger alone, inside someone's own job: time windows, version ranges, high-water marks.
-Knows the ledger, config, delta and model; has no Spark and no YAML of its own.
+"""The ledger by itself, inside your own job: time windows, version ranges, high-water marks.
+May use ledger, config, sources, delta_log and model; starts no Spark and reads no YAML.
 """
 
 from tidegauge.tracker.watermark_tracker import (
