@@ -1,6 +1,6 @@
 """Flows in Python: `@tg.flow(…)` over a function that makes one table of its inputs.
 
-Declaring only takes note, and gives the function back as it was, so that it can be called in tests. What
+Declaring only records the flow and returns the function unchanged, so that tests can call it. What
 is declared belongs to the module whose import ran the declaration; a project names such modules under
 `modules:`, and everything is checked when the project is read.
 """
@@ -50,14 +50,14 @@ class Declared:
 
 
 @dataclass
-class _Shelf:
+class _ModuleFlows:
     """What one execution of a module has declared."""
 
     code: CodeType | None
     flows: list[Declared] = field(default_factory=list)
 
 
-_shelves: dict[str, _Shelf] = {}
+_modules: dict[str, _ModuleFlows] = {}
 
 
 def changes(
@@ -160,7 +160,7 @@ def flow(
     def declare(function: _F) -> _F:
         if not callable(function):
             raise ConfigError("only a function can be a flow", place=place)
-        _documents(module, code).flows.append(
+        _flows_of(module, code).flows.append(
             Declared(
                 name=name or str(getattr(function, "__name__", type(function).__name__)),
                 inputs=dict(inputs),
@@ -178,25 +178,25 @@ def flow(
 
 def declared_in(module: str) -> tuple[Declared, ...]:
     """What the last execution of this module has declared, in order."""
-    documents = _shelves.get(module)
-    return tuple(documents.flows) if documents else ()
+    found = _modules.get(module)
+    return tuple(found.flows) if found else ()
 
 
 def forget(module: str) -> None:
-    """Before it is executed anew, when it may not declare anything any more."""
-    _shelves.pop(module, None)
+    """Drop what this module has declared, before it is executed again: it may declare less then."""
+    _modules.pop(module, None)
 
 
-def _documents(module: str, code: CodeType | None) -> _Shelf:
-    documents = _shelves.get(module)
-    if documents is None or documents.code is not code:
-        # Executed anew, after a reload: what it said before no longer holds.
-        documents = _shelves[module] = _Shelf(code)
-    return documents
+def _flows_of(module: str, code: CodeType | None) -> _ModuleFlows:
+    found = _modules.get(module)
+    if found is None or found.code is not code:
+        # Executed again, after a reload: what it declared before no longer counts.
+        found = _modules[module] = _ModuleFlows(code)
+    return found
 
 
 def _running(frame: FrameType) -> tuple[str, CodeType | None]:
-    """The module that is being executed: also where it has a function of another one declare for it."""
+    """The module that is being executed, also when it calls a function of another module to declare flows."""
     name = str(frame.f_globals.get("__name__"))
     at: FrameType | None = frame
     while at is not None:

@@ -20,7 +20,7 @@
     ├── OutputError                the place we write to
     │   ├── OutputUnreachable      bucket missing, keys refused, disk full
     │   ├── OutputNotEmpty         files are there that the ledger knows nothing of
-    │   ├── OutputDisagrees        ledger and output tell different stories
+    │   ├── OutputDisagrees        ledger and output contradict each other
     │   ├── OutputUnsafe           the store does not honour conditional puts
     │   └── MassDelete             more rows would be deleted than may be unasked
     ├── TransformFailed            the user's SQL or Python, or what came out of it
@@ -188,7 +188,7 @@ class NotCompared(TidegaugeError):
     def __init__(self, message: str, *, hint: str | None = None, excused: bool = False) -> None:
         super().__init__(message, hint=hint)
         self.excused = excused
-        """It never can be, so that it is no failure beside tables that are."""
+        """It can never be compared, so it does not count as a failure beside tables that were."""
 
 
 class PositionError(TidegaugeError):

@@ -14,7 +14,7 @@ from tests.support.project import Ran, here, refused
 from tests.support.servers import S3
 from tidegauge.model.secret import Secret
 from tidegauge.model.spec import Lake
-from tidegauge.spark.hadoop import settle_bucket
+from tidegauge.spark.hadoop import configure_bucket
 from tidegauge.spark.session import sibling
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class Bucket:
         self.root = f"s3a://{self.name}/a lake"
         keys = Secret(s3.access_key), Secret(s3.secret_key)
         self.spark = sibling(spark)
-        settle_bucket(self.spark, Lake("lake", self.root, s3.endpoint, s3.region, *keys))
+        configure_bucket(self.spark, Lake("lake", self.root, s3.endpoint, s3.region, *keys))
 
     def write(self, flows: str, **files: str) -> None:
         """`@name` is the path of that table, here and in `sql`."""

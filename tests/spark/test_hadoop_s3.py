@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tests.support.servers import S3, start_s3
 from tidegauge.model.secret import Secret
 from tidegauge.model.spec import Lake
-from tidegauge.spark.hadoop import settle_bucket
+from tidegauge.spark.hadoop import configure_bucket
 from tidegauge.spark.session import sibling
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def test_a_bucket_that_was_reached_before_is_reached_anew_by_other_settings(
     def read(server: S3) -> str:
         session = sibling(spark)
         keys = Secret(server.access_key), Secret(server.secret_key)
-        settle_bucket(session, Lake("lake", f"s3a://{bucket}", server.endpoint, server.region, *keys))
+        configure_bucket(session, Lake("lake", f"s3a://{bucket}", server.endpoint, server.region, *keys))
         return str(session.read.text(f"s3a://{bucket}/file").first())
 
     with start_s3() as other:

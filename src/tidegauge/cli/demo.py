@@ -34,7 +34,7 @@ def command(
 
 def _play(folder: Path) -> bool:
     from tidegauge.cli.verify import show
-    from tidegauge.demo.story import tell_story
+    from tidegauge.demo.story import play
     from tidegauge.observe.view import watch
 
     def speak(text: str) -> None:
@@ -42,7 +42,7 @@ def _play(folder: Path) -> bool:
         sys.stdout.flush()
 
     with watch(sys.stderr) as tell:
-        ending = tell_story(folder, say=speak, tell=tell)
+        ending = play(folder, say=speak, tell=tell)
     show(list(ending.verified))
     numbers = ("rows", "batches", "inserted", "updated", "deleted", "seconds")
     print_table(

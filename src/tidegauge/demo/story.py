@@ -71,18 +71,18 @@ class Ending:
     acts: tuple[Act, ...]
     verified: tuple[Verified, ...]
     taken_over: bool
-    """The killed runs' own plans were the ones that were finished."""
+    """The plans of the killed runs are the ones that were finished, not new ones."""
 
     @property
     def proven(self) -> bool:
         return self.taken_over and bool(self.verified) and all(one.equal for one in self.verified)
 
 
-def tell_story(folder: Path, *, say: Callable[[str], None], tell: Listener) -> Ending:
+def play(folder: Path, *, say: Callable[[str], None], tell: Listener) -> Ending:
     file = folder / "tidegauge.yml"
     shop_file = folder / "shop.db"
     file.write_text(_PROJECT)
-    chance = random.Random(11)  # noqa: S311 - the same story each time
+    chance = random.Random(11)  # noqa: S311 - the same numbers each time
     say(f"A shop with {ORDERS:,} orders in SQLite; every timestamp is shared by about a hundred rows.")
     make_shop(shop_file, orders=ORDERS)
     project = load_project(file)
@@ -100,7 +100,7 @@ def tell_story(folder: Path, *, say: Callable[[str], None], tell: Listener) -> E
     act("first run: everything")
 
     say("\n2. 1,200 new orders, 300 paid, 25 deleted with their lines; 40 customers dated ten minutes ago.")
-    _a_day_in_the_shop(shop_file, chance)
+    _change_shop(shop_file, chance)
     act("second run: what changed")
 
     say("\n3. 30,000 orders more, all in one second. The run is killed with SIGKILL while it extracts.")
@@ -115,7 +115,7 @@ def tell_story(folder: Path, *, say: Callable[[str], None], tell: Listener) -> E
     act("after the kills: the rest")
 
     say("\n6. The proof: source and warehouse compared key by key, by a hash of every row.")
-    return Ending(tuple(acts), tuple(verify(project, ())), _taken_over(project))
+    return Ending(tuple(acts), tuple(verify(project, ())), _was_taken_over(project))
 
 
 def _act(title: str, report: RunReport, seconds: float) -> Act:
@@ -130,7 +130,7 @@ def _act(title: str, report: RunReport, seconds: float) -> Act:
     return Act(title, rows, batches, inserted, updated, deleted, seconds)
 
 
-def _a_day_in_the_shop(file: Path, chance: random.Random) -> None:
+def _change_shop(file: Path, chance: random.Random) -> None:
     now = datetime.now(UTC)
     with open_shop(file) as shop:
         add_orders(shop, first=ORDERS + 1, count=1200, began=now, to_a_second=1200, chance=chance)
@@ -171,7 +171,7 @@ def _run_and_kill(folder: Path, flow: str) -> str:
     )
 
 
-def _taken_over(project: Project) -> bool:
+def _was_taken_over(project: Project) -> bool:
     with open_ledger(project.ledger, create=False) as ledger:
         return all(
             any(one.event == "taken_over" for one in ledger.history(project.pipeline, flow=flow, limit=1000))

@@ -16,7 +16,7 @@ from tidegauge.model.plan import Plan
 from tidegauge.model.protocols.output import Output
 from tidegauge.model.spec import Lake, Project
 from tidegauge.sources.delta.catalogue import in_memory, locate, split_name
-from tidegauge.spark.hadoop import settle_bucket
+from tidegauge.spark.hadoop import configure_bucket
 from tidegauge.spark.jars import Needs
 from tidegauge.spark.session import lend, open_session, sibling
 
@@ -41,7 +41,7 @@ def own_session(spark: SparkSession, lakes: Iterable[Lake]) -> Iterator[SparkSes
     """A session that nobody else has, with the keys to these."""
     with lend(sibling(spark)) as session:
         for lake in lakes:
-            settle_bucket(session, lake)
+            configure_bucket(session, lake)
         yield session
 
 

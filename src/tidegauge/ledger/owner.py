@@ -1,4 +1,4 @@
-"""Who this process is, and whether another one still lives."""
+"""Who this process is, and whether another one still runs."""
 
 from __future__ import annotations
 

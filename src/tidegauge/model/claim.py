@@ -10,12 +10,12 @@ from tidegauge.model.plan import Plan
 
 @dataclass(frozen=True)
 class Owner:
-    """A process that holds flows: enough to name it, and to tell whether it still lives."""
+    """A process that holds flows: enough to name it, and to find out whether it still runs."""
 
     actor: str
     """`user@host`, as the history shows it."""
     host: str
-    """Identity of machine, boot and process namespace; empty where that cannot be told."""
+    """Identity of machine, boot and process namespace; empty where that is not known."""
     pid: int
     started: str
     """The process's own start mark, so that a reused pid is not mistaken for it."""

@@ -36,7 +36,7 @@ def unit_of(number: int) -> Epoch | None:
 
 
 def moment_of(text: str) -> datetime | None:
-    """When that was, in UTC without a zone, told by the size of the number; None where it does not tell."""
+    """The moment, in UTC without a zone; the size of the number decides its unit. None: not a moment."""
     if not (text.isascii() and text.isdigit()):
         return None
     epoch = unit_of(int(text))

@@ -1,7 +1,7 @@
 """Where files can lie: on a local path, `file:` or `s3a:`.
 
 Whatever else looks like a scheme would, taken for a path, make a local folder of that name, and everything
-would seem to go well. So each room that is told a location asks here.
+would seem to go well. So every room that gets a location asks here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A change of watermarks by hand, and what would undo it."""
+"""Overrides: changes of watermarks by hand, and what would undo them."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Override:
     positions: Mapping[str, Position | None]
     """By input; inputs that are not named stay where they are."""
     epoch: int
-    """The life that the output has to open before the ledger moves."""
+    """The epoch that the output has to open before the ledger moves."""
     continues: tuple[int, int] | None
-    """Epoch and batch up to which the new life shows what an earlier one wrote; None: nothing."""
+    """Epoch and batch up to which the new epoch shows what an earlier one wrote; None: nothing."""
     reason: str
     actor: str
     at: datetime

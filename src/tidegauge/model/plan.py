@@ -32,7 +32,7 @@ class ReadWay(StrEnum):
 
 @dataclass(frozen=True)
 class Batch:
-    """A sub-window with a meaning of its own: the unit of commit and of recovery."""
+    """A part of the plan's window: the unit of commit and of recovery."""
 
     windows: tuple[Window, ...]
     """One for each input of the plan, in the same order."""
@@ -98,7 +98,7 @@ class Draft:
     """What a person should know: a missing index, a transaction that holds the bound back."""
     seen: tuple[int, int] | None = None
     """Epoch and sequence number of the watermark that the draft goes on from. The ledger keeps the draft only
-    while that is still where the flow stands; None leaves the question to the caller."""
+    while that is still where the flow stands; None: the caller answers for that."""
     strategy: str | None = None
     """What ran side by side: sequential, inter-table or intra-table; None where it was not recorded."""
 
@@ -107,7 +107,7 @@ class Draft:
         return sum(batch.rows or 0 for batch in self.batches)
 
     def stamp(self, index: int, place: int) -> str | None:
-        """When the source committed the end of a batch, for the input at a place; None: nobody said."""
+        """When the source committed the end of a batch, for the input at a place; None: not known."""
         if self.batches[index].stamps:
             return self.batches[index].stamps[place]
         return self.inputs[place].stamp if index == len(self.batches) - 1 else None

@@ -116,7 +116,7 @@ class SourceTable:
 
 @dataclass(frozen=True)
 class Cut:
-    """A row position that ends a stretch of the window, and how many rows the stretch has."""
+    """A row position that ends a part of the window, and how many rows the part has."""
 
     position: RowPosition
     rows: int
@@ -129,7 +129,7 @@ class Survey:
     upto: RowPosition | None
     """The safe upper bound; None when nothing is safe yet."""
     cuts: tuple[Cut, ...] = ()
-    """Ends of stretches of the asked-for size, in order; the last stretch ends at the last row found.
+    """Ends of parts of the asked-for size, in order; the last part ends at the last row found.
 
     Not at `upto`: what commits later with a cursor between the two is still to be read. Empty when the window
     has no rows.

@@ -16,7 +16,7 @@ class Watermark:
     cursor: str
     position: Position | None
     checked: Position | None
-    """How far we looked, which on an idle table is further than the last row."""
+    """How far the source was looked at, which on an idle table is further than the last row."""
     epoch: int
     seq: int
     """The last sequence number committed in this epoch; 0 before the first."""
@@ -64,5 +64,5 @@ class Tally:
     loaded_files: int = 0
     """All of them."""
     created_at: datetime | None = None
-    """When the ledger first heard of the flow; None where it is older than that."""
+    """When the ledger first listed the flow; None where the flow is older than this field."""
     updated_at: datetime | None = None

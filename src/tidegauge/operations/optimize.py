@@ -9,7 +9,7 @@ from tidegauge.errors import TidegaugeError
 from tidegauge.model.types import quote
 from tidegauge.operations.delta_tables import TendedResult, TendedTable, Tending
 from tidegauge.operations.vacuum import vacuum
-from tidegauge.spark.errors import translated
+from tidegauge.spark.errors import translate_spark_error
 
 
 def optimize(
@@ -21,7 +21,7 @@ def optimize(
     compacted all the same.
     """
     columns = ", ".join(quote(name) for name in zorder)
-    with tending.session_of(target) as session, translated(target.name):
+    with tending.session_of(target) as session, translate_spark_error(target.name):
         words = f"OPTIMIZE {target.sql}{f' ZORDER BY ({columns})' if columns else ''}"
         [row] = session.sql(words).collect()
         metrics = row["metrics"]

@@ -16,7 +16,7 @@ from tidegauge.model.run import FlowStatus
 from tidegauge.model.state import State
 from tidegauge.operations.delta_tables import TendedResult, TendedTable, Tending
 from tidegauge.operations.vacuum_needs import Need, VacuumCommit, needs
-from tidegauge.spark.errors import translated
+from tidegauge.spark.errors import translate_spark_error
 
 _CHECK = "spark.databricks.delta.retentionDurationCheck.enabled"
 _LOGGED = "spark.databricks.delta.vacuum.logging.enabled"
@@ -65,7 +65,7 @@ def vacuum(
     """As long as `check` says. A dry run removes nothing, and says what would go."""
     kept = check(tending, target, retain)
     hours = kept.total_seconds() / 3600
-    with tending.session_of(target) as session, translated(target.name):
+    with tending.session_of(target) as session, translate_spark_error(target.name):
         # Delta's own check knows of no reader; ours has just asked each of them.
         session.conf.set(_CHECK, "true" if retain is None else "false")
         session.conf.set(_LOGGED, "true")

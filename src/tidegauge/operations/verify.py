@@ -25,7 +25,7 @@ from tidegauge.observe.events import Comparing, Listener
 from tidegauge.operations.verify_lake import verify_lake
 from tidegauge.operations.verify_warehouse import verify_warehouse
 from tidegauge.outputs.open import open_output
-from tidegauge.spark.errors import translated
+from tidegauge.spark.errors import translate_spark_error
 from tidegauge.spark.jars import Needs
 from tidegauge.spark.session import open_session
 
@@ -115,7 +115,7 @@ def verify(
                 lost = choice.gone.get(hop.upstream or hop.name)
                 if lost is not None:
                     raise lost
-                with translated(hop.name):
+                with translate_spark_error(hop.name):
                     if isinstance(hop, DeltaFlow):
                         found = _delta_flow(hop, ledger, places)
                     else:

@@ -16,7 +16,7 @@ from tidegauge.model.protocols.output import Output
 from tidegauge.model.staged import Staged
 from tidegauge.observe.events import BatchCommitted, Listener, NoteAdded
 from tidegauge.run.steps import Step, step
-from tidegauge.spark.errors import translated
+from tidegauge.spark.errors import translate_spark_error
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,7 +48,7 @@ def commit_batch(claim: Claim, index: int, read_batch: ReadBatch, tools: Tools) 
     if receipt is not None and not batch.deletes:
         receipt = replace(receipt, paths=read_batch(batch).paths)
     if receipt is None:
-        with step(Step.WRITE, tag.flow, tools.tell), translated(tag.flow):
+        with step(Step.WRITE, tag.flow, tools.tell), translate_spark_error(tag.flow):
             batch_data = read_batch(batch)
             staged = tools.output.stage(batch_data, tools.spark)
         receipt = publish_batch(claim, index, batch_data, staged, tools)

@@ -1,4 +1,4 @@
-"""What Spark and Java throw, as one sentence with the last cause; the rest is for `--debug`."""
+"""Translate errors of Spark and Java into ours: a sentence with the last cause; `--debug` shows the rest."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OURS = re.compile(r"tidegauge: ([^\n]*?)(?:\s*SQLSTATE: \w+)?\s*$", re.MULTILIN
 
 
 @contextmanager
-def translated(flow: str) -> Iterator[None]:
+def translate_spark_error(flow: str) -> Iterator[None]:
     """Turn what a Spark job of this flow raises into an error of ours."""
     try:
         yield
@@ -28,7 +28,7 @@ def translated(flow: str) -> Iterator[None]:
 
 
 def from_spark(error: BaseException, table: str) -> TidegaugeError:
-    text = mask(_whole(error))
+    text = mask(_with_causes(error))
     if ours := _OURS.search(text):
         return TypeNotHeld(
             ours.group(1),
@@ -63,7 +63,7 @@ def last_cause(text: str) -> str:
     return _SQLSTATE.sub("", _ERROR_CLASS.sub("", line)).strip() or "unknown error"
 
 
-def _whole(error: BaseException) -> str:
+def _with_causes(error: BaseException) -> str:
     """Everything there is to read: a Java throwable keeps its causes to itself until asked."""
     origin = getattr(error, "_origin", None) or getattr(error, "java_exception", None)
     if origin is None:

@@ -1,4 +1,4 @@
-"""How Spark is told where a lake is, and how its files have to look.
+"""The options that say to Spark where a lake is, and how its files have to look.
 
 Everything goes by options of the one read or write, so that two lakes never share settings and a remote
 Spark needs none of its own.
@@ -37,7 +37,7 @@ SESSION = {
     ),
     "spark.sql.parquet.output.committer.class": "org.apache.parquet.hadoop.ParquetOutputCommitter",
 }
-"""What cannot be said by options. The engine's own session has these from the start."""
+"""What cannot be said by options. A session that Tidegauge starts has these from the beginning."""
 
 _UNSHARED = "fs.s3a.impl.disable.cache"
 _seen: dict[str, str] = {}
@@ -92,7 +92,7 @@ def options_of(lake: Lake) -> dict[str, str]:
     return options
 
 
-def settle_bucket(session: SparkSession, lake: Lake) -> None:
+def configure_bucket(session: SparkSession, lake: Lake) -> None:
     """What this session does in the lake's bucket goes by the lake's settings; other buckets by theirs."""
     if not lake.on_s3:
         return
@@ -103,7 +103,7 @@ def settle_bucket(session: SparkSession, lake: Lake) -> None:
         session.conf.set(own, value)
 
 
-def settle_session(spark: SparkSession) -> None:
+def configure_session(spark: SparkSession) -> None:
     """Files look the same whatever the owner of the session has set. What is right already is not touched."""
     for name, value in SESSION.items():
         if spark.conf.get(name, value) != value:

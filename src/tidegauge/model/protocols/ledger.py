@@ -22,10 +22,10 @@ class LedgerReader(Protocol):
     def watermarks(self, pipeline: str, flows: Sequence[str] | None = None) -> list[Watermark]: ...
 
     def status(self, pipeline: str, flows: Sequence[str] | None = None) -> list[FlowStatus]:
-        """Every flow the ledger has heard of, in name order."""
+        """Every flow that the ledger knows, in name order."""
 
     def tallies(self, pipeline: str, flows: Sequence[str]) -> dict[str, Tally]:
-        """By flow; one that the ledger has never heard of has no entry."""
+        """By flow; one that the ledger does not know has no entry."""
 
     def history(
         self, pipeline: str, *, flow: str | None = None, failed: bool = False, limit: int = 20
@@ -33,7 +33,7 @@ class LedgerReader(Protocol):
         """Newest first."""
 
     def pipelines(self) -> list[str]:
-        """Every pipeline that the ledger has heard of, in name order."""
+        """Every pipeline that the ledger knows, in name order."""
 
     def find_plan(self, plan_id: str) -> tuple[str, str, bool] | None:
         """Pipeline and flow of a plan, and whether it is active; None where it is not known (any more)."""
@@ -70,7 +70,10 @@ class LedgerWriter(LedgerReader, Protocol):
         """Raises LeaseLost once another has raised the fence."""
 
     def begin(self, claim: Claim, index: int) -> None:
-        """From here on this batch has only one meaning. Raises LeaseLost."""
+        """Record that the batch is about to be written. Raises LeaseLost.
+
+        From here on its tag may be in the output, so its rows and its tag never change any more.
+        """
 
     def advance(self, claim: Claim, index: int, receipt: Receipt) -> None:
         """Move the watermark to the end of the batch. Compare-and-set on the fence; raises LeaseLost.
@@ -96,7 +99,7 @@ class LedgerWriter(LedgerReader, Protocol):
         rows: Mapping[str, int | None] | None = None,
         claim: Claim | None = None,
     ) -> FlowStatus:
-        """Advance a plan that has one batch and no output of ours, for a caller who did the work himself.
+        """Advance a plan that has one batch and no output of ours, for a caller that did the work.
 
         `rows` names the inputs that are done, with their counts where known; None: all that are left. Once
         none is left, the plan ends as SUCCESS. Raises WrongState for a plan that has ended, FlowHeld while
@@ -152,9 +155,9 @@ class LedgerWriter(LedgerReader, Protocol):
         owner: Owner,
         reason: str,
     ) -> bool:
-        """Stand where the output does: in this epoch, after this batch, every input named where it is there.
+        """Set the flow to where its output is: this epoch, this batch, and these watermarks.
 
-        False: it stands there already. Raises WrongState where the ledger is ahead of the output or an
+        False: it is there already. Raises WrongState where the ledger is ahead of the output or an
         override was begun, and FlowHeld while a plan is active: only a run can say what became of that.
         """
 

@@ -26,7 +26,7 @@ class Source(Protocol):
         foreign table). Not the engine's own."""
 
     def identity(self) -> str:
-        """Which database this is: a shape's `source_id` begins with it, and a `#`."""
+        """Which database this is: the `source_id` of its tables begins with it, and a `#`."""
 
     def describe(self, table: TableName, options: TableOptions) -> SourceTable:
         """Columns, cursor and key of one table.
@@ -74,7 +74,7 @@ class Reader(Protocol):
     """A database's data side."""
 
     def batch_data(self, source_table: SourceTable, batch: Batch) -> BatchRows:
-        """The rows of a batch, exactly those of its window, with the columns of the shape.
+        """The rows of a batch, exactly those of its window, with the columns of the source table.
 
         Lazy: nothing is read until an output takes them. A value that cannot be held exactly fails the write.
         """
@@ -90,11 +90,11 @@ class ChangedInput(Protocol):
 
     @property
     def afresh(self) -> bool:
-        """Read as a whole (`Way.SNAPSHOT`): what was there before is not known, and `gone` is empty."""
+        """Read as a whole (`ReadWay.SNAPSHOT`): what was there before is not known, and `gone` is empty."""
 
     @property
     def grows(self) -> bool:
-        """Whole new rows are all that came (`Way.FILES`): `gone` is empty."""
+        """Whole new rows are all that came (`ReadWay.FILES`): `gone` is empty."""
 
     @property
     def unique(self) -> tuple[str, ...]:
@@ -119,8 +119,8 @@ class ChangedInput(Protocol):
         """Rows that were there before and are not at the end, likewise."""
 
     def sides(self, flag: str) -> DataFrame:
-        """Both in one frame, told apart by a column of this name: true for what came. It is cheaper to read,
-        for a row that was written again as it was may be on both sides."""
+        """Both in one frame; a column of this name is true for what came. It is cheaper to read, because a
+        row that was written again unchanged may be on both sides."""
 
     def events(self) -> DataFrame:
         """Each version's own net effect: the rows with `_change_type` (`insert`, `update_preimage`,

@@ -198,7 +198,7 @@ class ParquetOutput:
         seen = Observation()
         options = hadoop.COMMIT | hadoop.options_of(self._lake)
         try:
-            hadoop.settle_session(frame.sparkSession)
+            hadoop.configure_session(frame.sparkSession)
             counting = not self._lake.on_s3 and hadoop.is_scattered(frame.sparkSession)
             if counting:
                 frame = frame.observe(seen, F.count(F.lit(1)).alias("rows"))
@@ -206,10 +206,10 @@ class ParquetOutput:
             frame.write.options(**options).mode("error").parquet(target)
             return int(seen.get["rows"]) if counting else None
         except (PySparkException, Py4JError) as error:
-            translated = hadoop.translate_hadoop_error(error, self.place)
-            if translated is None:
+            clearer = hadoop.translate_hadoop_error(error, self.place)
+            if clearer is None:
                 raise  # the frame's own failure, which only its maker can explain
-            raise translated from error
+            raise clearer from error
 
     def _committed(self, tag: Tag) -> Manifest | None:
         found = load(self._store, self._folder, tag.epoch, tag.seq, durable=True)

@@ -49,13 +49,13 @@ def _written(batch_data: BatchRows, frame: DataFrame, lake: Lake) -> BatchRows:
     from pyspark.errors import PySparkException
 
     try:
-        hadoop.settle_session(frame.sparkSession)
+        hadoop.configure_session(frame.sparkSession)
         frame.write.options(**hadoop.COMMIT).mode("error").parquet(hadoop.path_of(lake, "rows"))
     except (PySparkException, Py4JError) as error:
-        translated = hadoop.translate_hadoop_error(error, lake.path)
-        if translated is None:
+        clearer = hadoop.translate_hadoop_error(error, lake.path)
+        if clearer is None:
             raise  # the frame's own failure, which only its maker can explain
-        raise translated from error
+        raise clearer from error
     files = tuple(_file(lake, path) for path in sorted((Path(lake.path) / "rows").glob("part-*.parquet")))
     kept = tuple(file for file in files if file.rows)
     splits = tuple(ParquetSplit(file, batch_data.layout) for file in kept)
