@@ -63,7 +63,7 @@ class ParquetOutput:
        comes before `open_epoch`). Either `advance` comes after the fence was raised, and is refused by it; or
        it came before, and then the ledger counted the batch, and `continues` holds it if it holds that epoch.
     3. A manifest that lands after the next epoch was opened is seen by nobody: readers take from an older
-       epoch just the batches 1 to `upto`, which were there before. `publish` looks too, before it puts, but
+       epoch just the batches 1 to `upto`, which were there before. `commit` looks too, before it puts, but
        only so that a late writer leaves nothing behind; nothing rests on it.
 
     Epochs are opened without a gap (`open_epoch` sees to it), so the look at the next one is enough.

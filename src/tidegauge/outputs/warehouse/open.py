@@ -7,7 +7,7 @@ from importlib import import_module
 from tidegauge.model.spec import Database, Engine
 from tidegauge.outputs.warehouse.warehouse import Warehouse
 
-_WAREHOUSES = {
+WAREHOUSES = {
     Engine.DUCKDB: ("duckdb", "DuckDB"),
     Engine.SQLITE: ("sqlite", "SQLite"),
     Engine.POSTGRESQL: ("postgresql", "PostgreSQL"),
@@ -19,7 +19,7 @@ _WAREHOUSES = {
 
 
 def open_warehouse(database: Database) -> Warehouse:
-    folder, name = _WAREHOUSES[database.engine]
+    folder, name = WAREHOUSES[database.engine]
     made = getattr(import_module(f"tidegauge.outputs.warehouse.{folder}.warehouse"), name)(database)
     assert isinstance(made, Warehouse)
     return made
