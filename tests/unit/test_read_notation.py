@@ -4,7 +4,7 @@ import pytest
 
 from tidegauge.model.position import Value, ValueKind
 from tidegauge.sources.notation import read_patterns
-from tidegauge.sources.statement import head
+from tidegauge.sources.statement import show_head
 
 
 def moment(text: str) -> Value:
@@ -61,10 +61,10 @@ def test_a_position_in_another_notation_is_noticed(text: str, follows: bool) -> 
 
 
 def test_e3_the_head_of_a_statement_shows_no_values() -> None:
-    said = head(
+    said = show_head(
         "UPDATE users SET token = 'se''cret', pin=1234,\n name = \"Bob\" WHERE id IN (7, 8) AND x = 'cut off"
     )
     assert said.startswith(": UPDATE users SET token = ?, pin=?, name = ? WHERE id IN (")
     for secret in ("cret", "1234", "Bob", "cut off"):
         assert secret not in said
-    assert head(None) == ""
+    assert show_head(None) == ""

@@ -1,3 +1,3 @@
-"""Where rows come from: what is there, how far it is safe to read, and the rows of a window.
-Knows storage, delta and model.
+"""Where rows come from: databases (`<engine>/`, all in the table `engines`), Delta tables (`delta/`), and the
+safe bounds, cuts and rows of a window. Knows storage, delta_log and model.
 """

@@ -27,18 +27,18 @@ class Oldest:
     notes: tuple[str, ...]
 
 
-def counts(work: OpenWork, moment: Moment, options: TableOptions) -> bool:
+def must_wait_for(work: OpenWork, moment: Moment, options: TableOptions) -> bool:
     """Whether it has to be waited for; False for what the user chose to ignore."""
     limit = options.ignore_transactions_after
     return limit is None or moment.clock - work.started <= limit
 
 
-def oldest(moment: Moment, options: TableOptions) -> Oldest:
+def find_oldest(moment: Moment, options: TableOptions) -> Oldest:
     """The oldest open work that counts; what the user chose to ignore is named as a risk."""
     notes = [] if moment.blind is None else [moment.blind]
     counted = []
     for work in moment.open:
-        if not counts(work, moment, options):
+        if not must_wait_for(work, moment, options):
             notes.append(
                 f"risk: {work.who}, open for {age_of(work, moment)}, is ignored as `open_transactions` says;"
                 " what it commits may be missed"
@@ -60,13 +60,13 @@ def timestamp_bound(moment: Moment, options: TableOptions, cursor: OrderedColumn
     A clock without a zone may run on UTC or on the server's own zone, and falls back by an hour in autumn;
     the lowest of them is the one that cannot lose a row.
     """
-    found = oldest(moment, options)
+    found = find_oldest(moment, options)
     edge, notes = moment.clock, list(found.notes)
     if found.work is not None and found.work.started < edge:
         held = edge - found.work.started
         edge = found.work.started
         if held > options.settle:
-            notes.append(held_by(found.work, moment))
+            notes.append(describe_blocker(found.work, moment))
     bound = bound_at(edge, moment, options, cursor)
     return replace(bound, notes=(*notes, *bound.notes))
 
@@ -106,7 +106,7 @@ def latest_now(moment: Moment, cursor: OrderedColumn) -> Value:
     return Value(kind, edge.isoformat(sep=" ", timespec="microseconds"))
 
 
-def held_by(work: OpenWork, moment: Moment) -> str:
+def describe_blocker(work: OpenWork, moment: Moment) -> str:
     return f"held back by {work.who}, open for {age_of(work, moment)}"
 
 

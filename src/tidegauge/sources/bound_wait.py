@@ -16,7 +16,7 @@ from typing import Protocol
 
 from tidegauge.model.position import Value
 from tidegauge.model.spec import TableOptions
-from tidegauge.sources.bound import counts
+from tidegauge.sources.bound import must_wait_for
 from tidegauge.sources.candidate import Candidate, drop_ended, identity
 from tidegauge.sources.dialect import Moment, OpenWork
 
@@ -130,9 +130,9 @@ def _choose(candidates: Iterable[Candidate], moment: Moment, options: TableOptio
     safe = None
     for place, one in enumerate(ordered):
         old_enough = moment.blind is None or moment.clock - one.seen >= options.settle
-        if old_enough and not any(counts(work, moment, options) for work in one.open):
+        if old_enough and not any(must_wait_for(work, moment, options) for work in one.open):
             safe = place
-    blockers = tuple(work for work in ordered[-1].open if counts(work, moment, options))
+    blockers = tuple(work for work in ordered[-1].open if must_wait_for(work, moment, options))
     if safe is None:
         return ReadyBound(None, tuple(ordered), moment, blockers)
     return ReadyBound(ordered[safe], tuple(ordered[safe + 1 :]), moment, blockers)

@@ -23,7 +23,7 @@ READER = "tidegauge-reader"
 
 @dataclass(frozen=True)
 class Unique:
-    """A constraint: no two rows agree in all of these columns."""
+    """A constraint: no two rows have the same values in all of these columns."""
 
     columns: tuple[str, ...]
     primary: bool
@@ -67,7 +67,7 @@ class OpenWork:
     number: str = ""
     """The transaction's own, once it has one."""
     statement: str = ""
-    """What tells the running statement from the connection's next; empty while none runs."""
+    """What distinguishes the running statement from the connection's next; empty while none runs."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Moment:
     zone: str = "UTC"
     sure: bool = True
     """What is open stamps no row earlier than its `started`. Where it may (MySQL: a statement has its time
-    before it waits for a lock, its transaction begins after), only its end tells."""
+    before it waits for a lock, its transaction begins after), its end has to be waited for."""
 
 
 class Dialect(Protocol):
@@ -103,7 +103,7 @@ class Dialect(Protocol):
     def stream(self, sql: str, size: int) -> Iterator[Sequence[tuple[Any, ...]]]:
         """The rows of one SELECT, a block at a time, as the server hands them out; no block is empty.
 
-        Nothing else is asked of the session meanwhile; whoever stops half-way closes it.
+        Nothing else is asked of the session meanwhile; a caller that stops half-way closes it.
         """
 
     def quote(self, name: str) -> str:
@@ -115,11 +115,14 @@ class Dialect(Protocol):
     def literal(self, value: Value) -> str:
         """SQL that means exactly this value, wherever a column of its kind is compared with it."""
 
-    def tables(self) -> tuple[TableName, ...]: ...
+    def tables(self) -> tuple[TableName, ...]:
+        """Every table that this login can see."""
 
-    def left_out(self) -> tuple[tuple[TableName, str], ...]: ...
+    def left_out(self) -> tuple[tuple[TableName, str], ...]:
+        """What is named like a table and is none, each with what it is: a view, a foreign table."""
 
-    def identity(self) -> str: ...
+    def identity(self) -> str:
+        """Which server this is; the same however it is reached, where the server says so."""
 
     def catalogue(self, table: TableName) -> Catalogue:
         """Raises TableMissing."""
@@ -160,7 +163,7 @@ def kind_of_cursor(ordered: OrderedColumn, *, grows_as_text: bool) -> str | None
     return "value" if ordered.kind in (ValueKind.INT, ValueKind.DECIMAL) or grows_as_text else None
 
 
-def nearest(name: str, known: tuple[str, ...]) -> str:
+def suggest_names(name: str, known: tuple[str, ...]) -> str:
     """A hint with the names that look most like the one that was meant."""
     close = get_close_matches(name.lower(), [other.lower() for other in known], n=3, cutoff=0.5)
     named = [other for other in known if other.lower() in close]
@@ -169,9 +172,9 @@ def nearest(name: str, known: tuple[str, ...]) -> str:
     return "the columns are: " + ", ".join(known[:20]) + (", …" if len(known) > 20 else "")
 
 
-def missing(table: TableName, role: str, name: str, known: tuple[str, ...]) -> ColumnMissing:
+def column_missing(table: TableName, role: str, name: str, known: tuple[str, ...]) -> ColumnMissing:
     return ColumnMissing(
-        f"{table}: there is no column '{name}', which is to be the {role}", hint=nearest(name, known)
+        f"{table}: there is no column '{name}', which is to be the {role}", hint=suggest_names(name, known)
     )
 
 
@@ -183,11 +186,12 @@ def refuse_nul(name: str) -> str:
     return name
 
 
-def unused_types(table: TableName, options: TableOptions, columns: tuple[Native, ...]) -> None:
+def refuse_unused_types(table: TableName, options: TableOptions, columns: tuple[Native, ...]) -> None:
     """Raise for a `types:` entry that names no column: it would do nothing, in silence."""
     known = tuple(column.name for column in columns)
     for name in options.types:
         if name not in known:
             raise ColumnMissing(
-                f"{table}: types names the column '{name}', which is not there", hint=nearest(name, known)
+                f"{table}: types names the column '{name}', which is not there",
+                hint=suggest_names(name, known),
             )

@@ -26,7 +26,7 @@ _FAR = 10**6
 Rows = Callable[[str], list[tuple[Any, ...]]]
 
 
-def odd_number(
+def find_odd_number(
     rows: Rows,
     literal: sql.Literal,
     source_table: SourceTable,

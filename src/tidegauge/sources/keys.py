@@ -1,4 +1,4 @@
-"""Every key of a table, straight from the database by one plain statement: no Spark, and nothing held back.
+"""Every key of a table, straight from the database by one plain statement, without Spark.
 
 One statement sees one moment of the table, on every engine. The order is the database's and means nothing.
 """
@@ -42,14 +42,14 @@ def keys(
     ordered: bool = False,
     rows: int = ROWS_AT_ONCE,
 ) -> Iterator[pa.RecordBatch]:
-    """All keys of the table, or those of the rows past a position, as `schema_of(key_layout(shape))`.
+    """All keys of the table, or those of the rows past a position, as `schema_of(key_layout(source_table))`.
 
     `ordered`: without a position those of every row that has a cursor.
 
     Raises KeyUnsuitable for a key that is NULL, TypeNotHeld for one that cannot be held exactly.
     """
     narrow = _narrow(source_table)
-    # Not the control side's own session: that one has to stay free while this one streams.
+    # Not the session of the source: that one has to stay free while this one streams.
     with closing(open_dialect(database)) as dialect:
         where = None if after is None and not ordered else sql.after(source_table, after, dialect.literal)
         yield from _batches(dialect, narrow, where, rows)
@@ -130,7 +130,7 @@ def _array(source_table: SourceTable, column: SourceColumn, values: Sequence[Any
     import pyarrow as pa
 
     try:
-        made = _finished(type_of(column.wire), type_of(column.arrives), values)
+        made = _finish(type_of(column.wire), type_of(column.arrives), values)
     except (pa.ArrowInvalid, pa.ArrowTypeError, ValueError) as error:
         raise TypeNotHeld(
             f"{source_table.table}: the key column {column.name} holds a value that is not a"
@@ -145,7 +145,7 @@ def _array(source_table: SourceTable, column: SourceColumn, values: Sequence[Any
     return made
 
 
-def _finished(wire: pa.DataType, arrives: pa.DataType, values: Sequence[Any]) -> pa.Array:
+def _finish(wire: pa.DataType, arrives: pa.DataType, values: Sequence[Any]) -> pa.Array:
     """From what travels to what arrives, as the reader's `finish` does it in Spark."""
     import pyarrow as pa
 

@@ -13,7 +13,7 @@ from tidegauge.model.table import Cut, OrderedColumn, Outlook, SourceTable, Surv
 from tidegauge.sources import sql
 from tidegauge.sources.bound import latest_now
 from tidegauge.sources.bound_wait import BoundWait
-from tidegauge.sources.dialect import Catalogue, Dialect, missing, unused_types
+from tidegauge.sources.dialect import Catalogue, Dialect, column_missing, refuse_unused_types
 from tidegauge.sources.survey import TableSurvey
 from tidegauge.sources.types import Native, arrive
 
@@ -45,7 +45,7 @@ class DatabaseSource:
     def describe(self, table: TableName, options: TableOptions) -> SourceTable:
         with self._lock:
             catalogue = self._dialect.catalogue(table)
-            unused_types(table, options, catalogue.columns)
+            refuse_unused_types(table, options, catalogue.columns)
             cursor, cursor_kind, notes = self._cursor(table, options, catalogue)
             key, proven = self._key(table, options, catalogue)
             columns = tuple(
@@ -141,7 +141,7 @@ class DatabaseSource:
                 )
         elif _NAME.fullmatch(options.cursor):
             known = tuple(column.name for column in catalogue.columns)
-            raise missing(table, "cursor", options.cursor, known)
+            raise column_missing(table, "cursor", options.cursor, known)
         elif ";" in options.cursor or "\0" in options.cursor:
             raise CursorUnsuitable(
                 f"{table}: the cursor {options.cursor!r} is more than one expression",
@@ -182,7 +182,7 @@ class DatabaseSource:
         for name in names:
             native = self._column(catalogue, name)
             if native is None:
-                raise missing(table, "key", name, tuple(column.name for column in catalogue.columns))
+                raise column_missing(table, "key", name, tuple(column.name for column in catalogue.columns))
             ordered = self._dialect.ordered(table, native, self._dialect.quote(native.name))
             if ordered is None:
                 raise KeyUnsuitable(

@@ -1,7 +1,7 @@
-"""A stretch that is read by a process of its own, and comes from there as Arrow.
+"""A split that is read by a process of its own, and comes from there as Arrow.
 
 For a driver that lets no other thread run Python while it waits for the server. It also ends with its reader:
-whoever stops half-way closes the connection, too. Spark's tasks have processes of their own already.
+a reader that stops half-way closes the connection, too. Spark's tasks have processes of their own already.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def is_task() -> bool:
 
 
 def read_in_process(split: Split) -> Iterator[pa.RecordBatch]:
-    """What the stretch gives, or raises, in another process."""
+    """The batches of the split, or its error, from another process."""
     import pyarrow as pa
 
     child = subprocess.Popen(
@@ -56,9 +56,9 @@ def read_in_process(split: Split) -> Iterator[pa.RecordBatch]:
             whole = True
         except (pa.ArrowInvalid, BrokenPipeError, EOFError):
             whole = False
-        said = child.stderr.read().decode(errors="replace")
+        output = child.stderr.read().decode(errors="replace")
         if child.wait() or not whole:
-            raise _raised(child.returncode, said)
+            raise _error_of(child.returncode, output)
     finally:
         # Also when the reader has enough: the server then stops sending.
         child.kill()
@@ -67,18 +67,18 @@ def read_in_process(split: Split) -> Iterator[pa.RecordBatch]:
         child.stderr.close()
 
 
-def _raised(code: int, said: str) -> TidegaugeError:
-    last = said.splitlines()[-1] if said.strip() else ""
+def _error_of(code: int, output: str) -> TidegaugeError:
+    last = output.splitlines()[-1] if output.strip() else ""
     if code == _FAILED:
-        told = json.loads(last)
-        kind = getattr(errors, told["type"], TidegaugeError)
+        facts = json.loads(last)
+        kind = getattr(errors, facts["type"], TidegaugeError)
         assert issubclass(kind, TidegaugeError)
-        raised: TidegaugeError = kind(told["message"], hint=told["hint"], retryable=told["retryable"])
+        raised: TidegaugeError = kind(facts["message"], hint=facts["hint"], retryable=facts["retryable"])
         return raised
     return SourceUnreachable(
         f"the process that was reading ended with {code}: {mask(last)}",
         hint="run again: the same window is read once more",
-        detail=mask(said),
+        detail=mask(output),
     )
 
 

@@ -10,7 +10,7 @@ _VALUES = re.compile(r"'(?:[^'\\]|\\.|'')*'?|\"(?:[^\"\\]|\\.|\"\")*\"?|\b\d[\w.
 _LONGEST = 60
 
 
-def head(statement: str | None) -> str:
+def show_head(statement: str | None) -> str:
     """`: UPDATE orders SET total = ? …`, or nothing."""
     text = mask(_VALUES.sub("?", " ".join((statement or "").split())))
     if not text:

@@ -7,11 +7,11 @@ from tidegauge.model.position import RowPosition, Value
 from tidegauge.model.spec import FutureGuard
 from tidegauge.model.table import OrderedColumn, SourceTable
 from tidegauge.sources import sql
-from tidegauge.sources.bound import age_of, bound_at, held_by, oldest, timestamp_bound
+from tidegauge.sources.bound import age_of, bound_at, describe_blocker, find_oldest, timestamp_bound
 from tidegauge.sources.bound_wait import BoundWait
 from tidegauge.sources.candidate import Candidate
 from tidegauge.sources.dialect import Dialect, Moment
-from tidegauge.sources.future_values import odd_number
+from tidegauge.sources.future_values import find_odd_number
 
 Kept = tuple[Candidate, ...]
 """What was seen and is not safe yet: for the ledger, and the next survey."""
@@ -43,9 +43,9 @@ class SurveyBound:
         ready = self._bound_wait.moments(options, kept)
         moment, found = ready.moment, ready.candidate
         self._moment = moment
-        self.notes.extend(oldest(moment, options).notes)
+        self.notes.extend(find_oldest(moment, options).notes)
         if ready.blockers and (found is None or moment.clock - found.seen > options.settle):
-            held = held_by(min(ready.blockers, key=lambda work: work.started), moment)
+            held = describe_blocker(min(ready.blockers, key=lambda work: work.started), moment)
             self.notes.append(held if found else f"nothing new is safe to read yet: {held}")
         if found is None:
             return None, ready.waiting
@@ -62,11 +62,11 @@ class SurveyBound:
         tops = [Value(source_table.cursor.kind, text) for (text,) in found]
         if not tops:
             moment = self._bound_wait.look(fresh=True)
-            self.notes.extend(oldest(moment, options).notes)
+            self.notes.extend(find_oldest(moment, options).notes)
             self._guard(tops, moment)
             return None, ()
         ready = self._bound_wait.values(options, kept, tops[0])
-        self.notes.extend(oldest(ready.moment, options).notes)
+        self.notes.extend(find_oldest(ready.moment, options).notes)
         if ready.waiting and ready.blockers:
             work = min(ready.blockers, key=lambda work: work.started)
             self.notes.append(f"the newest rows wait for {work.who}, open for {age_of(work, ready.moment)}")
@@ -78,7 +78,7 @@ class SurveyBound:
         source_table, dialect = self._source_table, self._dialect
         known = [*tops, *([self._after.cursor] if self._after else [])]
         table = dialect.name(source_table.table)
-        odd = odd_number(dialect.rows, dialect.literal, source_table, table, known, moment.clock)
+        odd = find_odd_number(dialect.rows, dialect.literal, source_table, table, known, moment.clock)
         if odd is None:
             return
         if source_table.options.future_guard is FutureGuard.FAIL:

@@ -23,11 +23,11 @@ from tidegauge.model.position import Value, ValueKind
 from tidegauge.model.secret import mask
 from tidegauge.model.spec import Database, TableName
 from tidegauge.model.table import OrderedColumn, SourceTable
-from tidegauge.sources.dialect import MARK, Catalogue, Moment, kind_of_cursor, nearest
+from tidegauge.sources.dialect import MARK, Catalogue, Moment, kind_of_cursor, suggest_names
 from tidegauge.sources.mysql import types as types_mysql
 from tidegauge.sources.mysql.catalogue import FLOATS, INTEGERS, read_catalogue
 from tidegauge.sources.mysql.engine import DEFAULT_PORT, SESSION, literal, quote, table_name
-from tidegauge.sources.mysql.open_work import offsets, watch
+from tidegauge.sources.mysql.open_work import find_watch, read_offsets
 from tidegauge.sources.notation import Notation
 from tidegauge.sources.types import Native
 
@@ -69,7 +69,7 @@ class MysqlDialect:
         self.rows(f"SET {MARK} SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
         ((version,),) = self.rows(f"SELECT {MARK} VERSION()")
         self._mariadb = "mariadb" in str(version).lower()
-        self._offsets = offsets(self)
+        self._offsets = read_offsets(self)
         self._seen: tuple[float, Moment] | None = None
 
     def _connect(self) -> pymysql.Connection[Cursor]:
@@ -93,7 +93,7 @@ class MysqlDialect:
                 program_name="tidegauge-reader",
             )
         except pymysql.Error as error:
-            raise self._translated(error) from error
+            raise self._translate(error) from error
         except (OSError, ValueError) as error:
             raise SourceUnreachable(
                 f"{database.name}: {self._address} cannot be reached: {mask(str(error))}",
@@ -106,7 +106,7 @@ class MysqlDialect:
                 cursor.execute(sql)
                 return list(cursor.fetchall())
         except pymysql.Error as error:
-            raise self._translated(error) from error
+            raise self._translate(error) from error
 
     def stream(self, sql: str, size: int) -> Iterator[Sequence[tuple[Any, ...]]]:
         cursor: Any = self._connection.cursor(SSCursor)
@@ -115,7 +115,7 @@ class MysqlDialect:
             while block := cursor.fetchmany(size):
                 yield block
         except pymysql.Error as error:
-            raise self._translated(error) from error
+            raise self._translate(error) from error
         finally:
             # Whoever stops half-way does not want the driver to read the rest to its end first.
             if cursor._result is not None:
@@ -153,7 +153,7 @@ class MysqlDialect:
             known = tuple(str(other) for other in self.tables())
             raise TableMissing(
                 f"{self._database.name}: there is no table '{table}' that {self._database.user} may see",
-                hint=nearest(str(table), known),
+                hint=suggest_names(str(table), known),
             )
         return replace(found, identity=f"{self.identity()}#{table}")
 
@@ -164,9 +164,9 @@ class MysqlDialect:
                 described: Any = cursor
                 (field,) = described._result.fields
         except pymysql.Error as error:
-            translated = self._translated(error)
-            if isinstance(translated, SourceUnreachable):
-                raise translated from error
+            failure = self._translate(error)
+            if isinstance(failure, SourceUnreachable):
+                raise failure from error
             shown = sql.strip("()\n ")
             if error.args[0] == ER.BAD_FIELD_ERROR:
                 raise ColumnMissing(
@@ -232,7 +232,9 @@ class MysqlDialect:
         if not fresh and self._seen is not None and time.monotonic() - self._seen[0] < _STALE:
             return self._seen[1]
         began = time.monotonic()
-        moment = watch(self._address, self._database.user).look(self, self._offsets, mariadb=self._mariadb)
+        moment = find_watch(self._address, self._database.user).look(
+            self, self._offsets, mariadb=self._mariadb
+        )
         self._seen = began, moment
         return moment
 
@@ -246,7 +248,7 @@ class MysqlDialect:
         ((uuid,),) = self.rows(f"SELECT {MARK} @@server_uuid")
         return f"mysql:{uuid}"
 
-    def _translated(self, error: pymysql.Error) -> SourceError:
+    def _translate(self, error: pymysql.Error) -> SourceError:
         code = error.args[0] if error.args and isinstance(error.args[0], int) else None
         said = mask(str(error.args[-1])) if error.args else type(error).__name__
         name = self._database.name

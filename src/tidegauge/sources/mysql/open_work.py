@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 from tidegauge.errors import SourceError, SourceUnreachable
 from tidegauge.sources.dialect import MARK, Moment, OpenWork
-from tidegauge.sources.statement import head
+from tidegauge.sources.statement import show_head
 
 _IDLE = "'Sleep', 'Daemon', 'Binlog Dump', 'Binlog Dump GTID', 'Slave_IO', 'Slave_SQL', 'Slave_worker'"
 _SECOND = timedelta(seconds=1)
@@ -36,7 +36,7 @@ class MysqlOpenSession(Protocol):
     def rows(self, sql: str) -> list[tuple[Any, ...]]: ...
 
 
-def offsets(session: MysqlOpenSession) -> Offsets:
+def read_offsets(session: MysqlOpenSession) -> Offsets:
     """The lowest and highest offset of the server's own zone from UTC within a year, and its name."""
     ((zone, system),) = session.rows(f"SELECT {MARK} @@global.time_zone, @@system_time_zone")
     months = " UNION ALL ".join(f"SELECT UNIX_TIMESTAMP() + {month} * 2592000 AS x" for month in range(-6, 7))
@@ -79,7 +79,7 @@ _watches: dict[tuple[str, str | None], Watch] = {}
 _making = threading.Lock()
 
 
-def watch(address: str, user: str | None) -> Watch:
+def find_watch(address: str, user: str | None) -> Watch:
     with _making:
         return _watches.setdefault((address, user), Watch())
 
@@ -135,11 +135,11 @@ def _statements(session: MysqlOpenSession, *, mariadb: bool) -> tuple[list[OpenW
     )
     works, ours = [], set()
     for number, user, host, milliseconds, state, info, now, marked, itself, statement in found:
-        if _true(marked) or _true(itself):
+        if _is_true(marked) or _is_true(itself):
             ours.add(str(number))
             continue
         started = datetime.fromisoformat(now) - timedelta(milliseconds=float(milliseconds))
-        who = f"connection {number} of {user}@{host} ({state or 'running'}{head(info)})"
+        who = f"connection {number} of {user}@{host} ({state or 'running'}{show_head(info)})"
         works.append(OpenWork(started, who, connection=str(number), statement=str(statement)))
     return works, ours
 
@@ -158,7 +158,7 @@ def _transactions(session: MysqlOpenSession, own: str, ours: set[str]) -> list[O
     for row in found:
         thread, only_reads = str(row[0]), row[4]
         # What cannot write need not be waited for; all of our own sessions are among those.
-        if thread != own and thread not in ours and not _true(only_reads):
+        if thread != own and thread not in ours and not _is_true(only_reads):
             works.append(_work(row, shift))
     return works
 
@@ -175,7 +175,7 @@ def _renewed_list(session: MysqlOpenSession, own: str) -> tuple[list[tuple[Any, 
                 " p.USER, p.HOST, p.COMMAND, t.trx_id FROM information_schema.INNODB_TRX t"
                 " LEFT JOIN information_schema.PROCESSLIST p ON p.ID = t.trx_mysql_thread_id"
             )
-            mine = next((row for row in found if str(row[0]) == own and _true(row[5])), None)
+            mine = next((row for row in found if str(row[0]) == own and _is_true(row[5])), None)
             if mine is not None:
                 return found, mine
             # Others may be waiting for the same silence: each a little longer, and none in step.
@@ -195,12 +195,12 @@ def _work(row: tuple[Any, ...], shift: timedelta) -> OpenWork:
     return OpenWork(
         # Whole seconds, and begun a moment after the NOW() of its first statement, or long after.
         datetime.fromisoformat(started) + shift - _SECOND,
-        f"connection {thread} of {user or '?'}@{host or '?'} ({idle}{head(statement)})",
+        f"connection {thread} of {user or '?'}@{host or '?'} ({idle}{show_head(statement)})",
         connection="" if int(thread) == 0 else str(thread),
         transaction=str(started),
         number=str(number) if 0 < int(number) < _READERS else "",
     )
 
 
-def _true(value: Any) -> bool:
+def _is_true(value: Any) -> bool:
     return value is not None and int(value) == 1

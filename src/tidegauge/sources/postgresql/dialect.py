@@ -26,13 +26,13 @@ from tidegauge.sources.dialect import (
     Moment,
     Unique,
     kind_of_cursor,
-    nearest,
     refuse_nul,
+    suggest_names,
 )
 from tidegauge.sources.notation import Notation
 from tidegauge.sources.postgresql import types as types_postgresql
 from tidegauge.sources.postgresql.engine import DEFAULT_PORT, SESSION, literal, quote, table_name
-from tidegauge.sources.postgresql.open_work import look, offsets
+from tidegauge.sources.postgresql.open_work import look, read_offsets
 from tidegauge.sources.types import Native
 
 _INTEGERS = ("int2", "int4", "int8")
@@ -61,7 +61,7 @@ class PostgresqlDialect:
         self.rows(SESSION)
         self.rows("SET default_transaction_read_only = on")
         self.rules = types_postgresql.rules_of(self._connection.info.server_version)
-        self._offsets = offsets(self)
+        self._offsets = read_offsets(self)
 
     def _connect(self) -> psycopg.Connection[tuple[Any, ...]]:
         database, options = self._database, self._database.options
@@ -84,14 +84,14 @@ class PostgresqlDialect:
                 **{name: value for name, value in given.items() if value is not None},
             )
         except (psycopg.Error, OSError) as error:
-            raise self._unreachable(error) from error
+            raise self._explain_unreachable(error) from error
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
         try:
             cursor = self._connection.execute(sql.encode())
             return cursor.fetchall() if cursor.description else []
         except psycopg.Error as error:
-            raise self._translated(error) from error
+            raise self._translate(error) from error
 
     def stream(self, sql: str, size: int) -> Iterator[Sequence[tuple[Any, ...]]]:
         try:
@@ -100,7 +100,7 @@ class PostgresqlDialect:
                 while block := cursor.fetchmany(size):
                     yield block
         except psycopg.Error as error:
-            raise self._translated(error) from error
+            raise self._translate(error) from error
 
     def quote(self, name: str) -> str:
         return quote(name)
@@ -137,7 +137,7 @@ class PostgresqlDialect:
             known = tuple(str(other) for other in self.tables())
             raise TableMissing(
                 f"{self._database.name}: there is no table '{table}' that {self._database.user} may read",
-                hint=nearest(str(table), known),
+                hint=suggest_names(str(table), known),
             )
         ((oid,),) = found
         columns = tuple(
@@ -177,15 +177,15 @@ class PostgresqlDialect:
             ).fetchall()
         except pg_errors.UndefinedColumn as error:
             raise ColumnMissing(
-                f"{table}: the cursor {shown} names a column that is not there: {_said(error)}",
+                f"{table}: the cursor {shown} names a column that is not there: {_first_line(error)}",
                 hint="check the names in the expression",
             ) from error
         except psycopg.OperationalError as error:
-            raise self._translated(error) from error
+            raise self._translate(error) from error
         except psycopg.Error as error:
             raise CursorUnsuitable(
                 f"{table}: the cursor {shown} is not an expression that the database understands:"
-                f" {_said(error)}",
+                f" {_first_line(error)}",
                 hint="a cursor is a column, or an expression of the database's own SQL",
             ) from error
         facts = _TYPE_COLUMNS.replace("a.atttypid", "t.oid").replace("a.atttypmod", "-1")
@@ -282,8 +282,8 @@ class PostgresqlDialect:
             for column, size in cached
         )
 
-    def _unreachable(self, error: Exception) -> SourceUnreachable:
-        said = _said(error)
+    def _explain_unreachable(self, error: Exception) -> SourceUnreachable:
+        said = _first_line(error)
         refused = any(word in said for word in ("authentication failed", "does not exist", "no pg_hba.conf"))
         final = refused or isinstance(error, pg_errors.InvalidAuthorizationSpecification)
         if final:
@@ -297,15 +297,15 @@ class PostgresqlDialect:
             hint="check that the server runs, and host and port in `connections:`",
         )
 
-    def _translated(self, error: psycopg.Error) -> SourceError:
+    def _translate(self, error: psycopg.Error) -> SourceError:
         if isinstance(error, psycopg.OperationalError) and self._connection.broken:
-            return self._unreachable(error)
+            return self._explain_unreachable(error)
         if isinstance(error, pg_errors.UndefinedTable | pg_errors.InsufficientPrivilege):
             return TableMissing(
-                f"{self._database.name}: {_said(error)}",
+                f"{self._database.name}: {_first_line(error)}",
                 hint="check the table's name and that the login may SELECT it",
             )
-        return SourceError(f"{self._database.name}: {_said(error)}")
+        return SourceError(f"{self._database.name}: {_first_line(error)}")
 
 
 _TYPE_COLUMNS = (
@@ -314,7 +314,7 @@ _TYPE_COLUMNS = (
 )
 
 
-def _said(error: Exception) -> str:
+def _first_line(error: Exception) -> str:
     """The first line of what the server said, without its pointers into our SQL."""
     lines = [line.strip() for line in mask(str(error)).splitlines() if line.strip()]
     return lines[0] if lines else type(error).__name__

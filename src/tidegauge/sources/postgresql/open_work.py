@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from tidegauge.sources.dialect import MARK, READER, Moment, OpenWork
-from tidegauge.sources.statement import head
+from tidegauge.sources.statement import show_head
 
 Offsets = tuple[timedelta, timedelta, str]
 _STAMP = "'YYYY-MM-DD HH24:MI:SS.US'"
@@ -20,7 +20,7 @@ class PostgresqlOpenSession(Protocol):
     def rows(self, sql: str) -> list[tuple[Any, ...]]: ...
 
 
-def offsets(session: PostgresqlOpenSession) -> Offsets:
+def read_offsets(session: PostgresqlOpenSession) -> Offsets:
     """The lowest and highest offset of the server's own zone from UTC within a year, and its name."""
     found = session.rows(
         f"SELECT {MARK} z.reset_val,"
@@ -49,7 +49,7 @@ def look(session: PostgresqlOpenSession, zone: Offsets) -> Moment:
     works = [
         OpenWork(
             datetime.fromisoformat(started),
-            f"connection {pid} of {user}@{host} ({state or 'background'}{head(query)})",
+            f"connection {pid} of {user}@{host} ({state or 'background'}{show_head(query)})",
             connection=str(pid),
             transaction=started,
             number=number,

@@ -19,7 +19,7 @@ from tidegauge.errors import (
 from tidegauge.model.position import Value, ValueKind
 from tidegauge.model.spec import Database, TableName
 from tidegauge.model.table import OrderedColumn, SourceTable
-from tidegauge.sources.dialect import MARK, Catalogue, Moment, Unique, nearest, refuse_nul
+from tidegauge.sources.dialect import MARK, Catalogue, Moment, Unique, refuse_nul, suggest_names
 from tidegauge.sources.notation import Notation, read_patterns
 from tidegauge.sources.sqlite import types as types_sqlite
 from tidegauge.sources.sqlite.engine import literal, quote, table_name, uri
@@ -61,7 +61,7 @@ class SqliteDialect:
         try:
             return self._connection.execute(sql).fetchall()
         except (sqlite3.Error, UnicodeError) as error:
-            raise self._translated(error) from error
+            raise self._translate(error) from error
 
     def stream(self, sql: str, size: int) -> Iterator[Sequence[tuple[Any, ...]]]:
         try:
@@ -69,7 +69,7 @@ class SqliteDialect:
             while block := cursor.fetchmany(size):
                 yield block
         except (sqlite3.Error, UnicodeError) as error:
-            raise self._translated(error) from error
+            raise self._translate(error) from error
 
     def quote(self, name: str) -> str:
         return quote(name)
@@ -106,7 +106,9 @@ class SqliteDialect:
         )
         if not described:
             known = tuple(str(other) for other in self.tables())
-            raise TableMissing(f"{self._path}: there is no table '{table}'", hint=nearest(table.table, known))
+            raise TableMissing(
+                f"{self._path}: there is no table '{table}'", hint=suggest_names(table.table, known)
+            )
         primary = tuple(row[0] for row in sorted(described, key=lambda row: int(row[3])) if row[3])
         columns = tuple(_native(row, primary) for row in described)
         nullable = {column.name for column in columns if column.nullable}
@@ -216,7 +218,7 @@ class SqliteDialect:
     def close(self) -> None:
         self._connection.close()
 
-    def _translated(self, error: sqlite3.Error | UnicodeError) -> SourceError:
+    def _translate(self, error: sqlite3.Error | UnicodeError) -> SourceError:
         code = error.sqlite_errorcode if isinstance(error, sqlite3.OperationalError) else None
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             return SourceUnreachable(
