@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tidegauge.delta_log.commit import parse_commit
-from tidegauge.transform.passed import passed
+from tidegauge.transform.input_column import find_input_column
 
 COLUMNS = {"orders": ["id", "Day", "v"], "dims": ["id", "name"]}
 
@@ -49,4 +49,4 @@ def test_d10_a_key_is_proven_by_our_own_words_alone(said: object, key: tuple[str
     ],
 )
 def test_d10_a_column_is_passed_on_only_as_it_is(sql: str, column: str | None) -> None:
-    assert passed(sql, "id", moving="orders", columns=COLUMNS) == column
+    assert find_input_column(sql, "id", moving="orders", columns=COLUMNS) == column

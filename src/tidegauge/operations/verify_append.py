@@ -16,7 +16,7 @@ from tidegauge.model.position import Position, VersionPosition, Window
 from tidegauge.model.versions import LATEST, History
 from tidegauge.outputs.delta.batches import BatchReach, CommittedBatches, committed_batches
 from tidegauge.plan.missing import reason
-from tidegauge.transform.whole import appended
+from tidegauge.transform.whole import compute_appended
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -73,7 +73,7 @@ def _rows(proof: DeltaProof, session: SparkSession, step: AppendStep) -> DataFra
             inputs[part.name] = proof.moved(session, part.name, at, ReadWay.PINNED)
         else:
             inputs[part.name] = proof.moved(session, part.name, step.window, step.way)
-    return appended(proof.flow, inputs, session)
+    return compute_appended(proof.flow, inputs, session)
 
 
 class _NotKnownError(Exception):

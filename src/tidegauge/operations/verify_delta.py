@@ -38,7 +38,7 @@ from tidegauge.outputs.delta.epochs import EpochStanding
 from tidegauge.outputs.delta.place import TargetPlace
 from tidegauge.sources.delta.changes import moved
 from tidegauge.sources.delta.errors import translated_read
-from tidegauge.transform.whole import computed
+from tidegauge.transform.whole import compute_whole
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -81,7 +81,7 @@ class DeltaProof:
             )
             for part in self.flow.inputs
         }
-        return computed(self.flow, inputs, session)
+        return compute_whole(self.flow, inputs, session)
 
     def target(self, session: SparkSession) -> DataFrame:
         assert self.standing.look is not None

@@ -10,9 +10,14 @@ from tidegauge.errors import TransformFailed
 from tidegauge.model.delta_flow import COMMIT_TIMESTAMP, COMMIT_VERSION, DeltaFlow, Function, Sql
 from tidegauge.model.mode import OutputKind
 from tidegauge.transform.chance import FOR_CHANCE
-from tidegauge.transform.faults import from_sql, named, unheard
+from tidegauge.transform.faults import (
+    explain_sql_error,
+    name_transform,
+    silence_pyspark,
+)
 from tidegauge.transform.function import call
-from tidegauge.transform.logical import chance, readable
+from tidegauge.transform.nondeterminism import FOR_CHANCE
+from tidegauge.transform.spark_plan import find_random, has_plan
 from tidegauge.transform.views import ABOVE, Views
 
 if TYPE_CHECKING:
@@ -27,7 +32,7 @@ class Transform:
         self.views = Views(session)
         self._raw = any(part.raw for part in flow.inputs)
 
-    def over(self, frames: Mapping[str, DataFrame]) -> DataFrame:
+    def apply(self, frames: Mapping[str, DataFrame]) -> DataFrame:
         """Its result where each input is the frame of its name."""
         match self.flow.transform:
             case Sql(text=text):
@@ -44,11 +49,11 @@ class Transform:
         from pyspark.errors import PySparkException
 
         try:
-            with unheard():
+            with silence_pyspark():
                 frame = self.views.sql(text, frames)
                 _ = frame.columns  # Spark Connect finds only now what is wrong with it.
         except PySparkException as error:
-            raise from_sql(error, self.flow, above=ABOVE) from error
+            raise explain_sql_error(error, self.flow, above=ABOVE) from error
         return frame
 
     def _tidy(self, frame: DataFrame) -> DataFrame:
@@ -57,7 +62,7 @@ class Transform:
 
     def check(self, frame: DataFrame) -> None:
         """Raises TransformFailed for a result that the output cannot use."""
-        name = named(self.flow)
+        name = name_transform(self.flow)
         many = Counter(column.casefold() for column in frame.columns)
         for column in frame.columns:
             if many[column.casefold()] > 1:
@@ -74,9 +79,9 @@ class Transform:
                     hint=f"it gives {', '.join(frame.columns)}",
                     place=self.flow.output.place,
                 )
-        if self.flow.transform is None or self.flow.allow_nondeterministic or not readable(frame):
+        if self.flow.transform is None or self.flow.allow_nondeterministic or not has_plan(frame):
             return
-        if (found := chance(frame)) is not None:
+        if (found := find_random(frame)) is not None:
             raise TransformFailed(f"{name} is not deterministic ({found})", hint=FOR_CHANCE)
 
     def _needed(self) -> Iterator[tuple[str, str]]:

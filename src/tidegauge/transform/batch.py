@@ -10,11 +10,11 @@ from tidegauge.errors import TransformFailed
 from tidegauge.model.delta_flow import DeltaFlow, DeltaInput, Evaluate, Function, Sql
 from tidegauge.model.protocols.source import ChangedInput
 from tidegauge.transform.apply import Transform
-from tidegauge.transform.chance import ALLOW, FOR_CLOCK, follows_clock
-from tidegauge.transform.faults import named
-from tidegauge.transform.logical import clock, origins, readable, same, shape
-from tidegauge.transform.passed import passed
+from tidegauge.transform.faults import name_transform
+from tidegauge.transform.input_column import find_input_column
+from tidegauge.transform.nondeterminism import ALLOW, FOR_CLOCK, follows_clock
 from tidegauge.transform.proof import prove
+from tidegauge.transform.spark_plan import find_clock, find_origins, has_plan, is_same_plan, show_plan
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _CAME = "__tidegauge_came"
 
 
-class Parts:
+class BatchInputs:
     """The inputs of a batch. What is used several times is computed once, if it can be kept."""
 
     def __init__(
@@ -73,10 +73,10 @@ class Parts:
             case Sql(text):
                 known = {part.name: self.now(part.name).columns for part in self.flow.inputs}
                 for column in self.by:
-                    if (found := passed(text, column, moving=name, columns=known)) is not None:
+                    if (found := find_input_column(text, column, moving=name, columns=known)) is not None:
                         columns[column] = found
-            case Function() if readable(self.whole()):
-                columns = origins(self.whole(), inputs=self.transform.views.inputs, moving=name)
+            case Function() if has_plan(self.whole()):
+                columns = find_origins(self.whole(), inputs=self.transform.views.inputs, moving=name)
                 columns = {column: columns.get(column.casefold(), "") for column in self.by}
         return unique <= {column.casefold() for column in columns.values()}
 
@@ -127,12 +127,12 @@ class Parts:
     def whole(self) -> DataFrame:
         made = self._made.get(("", "whole"))
         if made is None:
-            made = self._made["", "whole"] = self.transform.over(self.frames())
+            made = self._made["", "whole"] = self.transform.apply(self.frames())
         return made
 
-    def over(self, frame: DataFrame) -> DataFrame:
+    def apply(self, frame: DataFrame) -> DataFrame:
         """The transform where the only moving input is this frame."""
-        return self.transform.over(self.frames({self.only.name: frame}))
+        return self.transform.apply(self.frames({self.only.name: frame}))
 
     def keep(self, frame: DataFrame) -> DataFrame:
         """A frame that is computed once, however often it is used."""
@@ -168,52 +168,69 @@ class Parts:
         return made
 
 
-def evaluate_batch(parts: Parts, choice: Evaluate) -> Evaluate:
-    """The choice, once it has been held against what a Python function is seen to do.
+def check_choice(batch: BatchInputs, choice: Evaluate) -> Evaluate:
+    """The choice, checked against what a Python function is seen to do.
 
     Under `auto` a function that cannot be evaluated as chosen is computed as a whole; where the user asked
     for `rows`, it fails. Raises TransformFailed too for one that gives something else the second time.
     """
-    flow = parts.flow
+    flow = batch.flow
     if not isinstance(flow.transform, Function):
         return choice
-    whole = parts.whole()
-    if not readable(whole):
+    whole = batch.whole()
+    if not has_plan(whole):
         return choice
-    name = named(flow)
-    stable = same(whole, parts.transform.over(parts.frames()))
-    if not flow.allow_nondeterministic:
-        if not stable:
-            raise TransformFailed(
-                f"{name} is not deterministic: called again with the same inputs, it gave something else",
-                hint="keep clocks, random numbers and what is counted of them out of the function;"
-                f" {ALLOW} takes what comes",
-            )
-        if (moment := clock(whole)) is not None and not follows_clock(flow):
-            raise TransformFailed(
-                f"{name} reads the clock: {moment} is another one with every run, and rows that do not change"
-                " would keep the old one",
-                hint=FOR_CLOCK,
-            )
-    if choice is Evaluate.WHOLE or parts.raw or parts.afresh or flow.output.mode.facts.replaces_all:
+    stable = is_same_plan(whole, batch.transform.apply(batch.frames()))
+    _refuse_nondeterminism(flow, whole, stable=stable)
+    if choice is Evaluate.WHOLE or batch.raw or batch.afresh or flow.output.mode.facts.replaces_all:
         return choice
-    proof = prove(
-        whole,
-        inputs=parts.transform.views.inputs,
-        moving=[part.name for part in flow.moving],
-        by=parts.by,
-    )
-    looks = stable and any(
-        shape(parts.transform.over(parts.frames({part.name: parts.came(part.name)}))) != shape(whole)
-        for part in flow.moving
-        if parts.inputs[part.name].moves
-    )
-    against = {Evaluate.ROWS: proof.rows, Evaluate.KEYS: proof.keys}
-    if looks:
-        against = dict.fromkeys(against, "it looks at its inputs while it is called")
+    against = _reasons_against(batch, whole, stable=stable)
     why = against[choice]
     if why is None:
         return choice
+    return _choose_other(batch, choice, why, by_keys=against[Evaluate.KEYS] is None)
+
+
+def _refuse_nondeterminism(flow: DeltaFlow, whole: DataFrame, *, stable: bool) -> None:
+    if flow.allow_nondeterministic:
+        return
+    name = name_transform(flow)
+    if not stable:
+        raise TransformFailed(
+            f"{name} is not deterministic: called again with the same inputs, it gave something else",
+            hint="keep clocks, random numbers and what is counted of them out of the function;"
+            f" {ALLOW} takes what comes",
+        )
+    if (moment := find_clock(whole)) is not None and not follows_clock(flow):
+        raise TransformFailed(
+            f"{name} reads the clock: {moment} is another one with every run, and rows that do not change"
+            " would keep the old one",
+            hint=FOR_CLOCK,
+        )
+
+
+def _reasons_against(batch: BatchInputs, whole: DataFrame, *, stable: bool) -> dict[Evaluate, str | None]:
+    """Why the function cannot be evaluated by rows, or by keys; None where it can."""
+    flow = batch.flow
+    looks_at_inputs = stable and any(
+        show_plan(batch.transform.apply(batch.frames({part.name: batch.came(part.name)}))) != show_plan(whole)
+        for part in flow.moving
+        if batch.inputs[part.name].moves
+    )
+    if looks_at_inputs:
+        return dict.fromkeys((Evaluate.ROWS, Evaluate.KEYS), "it looks at its inputs while it is called")
+    proof = prove(
+        whole,
+        inputs=batch.transform.views.inputs,
+        moving=[part.name for part in flow.moving],
+        by=batch.by,
+    )
+    return {Evaluate.ROWS: proof.rows, Evaluate.KEYS: proof.keys}
+
+
+def _choose_other(batch: BatchInputs, choice: Evaluate, why: str, *, by_keys: bool) -> Evaluate:
+    """Another way than the choice, which is not proven; an error where there is none."""
+    flow, name = batch.flow, name_transform(batch.flow)
     must = flow.output.mode.facts.only_adds
     if must or (flow.evaluate is Evaluate.ROWS):
         raise TransformFailed(
@@ -222,7 +239,7 @@ def evaluate_batch(parts: Parts, choice: Evaluate) -> Evaluate:
             place=flow.place,
         )
     if flow.evaluate is choice:
-        return choice  # Asked for in so many words, and nothing is proven either way.
-    other = Evaluate.KEYS if choice is Evaluate.ROWS and against[Evaluate.KEYS] is None else Evaluate.WHOLE
-    parts.notes.append(f"{name} is evaluated by {other}: {why}")
+        return choice  # The user asked for it by name, and nothing is proven either way.
+    other = Evaluate.KEYS if choice is Evaluate.ROWS and by_keys else Evaluate.WHOLE
+    batch.notes.append(f"{name} is evaluated by {other}: {why}")
     return other

@@ -8,8 +8,8 @@ from sqlglot import exp
 
 from tidegauge.errors import TransformFailed
 from tidegauge.transform.clause import Unclear, quoted
-from tidegauge.transform.linear import row_wise
-from tidegauge.transform.parse import DIALECT, RECURSIVE, parse, reads, written_out
+from tidegauge.transform.parse import DIALECT, RECURSIVE, count_reads, inline_ctes, parse
+from tidegauge.transform.row_wise import check_row_wise
 from tidegauge.transform.scope import output_name
 
 
@@ -17,8 +17,8 @@ def carry_columns(text: str, *, moving: str, columns: Sequence[str]) -> str | No
     """The same query with `columns` of the moving input passed through under their names; None if that cannot
     be done. `SELECT *` carries them already."""
     try:
-        query = written_out(parse(text))
-        row_wise(query, [moving])
+        query = inline_ctes(parse(text))
+        check_row_wise(query, [moving])
     except (Unclear, TransformFailed):
         return None
     if query.meta.get(RECURSIVE) or not _carry(query, moving, columns):
@@ -30,26 +30,41 @@ def _carry(query: exp.Expr, moving: str, columns: Sequence[str]) -> bool:
     while isinstance(query, exp.Subquery):
         query = query.this
     assert isinstance(query, exp.Select)
-    relations = [query.args["from_"].this, *(join.this for join in query.args.get("joins") or ())]
-    source = next((each for each in relations if reads(each, moving)), None)
-    if source is None or (isinstance(source, exp.Subquery) and not _carry(source, moving, columns)):
+    alias = _find_alias(query, moving, columns)
+    if alias is None:
         return False
-    if (named := source.args.get("alias")) and named.args.get("columns"):
-        return False
-    alias = source.alias_or_name
-    if not alias:
-        alias = "__tidegauge_source"
-        source.set("alias", exp.TableAlias(this=quoted(alias)))
     asked = {column.lower() for column in columns}
     if asked & {output_name(each) for each in query.expressions if not each.is_star}:
         return False
-    for each in query.expressions:
-        if not each.is_star or (isinstance(each, exp.Column) and each.table.lower() != alias.lower()):
-            continue
-        star = each.this if isinstance(each, exp.Column) else each
+    star = _find_star(query, alias)
+    if star is not None:
         dropped = {column.name.lower() for column in star.args.get("except_") or ()}
         return not dropped & asked
     for column in columns:
         found = exp.column(quoted(column), quoted(alias))
         query.select(exp.alias_(found, column, quoted=True), copy=False)
     return True
+
+
+def _find_alias(query: exp.Select, moving: str, columns: Sequence[str]) -> str | None:
+    """The name in FROM under which the moving input can be read, with the columns; None if there is none."""
+    relations = [query.args["from_"].this, *(join.this for join in query.args.get("joins") or ())]
+    source = next((each for each in relations if count_reads(each, moving)), None)
+    if source is None or (isinstance(source, exp.Subquery) and not _carry(source, moving, columns)):
+        return None
+    if (named := source.args.get("alias")) and named.args.get("columns"):
+        return None
+    alias = str(source.alias_or_name)
+    if not alias:
+        alias = "__tidegauge_source"
+        source.set("alias", exp.TableAlias(this=quoted(alias)))
+    return alias
+
+
+def _find_star(query: exp.Select, alias: str) -> exp.Expr | None:
+    """The first star that has the columns of this part of FROM."""
+    for each in query.expressions:
+        if each.is_star and not (isinstance(each, exp.Column) and each.table.lower() != alias.lower()):
+            found: exp.Expr = each.this if isinstance(each, exp.Column) else each
+            return found
+    return None

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from tidegauge.errors import TransformFailed
 from tidegauge.model.delta_flow import DeltaFlow, Evaluate, Function, Sql
-from tidegauge.transform.chance import refuse_chance
-from tidegauge.transform.parse import readable
+from tidegauge.transform.nondeterminism import refuse_nondeterminism
+from tidegauge.transform.parse import is_readable
 from tidegauge.transform.sql import Columns, Reading, read_sql
 
 _BEST_FIRST = (Evaluate.ROWS, Evaluate.KEYS, Evaluate.WHOLE)
@@ -28,26 +28,14 @@ def choose_evaluation(flow: DeltaFlow, *, columns: Columns | None = None) -> Eva
     """
     mode, asked = flow.output.mode, flow.evaluate
     whole = mode.facts.replaces_all or (asked is Evaluate.WHOLE and not mode.facts.only_adds)
-    if whole and isinstance(flow.transform, Sql) and not readable(flow.transform.text):
+    if whole and isinstance(flow.transform, Sql) and not is_readable(flow.transform.text):
         return Evaluation(Evaluate.WHOLE, "the SQL is left to Spark to read")
-    refuse_chance(flow, columns or {})
-    raw = next((part for part in flow.inputs if part.raw), None)
+    refuse_nondeterminism(flow, columns or {})
     best = _best(flow, columns)
-    if raw is not None:
-        best = Reading(
-            Evaluate.ROWS, f"the feed of {raw.name} is read raw, so the law is the transform's own"
-        )
     if mode.facts.replaces_all:
         return Evaluation(Evaluate.WHOLE, "the mode is overwrite")
     if mode.facts.only_adds:
-        if best.evaluate is not Evaluate.ROWS or asked not in (Evaluate.AUTO, Evaluate.ROWS):
-            cause = best.why if best.evaluate is not Evaluate.ROWS else f"`evaluate: {asked}`"
-            raise TransformFailed(
-                f"append takes a row-wise transform of one incremental input, and this is none: {cause}",
-                hint="use `mode: merge` with a key, or `snapshot: true` for the other inputs",
-                place=flow.place,
-            )
-        return Evaluation(best.evaluate, best.why)
+        return _for_append(flow, best)
     if asked is Evaluate.AUTO:
         return Evaluation(best.evaluate, best.why)
     if _BEST_FIRST.index(asked) < _BEST_FIRST.index(best.evaluate):
@@ -59,7 +47,28 @@ def choose_evaluation(flow: DeltaFlow, *, columns: Columns | None = None) -> Eva
     return Evaluation(asked, f"the flow asks for it; auto would be {best.evaluate}: {best.why}")
 
 
+def _for_append(flow: DeltaFlow, best: Reading) -> Evaluation:
+    asked = flow.evaluate
+    if best.evaluate is not Evaluate.ROWS or asked not in (Evaluate.AUTO, Evaluate.ROWS):
+        cause = best.why if best.evaluate is not Evaluate.ROWS else f"`evaluate: {asked}`"
+        raise TransformFailed(
+            f"append takes a row-wise transform of one incremental input, and this is none: {cause}",
+            hint="use `mode: merge` with a key, or `snapshot: true` for the other inputs",
+            place=flow.place,
+        )
+    return Evaluation(best.evaluate, best.why)
+
+
 def _best(flow: DeltaFlow, columns: Columns | None) -> Reading:
+    """The best that the transform allows: by rows, by keys, or as a whole."""
+    best = _read_transform(flow, columns)
+    raw = next((part for part in flow.inputs if part.raw), None)
+    if raw is None:
+        return best
+    return Reading(Evaluate.ROWS, f"the feed of {raw.name} is read raw, so the law is the transform's own")
+
+
+def _read_transform(flow: DeltaFlow, columns: Columns | None) -> Reading:
     moving = [part.name for part in flow.moving]
     transform = flow.transform
     if transform is None:

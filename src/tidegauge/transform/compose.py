@@ -7,8 +7,8 @@ from collections.abc import Collection, Sequence
 from sqlglot import exp
 
 from tidegauge.transform.clause import quoted
-from tidegauge.transform.names import all_name, delta_name
 from tidegauge.transform.scope import JoinKind
+from tidegauge.transform.view_names import all_name, delta_name
 
 Want = str | int
 """An output column by its name or its place."""
@@ -18,7 +18,7 @@ def label(want: Want) -> str:
     return want if isinstance(want, str) else f"c{want}"
 
 
-def selected(keys: Sequence[exp.Expr], want: Sequence[Want]) -> exp.Select:
+def select_keys(keys: Sequence[exp.Expr], want: Sequence[Want]) -> exp.Select:
     pairs = zip(keys, want, strict=True)
     return exp.Select(
         expressions=[exp.Alias(this=key.copy(), alias=quoted(label(each))) for key, each in pairs]
@@ -42,7 +42,7 @@ def attach(query: exp.Select, kind: JoinKind, relation: exp.Expr, on: Sequence[e
     query.append("joins", join)
 
 
-def united(found: Sequence[exp.Select]) -> exp.Query:
+def unite(found: Sequence[exp.Select]) -> exp.Query:
     """Each row once."""
     query: exp.Query = found[0].distinct(copy=False)
     for each in found[1:]:
@@ -50,7 +50,7 @@ def united(found: Sequence[exp.Select]) -> exp.Query:
     return query
 
 
-def renamed(node: exp.Expr, moving: Collection[str], changed: str | None, alias: str) -> exp.Expr:
+def rename_inputs(node: exp.Expr, moving: Collection[str], changed: str | None, alias: str) -> exp.Expr:
     """A copy under an alias that reads the views of changes, or of all rows, instead of moving inputs."""
     known = {name.lower(): name for name in moving}
     holder = exp.Paren(this=node.copy())

@@ -30,7 +30,7 @@ class Core:
             return
         if any(part.kind is JoinKind.EXISTS for part in parts):
             raise Unclear("LEFT SEMI or ANTI beside a FULL or RIGHT join")
-        self._equal = [pair for part in self.parts for each in part.on for pair in _equated(scope, each)]
+        self._equal = [pair for part in self.parts for each in part.on for pair in _find_equal(scope, each)]
         for part in parts:
             self.keys_of(part)
 
@@ -59,29 +59,41 @@ class Core:
     def _shared(self, nodes: Sequence[exp.Expr]) -> dict[str, str]:
         """The column of each part that is equal to all of these, in every row that has that part."""
         shown = ", ".join(node.sql("spark") for node in nodes)
-        terms = {_column(self._scope, node) for node in nodes} if nodes else {None}
-        together = {term for term in terms if term is not None}
-        if None in terms or not {alias for alias, _ in together} <= self.aliases:
-            raise Unclear(f"{shown} is no column that the parts of a FULL or RIGHT join share")
-        reached = {min(together)}
-        while grown := {one for pair in self._equal if reached & set(pair) for one in pair} - reached:
-            reached |= grown
-        found = dict(reached)
-        if not together <= reached or len(found) < len(reached) or set(found) != self.aliases:
+        together = self._own_columns(nodes, shown)
+        equal = self._all_equal_to(min(together))
+        found = dict(equal)
+        if not together <= equal or len(found) < len(equal) or set(found) != self.aliases:
             raise Unclear(f"a FULL or RIGHT join on other columns than {shown}")
         self._refuse_unlinked(found, shown)
-        types = {(self._scope.part(alias).names or {}).get(column) for alias, column in found.items()}
-        if None in types or len(types) > 1:
-            raise Unclear(f"a FULL or RIGHT join on {shown}, whose types differ or are not known")
+        self._refuse_other_types(found, shown)
         if not all(there & {alias for alias, _ in together} for there in self._patterns()):
             raise Unclear(f"{shown} is NULL where an outer join finds no match")
         return found
+
+    def _own_columns(self, nodes: Sequence[exp.Expr], shown: str) -> set[_Column]:
+        """The columns that the expressions are, all of them of the core's own parts."""
+        terms = [_find_column(self._scope, node) for node in nodes]
+        found = {term for term in terms if term is not None}
+        if not nodes or None in terms or not {alias for alias, _ in found} <= self.aliases:
+            raise Unclear(f"{shown} is no column that the parts of a FULL or RIGHT join share")
+        return found
+
+    def _all_equal_to(self, column: _Column) -> set[_Column]:
+        found = {column}
+        while more := {one for pair in self._equal if found & set(pair) for one in pair} - found:
+            found |= more
+        return found
+
+    def _refuse_other_types(self, found: dict[str, str], shown: str) -> None:
+        types = {(self._scope.part(alias).names or {}).get(column) for alias, column in found.items()}
+        if None in types or len(types) > 1:
+            raise Unclear(f"a FULL or RIGHT join on {shown}, whose types differ or are not known")
 
     def _refuse_unlinked(self, found: dict[str, str], shown: str) -> None:
         before = {self.parts[0].alias}
         for part in self.parts[1:]:
             mine = (part.alias, found[part.alias])
-            ties = [pair for each in part.on for pair in _equated(self._scope, each) if mine in pair]
+            ties = [pair for each in part.on for pair in _find_equal(self._scope, each) if mine in pair]
             if not any(one[0] in before and found[one[0]] == one[1] for pair in ties for one in pair):
                 raise Unclear(f"the join of {part.alias} does not compare {shown}")
             before.add(part.alias)
@@ -100,19 +112,19 @@ class Core:
         return found
 
 
-def _column(scope: Scope, node: exp.Expr) -> _Column | None:
+def _find_column(scope: Scope, node: exp.Expr) -> _Column | None:
     node = node.unnest()
-    if not isinstance(node, exp.Column) or len(node.parts) != 2 or scope.doubtful(node):
+    if not isinstance(node, exp.Column) or len(node.parts) != 2 or scope.is_ambiguous(node):
         return None
-    return next(iter(scope.refs(node))), node.name.lower()
+    return next(iter(scope.parts_read(node))), node.name.lower()
 
 
-def _equated(scope: Scope, condition: exp.Expr) -> list[tuple[_Column, _Column]]:
+def _find_equal(scope: Scope, condition: exp.Expr) -> list[tuple[_Column, _Column]]:
     """The columns that are equal where this holds; `coalesce(a.k, b.k) = c.k` ties all three."""
     if not isinstance(condition, exp.EQ | exp.NullSafeEQ):
         return []
     sides = [
-        [_column(scope, each) for each in alternatives(side)]
+        [_find_column(scope, each) for each in alternatives(side)]
         for side in (condition.this, condition.expression)
     ]
     if any(None in side for side in sides):

@@ -26,11 +26,22 @@ from tidegauge.model.delta_flow import (
 from tidegauge.model.mode import Mode
 from tidegauge.model.protocols.source import ChangedInput
 from tidegauge.model.types import quote as quoted
-from tidegauge.transform.batch import Parts, evaluate_batch
+from tidegauge.transform.batch import BatchInputs, check_choice
 from tidegauge.transform.difference import HERE, INSERT, by_key, by_partition, by_sides
-from tidegauge.transform.faults import named, sentence, unheard
-from tidegauge.transform.history import AFTER, at_end, by_version, ends, images, kinds
-from tidegauge.transform.keys import found, lapsed, only
+from tidegauge.transform.faults import (
+    first_sentence,
+    name_transform,
+    silence_pyspark,
+)
+from tidegauge.transform.history import (
+    AFTER,
+    add_change_type,
+    follow_versions,
+    make_deletes,
+    select_kinds,
+    stamp_with_end,
+)
+from tidegauge.transform.keys import filter_by_keys, find_lost_keys, find_touched_keys
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -55,109 +66,109 @@ def evaluate_change(
     """
     from pyspark.errors import AnalysisException
 
-    parts = Parts(flow, inputs, session, keep)
+    batch = BatchInputs(flow, inputs, session, keep)
     try:
-        with unheard():
-            return _change(parts, target, evaluate_batch(parts, choice))
+        with silence_pyspark():
+            return _change(batch, target, check_choice(batch, choice))
     except AnalysisException as error:
         raise TransformFailed(
-            f"{named(flow)}: {sentence(error)}",
+            f"{name_transform(flow)}: {first_sentence(error)}",
             hint="run again with --debug for all that Spark says",
             detail=str(error),
         ) from error
 
 
-def _change(parts: Parts, target: Callable[[], DataFrame] | None, choice: Evaluate) -> DeltaChange:
-    match parts.flow.output.mode:
+def _change(batch: BatchInputs, target: Callable[[], DataFrame] | None, choice: Evaluate) -> DeltaChange:
+    match batch.flow.output.mode:
         case Mode.OVERWRITE:
-            return DeltaChange(_present(parts.whole()), notes=tuple(parts.notes))
+            return DeltaChange(drop_deletes(batch.whole()), notes=tuple(batch.notes))
         case Mode.APPEND:
-            rows, refused = _appended(parts, choice)
-            return DeltaChange(rows, refused=refused, notes=tuple(parts.notes))
+            rows, refused = find_appended(batch, choice)
+            return DeltaChange(rows, refused=refused, notes=tuple(batch.notes))
         case Mode.REPLACE_PARTITIONS:
-            rows, touched = _replaced(parts, target, choice)
-            return DeltaChange(rows, touched=touched, notes=tuple(parts.notes))
+            rows, touched = _replace_partitions(batch, target, choice)
+            return DeltaChange(rows, touched=touched, notes=tuple(batch.notes))
         case Mode.MERGE:
-            rows = _raw(parts) if parts.raw else _merged(parts, target, choice)
-            changed = DeltaChange(rows.drop(COMMIT_VERSION, COMMIT_TIMESTAMP), notes=tuple(parts.notes))
-            if choice is not Evaluate.ROWS or parts.raw or parts.afresh or parts.proven:
+            rows = _keep_last(batch) if batch.raw else _merge(batch, target, choice)
+            changed = DeltaChange(rows.drop(COMMIT_VERSION, COMMIT_TIMESTAMP), notes=tuple(batch.notes))
+            if choice is not Evaluate.ROWS or batch.raw or batch.afresh or batch.proven:
                 return changed
-            return replace(changed, again=lambda keys: _of_keys(parts, keys), unsure=parts.pinned)
+            return replace(changed, again=lambda keys: _recompute_keys(batch, keys), unsure=batch.pinned)
         case Mode.SCD2:
-            return DeltaChange(_told(parts, target, choice), notes=tuple(parts.notes))
+            return DeltaChange(_make_events(batch, target, choice), notes=tuple(batch.notes))
 
 
-def _merged(parts: Parts, target: Callable[[], DataFrame] | None, choice: Evaluate) -> DataFrame:
+def _merge(batch: BatchInputs, target: Callable[[], DataFrame] | None, choice: Evaluate) -> DataFrame:
     """Rows as they shall be, and keys that go."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    by = parts.by
-    if parts.afresh or choice is Evaluate.WHOLE:
-        return _differing(parts, target)
+    by = batch.by
+    if batch.afresh or choice is Evaluate.WHOLE:
+        return _compare_whole(batch, target)
     if choice is Evaluate.ROWS:
-        name, moved = parts.only.name, parts.inputs[parts.only.name]
+        name, moved = batch.only.name, batch.inputs[batch.only.name]
         if moved.grows:
-            return kinds(parts.over(parts.came(name)), otherwise=INSERT)
-        if parts.flow.transform is None:
+            return add_change_type(batch.apply(batch.came(name)), otherwise=INSERT)
+        if batch.flow.transform is None:
             both = moved.sides(HERE)
-            parts.transform.check(both.drop(HERE))
+            batch.transform.check(both.drop(HERE))
         else:
-            came, gone = parts.over(parts.came(name)), parts.over(parts.gone(name))
+            came, gone = batch.apply(batch.came(name)), batch.apply(batch.gone(name))
             both = came.withColumn(HERE, F.lit(True)).unionByName(gone.withColumn(HERE, F.lit(False)))
         # What was not what it is now while a pinned table was another one is to be written all the same.
-        changed = by_sides(both, by, same=parts.pinned)
-        if target is not None and (more := lapsed(parts, both)) is not None:
-            return changed.unionByName(ends(more, changed, by))
+        changed = by_sides(both, by, same=batch.pinned)
+        if target is not None and (more := find_lost_keys(batch, both)) is not None:
+            return changed.unionByName(make_deletes(more, changed, by))
         return changed
-    touched = found(parts, by=by, choice=choice)
-    return _differing(parts, target) if touched is None else _of_keys(parts, touched)
+    touched = find_touched_keys(batch, by=by, choice=choice)
+    return _compare_whole(batch, target) if touched is None else _recompute_keys(batch, touched)
 
 
-def _of_keys(parts: Parts, keys: DataFrame) -> DataFrame:
+def _recompute_keys(batch: BatchInputs, keys: DataFrame) -> DataFrame:
     """What the whole has under these keys, and a delete of each that it does not have."""
-    rows = only(parts.whole(), keys, parts.by, how="left_semi")
-    gone = only(keys, rows, parts.by, how="left_anti")
-    return kinds(rows).unionByName(ends(gone, rows, parts.by))
+    rows = filter_by_keys(batch.whole(), keys, batch.by, how="left_semi")
+    gone = filter_by_keys(keys, rows, batch.by, how="left_anti")
+    return add_change_type(rows).unionByName(make_deletes(gone, rows, batch.by))
 
 
-def _differing(parts: Parts, target: Callable[[], DataFrame] | None) -> DataFrame:
+def _compare_whole(batch: BatchInputs, target: Callable[[], DataFrame] | None) -> DataFrame:
     if target is None:
-        return kinds(parts.whole())
-    output = parts.flow.output
+        return add_change_type(batch.whole())
+    output = batch.flow.output
     there = target()
     if output.mode.facts.keeps_history:
         besides = (VALID_FROM, VALID_TO, IS_CURRENT, output.surrogate_key)
         there = there.where(quoted(IS_CURRENT)).drop(*(name for name in besides if name is not None))
-    return by_key(parts.whole(), there, parts.by)
+    return by_key(batch.whole(), there, batch.by)
 
 
-def _told(parts: Parts, target: Callable[[], DataFrame] | None, choice: Evaluate) -> DataFrame:
+def _make_events(batch: BatchInputs, target: Callable[[], DataFrame] | None, choice: Evaluate) -> DataFrame:
     """Events: each version's own where rows are followed one by one, else one step for the batch."""
-    if parts.raw:
-        rows = kinds(_without_before(parts.whole()))
+    if batch.raw:
+        rows = add_change_type(_drop_preimages(batch.whole()))
         if {COMMIT_VERSION, COMMIT_TIMESTAMP} <= set(rows.columns):
             return rows
-        return at_end(parts, rows.drop(COMMIT_VERSION, COMMIT_TIMESTAMP))
-    if choice is Evaluate.ROWS and not parts.afresh:
-        told = by_version(parts)
-        if target is not None and (more := lapsed(parts, told)) is not None:
+        return stamp_with_end(batch, rows.drop(COMMIT_VERSION, COMMIT_TIMESTAMP))
+    if choice is Evaluate.ROWS and not batch.afresh:
+        told = follow_versions(batch)
+        if target is not None and (more := find_lost_keys(batch, told)) is not None:
             plain = told.drop(COMMIT_VERSION, COMMIT_TIMESTAMP)
-            return told.unionByName(at_end(parts, ends(more, plain, parts.by)))
+            return told.unionByName(stamp_with_end(batch, make_deletes(more, plain, batch.by)))
         return told
-    return at_end(parts, _merged(parts, target, choice))
+    return stamp_with_end(batch, _merge(batch, target, choice))
 
 
-def _raw(parts: Parts) -> DataFrame:
+def _keep_last(batch: BatchInputs) -> DataFrame:
     """Of several rows with one key the last, as far as versions tell; a tie is the output's to refuse."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F  # noqa: N812
 
-    rows = kinds(_without_before(parts.whole()))
+    rows = add_change_type(_drop_preimages(batch.whole()))
     if COMMIT_VERSION not in rows.columns:
         return rows
     goes = F.col(CHANGE_TYPE) == DELETE
     # RESTORE and INSERT OVERWRITE delete and insert a key in one version: the insert is what is left.
-    latest = Window.partitionBy(*(F.col(quoted(name)) for name in parts.by)).orderBy(
+    latest = Window.partitionBy(*(F.col(quoted(name)) for name in batch.by)).orderBy(
         F.col(COMMIT_VERSION).desc_nulls_last(), F.when(goes, 1).otherwise(0)
     )
     place, number = "__tidegauge_place", "__tidegauge_number"
@@ -168,59 +179,60 @@ def _raw(parts: Parts) -> DataFrame:
     )
 
 
-def _appended(parts: Parts, choice: Evaluate) -> tuple[DataFrame, DataFrame | None]:
+def find_appended(batch: BatchInputs, choice: Evaluate) -> tuple[DataFrame, DataFrame | None]:
     """Every version's new rows, and the rows whose end the target cannot show."""
     from pyspark.sql import functions as F  # noqa: N812
 
     refused: list[DataFrame] = []
-    if parts.raw or parts.afresh:
-        rows = parts.whole()
+    if batch.raw or batch.afresh:
+        rows = batch.whole()
     elif choice is not Evaluate.ROWS:
         raise TransformFailed(
-            f"{named(parts.flow)} does not go row by row, and `append` cannot take back what it has written",
+            f"{name_transform(batch.flow)} does not go row by row, and `append` cannot take back what it has"
+            " written",
             hint="use mode: merge or replace_partitions",
-            place=parts.flow.output.place,
+            place=batch.flow.output.place,
         )
-    elif parts.inputs[parts.only.name].grows:
-        rows = parts.over(parts.came(parts.only.name))
+    elif batch.inputs[batch.only.name].grows:
+        rows = batch.apply(batch.came(batch.only.name))
     else:
-        events = parts.events(parts.only.name)
+        events = batch.events(batch.only.name)
         feed = (CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP)
-        rows = parts.over(images(events, AFTER).drop(*feed))
-        refused.append(_present(parts.over(images(events, (DELETE,)).drop(*feed))))
+        rows = batch.apply(select_kinds(events, AFTER).drop(*feed))
+        refused.append(drop_deletes(batch.apply(select_kinds(events, (DELETE,)).drop(*feed))))
     if CHANGE_TYPE in rows.columns:
         refused.append(rows.where(F.col(CHANGE_TYPE) == DELETE))
-    if parts.flow.output.on_delete is OnDelete.IGNORE or not refused:
-        return _present(_without_before(rows)), None
+    if batch.flow.output.on_delete is OnDelete.IGNORE or not refused:
+        return drop_deletes(_drop_preimages(rows)), None
     first, *others = (frame.drop(CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP) for frame in refused)
     for other in others:
         first = first.unionByName(other)
-    return _present(_without_before(rows)), first
+    return drop_deletes(_drop_preimages(rows)), first
 
 
-def _replaced(
-    parts: Parts, target: Callable[[], DataFrame] | None, choice: Evaluate
+def _replace_partitions(
+    batch: BatchInputs, target: Callable[[], DataFrame] | None, choice: Evaluate
 ) -> tuple[DataFrame, DataFrame]:
     """All rows of the partitions that change, and which these are."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    by = parts.by
-    rows = _present(_without_before(parts.whole()))
+    by = batch.by
+    rows = drop_deletes(_drop_preimages(batch.whole()))
     touched = None
-    if not (parts.raw or parts.afresh or choice is Evaluate.WHOLE):
-        touched = found(parts, by=by, choice=choice)
-    elif parts.raw:
-        touched = parts.keep(parts.whole().select(*(F.col(quoted(name)) for name in by)).distinct())
+    if not (batch.raw or batch.afresh or choice is Evaluate.WHOLE):
+        touched = find_touched_keys(batch, by=by, choice=choice)
+    elif batch.raw:
+        touched = batch.keep(batch.whole().select(*(F.col(quoted(name)) for name in by)).distinct())
         return rows, touched
     if touched is None and target is None:
         return rows, rows.select(*(F.col(quoted(name)) for name in by)).distinct()
     if touched is None and target is not None:
-        touched = parts.keep(by_partition(rows, target(), by))
+        touched = batch.keep(by_partition(rows, target(), by))
     assert touched is not None
-    return only(rows, touched, by, how="left_semi"), touched
+    return filter_by_keys(rows, touched, by, how="left_semi"), touched
 
 
-def _present(rows: DataFrame) -> DataFrame:
+def drop_deletes(rows: DataFrame) -> DataFrame:
     """Without rows that the transform says are deleted, and without the feed's columns."""
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -229,7 +241,7 @@ def _present(rows: DataFrame) -> DataFrame:
     return rows.drop(CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP)
 
 
-def _without_before(rows: DataFrame) -> DataFrame:
+def _drop_preimages(rows: DataFrame) -> DataFrame:
     """A raw feed also has rows as they were."""
     from pyspark.sql import functions as F  # noqa: N812
 

@@ -32,7 +32,7 @@ _LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 _quiet = threading.local()
 
 
-def named(flow: DeltaFlow) -> str:
+def name_transform(flow: DeltaFlow) -> str:
     """The transform as messages name it."""
     match flow.transform:
         case Function(name=name):
@@ -45,7 +45,7 @@ def named(flow: DeltaFlow) -> str:
             return f"the input of {flow.name}"
 
 
-def sentence(error: BaseException) -> str:
+def first_sentence(error: BaseException) -> str:
     """The first sentence of what Spark, or Python, says."""
     text = _CLASS.sub("", mask(str(error)).strip())
     text = _END.sub("", text).strip()
@@ -53,7 +53,7 @@ def sentence(error: BaseException) -> str:
     return (first.group(1) if first else text).rstrip(".") or type(error).__name__
 
 
-def from_sql(error: BaseException, flow: DeltaFlow, *, above: int) -> TransformFailed:
+def explain_sql_error(error: BaseException, flow: DeltaFlow, *, above: int) -> TransformFailed:
     """An error of Spark's analysis. `above`: how many lines of ours stand before the user's own."""
     text = mask(str(error))
     meant = _MEANT.search(text)
@@ -65,17 +65,19 @@ def from_sql(error: BaseException, flow: DeltaFlow, *, above: int) -> TransformF
             place = Place(file, line, int(where.group(2)) + 1)
         else:
             at = f", line {line}"
-    what = "" if place is not None else f"{named(flow)}{at}: "
+    what = "" if place is not None else f"{name_transform(flow)}{at}: "
     hint = f"one of these may be meant: {meant.group(1)}" if meant else "mend the SQL, then run again"
-    return TransformFailed(f"{what}{sentence(error)}", hint=hint, place=place, detail=text)
+    return TransformFailed(f"{what}{first_sentence(error)}", hint=hint, place=place, detail=text)
 
 
-def from_function(error: BaseException, name: str, *, file: str | None, root: Path | None) -> TransformFailed:
+def explain_function_error(
+    error: BaseException, name: str, *, file: str | None, root: Path | None
+) -> TransformFailed:
     """An exception out of the user's function, with the innermost line of their own code."""
-    said = sentence(error)
+    said = first_sentence(error)
     if not _from_spark(error):
         said = f"{type(error).__name__}: {said}" if str(error) else type(error).__name__
-    at = _their_line(error, file=file, root=root)
+    at = _find_user_line(error, file=file, root=root)
     meant = _MEANT.search(str(error))
     return TransformFailed(
         f"{name} failed{f' at {at}' if at else ''}: {said}",
@@ -87,14 +89,14 @@ def from_function(error: BaseException, name: str, *, file: str | None, root: Pa
 
 
 @contextmanager
-def unheard() -> Iterator[None]:
+def silence_pyspark() -> Iterator[None]:
     """PySpark also logs what it raises, with Java's whole stack: not in this thread, for now."""
     from pyspark.logger import PySparkLogger
 
     for name in _LOGGERS:
         logger = PySparkLogger.getLogger(name)
-        if _is_heard not in logger.filters:
-            logger.addFilter(_is_heard)
+        if _is_logged not in logger.filters:
+            logger.addFilter(_is_logged)
     before = getattr(_quiet, "on", False)
     _quiet.on = True
     try:
@@ -103,7 +105,7 @@ def unheard() -> Iterator[None]:
         _quiet.on = before
 
 
-def _is_heard(_: logging.LogRecord) -> bool:
+def _is_logged(_: logging.LogRecord) -> bool:
     return not getattr(_quiet, "on", False)
 
 
@@ -115,7 +117,7 @@ def _is_analysis(error: BaseException) -> bool:
     return any(kind.__name__ == "AnalysisException" for kind in type(error).__mro__)
 
 
-def _their_line(error: BaseException, *, file: str | None, root: Path | None) -> str | None:
+def _find_user_line(error: BaseException, *, file: str | None, root: Path | None) -> str | None:
     found = None
     for frame, line in traceback.walk_tb(error.__traceback__):
         path = frame.f_code.co_filename

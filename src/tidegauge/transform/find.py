@@ -22,9 +22,9 @@ from sqlglot import exp
 from tidegauge.transform.clause import Missing, Unclear, only, quoted
 from tidegauge.transform.compose import Want, label
 from tidegauge.transform.joined import Joined
-from tidegauge.transform.linear import moving_tables
 from tidegauge.transform.parse import RECURSIVE
-from tidegauge.transform.scope import Columns, outputs
+from tidegauge.transform.row_wise import moving_tables
+from tidegauge.transform.scope import Columns, output_names
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Finder:
     moving: Collection[str]
     columns: Columns
 
-    def found(
+    def find(
         self, query: exp.Expr, want: Sequence[Want], changed: str | None, *, top: bool = True
     ) -> list[exp.Select]:
         """SELECTs whose union has the wanted columns of every row that a change of `changed` touches; for
@@ -41,7 +41,7 @@ class Finder:
             raise Unclear("a CTE that is recursive, or names its columns")
         if isinstance(query, exp.Subquery):
             only(query, "this", "alias", "order")
-            return self.found(query.this, want, changed, top=top)
+            return self.find(query.this, want, changed, top=top)
         if isinstance(query, exp.Union):
             return self._of_union(query, want, changed, top)
         if not isinstance(query, exp.Select):
@@ -50,19 +50,19 @@ class Finder:
             return []
         joined = Joined(self, query, want)
         if top and query.args.get("distinct"):
-            _refuse_uncovered("DISTINCT", outputs(query, self.columns), want)
-        return joined.found(changed)
+            _refuse_uncovered("DISTINCT", output_names(query, self.columns), want)
+        return joined.find(changed)
 
     def _of_union(
         self, query: exp.Union, want: Sequence[Want], changed: str | None, top: bool
     ) -> list[exp.Select]:
         only(query, "this", "expression", "order", "distinct", "by_name")
-        names = outputs(query, self.columns)
+        names = output_names(query, self.columns)
         if query.args.get("distinct") and top:
             _refuse_uncovered("UNION", names, want)
         asked = list(want) if query.args.get("by_name") else [_place(each, names) for each in want]
         sides = (query.this, query.expression)
-        found = [each for side in sides for each in self.found(side, asked, changed, top=False)]
+        found = [each for side in sides for each in self.find(side, asked, changed, top=False)]
         for each in found:
             for name, item in zip(want, each.expressions, strict=True):
                 item.set("alias", quoted(label(name)))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidegauge.errors import TransformFailed
 from tidegauge.model.delta_flow import Function
-from tidegauge.transform.faults import from_function, unheard
+from tidegauge.transform.faults import explain_function_error, silence_pyspark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -67,14 +67,14 @@ def call(function: Function, frames: Mapping[str, DataFrame]) -> DataFrame:
     except ValueError:
         pass  # Python does not know the signature of everything that can be called.
     try:
-        with unheard():
+        with silence_pyspark():
             result = made(**frames)
             if isinstance(result, DataFrame):
                 _ = result.columns  # Spark Connect finds only now what is wrong with it.
     except TransformFailed:
         raise
     except Exception as error:
-        raise from_function(
+        raise explain_function_error(
             error, function.name, file=code.co_filename if code else None, root=function.root
         ) from error
     if not isinstance(result, DataFrame):
@@ -105,7 +105,7 @@ def _import(name: str, function: Function) -> ModuleType:
                     f"there is no module {error.name}, of which {function.name} shall be taken",
                     hint=f"it is looked for in {root}" if root else "install it, or give its folder",
                 ) from error
-            raise from_function(error, function.name, file=None, root=function.root) from error
+            raise explain_function_error(error, function.name, file=None, root=function.root) from error
         if root is not None:
             _carry_to_workers([module, *(sys.modules[new] for new in set(sys.modules) - before)], root)
     return module

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from tidegauge.errors import TransformFailed
 from tidegauge.model.delta_flow import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, DELETE, Sql
 from tidegauge.model.types import quote as quoted
-from tidegauge.transform.batch import Parts
+from tidegauge.transform.batch import BatchInputs
 from tidegauge.transform.carry import carry_columns
 from tidegauge.transform.difference import UPSERT
-from tidegauge.transform.keys import only
+from tidegauge.transform.keys import filter_by_keys
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -22,43 +22,44 @@ AFTER, BEFORE = ("insert", "update_postimage"), (DELETE, "update_preimage")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def images(events: DataFrame, kinds: tuple[str, ...]) -> DataFrame:
+def select_kinds(events: DataFrame, kinds: tuple[str, ...]) -> DataFrame:
     """The rows of events of these kinds."""
     from pyspark.sql import functions as F  # noqa: N812
 
     return events.where(F.col(CHANGE_TYPE).isin(*kinds)).drop(CHANGE_TYPE)
 
 
-def at_end(parts: Parts, rows: DataFrame) -> DataFrame:
+def stamp_with_end(batch: BatchInputs, rows: DataFrame) -> DataFrame:
     """Rows with `_change_type` as events of the window's end.
 
     Of several inputs no version says by itself which batch was later; their sum does.
     """
-    moved = [parts.inputs[part.name] for part in parts.flow.moving]
+    moved = [batch.inputs[part.name] for part in batch.flow.moving]
     moment = max(one.moment for one in moved)
-    return _stamped(rows, sum(one.version for one in moved), (moment - _EPOCH) // timedelta(microseconds=1))
+    return _stamp(rows, sum(one.version for one in moved), (moment - _EPOCH) // timedelta(microseconds=1))
 
 
-def by_version(parts: Parts) -> DataFrame:
+def follow_versions(batch: BatchInputs) -> DataFrame:
     """Of the only moving input, what came out of each version, and the keys that no longer did."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    name = parts.only.name
-    events = parts.events(name)
-    after, before = _carried(parts, images(events, AFTER)), _carried(parts, images(events, BEFORE))
+    name = batch.only.name
+    events = batch.events(name)
+    after = _transform_with_versions(batch, select_kinds(events, AFTER))
+    before = _transform_with_versions(batch, select_kinds(events, BEFORE))
     if after is None or before is None:
-        return _each_version(parts, events)
-    on = (*parts.by, COMMIT_VERSION)
-    ended = only(
+        return _transform_each_version(batch, events)
+    on = (*batch.by, COMMIT_VERSION)
+    ended = filter_by_keys(
         before.select(*(F.col(quoted(one)) for one in (*on, COMMIT_TIMESTAMP))).distinct(),
         after,
         on,
         how="left_anti",
     )
-    return kinds(after).unionByName(ends(ended, after, parts.by))
+    return add_change_type(after).unionByName(make_deletes(ended, after, batch.by))
 
 
-def kinds(rows: DataFrame, *, otherwise: str = UPSERT) -> DataFrame:
+def add_change_type(rows: DataFrame, *, otherwise: str = UPSERT) -> DataFrame:
     """With `_change_type`: what the transform says is a delete is one."""
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -69,7 +70,7 @@ def kinds(rows: DataFrame, *, otherwise: str = UPSERT) -> DataFrame:
     return rows.select(*others, F.when(goes, DELETE).otherwise(otherwise).alias(CHANGE_TYPE))
 
 
-def ends(keys: DataFrame, like: DataFrame, by: Sequence[str]) -> DataFrame:
+def make_deletes(keys: DataFrame, like: DataFrame, by: Sequence[str]) -> DataFrame:
     """Deletes of these keys, with the columns of `like`, which are NULL where the keys have none.
 
     A key that is NULL was never written: there is nothing to end.
@@ -88,30 +89,30 @@ def ends(keys: DataFrame, like: DataFrame, by: Sequence[str]) -> DataFrame:
     return keys.where(known).select(*columns, F.lit(DELETE).alias(CHANGE_TYPE))
 
 
-def _carried(parts: Parts, rows: DataFrame) -> DataFrame | None:
+def _transform_with_versions(batch: BatchInputs, rows: DataFrame) -> DataFrame | None:
     """The transform over rows of many versions, with the version of each; None where that cannot be done."""
-    transform = parts.flow.transform
+    transform = batch.flow.transform
     if transform is None:
-        parts.transform.check(rows)
+        batch.transform.check(rows)
         return rows
     if not isinstance(transform, Sql):
         return None
-    name = parts.only.name
+    name = batch.only.name
     text = carry_columns(transform.text, moving=name, columns=[COMMIT_VERSION, COMMIT_TIMESTAMP])
     if text is None:
         return None
     try:
-        frame = parts.transform.query(text, parts.frames({name: rows}))
+        frame = batch.transform.query(text, batch.frames({name: rows}))
     except TransformFailed:
-        parts.whole()  # Raises, if it is the user's own text that is wrong.
+        batch.whole()  # Raises, if it is the user's own text that is wrong.
         return None
     if not {COMMIT_VERSION, COMMIT_TIMESTAMP} <= set(frame.columns):
         return None
-    parts.transform.check(frame)
+    batch.transform.check(frame)
     return frame
 
 
-def _each_version(parts: Parts, events: DataFrame) -> DataFrame:
+def _transform_each_version(batch: BatchInputs, events: DataFrame) -> DataFrame:
     from pyspark.sql import functions as F  # noqa: N812
 
     moment = F.unix_micros(F.col(COMMIT_TIMESTAMP)).alias("at")
@@ -122,14 +123,16 @@ def _each_version(parts: Parts, events: DataFrame) -> DataFrame:
     steps: list[DataFrame] = []
     for version, at in versions or [(-1, 0)]:
         one = events.where(F.col(COMMIT_VERSION) == version).drop(COMMIT_VERSION, COMMIT_TIMESTAMP)
-        after, before = parts.over(images(one, AFTER)), parts.over(images(one, BEFORE))
-        keys = [F.col(quoted(name)) for name in parts.by]
-        ended = only(before.select(*keys).distinct(), after, parts.by, how="left_anti")
-        steps.append(_stamped(kinds(after).unionByName(ends(ended, after, parts.by)), version, at))
+        after, before = batch.apply(select_kinds(one, AFTER)), batch.apply(select_kinds(one, BEFORE))
+        keys = [F.col(quoted(name)) for name in batch.by]
+        ended = filter_by_keys(before.select(*keys).distinct(), after, batch.by, how="left_anti")
+        steps.append(
+            _stamp(add_change_type(after).unionByName(make_deletes(ended, after, batch.by)), version, at)
+        )
     return reduce(lambda one, other: one.unionByName(other), steps)
 
 
-def _stamped(rows: DataFrame, version: int, micros: int) -> DataFrame:
+def _stamp(rows: DataFrame, version: int, micros: int) -> DataFrame:
     from pyspark.sql import functions as F  # noqa: N812
 
     return rows.withColumns(

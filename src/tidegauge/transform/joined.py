@@ -8,9 +8,14 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from tidegauge.transform.clause import Unclear, conjuncts, only, own, quoted
-from tidegauge.transform.compose import Want, attach, label, renamed, selected, united
+from tidegauge.transform.compose import Want, attach, label, rename_inputs, select_keys, unite
 from tidegauge.transform.core import Core
-from tidegauge.transform.linear import moving_tables, refuse_beyond_rows, refuse_hidden_total, row_wise
+from tidegauge.transform.row_wise import (
+    check_row_wise,
+    moving_tables,
+    refuse_beyond_rows,
+    refuse_hidden_total,
+)
 from tidegauge.transform.scope import JoinKind, Part, Scope
 from tidegauge.transform.spark_functions import aggregate, unknown
 
@@ -31,7 +36,7 @@ class Joined:
             only(distinct)
         self.scope = Scope(select, finder.columns)
         self.want = list(want)
-        self.keys = [self.scope.wanted(each) for each in want]
+        self.keys = [self.scope.find_output(each) for each in want]
         self._refuse_grouping(select)
         self._refuse_self_join()
         self._refuse_doubt()
@@ -52,7 +57,7 @@ class Joined:
         if group.find(exp.Cube, exp.Rollup, exp.GroupingSets):
             raise Unclear("GROUPING SETS, CUBE or ROLLUP")
         only(group, "expressions", "all")
-        grouped = {self.scope.settled(each).sql("spark").lower() for each in group.expressions}
+        grouped = {self.scope.qualify(each).sql("spark").lower() for each in group.expressions}
         for asked, key in zip(self.want, self.keys, strict=True):
             # Spark takes nothing else beside aggregates but what the grouping determines.
             if name := aggregate(key):
@@ -75,7 +80,7 @@ class Joined:
         )
         rest = [each for part in self.scope.parts for each in part.on]
         for each, is_key in [*((key, True) for key in self.keys), *((on, False) for on in rest)]:
-            if self.scope.doubtful(each) and (
+            if self.scope.is_ambiguous(each) and (
                 (is_key and outer) or not all(self._exact(part) for part in self.scope.parts)
             ):
                 raise Unclear(f"{each.sql('spark')} does not say whose column it reads")
@@ -103,9 +108,9 @@ class Joined:
         an outer join is in their way; then they are dropped."""
         found = []
         where = select.args.get("where")
-        for condition in [self.scope.settled(each) for each in conjuncts(where.this)] if where else ():
+        for condition in [self.scope.qualify(each) for each in conjuncts(where.this)] if where else ():
             tables = self._tables([condition])
-            if self.scope.doubtful(condition):
+            if self.scope.is_ambiguous(condition):
                 continue
             if tables <= {self.core.name}:
                 found.append(condition)
@@ -127,7 +132,7 @@ class Joined:
 
     def _tables(self, nodes: Sequence[exp.Expr], part: Part | None = None) -> set[str]:
         """Those that expressions read, and a part's own condition can read. The core counts as one."""
-        found = {alias for node in nodes for alias in self.scope.refs(node)}
+        found = {alias for node in nodes for alias in self.scope.parts_read(node)}
         if part is not None:
             found &= part.seen
         return {self.core.name if alias in self.core.aliases else alias for alias in found}
@@ -164,14 +169,14 @@ class Joined:
                 left.append(other)
         return found
 
-    def found(self, changed: str | None) -> list[exp.Select]:
+    def find(self, changed: str | None) -> list[exp.Select]:
         """For None: every row there was or is."""
         if changed is None:
             return [self._query(None, None)]
         target = next(part for part in [*self.core.parts, *self.later] if moving_tables(part.node, [changed]))
         if target.alias in self.core.aliases and not self.core.alone:
             keys = self.core.keys_of(target)
-            query = selected(keys, self.want)
+            query = select_keys(keys, self.want)
             attach(query, JoinKind.FIRST, self._relation(target, changed, keys), ())
             return [query]
         query = self._query(target, changed)
@@ -182,71 +187,84 @@ class Joined:
         query = query.copy()
         for item in query.expressions:
             for column in [each for each in own(item) if isinstance(each, exp.Column)]:
-                if self.scope.refs(column) == {part.alias}:
+                if self.scope.parts_read(column) == {part.alias}:
                     column.replace(exp.null())
         return query
 
     def _query(self, target: Part | None, changed: str | None) -> exp.Select:
+        """The keys over the parts that are needed, the target with its changed rows only."""
+        needed, order = self._needed(target)
+        first = None if self.core.name in needed else order[0]
+        conditions = {part.alias: self._conditions(part, target, needed, first) for part in order}
+        used = [*self.keys, *(each for found in conditions.values() for each in found)]
+        query = select_keys(self.keys, self.want)
+        if first is None:
+            where = [each for each in self.filters if not self._hidden(each)]
+            used += [*where, *(each for part in self.core.parts for each in part.on)]
+            self._attach_core(query, target, changed, used)
+        else:
+            where = conditions[first.alias]
+        for part in order:
+            delta = changed if part is target else None
+            inner = part is target or part.kind is JoinKind.INNER
+            relation = self._relation(part, delta, used, exact=not inner)
+            attach(query, _kind(part is first, inner), relation, conditions[part.alias])
+        return query.where(*[each.copy() for each in where], copy=False) if where else query
+
+    def _attach_core(
+        self, query: exp.Select, target: Part | None, changed: str | None, used: Sequence[exp.Expr]
+    ) -> None:
+        for part in self.core.parts:
+            delta = changed if part is target else None
+            attach(query, part.kind, self._relation(part, delta, used, exact=not self.core.alone), part.on)
+
+    def _needed(self, target: Part | None) -> tuple[set[str], list[Part]]:
+        """The parts that the query has to read, by name, and those after the core in their order."""
         needed = set(self.spine)
         if target is not None and target.alias not in needed:
             needed |= self._closure({target.alias}, spine=False)
         order = [part for part in self.later if part.alias in needed]
         if not order or (order[0].kind is not JoinKind.INNER and order[0] is not target):
             needed.add(self.core.name)
-        first = None if self.core.name in needed else order[0]
-        conditions = {part.alias: self._conditions(part, target, needed, first) for part in order}
-        used = [*self.keys, *(each for found in conditions.values() for each in found)]
-        query, where = selected(self.keys, self.want), []
-        if first is None:
-            where = [each for each in self.filters if not self._hidden(each)]
-            used += [*where, *(each for part in self.core.parts for each in part.on)]
-            for part in self.core.parts:
-                delta = changed if part is target else None
-                attach(
-                    query, part.kind, self._relation(part, delta, used, exact=not self.core.alone), part.on
-                )
-        for part in order:
-            kind = JoinKind.INNER if part is target or part.kind is JoinKind.INNER else JoinKind.LEFT
-            delta = changed if part is target else None
-            relation = self._relation(part, delta, used, exact=kind is JoinKind.LEFT)
-            if part is first:
-                where = conditions[part.alias]
-            attach(query, JoinKind.FIRST if part is first else kind, relation, conditions[part.alias])
-        return query.where(*[each.copy() for each in where], copy=False) if where else query
+        return needed, order
 
     def _conditions(
         self, part: Part, target: Part | None, needed: set[str], first: Part | None
     ) -> list[exp.Expr]:
         """What a part is joined on. An outer join on the way must be just as it was."""
-        if part.alias in self.spine:
-            found = self._usable(part)
-        else:
-            found = [each for each in part.on if not self._hidden(each)]
-            if len(found) < len(part.on) and part is not target and part.kind is not JoinKind.INNER:
-                raise Unclear(f"the join of {part.alias} reads what a subquery computes")
+        found = self._usable(part) if part.alias in self.spine else self._visible(part, target)
         kept = [each for each in found if self._tables([each], part) <= needed]
         linked = [each for each in part.on if len(self._tables([each], part)) > 1]
         if linked and part is not first and target is not None and not any(each in kept for each in linked):
             raise Unclear(f"the join of {part.alias} cannot be followed back to the key")
         return kept
 
+    def _visible(self, part: Part, target: Part | None) -> list[exp.Expr]:
+        """The conditions of a part that is not of the key, as far as they can be asked for changed rows."""
+        found = [each for each in part.on if not self._hidden(each)]
+        if len(found) < len(part.on) and part is not target and part.kind is not JoinKind.INNER:
+            raise Unclear(f"the join of {part.alias} reads what a subquery computes")
+        return found
+
     def _exact(self, part: Part) -> bool:
         """Whether all its rows, before and after, are what it makes of all rows of its input."""
         if isinstance(part.node, exp.Table) or not moving_tables(part.node, self.finder.moving):
             return True
         try:
-            row_wise(part.node.this, self.finder.moving)
+            check_row_wise(part.node.this, self.finder.moving)
         except Unclear:
             return False
         return True
 
     def _hidden(self, condition: exp.Expr) -> bool:
         """Whether it asks for a column of a subquery that cannot be found for changed rows, such as a sum."""
-        for alias in self.scope.refs(condition):
+        for alias in self.scope.parts_read(condition):
             part = self.part(alias)
             if not self._exact(part):
                 try:
-                    self.finder.found(part.node.this, self.scope.read_of(alias, [condition]), None, top=False)
+                    self.finder.find(
+                        part.node.this, self.scope.columns_read(alias, [condition]), None, top=False
+                    )
                 except Unclear:
                     return True
         return False
@@ -256,9 +274,15 @@ class Joined:
     ) -> exp.Expr:
         """The part under its alias: its changed rows, or all it has had, as far as `used` reads them."""
         if self._exact(part):
-            return renamed(part.node, self.finder.moving, changed, part.alias)
+            return rename_inputs(part.node, self.finder.moving, changed, part.alias)
         if exact:
             raise Unclear(f"the subquery {part.alias} in an outer join that others build on")
-        names = self.scope.read_of(part.alias, used)
-        found = self.finder.found(part.node.this, names or [0], changed, top=False)
-        return exp.Subquery(this=united(found), alias=exp.TableAlias(this=quoted(part.alias)))
+        names = self.scope.columns_read(part.alias, used)
+        found = self.finder.find(part.node.this, names or [0], changed, top=False)
+        return exp.Subquery(this=unite(found), alias=exp.TableAlias(this=quoted(part.alias)))
+
+
+def _kind(first: bool, inner: bool) -> JoinKind:
+    if first:
+        return JoinKind.FIRST
+    return JoinKind.INNER if inner else JoinKind.LEFT

@@ -9,63 +9,63 @@ from typing import TYPE_CHECKING
 from tidegauge.errors import TransformFailed
 from tidegauge.model.delta_flow import Evaluate, Function, Sql
 from tidegauge.model.types import quote as quoted
-from tidegauge.transform.batch import Parts
-from tidegauge.transform.logical import origins, readable
+from tidegauge.transform.batch import BatchInputs
+from tidegauge.transform.spark_plan import find_origins, has_plan
 from tidegauge.transform.touched import all_name, delta_name, find_touched
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 
-def found(parts: Parts, *, by: Sequence[str], choice: Evaluate) -> DataFrame | None:
+def find_touched_keys(batch: BatchInputs, *, by: Sequence[str], choice: Evaluate) -> DataFrame | None:
     """The values of `by` that any change touches, before or after, each once; None if that cannot be told."""
-    flow = parts.flow
-    moved = [part.name for part in flow.moving if parts.inputs[part.name].moves]
+    flow = batch.flow
+    moved = [part.name for part in flow.moving if batch.inputs[part.name].moves]
     frames: list[DataFrame] = []
     for name in moved:
-        grows = parts.inputs[name].grows
-        changed = parts.keep(parts.came(name)) if grows else parts.came(name).unionByName(parts.gone(name))
+        grows = batch.inputs[name].grows
+        changed = batch.keep(batch.came(name)) if grows else batch.came(name).unionByName(batch.gone(name))
         if choice is Evaluate.ROWS and (len(flow.inputs) == 1 or not isinstance(flow.transform, Sql)):
-            frames.append(parts.over(changed))
+            frames.append(batch.apply(changed))
         elif isinstance(flow.transform, Sql):
-            queried = _queried(parts, flow.transform, name, changed, by)
+            queried = _query_keys(batch, flow.transform, name, changed, by)
             if queried is None:
                 return None
             frames.append(queried)
         else:
-            frames += _called(parts, name)
-    keys = [_typed(parts, frame, by) for frame in frames]
+            frames += _call_for_keys(batch, name)
+    keys = [_cast_keys(batch, frame, by) for frame in frames]
     if not keys:
-        keys = [_typed(parts, parts.whole(), by).limit(0)]
-    return parts.keep(reduce(lambda one, other: one.unionByName(other), keys).distinct())
+        keys = [_cast_keys(batch, batch.whole(), by).limit(0)]
+    return batch.keep(reduce(lambda one, other: one.unionByName(other), keys).distinct())
 
 
-def lapsed(parts: Parts, seen: DataFrame) -> DataFrame | None:
+def find_lost_keys(batch: BatchInputs, seen: DataFrame) -> DataFrame | None:
     """Keys of rows that went, other than those `seen` to come out, that do not come out any more at all.
 
     They came out while a pinned table was another one: over the one of today nothing comes of the rows as
     they were, nor of the rows as they are. None where there is no such key.
     """
-    name, by = parts.only.name, parts.by
-    if parts.inputs[name].grows or not parts.pinned:
+    name, by = batch.only.name, batch.by
+    if batch.inputs[name].grows or not batch.pinned:
         return None
-    match parts.flow.transform:
+    match batch.flow.transform:
         case Sql() as transform:
-            keys = _queried(parts, transform, name, parts.gone(name), by, needed=False)
+            keys = _query_keys(batch, transform, name, batch.gone(name), by, needed=False)
         case Function():
-            keys = _named(parts, name)
+            keys = _keys_of_deleted_rows(batch, name)
         case _:
             keys = None
     if keys is None:
         return None
-    left = parts.keep(only(_typed(parts, keys, by).distinct(), seen, by, how="left_anti"))
+    left = batch.keep(filter_by_keys(_cast_keys(batch, keys, by).distinct(), seen, by, how="left_anti"))
     if left.isEmpty():
         return None
     # Another row may have the key: only the whole can tell.
-    return only(left, only(parts.whole(), left, by, how="left_semi"), by, how="left_anti")
+    return filter_by_keys(left, filter_by_keys(batch.whole(), left, by, how="left_semi"), by, how="left_anti")
 
 
-def only(frame: DataFrame, keys: DataFrame, by: Sequence[str], *, how: str) -> DataFrame:
+def filter_by_keys(frame: DataFrame, keys: DataFrame, by: Sequence[str], *, how: str) -> DataFrame:
     """The rows whose `by` is among the keys (`left_semi`), or is not (`left_anti`); NULLs are equal."""
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -77,10 +77,16 @@ def only(frame: DataFrame, keys: DataFrame, by: Sequence[str], *, how: str) -> D
     return frame.join(others, condition, how)
 
 
-def _queried(
-    parts: Parts, transform: Sql, name: str, changed: DataFrame, by: Sequence[str], *, needed: bool = True
+def _query_keys(
+    batch: BatchInputs,
+    transform: Sql,
+    name: str,
+    changed: DataFrame,
+    by: Sequence[str],
+    *,
+    needed: bool = True,
 ) -> DataFrame | None:
-    flow = parts.flow
+    flow = batch.flow
     try:
         text = find_touched(
             transform.text,
@@ -88,55 +94,55 @@ def _queried(
             moving=[part.name for part in flow.moving],
             by=by,
             changed=name,
-            columns={part.name: _columns(parts.now(part.name)) for part in flow.inputs},
+            columns={part.name: _columns(batch.now(part.name)) for part in flow.inputs},
         )
         frames = {delta_name(name): changed}
         for part in flow.inputs:
             if part.snapshot:
-                frames[part.name] = parts.now(part.name)
+                frames[part.name] = batch.now(part.name)
             elif all_name(part.name) in text:
-                frames[all_name(part.name)] = parts.every(part.name)
-        return parts.transform.query(text, frames)
+                frames[all_name(part.name)] = batch.every(part.name)
+        return batch.transform.query(text, frames)
     except TransformFailed as error:
-        parts.whole()  # Raises, if it is the user's own text that is wrong.
+        batch.whole()  # Raises, if it is the user's own text that is wrong.
         if needed:
-            parts.notes.append(f"evaluated as a whole: {error.message}")
+            batch.notes.append(f"evaluated as a whole: {error.message}")
         return None
 
 
-def _called(parts: Parts, name: str) -> list[DataFrame]:
+def _call_for_keys(batch: BatchInputs, name: str) -> list[DataFrame]:
     """A function over each side of a change, with the other inputs as they were before or are after."""
     others = {
-        part.name: parts.now(part.name) if part.snapshot else parts.every(part.name)
-        for part in parts.flow.inputs
+        part.name: batch.now(part.name) if part.snapshot else batch.every(part.name)
+        for part in batch.flow.inputs
         if part.name != name
     }
-    order = [part.name for part in parts.flow.inputs]
+    order = [part.name for part in batch.flow.inputs]
     return [
-        parts.transform.over({one: {**others, name: changed}[one] for one in order})
-        for changed in (parts.came(name), parts.gone(name))
+        batch.transform.apply({one: {**others, name: changed}[one] for one in order})
+        for changed in (batch.came(name), batch.gone(name))
     ]
 
 
-def _named(parts: Parts, name: str) -> DataFrame | None:
+def _keys_of_deleted_rows(batch: BatchInputs, name: str) -> DataFrame | None:
     """The keys of rows that went, where a function leaves these columns of its input as they are."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    if not readable(parts.whole()):
+    if not has_plan(batch.whole()):
         return None
-    columns = origins(parts.whole(), inputs=parts.transform.views.inputs, moving=name)
-    if not all(column.casefold() in columns for column in parts.by):
+    columns = find_origins(batch.whole(), inputs=batch.transform.views.inputs, moving=name)
+    if not all(column.casefold() in columns for column in batch.by):
         return None
-    return parts.gone(name).select(
-        *(F.col(quoted(columns[column.casefold()])).alias(column) for column in parts.by)
+    return batch.gone(name).select(
+        *(F.col(quoted(columns[column.casefold()])).alias(column) for column in batch.by)
     )
 
 
-def _typed(parts: Parts, frame: DataFrame, by: Sequence[str]) -> DataFrame:
+def _cast_keys(batch: BatchInputs, frame: DataFrame, by: Sequence[str]) -> DataFrame:
     """Only `by`, of the types that the transform gives over the whole."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    types = {field.name.casefold(): field.dataType for field in parts.whole().schema.fields}
+    types = {field.name.casefold(): field.dataType for field in batch.whole().schema.fields}
     return frame.select(*(F.col(quoted(name)).cast(types[name.casefold()]).alias(name) for name in by))
 
 

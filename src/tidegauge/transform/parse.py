@@ -17,10 +17,10 @@ RECURSIVE = "tidegauge_recursive"
 """In a query's meta: one of its CTEs reads itself, and none was written out."""
 
 
-def parsed(text: str, *, inputs: Sequence[str], place: Path | None = None) -> exp.Query:
+def parse_transform(text: str, *, inputs: Sequence[str], place: Path | None = None) -> exp.Query:
     """Raises TransformFailed for everything but one query that reads inputs alone."""
     query = _statement(text, place)
-    query = written_out(query)
+    query = inline_ctes(query)
     known = {name.lower() for name in inputs}
     named = [table for table in query.find_all(exp.Table) if isinstance(table.this, exp.Identifier)]
     own = {cte.alias.lower() for cte in query.find_all(exp.CTE)}
@@ -45,7 +45,7 @@ def parse(text: str, place: Path | None = None) -> exp.Query:
     return _statement(text, place)
 
 
-def readable(text: str) -> bool:
+def is_readable(text: str) -> bool:
     """Whether it can be parsed here. Spark may take what this parser does not know."""
     try:
         sqlglot.parse(text, dialect=DIALECT)
@@ -54,7 +54,7 @@ def readable(text: str) -> bool:
     return True
 
 
-def reads(node: exp.Expr, name: str) -> int:
+def count_reads(node: exp.Expr, name: str) -> int:
     """How often a table of this name stands in it."""
     return sum(
         isinstance(table.this, exp.Identifier) and table.name.lower() == name.lower()
@@ -96,28 +96,28 @@ def _statement(text: str, place: Path | None) -> exp.Query:
     return found
 
 
-def written_out(query: exp.Query) -> exp.Query:
+def inline_ctes(query: exp.Query) -> exp.Query:
     if any(part.args.get("recursive") for part in query.find_all(exp.With)) or any(
         cte.args["alias"].args.get("columns") for cte in query.find_all(exp.CTE)
     ):
         query.meta[RECURSIVE] = True
         return query
     holder = exp.Subquery(this=query)
-    _write_out(holder, {})
+    _inline(holder, {})
     found = holder.this
     assert isinstance(found, exp.Query)
     return found.pop()
 
 
-def _write_out(node: exp.Expr, ctes: Mapping[str, exp.Query]) -> None:
+def _inline(node: exp.Expr, ctes: Mapping[str, exp.Query]) -> None:
     if isinstance(node, exp.Query) and (part := node.args.get("with_")):
         part.pop()
         for cte in part.expressions:
             holder = exp.Subquery(this=cte.this)
-            _write_out(holder, ctes)
+            _inline(holder, ctes)
             ctes = {**ctes, cte.alias.lower(): holder.this}
     for child in list(node.iter_expressions()):
-        _write_out(child, ctes)
+        _inline(child, ctes)
     if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier) and not node.db:
         found = ctes.get(node.name.lower())
         if found is not None:

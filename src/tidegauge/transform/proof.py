@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from tidegauge.transform.logical import analyzed, each, id_of, ids_of
+from tidegauge.transform.spark_plan import analyzed_plan, each, id_of, ids_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -57,7 +57,7 @@ def prove(
 ) -> Proof:
     """`inputs`: which input each view stands for; `by`: the columns that keys consist of."""
     reader = _Reader(inputs, moving)
-    plan = analyzed(frame)
+    plan = analyzed_plan(frame)
     part = reader.part(plan)
     wanted = {name.casefold() for name in by}
     hidden = [
@@ -85,48 +85,54 @@ class _Reader:
             return self.part(plan.plan())
         if name == "CTERelationRef":
             one, part = self._shared[plan.cteId()]
-            return replace(part, hidden=_moved(part, one, plan), equal=frozenset())
+            return replace(part, hidden=_map_hidden(part, one, plan), equal=frozenset())
         below = [self.part(child) for child in each(plan.children())]
         part = self._over(name, plan, below)
         if any(self.part(query).moving for query in each(plan.subqueries())):
-            return _with(part, "it has a subquery", both=True)
+            return _add_reason(part, "it has a subquery", both=True)
         return part if part.moving else _Part()
 
     def _over(self, name: str, plan: Any, below: list[_Part]) -> _Part:
+        """What is known of a node, by what is known of those below it."""
         if not any(part.moving for part in below):
             return _Part()
         if name == "Join":
             return _join(plan, *below)
         if name == "Union":
             return _union(plan, below)
-        if len(below) == 1:
-            (part,) = below
-            if name in _THROUGH:
-                return part
-            if name == "Project":
-                return replace(part, hidden=_hidden(plan.projectList(), part), equal=frozenset())
-            if name == "Filter":
-                return _chosen_by(plan.condition(), part, "filters")
-            if name == "Generate":
-                return _chosen_by(plan.generator(), part, "explodes")
-            if name in _BY_ROWS:
-                why = "it maps what a join or an aggregate gives"
-                return replace(
-                    _with(part, why) if part.hidden else part, hidden=frozenset(), equal=frozenset()
-                )
-            if name == "Aggregate":
-                return _aggregate(plan, part)
-            if name == "Distinct" or (name == "Deduplicate" and ids_of(plan.keys()) == ids_of(plan.output())):
-                return _with(part, "it removes duplicates", rows=True)
+        if len(below) == 1 and (found := _over_one(name, plan, below[0])) is not None:
+            return found
         merged = frozenset().union(*(part.moving for part in below))
-        return _with(_Part(merged), f"it has a {_plain(name)}", both=True)
+        return _add_reason(_Part(merged), f"it has a {_to_words(name)}", both=True)
 
 
-def _chosen_by(expression: Any, part: _Part, does: str) -> _Part:
-    """Whether a row comes out hangs on a value: it has to be the same over a change alone."""
-    if _seen(expression, part):
+def _over_one(name: str, plan: Any, part: _Part) -> _Part | None:
+    """The same for a node with one child; None for one that nothing is known of."""
+    if name in _THROUGH:
         return part
-    return _with(part, f"it {does} by a column that a join or an aggregate gives")
+    if name in _BY_ROWS:
+        why = "it maps what a join or an aggregate gives"
+        found = _add_reason(part, why) if part.hidden else part
+        return replace(found, hidden=frozenset(), equal=frozenset())
+    match name:
+        case "Project":
+            return replace(part, hidden=_find_hidden(plan.projectList(), part), equal=frozenset())
+        case "Filter":
+            return _choose_rows(plan.condition(), part, "filters")
+        case "Generate":
+            return _choose_rows(plan.generator(), part, "explodes")
+        case "Aggregate":
+            return _aggregate(plan, part)
+    if name == "Distinct" or (name == "Deduplicate" and ids_of(plan.keys()) == ids_of(plan.output())):
+        return _add_reason(part, "it removes duplicates", rows=True)
+    return None
+
+
+def _choose_rows(expression: Any, part: _Part, does: str) -> _Part:
+    """Whether a row comes out hangs on a value: it has to be the same over a change alone."""
+    if _is_known(expression, part):
+        return part
+    return _add_reason(part, f"it {does} by a column that a join or an aggregate gives")
 
 
 def _join(plan: Any, left: _Part, right: _Part) -> _Part:
@@ -138,32 +144,39 @@ def _join(plan: Any, left: _Part, right: _Part) -> _Part:
         keys=left.keys or right.keys,
     )
     if again := left.moving & right.moving:
-        return _with(part, f"it joins {min(again)} with itself", both=True)
+        return _add_reason(part, f"it joins {min(again)} with itself", both=True)
     if left.moving and right.moving:
-        part = _with(part, "it joins several inputs that change", rows=True)
+        part = _add_reason(part, "it joins several inputs that change", rows=True)
     conditions = list(each(plan.condition().toList()))
-    if not all(_seen(condition, part) for condition in conditions):
-        part = _with(part, "it joins by a column that a join or an aggregate gives")
-    gaps: frozenset[int] = frozenset()
-    for side, plan_, open_to in (
-        (left, plan.left(), ("RightOuter", "FullOuter")),
-        (right, plan.right(), ("LeftOuter", "FullOuter")),
-    ):
-        if side.moving and kind in open_to:
-            part = _with(part, "an outer join fills up what changes", rows=True)
-            gaps |= ids_of(plan_.output())
-    part = replace(part, hidden=part.hidden | gaps)
+    if not all(_is_known(condition, part) for condition in conditions):
+        part = _add_reason(part, "it joins by a column that a join or an aggregate gives")
+    if left.moving and kind in ("RightOuter", "FullOuter"):
+        part = _fill_up(part, plan.left())
+    if right.moving and kind in ("LeftOuter", "FullOuter"):
+        part = _fill_up(part, plan.right())
+    return _by_join_kind(kind, part, conditions, right_moves=bool(right.moving))
+
+
+def _fill_up(part: _Part, side: Any) -> _Part:
+    """An outer join puts NULLs where this side has no match, which a change alone does not show."""
+    found = _add_reason(part, "an outer join fills up what changes", rows=True)
+    return replace(found, hidden=found.hidden | ids_of(side.output()))
+
+
+def _by_join_kind(kind: str, part: _Part, conditions: list[Any], *, right_moves: bool) -> _Part:
     match kind:
         case "Inner" | "Cross" | "LeftOuter" | "RightOuter":
             return part
         case "FullOuter":
-            return replace(part, equal=frozenset(_equated(conditions)))
-        case "LeftSemi":
-            return _with(part, "it has a semi join with what changes", rows=True) if right.moving else part
-        case "LeftAnti":
-            return _with(part, "it has an anti join with what changes", both=True) if right.moving else part
+            return replace(part, equal=frozenset(_find_equal(conditions)))
+        case "LeftSemi" if right_moves:
+            return _add_reason(part, "it has a semi join with what changes", rows=True)
+        case "LeftAnti" if right_moves:
+            return _add_reason(part, "it has an anti join with what changes", both=True)
+        case "LeftSemi" | "LeftAnti":
+            return part
         case _:
-            return _with(part, f"it has a {kind} join", both=True)
+            return _add_reason(part, f"it has a {kind} join", both=True)
 
 
 def _union(plan: Any, below: list[_Part]) -> _Part:
@@ -180,19 +193,19 @@ def _union(plan: Any, below: list[_Part]) -> _Part:
 
 
 def _aggregate(plan: Any, part: _Part) -> _Part:
-    grouped = all(_seen(one, part) for one in each(plan.groupingExpressions()))
-    found = _with(part, "it has an aggregate", rows=True)
+    grouped = all(_is_known(one, part) for one in each(plan.groupingExpressions()))
+    found = _add_reason(part, "it has an aggregate", rows=True)
     if not grouped:
-        found = _with(found, "it groups by a column that a join or an aggregate gives")
+        found = _add_reason(found, "it groups by a column that a join or an aggregate gives")
     hidden = {
         id_of(one)
         for one in each(plan.aggregateExpressions())
-        if not _seen(one, part) or _holds(one, "AggregateExpression")
+        if not _is_known(one, part) or _holds(one, "AggregateExpression")
     }
     return replace(found, hidden=frozenset(hidden), equal=frozenset())
 
 
-def _with(part: _Part, why: str, *, rows: bool = False, both: bool = False) -> _Part:
+def _add_reason(part: _Part, why: str, *, rows: bool = False, both: bool = False) -> _Part:
     """One more reason: against `keys`, against `rows`, or against both. The first one stays."""
     return replace(
         part,
@@ -201,9 +214,9 @@ def _with(part: _Part, why: str, *, rows: bool = False, both: bool = False) -> _
     )
 
 
-def _hidden(expressions: Any, part: _Part) -> frozenset[int]:
+def _find_hidden(expressions: Any, part: _Part) -> frozenset[int]:
     return frozenset(
-        id_of(one) for one in each(expressions) if not _seen(one, part) and not _is_joined(one, part)
+        id_of(one) for one in each(expressions) if not _is_known(one, part) and not _is_joined(one, part)
     )
 
 
@@ -217,18 +230,18 @@ def _is_joined(expression: Any, part: _Part) -> bool:
     return frozenset(id_of(one) for one in columns) in part.equal
 
 
-def _equated(conditions: Iterable[Any]) -> Iterator[frozenset[int]]:
+def _find_equal(conditions: Iterable[Any]) -> Iterator[frozenset[int]]:
     for one in conditions:
         match one.nodeName():
             case "And":
-                yield from _equated([one.left(), one.right()])
+                yield from _find_equal([one.left(), one.right()])
             case "EqualTo" | "EqualNullSafe":
                 sides = (one.left(), one.right())
                 if all(side.nodeName() == "AttributeReference" for side in sides):
                     yield frozenset(id_of(side) for side in sides)
 
 
-def _seen(expression: Any, part: _Part) -> bool:
+def _is_known(expression: Any, part: _Part) -> bool:
     """Whether its value over a change alone is the one over the whole."""
     return not part.hidden or not (ids_of(expression.references().toSeq()) & part.hidden)
 
@@ -237,11 +250,11 @@ def _holds(expression: Any, name: str) -> bool:
     return expression.nodeName() == name or any(_holds(one, name) for one in each(expression.children()))
 
 
-def _moved(part: _Part, one: Any, other: Any) -> frozenset[int]:
+def _map_hidden(part: _Part, one: Any, other: Any) -> frozenset[int]:
     pairs = zip(each(one.output()), each(other.output()), strict=True)
     return frozenset(id_of(new) for old, new in pairs if id_of(old) in part.hidden)
 
 
-def _plain(name: str) -> str:
+def _to_words(name: str) -> str:
     """GlobalLimit: global limit."""
     return re.sub(r"(?<!^)(?=[A-Z])", " ", name).lower()

@@ -64,10 +64,10 @@ class Scope:
         names: Mapping[str, str | None] | None
         if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier):
             only(node, "this", "alias")
-            names = _listed(self.columns, node.name)
+            names = _input_columns(self.columns, node.name)
         elif isinstance(node, exp.Subquery) and isinstance(node.this, exp.Query):
             only(node, "this", "alias", "order")
-            names = _described(node.this, self.columns)
+            names = _query_columns(node.this, self.columns)
         else:
             raise Unclear(f"{node.sql('spark').split('(')[0].strip() or 'a parenthesis'} in FROM")
         if (alias := node.args.get("alias")) and alias.args.get("columns"):
@@ -94,7 +94,7 @@ class Scope:
         before = list(self.parts)
         part = self._add(join.this, known)
         if on := join.args.get("on"):
-            part.on = [self.settled(each) for each in conjuncts(on)]
+            part.on = [self.qualify(each) for each in conjuncts(on)]
         for column in join.args.get("using") or ():
             self._use(column.name.lower(), before, part)
 
@@ -114,7 +114,7 @@ class Scope:
         else:
             self.merged[name] = right if part.kind is JoinKind.RIGHT else left
 
-    def settled(self, node: exp.Expr) -> exp.Expr:
+    def qualify(self, node: exp.Expr) -> exp.Expr:
         """A copy in which every column that can be only one part's is qualified."""
         holder = exp.Paren(this=node.copy())
         for column in [each for each in own(holder) if isinstance(each, exp.Column)]:
@@ -133,14 +133,14 @@ class Scope:
         found = holder.this
         return found.pop()
 
-    def refs(self, node: exp.Expr) -> frozenset[str]:
+    def parts_read(self, node: exp.Expr) -> frozenset[str]:
         """The parts that a settled expression reads; all of them where that cannot be told."""
-        if self.doubtful(node):
+        if self.is_ambiguous(node):
             return frozenset(part.alias for part in self.parts if part.kind is not JoinKind.EXISTS)
         columns = [each for each in own(node) if isinstance(each, exp.Column)]
         return frozenset(str(self._qualifier(each)) for each in columns)
 
-    def doubtful(self, node: exp.Expr) -> bool:
+    def is_ambiguous(self, node: exp.Expr) -> bool:
         """Whether it holds a column that may be several parts', or a subquery."""
         return any(
             isinstance(each, exp.Query) or (isinstance(each, exp.Column) and self._qualifier(each) is None)
@@ -150,7 +150,7 @@ class Scope:
     def part(self, alias: str) -> Part:
         return next(part for part in self.parts if part.alias == alias)
 
-    def read_of(self, alias: str, nodes: Sequence[exp.Expr]) -> list[str]:
+    def columns_read(self, alias: str, nodes: Sequence[exp.Expr]) -> list[str]:
         """The columns of a part that settled expressions read, each once."""
         found = {
             column.parts[1].name.lower(): None
@@ -170,13 +170,13 @@ class Scope:
         seen = [each for each in self.parts if each.kind is not JoinKind.EXISTS or each is self.parts[-1]]
         return [each for each in seen if each.names is None or name in each.names]
 
-    def wanted(self, want: str | int) -> exp.Expr:
+    def find_output(self, want: str | int) -> exp.Expr:
         """What stands in the SELECT under a name, or at a place, settled. Raises Missing if nothing does."""
         items = self.select.expressions
         if isinstance(want, int):
             if not any(each.is_star for each in items):
                 return self._without_aliases(items[want])
-            names = outputs(self.select, self.columns)
+            names = output_names(self.select, self.columns)
             if names is None or (name := names[want]) is None:
                 raise Unclear("a UNION of SELECT *, whose columns are not known")
             want = name
@@ -185,7 +185,7 @@ class Scope:
                 return self._without_aliases(each)
         if any(_makes_columns(each) for each in items) or self.select.args.get("laterals"):
             raise Unclear(f"{want} may be a column that a generator makes")
-        return self.settled(self._from_star(want))
+        return self.qualify(self._from_star(want))
 
     def _from_star(self, want: str) -> exp.Expr:
         name = want.lower()
@@ -194,7 +194,7 @@ class Scope:
                 continue
             star = each.this if isinstance(each, exp.Column) else each
             only(star, "except_")
-            if name in {dropped.name.lower() for dropped in star.args.get("except_") or ()}:
+            if name in _dropped(star):
                 continue
             if not isinstance(each, exp.Column):
                 if name in self.merged or self._owners(name):
@@ -206,7 +206,7 @@ class Scope:
             names = self.part(alias).names
             if names is None or name in names:
                 return self.part(alias).column(want)
-        raise Missing(want, outputs(self.select, self.columns))
+        raise Missing(want, output_names(self.select, self.columns))
 
     def _without_aliases(self, item: exp.Expr) -> exp.Expr:
         """Spark lets an expression read an alias of the same SELECT where no part has such a column."""
@@ -219,7 +219,7 @@ class Scope:
                 name = column.parts[0].name.lower()
                 if name in aliases and not self._is_column(name):
                     raise Unclear(f"{name} may be an alias of the same SELECT")
-        return self.settled(item.unalias())
+        return self.qualify(item.unalias())
 
     def _is_column(self, name: str) -> bool:
         return name in self.merged or any(name in (part.names or ()) for part in self.parts)
@@ -232,17 +232,17 @@ def output_name(item: exp.Expr) -> str | None:
     return item.name.lower() if isinstance(item, exp.Column | exp.Dot) else None
 
 
-def outputs(query: exp.Expr, columns: Columns) -> list[str | None] | None:
+def output_names(query: exp.Expr, columns: Columns) -> list[str | None] | None:
     """The names of a query's columns in lower case, None for one without; None if they cannot be told."""
     query = query.unnest()
     if isinstance(query, exp.SetOperation):
-        return None if query.args.get("by_name") else outputs(query.this, columns)
+        return None if query.args.get("by_name") else output_names(query.this, columns)
     if not isinstance(query, exp.Select) or any(_makes_columns(each) for each in query.expressions):
         return None
     found: list[str | None] = []
     for each in query.expressions:
         if each.is_star:
-            names = _starred(query, each, columns)
+            names = _expand_star(query, each, columns)
             if names is None:
                 return None
             found += names
@@ -251,23 +251,37 @@ def outputs(query: exp.Expr, columns: Columns) -> list[str | None] | None:
     return found
 
 
-def _starred(select: exp.Select, item: exp.Expr, columns: Columns) -> list[str] | None:
+def _expand_star(select: exp.Select, item: exp.Expr, columns: Columns) -> list[str] | None:
+    """The names that a star stands for; None if they cannot be told."""
     try:
         scope = Scope(select, columns)
     except Unclear:
         return None
-    star = item.this if isinstance(item, exp.Column) else item
-    dropped = {column.name.lower() for column in star.args.get("except_") or ()}
-    parts = [part for part in scope.parts if part.kind is not JoinKind.EXISTS]
-    if isinstance(item, exp.Column):
-        parts = [part for part in parts if part.alias == item.table.lower() and not item.db]
-    unknown = not parts or any(part.names is None for part in parts) or select.args.get("laterals")
-    if unknown or (scope.merged and len(parts) > 1):
+    parts = _parts_of_star(scope, item)
+    if not parts or select.args.get("laterals") or (scope.merged and len(parts) > 1):
         return None
-    return [name for part in parts for name in part.names or () if name not in dropped]
+    dropped = _dropped(item.this if isinstance(item, exp.Column) else item)
+    found: list[str] = []
+    for part in parts:
+        if part.names is None:
+            return None
+        found += [name for name in part.names if name not in dropped]
+    return found
 
 
-def _listed(columns: Columns, table: str) -> dict[str, str | None] | None:
+def _parts_of_star(scope: Scope, item: exp.Expr) -> list[Part]:
+    parts = [part for part in scope.parts if part.kind is not JoinKind.EXISTS]
+    if not isinstance(item, exp.Column):
+        return parts
+    return [part for part in parts if part.alias == item.table.lower() and not item.db]
+
+
+def _dropped(star: exp.Expr) -> set[str]:
+    """The columns that `* EXCEPT (…)` leaves out."""
+    return {column.name.lower() for column in star.args.get("except_") or ()}
+
+
+def _input_columns(columns: Columns, table: str) -> dict[str, str | None] | None:
     for name, found in columns.items():
         if name.lower() == table.lower():
             if isinstance(found, Mapping):
@@ -276,9 +290,9 @@ def _listed(columns: Columns, table: str) -> dict[str, str | None] | None:
     return None
 
 
-def _described(query: exp.Expr, columns: Columns) -> dict[str, str | None] | None:
+def _query_columns(query: exp.Expr, columns: Columns) -> dict[str, str | None] | None:
     """A query's columns with the types of those that are only passed on; None if they cannot be told."""
-    names = outputs(query, columns)
+    names = output_names(query, columns)
     if names is None or not all(names):
         return None
     found: dict[str, str | None] = {str(name): None for name in names}
@@ -287,8 +301,8 @@ def _described(query: exp.Expr, columns: Columns) -> dict[str, str | None] | Non
         with suppress(Unclear, Missing):
             scope = Scope(select, columns)
             for name in found:
-                column = scope.wanted(name)
-                if isinstance(column, exp.Column) and len(tables := scope.refs(column)) == 1:
+                column = scope.find_output(name)
+                if isinstance(column, exp.Column) and len(tables := scope.parts_read(column)) == 1:
                     found[name] = (scope.part(*tables).names or {}).get(column.name.lower())
     return found
 

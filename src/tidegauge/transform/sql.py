@@ -13,9 +13,9 @@ from tidegauge.errors import Place, TransformFailed
 from tidegauge.model.delta_flow import Evaluate
 from tidegauge.transform.clause import Missing, Unclear
 from tidegauge.transform.find import Finder
-from tidegauge.transform.linear import moving_tables, row_wise
-from tidegauge.transform.parse import parsed
-from tidegauge.transform.scope import Columns, Scope, output_name, outputs
+from tidegauge.transform.parse import parse_transform
+from tidegauge.transform.row_wise import check_row_wise, moving_tables
+from tidegauge.transform.scope import Columns, Scope, output_name, output_names
 
 __all__ = ["Columns", "Reading", "read_sql"]
 
@@ -42,7 +42,7 @@ def read_sql(
     Raises TransformFailed, with the place in the text, for what does not parse, is no query or several
     statements, reads no input or a table that is none, or drops a column of `by`.
     """
-    query = parsed(text, inputs=inputs, place=place)
+    query = parse_transform(text, inputs=inputs, place=place)
     _refuse_dropped(query, by, columns or {}, place)
     return _best(query, moving, by, columns or {})
 
@@ -52,7 +52,7 @@ def _best(query: exp.Query, moving: Sequence[str], by: Sequence[str], columns: C
     if not names:
         return Reading(Evaluate.ROWS, "reads nothing that moves")
     try:
-        row_wise(query, moving)
+        check_row_wise(query, moving)
         return Reading(Evaluate.ROWS, f"row by row over {names[0]}")
     except Unclear as unclear:
         first = str(unclear)
@@ -60,7 +60,7 @@ def _best(query: exp.Query, moving: Sequence[str], by: Sequence[str], columns: C
         return Reading(Evaluate.WHOLE, first)
     try:
         for name in names:
-            Finder(moving, columns).found(query, list(by), name)
+            Finder(moving, columns).find(query, list(by), name)
     except (Unclear, Missing) as unclear:
         return Reading(Evaluate.WHOLE, str(unclear))
     grouped = any(each.args.get("group") for each in query.find_all(exp.Select))
@@ -84,9 +84,9 @@ def _refuse_dropped(query: exp.Query, by: Sequence[str], columns: Columns, place
     for column in by:
         try:
             if scope is not None:
-                scope.wanted(column)
+                scope.find_output(column)
             elif not any(each.is_star or output_name(each) == column.lower() for each in first.expressions):
-                raise Missing(column, outputs(first, columns))
+                raise Missing(column, output_names(first, columns))
         except Missing as missing:
             there = ", ".join(missing.there) or "not named"
             raise TransformFailed(

@@ -8,12 +8,12 @@ from sqlglot import exp
 
 from tidegauge.errors import TransformFailed
 from tidegauge.transform.clause import Missing, Unclear, quoted
-from tidegauge.transform.compose import attach, renamed, selected, united
+from tidegauge.transform.compose import attach, rename_inputs, select_keys, unite
 from tidegauge.transform.find import Finder
-from tidegauge.transform.linear import row_wise
-from tidegauge.transform.names import all_name, delta_name
-from tidegauge.transform.parse import DIALECT, parsed
+from tidegauge.transform.parse import DIALECT, parse_transform
+from tidegauge.transform.row_wise import check_row_wise
 from tidegauge.transform.scope import Columns, JoinKind
+from tidegauge.transform.view_names import all_name, delta_name
 
 __all__ = ["all_name", "delta_name", "find_touched"]
 
@@ -34,27 +34,27 @@ def find_touched(
     before comparing. May give keys that nothing came of, and never too few. Raises TransformFailed for a text
     that `read_sql` finds neither `rows` nor `keys`, given the same `columns`.
     """
-    query = parsed(text, inputs=inputs)
+    query = parse_transform(text, inputs=inputs)
     try:
-        found = Finder(moving, columns or {}).found(query, list(by), changed)
+        found = Finder(moving, columns or {}).find(query, list(by), changed)
     except (Unclear, Missing) as unclear:
-        found = _as_it_is(query, moving, by, changed, unclear)
+        found = _query_itself(query, moving, by, changed, unclear)
     if not found:
-        return str(selected([exp.null() for _ in by], by).where(exp.false()).sql(DIALECT))
-    return united(found).sql(DIALECT)
+        return str(select_keys([exp.null() for _ in by], by).where(exp.false()).sql(DIALECT))
+    return unite(found).sql(DIALECT)
 
 
-def _as_it_is(
+def _query_itself(
     query: exp.Query, moving: Sequence[str], by: Sequence[str], changed: str, unclear: Exception
 ) -> list[exp.Select]:
     """A row-wise query gives the keys of changed rows itself."""
     try:
-        row_wise(query, moving)
+        check_row_wise(query, moving)
     except Unclear:
         raise TransformFailed(
             f"the keys that a change of {changed} touches cannot be found: {unclear}",
             hint="use `evaluate: whole`, or `auto`",
         ) from unclear
-    found = selected([exp.column(quoted(each), quoted("t")) for each in by], by)
-    attach(found, JoinKind.FIRST, renamed(exp.Subquery(this=query), moving, changed, "t"), ())
+    found = select_keys([exp.column(quoted(each), quoted("t")) for each in by], by)
+    attach(found, JoinKind.FIRST, rename_inputs(exp.Subquery(this=query), moving, changed, "t"), ())
     return [found]

@@ -16,16 +16,16 @@ from tidegauge.model.delta_flow import (
     Evaluate,
 )
 from tidegauge.model.protocols.source import ChangedInput
-from tidegauge.transform.batch import Parts
-from tidegauge.transform.evaluate import _appended, _present
-from tidegauge.transform.faults import named, sentence, unheard
-from tidegauge.transform.logical import clock, readable
+from tidegauge.transform.batch import BatchInputs
+from tidegauge.transform.evaluate import drop_deletes, find_appended
+from tidegauge.transform.faults import first_sentence, name_transform, silence_pyspark
+from tidegauge.transform.spark_plan import find_clock, has_plan
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-def computed(
+def compute_whole(
     flow: DeltaFlow, inputs: Mapping[str, ChangedInput], session: SparkSession
 ) -> tuple[DataFrame, DataFrame | None]:
     """The rows that come out of the inputs as they are at the ends of their windows, and those that the
@@ -33,9 +33,9 @@ def computed(
     clock."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    with _explained(flow):
-        rows = Parts(flow, inputs, session, None).whole()
-        if flow.transform is not None and readable(rows) and (moment := clock(rows)) is not None:
+    with _explain_errors(flow):
+        rows = BatchInputs(flow, inputs, session, None).whole()
+        if flow.transform is not None and has_plan(rows) and (moment := find_clock(rows)) is not None:
             raise NotCompared(
                 f"the transform of {flow.name} reads the clock ({moment}), and gives something else by now",
                 hint="compare it with a query of your own, or read the time from a column of an input",
@@ -44,25 +44,25 @@ def computed(
         if CHANGE_TYPE not in rows.columns:
             return rows, None
         gone = rows.where(F.col(CHANGE_TYPE).eqNullSafe(DELETE))
-        return _present(rows), gone.drop(CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP)
+        return drop_deletes(rows), gone.drop(CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP)
 
 
-def appended(flow: DeltaFlow, inputs: Mapping[str, ChangedInput], session: SparkSession) -> DataFrame:
+def compute_appended(flow: DeltaFlow, inputs: Mapping[str, ChangedInput], session: SparkSession) -> DataFrame:
     """The rows that an `append` flow adds for these windows."""
-    with _explained(flow):
-        return _appended(Parts(flow, inputs, session, None), Evaluate.ROWS)[0]
+    with _explain_errors(flow):
+        return find_appended(BatchInputs(flow, inputs, session, None), Evaluate.ROWS)[0]
 
 
 @contextmanager
-def _explained(flow: DeltaFlow) -> Iterator[None]:
+def _explain_errors(flow: DeltaFlow) -> Iterator[None]:
     from pyspark.errors import AnalysisException
 
     try:
-        with unheard():
+        with silence_pyspark():
             yield
     except AnalysisException as error:
         raise TransformFailed(
-            f"{named(flow)}: {sentence(error)}",
+            f"{name_transform(flow)}: {first_sentence(error)}",
             hint="run again with --debug for all that Spark says",
             detail=str(error),
         ) from error

@@ -24,7 +24,7 @@ _SELECT = (
 )
 
 
-def row_wise(query: exp.Expr, moving: Collection[str]) -> None:
+def check_row_wise(query: exp.Expr, moving: Collection[str]) -> None:
     """Raises Unclear unless it reads exactly one table of `moving`, once, and row by row.
 
     Everything else it reads stands still, so any query of that may be joined or asked for.
@@ -33,7 +33,7 @@ def row_wise(query: exp.Expr, moving: Collection[str]) -> None:
         raise Unclear("a CTE that is recursive, or names its columns")
     if (twice := _read_twice(query, moving)) is not None:
         raise Unclear(twice)
-    _walk(query, moving)
+    _check(query, moving)
 
 
 def _read_twice(query: exp.Expr, moving: Collection[str]) -> str | None:
@@ -93,10 +93,10 @@ def refuse_hidden_total(select: exp.Select) -> None:
         raise Unclear(f"{doubtful} may be an aggregate")
 
 
-def _walk(query: exp.Expr, moving: Collection[str]) -> None:
+def _check(query: exp.Expr, moving: Collection[str]) -> None:
     if isinstance(query, exp.Subquery):
         only(query, "this", "alias", "order")
-        return _walk(query.this, moving)
+        return _check(query.this, moving)
     if not isinstance(query, exp.Select):
         raise Unclear(_set_operation(query))
     for name, why in (("group", "GROUP BY"), ("having", "HAVING"), ("distinct", "DISTINCT")):
@@ -108,12 +108,12 @@ def _walk(query: exp.Expr, moving: Collection[str]) -> None:
     if not query.args.get("from_"):
         raise Unclear("a SELECT without FROM")
     preserved = True
-    found = _moves(query.args["from_"].this, moving)
+    found = _check_moving(query.args["from_"].this, moving)
     for join in query.args.get("joins") or ():
         only(join, "this", "side", "kind", "on", "using", "method")
         if isinstance(join.this, exp.Lateral):
             raise Unclear("LATERAL JOIN")
-        if _moves(join.this, moving):
+        if _check_moving(join.this, moving):
             found = True
             preserved = (join.side == "RIGHT" or not join.side) and join.kind in (
                 "",
@@ -128,11 +128,11 @@ def _walk(query: exp.Expr, moving: Collection[str]) -> None:
     return None
 
 
-def _moves(node: exp.Expr, moving: Collection[str]) -> bool:
+def _check_moving(node: exp.Expr, moving: Collection[str]) -> bool:
     if not moving_tables(node, moving):
         return False
     if isinstance(node, exp.Subquery) and isinstance(node.this, exp.Query):
-        _walk(node, moving)
+        _check(node, moving)
     elif isinstance(node, exp.Table):
         only(node, "this", "alias")
     else:

@@ -36,18 +36,18 @@ def follows_clock(flow: DeltaFlow) -> bool:
     )
 
 
-def refuse_chance(flow: DeltaFlow, columns: Columns) -> None:
+def refuse_nondeterminism(flow: DeltaFlow, columns: Columns) -> None:
     """Raises TransformFailed, with the place, for SQL that rolls dice, or whose rows would age."""
     transform = flow.transform
     if flow.allow_nondeterministic or not isinstance(transform, Sql):
         return
     text, place = transform.text, transform.file
     query = parse(text, place)
-    _refuse_dice(text, query, place)
+    _refuse_random(text, query, place)
     if follows_clock(flow):
         return
     there = {column.lower() for known in columns.values() for column in known}
-    found = next((name for node in query.walk() if (name := _clock(node, there)) is not None), None)
+    found = next((name for node in query.walk() if (name := _clock_name(node, there)) is not None), None)
     if found is not None:
         tokens = sqlglot.tokenize(text, dialect=DIALECT)
         token = next((each for each in tokens if each.text.lower() in CLOCK), None)
@@ -61,7 +61,7 @@ def refuse_chance(flow: DeltaFlow, columns: Columns) -> None:
         )
 
 
-def _refuse_dice(text: str, query: exp.Query, place: Path | None) -> None:
+def _refuse_random(text: str, query: exp.Query, place: Path | None) -> None:
     own = {cte.alias.lower() for cte in query.find_all(exp.CTE)}
     tokens = sqlglot.tokenize(text, dialect=DIALECT)
     for token, following in itertools.pairwise(tokens):
@@ -76,7 +76,7 @@ def _refuse_dice(text: str, query: exp.Query, place: Path | None) -> None:
             )
 
 
-def _clock(node: exp.Expr, columns: Collection[str]) -> str | None:
+def _clock_name(node: exp.Expr, columns: Collection[str]) -> str | None:
     if isinstance(node, exp.Anonymous):
         return node.name.lower() if node.name.lower() in CLOCK and not node.expressions else None
     if isinstance(node, exp.Column):

@@ -17,33 +17,33 @@ _TIMES = re.compile(r"\b(?:current_(?:date|time|timestamp)|localtimestamp|now)\(
 _IDS = re.compile(r"#\d+L?|" + PREFIX + r"\d+")
 
 
-def readable(frame: DataFrame) -> bool:
+def has_plan(frame: DataFrame) -> bool:
     """Whether there is a plan to read; over Spark Connect there is none."""
     return hasattr(frame, "_jdf")
 
 
-def analyzed(frame: DataFrame) -> Any:
+def analyzed_plan(frame: DataFrame) -> Any:
     """Java's own object: every node of it says what it is, and what is below."""
     return frame._jdf.queryExecution().analyzed()
 
 
-def chance(frame: DataFrame) -> str | None:
+def find_random(frame: DataFrame) -> str | None:
     """A function in the plan that gives something else each time, such as `rand`; None: there is none."""
-    plan = analyzed(frame)
-    return None if plan.deterministic() else next(_chances(plan), None)
+    plan = analyzed_plan(frame)
+    return None if plan.deterministic() else next(_find_random(plan), None)
 
 
-def clock(frame: DataFrame) -> str | None:
+def find_clock(frame: DataFrame) -> str | None:
     """A function in the plan that tells the time, such as `current_date`; None: there is none."""
-    plan = analyzed(frame)
-    return next(_clocks(plan), None) if _TIMES.search(_tree(plan)) else None
+    plan = analyzed_plan(frame)
+    return next(_find_clocks(plan), None) if _TIMES.search(_tree(plan)) else None
 
 
-def shape(frame: DataFrame) -> str:
+def show_plan(frame: DataFrame) -> str:
     """The plan as text, down to the inputs' views, without what differs from call to call for no reason."""
     lines: list[str] = []
     depth = None
-    for line in _tree(analyzed(frame)).splitlines():
+    for line in _tree(analyzed_plan(frame)).splitlines():
         indent = len(line) - len(line.lstrip(" :+-"))
         if depth is not None and indent > depth:
             continue
@@ -52,15 +52,15 @@ def shape(frame: DataFrame) -> str:
     return "\n".join(lines)
 
 
-def same(one: DataFrame, other: DataFrame) -> bool:
+def is_same_plan(one: DataFrame, other: DataFrame) -> bool:
     """Whether two frames of the same call over the same inputs compute the same."""
     # A frame that the function makes of rows of its own is another one each time: then the text decides.
-    return one.sameSemantics(other) or shape(one) == shape(other)
+    return one.sameSemantics(other) or show_plan(one) == show_plan(other)
 
 
-def origins(frame: DataFrame, *, inputs: Mapping[str, str], moving: str) -> dict[str, str]:
+def find_origins(frame: DataFrame, *, inputs: Mapping[str, str], moving: str) -> dict[str, str]:
     """By the folded name of a column that comes out: the column of the moving input that it is, unchanged."""
-    plan = analyzed(frame)
+    plan = analyzed_plan(frame)
     there: dict[int, str] = {}
     for view in _views(plan, inputs):
         if inputs[view.alias()] == moving:
@@ -89,39 +89,39 @@ def _views(plan: Any, inputs: Mapping[str, str]) -> Iterator[Any]:
         yield from _views(child, inputs)
 
 
-def _chances(plan: Any) -> Iterator[str]:
+def _find_random(plan: Any) -> Iterator[str]:
     if plan.nodeName() == "SubqueryAlias" and plan.alias().startswith(PREFIX):
         return
     for expression in each(plan.expressions()):
-        yield from _chances_in(expression)
+        yield from _find_random_in(expression)
     for below in (*each(plan.children()), *each(plan.subqueries())):
-        yield from _chances(below)
+        yield from _find_random(below)
 
 
 def _tree(plan: Any) -> str:
     return str(plan.treeString(False, False, _MANY_FIELDS, False, False))
 
 
-def _clocks(plan: Any) -> Iterator[str]:
+def _find_clocks(plan: Any) -> Iterator[str]:
     if plan.nodeName() == "SubqueryAlias" and plan.alias().startswith(PREFIX):
         return
     for expression in each(plan.expressions()):
-        yield from _clocks_in(expression)
+        yield from _find_clocks_in(expression)
     for below in (*each(plan.children()), *each(plan.subqueries())):
-        yield from _clocks(below)
+        yield from _find_clocks(below)
 
 
-def _clocks_in(expression: Any) -> Iterator[str]:
+def _find_clocks_in(expression: Any) -> Iterator[str]:
     if expression.nodeName() in _CLOCKS:
         yield f"{expression.prettyName()}()"
     for below in each(expression.children()):
-        yield from _clocks_in(below)
+        yield from _find_clocks_in(below)
 
 
-def _chances_in(expression: Any) -> Iterator[str]:
+def _find_random_in(expression: Any) -> Iterator[str]:
     below = [one for one in each(expression.children()) if not one.deterministic()]
     for one in below:
-        yield from _chances_in(one)
+        yield from _find_random_in(one)
     if not below and not expression.deterministic():
         # A function of the user's own has a name of its own.
         mine = expression.nodeName() == "PythonUDF"
