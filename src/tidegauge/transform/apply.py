@@ -1,4 +1,4 @@
-"""A flow's transform, applied to frames: whole tables, changed rows, or whatever stands for its inputs."""
+"""A flow's transform, applied to frames: whole tables, changed rows, or others in place of its inputs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Transform:
         self._raw = any(part.raw for part in flow.inputs)
 
     def apply(self, frames: Mapping[str, DataFrame]) -> DataFrame:
-        """Its result where each input is the frame of its name."""
+        """The result where each input is the frame of its name."""
         match self.flow.transform:
             case Sql(text=text):
                 return self._tidy(self.query(text, frames))

@@ -1,4 +1,4 @@
-"""One batch of a flow: its inputs as they moved, and the transform over them."""
+"""The inputs of one batch of a flow, before and after, and the transform over them."""
 
 from __future__ import annotations
 
@@ -47,21 +47,23 @@ class BatchInputs:
 
     @property
     def afresh(self) -> bool:
+        """Whether an input is read as if it were new, so that no changes are known."""
         return any(self.inputs[part.name].afresh for part in self.flow.moving)
 
     @property
     def raw(self) -> bool:
+        """Whether the transform reads the change feed of an input itself."""
         return any(part.raw for part in self.flow.inputs)
 
     @property
     def pinned(self) -> bool:
-        """Whether it reads a table whose own changes touch nothing, so that rows of the target may have been
-        made with another one."""
+        """Whether it reads a table at a fixed version, whose changes start nothing: rows of the target may
+        have been made with an earlier version."""
         return any(part.snapshot for part in self.flow.inputs)
 
     @cached_property
     def proven(self) -> bool:
-        """Whether each key comes of one row of the only moving input, and of no other."""
+        """Whether each key is made from one row of the only moving input, and from no other."""
         name, transform = self.only.name, self.flow.transform
         unique = {column.casefold() for column in self.inputs[name].unique}
         if not unique:
@@ -113,7 +115,7 @@ class BatchInputs:
         return made
 
     def frames(self, instead: Mapping[str, DataFrame] | None = None) -> dict[str, DataFrame]:
-        """Every input as it is now, but for those that another frame stands for; `raw` ones by their feed."""
+        """Every input as it is now, or the frame given instead of it; of `raw` ones their change feed."""
         given = instead or {}
         return {
             part.name: given[part.name]
@@ -144,8 +146,8 @@ class BatchInputs:
         return frame
 
     def _changed(self, name: str, what: str) -> DataFrame:
-        """What came, or what went. Both are held as one frame, so that the feed is read once for the two.
-        Where nothing can have gone, what came is not held: one use of it is all that most transforms need."""
+        """The rows that came, or those that went. Both are held as one frame, so that the feed is read once.
+        Where nothing can have gone, what came is not held: most transforms use it once."""
         from pyspark.sql import functions as F  # noqa: N812
 
         moved = self.inputs[name]

@@ -1,4 +1,4 @@
-"""The first parts of a FROM as one: a single part, or those that RIGHT and FULL joins tie together."""
+"""The first parts of a FROM as one: a single part, or those that RIGHT and FULL joins connect."""
 
 from __future__ import annotations
 

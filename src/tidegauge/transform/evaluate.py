@@ -1,6 +1,6 @@
-"""What a batch does to its target: the transform over what moved, so that the law of the flow holds.
+"""What a batch does to its target: the transform over what has changed, so that the law of the flow holds.
 
-After every window the target of a `merge` flow equals its transform over the whole inputs at its end.
+After every window the target of a `merge` flow equals its transform over the whole inputs at that point.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ def evaluate_change(
     *,
     keep: list[DataFrame] | None = None,
 ) -> DeltaChange:
-    """`choice`: as `choose.chosen` has it, never `auto`. The session is the flow's own: views are made in it.
+    """`choice`: as `choose_evaluation` gives it, never `auto`. The session is the flow's own: it gets views.
 
-    What is used several times is held in memory and put into `keep`, to be let go after the commit; without
+    What is used several times is held in memory and put into `keep`, to be released after the commit; without
     a list it is computed each time. Raises TransformFailed for what the user has to mend, and Spark's own
     errors where a job fails that had to run already.
     """
@@ -99,7 +99,7 @@ def _change(batch: BatchInputs, target: Callable[[], DataFrame] | None, choice: 
 
 
 def _merge(batch: BatchInputs, target: Callable[[], DataFrame] | None, choice: Evaluate) -> DataFrame:
-    """Rows as they shall be, and keys that go."""
+    """Rows as they have to be, and deletes of keys that go."""
     from pyspark.sql import functions as F  # noqa: N812
 
     by = batch.by
@@ -115,7 +115,8 @@ def _merge(batch: BatchInputs, target: Callable[[], DataFrame] | None, choice: E
         else:
             came, gone = batch.apply(batch.came(name)), batch.apply(batch.gone(name))
             both = came.withColumn(HERE, F.lit(True)).unionByName(gone.withColumn(HERE, F.lit(False)))
-        # What was not what it is now while a pinned table was another one is to be written all the same.
+        # With an earlier version of a pinned table a row may have come out differently: it is written even
+        # if both sides of its change give the same now.
         changed = by_sides(both, by, same=batch.pinned)
         if target is not None and (more := find_lost_keys(batch, both)) is not None:
             return changed.unionByName(make_deletes(more, changed, by))
@@ -125,13 +126,14 @@ def _merge(batch: BatchInputs, target: Callable[[], DataFrame] | None, choice: E
 
 
 def _recompute_keys(batch: BatchInputs, keys: DataFrame) -> DataFrame:
-    """What the whole has under these keys, and a delete of each that it does not have."""
+    """The rows that the whole result has under these keys, and a delete of each key that it does not have."""
     rows = filter_by_keys(batch.whole(), keys, batch.by, how="left_semi")
     gone = filter_by_keys(keys, rows, batch.by, how="left_anti")
     return add_change_type(rows).unionByName(make_deletes(gone, rows, batch.by))
 
 
 def _compare_whole(batch: BatchInputs, target: Callable[[], DataFrame] | None) -> DataFrame:
+    """What differs between the whole result and the target."""
     if target is None:
         return add_change_type(batch.whole())
     output = batch.flow.output
@@ -143,23 +145,23 @@ def _compare_whole(batch: BatchInputs, target: Callable[[], DataFrame] | None) -
 
 
 def _make_events(batch: BatchInputs, target: Callable[[], DataFrame] | None, choice: Evaluate) -> DataFrame:
-    """Events: each version's own where rows are followed one by one, else one step for the batch."""
+    """Events for a history: each version's own where rows are followed one by one, else the batch's."""
     if batch.raw:
         rows = add_change_type(_drop_preimages(batch.whole()))
         if {COMMIT_VERSION, COMMIT_TIMESTAMP} <= set(rows.columns):
             return rows
         return stamp_with_end(batch, rows.drop(COMMIT_VERSION, COMMIT_TIMESTAMP))
     if choice is Evaluate.ROWS and not batch.afresh:
-        told = follow_versions(batch)
-        if target is not None and (more := find_lost_keys(batch, told)) is not None:
-            plain = told.drop(COMMIT_VERSION, COMMIT_TIMESTAMP)
-            return told.unionByName(stamp_with_end(batch, make_deletes(more, plain, batch.by)))
-        return told
+        events = follow_versions(batch)
+        if target is not None and (more := find_lost_keys(batch, events)) is not None:
+            plain = events.drop(COMMIT_VERSION, COMMIT_TIMESTAMP)
+            return events.unionByName(stamp_with_end(batch, make_deletes(more, plain, batch.by)))
+        return events
     return stamp_with_end(batch, _merge(batch, target, choice))
 
 
 def _keep_last(batch: BatchInputs) -> DataFrame:
-    """Of several rows with one key the last, as far as versions tell; a tie is the output's to refuse."""
+    """Of several rows with one key the last by version; a tie is left for the output to refuse."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -180,7 +182,7 @@ def _keep_last(batch: BatchInputs) -> DataFrame:
 
 
 def find_appended(batch: BatchInputs, choice: Evaluate) -> tuple[DataFrame, DataFrame | None]:
-    """Every version's new rows, and the rows whose end the target cannot show."""
+    """The new rows of every version, and the deleted rows, which a target that only grows cannot show."""
     from pyspark.sql import functions as F  # noqa: N812
 
     refused: list[DataFrame] = []
@@ -242,7 +244,7 @@ def drop_deletes(rows: DataFrame) -> DataFrame:
 
 
 def _drop_preimages(rows: DataFrame) -> DataFrame:
-    """A raw feed also has rows as they were."""
+    """Without the rows as they were before an update, which a raw feed has too."""
     from pyspark.sql import functions as F  # noqa: N812
 
     if CHANGE_TYPE not in rows.columns:

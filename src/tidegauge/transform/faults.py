@@ -1,4 +1,4 @@
-"""What went wrong in the user's SQL or Python, in one sentence, with the place where they wrote it."""
+"""What went wrong in the user's SQL or Python: one sentence, and the place where they wrote it."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def explain_function_error(
 
 @contextmanager
 def silence_pyspark() -> Iterator[None]:
-    """PySpark also logs what it raises, with Java's whole stack: not in this thread, for now."""
+    """PySpark also logs what it raises, with Java's whole stack: meanwhile not in this thread."""
     from pyspark.logger import PySparkLogger
 
     for name in _LOGGERS:

@@ -1,4 +1,4 @@
-"""Rewrites a query so that it gives the keys which a change of one input can touch, and never too few.
+"""Rewrites a query so that it gives every key that a change of one input can touch; perhaps more.
 
 A SELECT joins its parts one after another. Let S be the parts that the key is made of and, with them, the
 parts that their own join conditions read; none of S may be left out by an outer join. Take a row of S whose

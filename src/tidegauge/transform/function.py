@@ -1,4 +1,4 @@
-"""A transform in Python: found, called with frames by its inputs' names, held to what it has to return."""
+"""A transform in Python: find it, call it with frames by its inputs' names, check what it returns."""
 
 from __future__ import annotations
 

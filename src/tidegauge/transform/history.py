@@ -1,4 +1,4 @@
-"""What a batch tells of the past: one event for each change that a version made."""
+"""The events of a batch for a target with history: one for each change that a version made."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def select_kinds(events: DataFrame, kinds: tuple[str, ...]) -> DataFrame:
 def stamp_with_end(batch: BatchInputs, rows: DataFrame) -> DataFrame:
     """Rows with `_change_type` as events of the window's end.
 
-    Of several inputs no version says by itself which batch was later; their sum does.
+    With several inputs no single version says which batch was later; their sum does.
     """
     moved = [batch.inputs[part.name] for part in batch.flow.moving]
     moment = max(one.moment for one in moved)
@@ -60,7 +60,7 @@ def follow_versions(batch: BatchInputs) -> DataFrame:
 
 
 def add_change_type(rows: DataFrame, *, otherwise: str = UPSERT) -> DataFrame:
-    """With `_change_type`: what the transform says is a delete is one."""
+    """The rows with `_change_type`: a delete where the transform says so, `otherwise` elsewhere."""
     from pyspark.sql import functions as F  # noqa: N812
 
     if CHANGE_TYPE not in rows.columns:

@@ -1,4 +1,4 @@
-"""Which columns of a row-wise transform are columns of its moving input, just as they are. No Spark."""
+"""Which columns of a row-wise transform are unchanged columns of its moving input. No Spark."""
 
 from __future__ import annotations
 

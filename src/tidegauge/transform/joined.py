@@ -26,7 +26,7 @@ _SELECT = ("expressions", "from_", "joins", "where", "group", "having", "distinc
 
 
 class Joined:
-    """Raises Unclear if changes cannot be followed to the wanted columns. `find` has the proof."""
+    """Raises Unclear if changes cannot be followed to the wanted columns. The module `find` has the proof."""
 
     def __init__(self, finder: Finder, select: exp.Select, want: Sequence[Want]) -> None:
         self.finder = finder
@@ -89,9 +89,7 @@ class Joined:
         """`a RIGHT JOIN b` is `b LEFT JOIN a`; other such joins, and FULL ones, make a core."""
         parts = list(self.scope.parts)
         outer = [place for place, part in enumerate(parts) if part.kind in (JoinKind.RIGHT, JoinKind.FULL)]
-        if (
-            outer and self.scope.crossed
-        ):  # a comma binds looser than JOIN, and is not told from CROSS JOIN here
+        if outer and self.scope.crossed:  # a comma binds looser than JOIN, and looks like CROSS JOIN here
             raise Unclear("a RIGHT or FULL join beside a comma or CROSS JOIN")
         if outer == [1] and parts[1].kind is JoinKind.RIGHT:
             left, right = parts[:2]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def find_touched_keys(batch: BatchInputs, *, by: Sequence[str], choice: Evaluate) -> DataFrame | None:
-    """The values of `by` that any change touches, before or after, each once; None if that cannot be told."""
+    """The values of `by` that any change touches, before or after, each once; None if that is not known."""
     flow = batch.flow
     moved = [part.name for part in flow.moving if batch.inputs[part.name].moves]
     frames: list[DataFrame] = []
@@ -41,10 +41,10 @@ def find_touched_keys(batch: BatchInputs, *, by: Sequence[str], choice: Evaluate
 
 
 def find_lost_keys(batch: BatchInputs, seen: DataFrame) -> DataFrame | None:
-    """Keys of rows that went, other than those `seen` to come out, that do not come out any more at all.
+    """Keys of rows that went, other than those `seen` to come out, that no row has any more.
 
-    They came out while a pinned table was another one: over the one of today nothing comes of the rows as
-    they were, nor of the rows as they are. None where there is no such key.
+    They came out with an earlier version of a pinned table: with the one of today nothing comes out of the
+    rows as they were, nor of the rows as they are. None where there is no such key.
     """
     name, by = batch.only.name, batch.by
     if batch.inputs[name].grows or not batch.pinned:
@@ -61,7 +61,7 @@ def find_lost_keys(batch: BatchInputs, seen: DataFrame) -> DataFrame | None:
     left = batch.keep(filter_by_keys(_cast_keys(batch, keys, by).distinct(), seen, by, how="left_anti"))
     if left.isEmpty():
         return None
-    # Another row may have the key: only the whole can tell.
+    # Another row may have the key: only the whole result shows it.
     return filter_by_keys(left, filter_by_keys(batch.whole(), left, by, how="left_semi"), by, how="left_anti")
 
 

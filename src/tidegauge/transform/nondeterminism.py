@@ -1,4 +1,4 @@
-"""What makes a transform's SQL give something else for the same inputs: dice and clocks. No Spark."""
+"""What makes SQL give another result for the same inputs: random functions and clocks. No Spark."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ _BARE = {"current_date", "current_time", "current_timestamp"}
 
 
 def follows_clock(flow: DeltaFlow) -> bool:
-    """Whether every row is computed anew in each batch, so that the time of the batch is the time of all."""
+    """Whether every row is computed again in each batch, so that all have the time of the batch."""
     return flow.output.mode.facts.replaces_all or (
         flow.evaluate is Evaluate.WHOLE and not flow.output.mode.facts.only_adds
     )
 
 
 def refuse_nondeterminism(flow: DeltaFlow, columns: Columns) -> None:
-    """Raises TransformFailed, with the place, for SQL that rolls dice, or whose rows would age."""
+    """Raises TransformFailed, with the place, for random functions, and for clocks by which rows go stale."""
     transform = flow.transform
     if flow.allow_nondeterministic or not isinstance(transform, Sql):
         return

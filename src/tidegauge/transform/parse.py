@@ -1,4 +1,4 @@
-"""From the text of a transform to one query over its inputs, with CTEs written out where they are read."""
+"""From the text of a transform to one query over its inputs, with CTEs put in where they are read."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ _SELECT = (
 def check_row_wise(query: exp.Expr, moving: Collection[str]) -> None:
     """Raises Unclear unless it reads exactly one table of `moving`, once, and row by row.
 
-    Everything else it reads stands still, so any query of that may be joined or asked for.
+    Everything else it reads does not change, so any query of that may be joined or used in an expression.
     """
     if query.meta.get(RECURSIVE):
         raise Unclear("a CTE that is recursive, or names its columns")

@@ -1,4 +1,4 @@
-"""The FROM of one SELECT: its parts in order, how each is joined, and whose a column is."""
+"""The FROM of one SELECT: its parts in order, how each is joined, and which part a column belongs to."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class Scope:
             self.merged[name] = right if part.kind is JoinKind.RIGHT else left
 
     def qualify(self, node: exp.Expr) -> exp.Expr:
-        """A copy in which every column that can be only one part's is qualified."""
+        """A copy in which every column that only one part can have is written with that part's name."""
         holder = exp.Paren(this=node.copy())
         for column in [each for each in own(holder) if isinstance(each, exp.Column)]:
             if isinstance(column.this, exp.Star) or self._qualifier(column) is not None:
@@ -134,14 +134,14 @@ class Scope:
         return found.pop()
 
     def parts_read(self, node: exp.Expr) -> frozenset[str]:
-        """The parts that a settled expression reads; all of them where that cannot be told."""
+        """The parts that a qualified expression reads; all of them where that is not certain."""
         if self.is_ambiguous(node):
             return frozenset(part.alias for part in self.parts if part.kind is not JoinKind.EXISTS)
         columns = [each for each in own(node) if isinstance(each, exp.Column)]
         return frozenset(str(self._qualifier(each)) for each in columns)
 
     def is_ambiguous(self, node: exp.Expr) -> bool:
-        """Whether it holds a column that may be several parts', or a subquery."""
+        """Whether it holds a column that more than one part may have, or a subquery."""
         return any(
             isinstance(each, exp.Query) or (isinstance(each, exp.Column) and self._qualifier(each) is None)
             for each in own(node)
@@ -151,7 +151,7 @@ class Scope:
         return next(part for part in self.parts if part.alias == alias)
 
     def columns_read(self, alias: str, nodes: Sequence[exp.Expr]) -> list[str]:
-        """The columns of a part that settled expressions read, each once."""
+        """The columns of a part that qualified expressions read, each once."""
         found = {
             column.parts[1].name.lower(): None
             for node in nodes
@@ -171,7 +171,7 @@ class Scope:
         return [each for each in seen if each.names is None or name in each.names]
 
     def find_output(self, want: str | int) -> exp.Expr:
-        """What stands in the SELECT under a name, or at a place, settled. Raises Missing if nothing does."""
+        """What the SELECT gives under a name, or at a place, qualified. Raises Missing if nothing."""
         items = self.select.expressions
         if isinstance(want, int):
             if not any(each.is_star for each in items):
@@ -233,7 +233,7 @@ def output_name(item: exp.Expr) -> str | None:
 
 
 def output_names(query: exp.Expr, columns: Columns) -> list[str | None] | None:
-    """The names of a query's columns in lower case, None for one without; None if they cannot be told."""
+    """The names of a query's columns in lower case, None for one without; None if they are not known."""
     query = query.unnest()
     if isinstance(query, exp.SetOperation):
         return None if query.args.get("by_name") else output_names(query.this, columns)
@@ -252,7 +252,7 @@ def output_names(query: exp.Expr, columns: Columns) -> list[str | None] | None:
 
 
 def _expand_star(select: exp.Select, item: exp.Expr, columns: Columns) -> list[str] | None:
-    """The names that a star stands for; None if they cannot be told."""
+    """The names that a star stands for; None if they are not known."""
     try:
         scope = Scope(select, columns)
     except Unclear:
@@ -291,7 +291,7 @@ def _input_columns(columns: Columns, table: str) -> dict[str, str | None] | None
 
 
 def _query_columns(query: exp.Expr, columns: Columns) -> dict[str, str | None] | None:
-    """A query's columns with the types of those that are only passed on; None if they cannot be told."""
+    """A query's columns with the types of those that are only passed on; None if they are not known."""
     names = output_names(query, columns)
     if names is None or not all(names):
         return None

@@ -1,4 +1,4 @@
-"""What Spark's functions do to the rows they are given, as far as the law of a flow needs it."""
+"""Which of Spark's functions are random, read the clock, or look at more than one row."""
 
 from __future__ import annotations
 

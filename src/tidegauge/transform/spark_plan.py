@@ -34,7 +34,7 @@ def find_random(frame: DataFrame) -> str | None:
 
 
 def find_clock(frame: DataFrame) -> str | None:
-    """A function in the plan that tells the time, such as `current_date`; None: there is none."""
+    """A function in the plan that gives the time, such as `current_date`; None: there is none."""
     plan = analyzed_plan(frame)
     return next(_find_clocks(plan), None) if _TIMES.search(_tree(plan)) else None
 

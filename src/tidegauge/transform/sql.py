@@ -79,7 +79,7 @@ def _refuse_dropped(query: exp.Query, by: Sequence[str], columns: Columns, place
     if not isinstance(first, exp.Select):
         return
     scope = None
-    with suppress(Unclear):  # what comes out can be told from the SELECT alone, unless it has a star
+    with suppress(Unclear):  # the SELECT alone shows what comes out, unless it has a star
         scope = Scope(first, columns)
     for column in by:
         try:

@@ -1,4 +1,4 @@
-"""What a target has to be, computed without it: the transform over whole inputs, for a proof."""
+"""What a target has to be, computed from its inputs alone, for `verify` to compare with."""
 
 from __future__ import annotations
 
