@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from fnmatch import fnmatchcase
 
-from tidegauge.model.default_schema import default_schema
-from tidegauge.model.spec import Database, Engine, Stage, Sync, TableName
+from tidegauge.model.default_schema import default_schema, split_name
+from tidegauge.model.spec import Database, Stage, Sync, TableName
 
 _PATTERN = frozenset("*?[")
 
@@ -53,11 +53,8 @@ def table_of(name: str) -> str:
 
 def table_named(database: Database, name: str) -> TableName:
     """The table of a flow, or one that is named in the file."""
-    name = table_of(name)
-    if database.engine is Engine.SQLITE:
-        return TableName(None, name)
-    schema, dot, table = name.partition(".")
-    return TableName(schema, table) if dot else TableName(default_schema(database), name)
+    found = split_name(database, table_of(name))
+    return found if found.schema is not None else TableName(default_schema(database), found.table)
 
 
 def first_flow(sync: Sync, table: TableName) -> str:

@@ -1,20 +1,26 @@
-"""The schema of a table that is named without one."""
+"""The schema of a table that is named without one, and how a name is split into schema and table."""
 
 from __future__ import annotations
 
-from tidegauge.model.spec import Database, Engine
+from tidegauge.model.engines import FACTS, SchemaOf
+from tidegauge.model.spec import Database, TableName
 
 
 def default_schema(database: Database) -> str | None:
     """As the connection says, or else as its engine does. None where there are no schemas."""
-    match database.engine:
-        case Engine.SQLITE:
+    facts = FACTS[database.engine]
+    match facts.schema_of:
+        case SchemaOf.NOWHERE:
             return None
-        case Engine.MYSQL:
+        case SchemaOf.DATABASE:
             return database.database
-        case Engine.POSTGRESQL | Engine.REDSHIFT:
-            return database.schema or "public"
-        case Engine.DUCKDB:
-            return database.schema or "main"
-        case Engine.SNOWFLAKE:
-            return database.schema or "PUBLIC"
+        case SchemaOf.SCHEMA:
+            return database.schema or facts.default_schema
+
+
+def split_name(database: Database, name: str) -> TableName:
+    """`schema.table`, or a table alone; without schemas a dot is part of the table's name."""
+    schema, dot, table = name.partition(".")
+    if not dot or FACTS[database.engine].schema_of is SchemaOf.NOWHERE:
+        return TableName(None, name)
+    return TableName(schema, table)

@@ -12,10 +12,11 @@ from tidegauge.flows.names import stage_of, table_of
 from tidegauge.flows.select import Sources, choose, expand
 from tidegauge.ledger.open import open_ledger
 from tidegauge.ledger.summary import stage_row, table_fields
+from tidegauge.model.default_schema import split_name
 from tidegauge.model.position import RowPosition, to_json, to_text
 from tidegauge.model.protocols.ledger import LedgerReader
 from tidegauge.model.run import FlowStatus
-from tidegauge.model.spec import Database, Engine, Project, Stage, TableFlow, TableName
+from tidegauge.model.spec import Project, Stage, TableFlow
 from tidegauge.model.watermark import Tally, Watermark
 from tidegauge.operations.status import iso, run_to_json, wanted
 
@@ -145,7 +146,7 @@ def _of_known(project: Project, names: Sequence[str]) -> dict[str, TableFlow]:
     """The flows of tables that have run before, without asking the source whether it still has them."""
     flows: dict[str, TableFlow] = {}
     for sync in project.syncs:
-        catalogue = list(dict.fromkeys(_table(sync.source, table_of(name)) for name in names))
+        catalogue = list(dict.fromkeys(split_name(sync.source, table_of(name)) for name in names))
         for pattern in sync.tables:
             # One pattern at a time: a table of another that has not run yet is none of ours.
             with contextlib.suppress(TidegaugeError):
@@ -160,13 +161,6 @@ def _of_new(project: Project, word: str) -> dict[str, TableFlow]:
     if not choice.all_flows:
         raise choice.faults[0][1]
     return {flow.name: flow for flow in choice.flows}
-
-
-def _table(database: Database, name: str) -> TableName:
-    schema, dot, table = name.partition(".")
-    if database.engine is Engine.SQLITE or not dot:
-        return TableName(None, name)
-    return TableName(schema, table)
 
 
 def _stages(
