@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 
 TESTS = Path(__file__).parent
+FOLDERS = ["crash", "integration", "spark", "contract", "unit"]
+"""The slow ones first: the quick ones fill the end."""
 
 # How long an example takes is the machine's affair.
 settings.register_profile("patient", deadline=None)
@@ -48,6 +50,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         shown[name] = shown.get(name, False) or not words.isdisjoint(mark.args)
         if words.isdisjoint(mark.args):
             item.add_marker("long")
+    items.sort(key=lambda item: FOLDERS.index(item.path.relative_to(TESTS).parts[0]))
     nowhere = [name for name, somewhere in shown.items() if not somewhere]
     if nowhere and not any("[" in word for word in config.args):
         raise pytest.UsageError(f"no case has a word that `shown_on` names: {nowhere}")

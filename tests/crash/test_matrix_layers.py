@@ -105,13 +105,13 @@ class Table:
         )
 
 
-KEPT = [("merge", "everywhere"), ("append", "commit"), ("scd2", "commit")]
-"""The other modes commit in the same way as these; `make test-long` has them all."""
+KEPT = [("merge", "commit"), ("append", "commit"), ("scd2", "commit")]
+"""The other modes commit in the same way as these, and the steps around a commit are `test_matrix`'s;
+`make test-long` has them all."""
 CASES = [
     pytest.param(mode, places, id=f"{mode}-{name}", marks=() if (mode, name) in KEPT else long)
     for mode in MODES
     for name, places in (("commit", AROUND_THE_COMMIT), ("everywhere", EVERYWHERE))
-    if (mode, name) != ("merge", "commit")
 ]
 
 

@@ -174,7 +174,7 @@ def real(
         cursor.execute("DROP DATABASE settlement")
 
 
-@pytest.mark.parametrize("which", ["embedded", "real"])
+@pytest.mark.parametrize("which", ["embedded", pytest.param("real", marks=pytest.mark.long)])
 def test_every_command_of_the_list_does_what_it_says(which: str, request: pytest.FixtureRequest) -> None:
     example: Example = request.getfixturevalue(which)
     example.play()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pickle
 import signal
@@ -13,6 +12,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +20,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.support.connect import start_connect
+from tests.support import processes
 from tests.support.servers import S3, MariaDB, Postgres, free_port
+from tests.support.shared_servers import shared_connect
 from tests.support.source_parts import Place, batches, mysql_place, postgresql_place, sqlite_place
 from tidegauge.errors import ConfigError, SourceUnreachable, TypeNotHeld
 from tidegauge.model.arrow import schema_of
@@ -501,6 +502,13 @@ def test_e2_no_connection_loses_its_tls_in_silence(
     assert (reason is None) if word is None else (reason is not None and word in reason)
 
 
+def _write_through_connect(address: str, data: BatchData, lake: Lake) -> list[tuple[str, int]]:
+    from pyspark.sql import SparkSession
+
+    spark = SparkSession.builder.remote(address).getOrCreate()
+    return [(file.path, file.rows) for file in write_splits(lake, "t/data/x", data, lambda: spark)]
+
+
 def test_it_works_through_spark_connect(tmp_path: Path) -> None:
     place = sqlite_place(tmp_path)
     place.run("CREATE TABLE t (id INTEGER PRIMARY KEY, v TEXT)")
@@ -508,20 +516,8 @@ def test_it_works_through_spark_connect(tmp_path: Path) -> None:
     source_table, survey = place.survey("t", cursor="id", step=2)
     (batch,) = batches(survey, None, 2)
     batch_data = DirectReader(place.database).batch_data(source_table, replace(batch, rows=None))
-    body = pickle.dumps((replace(batch_data, frame=None), Lake("lake", str(tmp_path / "lake"))))
-    code = (
-        "import json, pickle, sys\n"
-        "from pyspark.sql import SparkSession\n"
-        "from tidegauge.outputs.lake.splits import write_splits\n"
-        "data, lake = pickle.load(sys.stdin.buffer)\n"
-        "spark = SparkSession.builder.remote(sys.argv[1]).getOrCreate()\n"
-        "files = write_splits(lake, 't/data/x', data, lambda: spark)\n"
-        "print(json.dumps([[file.path, file.rows] for file in files]))\n"
-    )
-    with start_connect(tmp_path) as address:
-        done = subprocess.run(
-            [sys.executable, "-c", code, address], input=body, stdout=subprocess.PIPE, check=True, timeout=600
-        )
-    files = json.loads(done.stdout.splitlines()[-1])
+    data, lake = replace(batch_data, frame=None), Lake("lake", str(tmp_path / "lake"))
+    # In a process that has no Spark of its own.
+    files = processes.run(partial(_write_through_connect, shared_connect(), data, lake), fresh=True)
     assert [rows for _, rows in files] == [2, 1]
     assert pq.read_table(tmp_path / "lake" / files[0][0]).column("v").to_pylist() == ["a", None]

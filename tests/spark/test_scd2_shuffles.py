@@ -26,7 +26,7 @@ from tidegauge.spark.session import sibling
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-SHUFFLES, STORIES, KEYS, EVENTS, ROUNDS = 200, 8, 5, 80, 6
+STORIES, KEYS, EVENTS, ROUNDS = 8, 5, 80, 6
 START = datetime(2025, 1, 1, tzinfo=UTC)
 
 Row = tuple[datetime, datetime | None, bool, str | None, int | None]
@@ -138,8 +138,9 @@ class Killed(Exception):
     pass
 
 
+@pytest.mark.parametrize("shuffles", [24, pytest.param(200, marks=pytest.mark.long)])
 def test_d5_d6_d8_any_shuffle_replay_and_crash_gives_one_history(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shuffles: int
 ) -> None:
     dice = random.Random(20251115)
     stories = [[_story(dice) for _ in range(KEYS)] for _ in range(STORIES)]
@@ -151,7 +152,7 @@ def test_d5_d6_d8_any_shuffle_replay_and_crash_gives_one_history(
             for event in events:
                 by_version[number][key][event.version].append(event)
     batches: list[list[tuple[int, int, Event]]] = [[] for _ in range(ROUNDS)]
-    for shuffle in range(SHUFFLES):
+    for shuffle in range(shuffles):
         for number, versions in enumerate(_rounds(dice)):
             for version in versions:
                 for key in range(KEYS):
@@ -197,7 +198,7 @@ def test_d5_d6_d8_any_shuffle_replay_and_crash_gives_one_history(
         shown = (row["valid_from"], row["valid_to"], row["is_current"], row["state"], row["note"])
         got[row["shuffle"], row["key"]].append(shown)
     wanted = [[_history(events) for events in story] for story in stories]
-    for shuffle in range(SHUFFLES):
+    for shuffle in range(shuffles):
         for key in range(KEYS):
             assert got[shuffle, f"k{key}"] == wanted[shuffle % STORIES][key], (shuffle, key)
 
