@@ -32,6 +32,7 @@ def test_b19_an_end_in_the_future_is_taken_only_when_it_is_meant(store_address: 
         assert tracker.start_pipeline_run("failed", end="2099-01-01").current_run_ts == NOON
 
 
+@pytest.mark.shown_on("sqlite")
 def test_b19_a_finalized_record_is_the_one_that_is_listed(store_address: str) -> None:
     with WatermarkTracker(store_address) as tracker:
         for status, why in (("SUCCESS", None), ("FAILED", "because"), ("SKIPPED", "because")):
@@ -45,6 +46,7 @@ def test_b19_a_finalized_record_is_the_one_that_is_listed(store_address: str) ->
             assert done in tracker.records(status)
 
 
+@pytest.mark.shown_on("sqlite")
 def test_b19_every_time_that_a_tracker_gives_has_its_zone(store_address: str) -> None:
     with WatermarkTracker(store_address) as tracker:
         before = datetime.now(UTC) - timedelta(minutes=1)

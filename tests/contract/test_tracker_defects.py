@@ -47,6 +47,7 @@ def test_on_paper_a_row_that_lands_during_the_run_is_read_twice(tmp_path: Path) 
     assert read == [late, late]
 
 
+@pytest.mark.shown_on("sqlite", "delta")
 def test_the_windows_end_is_frozen_when_the_run_starts(store_address: str) -> None:
     with WatermarkTracker(store_address) as tracker:
         record = tracker.start_pipeline_run("wos", "job_001")
@@ -81,6 +82,7 @@ def test_on_paper_a_crash_between_its_two_writes_loses_the_ready_row(tmp_path: P
     assert paper.get_delta_window("wos")[0] == before  # all that job_001 has written comes again
 
 
+@pytest.mark.shown_on("sqlite", "delta")
 @pytest.mark.parametrize("side", ["before", "after"])
 def test_a_crash_around_the_one_write_loses_nothing(store_address: str, side: str) -> None:
     end = datetime(2025, 8, 14, 15, 30, tzinfo=UTC)

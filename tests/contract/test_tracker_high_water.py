@@ -32,6 +32,7 @@ def test_a_time_without_a_zone_comes_back_without_one(store_address: str) -> Non
         assert tracker.get_last_processed_timestamp("gold") == naive + timedelta(hours=1)
 
 
+@pytest.mark.shown_on("sqlite")
 def test_b15_back_or_into_the_future_only_by_force_and_with_a_reason(store_address: str) -> None:
     future = datetime.now(UTC) + timedelta(hours=1)
     with WatermarkTracker(store_address, actor="ana@ops") as tracker:
@@ -51,6 +52,7 @@ def test_b15_back_or_into_the_future_only_by_force_and_with_a_reason(store_addre
         assert tracker.get_last_processed_timestamp("silver") == future
 
 
+@pytest.mark.shown_on("sqlite")
 def test_a_mark_does_not_overtake_an_open_run(store_address: str) -> None:
     with WatermarkTracker(store_address) as tracker:
         record = tracker.start_pipeline_run("silver", "job", end=NOON)
@@ -70,6 +72,7 @@ def test_a_mark_does_not_overtake_an_open_run(store_address: str) -> None:
         assert tracker.get_last_processed_timestamp("silver") == NOON + timedelta(hours=2)
 
 
+@pytest.mark.shown_on("sqlite")
 def test_a_block_reads_the_mark_and_commits_once(store_address: str) -> None:
     with WatermarkTracker(store_address) as tracker:
         with tracker.state("silver") as mark:
@@ -111,6 +114,7 @@ def test_lag_is_measured_on_the_stores_clock(store_address: str) -> None:
         assert tracker.lag("never") == {"never": None}
 
 
+@pytest.mark.shown_on("sqlite")
 def test_pruning_leaves_what_recovery_needs(store_address: str) -> None:
     with WatermarkTracker(store_address) as tracker:
         for hour in range(5):

@@ -8,12 +8,14 @@ import time
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from pathlib import Path
 
 import pytest
 
 from tests.support.ledgers import needs_fresh_process
 from tests.support.processes import KILLED, start
 from tests.support.processes import run as in_a_process
+from tests.support.project import until
 from tidegauge import WatermarkTracker
 from tidegauge.errors import ConfigError, FlowHeld, SourceError, WrongState
 from tidegauge.model.secret import Secret
@@ -33,6 +35,7 @@ class Look:
     commit_timestamp: datetime = COMMITTED
 
 
+@pytest.mark.shown_on("sqlite")
 def test_the_first_plan_begins_at_the_beginning(store_address: str) -> None:
     with WatermarkTracker(store_address) as tracker:
         plan = tracker.prepare_processing_plan_for_schemas("silver", latest_versions={"bronze.orders": 7})
@@ -64,6 +67,7 @@ def test_a_plan_is_reused_until_it_ends_and_then_a_new_one_goes_on(store_address
         assert following.tables["a"].last_processed_version == 3
 
 
+@pytest.mark.shown_on("sqlite")
 def test_nothing_new_is_a_skipped_plan_with_no_ranges(store_address: str) -> None:
     with WatermarkTracker(store_address) as tracker:
         prepare = tracker.prepare_processing_plan_for_schemas
@@ -77,6 +81,7 @@ def test_nothing_new_is_a_skipped_plan_with_no_ranges(store_address: str) -> Non
         assert prepare("silver", latest_versions={"a": 4}).ranges == {"a": (4, 4)}
 
 
+@pytest.mark.shown_on("sqlite")
 def test_the_first_run_may_have_a_baseline(store_address: str) -> None:
     with WatermarkTracker(store_address) as tracker:
         prepare = tracker.prepare_processing_plan_for_schemas
@@ -92,6 +97,7 @@ def test_the_first_run_may_have_a_baseline(store_address: str) -> None:
                 prepare("wrong", latest_versions={"a": 1}, baseline=wrong)  # type: ignore[arg-type]
 
 
+@pytest.mark.shown_on("sqlite")
 def test_schemas_and_tables_narrow_what_is_given(store_address: str) -> None:
     latest = {"bronze.a": 1, "main.bronze.b": 2, "bronze_old.c": 3, "gold.d": 4}
     with WatermarkTracker(store_address) as tracker:
@@ -101,6 +107,7 @@ def test_schemas_and_tables_narrow_what_is_given(store_address: str) -> None:
         assert set(prepare("t", tables=["gold.d"], latest_versions=latest).ranges) == {"gold.d"}
 
 
+@pytest.mark.shown_on("sqlite")
 def test_b11_a_failed_plan_keeps_its_ranges_its_message_and_its_time(store_address: str) -> None:
     secret = Secret("hunter2hunter2")
     with WatermarkTracker(store_address) as tracker:
@@ -146,6 +153,7 @@ def test_b10_seventy_of_a_hundred_and_twenty_tables_can_be_completed(store_addre
         assert following.ranges == {name: (number + 1, number + 5) for name, number in MANY.items()}
 
 
+@pytest.mark.shown_on("sqlite")
 def test_a_plan_is_completed_once_and_by_its_own_pipeline(store_address: str) -> None:
     with WatermarkTracker(store_address) as tracker:
         plan = tracker.prepare_processing_plan_for_schemas("silver", latest_versions={"a": 3})
@@ -174,6 +182,7 @@ def test_a_plan_is_completed_once_and_by_its_own_pipeline(store_address: str) ->
         assert tracker.load_version_ranges("gold") == {"a": (0, 3)}
 
 
+@pytest.mark.shown_on("sqlite")
 def test_a_version_that_is_none_is_refused_with_its_table(store_address: str) -> None:
     with WatermarkTracker(store_address) as tracker:
         for wrong in (-1, True, "3", None, 1.0):
@@ -184,6 +193,7 @@ def test_a_version_that_is_none_is_refused_with_its_table(store_address: str) ->
         assert tracker.fetch_current_processing_plan("silver") is None
 
 
+@pytest.mark.shown_on("sqlite")
 def test_a_table_that_went_back_stops_the_plan_until_it_is_reset(store_address: str) -> None:
     with WatermarkTracker(store_address) as tracker:
         prepare = tracker.prepare_processing_plan_for_schemas
@@ -199,6 +209,7 @@ def test_a_table_that_went_back_stops_the_plan_until_it_is_reset(store_address: 
             tracker.reset("silver", reason=" ")
 
 
+@pytest.mark.shown_on("sqlite")
 def test_c2_a_table_made_anew_or_with_other_columns_stops_the_plan(store_address: str) -> None:
     with WatermarkTracker(store_address) as tracker:
         prepare = tracker.prepare_processing_plan_for_schemas
@@ -249,19 +260,22 @@ def test_a_plan_that_stays_too_long_is_stuck(store_address: str) -> None:
             tracker.stuck_plans("two hours")
 
 
-def test_b7_processes_that_prepare_at_once_get_one_plan(store_address: str) -> None:
+def test_b7_processes_that_prepare_at_once_get_one_plan(store_address: str, tmp_path: Path) -> None:
     WatermarkTracker(store_address).close()
-    at = time.time() + (6 if needs_fresh_process(store_address) else 1)
+    racers = 4
+    ready = tmp_path / "ready"
+    ready.mkdir()
 
     def child(number: int) -> tuple[str, dict[str, tuple[int, int]]]:
         latest = {name: version + number for name, version in MANY.items()}
         with WatermarkTracker(store_address) as tracker:
-            time.sleep(max(0.0, at - time.time()))
+            (ready / str(number)).touch()
+            until(lambda: len(list(ready.iterdir())) == racers, every=0.001)
             plan = tracker.prepare_processing_plan_for_schemas("silver", latest_versions=latest)
             return plan.run_id, dict(plan.ranges)
 
     fresh = needs_fresh_process(store_address)
-    children = [start(partial(child, number), fresh=fresh) for number in range(4)]
+    children = [start(partial(child, number), fresh=fresh) for number in range(racers)]
     answers = [one.answer() for one in children]
     assert len({run_id for run_id, _ in answers}) == 1
     assert all(ranges == answers[0][1] for _, ranges in answers)
@@ -272,6 +286,7 @@ def test_b7_processes_that_prepare_at_once_get_one_plan(store_address: str) -> N
 # --- the block
 
 
+@pytest.mark.shown_on("sqlite")
 def test_a_block_completes_what_it_has_not_completed_itself(store_address: str) -> None:
     with WatermarkTracker(store_address) as tracker:
         with tracker.process("silver", latest_versions={"a": 3, "b": 4}) as plan:
@@ -294,6 +309,7 @@ def test_a_block_completes_what_it_has_not_completed_itself(store_address: str) 
             assert (plan.state, plan.ranges) == (State.SKIPPED, {})
 
 
+@pytest.mark.shown_on("sqlite")
 def test_an_exception_in_the_block_keeps_what_was_completed(store_address: str) -> None:
     with WatermarkTracker(store_address) as tracker:
 
@@ -313,6 +329,7 @@ def test_an_exception_in_the_block_keeps_what_was_completed(store_address: str) 
             assert ([again.run_id], again.ranges) == (run_ids, {"b": (0, 4)})
 
 
+@pytest.mark.shown_on("sqlite")
 def test_a_plan_in_another_live_process_is_held_and_in_a_dead_one_is_not(store_address: str) -> None:
     with WatermarkTracker(store_address) as tracker:
         with tracker.process("silver", latest_versions={"a": 3, "b": 3}) as plan:

@@ -60,6 +60,7 @@ def test_success_moves_on_and_makes_the_ready_record(store_address: str) -> None
         assert tuple(tracker.get_delta_window("wos")) == (NOON, NOON + timedelta(hours=1))
 
 
+@pytest.mark.shown_on("sqlite")
 def test_b11_a_failed_run_is_taken_up_again_with_its_window_and_record(store_address: str) -> None:
     with WatermarkTracker(store_address) as tracker:
         record = tracker.start_pipeline_run("wos", "job_001", end=NOON)
@@ -78,6 +79,7 @@ def test_b11_a_failed_run_is_taken_up_again_with_its_window_and_record(store_add
         assert [one.status for one in tracker.records("wos")] == ["SUCCESS", "READY"]
 
 
+@pytest.mark.shown_on("sqlite")
 def test_skipped_ends_the_run_and_leaves_the_watermark(store_address: str) -> None:
     with WatermarkTracker(store_address) as tracker:
         tracker.finalize_pipeline_run(tracker.start_pipeline_run("wos", "a", end=NOON), "SUCCESS")
@@ -96,6 +98,7 @@ def test_skipped_ends_the_run_and_leaves_the_watermark(store_address: str) -> No
         assert tracker.history("wos", failed=True) == []
 
 
+@pytest.mark.shown_on("sqlite")
 def test_a_status_that_is_none_is_refused_and_the_run_goes_on(store_address: str) -> None:
     with WatermarkTracker(store_address) as tracker:
         record = tracker.start_pipeline_run("wos", "job_001")
@@ -109,6 +112,7 @@ def test_a_status_that_is_none_is_refused_and_the_run_goes_on(store_address: str
         tracker.finalize_pipeline_run(record, " Success ")
 
 
+@pytest.mark.shown_on("sqlite")
 def test_a_run_is_finalized_once(store_address: str) -> None:
     with WatermarkTracker(store_address) as tracker:
         for first, second in itertools.product(ENDS, ENDS):
@@ -143,6 +147,7 @@ def test_b8_a_runner_that_lost_its_lease_finalizes_nothing(store_address: str) -
             ]
 
 
+@pytest.mark.shown_on("sqlite")
 def test_the_heartbeat_keeps_a_run_longer_than_its_lease(store_address: str) -> None:
     with WatermarkTracker(store_address, lease="9s") as tracker, WatermarkTracker(store_address) as other:
         record = tracker.start_pipeline_run("wos", "job_001")
@@ -157,6 +162,7 @@ def test_the_heartbeat_keeps_a_run_longer_than_its_lease(store_address: str) -> 
     assert not beating
 
 
+@pytest.mark.shown_on("sqlite")
 def test_closing_gives_back_what_is_open(store_address: str) -> None:
     with WatermarkTracker(store_address) as tracker:
         tracker.start_pipeline_run("wos", "job_001", end=NOON)
@@ -178,6 +184,7 @@ def test_a_record_can_be_finalized_by_another_process(store_address: str) -> Non
             tracker.finalize_pipeline_run(tracker.records("wos")[0], "SUCCESS")
 
 
+@pytest.mark.shown_on("sqlite")
 def test_the_end_may_be_given_in_any_zone_and_as_text(store_address: str) -> None:
     east = datetime(2025, 8, 14, 20, tzinfo=timezone(timedelta(hours=8)))
     with WatermarkTracker(store_address) as tracker:
@@ -195,6 +202,7 @@ def test_the_end_may_be_given_in_any_zone_and_as_text(store_address: str) -> Non
                 tracker.start_pipeline_run("d", "1", end=wrong)  # type: ignore[arg-type]
 
 
+@pytest.mark.shown_on("sqlite")
 def test_a_window_that_would_end_before_its_start_is_refused(store_address: str) -> None:
     with WatermarkTracker(store_address) as tracker:
         tracker.finalize_pipeline_run(tracker.start_pipeline_run("wos", "1", end=NOON), "SUCCESS")
@@ -205,6 +213,7 @@ def test_a_window_that_would_end_before_its_start_is_refused(store_address: str)
             tracker.start_pipeline_run("wos", "2")
 
 
+@pytest.mark.shown_on("sqlite")
 def test_there_is_no_window_without_a_run(store_address: str) -> None:
     with WatermarkTracker(store_address) as tracker:
         with pytest.raises(WrongState, match="no run that is open"):
@@ -216,6 +225,7 @@ def test_there_is_no_window_without_a_run(store_address: str) -> None:
             tracker.get_delta_window("wos")
 
 
+@pytest.mark.shown_on("sqlite")
 def test_many_pipelines_run_at_once(store_address: str) -> None:
     with WatermarkTracker(store_address) as tracker:
         records = [tracker.start_pipeline_run(f"p{n}", "job", end=NOON) for n in range(5)]
@@ -229,6 +239,7 @@ def test_many_pipelines_run_at_once(store_address: str) -> None:
 # --- the block
 
 
+@pytest.mark.shown_on("sqlite")
 def test_a_block_ends_as_success_with_its_rows(store_address: str) -> None:
     with WatermarkTracker(store_address) as tracker:
         with tracker.run("wos", end=NOON) as run:
@@ -242,6 +253,7 @@ def test_a_block_ends_as_success_with_its_rows(store_address: str) -> None:
         assert tracker.get_last_processed_timestamp("wos") == NOON
 
 
+@pytest.mark.shown_on("sqlite")
 def test_an_exception_in_the_block_is_failed_with_its_message_masked(store_address: str) -> None:
     secret = Secret("hunter2hunter2")
     with WatermarkTracker(store_address) as tracker:
@@ -254,6 +266,7 @@ def test_an_exception_in_the_block_is_failed_with_its_message_masked(store_addre
             assert run.window == (None, NOON)
 
 
+@pytest.mark.shown_on("sqlite")
 def test_b8_a_block_that_lost_its_lease_says_so_at_its_end(store_address: str) -> None:
     with WatermarkTracker(store_address, lease="1s") as tracker, WatermarkTracker(store_address) as other:
 
@@ -294,6 +307,7 @@ def test_any_name_is_a_name(store_address: str) -> None:
             assert tracker.get_last_processed_timestamp(name) == NOON
 
 
+@pytest.mark.shown_on("sqlite")
 def test_what_is_no_name_is_refused(store_address: str) -> None:
     with WatermarkTracker(store_address) as tracker:
         for name in ("", "  ", "a\0b", None, 7):
@@ -301,6 +315,7 @@ def test_what_is_no_name_is_refused(store_address: str) -> None:
                 tracker.start_pipeline_run(name)  # type: ignore[arg-type]
 
 
+@pytest.mark.shown_on("sqlite")
 def test_two_kinds_of_pipeline_with_one_name_are_refused(store_address: str) -> None:
     with open_ledger(store_address, create=True) as ledger:
         ledger.plan([draft("orders", pipeline="shop")], owner=ME, run_id="r")
