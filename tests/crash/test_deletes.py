@@ -39,6 +39,7 @@ def begun(build: Build, nursery: Nursery, way: tuple[str, str, str], options: st
     return house
 
 
+@pytest.mark.shown_on("sqlite-local-duckdb", "mysql--postgresql")
 @pytest.mark.parametrize("way", HOUSES, ids="-".join)
 def test_a12_rows_deleted_at_the_source_are_deleted_and_counted(
     build: Build, nursery: Nursery, way: tuple[str, str, str]
@@ -53,6 +54,7 @@ def test_a12_rows_deleted_at_the_source_are_deleted_and_counted(
     assert house.stages() == []
 
 
+@pytest.mark.shown_on("sqlite-local-duckdb", "mysql--postgresql")
 @pytest.mark.parametrize("way", HOUSES[:3], ids="-".join)
 def test_a12_rows_are_marked_and_come_back_when_their_key_does(
     build: Build, nursery: Nursery, way: tuple[str, str, str]
@@ -236,6 +238,7 @@ def test_d13_a_run_killed_while_it_closes_versions_is_ended_by_the_next(
     assert synced(house, nursery)["state"] == "SKIPPED"
 
 
+@pytest.mark.shown_on("write", "publish", "advance")
 @pytest.mark.parametrize("step", [Step.BEGIN, Step.WRITE, Step.PUBLISH, Step.SETTLE, Step.ADVANCE])
 @pytest.mark.parametrize("side", ["before", "after"])
 def test_a12_a_run_killed_while_it_deletes_is_ended_by_the_next(

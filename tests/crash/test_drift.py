@@ -39,6 +39,7 @@ def flows(house: House) -> set[str]:
     return {house.extract, house.load} if house.lake_text else {house.load}
 
 
+@pytest.mark.shown_on("sqlite-local-duckdb", "mysql--postgresql")
 @pytest.mark.parametrize("way", WAYS, ids="-".join)
 def test_an_added_column_is_shown_first_and_reaches_both_stages(
     build: Build, nursery: Nursery, way: tuple[str, str, str]
@@ -65,6 +66,7 @@ def test_an_added_column_is_shown_first_and_reaches_both_stages(
     assert house.target.rows(everything) == house.database.rows(everything)
 
 
+@pytest.mark.shown_on("sqlite-local-duckdb", "mysql--postgresql")
 @pytest.mark.parametrize("way", WAYS, ids="-".join)
 def test_d14_a_dropped_column_is_null_in_the_rows_written_from_then_on(
     build: Build, nursery: Nursery, way: tuple[str, str, str]
@@ -205,6 +207,7 @@ def test_a_flow_that_shall_fail_stops_with_the_list_and_changes_nothing(
     assert house.landed() == house.source()
 
 
+@pytest.mark.shown_on("publish")
 @pytest.mark.parametrize("step", [Step.WRITE, Step.PUBLISH, Step.ADVANCE])
 @pytest.mark.parametrize("side", ["before", "after"])
 @pytest.mark.parametrize("way", WAYS[1:2], ids="-".join)

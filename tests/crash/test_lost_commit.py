@@ -62,6 +62,7 @@ def check(house: House, runs: list[str]) -> None:
     assert house.tally() == (12, 3)
 
 
+@pytest.mark.shown_on("postgresql")
 @pytest.mark.parametrize("fate", Fate)
 @pytest.mark.parametrize("target", ["postgresql", "mysql"])
 def test_b3_a_commit_whose_answer_is_lost_is_asked_for(

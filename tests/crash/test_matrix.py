@@ -103,6 +103,7 @@ def test_every_step_of_the_protocol_is_killed_here() -> None:
     assert set(TIMES) == set(Step)
 
 
+@pytest.mark.shown_on("sqlite", "json")
 @pytest.mark.parametrize("step", list(Step))
 @pytest.mark.parametrize("side", ["before", "after"])
 @pytest.mark.parametrize(("ledger", "output"), COMBINATIONS)

@@ -105,9 +105,9 @@ class Table:
         )
 
 
-KEPT = [("merge", "commit"), ("append", "commit"), ("scd2", "commit")]
-"""The other modes commit in the same way as these, and the steps around a commit are `test_matrix`'s;
-`make test-long` has them all."""
+KEPT = [("append", "commit"), ("scd2", "commit")]
+"""The other modes commit in the same way as these, and `test_layers_kills` kills merges; the steps around a
+commit are `test_matrix`'s. `make test-long` has them all."""
 CASES = [
     pytest.param(mode, places, id=f"{mode}-{name}", marks=() if (mode, name) in KEPT else long)
     for mode in MODES

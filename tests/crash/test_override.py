@@ -91,6 +91,7 @@ def kill(project: Project, kind: str, side: str, step: str) -> None:
 DEATHS = [(side, step) for step in OverrideStep for side in ("before", "after")]
 
 
+@pytest.mark.shown_on("reset")
 @pytest.mark.parametrize(("side", "step"), DEATHS)
 @pytest.mark.parametrize("kind", ["reset", BACK])
 def test_b17_an_override_killed_at_any_step_is_ended_by_the_next_run_or_never_was(

@@ -85,6 +85,7 @@ def test_b8_a_loader_stopped_inside_its_transaction_is_ended_by_the_server(
     assert house.stages() == []
 
 
+@pytest.mark.shown_on("reset")
 @pytest.mark.parametrize("anew", ["reset", "refresh"])
 @pytest.mark.parametrize(("side", "step", "times"), PLACES[1:])
 def test_b17_a_loader_that_wakes_in_a_closed_life_lands_nothing(

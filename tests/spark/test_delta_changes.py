@@ -88,14 +88,15 @@ def story(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tupl
     return table, held
 
 
+@pytest.mark.parametrize("some", [2, pytest.param(8, marks=pytest.mark.long)])
 def test_c9_the_net_effect_of_any_window_is_the_difference_of_its_ends(
-    story: tuple[Versioned, list[Rows]],
+    story: tuple[Versioned, list[Rows]], some: int
 ) -> None:
     table, held = story
     dice = random.Random(9)
     windows: list[tuple[int | None, int]] = [(None, table.latest), (0, 1)]
     windows += [
-        (min(pair), max(pair)) for pair in (dice.sample(range(table.latest + 1), 2) for _ in range(4))
+        (min(pair), max(pair)) for pair in (dice.sample(range(table.latest + 1), 2) for _ in range(some))
     ]
     asked = [(one, ReadWay.FEED) for one in windows] + [(windows[2], ReadWay.DIFF), ((None, 3), ReadWay.DIFF)]
     parts = []
