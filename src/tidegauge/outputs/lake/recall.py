@@ -98,11 +98,11 @@ def _batches(
 
 
 def _of_landing(flow: TableFlow, output: WarehouseTable) -> RecalledEpoch | None:
-    house = open_warehouse(output.warehouse)
-    if not house.is_there():
+    warehouse = open_warehouse(output.warehouse)
+    if not warehouse.is_there():
         return None
-    commits = Commits(house, output.table, flow.pipeline, flow.name)
-    with closing(house.connect()) as session:
+    commits = Commits(warehouse, output.table, flow.pipeline, flow.name)
+    with closing(warehouse.connect()) as session:
         heads = {head.epoch: head for head in commits.heads(session)} if commits.is_there(session) else {}
         if not any(head.epoch or head.last_seq for head in heads.values()):
             return None

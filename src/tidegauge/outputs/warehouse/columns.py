@@ -37,7 +37,7 @@ class RoomInWarehouse:
 
 
 def arrange(
-    house: Warehouse,
+    warehouse: Warehouse,
     session: WarehouseSession,
     table: TableName,
     layout: Layout,
@@ -46,57 +46,59 @@ def arrange(
 ) -> RoomInWarehouse:
     """Make the target, or room in it. Nothing that is there is lost; what cannot be done raises
     OutputDisagrees before anything was changed; so does `check_new`, where there is no target. Commits."""
-    check_names(house, layout, options)
-    held = house.columns(session, table)
+    check_names(warehouse, layout, options)
+    held = warehouse.columns(session, table)
     fresh = held is None
     if held is None:
         session.rollback()
         if check_new is not None:
             check_new(session)
             session.rollback()
-        held = _make(house, session, table, layout, options)
-    found = {_folded(house, field.name): field for field in held}
-    added = [one for one in list_columns(house, layout, options) if _folded(house, one.name) not in found]
-    _check_added(house, table, layout, options, added)
-    wider, narrow = _compare(house, table, layout, found)
+        held = _make(warehouse, session, table, layout, options)
+    found = {_folded(warehouse, field.name): field for field in held}
+    added = [
+        one for one in list_columns(warehouse, layout, options) if _folded(warehouse, one.name) not in found
+    ]
+    _check_added(warehouse, table, layout, options, added)
+    wider, narrow = _compare(warehouse, table, layout, found)
     if added or wider:
         session.rollback()
         for column in added:
-            session.run(house.add_column(table, column))
+            session.run(warehouse.add_column(table, column))
         for name, kind in wider:
-            house.widen(session, table, name, kind)
+            warehouse.widen(session, table, name, kind)
         session.commit()
-        found = {_folded(house, field.name): field for field in house.columns(session, table) or ()}
+        found = {_folded(warehouse, field.name): field for field in warehouse.columns(session, table) or ()}
     names = (*(field.name for field in layout.fields), *HISTORY)
-    mine = {name: found[_folded(house, name)] for name in names if _folded(house, name) in found}
+    mine = {name: found[_folded(warehouse, name)] for name in names if _folded(warehouse, name) in found}
     return RoomInWarehouse(mine, tuple(narrow), fresh)
 
 
 def _make(
-    house: Warehouse, session: WarehouseSession, table: TableName, layout: Layout, options: TableOptions
+    warehouse: Warehouse, session: WarehouseSession, table: TableName, layout: Layout, options: TableOptions
 ) -> tuple[Field, ...]:
-    session.run(create(house, table, layout, options))
+    session.run(create(warehouse, table, layout, options))
     session.commit()
-    held = house.columns(session, table)
+    held = warehouse.columns(session, table)
     if held is None:
         raise OutputDisagrees(
-            f"{table} was made in {house.place} and is not there",
+            f"{table} was made in {warehouse.place} and is not there",
             hint="somebody drops it at the same time: find out who, then run again",
         )
     return held
 
 
 def _compare(
-    house: Warehouse, table: TableName, layout: Layout, found: Mapping[str, Field]
+    warehouse: Warehouse, table: TableName, layout: Layout, found: Mapping[str, Field]
 ) -> tuple[list[tuple[str, str]], list[Field]]:
     """Columns that need another type, with that, and those that hold most values."""
     wider: list[tuple[str, str]] = []
     narrow: list[Field] = []
     for field in layout.fields:
-        there = found.get(_folded(house, field.name))
+        there = found.get(_folded(warehouse, field.name))
         if there is None:
             continue
-        fit = house.fit(there, field, key=field.name in layout.key)
+        fit = warehouse.fit(there, field, key=field.name in layout.key)
         match fit.verdict:
             case Verdict.WIDEN:
                 wider.append((there.name, fit.type))
@@ -114,15 +116,15 @@ def _compare(
     return wider, narrow
 
 
-def plan_room(house: Warehouse, layout: Layout, options: TableOptions) -> RoomInWarehouse:
+def plan_room(warehouse: Warehouse, layout: Layout, options: TableOptions) -> RoomInWarehouse:
     """What the target will have once it is made anew."""
-    check_names(house, layout, options)
-    made = {one.name: Field(one.name, "", one.type) for one in list_columns(house, layout, options)}
+    check_names(warehouse, layout, options)
+    made = {one.name: Field(one.name, "", one.type) for one in list_columns(warehouse, layout, options)}
     return RoomInWarehouse(made, (), fresh=True)
 
 
 def fits(
-    house: Warehouse, held: Sequence[Field], layout: Layout, options: TableOptions, shape: str | None
+    warehouse: Warehouse, held: Sequence[Field], layout: Layout, options: TableOptions, shape: str | None
 ) -> bool:
     """Whether a layout's rows have a place in a target with these columns, as it is or with more room.
 
@@ -130,18 +132,18 @@ def fits(
     """
     if shape is not None and not _goes_on(shape, layout, options):
         return False
-    found = {_folded(house, field.name): field for field in held}
-    names = {_folded(house, field.name) for field in layout.fields}
-    history = {_folded(house, name) for name in HISTORY}
+    found = {_folded(warehouse, field.name): field for field in held}
+    names = {_folded(warehouse, field.name) for field in layout.fields}
+    history = {_folded(warehouse, name) for name in HISTORY}
     if not options.mode.facts.keeps_history and not history & names and history <= {*found}:
         return False
-    if not {_folded(house, name) for name in _needed(layout, options)} <= {*found}:
+    if not {_folded(warehouse, name) for name in _needed(layout, options)} <= {*found}:
         return False
     return not any(
-        house.fit(found[_folded(house, field.name)], field, key=field.name in layout.key).verdict
+        warehouse.fit(found[_folded(warehouse, field.name)], field, key=field.name in layout.key).verdict
         is Verdict.REFUSED
         for field in layout.fields
-        if _folded(house, field.name) in found
+        if _folded(warehouse, field.name) in found
     )
 
 
@@ -170,14 +172,14 @@ def go_together(before: Mode, now: Mode) -> bool:
     return before is now or all(mode.one_row_per_key(OutputKind.WAREHOUSE) for mode in (before, now))
 
 
-def check_names(house: Warehouse, layout: Layout, options: TableOptions) -> None:
+def check_names(warehouse: Warehouse, layout: Layout, options: TableOptions) -> None:
     """Raises OutputError for names that the target cannot tell apart, or that are its own."""
     seen: dict[str, str] = {}
     for field in layout.fields:
-        twin = seen.setdefault(_folded(house, field.name), field.name)
+        twin = seen.setdefault(_folded(warehouse, field.name), field.name)
         if twin != field.name:
             raise OutputError(
-                f"{layout.table} has the columns {twin} and {field.name}: one name in {house.place}",
+                f"{layout.table} has the columns {twin} and {field.name}: one name in {warehouse.place}",
                 hint="rename one of them at the source, or load through a view",
             )
     taken = OURS | (set(HISTORY) if options.mode.facts.keeps_history else set())
@@ -189,11 +191,11 @@ def check_names(house: Warehouse, layout: Layout, options: TableOptions) -> None
         )
 
 
-def list_columns(house: Warehouse, layout: Layout, options: TableOptions) -> list[WarehouseColumn]:
+def list_columns(warehouse: Warehouse, layout: Layout, options: TableOptions) -> list[WarehouseColumn]:
     """Every column of a target that is made today."""
     key = layout.key if not options.mode.facts.only_adds else ()
     columns = [
-        WarehouseColumn(field.name, house.type(field, key=field.name in key), required=field.name in key)
+        WarehouseColumn(field.name, warehouse.type(field, key=field.name in key), required=field.name in key)
         for field in layout.fields
     ]
     if options.mode.facts.keeps_history:
@@ -204,14 +206,14 @@ def list_columns(house: Warehouse, layout: Layout, options: TableOptions) -> lis
                 hint="mode scd2 needs a `cursor:` that is a column",
             )
         columns += [
-            WarehouseColumn(VALID_FROM, house.type(moment, key=True), required=True),
-            WarehouseColumn(VALID_TO, house.type(moment, key=True)),
-            WarehouseColumn(IS_CURRENT, house.flag),
+            WarehouseColumn(VALID_FROM, warehouse.type(moment, key=True), required=True),
+            WarehouseColumn(VALID_TO, warehouse.type(moment, key=True)),
+            WarehouseColumn(IS_CURRENT, warehouse.flag),
         ]
     if options.deletes is Deletes.SOFT and not options.mode.facts.keeps_history:
-        columns.append(WarehouseColumn(DELETED_AT, house.moment))
+        columns.append(WarehouseColumn(DELETED_AT, warehouse.moment))
     if options.metadata_columns:
-        columns += [WarehouseColumn(RUN_ID, house.text), WarehouseColumn(LOADED_AT, house.moment)]
+        columns += [WarehouseColumn(RUN_ID, warehouse.text), WarehouseColumn(LOADED_AT, warehouse.moment)]
     return columns
 
 
@@ -222,13 +224,13 @@ def key_of(layout: Layout, options: TableOptions) -> tuple[str, ...]:
     return (*layout.key, VALID_FROM) if options.mode.facts.keeps_history else layout.key
 
 
-def create(house: Warehouse, table: TableName, layout: Layout, options: TableOptions) -> str:
-    key = () if house.key_after else key_of(layout, options)
-    return house.create(table, list_columns(house, layout, options), key=key, options=options)
+def create(warehouse: Warehouse, table: TableName, layout: Layout, options: TableOptions) -> str:
+    key = () if warehouse.key_after else key_of(layout, options)
+    return warehouse.create(table, list_columns(warehouse, layout, options), key=key, options=options)
 
 
 def _check_added(
-    house: Warehouse,
+    warehouse: Warehouse,
     table: TableName,
     layout: Layout,
     options: TableOptions,
@@ -238,7 +240,8 @@ def _check_added(
     lacking = next((column.name for column in added if column.name in needed), None)
     if lacking is not None:
         raise OutputDisagrees(
-            f"{table} in {house.place} has no column {lacking}, which mode {options.mode} needs in every row",
+            f"{table} in {warehouse.place} has no column {lacking}, which mode {options.mode} needs"
+            " in every row",
             hint="to make it anew from the source use `tidegauge run --full-refresh`; to keep it as it is,"
             " load into another table with `rename:`",
         )
@@ -249,5 +252,5 @@ def _needed(layout: Layout, options: TableOptions) -> set[str]:
     return {*key_of(layout, options)} | ({*HISTORY} if options.mode.facts.keeps_history else set())
 
 
-def _folded(house: Warehouse, name: str) -> str:
-    return name.lower() if house.folds_case else name
+def _folded(warehouse: Warehouse, name: str) -> str:
+    return name.lower() if warehouse.folds_case else name

@@ -80,24 +80,24 @@ class CommitsTable:
         )
 
     def _ddl(self) -> str:
-        house = self._warehouse
+        warehouse = self._warehouse
         columns = [
-            WarehouseColumn("flow_key", house.short, required=True),
-            WarehouseColumn("epoch", house.whole, required=True),
-            WarehouseColumn("seq", house.whole, required=True),
-            *(WarehouseColumn(name, house.text) for name in ("pipeline", "flow", "target", "kind")),
+            WarehouseColumn("flow_key", warehouse.short, required=True),
+            WarehouseColumn("epoch", warehouse.whole, required=True),
+            WarehouseColumn("seq", warehouse.whole, required=True),
+            *(WarehouseColumn(name, warehouse.text) for name in ("pipeline", "flow", "target", "kind")),
             *(
-                WarehouseColumn(name, house.whole)
+                WarehouseColumn(name, warehouse.whole)
                 for name in ("last_seq", "closed", "continues_epoch", "continues_upto")
             ),
-            *(WarehouseColumn(name, house.text) for name in ("reason", "windows")),
-            *(WarehouseColumn(name, house.whole) for name in ("rows", "inserted", "updated", "deleted")),
-            WarehouseColumn("run_id", house.text),
-            WarehouseColumn("committed_at", house.moment),
-            WarehouseColumn(WRITTEN, house.text),
-            WarehouseColumn(SHAPE, house.text),
+            *(WarehouseColumn(name, warehouse.text) for name in ("reason", "windows")),
+            *(WarehouseColumn(name, warehouse.whole) for name in ("rows", "inserted", "updated", "deleted")),
+            WarehouseColumn("run_id", warehouse.text),
+            WarehouseColumn("committed_at", warehouse.moment),
+            WarehouseColumn(WRITTEN, warehouse.text),
+            WarehouseColumn(SHAPE, warehouse.text),
         ]
-        return house.create(self.table, columns, key=("flow_key", "epoch", "seq"))
+        return warehouse.create(self.table, columns, key=("flow_key", "epoch", "seq"))
 
     @property
     def _name(self) -> str:

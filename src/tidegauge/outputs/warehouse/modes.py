@@ -85,21 +85,23 @@ def empty_target(session: WarehouseSession, target: ModeTarget) -> Counts:
 
 def delete(session: WarehouseSession, target: ModeTarget, stage: StagingTable, how: Deletes) -> Counts:
     """The staged rows are keys; those that are not in the target (any more) change nothing."""
-    house = target.warehouse
+    warehouse = target.warehouse
     if how is Deletes.HARD:
         found = _exists(target, stage.table, stage.key)
-        return Counts(deleted=session.run(house.delete(target.table, found)))
-    return _end(session, target, stage, [(DELETED_AT, house.now)], f"t.{house.name(DELETED_AT)} IS NULL")
+        return Counts(deleted=session.run(warehouse.delete(target.table, found)))
+    return _end(
+        session, target, stage, [(DELETED_AT, warehouse.now)], f"t.{warehouse.name(DELETED_AT)} IS NULL"
+    )
 
 
 def close(session: WarehouseSession, target: ModeTarget, stage: StagingTable) -> Counts:
     """The staged rows are keys, and in `valid_to` when they were seen gone: the version of each that is
     current ends there, or at its own start where that is later. A key without one changes nothing."""
-    house = target.warehouse
-    start, end = f"t.{house.name(VALID_FROM)}", f"s.{house.name(VALID_TO)}"
+    warehouse = target.warehouse
+    start, end = f"t.{warehouse.name(VALID_FROM)}", f"s.{warehouse.name(VALID_TO)}"
     ended = f"CASE WHEN {end} > {start} THEN {end} ELSE {start} END"
-    sets = [(VALID_TO, ended), (IS_CURRENT, house.false)]
-    return _end(session, target, stage, sets, f"t.{house.name(IS_CURRENT)} = {house.true}")
+    sets = [(VALID_TO, ended), (IS_CURRENT, warehouse.false)]
+    return _end(session, target, stage, sets, f"t.{warehouse.name(IS_CURRENT)} = {warehouse.true}")
 
 
 def _end(
@@ -109,9 +111,9 @@ def _end(
     sets: list[tuple[str, str]],
     unless_ended: str,
 ) -> Counts:
-    house = target.warehouse
-    where = f"{_match(house, stage.key)} AND {unless_ended}"
-    sql = house.update(target.table, house.table(stage.table), [*sets, *_stamps(target)], where)
+    warehouse = target.warehouse
+    where = f"{_match(warehouse, stage.key)} AND {unless_ended}"
+    sql = warehouse.update(target.table, warehouse.table(stage.table), [*sets, *_stamps(target)], where)
     return Counts(deleted=session.run(sql, _values(target)))
 
 
@@ -125,13 +127,13 @@ def scd2(session: WarehouseSession, target: ModeTarget, stage: StagingTable) -> 
     Only a row that was read later, and has a cursor from before it was seen gone, is taken for one that never
     was gone. The counts are of versions.
     """
-    house, history, cursor = target.warehouse, target.history, target.cursor
+    warehouse, history, cursor = target.warehouse, target.history, target.cursor
     assert history is not None
     assert cursor is not None
     session.run(_rebuild(target, stage, history, cursor))
     key = (*stage.key, VALID_FROM)
     gone = session.run(
-        house.delete(
+        warehouse.delete(
             target.table,
             f"{_exists(target, stage.table, stage.key)} AND NOT {_exists(target, history, key)}",
         )
@@ -142,7 +144,7 @@ def scd2(session: WarehouseSession, target: ModeTarget, stage: StagingTable) -> 
 
 
 def _rebuild(target: ModeTarget, stage: StagingTable, history: TableName, cursor: str) -> str:
-    house = target.warehouse
+    warehouse = target.warehouse
     fields = (*stage.fields, *target.vanished)
     place = {field.name: f"c{number}" for number, field in enumerate(fields)}
     every = ", ".join(place.values())
@@ -165,17 +167,17 @@ def _rebuild(target: ModeTarget, stage: StagingTable, history: TableName, cursor
             "n_ = 1",
             "gone_ = 1",
             "after_ = 1",
-            *(house.changed(alias, f"p{alias}", kind) for alias, kind in compared.items()),
+            *(warehouse.changed(alias, f"p{alias}", kind) for alias, kind in compared.items()),
         ]
     )
     counts = f"({changed})"
     if target.live:
         counts += " AND (gone_ = 0 OR later_ IS NOT NULL)"
     versions = f"SELECT {every}, at_, gone_, LEAD(at_) {window} AS next_ FROM ({chain}) AS f_ WHERE {counts}"
-    into = ", ".join(house.name(name) for name in (*place, *HISTORY))
-    current = f"CASE WHEN next_ IS NULL THEN {house.true} ELSE {house.false} END"
+    into = ", ".join(warehouse.name(name) for name in (*place, *HISTORY))
+    current = f"CASE WHEN next_ IS NULL THEN {warehouse.true} ELSE {warehouse.false} END"
     return (
-        f"INSERT INTO {house.table(history)} ({into})"
+        f"INSERT INTO {warehouse.table(history)} ({into})"
         f" SELECT {every}, at_, next_, {current} FROM ({versions}) AS v_ WHERE gone_ = 0"
     )
 
@@ -183,10 +185,10 @@ def _rebuild(target: ModeTarget, stage: StagingTable, history: TableName, cursor
 def _known(target: ModeTarget, stage: StagingTable, place: Mapping[str, str]) -> str:
     """What the target has of the staged keys, as events: where each version begins, and where one was closed,
     which is where it ends and no other begins."""
-    house = target.warehouse
-    start, end = f"t.{house.name(VALID_FROM)}", f"t.{house.name(VALID_TO)}"
-    picked = ", ".join(f"t.{house.name(name)} AS {alias}" for name, alias in place.items())
-    mine = ", ".join(f"t.{house.name(name)}" for name in stage.key)
+    warehouse = target.warehouse
+    start, end = f"t.{warehouse.name(VALID_FROM)}", f"t.{warehouse.name(VALID_TO)}"
+    picked = ", ".join(f"t.{warehouse.name(name)} AS {alias}" for name, alias in place.items())
+    mine = ", ".join(f"t.{warehouse.name(name)}" for name in stage.key)
     held = (
         f"(SELECT {picked}, {start} AS from_, {end} AS to_,"
         f" LEAD({start}) OVER (PARTITION BY {mine} ORDER BY {start}) AS follows_"
@@ -202,23 +204,23 @@ def _known(target: ModeTarget, stage: StagingTable, place: Mapping[str, str]) ->
 
 def _brought(target: ModeTarget, stage: StagingTable, cursor: str, place: Mapping[str, str]) -> str:
     """The staged rows as events. One that the target has just so keeps its value in a vanished column."""
-    house = target.warehouse
-    values = {field.name: f"s.{house.name(field.name)}" for field in stage.fields}
-    source = f"{house.table(stage.table)} AS s"
+    warehouse = target.warehouse
+    values = {field.name: f"s.{warehouse.name(field.name)}" for field in stage.fields}
+    source = f"{warehouse.table(stage.table)} AS s"
     if target.vanished:
-        at = house.same(f"t.{house.name(VALID_FROM)}", f"s.{house.name(cursor)}")
-        source += f" LEFT JOIN {target.name} AS t ON {_match(house, stage.key)} AND {at}"
-        differs = [f"t.{house.name(VALID_FROM)} IS NULL"] + [
-            house.changed(f"t.{house.name(one.name)}", f"s.{house.name(one.name)}", one.type)
+        at = warehouse.same(f"t.{warehouse.name(VALID_FROM)}", f"s.{warehouse.name(cursor)}")
+        source += f" LEFT JOIN {target.name} AS t ON {_match(warehouse, stage.key)} AND {at}"
+        differs = [f"t.{warehouse.name(VALID_FROM)} IS NULL"] + [
+            warehouse.changed(f"t.{warehouse.name(one.name)}", f"s.{warehouse.name(one.name)}", one.type)
             for one in stage.fields
             if one.name not in (*stage.key, cursor)
         ]
         for field in target.vanished:
-            kept = f"t.{house.name(field.name)}"
+            kept = f"t.{warehouse.name(field.name)}"
             values[field.name] = f"CASE WHEN {' OR '.join(differs)} THEN NULL ELSE {kept} END"
     picked = ", ".join(f"{values[name]} AS {alias}" for name, alias in place.items())
-    ordinal = f"s.{house.name(stage.ordinal)}"
-    return f"SELECT {picked}, s.{house.name(cursor)} AS at_, {ordinal} AS ord_, 0 AS gone_ FROM {source}"
+    ordinal = f"s.{warehouse.name(stage.ordinal)}"
+    return f"SELECT {picked}, s.{warehouse.name(cursor)} AS at_, {ordinal} AS ord_, 0 AS gone_ FROM {source}"
 
 
 def _merge(
@@ -235,25 +237,29 @@ def _merge(
     A row that came as it was is not written, and keeps what it has in a vanished column, unless the rows are
     the `whole` table.
     """
-    house = target.warehouse
+    warehouse = target.warehouse
     if not target.is_filled(session):
         return Counts(inserted=_insert(session, target, source, list(columns), ()))
     rest = [name for name in columns if name not in key]
-    pairs = [(f"t.{house.name(name)}", f"s.{house.name(name)}") for name in rest]
-    changed = [house.changed(old, new, columns[name]) for name, (old, new) in zip(rest, pairs, strict=True)]
+    pairs = [(f"t.{warehouse.name(name)}", f"s.{warehouse.name(name)}") for name in rest]
+    changed = [
+        warehouse.changed(old, new, columns[name]) for name, (old, new) in zip(rest, pairs, strict=True)
+    ]
     sets = [(name, new) for name, (_, new) in zip(rest, pairs, strict=True)]
     gone = [field.name for field in target.vanished if field.name not in columns]
     sets += [(name, "NULL") for name in gone]
     if whole:
-        changed += [f"t.{house.name(name)} IS NOT NULL" for name in gone]
+        changed += [f"t.{warehouse.name(name)} IS NOT NULL" for name in gone]
     if target.soft:
-        changed.append(f"t.{house.name(DELETED_AT)} IS NOT NULL")
+        changed.append(f"t.{warehouse.name(DELETED_AT)} IS NOT NULL")
         sets.append((DELETED_AT, "NULL"))
     updated = 0
     if changed:
-        where = f"{_match(house, key)} AND ({' OR '.join(changed)})"
+        where = f"{_match(warehouse, key)} AND ({' OR '.join(changed)})"
         sets += _stamps(target)
-        updated = session.run(house.update(target.table, house.table(source), sets, where), _values(target))
+        updated = session.run(
+            warehouse.update(target.table, warehouse.table(source), sets, where), _values(target)
+        )
     return Counts(inserted=_insert(session, target, source, list(columns), key), updated=updated)
 
 
@@ -265,13 +271,13 @@ def _insert(
     unless: Sequence[str],
 ) -> int:
     """Rows of the source, but for those whose key (`unless`) is in the target."""
-    house = target.warehouse
+    warehouse = target.warehouse
     stamps = _stamps(target)
-    into = ", ".join(house.name(name) for name in (*columns, *(name for name, _ in stamps)))
-    values = ", ".join((*(f"s.{house.name(name)}" for name in columns), *(value for _, value in stamps)))
-    sql = f"INSERT INTO {target.name} ({into}) SELECT {values} FROM {house.table(source)} AS s"
+    into = ", ".join(warehouse.name(name) for name in (*columns, *(name for name, _ in stamps)))
+    values = ", ".join((*(f"s.{warehouse.name(name)}" for name in columns), *(value for _, value in stamps)))
+    sql = f"INSERT INTO {target.name} ({into}) SELECT {values} FROM {warehouse.table(source)} AS s"
     if unless:
-        sql += f" WHERE NOT EXISTS (SELECT 1 FROM {target.name} AS t WHERE {_match(house, unless)})"
+        sql += f" WHERE NOT EXISTS (SELECT 1 FROM {target.name} AS t WHERE {_match(warehouse, unless)})"
     return session.run(sql, _values(target))
 
 
@@ -280,12 +286,14 @@ def _kinds(stage: StagingTable) -> dict[str, str]:
 
 
 def _exists(target: ModeTarget, source: TableName, key: Sequence[str]) -> str:
-    house = target.warehouse
-    return f"EXISTS (SELECT 1 FROM {house.table(source)} AS s WHERE {_match(house, key)})"
+    warehouse = target.warehouse
+    return f"EXISTS (SELECT 1 FROM {warehouse.table(source)} AS s WHERE {_match(warehouse, key)})"
 
 
-def _match(house: Warehouse, key: Sequence[str]) -> str:
-    return " AND ".join(house.same(f"t.{house.name(name)}", f"s.{house.name(name)}") for name in key)
+def _match(warehouse: Warehouse, key: Sequence[str]) -> str:
+    return " AND ".join(
+        warehouse.same(f"t.{warehouse.name(name)}", f"s.{warehouse.name(name)}") for name in key
+    )
 
 
 def _stamps(target: ModeTarget) -> list[tuple[str, str]]:

@@ -23,9 +23,9 @@ _NAME = re.compile(rf"{PREFIX}([0-9a-f]{{8}})[0-9a-f]{{8}}(_\w)?", re.ASCII)
 _ORDINAL = "_tidegauge_stretch"
 
 
-def make_name(house: Warehouse, session: WarehouseSession, schema: str | None) -> TableName:
+def make_name(warehouse: Warehouse, session: WarehouseSession, schema: str | None) -> TableName:
     """A name that nobody has: when the server's clock says it was given, and eight random digits."""
-    return TableName(schema, f"{PREFIX}{_clock(house, session):08x}{secrets.token_hex(4)}")
+    return TableName(schema, f"{PREFIX}{_clock(warehouse, session):08x}{secrets.token_hex(4)}")
 
 
 def stage_of(table: TableName, layout: Layout) -> StagingTable:
@@ -46,42 +46,47 @@ def last_of(stage: TableName) -> TableName:
     return TableName(stage.schema, f"{stage.table}_l")
 
 
-def drop(house: Warehouse, session: WarehouseSession, table: TableName) -> None:
+def drop(warehouse: Warehouse, session: WarehouseSession, table: TableName) -> None:
     """With what belongs to it. Never raises: what is left is cleared away a day later."""
     base = TableName(table.schema, table.table[: len(PREFIX) + 16])
     for one in (base, last_of(base), history_of(base)):
         with suppress(TidegaugeError):
             try:
-                house.drop(session, one)
+                warehouse.drop(session, one)
                 session.commit()
             except TidegaugeError:
                 session.rollback()
                 raise
 
 
-def clear_leftovers(house: Warehouse, session: WarehouseSession, schema: str | None) -> None:
+def clear_leftovers(warehouse: Warehouse, session: WarehouseSession, schema: str | None) -> None:
     """Drop what attempts left that were killed more than a day ago, by the server's clock."""
-    found = [match for name in house.tables(session, schema, PREFIX) if (match := _NAME.fullmatch(name))]
+    found = [match for name in warehouse.tables(session, schema, PREFIX) if (match := _NAME.fullmatch(name))]
     if not found:
         return
-    limit = _clock(house, session) - int(SAFE_AGE.total_seconds())
+    limit = _clock(warehouse, session) - int(SAFE_AGE.total_seconds())
     for match in found:
         if int(match[1], 16) < limit:
-            house.drop(session, TableName(schema, match[0]))
+            warehouse.drop(session, TableName(schema, match[0]))
             session.commit()
 
 
 def check_keys(
-    house: Warehouse, session: WarehouseSession, stage: StagingTable, *, several: bool, proven: bool = False
+    warehouse: Warehouse,
+    session: WarehouseSession,
+    stage: StagingTable,
+    *,
+    several: bool,
+    proven: bool = False,
 ) -> int | None:
     """How many keys there are, where some come in more than one split; None: none does, as `proven` says.
 
     Raises KeyUnsuitable for a key that is NULL, or that one split holds twice: what the target would get
     then is a matter of luck.
     """
-    key = ", ".join(map(house.name, stage.key))
-    name = house.table(stage.table)
-    counts = ", ".join(f"COUNT({house.name(part)})" for part in stage.key)
+    key = ", ".join(map(warehouse.name, stage.key))
+    name = warehouse.table(stage.table)
+    counts = ", ".join(f"COUNT({warehouse.name(part)})" for part in stage.key)
     ((total, *filled),) = session.rows(f"SELECT COUNT(*), {counts} FROM {name}")
     for part, count in zip(stage.key, filled, strict=True):
         if count != total:
@@ -94,7 +99,7 @@ def check_keys(
     ((different,),) = session.rows(f"SELECT COUNT(*) FROM (SELECT {key} FROM {name} GROUP BY {key}) AS k_")
     if different == total:
         return None
-    ordinal = house.name(stage.ordinal)
+    ordinal = warehouse.name(stage.ordinal)
     twice = session.rows(
         f"SELECT {key}, COUNT(*) FROM {name} GROUP BY {key}, {ordinal} HAVING COUNT(*) > 1 LIMIT 1"
     )
@@ -107,27 +112,30 @@ def check_keys(
     return int(different)
 
 
-def keep_last(house: Warehouse, session: WarehouseSession, stage: StagingTable, keys: int) -> StagingTable:
+def keep_last(
+    warehouse: Warehouse, session: WarehouseSession, stage: StagingTable, keys: int
+) -> StagingTable:
     """The same with only the last row of each of the keys; the other table stays until both are dropped."""
     kept = replace(stage, table=last_of(stage.table))
     columns = [
-        WarehouseColumn(field.name, house.type(field, key=field.name in stage.key)) for field in stage.fields
+        WarehouseColumn(field.name, warehouse.type(field, key=field.name in stage.key))
+        for field in stage.fields
     ]
     session.rollback()
-    session.run(house.create(kept.table, [*columns, WarehouseColumn(stage.ordinal, house.whole)]))
+    session.run(warehouse.create(kept.table, [*columns, WarehouseColumn(stage.ordinal, warehouse.whole)]))
     session.commit()
-    key = ", ".join(map(house.name, stage.key))
-    ordinal = house.name(stage.ordinal)
-    names = ", ".join(map(house.name, (*(field.name for field in stage.fields), stage.ordinal)))
-    rank = house.name(f"{stage.ordinal}_")
+    key = ", ".join(map(warehouse.name, stage.key))
+    ordinal = warehouse.name(stage.ordinal)
+    names = ", ".join(map(warehouse.name, (*(field.name for field in stage.fields), stage.ordinal)))
+    rank = warehouse.name(f"{stage.ordinal}_")
     ranked = f"SELECT {names}, ROW_NUMBER() OVER (PARTITION BY {key} ORDER BY {ordinal} DESC) AS {rank}"
     rows = session.run(
-        f"INSERT INTO {house.table(kept.table)} ({names})"
-        f" SELECT {names} FROM ({ranked} FROM {house.table(stage.table)}) AS r_ WHERE {rank} = 1"
+        f"INSERT INTO {warehouse.table(kept.table)} ({names})"
+        f" SELECT {names} FROM ({ranked} FROM {warehouse.table(stage.table)}) AS r_ WHERE {rank} = 1"
     )
     if rows != keys:
         raise OutputError(
-            f"{house.place} found {rows} rows to be the last of {keys} keys",
+            f"{warehouse.place} found {rows} rows to be the last of {keys} keys",
             hint="somebody changes the staging table or the files under it; the batch was not loaded",
         )
     session.commit()
@@ -135,14 +143,15 @@ def keep_last(house: Warehouse, session: WarehouseSession, stage: StagingTable, 
 
 
 def check_values(
-    house: Warehouse, session: WarehouseSession, stage: StagingTable, narrow: Sequence[Field]
+    warehouse: Warehouse, session: WarehouseSession, stage: StagingTable, narrow: Sequence[Field]
 ) -> None:
     """Raises OutputError, naming column, key and value, for one that a column of the target cannot hold."""
     for held in narrow:
-        column = house.name(held.name)
-        shown = ", ".join([*map(house.name, stage.key), column])
+        column = warehouse.name(held.name)
+        shown = ", ".join([*map(warehouse.name, stage.key), column])
         found = session.rows(
-            f"SELECT {shown} FROM {house.table(stage.table)} WHERE {house.misfit(held, column)} LIMIT 1"
+            f"SELECT {shown} FROM {warehouse.table(stage.table)}"
+            f" WHERE {warehouse.misfit(held, column)} LIMIT 1"
         )
         if found:
             *key, value = found[0]
@@ -153,11 +162,11 @@ def check_values(
             )
 
 
-def check_filled(house: Warehouse, session: WarehouseSession, stage: StagingTable, column: str) -> None:
+def check_filled(warehouse: Warehouse, session: WarehouseSession, stage: StagingTable, column: str) -> None:
     """Raises OutputError, naming the key, for a row that has nothing in a column."""
-    shown = ", ".join(map(house.name, stage.key))
+    shown = ", ".join(map(warehouse.name, stage.key))
     found = session.rows(
-        f"SELECT {shown} FROM {house.table(stage.table)} WHERE {house.name(column)} IS NULL LIMIT 1"
+        f"SELECT {shown} FROM {warehouse.table(stage.table)} WHERE {warehouse.name(column)} IS NULL LIMIT 1"
     )
     if found:
         raise OutputError(
@@ -171,7 +180,7 @@ def show_key(key: Sequence[str], values: Sequence[Any]) -> str:
     return ", ".join(f"{name} = {value!r}" for name, value in zip(key, values, strict=True))
 
 
-def _clock(house: Warehouse, session: WarehouseSession) -> int:
-    ((now,),) = session.rows(f"SELECT {house.now}")
+def _clock(warehouse: Warehouse, session: WarehouseSession) -> int:
+    ((now,),) = session.rows(f"SELECT {warehouse.now}")
     moment = now if isinstance(now, datetime) else datetime.fromisoformat(str(now))
     return int(moment.replace(tzinfo=moment.tzinfo or UTC).timestamp())

@@ -21,13 +21,13 @@ from tidegauge.outputs.warehouse.warehouse import Warehouse, WarehouseSession
 class TargetCheck:
     """One flow's target. Every method but `make` only looks."""
 
-    def __init__(self, flow: TableFlow, house: Warehouse, table: TableName, commits: Commits) -> None:
-        self._house, self._table, self._commits, self._options = house, table, commits, flow.options
+    def __init__(self, flow: TableFlow, warehouse: Warehouse, table: TableName, commits: Commits) -> None:
+        self._warehouse, self._table, self._commits, self._options = warehouse, table, commits, flow.options
         self._flow, self._by_lake = flow.name, flow.reads is not None
 
     @property
     def _place(self) -> str:
-        return f"{self._house.place}: {self._table}"
+        return f"{self._warehouse.place}: {self._table}"
 
     def check(self, session: WarehouseSession, heads: Sequence[Head], epoch: int) -> None:
         """Refuse a target that lacks what an epoch has committed to it, or is of another mode.
@@ -60,7 +60,7 @@ class TargetCheck:
         if (
             heads
             and find_followed(heads, heads[-1].epoch)
-            and self._house.columns(session, self._table) is None
+            and self._warehouse.columns(session, self._table) is None
         ):
             raise self._refused("is gone, and what was committed to it with it")
 
@@ -73,7 +73,7 @@ class TargetCheck:
             raise
         except OutputError:
             session.rollback()
-            if self._house.columns(session, self._table) is not None:
+            if self._warehouse.columns(session, self._table) is not None:
                 raise
             return None
 
@@ -81,7 +81,7 @@ class TargetCheck:
         return self._commits.heads(session) if self._commits.is_there(session) else ()
 
     def is_filled(self, session: WarehouseSession) -> bool:
-        return bool(session.rows(f"SELECT 1 FROM {self._house.table(self._table)} LIMIT 1"))
+        return bool(session.rows(f"SELECT 1 FROM {self._warehouse.table(self._table)} LIMIT 1"))
 
     def pending(self, session: WarehouseSession, epoch: int | None = None) -> Head | None:
         """The epoch (the newest, if none is named) whose first batch is still to take away what is there."""
@@ -90,7 +90,7 @@ class TargetCheck:
 
     def is_outgrown(self, session: WarehouseSession, layout: Layout) -> bool:
         """Whether the table is there, and has to be made anew for rows of this layout."""
-        held = self._house.columns(session, self._table)
+        held = self._warehouse.columns(session, self._table)
         return held is not None and not self._fits(session, held, layout)
 
     def is_of_another_mode(self, session: WarehouseSession) -> bool:
@@ -101,13 +101,13 @@ class TargetCheck:
     def make(self, session: WarehouseSession, layout: Layout, *, outgrown: bool) -> None:
         """Take away what is there, inside the transaction of the first batch; with the table, if that
         `is_outgrown`. Where DDL commits, it was made anew before (`make_alone`)."""
-        if self._house.columns(session, self._table) is None:
+        if self._warehouse.columns(session, self._table) is None:
             return
         if outgrown:
-            session.run(f"DROP TABLE {self._house.table(self._table)}")
-            session.run(columns.create(self._house, self._table, layout, self._options))
+            session.run(f"DROP TABLE {self._warehouse.table(self._table)}")
+            session.run(columns.create(self._warehouse, self._table, layout, self._options))
         else:
-            session.run(self._house.delete(self._table, "1 = 1"))
+            session.run(self._warehouse.delete(self._table, "1 = 1"))
 
     def make_alone(self, session: WarehouseSession, layout: Layout, epoch: int) -> None:
         """The same of the table, where DDL commits: under a lock, which goes with the session.
@@ -117,7 +117,7 @@ class TargetCheck:
         """
         name = hashlib.sha256(f"{self._place}\0{self._flow}".encode()).hexdigest()
         session.rollback()
-        alone = self._house.hold(session, name)
+        alone = self._warehouse.hold(session, name)
         session.rollback()
         if self.pending(session, epoch) is not None and self.is_outgrown(session, layout):
             if not alone:
@@ -125,13 +125,13 @@ class TargetCheck:
                     f"{self._flow}: {self._place} cannot be made anew together with its first rows there",
                     hint="drop the table, then run again: it is made anew, and filled from the beginning",
                 )
-            session.run(f"DROP TABLE {self._house.table(self._table)}")
-            session.run(columns.create(self._house, self._table, layout, self._options))
+            session.run(f"DROP TABLE {self._warehouse.table(self._table)}")
+            session.run(columns.create(self._warehouse, self._table, layout, self._options))
         session.rollback()
 
     def _fits(self, session: WarehouseSession, held: tuple[Field, ...], layout: Layout) -> bool:
         shape = self._commits.shape(session, self._heads(session))
-        return columns.fits(self._house, held, layout, self._options, shape)
+        return columns.fits(self._warehouse, held, layout, self._options, shape)
 
     def _refused(self, what: str, *, in_part: bool = True) -> OutputDisagrees:
         """`in_part`: a backfill of some of it is a way back too."""

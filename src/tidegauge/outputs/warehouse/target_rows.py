@@ -26,7 +26,7 @@ _EXACT = Context(prec=60, traps=[Inexact, InvalidOperation])
 
 
 def read(
-    house: Warehouse,
+    warehouse: Warehouse,
     sessions: Callable[[], AbstractContextManager[WarehouseSession]],
     table: TableName,
     fields: Sequence[Field],
@@ -40,13 +40,15 @@ def read(
 
     schema = pa.schema([pa.field(field.name, type_of(field.type)) for field in fields])
     places = [next(i for i, field in enumerate(fields) if field.name == name) for name in key]
-    ordered = [house.name(name) for name in key]
-    listed = ", ".join(house.name(field.name) for field in fields)
+    ordered = [warehouse.name(name) for name in key]
+    listed = ", ".join(warehouse.name(field.name) for field in fields)
     last: tuple[Any, ...] | None = None
     while True:
-        past, values = make_condition_after(house, ordered, last) if last is not None else ("", ())
+        past, values = make_condition_after(warehouse, ordered, last) if last is not None else ("", ())
         conditions = " AND ".join(part for part in (*where, past) if part)
-        sql = f"SELECT {listed} FROM {house.table(table)}" + (f" WHERE {conditions}" if conditions else "")
+        sql = f"SELECT {listed} FROM {warehouse.table(table)}" + (
+            f" WHERE {conditions}" if conditions else ""
+        )
         with sessions() as session:
             found = session.rows(f"{sql} ORDER BY {', '.join(ordered)} LIMIT {int(block)}", values)
         if found:
@@ -67,14 +69,14 @@ def _record_batch(
 
 
 def make_condition_after(
-    house: Warehouse, names: Sequence[str], last: tuple[Any, ...]
+    warehouse: Warehouse, names: Sequence[str], last: tuple[Any, ...]
 ) -> tuple[str, tuple[Any, ...]]:
     """Keys behind one, as `(a, b) > (?, ?)` means it, which not every engine has or finds by an index."""
     parts: list[str] = []
     values: list[Any] = []
     for place, name in enumerate(names):
-        equal = [f"{before} = {house.mark}" for before in names[:place]]
-        parts.append(" AND ".join([*equal, f"{name} > {house.mark}"]))
+        equal = [f"{before} = {warehouse.mark}" for before in names[:place]]
+        parts.append(" AND ".join([*equal, f"{name} > {warehouse.mark}"]))
         values += last[: place + 1]
     return "(" + " OR ".join(f"({part})" for part in parts) + ")", tuple(values)
 
