@@ -159,8 +159,8 @@ class OverridePreviewer(ABC):
             kind=KINDS[type(request)],
             before=before,
             after=after,
-            supersedes=_name_plan(status),
-            holder=_name_holder(status),
+            supersedes=name_plan(status),
+            holder=name_holder(status),
             unended=self._unended,
             downstream=tuple(other.name for other in readers),
             dangers=tuple(dangers),
@@ -230,13 +230,13 @@ class OverridePreviewer(ABC):
         return notes
 
 
-def _name_plan(status: FlowStatus | None) -> str | None:
+def name_plan(status: FlowStatus | None) -> str | None:
     """The plan that a change by hand ends unfinished, in words."""
     plan = status.plan if status else None
     return f"plan {plan.plan_id}, {plan.done} of {len(plan.draft.batches)} batches done" if plan else None
 
 
-def _name_holder(status: FlowStatus | None) -> str | None:
+def name_holder(status: FlowStatus | None) -> str | None:
     if status is None or status.state is not State.RUNNING or status.owner is None:
         return None
     until = f" until {status.lease_until:%Y-%m-%d %H:%M:%S} UTC" if status.lease_until else ""

@@ -11,6 +11,7 @@ from tidegauge.errors import ConfigError, SourceUnreachable, TidegaugeError
 from tidegauge.flows.load import has_caught_up
 from tidegauge.flows.missing_tables import known_flows
 from tidegauge.flows.names import is_pattern, means, table_named
+from tidegauge.flows.override import name_holder, name_plan
 from tidegauge.flows.select import Selection, Sources, choose
 from tidegauge.ledger.open import open_ledger
 from tidegauge.ledger.owner import this_process
@@ -18,7 +19,6 @@ from tidegauge.model.position import Position, to_json
 from tidegauge.model.run import FlowStatus
 from tidegauge.model.spec import Project, TableFlow
 from tidegauge.model.watermark import Watermark
-from tidegauge.operations.override_look import holder, superseded
 from tidegauge.operations.status import is_hidden, wanted
 
 
@@ -124,8 +124,8 @@ def _parting(status: FlowStatus, marks: Mapping[str, Sequence[Watermark]], choic
         status.flow,
         why=f"{flow.source.name} no longer shows {flow.table}" if flow else "this file does not name it",
         positions={mark.input: mark.position for mark in marks.get(status.flow, ())},
-        supersedes=superseded(status),
-        holder=holder(status),
+        supersedes=name_plan(status),
+        holder=name_holder(status),
         notes=tuple(notes),
     )
 
