@@ -1,7 +1,9 @@
 """A number that stands for a value of Spark's, whatever its type: equal values have the same.
 
 −0.0 is 0.0, any two NaN are one, the order of a map means nothing, and text is compared byte by byte. A NULL
-counts where it stands: Spark's own hash passes over it, so that (NULL, 5) and (5, NULL) would be alike.
+counts where it stands: Spark's own hash passes over it, so that (NULL, 5) and (5, NULL) would be alike. What
+moves rows tells the two zeros apart (`spark.comparable`); a database may keep only one of them, and is not
+wrong for that.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Data files of a Delta ledger: made, landed by one commit or cleared away, merged when they are many."""
+"""Data files of a Delta ledger: they count once a commit names them, and are merged when they are many."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rows of a Delta ledger: document 000's record for people, the leaf beside it, and the logs' entries."""
+"""The rows of a Delta ledger: a record for people with the flow's stored state, and entries of the logs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WATERMARKS = {
     "status": "string",
     "created_at": "timestamp",
     "updated_at": "timestamp",
-    # Document 000's nine end here.
+    # The nine columns that a table of watermarks always has end here.
     "error_message": "string",
     "run_duration": "double",
     "records_processed": "long",
@@ -30,7 +30,7 @@ WATERMARKS = {
     "run_id": "string",
     "ledger": "string",
 }
-"""`ledger` is the leaf's body, on each flow's newest row and on no other."""
+"""`ledger` is the flow's stored state, on its newest row and on no other."""
 
 LOG = {
     "id": "string",
@@ -143,7 +143,7 @@ def _record(before: Row | None, stored_flow: StoredFlow, next_id: int) -> Row:
         "job_id": shown.get("run_id"),
         "last_processed_ts": reached,
         "current_run_ts": None,
-        # Document 000 gives a moment's milliseconds where there is no version.
+        # Where there is no version, the milliseconds of the time that was reached.
         "last_processed_version": _number(reached, shown.get("version")),
         "status": shown.get("state"),
         "created_at": before["created_at"] if before else moment(shown.get("created_at")),

@@ -1,6 +1,6 @@
-"""A shelf in Delta tables: a folder with `watermarks`, `plans`, `runs` and `history`.
+"""A document store in Delta tables: a folder with `watermarks`, `plans`, `runs` and `history`.
 
-`watermarks` is document 000's table. A save is one commit of it, on exactly the version that was loaded; if
+People may query `watermarks`, too. A save is one commit of it, on exactly the version that was loaded; if
 anybody has committed since, whatever it was, the save is refused.
 """
 
@@ -45,7 +45,7 @@ class _Seen:
 
 
 class DeltaDocumentStore:
-    """Implements Shelf."""
+    """Implements DocumentStore."""
 
     def __init__(self, lake: Lake, shown: str) -> None:
         self.shown = shown
@@ -59,7 +59,7 @@ class DeltaDocumentStore:
 
     @classmethod
     def open(cls, lake: Lake, *, shown: str, create: bool) -> DeltaDocumentStore | None:
-        """The shelf at a local folder or `s3a://` path, made if `create` says so; otherwise None if none is.
+        """The store at a local folder or `s3a://` path, made if `create` says so; else None if there is none.
 
         Raises ConfigError for a path that delta-rs does not take, LedgerUnreachable, LedgerVersion for a
         ledger that newer code made, LedgerError for a store that lets two writers win or for tables that are

@@ -1,1 +1,3 @@
-"""From a spec, a watermark and a survey to a plan; and a plan as words."""
+"""From a spec, a watermark and what was found in the source to a frozen plan. Pure: no input, no output.
+Knows model and errors alone.
+"""

@@ -19,12 +19,12 @@ _WRITTEN = re.compile(
 )
 
 Count = Callable[[RowPosition | None, RowPosition], int]
-"""How many rows lie in `(after, upto]`: what `Source.count` tells of a table."""
+"""How many rows lie in `(after, upto]`: what `Source.count` answers for a table."""
 
 
 @dataclass(frozen=True)
 class Span:
-    """The window of a backfill, before anybody has looked into it."""
+    """The window of a backfill, before its rows are counted."""
 
     after: RowPosition | None
     upto: RowPosition | None
@@ -130,7 +130,7 @@ def limited(
 ) -> Draft:
     """The plan's first batches, no more rows than the limit; it ends where the last of them does.
 
-    `step` is the size of the stretches that the plan was cut with: then a batch that is too large is cut
+    `step` is the size of the splits that the plan was cut with: then a batch that is too large is cut
     between two of its readers. `watermark` is for a plan that begins below it (`lookback`).
     """
     kept: list[Batch] = []
@@ -163,7 +163,7 @@ def limited(
 
 
 def _head(batch: Batch, splits: int, step: int) -> Batch | None:
-    """The first stretches of a batch; every one but a plan's last has just `step` rows."""
+    """The first splits of a batch; every one but a plan's last has just `step` rows."""
     if batch.nulls or not 0 < splits <= len(batch.splits):
         return None
     window, *others = batch.windows

@@ -44,7 +44,7 @@ def is_whole(flow: TableFlow) -> bool:
 
 
 def batch_step(flow: TableFlow) -> int:
-    """How many rows one reader takes: a batch is `parallel` such stretches."""
+    """How many rows one reader takes: a batch is `parallel` such splits."""
     return -(-flow.options.batch_rows // flow.options.parallel)
 
 
@@ -95,8 +95,8 @@ def draft(
 def again_below(watermark: RowPosition, batches: Sequence[Batch], cursor: str) -> list[Batch]:
     """Batches of a plan that begins below the watermark, which only the last may move, and only up.
 
-    Where the order cannot be told here (one cursor value, keys of text) it stays: that value is looked back
-    at in any case.
+    Where the order cannot be known here (one cursor value, keys of text) the watermark stays: the lookback
+    reads that value again in any case.
     """
     if not batches:
         return []

@@ -123,7 +123,7 @@ def decide(
     `place` is the output in messages. `key` is the key that the output knows, None where it knows none. `own`
     are columns that are the output's and not the source's (`valid_from`), `foreign` those that the flow is
     not known to have written: somebody may have added them by hand. `known` says that the table looked the
-    same in the last plan: what was decided then is no news. `named` and `lands` give the name and the type
+    same in the last plan: what was decided then is left out. `named` and `lands` give the name and the type
     that the output makes of a column's; without `lands`, a type that is wider there is taken for its way of
     holding the narrower one, and not for a change. An output with types of its own says by `fit` which hold
     what.

@@ -14,10 +14,10 @@ from tidegauge.plan.pieces import VersionRange
 def choose_instead(
     flow: DeltaFlow, part: DeltaInput, history: History, begin: int | None, unread: Sequence[Version]
 ) -> tuple[VersionRange, str] | None:
-    """The one piece that takes the place of all of them, as the user has chosen, and what a person should
-    know of it; None: they can be read.
+    """The one piece that takes the place of all unread versions, as `on_missing` says, and a note on it; None
+    where every version can be read.
 
-    Raises VersionsMissing, with the choices, for who has not chosen and where the choice is not to be had.
+    Raises VersionsMissing, with the choices, where `on_missing` says nothing or cannot be done.
     """
     bad = next(((one, why) for one in unread if (why := reason(one, history))), None)
     if bad is None:

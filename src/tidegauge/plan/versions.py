@@ -1,7 +1,7 @@
 """Plan a flow between Delta tables: which versions of its inputs are new, cut into frozen batches. Pure.
 
 Every version of a window was looked at before (`model.versions.History`), so what cannot be read is found
-here, and nothing is touched until the user has chosen.
+here, before anything is touched.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SNAPSHOT, EARLIEST = "snapshot", "earliest"
 
 @dataclass(frozen=True)
 class _Course:
-    """What is to be read of one input, piece by piece; none: nothing of it has changed."""
+    """What is to be read of one input, piece by piece; no pieces: nothing of it has changed."""
 
     begin: int | None
     pieces: tuple[VersionRange, ...]
@@ -180,9 +180,9 @@ def _pieces(
     if flow.output.mode.facts.replaces_all and not part.raw:
         # Written whole from what the table is now: its changes only say that there is something to do.
         return (VersionRange(begin, history.latest, ReadWay.SNAPSHOT),), ()
-    chosen = choose_instead(flow, part, history, begin, new)
-    if chosen is not None:
-        piece, note = chosen
+    replacement = choose_instead(flow, part, history, begin, new)
+    if replacement is not None:
+        piece, note = replacement
         return (piece,), (note,)
     return tuple(cut(flow, part, new, begin)), ()
 

@@ -32,7 +32,7 @@ class Clock:
         if not self._store.remote:
             found = self._store.now()
             with self._lock:
-                # A file system counts in hundredths of a second; what comes later shall be told as later.
+                # A file system counts in hundredths of a second; the later of two answers shall be larger.
                 if self._last is not None and timedelta(0) <= self._last - found < _TICK:
                     found = self._last + timedelta(microseconds=1)
                 self._last = found

@@ -35,7 +35,7 @@ class LocalFiles:
 
     def get(self, path: str, *, durable: bool = False) -> bytes | None:
         target = self._at(path)
-        with self._told(target):
+        with self._translating(target):
             try:
                 body = target.read_bytes()
             except FileNotFoundError:
@@ -48,7 +48,7 @@ class LocalFiles:
 
     def tail(self, path: str, count: int) -> bytes:
         target = self._at(path)
-        with self._told(target), target.open("rb") as file:
+        with self._translating(target), target.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - count))
             return file.read()
@@ -56,7 +56,7 @@ class LocalFiles:
     def put_if_absent(self, path: str, body: bytes) -> bool:
         target = self._at(path)
         temporary = _temporary(target)
-        with self._told(target):
+        with self._translating(target):
             _make_folder(target.parent)
             try:
                 _write(temporary, body)
@@ -91,7 +91,7 @@ class LocalFiles:
     def replace(self, path: str, body: bytes, token: str | None) -> str | None:
         target = self._at(path)
         temporary = _temporary(target)
-        with self._told(target):
+        with self._translating(target):
             _make_folder(target.parent)
             try:
                 _write(temporary, body)
@@ -109,7 +109,7 @@ class LocalFiles:
 
     def list(self, prefix: str) -> Iterator[Entry]:
         start = self._at(prefix)
-        with self._told(start):
+        with self._translating(start):
             yield from self._walk(start)
 
     def _walk(self, folder: Path) -> Iterator[Entry]:
@@ -130,7 +130,7 @@ class LocalFiles:
 
     def folders(self, prefix: str) -> Sequence[str]:
         start = self._at(prefix)
-        with self._told(start):
+        with self._translating(start):
             try:
                 return sorted(one.name for one in os.scandir(start) if one.is_dir(follow_symlinks=False))
             except (FileNotFoundError, NotADirectoryError):
@@ -140,7 +140,7 @@ class LocalFiles:
         keep = self._at(below)
         for path in paths:
             target = self._at(path)
-            with self._told(target):
+            with self._translating(target):
                 target.unlink(missing_ok=True)
             for folder in target.parents:
                 if not folder.is_relative_to(keep) or folder == keep:
@@ -151,7 +151,7 @@ class LocalFiles:
                     break  # not empty, or gone already
 
     def now(self) -> datetime:
-        with self._told(self._root):
+        with self._translating(self._root):
             os.utime(self._root)  # on a mount it is the server that says what time this is
             return datetime.fromtimestamp(self._root.stat().st_mtime, UTC)
 
@@ -159,11 +159,11 @@ class LocalFiles:
         targets = [self._at(path) for path in paths]
         folders: set[Path] = set()
         for target in targets:
-            with self._told(target):
+            with self._translating(target):
                 _sync(target)
             folders.update(parent for parent in target.parents if parent.is_relative_to(self._root))
         for folder in sorted(folders, reverse=True):
-            with self._told(folder):
+            with self._translating(folder):
                 _sync(folder)
 
     def _at(self, path: str) -> Path:
@@ -173,7 +173,7 @@ class LocalFiles:
         return self._root.joinpath(*parts)
 
     @contextlib.contextmanager
-    def _told(self, target: Path) -> Iterator[None]:
+    def _translating(self, target: Path) -> Iterator[None]:
         try:
             yield
         except OSError as error:

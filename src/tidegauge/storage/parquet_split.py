@@ -22,7 +22,7 @@ _ROWS = 65_536
 
 @dataclass(frozen=True)
 class ParquetSplit:
-    """Implements `model.batch_data.Stretch`. Columns that the file does not have are NULL."""
+    """Implements `model.batch_data.Split`. Columns that the file does not have are NULL."""
 
     file: LakeFile
     layout: Layout

@@ -13,7 +13,7 @@ from tidegauge.model.spec import Lake
 
 @dataclass(frozen=True)
 class S3Settings:
-    """Where the bucket is and who asks, settled once so that Spark and we never differ."""
+    """Where the bucket is and who asks, found out once, so that Spark and we never differ."""
 
     bucket: str
     prefix: str

@@ -1,4 +1,4 @@
-"""Small pieces of a query, and the two ways in which it may not be what was hoped for."""
+"""Small pieces of a query, and the two ways in which a query may not be usable."""
 
 from __future__ import annotations
 

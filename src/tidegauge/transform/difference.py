@@ -44,14 +44,14 @@ def by_key(whole: DataFrame, target: DataFrame, key: Sequence[str]) -> DataFrame
         if field.name.casefold() in keys
     ]
     differs = F.col(_THERE).isNull() | (F.col(_TIMES) > 1)
-    chosen: list[Column] = []
+    selected: list[Column] = []
     for field in fields:
         column = F.col(quote(field.name))
         if field.name.casefold() in keys:
-            chosen.append(F.coalesce(column, _held(field, *there[field.name.casefold()])).alias(field.name))
+            selected.append(F.coalesce(column, _held(field, *there[field.name.casefold()])).alias(field.name))
         else:
             differs |= _differs(column, field, there.get(field.name.casefold()))
-            chosen.append(column.alias(field.name))
+            selected.append(column.alias(field.name))
     here, goes = F.col(HERE).isNotNull(), F.lit(False)
     if CHANGE_TYPE in whole.columns:
         goes = F.col(CHANGE_TYPE).eqNullSafe(DELETE)
@@ -61,7 +61,7 @@ def by_key(whole: DataFrame, target: DataFrame, key: Sequence[str]) -> DataFrame
     return (
         after.join(before, reduce(lambda one, other: one & other, same_key), "full")
         .where(F.when(here & goes, F.col(_THERE).isNotNull()).when(here, differs).otherwise(known))
-        .select(*chosen, F.when(here & ~goes, UPSERT).otherwise(DELETE).alias(CHANGE_TYPE))
+        .select(*selected, F.when(here & ~goes, UPSERT).otherwise(DELETE).alias(CHANGE_TYPE))
     )
 
 
@@ -101,7 +101,7 @@ def by_sides(both: DataFrame, key: Sequence[str], *, same: bool = False) -> Data
     window = of_key.orderBy(here.desc())
     # Two rows that are here, and one before, are two however alike one of them is to it.
     alike = F.lead(F.when(~here, row)).over(window).eqNullSafe(row) & (F.count_if(here).over(of_key) == 1)
-    chosen = (
+    selected = (
         F.col(quote(field.name)) if field.name.casefold() in keys else F.when(here, F.col(quote(field.name)))
         for field in fields
     )
@@ -117,7 +117,7 @@ def by_sides(both: DataFrame, key: Sequence[str], *, same: bool = False) -> Data
         )
         .where(F.when(here, ~F.col(_THERE)).otherwise((F.col(_TIMES) == 1) & known))
         .select(
-            *(column.alias(field.name) for column, field in zip(chosen, fields, strict=True)),
+            *(column.alias(field.name) for column, field in zip(selected, fields, strict=True)),
             kind.alias(CHANGE_TYPE),
         )
     )

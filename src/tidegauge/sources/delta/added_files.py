@@ -71,7 +71,7 @@ class Additions:
 
     @property
     def by_id(self) -> bool:
-        """Columns are told by a number inside the files, and not by any name."""
+        """Columns are known by a number inside the files, and not by any name."""
         return self.state.properties.get("delta.columnMapping.mode") == "id"
 
 
@@ -165,11 +165,11 @@ def read_added_rows(session: SparkSession, added: Additions, *, stamps: bool) ->
     if len(alike) <= _FEW:
         parts = list(alike.values())
     else:
-        # All in one read, where a row is told by its file's name; what that does not tell is read by itself.
+        # All in one read where a file's name alone says which file a row is from; every other file by itself.
         many = Counter(file.name for file in added.files)
-        told = [many[file.name] == 1 and bool(_PLAIN_NAME.fullmatch(file.name)) for file in added.files]
-        parts = [[file] for file, plain in zip(added.files, told, strict=True) if not plain]
-        parts.append([file for file, plain in zip(added.files, told, strict=True) if plain])
+        known = [many[file.name] == 1 and bool(_PLAIN_NAME.fullmatch(file.name)) for file in added.files]
+        parts = [[file] for file, plain in zip(added.files, known, strict=True) if not plain]
+        parts.append([file for file, plain in zip(added.files, known, strict=True) if plain])
     return reduce(
         lambda one, other: one.unionAll(other),
         (_read(session, added, part, stamps=stamps) for part in parts if part),

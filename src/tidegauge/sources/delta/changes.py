@@ -41,7 +41,7 @@ _SETTINGS = {
     "spark.databricks.delta.changeDataFeed.defaultSchemaModeForColumnMappingTable": "endVersion",
 }
 _WIDENED = {
-    # Delta reads no feed from before a type was widened, though it gives the right values when told to.
+    # Delta reads no feed from before a type was widened, though it gives the right values when this is set.
     "spark.databricks.delta.changeDataFeed.unsafeBatchReadOnIncompatibleSchemaChanges.enabled": "true"
 }
 
@@ -274,7 +274,7 @@ class DeltaChangedInput:
         except TidegaugeError:
             raise
         except Exception as error:
-            told = translated_read(error, {str(self._table): self._location})
-            if told is None:
+            translated = translated_read(error, {str(self._table): self._location})
+            if translated is None:
                 raise
-            raise told from error
+            raise translated from error
