@@ -15,8 +15,9 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from tests.support.servers import S3
+from tidegauge.delta_log.commit import schema_digest
 from tidegauge.delta_log.library import address, options
-from tidegauge.delta_log.table import TableLook, look, look_many, schema_digest
+from tidegauge.delta_log.table import TableLook, look, look_many
 from tidegauge.errors import (
     RuntimeMissing,
     SourceError,

@@ -16,8 +16,6 @@ from tidegauge.errors import OutputError, SourceError, TidegaugeError
 from tidegauge.model.spec import Lake
 from tidegauge.storage.store import Store
 
-__all__ = ["TableLook", "look", "look_many", "schema_digest"]
-
 _GIVE_VERSIONS = "give the latest versions yourself (latest_versions)"
 
 

@@ -226,7 +226,7 @@ class LedgerTable:
 
     def _features(self) -> Iterable[str]:
         """By the log itself, for a table that delta-rs does not open; none where it is damaged too."""
-        with translate_storage_error(self.shown), suppress(ValueError, KeyError, TypeError):
+        with translate_storage_error(self.shown), suppress(OSError, ValueError, KeyError, TypeError):
             log = ListedLog(self._lake)
             state = None if log.latest is None else log.state(log.latest)
             return state.features if state else ()
