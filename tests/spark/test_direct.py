@@ -502,7 +502,7 @@ def test_e2_no_connection_loses_its_tls_in_silence(
     assert (reason is None) if word is None else (reason is not None and word in reason)
 
 
-def _write_through_connect(address: str, data: BatchData, lake: Lake) -> list[tuple[str, int]]:
+def _write_through_connect(address: str, data: BatchRows, lake: Lake) -> list[tuple[str, int]]:
     from pyspark.sql import SparkSession
 
     spark = SparkSession.builder.remote(address).getOrCreate()

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from tidegauge.errors import TransformFailed
 from tidegauge.model.delta_flow import COMMIT_TIMESTAMP, COMMIT_VERSION, DeltaFlow, Function, Sql
 from tidegauge.model.mode import OutputKind
-from tidegauge.transform.chance import FOR_CHANCE
 from tidegauge.transform.faults import (
     explain_sql_error,
     name_transform,
