@@ -12,7 +12,7 @@ from tidegauge.delta_log.commit import Commit, parse_commit, time_of
 from tidegauge.delta_log.files import find_missing, paths_of
 from tidegauge.delta_log.location import damaged, each, lake_of, missing, unreachable
 from tidegauge.delta_log.log import ListedLog
-from tidegauge.delta_log.protocol import State, refuse_unreadable
+from tidegauge.delta_log.protocol import TableState, refuse_unreadable
 from tidegauge.errors import ConfigError, OutputError, SourceError, TidegaugeError
 from tidegauge.model.spec import Lake
 from tidegauge.model.versions import History, Version, has_feed
@@ -107,7 +107,7 @@ def version_at(location: str, timestamp: str | datetime, storage: Lake | None = 
 
 def _versions(
     location: str, lake: Lake, log: ListedLog, after: int, latest: int
-) -> tuple[tuple[Version, ...], State]:
+) -> tuple[tuple[Version, ...], TableState]:
     """Those past `after`, and the state at the latest."""
     numbers = range(after + 1, latest + 1)
     state = log.state(after) if after < latest else None
@@ -132,7 +132,7 @@ def _versions(
     return tuple(_note_missing(lake, found, needed)), state
 
 
-def _version(commit: Commit, state: State | None) -> Version:
+def _version(commit: Commit, state: TableState | None) -> Version:
     return Version(
         number=commit.version,
         at=commit.at,

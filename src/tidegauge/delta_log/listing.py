@@ -19,7 +19,7 @@ _CHECKPOINT = re.compile(
 
 
 @dataclass(frozen=True)
-class Listing:
+class LogFiles:
     commits: frozenset[int]
     checksums: frozenset[int]
     checkpoints: Mapping[int, tuple[str, ...]]
@@ -35,7 +35,7 @@ class Listing:
         return max((number for number in self.checkpoints if number <= version), default=None)
 
 
-def list_log(store: Store, folder: Path | None = None) -> Listing:
+def list_log(store: Store, folder: Path | None = None) -> LogFiles:
     """`folder`: the log's own, on a local disk; then only names are asked for, not the size of each file."""
     commits, checksums = set(), set()
     found: dict[tuple[int, str], list[str]] = {}
@@ -52,7 +52,7 @@ def list_log(store: Store, folder: Path | None = None) -> Listing:
         for (version, parts), names in found.items()
         if not parts.isdigit() or len(names) == int(parts)
     }
-    return Listing(frozenset(commits), frozenset(checksums), checkpoints)
+    return LogFiles(frozenset(commits), frozenset(checksums), checkpoints)
 
 
 def _names(store: Store, folder: Path | None) -> Iterable[str]:

@@ -11,7 +11,7 @@ from typing import TypeVar
 from tidegauge.delta_log.checkpoint import Checkpoint
 from tidegauge.delta_log.commit import LOG, Action, commit_path, facts_of, parse_commit
 from tidegauge.delta_log.listing import list_log
-from tidegauge.delta_log.protocol import State
+from tidegauge.delta_log.protocol import TableState
 from tidegauge.delta_log.replay import live_files
 from tidegauge.model.spec import Lake
 from tidegauge.storage.store import open_store
@@ -48,7 +48,7 @@ class ListedLog:
         """Those commits in that order, several at once where each is a request over the network."""
         return ask_each(self.commit, versions, remote=self.store.remote)
 
-    def state(self, version: int) -> State | None:
+    def state(self, version: int) -> TableState | None:
         """None where the log does not reach back that far."""
         found = self._checksum(version)
         checkpoint = self._checkpoint(version)
@@ -64,7 +64,7 @@ class ListedLog:
                     break
         if len(found) < 2 and checkpoint is not None:
             found = checkpoint.facts() | found
-        return State(found["protocol"], found["metaData"]) if len(found) == 2 else None
+        return TableState(found["protocol"], found["metaData"]) if len(found) == 2 else None
 
     def files(self, version: int) -> list[Action] | None:
         """Every file of the table at a version, by path and deletion vector; None where the log does not

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from tidegauge.delta_log.checkpoint import Checkpoint, last_checkpoint, open_checkpoint
 from tidegauge.delta_log.commit import FACTS, LOG, Action, Commit, commit_path, parse_commit
 from tidegauge.delta_log.listing import list_log
-from tidegauge.delta_log.protocol import State
+from tidegauge.delta_log.protocol import TableState
 from tidegauge.delta_log.replay import live_files
 from tidegauge.delta_log.write import put_commit
 from tidegauge.errors import OutputDisagrees
@@ -65,7 +65,7 @@ class Look:
             return checkpoint.transactions() if checkpoint else {}
 
     @functools.cached_property
-    def state(self) -> State:
+    def state(self) -> TableState:
         """Protocol and metadata that hold now."""
         found: dict[str, Action] = {}
         for commit in self.since_checkpoint():
@@ -78,7 +78,7 @@ class Look:
         for kind in FACTS:
             if kind not in found:
                 raise damaged(self._store, f"it has no {kind}")
-        return State(found["protocol"], found["metaData"])
+        return TableState(found["protocol"], found["metaData"])
 
     def files(self) -> Iterator[Action]:
         """The `add` of every file that the table has now, each as it was last said."""

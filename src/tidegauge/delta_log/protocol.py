@@ -36,7 +36,7 @@ _READABLE = {
 
 
 @dataclass(frozen=True)
-class State:
+class TableState:
     """What holds from one version on until a later one says otherwise."""
 
     protocol: Action
@@ -68,11 +68,11 @@ class State:
         """Whether a property is `true`."""
         return str(self.properties.get(name)).lower() == "true"
 
-    def after(self, facts: Mapping[str, Action]) -> State:
+    def after(self, facts: Mapping[str, Action]) -> TableState:
         """With what a commit has set."""
         if not facts:
             return self
-        return State(facts.get("protocol", self.protocol), facts.get("metaData", self.metadata))
+        return TableState(facts.get("protocol", self.protocol), facts.get("metaData", self.metadata))
 
 
 def catalogue_feature(features: Iterable[str]) -> str | None:
@@ -94,7 +94,7 @@ def refuse_catalogue(location: str, features: Iterable[str], *, hint: str) -> No
         )
 
 
-def refuse_newer_protocol(location: str, state: State, *, hint: str) -> None:
+def refuse_newer_protocol(location: str, state: TableState, *, hint: str) -> None:
     reader = state.protocol["minReaderVersion"]
     if reader > _NEWEST_READER:
         raise SourceError(
@@ -104,7 +104,7 @@ def refuse_newer_protocol(location: str, state: State, *, hint: str) -> None:
         )
 
 
-def refuse_unreadable(location: str, state: State) -> None:
+def refuse_unreadable(location: str, state: TableState) -> None:
     """Raises SourceError where the table's rows, or its newest version, cannot be known."""
     refuse_newer_protocol(location, state, hint="update tidegauge")
     refuse_catalogue(location, state.features, hint="read it by a copy, or drop the feature from the table")

@@ -19,7 +19,7 @@ from urllib.parse import unquote
 from tidegauge.delta_log.commit import LOG, Action, parse_commit, time_of
 from tidegauge.delta_log.location import damaged, lake_of, unreachable
 from tidegauge.delta_log.log import ListedLog
-from tidegauge.delta_log.protocol import State
+from tidegauge.delta_log.protocol import TableState
 from tidegauge.errors import OutputError, SourceError, TableMissing, VersionsMissing
 from tidegauge.model.delta_flow import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, TableRef
 from tidegauge.sources.delta.net_changes import INSERT
@@ -56,7 +56,7 @@ class AddedFile:
 @dataclass(frozen=True)
 class Additions:
     files: tuple[AddedFile, ...]
-    state: State
+    state: TableState
     """Of the table at the window's end."""
 
     @property
@@ -262,7 +262,7 @@ def _microseconds(at: datetime | None) -> int | None:
     return None if at is None else round(at.timestamp() * 1_000_000)
 
 
-def _types(state: State) -> list[StructField]:
+def _types(state: TableState) -> list[StructField]:
     from pyspark.sql.types import StructType
 
     fields = json.loads(state.schema)["fields"]
