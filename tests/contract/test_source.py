@@ -32,7 +32,7 @@ from tidegauge.sources.postgresql import engine as postgresql_engine
 from tidegauge.sources.sqlite import engine as sqlite_engine
 
 
-def shape_of(place: Place, name: str, **options: Any) -> Any:
+def describe(place: Place, name: str, **options: Any) -> Any:
     source = open_source(place.database)
     try:
         return source.describe(place.table(name), asked(**options))
@@ -58,7 +58,7 @@ def test_a_partitioned_table_is_one_table(postgres: Postgres) -> None:
 
 def test_the_primary_key_is_the_key_in_its_own_order(place: Place) -> None:
     place.run("CREATE TABLE t (a int NOT NULL, b int NOT NULL, at date, PRIMARY KEY (b, a))")
-    source_table = shape_of(place, "t")
+    source_table = describe(place, "t")
     assert [part.name for part in source_table.key] == ["b", "a"]
     assert source_table.key_proven
 
@@ -67,15 +67,15 @@ def test_a_unique_index_over_columns_that_cannot_be_null_proves_a_key(place: Pla
     place.run("CREATE TABLE t (a int NOT NULL, b int, at date)")
     place.run("CREATE UNIQUE INDEX one ON t (a)")
     place.run("CREATE UNIQUE INDEX two ON t (b)")
-    assert shape_of(place, "t", key=("a",)).key_proven
-    assert shape_of(place, "t", key=("a", "b")).key_proven
-    assert not shape_of(place, "t", key=("b",)).key_proven
+    assert describe(place, "t", key=("a",)).key_proven
+    assert describe(place, "t", key=("a", "b")).key_proven
+    assert not describe(place, "t", key=("b",)).key_proven
 
 
 def test_a_table_without_a_key_asks_for_one(place: Place) -> None:
     place.run("CREATE TABLE t (a int, at date)")
     with pytest.raises(KeyUnsuitable) as caught:
-        shape_of(place, "t")
+        describe(place, "t")
     assert "key:" in str(caught.value.hint)
 
 
@@ -96,22 +96,22 @@ def test_a_key_with_null_is_refused(place: Place) -> None:
 def test_a_missing_table_names_the_nearest(place: Place) -> None:
     place.run("CREATE TABLE orders (id int PRIMARY KEY)")
     with pytest.raises(TableMissing) as caught:
-        shape_of(place, "order")
+        describe(place, "order")
     assert "orders" in str(caught.value.hint)
 
 
 def test_a_missing_cursor_or_key_column_names_the_nearest(place: Place) -> None:
     place.run("CREATE TABLE t (id int PRIMARY KEY, updated_at date)")
     with pytest.raises(ColumnMissing, match="update_at") as caught:
-        shape_of(place, "t", cursor="update_at")
+        describe(place, "t", cursor="update_at")
     assert "updated_at" in str(caught.value.hint)
     with pytest.raises(ColumnMissing, match="idd") as caught:
-        shape_of(place, "t", cursor="updated_at", key=("idd",))
+        describe(place, "t", cursor="updated_at", key=("idd",))
     assert "id" in str(caught.value.hint)
     with pytest.raises(ColumnMissing, match="nope"):
-        shape_of(place, "t", cursor="coalesce(nope, updated_at)")
+        describe(place, "t", cursor="coalesce(nope, updated_at)")
     with pytest.raises(ColumnMissing, match="amonut"):
-        shape_of(place, "t", cursor="updated_at", types={"amonut": "string"})
+        describe(place, "t", cursor="updated_at", types={"amonut": "string"})
 
 
 def test_a20_a_float_cursor_or_key_is_refused(place: Place) -> None:
@@ -119,18 +119,18 @@ def test_a20_a_float_cursor_or_key_is_refused(place: Place) -> None:
     place.run(f"CREATE TABLE t (id int PRIMARY KEY, f {double})")
     place.run("INSERT INTO t VALUES (1, 1.5)")
     with pytest.raises(CursorUnsuitable, match="f is a"):
-        shape_of(place, "t", cursor="f")
+        describe(place, "t", cursor="f")
     with pytest.raises(CursorUnsuitable):
-        shape_of(place, "t", cursor="f + 1")
+        describe(place, "t", cursor="f + 1")
     with pytest.raises(KeyUnsuitable, match="key column f"):
-        shape_of(place, "t", cursor="id", key=("f",))
+        describe(place, "t", cursor="id", key=("f",))
 
 
 @pytest.mark.parametrize("expression", ["id +", "id; DROP TABLE t", "1) FROM t; --", "nosuchfunction(id)"])
 def test_a_cursor_that_is_no_expression_is_refused_and_changes_nothing(place: Place, expression: str) -> None:
     place.run("CREATE TABLE t (id int PRIMARY KEY)")
     with pytest.raises(CursorUnsuitable):
-        shape_of(place, "t", cursor=expression)
+        describe(place, "t", cursor=expression)
     assert place.run("SELECT COUNT(*) FROM t") in ([(0,)], ((0,),))
 
 
@@ -155,9 +155,9 @@ def test_the_source_is_never_written_to(place: Place) -> None:
 
 def test_a_missing_index_is_noted(place: Place) -> None:
     place.run("CREATE TABLE t (id int PRIMARY KEY, at date)")
-    assert any("no index begins with at" in note for note in shape_of(place, "t").notes)
+    assert any("no index begins with at" in note for note in describe(place, "t").notes)
     place.run("CREATE INDEX by_at ON t (at, id)")
-    assert not shape_of(place, "t").notes
+    assert not describe(place, "t").notes
 
 
 def test_a10_null_cursors_fail_or_are_counted_as_the_user_says(place: Place) -> None:
@@ -179,20 +179,20 @@ def test_types_that_cannot_be_held_are_refused_with_the_override(place: Place) -
     else:
         place.run("CREATE TABLE t (id int PRIMARY KEY, v numeric)")
     with pytest.raises(TypeNotHeld, match="column v") as caught:
-        shape_of(place, "t", cursor="id")
+        describe(place, "t", cursor="id")
     assert "types: {v: string}" in str(caught.value.hint)
-    source_table = shape_of(place, "t", cursor="id", types={"v": "string"})
+    source_table = describe(place, "t", cursor="id", types={"v": "string"})
     assert source_table.columns[1].arrives == "string"
 
 
 def test_the_fingerprint_and_identity_follow_the_table(place: Place) -> None:
     place.run("CREATE TABLE t (id int PRIMARY KEY, at date)")
-    first = shape_of(place, "t")
-    assert shape_of(place, "t").fingerprint == first.fingerprint
-    assert shape_of(place, "t").source_id == first.source_id
+    first = describe(place, "t")
+    assert describe(place, "t").fingerprint == first.fingerprint
+    assert describe(place, "t").source_id == first.source_id
     place.run("ALTER TABLE t ADD COLUMN more int")
-    assert shape_of(place, "t").fingerprint != first.fingerprint
-    assert shape_of(place, "t").source_id == first.source_id
+    assert describe(place, "t").fingerprint != first.fingerprint
+    assert describe(place, "t").source_id == first.source_id
 
 
 def test_a_server_that_is_down_is_worth_another_try(mariadb: MariaDB, postgres: Postgres) -> None:
@@ -277,17 +277,17 @@ def test_e1_a_name_with_nul_is_refused(place: Place) -> None:
         with pytest.raises(SourceError, match="NUL"):
             quote("a\0b")
     with pytest.raises(SourceError):
-        shape_of(place, "a\0b")
+        describe(place, "a\0b")
 
 
 def test_value_kinds(place: Place) -> None:
     place.run("CREATE TABLE t (id int PRIMARY KEY, d decimal(10,2), s varchar(10), at date)")
     place.run("INSERT INTO t VALUES (1, 1, 'abc', '2025-01-01')")
-    assert shape_of(place, "t", cursor="id").cursor_kind == "value"
-    assert shape_of(place, "t", cursor="s").cursor_kind == "value"
-    assert shape_of(place, "t", cursor="at").cursor_kind == "timestamp"
+    assert describe(place, "t", cursor="id").cursor_kind == "value"
+    assert describe(place, "t", cursor="s").cursor_kind == "value"
+    assert describe(place, "t", cursor="at").cursor_kind == "timestamp"
     if place.engine is not Engine.SQLITE:
-        assert shape_of(place, "t", cursor="d").cursor.kind is ValueKind.DECIMAL
+        assert describe(place, "t", cursor="d").cursor.kind is ValueKind.DECIMAL
 
 
 def test_f4_what_a_name_may_mean_and_is_no_table_is_told_apart(place: Place) -> None:

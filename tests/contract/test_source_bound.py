@@ -78,8 +78,8 @@ def transaction(place: Place) -> Iterator[Any]:
 
 
 def notes_of(place: Place, survey_of: tuple[Any, Survey], after: RowPosition | None) -> list[str]:
-    shape, survey = survey_of
-    found = [row for batch in batches(survey, after) for row in place.read(shape, batch, "note")]
+    source_table, survey = survey_of
+    found = [row for batch in batches(survey, after) for row in place.read(source_table, batch, "note")]
     return sorted(row[0] for row in found)
 
 
@@ -170,13 +170,13 @@ def test_a4_a_row_that_changes_between_two_readers_of_a_batch_comes_again_later(
     for i in range(10):
         place.run(INSERT.format(f"n{i}"))
     time.sleep(1.1)
-    shape, survey = place.survey("t", step=5)
+    source_table, survey = place.survey("t", step=5)
     (batch,) = batches(survey, None, 2)
     lower, upper = (replace(batch, windows=(window,), splits=()) for window in split_windows(batch))
-    got = [row[0] for row in place.read(shape, lower, "note")]
+    got = [row[0] for row in place.read(source_table, lower, "note")]
     clock = "current_timestamp(6)" if place.engine is Engine.MYSQL else "clock_timestamp()"
     place.run(f"UPDATE t SET note = 'changed', at = {clock} WHERE note IN ('n1', 'n8')")
-    got += [row[0] for row in place.read(shape, upper, "note")]
+    got += [row[0] for row in place.read(source_table, upper, "note")]
     time.sleep(1.1)
     second = place.survey("t", after=survey.upto)
     later = notes_of(place, second, survey.upto)
@@ -224,9 +224,9 @@ def test_a5_rows_that_move_while_they_are_paged_are_never_lost(place: Place) -> 
 
 
 def copy_once(place: Place, after: RowPosition | None, target: dict[int, str]) -> RowPosition | None:
-    shape, survey = place.survey("t", after=after, step=7)
+    source_table, survey = place.survey("t", after=after, step=7)
     for batch in batches(survey, after):
-        for number, note in place.read(shape, batch, "id, note"):
+        for number, note in place.read(source_table, batch, "id, note"):
             target[number] = note
     return survey.upto or after
 
@@ -257,9 +257,9 @@ def test_a9_a_row_dated_in_the_future_waits_and_is_reported(place: Place) -> Non
     place.run(INSERT.format("now"))
     place.run("INSERT INTO t (note, at) VALUES ('future', '2037-01-01 00:00:00')")
     time.sleep(1.1)
-    shape, survey = place.survey("t")
+    source_table, survey = place.survey("t")
     assert survey.rows_waiting == 1
-    assert notes_of(place, (shape, survey), None) == ["now"]
+    assert notes_of(place, (source_table, survey), None) == ["now"]
     assert moment(survey) < utc_now() + SECOND
 
 
@@ -359,14 +359,14 @@ def test_a25_a_lower_number_that_commits_after_a_higher_one_is_not_lost(place: P
     with transaction(place) as first:
         first.execute(INSERT.format("one"))
         place.run(INSERT.format("two"))
-        shape, survey = place.survey("t", cursor="id")
+        source_table, survey = place.survey("t", cursor="id")
         assert survey.upto is None
         assert survey.pending
         assert any("wait for" in note for note in survey.notes)
         first.connection.commit()
     time.sleep(1.1)
-    shape, survey = place.survey("t", cursor="id", pending=survey.pending)
-    assert notes_of(place, (shape, survey), None) == ["one", "two"]
+    source_table, survey = place.survey("t", cursor="id", pending=survey.pending)
+    assert notes_of(place, (source_table, survey), None) == ["one", "two"]
     assert survey.pending is None
 
 
@@ -464,8 +464,8 @@ def test_a16_an_hour_that_happens_twice_is_not_passed_over() -> None:
         place.run("INSERT INTO t VALUES (2, '2024-11-03 01:30', '2024-11-03 01:30-05')")
         _, instant = place.survey("t", cursor="at", step=1)
         assert instant.cuts[0].position.cursor.text == "2024-11-03 05:30:00.000000"
-        shape, naive = place.survey("t", cursor="naive", step=1)
-        found = [row for batch in batches(naive, None) for row in place.read(shape, batch, "id")]
+        source_table, naive = place.survey("t", cursor="naive", step=1)
+        found = [row for batch in batches(naive, None) for row in place.read(source_table, batch, "id")]
         assert sorted(found) == [(1,), (2,)]
         # In summer the wall clock is an hour ahead of what it falls back to; the bound never is.
         assert moment(naive) <= utc_now() - timedelta(hours=5)

@@ -39,8 +39,8 @@ def put(place: Place, *numbers: int) -> None:
 
 
 def got(place: Place, found: tuple[Any, Survey], after: RowPosition | None = None) -> list[int]:
-    shape, survey = found
-    return sorted(row[0] for batch in batches(survey, after) for row in place.read(shape, batch, "ts"))
+    source_table, survey = found
+    return sorted(row[0] for batch in batches(survey, after) for row in place.read(source_table, batch, "ts"))
 
 
 @pytest.mark.parametrize("epoch", Epoch)
@@ -48,8 +48,8 @@ def test_a28_a_row_of_the_future_waits_and_later_rows_arrive(place: Place, epoch
     each, now = epoch.each, int(time.time())
     put(place, (now - 60) * each, (now + YEARS) * each)
     first = place.survey("t", cursor="ts", epoch=epoch)
-    shape, survey = first
-    assert shape.cursor_kind == "timestamp"
+    source_table, survey = first
+    assert source_table.cursor_kind == "timestamp"
     assert (got(place, first), survey.rows_waiting) == ([(now - 60) * each], 1)
     put(place, (now - 5) * each)
     assert survey.upto is not None

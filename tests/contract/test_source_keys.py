@@ -21,7 +21,7 @@ from tidegauge.sources.keys import key_layout, keys
 from tidegauge.sources.open import open_source
 
 
-def shape_of(place: Place, **options: Any) -> SourceTable:
+def describe(place: Place, **options: Any) -> SourceTable:
     source = open_source(place.database)
     try:
         return source.describe(place.table("t"), asked(**options))
@@ -30,7 +30,7 @@ def shape_of(place: Place, **options: Any) -> SourceTable:
 
 
 def keys_of(place: Place, *, after: RowPosition | None = None, rows: int = 2, **options: Any) -> pa.Table:
-    source_table = shape_of(place, **options)
+    source_table = describe(place, **options)
     schema = schema_of(key_layout(source_table))
     found = list(keys(place.database, source_table, after=after, rows=rows))
     assert all(0 < batch.num_rows <= rows for batch in found)
@@ -69,7 +69,7 @@ def test_a_key_with_null_is_refused(place: Place) -> None:
 
 def test_a_table_that_went_away_is_named(place: Place) -> None:
     place.run("CREATE TABLE t (id int PRIMARY KEY, at date)")
-    source_table = shape_of(place)
+    source_table = describe(place)
     place.run("DROP TABLE t")
     with pytest.raises(SourceError) as caught:
         list(keys(place.database, source_table))
@@ -79,7 +79,7 @@ def test_a_table_that_went_away_is_named(place: Place) -> None:
 def test_whoever_stops_half_way_does_not_wait_for_the_rest(place: Place) -> None:
     place.run("CREATE TABLE t (id int PRIMARY KEY, at date)")
     place.run(f"INSERT INTO t (id) {_numbers(place, 300_000)}")
-    source_table = shape_of(place)
+    source_table = describe(place)
     stream = keys(place.database, source_table, rows=10)
     next(stream)
     began = time.monotonic()
@@ -182,7 +182,7 @@ def test_a_window_is_cut_without_looking_for_a_bound(place: Place) -> None:
     place.run("CREATE TABLE t (id int PRIMARY KEY, n int NOT NULL)")
     for number in range(10):
         place.run(f"INSERT INTO t VALUES ({number}, {number // 3})")
-    source_table, upto = shape_of(place, cursor="n"), RowPosition(Value(ValueKind.INT, "2"))
+    source_table, upto = describe(place, cursor="n"), RowPosition(Value(ValueKind.INT, "2"))
     after = RowPosition(Value(ValueKind.INT, "0"), (Value(ValueKind.INT, "1"),))
     source = open_source(place.database)
     try:

@@ -17,11 +17,11 @@ def ids(
     place: Place, after: RowPosition | None = None, *, step: int = 3
 ) -> tuple[list[int], RowPosition | None]:
     """What a plan would read, and where it would end."""
-    shape, survey = place.survey("t", after=after, step=step)
+    source_table, survey = place.survey("t", after=after, step=step)
     found: list[int] = []
     end = after
     for batch in batches(survey, after):
-        rows = place.read(shape, batch, "id")
+        rows = place.read(source_table, batch, "id")
         assert len(rows) == batch.rows
         found += [key for (key,) in rows]
         [window] = batch.windows
@@ -84,11 +84,11 @@ def test_a26_how_far_was_looked_is_the_bound(place: Place) -> None:
 def test_a26_a_window_that_a_person_named_ends_where_he_said(place: Place) -> None:
     place.run("CREATE TABLE t (id int PRIMARY KEY, at timestamp NOT NULL)")
     place.run("INSERT INTO t VALUES (1, '2025-01-01 00:00:00'), (2, '2025-01-02 00:00:00')")
-    shape, survey = place.survey("t")
+    source_table, survey = place.survey("t")
     assert survey.upto is not None
     source = open_source(place.database)
     try:
-        [cut] = source.cuts(shape, None, survey.upto, 10)
+        [cut] = source.cuts(source_table, None, survey.upto, 10)
     finally:
         source.close()
     assert (cut.position, cut.rows) == (survey.upto, 2)

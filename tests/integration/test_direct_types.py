@@ -17,7 +17,7 @@ from tests.support.types_parts import arrived, make
 from tidegauge.errors import TypeNotHeld
 from tidegauge.model.spec import Lake
 from tidegauge.outputs.lake.splits import write_splits
-from tidegauge.sources import connectorx_split as connectorx_stretch
+from tidegauge.sources import connectorx_split
 from tidegauge.sources.direct import DirectReader, direct_reason
 
 if TYPE_CHECKING:
@@ -31,14 +31,14 @@ def never() -> SparkSession:
 def direct_files(
     place: Place, table: str, folder: Path, *, step: int = 1_000_000, **options: Any
 ) -> list[Path]:
-    shape, survey = place.survey(table, step=step, **options)
-    assert direct_reason(shape, place.database) is None
+    source_table, survey = place.survey(table, step=step, **options)
+    assert direct_reason(source_table, place.database) is None
     lake = Lake("lake", str(folder))
     reader = DirectReader(place.database)
     return [
         folder / file.path
         for number, batch in enumerate(batches(survey, None, 2))
-        for file in write_splits(lake, f"t/data/{number}", reader.batch_data(shape, batch), never)
+        for file in write_splits(lake, f"t/data/{number}", reader.batch_data(source_table, batch), never)
     ]
 
 
@@ -117,9 +117,9 @@ def test_a_stream_gives_what_a_single_piece_gives(
         cases = [case for case in test_types_postgresql.CASES if case.native not in own]
         make(place, "every", cases, '"')
     whole = [pq.read_table(path) for path in direct_files(place, "every", tmp_path / "whole", cursor="id")]
-    monkeypatch.setattr(connectorx_stretch, "SMALL", -1)
-    monkeypatch.setattr(connectorx_stretch, "_PIECE", 2)
-    monkeypatch.setattr(connectorx_stretch, "is_task", lambda: True)
+    monkeypatch.setattr(connectorx_split, "SMALL", -1)
+    monkeypatch.setattr(connectorx_split, "_PIECE", 2)
+    monkeypatch.setattr(connectorx_split, "is_task", lambda: True)
     streamed = [
         pq.read_table(path) for path in direct_files(place, "every", tmp_path / "stream", cursor="id")
     ]
@@ -209,8 +209,8 @@ def test_a17_a_zero_date_stops_both_ways_with_one_sentence(
         cursor.execute(f"INSERT INTO t VALUES (1, '2025-01-15'), (7, {value})")
     wanted = refused(spark, place, "t", tmp_path / "jdbc")
     assert stopped(place, "t", tmp_path / "one") == wanted
-    monkeypatch.setattr(connectorx_stretch, "SMALL", -1)
-    monkeypatch.setattr(connectorx_stretch, "is_task", lambda: True)
+    monkeypatch.setattr(connectorx_split, "SMALL", -1)
+    monkeypatch.setattr(connectorx_split, "is_task", lambda: True)
     assert stopped(place, "t", tmp_path / "stream") == wanted
     rows = same(spark, place, "t", tmp_path / "null", cursor="id", zero_dates="null").to_pylist()
     assert {row["id"]: row["day %s"] is None for row in rows} == {1: False, 7: True}

@@ -47,7 +47,7 @@ LAYOUT = Layout(TableName(None, "t"), (Field("id", "bigint", "integer"),), ("id"
 
 @dataclass(frozen=True)
 class Numbers:
-    """A stretch that fails as it is told, the first time."""
+    """A split that fails as it is told, the first time."""
 
     first: int
     count: int
@@ -99,7 +99,7 @@ def attempt() -> str:
 
 
 @pytest.mark.parametrize("rows", [None, 40])
-def test_there_is_one_file_for_each_stretch_in_the_order_of_the_stretches(
+def test_there_is_one_file_for_each_split_in_the_order_of_the_splits(
     spark: SparkSession, lake: Lake, rows: int | None
 ) -> None:
     batch_data = BatchRows(LAYOUT, rows, splits=tuple(Numbers(10 * n, 10) for n in range(4)))
@@ -109,7 +109,7 @@ def test_there_is_one_file_for_each_stretch_in_the_order_of_the_stretches(
 
 
 @pytest.mark.parametrize("rows", [None, 10])
-def test_a_stretch_without_rows_leaves_no_file(spark: SparkSession, lake: Lake, rows: int | None) -> None:
+def test_a_split_without_rows_leaves_no_file(spark: SparkSession, lake: Lake, rows: int | None) -> None:
     batch_data = BatchRows(LAYOUT, rows, splits=(Numbers(0, 0), Numbers(0, 10), Numbers(10, 0)))
     files = write_splits(lake, attempt(), batch_data, lambda: spark)
     assert [file.rows for file in files] == [10]
@@ -415,7 +415,7 @@ def test_whoever_stops_half_way_ends_the_statement_too(server: Place) -> None:
         time.sleep(0.05)
 
 
-def test_a_stretch_crosses_to_a_task_and_shows_no_secret(server: Place) -> None:
+def test_a_split_crosses_to_a_task_and_shows_no_secret(server: Place) -> None:
     source_table, batch = many(server, 10)
     split = streaming(server, source_table, batch)
     again = pickle.loads(pickle.dumps(split))

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def rows_of(spark: SparkSession, place: Place, shape: Any, batch: Batch) -> list[tuple[Any, ...]]:
-    return [tuple(row) for row in JdbcReader(place.database).read(spark, shape, batch).collect()]
+def rows_of(spark: SparkSession, place: Place, source_table: Any, batch: Batch) -> list[tuple[Any, ...]]:
+    return [tuple(row) for row in JdbcReader(place.database).read(spark, source_table, batch).collect()]
 
 
 def test_a1_ties_survive_any_batch_size_and_any_number_of_readers(spark: SparkSession, place: Place) -> None:
@@ -37,10 +37,10 @@ def test_a1_ties_survive_any_batch_size_and_any_number_of_readers(spark: SparkSe
     for a, b in wanted:
         place.run(f"INSERT INTO t VALUES ({a}, '{b}', '2025-01-0{1 + a % 2}')")
     for step, parallel in ((1, 4), (4, 2), (7, 1), (100, 3)):
-        shape, survey = place.survey("t", step=step)
+        source_table, survey = place.survey("t", step=step)
         got: list[tuple[Any, ...]] = []
         for batch in batches(survey, None, parallel):
-            found = rows_of(spark, place, shape, batch)
+            found = rows_of(spark, place, source_table, batch)
             assert len(found) == batch.rows
             got += [row[:2] for row in found]
         assert sorted(got) == wanted
@@ -49,9 +49,9 @@ def test_a1_ties_survive_any_batch_size_and_any_number_of_readers(spark: SparkSe
 def test_a10_null_cursors_are_read_by_their_own_batch(spark: SparkSession, place: Place) -> None:
     place.run("CREATE TABLE t (id int PRIMARY KEY, at date)")
     place.run("INSERT INTO t VALUES (1, '2025-01-01'), (2, NULL), (3, NULL)")
-    shape, survey = place.survey("t", null_cursor=NullCursor.INCLUDE)
+    source_table, survey = place.survey("t", null_cursor=NullCursor.INCLUDE)
     assert survey.upto is not None
-    found = rows_of(spark, place, shape, Batch((Window(survey.upto, survey.upto),), nulls=True))
+    found = rows_of(spark, place, source_table, Batch((Window(survey.upto, survey.upto),), nulls=True))
     assert sorted(row[0] for row in found) == [2, 3]
 
 
@@ -66,9 +66,9 @@ def test_e1_any_name_arrives_as_it_is(spark: SparkSession, place: Place, name: s
     quote = quote_of(place)
     place.run(f"CREATE TABLE {quote(name)} (id int PRIMARY KEY, {quote(name)} date NOT NULL)")
     place.run(f"INSERT INTO {quote(name)} VALUES (1, '2025-01-01')")
-    shape, survey = place.survey(name, cursor=name)
+    source_table, survey = place.survey(name, cursor=name)
     (batch,) = batches(survey, None)
-    frame = JdbcReader(place.database).read(spark, shape, batch)
+    frame = JdbcReader(place.database).read(spark, source_table, batch)
     assert frame.columns == ["id", name]
     assert frame.count() == 1
 
@@ -87,12 +87,12 @@ def test_a15_no_zone_of_spark_shifts_a_timestamp(
         # Inside the hour that does not exist there, and inside the one that is twice.
         place.run("INSERT INTO t VALUES (1, '2024-03-10 02:30:00.000001', '2024-03-10 02:30:00.000001')")
         place.run("INSERT INTO t VALUES (2, '2024-11-03 01:30:00.999999', '2024-11-03 06:30:00.999999')")
-        shape, survey = place.survey("t")
+        source_table, survey = place.survey("t")
         (batch,) = batches(survey, None)
         texts: list[list[str]] = []
         for session in (spark, other):
             path = str(tmp_path / f"{number}{len(texts)}")
-            JdbcReader(place.database).read(session, shape, batch).write.parquet(path)
+            JdbcReader(place.database).read(session, source_table, batch).write.parquet(path)
             texts.append([str(row) for row in pq.read_table(path).sort_by("id").to_pylist()])
         assert texts[0] == texts[1]
         assert "2024, 3, 10, 2, 30, 0, 1)" in texts[0][0]
@@ -104,10 +104,10 @@ def test_a_count_sees_a_value_that_cannot_be_held_too(spark: SparkSession, postg
     place = postgresql_place(postgres)
     place.run("CREATE TABLE t (id int PRIMARY KEY, v numeric(5,2))")
     place.run("INSERT INTO t VALUES (1, 'NaN')")
-    shape, survey = place.survey("t", cursor="id")
+    source_table, survey = place.survey("t", cursor="id")
     (batch,) = batches(survey, None)
     with pytest.raises(Exception, match=r"tidegauge: public\.t: column v"):
-        JdbcReader(place.database).read(spark, shape, batch).select("id").count()
+        JdbcReader(place.database).read(spark, source_table, batch).select("id").count()
 
 
 def test_a_sqlite_file_in_use_by_a_writer_is_read_as_committed(spark: SparkSession, tmp_path: Path) -> None:
@@ -118,9 +118,9 @@ def test_a_sqlite_file_in_use_by_a_writer_is_read_as_committed(spark: SparkSessi
     writer.execute("INSERT INTO t VALUES (1), (9000000000)")
     writer.execute("BEGIN IMMEDIATE")
     writer.execute("INSERT INTO t VALUES (2)")
-    shape, survey = place.survey("t", cursor="id")
+    source_table, survey = place.survey("t", cursor="id")
     (batch,) = batches(survey, None)
-    assert sorted(rows_of(spark, place, shape, batch)) == [(1,), (9000000000,)]
+    assert sorted(rows_of(spark, place, source_table, batch)) == [(1,), (9000000000,)]
     writer.close()
 
 
@@ -131,10 +131,10 @@ def test_a_mysql_result_is_streamed_and_not_held_in_memory(spark: SparkSession, 
     place = mysql_place(mariadb)
     place.run("CREATE TABLE t (id int PRIMARY KEY, v int)")
     place.run("INSERT INTO t SELECT seq, seq FROM seq_1_to_300")
-    shape, survey = place.survey("t", cursor="id")
+    source_table, survey = place.survey("t", cursor="id")
     (batch,) = batches(survey, None)
-    wide = replace(shape.columns[1], select="REPEAT('x', 200000)", wire="string", arrives="string")
-    shape = replace(shape, columns=(shape.columns[0], wide))
+    wide = replace(source_table.columns[1], select="REPEAT('x', 200000)", wire="string", arrives="string")
+    source_table = replace(source_table, columns=(source_table.columns[0], wide))
     small = spark.newSession()
     small.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "10")
 
@@ -143,7 +143,7 @@ def test_a_mysql_result_is_streamed_and_not_held_in_memory(spark: SparkSession, 
         return time.time()
 
     consume = udf(slow, "double").asNondeterministic()
-    frame = JdbcReader(place.database).read(small, shape, batch).select(consume(col("v")))
+    frame = JdbcReader(place.database).read(small, source_table, batch).select(consume(col("v")))
     with ThreadPoolExecutor(1) as pool:
         job = pool.submit(frame.collect)
         sending = 0.0

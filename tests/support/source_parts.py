@@ -75,7 +75,7 @@ def asked(cursor: str = "at", *, settle: timedelta = NOW, **options: Any) -> Tab
 
 
 def batches(survey: Survey, after: RowPosition | None, parallel: int = 1) -> list[Batch]:
-    """As the planner makes them: `parallel` stretches to a batch."""
+    """As the planner makes them: `parallel` splits to a batch."""
     made: list[Batch] = []
     for start in range(0, len(survey.cuts), parallel):
         part = survey.cuts[start : start + parallel]

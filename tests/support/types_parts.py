@@ -30,12 +30,12 @@ def arrived(
     spark: SparkSession, place: Place, table: str, folder: Path, *, step: int = 1_000_000, **options: Any
 ) -> pa.Table:
     """What Parquet holds after every batch of a table has been read."""
-    shape, survey = place.survey(table, step=step, **options)
+    source_table, survey = place.survey(table, step=step, **options)
     reader = JdbcReader(place.database)
     parts = []
     for number, batch in enumerate(batches(survey, None, 2)):
         path = folder / f"part{number}"
-        reader.read(spark, shape, batch).write.parquet(str(path))
+        reader.read(spark, source_table, batch).write.parquet(str(path))
         parts.append(pq.read_table(path))
     return pa.concat_tables(parts)
 

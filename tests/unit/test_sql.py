@@ -76,7 +76,7 @@ def test_a1_windows_that_share_their_ends_partition_the_rows(
 
 
 @given(rows=ROWS, step=st.integers(1, 8))
-def test_cuts_end_every_stretch_of_the_asked_for_size(rows: list[Row], step: int) -> None:
+def test_cuts_end_every_part_of_the_asked_for_size(rows: list[Row], step: int) -> None:
     connection = table(rows)
     cuts = connection.execute(sql.cuts(source_table(), "t", "c IS NOT NULL", step)).fetchall()
     ordered = connection.execute("SELECT c, k, s FROM t ORDER BY c, k, s").fetchall()

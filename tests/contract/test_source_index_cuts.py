@@ -31,12 +31,12 @@ def test_a1_hops_of_any_length_end_where_numbering_does(place: Place, moments: l
     source = open_source(place.database)
     source_table = source.describe(place.table("t"), asked())
     assert "by_time" in source_table.along
-    hopped = source.survey(source_table, None, step, None)
+    along_index = source.survey(source_table, None, step, None)
     numbered = source.survey(replace(source_table, along=""), None, step, None)
     source.close()
-    assert [cut.rows for cut in hopped.cuts] == [cut.rows for cut in numbered.cuts]
-    assert [cut.position for cut in hopped.cuts[:-1]] == [cut.position for cut in numbered.cuts[:-1]]
-    assert sum(cut.rows for cut in hopped.cuts) == len(moments)
+    assert [cut.rows for cut in along_index.cuts] == [cut.rows for cut in numbered.cuts]
+    assert [cut.position for cut in along_index.cuts[:-1]] == [cut.position for cut in numbered.cuts[:-1]]
+    assert sum(cut.rows for cut in along_index.cuts) == len(moments)
 
 
 @pytest.mark.parametrize(

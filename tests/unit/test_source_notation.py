@@ -12,7 +12,7 @@ def moment(text: str) -> Value:
 
 
 @pytest.mark.parametrize(
-    ("shape", "written"),
+    ("pattern", "written"),
     [
         ("0000-00-00 00:00:00", "2025-06-01 11:59:59"),
         ("0000-00-00T00:00:00Z", "2025-06-01T11:59:59Z"),
@@ -22,8 +22,8 @@ def moment(text: str) -> Value:
         ("0000-00-00", "2025-05-31"),
     ],
 )
-def test_a_bound_is_written_in_the_columns_notation_and_is_over(shape: str, written: str) -> None:
-    notation = read_patterns([shape])
+def test_a_bound_is_written_in_the_columns_notation_and_is_over(pattern: str, written: str) -> None:
+    notation = read_patterns([pattern])
     assert notation is not None
     assert notation.write_bound(moment("2025-06-01 11:59:59.123456")).text == written
 
@@ -36,10 +36,10 @@ def test_fractions_of_different_length_are_one_notation_when_nothing_follows_the
 
 
 @pytest.mark.parametrize(
-    "shapes", [[], ["soon"], ["0000-00-00 00:00:00+02:00"], ["0000-00-00", "0000-00-00 00:00:00"]]
+    "patterns", [[], ["soon"], ["0000-00-00 00:00:00+02:00"], ["0000-00-00", "0000-00-00 00:00:00"]]
 )
-def test_what_has_no_one_notation_has_none(shapes: list[str]) -> None:
-    assert read_patterns(shapes) is None
+def test_what_has_no_one_notation_has_none(patterns: list[str]) -> None:
+    assert read_patterns(patterns) is None
 
 
 @pytest.mark.parametrize(
