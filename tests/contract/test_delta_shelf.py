@@ -403,6 +403,7 @@ def _count_up(where: Where, flow: str, times: int) -> None:
                 time.sleep(0.001)
 
 
+@pytest.mark.shown_on("local")
 def test_b6_processes_that_count_together_lose_no_step(lake: Lake) -> None:
     """Eight writers of one table, six of them of the same flow: each save is seen by the next."""
     opened(lake)

@@ -129,6 +129,7 @@ def _postgresql_grant(tmp_path: Path, request: pytest.FixtureRequest) -> tuple[D
 CASES = [_sqlite, _mysql, _postgresql, _mysql_grant, _postgresql_grant]
 
 
+@pytest.mark.shown_on("sqlite", "postgresql", "mysql_grant")
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__.strip("_"))
 def test_a29_a_table_that_is_shown_no_more_is_failed_and_goes_on_once_it_is_back(
     tmp_path: Path,
@@ -297,6 +298,7 @@ def test_a29_a_sync_that_was_taken_out_is_not_missed_in_another_that_has_its_pat
 LONG = [pytest.param(name, marks=pytest.mark.long) for name in ("postgres", "mariadb")]
 
 
+@pytest.mark.shown_on("sqlite", "delta")
 @pytest.mark.parametrize("store_address", ["sqlite", "json", "delta", *LONG], indirect=True)
 def test_a29_forget_ends_it_on_every_store_and_undo_brings_it_back(
     tmp_path: Path, store_address: str, monkeypatch: pytest.MonkeyPatch

@@ -1,7 +1,7 @@
 """The law of a flow: after every window its target equals the transform over the whole.
 
-Generated transforms, generated changes, windows cut anywhere. `TIDEGAUGE_LAW_CASES=100` makes `-m long`
-longer, `TIDEGAUGE_LAW_SEED` another one.
+Generated transforms, generated changes, windows cut anywhere. `TIDEGAUGE_LAW_CASES=100` makes `-m long` a
+long run, `TIDEGAUGE_LAW_SEED` another one.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sqlite3
-import tarfile
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -82,8 +82,7 @@ def _fetch(connect: Callable[[], Any], sql: str) -> list[tuple[Any, ...]]:
 
 def unpack(version: str, name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Its folder, which is the working folder from here on."""
-    with tarfile.open(FIXTURES / version / f"{name}.tar.xz") as archive:
-        archive.extractall(folder, filter="data")
+    shutil.unpack_archive(FIXTURES / version / f"{name}.tar.xz", folder)
     monkeypatch.chdir(folder / name)
     return folder / name
 
