@@ -90,6 +90,7 @@ def columns(project: Project) -> list[str]:
         return [row[0] for row in connection.execute("DESCRIBE orders").fetchall()]
 
 
+@pytest.mark.shown_on("sqlite")
 def test_f2_an_empty_table_has_an_empty_target_and_is_proven_equal(routed: Project) -> None:
     project = routed.write(OPTIONS)
     first = done(project, "run")
@@ -107,6 +108,7 @@ def test_f2_an_empty_table_has_an_empty_target_and_is_proven_equal(routed: Proje
     assert counts(verified(project)) == [2, 2, 0, 0, 0, 0]
 
 
+@pytest.mark.shown_on("sqlite")
 def test_f2_a_target_that_was_dropped_is_not_equal_to_an_empty_table(project: Project) -> None:
     project.write(OPTIONS)
     done(project, "run")
@@ -153,6 +155,7 @@ def test_f2_a_batch_of_no_rows_makes_the_table(warehouse: Yard, mode: Mode) -> N
     assert list(output.rows(layout)) == []
 
 
+@pytest.mark.shown_on("sqlite")
 def test_f2_rows_of_a_backfill_below_the_beginning_are_not_extra(routed: Project) -> None:
     project = routed.write(f"{OPTIONS}, initial: '2025-01-05 00:00:00'")
     orders(project, *range(1, 8))
@@ -173,6 +176,7 @@ def test_f2_rows_of_a_backfill_below_the_beginning_are_not_extra(routed: Project
     }
 
 
+@pytest.mark.shown_on("sqlite", "postgresql")
 def test_f2_a_number_that_became_a_text_is_compared_as_text(project: Project) -> None:
     orders(project, 1, 2)
     project.write(OPTIONS)
@@ -197,6 +201,7 @@ def test_f2_a_number_that_became_a_text_is_compared_as_text(project: Project) ->
     assert counts(verified(project, code=1)) == [2, 2, 0, 0, 1, 0]
 
 
+@pytest.mark.shown_on("sqlite", "mysql")
 def test_f2_rows_past_the_watermark_are_counted_and_no_difference(project: Project) -> None:
     orders(project, 1, 2, 3)
     project.write(OPTIONS)
