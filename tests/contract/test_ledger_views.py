@@ -14,7 +14,7 @@ import pytest
 from deltalake import DeltaTable
 from sqlalchemy import text
 
-from tests.contract.test_ledger_alone import versions
+from tests.contract.test_ledger_callers import versions
 from tests.support.drafts import ME, draft, nothing_new, receipt
 from tests.support.servers import Postgres
 from tidegauge.ledger.open import open_ledger

@@ -27,7 +27,7 @@ def needs_fresh_process(address: str) -> bool:
 
 
 def everything(ledger: Ledger) -> dict[str, list[str]]:
-    """Each table's rows, or each flow's leaf and each log's lines."""
+    """Each table's rows, or each flow's document and each log's lines."""
     if isinstance(ledger, DocumentLedger):
         return _documents(ledger)
     with ledger._engine.connect() as connection:
@@ -38,7 +38,7 @@ def everything(ledger: Ledger) -> dict[str, list[str]]:
 
 
 def _documents(ledger: DocumentLedger) -> dict[str, list[str]]:
-    """An entry that is still in its flow's outbox counts as if it were in the log."""
+    """An entry that is still pending in its flow's document counts as if it were in the log."""
     documents = ledger._documents
     found: dict[str, list[str]] = {"flows": []}
     logs: dict[str, dict[str, Any]] = {log: {} for log in LOGS}
@@ -57,7 +57,7 @@ def _documents(ledger: DocumentLedger) -> dict[str, list[str]]:
 
 
 def timed(shown: Mapping[str, Any]) -> dict[str, Any]:
-    """A leaf's row, with the times that its texts stand for."""
+    """A stored flow's row, with the times that its texts stand for."""
     found = dict(shown)
     for name, time in (("position", "time"), ("upto", "upto_time")):
         if isinstance(found.get(name), str):
