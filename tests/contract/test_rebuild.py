@@ -13,6 +13,7 @@ import pytest
 from tests.support.drafts import ME, OTHER, draft, position, receipt
 from tests.support.project import Project, Ran, local, refused, sqlite_database
 from tidegauge.errors import FlowHeld, OutputDisagrees, WrongState
+from tidegauge.flows.recall import find_furthest
 from tidegauge.ledger.open import open_ledger
 from tidegauge.model.position import (
     FilesPosition,
@@ -27,7 +28,6 @@ from tidegauge.model.protocols.ledger import LedgerWriter
 from tidegauge.model.spec import Lake
 from tidegauge.model.state import State
 from tidegauge.model.watermark import Recalled, Watermark
-from tidegauge.operations.rebuild import furthest
 from tidegauge.outputs.delta.recall import recall_delta
 
 WHY = ("--reason", "the disk is gone", "--yes")
@@ -206,12 +206,12 @@ def test_what_was_read_again_leaves_the_furthest_position_where_it_was() -> None
         assert isinstance(found, RowPosition)
         return found.cursor.text
 
-    assert number(furthest(rows((None, "9"), ("9", "12"), ("3", "7")), moments=False)) == "12"
+    assert number(find_furthest(rows((None, "9"), ("9", "12"), ("3", "7")), moments=False)) == "12"
     words = rows((None, "b"), ("b", "a"), ("x", "c"), kind=ValueKind.TEXT)
-    assert number(furthest(words, moments=False)) == "a", "only the database knows its order"
-    assert furthest([], moments=False) is None
+    assert number(find_furthest(words, moments=False)) == "a", "only the database knows its order"
+    assert find_furthest([], moments=False) is None
     files = [Window(None, FilesPosition(4)), Window(FilesPosition(4), FilesPosition(6))]
-    assert furthest(files, moments=False) == FilesPosition(6)
+    assert find_furthest(files, moments=False) == FilesPosition(6)
 
 
 # --- from the log of a Delta table

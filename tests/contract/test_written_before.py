@@ -24,8 +24,6 @@ from tests.support.written_before import (
 )
 from tidegauge import WatermarkTracker
 
-pytestmark = pytest.mark.contract
-
 CASES = [(version, name) for version in SETS for name in SHOPS]
 
 

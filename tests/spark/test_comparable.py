@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
-
 from tidegauge.model.delta_flow import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
 from tidegauge.sources.delta.net_changes import count_net
 from tidegauge.spark.comparable import make_comparable
@@ -14,7 +12,6 @@ from tidegauge.transform.difference import HERE, by_key, by_partition, by_sides
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
 
 SAME = [
     ("double('NaN')", "-double('NaN')"),

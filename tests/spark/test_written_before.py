@@ -16,8 +16,6 @@ from tests.support.written_before import SETS, Old, Rows, assert_says_the_same, 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
-
 
 @pytest.mark.parametrize("version", SETS)
 def test_flows_between_delta_tables_of_an_earlier_version_go_on_where_they_stood(

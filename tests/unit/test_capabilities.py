@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from tests.support.delta_output import delta_flow_of
 from tidegauge.model.mode import Mode
 from tidegauge.model.spec import (
@@ -21,8 +19,6 @@ from tidegauge.outputs.delta.output import DeltaOutput
 from tidegauge.outputs.lake.output import ParquetOutput
 from tidegauge.outputs.warehouse.open import WAREHOUSES, open_warehouse
 from tidegauge.outputs.warehouse.output import WarehouseOutput
-
-pytestmark = pytest.mark.unit
 
 
 def test_a_lake_stages_rows_and_can_do_nothing_else(tmp_path: Path) -> None:

@@ -11,8 +11,6 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.unit
-
 SOURCE = Path(__file__).parents[2] / "src" / "tidegauge"
 FILES = sorted(SOURCE.rglob("*.py"))
 ROOMS = sorted(path.parent for path in SOURCE.glob("*/__init__.py"))

@@ -7,8 +7,6 @@ import pytest
 from tidegauge.model.mode import MODES, Mode, OutputKind
 from tidegauge.outputs.warehouse.modes import APPLY
 
-pytestmark = pytest.mark.unit
-
 APPEND, MERGE, OVERWRITE = Mode.APPEND, Mode.MERGE, Mode.OVERWRITE
 SCD2, PARTITIONS = Mode.SCD2, Mode.REPLACE_PARTITIONS
 

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tidegauge.flows.override import Refresh
 from tidegauge.flows.override_delta import DeltaOverridePreviewer
 from tidegauge.model.delta_flow import DeltaFlow, DeltaInput, DeltaTable, TableRef
-
-pytestmark = pytest.mark.unit
 
 
 def test_a_full_refresh_of_a_delta_table_names_the_table_as_plan_does() -> None:

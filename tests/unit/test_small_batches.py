@@ -8,8 +8,6 @@ import pytest
 
 from tidegauge.outputs.delta import small_batches
 
-pytestmark = pytest.mark.unit
-
 
 class Conf(dict[str, str]):
     def set(self, name: str, value: str) -> None:

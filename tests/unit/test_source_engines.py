@@ -15,8 +15,6 @@ from tidegauge.model.engines import FACTS, READABLE, Engine
 from tidegauge.model.spec import Database, TableName
 from tidegauge.sources.engines import ENGINES, find_engine
 
-pytestmark = pytest.mark.unit
-
 SOURCE = Path(tidegauge.__file__).parent
 PLACES = ("model/engines.py", "config/connection_keys.py", "outputs/", "flows/deletes.py")
 """Beside an engine's own folder. `flows/deletes.py` asks how a target compares keys."""

@@ -11,8 +11,6 @@ from tidegauge.outputs.delta.types import fits
 from tidegauge.outputs.warehouse.fit import Verdict, by_type
 from tidegauge.plan.drift import decide
 
-pytestmark = pytest.mark.unit
-
 _IN_A_LOG = {"tinyint": "byte", "smallint": "short", "int": "integer", "bigint": "long"}
 
 

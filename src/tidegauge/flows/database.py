@@ -9,6 +9,7 @@ from tidegauge.flows.drift import decide_drift
 from tidegauge.flows.emptying import empty_batch_data, plan_emptying
 from tidegauge.flows.override import OverridePreview, OverrideRequest
 from tidegauge.flows.override_table import TableOverridePreviewer
+from tidegauge.flows.recall import recall_rows
 from tidegauge.flows.table import NewRows, TableFlowBase
 from tidegauge.model.batch_data import BatchData
 from tidegauge.model.delta_flow import AnyFlow
@@ -19,6 +20,8 @@ from tidegauge.model.protocols.source import Reader, Source
 from tidegauge.model.run import FlowStatus
 from tidegauge.model.spec import Read
 from tidegauge.model.table import SourceTable
+from tidegauge.model.watermark import Recalled
+from tidegauge.outputs.lake.recall import RecalledEpoch
 from tidegauge.plan.backfill import limited
 from tidegauge.plan.draft import (
     batch_step,
@@ -71,6 +74,9 @@ class DatabaseFlow(TableFlowBase):
     ) -> OverridePreview:
         previewer = TableOverridePreviewer(ledger, self._resources.sources, self.spec, status, self.mark)
         return previewer.preview(request, every)
+
+    def recall_mark(self, found: RecalledEpoch) -> tuple[Recalled, tuple[str, ...]]:
+        return recall_rows(found), ()
 
     def check_refillable(self) -> None:
         source_table = self.source().describe(self.spec.table, self.spec.options)

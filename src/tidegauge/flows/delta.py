@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-import hashlib
-import inspect
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from enum import StrEnum
 from functools import cache
 from typing import TYPE_CHECKING
 
+from tidegauge.compare.frames import Difference
 from tidegauge.delta_log.history import histories, version_at
+from tidegauge.delta_log.location import lake_of
 from tidegauge.errors import OutputDisagrees, TidegaugeError
 from tidegauge.flows.agreement import check_agreement
 from tidegauge.flows.flow import FlowResources, PlannedWork
+from tidegauge.flows.made_by import MadeBy, Origin
 from tidegauge.flows.override import OverridePreview, OverrideRequest
 from tidegauge.flows.override_delta import DeltaOverridePreviewer
+from tidegauge.flows.recall import RecalledFlow
+from tidegauge.flows.verify_delta import verify_delta
 from tidegauge.model.batch_data import BatchData, DeltaBatch, DeltaChange
-from tidegauge.model.delta_flow import AnyFlow, DeltaFlow, DeltaInput, Evaluate, Function, Sql
-from tidegauge.model.mode import OutputKind
-from tidegauge.model.plan import SET_BACK, Batch, Draft, Plan
+from tidegauge.model.delta_flow import AnyFlow, DeltaFlow, DeltaInput, Evaluate
+from tidegauge.model.plan import Batch, Draft, Plan
 from tidegauge.model.position import VersionPosition, Window
 from tidegauge.model.protocols.ledger import LedgerReader
 from tidegauge.model.protocols.output import Output
@@ -28,21 +31,42 @@ from tidegauge.model.run import FlowStatus
 from tidegauge.model.spec import TableName
 from tidegauge.model.table import Layout
 from tidegauge.model.versions import History
+from tidegauge.model.watermark import Recalled
+from tidegauge.outputs.delta.recall import recall_delta
 from tidegauge.plan import frozen
 from tidegauge.plan.versions import asks, begins, draft_versions
 from tidegauge.sources.delta.changes import moved
 from tidegauge.sources.delta.errors import translated_read
-from tidegauge.transform.choose import Evaluation, choose_evaluation
+from tidegauge.transform.choose import choose_evaluation
 from tidegauge.transform.evaluate import evaluate_change
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_ANEW = "the transform has changed since the last plan"
-_AGAIN = "its watermark was set back, so the target knows some of what is read again"
-_UNCOUNTED = "whether a key was in the input twice was not looked at when its target was written"
-_WHOLE = " whole"
-"""Behind a digest: the plan has to be evaluated whole, also by whoever takes it up."""
+
+class WholeBecause(StrEnum):
+    """Why a plan is evaluated whole though the transform alone would not need it."""
+
+    CHANGED = "the transform has changed since the last plan"
+    SET_BACK = "its watermark was set back, so the target knows some of what is read again"
+    UNCOUNTED = "whether a key was in the input twice was not looked at when its target was written"
+
+
+@dataclass(frozen=True)
+class _Choice:
+    evaluate: Evaluate
+    why: str
+    """For people."""
+    whole_because: WholeBecause | None = None
+
+    @classmethod
+    def whole(cls, because: WholeBecause) -> _Choice:
+        return cls(Evaluate.WHOLE, because.value, because)
+
+    @property
+    def changes(self) -> tuple[str, ...]:
+        """For the history."""
+        return (self.why,) if self.whole_because is WholeBecause.CHANGED else ()
 
 
 class DeltaTransform:
@@ -80,6 +104,29 @@ class DeltaTransform:
         previewer = DeltaOverridePreviewer(self.spec, status, list(self._marks.values()))
         return previewer.preview(request, every)
 
+    def recall(self) -> RecalledFlow | None:
+        spec, table = self.spec, self.spec.output.table
+        where = self._places.find(table)
+        if where is None:
+            return None
+        found = recall_delta(lake_of(where, table.storage), spec.pipeline, spec.name)
+        if found is None:
+            return None
+        notes: tuple[str, ...] = ()
+        if found.opened is not None and found.marks:
+            notes = (
+                f"epoch {found.epoch} was opened by hand ({found.opened}) and no batch has come since:"
+                " positions that were set then are not in the output; it goes on from what it continues",
+            )
+        # An epoch that begins at the beginning still needs its marks: they say which epoch it is.
+        marks = found.marks or {part.name: Recalled("", None) for part in spec.inputs}
+        return RecalledFlow(found.epoch, found.seq, marks, notes)
+
+    def verify(self, ledger: LedgerReader, spark: Callable[[], SparkSession]) -> Difference:  # noqa: ARG002
+        """Its transform over whole inputs, as they were at its watermark, against its target."""
+        spec = self.spec
+        return verify_delta(spec, lambda: ledger.watermarks(spec.pipeline, [spec.name]), self._places)
+
     def check_refillable(self) -> None:
         """Its inputs can be read from the beginning, whatever the output holds."""
         DeltaTransform(self.spec, FlowResources(self._sources, self._places))._plan_new()
@@ -89,21 +136,19 @@ class DeltaTransform:
         dated = replace(flow, inputs=tuple(self._dated(part) for part in flow.inputs))
         marks = self._marks
         found = self._histories({part.name: asks(dated, part, marks.get(part.name)) for part in dated.inputs})
-        choice = self._choice(found, {mark.pending for mark in self._marks.values()})
+        choice = self._choose(found, Origin.read(mark.pending for mark in self._marks.values()))
         seen = (first.epoch, first.seq) if first else (0, 0)
         draft = draft_versions(dated, found, self._marks, seen=seen)
         if draft.batches:
             # Kept with the marks: the next plan has to know by what the rows were made that are there.
-            whole = choice.why in (_ANEW, _AGAIN, _UNCOUNTED)
-            pending = _digest(flow) + _counted(flow) + (_WHOLE if whole else "")
-            inputs = tuple(replace(part, pending=pending) for part in draft.inputs)
+            made_by = replace(MadeBy.of(flow), whole=choice.whole_because is not None)
+            inputs = tuple(replace(part, pending=str(made_by)) for part in draft.inputs)
             said = f"evaluated by {choice.evaluate}: {choice.why}"
             draft = replace(draft, inputs=inputs, notes=(said, *draft.notes))
         else:
             inputs = tuple(replace(part, pending=self._pending(part.input)) for part in draft.inputs)
             draft = replace(draft, inputs=inputs)
-        changes = (_ANEW,) if choice.why == _ANEW else ()
-        return PlannedWork(draft, self._read_batch(draft, choice, found), changes, by_jdbc=True)
+        return PlannedWork(draft, self._read_batch(draft, choice, found), choice.changes, by_jdbc=True)
 
     def resume(self, plan: Plan, *, confirm_deletes: bool = False) -> PlannedWork:  # noqa: ARG002
         """The same windows and the same pinned snapshots; the transform may have been mended since."""
@@ -118,32 +163,31 @@ class DeltaTransform:
             )
         found = self._histories(frozen.since(plan.draft, plan.done))
         frozen.check(flow, plan.draft, found, plan.done)
-        known = {part.pending for part in plan.draft.inputs}
-        choice = self._choice(found, known)
-        if any(one and one.endswith(_WHOLE) for one in known):
-            choice = Evaluation(Evaluate.WHOLE, choice.why)
-        changes = (_ANEW,) if choice.why == _ANEW else ()
-        return PlannedWork(plan.draft, self._read_batch(plan.draft, choice, found), changes, by_jdbc=True)
+        origin = Origin.read(part.pending for part in plan.draft.inputs)
+        choice = self._choose(found, origin)
+        if origin.whole:
+            choice = replace(choice, evaluate=Evaluate.WHOLE)
+        rows = self._read_batch(plan.draft, choice, found)
+        return PlannedWork(plan.draft, rows, choice.changes, by_jdbc=True)
 
-    def _choice(self, found: Mapping[str, History], known: Set[str | None]) -> Evaluation:
-        """`known`: by what the rows were made that are there, as marks and plans keep it."""
+    def _choose(self, found: Mapping[str, History], origin: Origin) -> _Choice:
+        """How the plan is evaluated. `origin`: by what the rows were made that are there."""
         columns = {
             name: {field["name"]: str(field["type"]) for field in json.loads(history.schema)["fields"]}
             for name, history in found.items()
         }
-        choice = choose_evaluation(self.spec, columns=columns)
-        mode = self.spec.output.mode
-        if SET_BACK in known and not mode.facts.keeps_every_change:
-            return Evaluation(Evaluate.WHOLE, _AGAIN)
-        made = {one.removesuffix(_WHOLE) for one in known if one is not None and one != SET_BACK}
+        best = choose_evaluation(self.spec, columns=columns)
+        choice, now, mode = _Choice(best.evaluate, best.why), MadeBy.of(self.spec), self.spec.output.mode
+        if origin.set_back and not mode.facts.keeps_every_change:
+            return _Choice.whole(WholeBecause.SET_BACK)
         if mode.facts.only_adds:
             return choice
-        if not {one.partition(" ")[0] for one in made} - {_digest(self.spec)}:
-            counted = all(one.endswith(_counted(self.spec)) for one in made)
-            by_rows = choice.evaluate is Evaluate.ROWS
-            return choice if counted or not by_rows else Evaluation(Evaluate.WHOLE, _UNCOUNTED)
-        # What is there was made by another transform, and the law is about this one.
-        return Evaluation(Evaluate.WHOLE, _ANEW)
+        if not origin.is_of(now):
+            # The target has to become what this transform makes of whole inputs.
+            return _Choice.whole(WholeBecause.CHANGED)
+        if choice.evaluate is Evaluate.ROWS and not origin.is_counted(now):
+            return _Choice.whole(WholeBecause.UNCOUNTED)
+        return choice
 
     def _histories(self, after: Mapping[str, int | None]) -> dict[str, History]:
         wanted = {
@@ -175,7 +219,7 @@ class DeltaTransform:
         return replace(part, initial=str(version_at(where, initial, storage=part.table.storage)))
 
     def _read_batch(
-        self, draft: Draft, choice: Evaluation, found: Mapping[str, History]
+        self, draft: Draft, choice: _Choice, found: Mapping[str, History]
     ) -> Callable[[Batch], BatchData]:
         flow, names = self.spec, [part.input for part in draft.inputs]
         parts = {part.name: part for part in flow.inputs}
@@ -213,31 +257,3 @@ def _unique(history: History, window: Window) -> tuple[str, ...]:
     inside = [one for one in history.versions if first < one.number <= last]
     keys = {one.key for one in inside if one.changes}
     return keys.pop() if len(keys) == 1 and len(inside) == last - first else ()
-
-
-def _counted(flow: DeltaFlow) -> str:
-    """Behind a digest: each key was seen to come once. That is what evaluation by rows builds upon."""
-    if not flow.output.mode.one_row_per_key(OutputKind.DELTA) or any(part.raw for part in flow.inputs):
-        return ""
-    return f" by {hashlib.sha256(json.dumps(flow.output.key).encode()).hexdigest()[:8]}"
-
-
-def made_by(flow: DeltaFlow) -> set[str]:
-    """What marks keep of a target that this transform made."""
-    digest = _digest(flow)
-    return {digest + counted + whole for counted in ("", _counted(flow)) for whole in ("", _WHOLE)}
-
-
-def _digest(flow: DeltaFlow) -> str:
-    """Changes with the user's transform, as far as it can be seen."""
-    match flow.transform:
-        case Sql(text):
-            body = text
-        case Function(name, _, call):
-            try:
-                body = inspect.getsource(call) if call is not None else name
-            except OSError:
-                body = name
-        case None:
-            body = ""
-    return hashlib.sha256(body.encode()).hexdigest()[:16]

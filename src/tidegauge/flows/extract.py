@@ -2,8 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from tidegauge.compare.frames import Difference
 from tidegauge.flows.database import DatabaseFlow
+from tidegauge.flows.verify_lake import verify_lake
+from tidegauge.model.position import RowPosition
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 class Extract(DatabaseFlow):
     """The lake keeps every version of a row, so nothing is ever deleted there."""
+
+    def compare(
+        self, position: RowPosition | None, epoch: int, spark: Callable[[], SparkSession]
+    ) -> Difference:
+        """Against the newest version of each row in the lake."""
+        return verify_lake(self.spec, self.source(), position, epoch, spark())

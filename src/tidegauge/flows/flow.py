@@ -7,8 +7,10 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from tidegauge.compare.frames import Difference
 from tidegauge.flows.delta_places import Places, places_of
 from tidegauge.flows.override import OverridePreview, OverrideRequest
+from tidegauge.flows.recall import RecalledFlow
 from tidegauge.flows.select import Sources
 from tidegauge.model.batch_data import ReadBatch
 from tidegauge.model.delta_flow import AnyFlow
@@ -85,6 +87,15 @@ class Flow(Protocol):
 
         `every`: all flows of the project, of which some may read its output. Raises ConfigError for a request
         that means nothing here.
+        """
+
+    def recall(self) -> RecalledFlow | None:
+        """Where it stands by what its output keeps; None: nothing was committed there."""
+
+    def verify(self, ledger: LedgerReader, spark: Callable[[], SparkSession]) -> Difference:
+        """What of its input, up to its watermark, is not in its output as it should be.
+
+        Raises NotCompared, or what stands in the way.
         """
 
     def check_refillable(self) -> None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from tidegauge.errors import OutputDisagrees
+from tidegauge.errors import OutputDisagrees, SourceError
 from tidegauge.flows.drift import decide_drift
 from tidegauge.flows.emptying import check_emptied
 from tidegauge.flows.override import OverridePreview, OverrideRequest
 from tidegauge.flows.override_load import LoadOverridePreviewer
+from tidegauge.flows.recall import find_chain
 from tidegauge.flows.table import NewRows, TableFlowBase
 from tidegauge.model.batch_data import BatchRows, LakeFile
 from tidegauge.model.delta_flow import AnyFlow
@@ -21,8 +22,9 @@ from tidegauge.model.protocols.output import Output
 from tidegauge.model.run import FlowStatus
 from tidegauge.model.spec import LakeTable, TableFlow
 from tidegauge.model.table import Layout
-from tidegauge.model.watermark import Watermark
+from tidegauge.model.watermark import Recalled, Watermark
 from tidegauge.outputs.lake.manifest import Manifest, Numbered
+from tidegauge.outputs.lake.recall import RecalledEpoch
 from tidegauge.outputs.lake.table import chain, load_all
 from tidegauge.outputs.warehouse.lake_files import check as check_files
 from tidegauge.plan import files
@@ -77,6 +79,24 @@ class Load(TableFlowBase):
         row = _chain(self.spec, self.upstream)
         manifests = _manifests(_lake_table(self.spec), row, after, min(upto, files.length(row)))
         return sum(one.rows for one in manifests)
+
+    def recall_mark(self, found: RecalledEpoch) -> tuple[Recalled, tuple[str, ...]]:
+        position = found.windows[-1].upto if found.windows else None
+        source_id, notes = find_chain(_lake_table(self.spec), position)
+        return Recalled("files", position, source_id), tuple(notes)
+
+    def find_compared(self, marks: Mapping[str, Watermark]) -> Watermark | None:
+        """That of the extract, once all that it has committed is loaded."""
+        mark = marks.get(self.spec.name)
+        if mark is None:
+            return None
+        upper = marks.get(self.spec.upstream or "")
+        if upper is not None and not has_caught_up(self.spec, mark, upper):
+            raise SourceError(
+                f"{self.spec.name} has not loaded all that is in the lake, so it cannot be compared yet",
+                hint=f"`tidegauge sync -t {self.spec.table} --stage load` loads the rest",
+            )
+        return upper
 
     def check_refillable(self) -> None:
         """Refuse, by OutputDisagrees, a lake from which the target could not be filled from the beginning: a

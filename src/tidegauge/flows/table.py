@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from tidegauge.compare.frames import Difference
+from tidegauge.errors import NotCompared
 from tidegauge.flows.agreement import check_agreement
 from tidegauge.flows.deletes import DeletedRows
 from tidegauge.flows.flow import FlowResources, PlannedWork
+from tidegauge.flows.recall import RecalledFlow
+from tidegauge.flows.verify_warehouse import verify_warehouse
 from tidegauge.model.batch_data import BatchData, ReadBatch
 from tidegauge.model.plan import Batch, Draft, Plan
 from tidegauge.model.position import RowPosition
+from tidegauge.model.protocols.ledger import LedgerReader
 from tidegauge.model.protocols.output import Output
 from tidegauge.model.protocols.source import Source
 from tidegauge.model.spec import Deletes, TableFlow
+from tidegauge.model.watermark import Recalled, Watermark
+from tidegauge.outputs.lake.recall import RecalledEpoch, recall
 from tidegauge.outputs.lake.splits import FEW
+from tidegauge.outputs.warehouse.output import WarehouseOutput
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -83,6 +91,48 @@ class TableFlowBase(ABC):
         found = self.find_again(plan)
         rows = _RowsAndDeletes(found.batch_data, self._deletes(confirm_deletes))
         return PlannedWork(plan.draft, rows.batch_data, found.changes, by_jdbc=found.by_jdbc)
+
+    @abstractmethod
+    def recall_mark(self, found: RecalledEpoch) -> tuple[Recalled, tuple[str, ...]]:
+        """The watermark of an epoch that its output keeps, and what a person should know of it."""
+
+    def recall(self) -> RecalledFlow | None:
+        found = recall(self.spec)
+        if found is None:
+            return None
+        notes: tuple[str, ...] = ()
+        if found.opened is not None and found.windows:
+            notes = (
+                f"epoch {found.epoch} was opened by hand ({found.opened}) and no batch has come since: a"
+                " position that was set then is not in the output; it goes on from what it continues",
+            )
+        mark, more = self.recall_mark(found)
+        return RecalledFlow(found.epoch, found.seq, {self.spec.input: mark}, (*notes, *more))
+
+    def verify(self, ledger: LedgerReader, spark: Callable[[], SparkSession]) -> Difference:
+        names = [name for name in (self.spec.name, self.spec.upstream) if name]
+        marks = {mark.flow: mark for mark in ledger.watermarks(self.spec.pipeline, names)}
+        mark = self.find_compared(marks)
+        if mark is None or not (mark.seq or isinstance(mark.position, RowPosition)):
+            raise NotCompared(
+                f"{self.spec.name} has no watermark yet, so there is nothing to compare", hint="run it first"
+            )
+        assert mark.position is None or isinstance(mark.position, RowPosition)
+        return self.compare(mark.position, marks[self.spec.name].epoch, spark)
+
+    def find_compared(self, marks: Mapping[str, Watermark]) -> Watermark | None:
+        """The watermark that says up to which row of the source the output has everything."""
+        return marks.get(self.spec.name)
+
+    def compare(
+        self,
+        position: RowPosition | None,
+        epoch: int,  # noqa: ARG002
+        spark: Callable[[], SparkSession],
+    ) -> Difference:
+        """Source against output up to a position; None: the output has no row with a cursor."""
+        assert isinstance(self.output, WarehouseOutput)
+        return verify_warehouse(self.spec, self.source(), self.output, position, spark)
 
     def open_output(self, plan: Plan) -> Output:  # noqa: ARG002
         return self._resources.open_output(self.spec)

@@ -21,7 +21,7 @@ from tidegauge.transform.whole import compute_appended
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from tidegauge.operations.verify_delta import DeltaProof
+    from tidegauge.flows.verify_delta import DeltaProof
 
 _BY_VERSION = (ReadWay.FEED, ReadWay.FILES)
 _STEPS = 40

@@ -9,7 +9,7 @@ from tidegauge.model.position import VersionPosition
 from tidegauge.outputs.delta.batches import BatchReach, committed_batches
 
 if TYPE_CHECKING:
-    from tidegauge.operations.verify_delta import DeltaProof
+    from tidegauge.flows.verify_delta import DeltaProof
 
 _PINS = 8
 """How many earlier pins a target is held against, newest first."""

@@ -22,18 +22,18 @@ from tidegauge.errors import (
     TidegaugeError,
     VersionsMissing,
 )
-from tidegauge.flows.delta import made_by
 from tidegauge.flows.delta_places import Places
+from tidegauge.flows.made_by import MadeBy, Origin
+from tidegauge.flows.verify_append import compare_appended
+from tidegauge.flows.verify_pins import earlier_pins
 from tidegauge.model.delta_flow import IS_CURRENT, DeltaFlow, DeltaInput
 from tidegauge.model.mode import OutputKind
-from tidegauge.model.plan import SET_BACK, ReadWay
+from tidegauge.model.plan import ReadWay
 from tidegauge.model.position import VersionPosition, Window
 from tidegauge.model.protocols.source import ChangedInput
 from tidegauge.model.spec import Drift
 from tidegauge.model.versions import History
 from tidegauge.model.watermark import Watermark
-from tidegauge.operations.verify_append import compare_appended
-from tidegauge.operations.verify_pins import earlier_pins
 from tidegauge.outputs.delta.epochs import EpochStanding
 from tidegauge.outputs.delta.place import TargetPlace
 from tidegauge.sources.delta.changes import moved
@@ -223,7 +223,8 @@ def _versions(flow: DeltaFlow, marks: Mapping[str, Watermark]) -> dict[str, int]
             f"{flow.name} has no watermark yet, so there is nothing to compare", hint="run it first"
         )
     again = f"`tidegauge run --select {flow.name}` brings the target up to it; then verify again"
-    if any(mark.pending == SET_BACK for mark in marks.values()):
+    origin = Origin.read(mark.pending for mark in marks.values())
+    if origin.set_back:
         raise OutputDisagrees(
             f"{flow.name}: its watermark was set back by hand, so its target is of a later version than it",
             hint=again,
@@ -237,7 +238,7 @@ def _versions(flow: DeltaFlow, marks: Mapping[str, Watermark]) -> dict[str, int]
                 hint=again,
             )
         found[part.name] = mark.position.version
-    if {mark.pending for mark in marks.values() if mark.pending} - made_by(flow):
+    if not origin.is_known(MadeBy.of(flow)):
         raise OutputDisagrees(
             f"{flow.name}: its transform has changed since its last run, and its target was made by the old"
             " one",

@@ -1,0 +1,53 @@
+"""By which transform a Delta target was made, in the text that ledgers keep."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import replace
+
+from tidegauge.flows.made_by import MadeBy, Origin
+from tidegauge.model.delta_flow import DeltaFlow, DeltaInput, DeltaTable, Sql, TableRef
+from tidegauge.model.mode import Mode
+from tidegauge.model.plan import SET_BACK
+
+FLOW = DeltaFlow(
+    "p",
+    "silver",
+    (DeltaInput("orders", TableRef(path="/orders")),),
+    DeltaTable(TableRef(path="/silver"), key=("id",)),
+    Sql("SELECT * FROM orders"),
+)
+TRANSFORM = hashlib.sha256(b"SELECT * FROM orders").hexdigest()[:16]
+KEY = hashlib.sha256(json.dumps(["id"]).encode()).hexdigest()[:8]
+APPENDS = replace(FLOW, output=replace(FLOW.output, mode=Mode.APPEND))
+
+
+def test_the_text_is_the_one_that_ledgers_have() -> None:
+    made = MadeBy.of(FLOW)
+    assert str(made) == f"{TRANSFORM} by {KEY}"
+    assert str(replace(made, whole=True)) == f"{TRANSFORM} by {KEY} whole"
+    assert str(MadeBy.of(APPENDS)) == TRANSFORM
+    for text in (TRANSFORM, f"{TRANSFORM} whole", f"{TRANSFORM} by {KEY}", f"{TRANSFORM} by {KEY} whole"):
+        assert str(MadeBy.parse(text)) == text
+
+
+def test_what_the_marks_of_a_flow_remember() -> None:
+    now = MadeBy.of(FLOW)
+    nothing = Origin.read([None, None])
+    assert (nothing.made, nothing.set_back, nothing.whole) == ((), False, False)
+    assert nothing.is_of(now)
+    assert nothing.is_counted(now)
+    back = Origin.read([SET_BACK, str(now)])
+    assert back.set_back
+    assert back.made == (now,)
+    uncounted = Origin.read([f"{TRANSFORM} whole"])
+    assert uncounted.whole
+    assert uncounted.is_of(now)
+    assert uncounted.is_known(now)
+    assert not uncounted.is_counted(now)
+    assert uncounted.is_counted(MadeBy.of(APPENDS)), "who counts no key needs none counted"
+    other = Origin.read([str(replace(now, counted_key="0" * 8))])
+    assert other.is_of(now)
+    assert not other.is_known(now)
+    assert not Origin.read(["0" * 16, str(now)]).is_of(now)
