@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tidegauge.operations.verify_warehouse import verify_warehouse
 
 from tests.support.source_parts import Place, sqlite_place
 from tests.support.warehouses import Yard, flow_of, loader, no_spark
