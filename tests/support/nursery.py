@@ -8,6 +8,7 @@ every process how it ended. Many may run at once.
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import gc
 import importlib
@@ -26,7 +27,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import IO, Any
+from typing import IO, Any, NoReturn
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 600.0
@@ -397,8 +398,7 @@ def _do(task: dict[str, Any]) -> None:
     os.dup2(err, 2)
     os.dup2(out if kind == "main" else err, 1)
     if kind == "main":
-        main(**task)
-        return
+        _leave(_main_code(**task))
     try:
         code, said = TASKS[kind](**task)
     except BaseException as error:
@@ -406,6 +406,28 @@ def _do(task: dict[str, Any]) -> None:
         sys.excepthook(type(error), error, error.__traceback__)
     with os.fdopen(out, "w", encoding="utf-8") as file:
         file.write(said)
+    _leave(code)
+
+
+def _main_code(words: list[str], module: str) -> int:
+    try:
+        main(words, module)
+    except SystemExit as end:
+        if end.code is None or isinstance(end.code, int):
+            return end.code or 0
+        sys.stderr.write(f"{end.code}\n")
+        return 1
+    except BaseException as error:
+        sys.excepthook(type(error), error, error.__traceback__)
+        return 1
+    finally:
+        # As at the end of every program, but for the taking apart of what was imported here in advance.
+        getattr(threading, "_shutdown")()  # noqa: B009 - nobody has typed it
+        atexit._run_exitfuncs()
+    return 0
+
+
+def _leave(code: int) -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     os._exit(code)
