@@ -223,6 +223,7 @@ def test_a_table_of_the_catalogue_with_its_schema_and_strange_columns(
         spark.sql("DROP SCHEMA IF EXISTS layer_modes CASCADE")
 
 
+@pytest.mark.shown_on("scd2", "append")
 @pytest.mark.parametrize("mode", [Mode.MERGE, Mode.SCD2, Mode.APPEND, Mode.OVERWRITE])
 def test_d14_rows_written_after_a_column_vanished_have_null_there(
     spark: SparkSession, tmp_path: Path, mode: Mode
