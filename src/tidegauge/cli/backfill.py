@@ -23,6 +23,7 @@ from tidegauge.cli.project import open_project
 from tidegauge.errors import ConfigError
 
 if TYPE_CHECKING:
+    from tidegauge.flows.backfill import BackfillRequest
     from tidegauge.operations.backfill import Backfill
 
 
@@ -54,25 +55,18 @@ def command(
     from tidegauge.flows.backfill import BackfillRequest
     from tidegauge.operations.backfill import preview, run_backfill
 
-    chosen = selection(select, table)
-    if not chosen:
-        raise ConfigError("`backfill` needs to know which tables", hint="name one with -t; all: --select '*'")
-    if from_ is None and to is None and column is None:
-        raise ConfigError(
-            "`backfill` needs a window or a column",
-            hint="--from '2025-01-01' --to '2025-01-31', or --column discount",
-        )
+    chosen, request = selection(select, table), BackfillRequest(from_, to, column, limit)
+    _check_request(chosen, request)
     if not dry_run:
         check_reason("backfill", reason)
-    loaded, request = open_project(project), BackfillRequest(from_, to, column, limit)
+    loaded = open_project(project)
     found = preview(loaded, chosen, request)
     if not json:
         _show(found)
     if dry_run or not any(one.rows or one.unfinished for one in found):
         _end(found, json=json, says="nothing was changed" if dry_run else "nothing to read again")
-    risky = next((one for one in found if one.dangers), None)
-    if risky is not None and not force:
-        raise ConfigError(risky.dangers[0], hint="if that is what you want, add --force; nothing was changed")
+    if not force:
+        _refuse_dangers(found)
     count = sum(one.rows for one in found)
     why = agreed(f"read {count:,} row{'' if count == 1 else 's'} again?", reason, yes=yes)
     report, signalled = running(
@@ -90,6 +84,22 @@ def command(
         debug=debug,
         more={"done": True, "backfills": [one.to_json() for one in found]},
     )
+
+
+def _check_request(chosen: Sequence[str], request: BackfillRequest) -> None:
+    if not chosen:
+        raise ConfigError("`backfill` needs to know which tables", hint="name one with -t; all: --select '*'")
+    if request.first is None and request.last is None and request.column is None:
+        raise ConfigError(
+            "`backfill` needs a window or a column",
+            hint="--from '2025-01-01' --to '2025-01-31', or --column discount",
+        )
+
+
+def _refuse_dangers(found: Sequence[Backfill]) -> None:
+    risky = next((one for one in found if one.dangers), None)
+    if risky is not None:
+        raise ConfigError(risky.dangers[0], hint="if that is what you want, add --force; nothing was changed")
 
 
 def _show(found: Sequence[Backfill]) -> None:

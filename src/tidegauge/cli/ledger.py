@@ -82,13 +82,17 @@ def rebuild(
         flows = [one.to_json() for one in found]
         print_json({"schema": "tidegauge/ledger-rebuild/1", "done": not dry_run, "flows": flows})
     for one in found:
-        if one.error is not None:
-            report_error(one.error, json=False, debug=debug)
-        elif one.done and not json:
-            say(f"{one.flow}: done; its next run goes on after batch {one.seq} of epoch {one.epoch}")
+        _show_done(one, json=json, debug=debug)
     if dry_run and not json:
         say("nothing was changed")
     raise typer.Exit(1 if any(one.error for one in found) else 0)
+
+
+def _show_done(one: RebuildPreview, *, json: bool, debug: bool) -> None:
+    if one.error is not None:
+        report_error(one.error, json=False, debug=debug)
+    elif one.done and not json:
+        say(f"{one.flow}: done; its next run goes on after batch {one.seq} of epoch {one.epoch}")
 
 
 def _show_found(found: Sequence[RebuildPreview]) -> None:

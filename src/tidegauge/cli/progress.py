@@ -14,7 +14,7 @@ import typer
 
 from tidegauge.cli.output import fits, print_json, print_table, report_error, say
 from tidegauge.cli.override_table import count
-from tidegauge.errors import Stopped
+from tidegauge.errors import Stopped, TidegaugeError
 
 if TYPE_CHECKING:
     from tidegauge.observe.events import Listener
@@ -57,28 +57,43 @@ def close(
     from tidegauge.operations.verify import is_proven, nothing_compared
 
     if json:
-        document = {**report.to_json(command), **(more or {})}
-        if refreshed:
-            document["refreshed"] = [one.to_json() for one in refreshed]
-        if verified is not None:
-            document["verify"] = {"tables": [one.to_json() for one in verified]}
-        print_json(document)
+        print_json(report.to_json(command) | (more or {}) | _details(refreshed, verified))
     else:
         show(report)
-        if verified is not None:
-            show_verified(list(verified))
-    failed = [one.error for one in refreshed if one.error is not None]
-    failed += [flow.error for flow in report.flows if flow.error is not None and not flow.ok]
+    if verified is not None and not json:
+        show_verified(list(verified))
+    failed = _find_failed(refreshed) + report.errors
     nothing = None if verified is None else nothing_compared(verified)
     if nothing is None:
-        failed += [one.error for one in verified or () if one.error is not None and not one.excused]
+        failed += _find_errors(verified or ())
     elif not failed:
         raise typer.Exit(signalled or report_error(nothing, json=False, debug=debug))
-    for error in failed:
-        if debug or not json:
-            report_error(error, json=False, debug=debug)
+    if debug or not json:
+        _report_all(failed, debug=debug)
     good = not failed and (verified is None or is_proven(verified))
-    raise typer.Exit(signalled or (0 if good else 1))
+    raise typer.Exit(signalled or int(not good))
+
+
+def _find_failed(refreshed: Sequence[OverrideResult]) -> list[TidegaugeError]:
+    return [one.error for one in refreshed if one.error is not None]
+
+
+def _find_errors(verified: Sequence[Verified]) -> list[TidegaugeError]:
+    return [one.error for one in verified if one.error is not None and not one.excused]
+
+
+def _report_all(errors: Sequence[TidegaugeError], *, debug: bool) -> None:
+    for error in errors:
+        report_error(error, json=False, debug=debug)
+
+
+def _details(refreshed: Sequence[OverrideResult], verified: Sequence[Verified] | None) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if refreshed:
+        found["refreshed"] = [one.to_json() for one in refreshed]
+    if verified is not None:
+        found["verify"] = {"tables": [one.to_json() for one in verified]}
+    return found
 
 
 def show(report: RunReport) -> None:
@@ -100,6 +115,10 @@ def _show_flows(report: RunReport) -> None:
     print_table(columns, rows, numbers=("batches", "rows", *_CHANGES, "seconds"))
     for flow in told if narrow else ():
         say(f"{flow.flow}: {', '.join(f'{count(flow.count(which))} {which}' for which in _CHANGES)}")
+    _show_endings(report)
+
+
+def _show_endings(report: RunReport) -> None:
     for flow in report.flows:
         limits = [note for note in flow.notes if "limit" in note and note not in flow.endings]
         for said in (*limits, *flow.endings):

@@ -32,7 +32,10 @@ from tidegauge.errors import ConfigError
 from tidegauge.model.spec import Stage, Strategy
 
 if TYPE_CHECKING:
+    from tidegauge.model.spec import Project
     from tidegauge.operations.override import OverrideResult
+    from tidegauge.operations.verify import Verified
+    from tidegauge.run.report import RunReport
 
 StrategyOption = Annotated[
     Strategy | None,
@@ -122,8 +125,6 @@ def command(
 def carry_out(path: Path | None, wanted: Wanted) -> None:
     """Both commands, from what was wanted to the exit code."""
     from tidegauge.config.durations import parse_duration
-    from tidegauge.observe.view import watch
-    from tidegauge.operations.verify import verify
     from tidegauge.run.options import RunOptions
     from tidegauge.run.run import run
 
@@ -162,10 +163,8 @@ def carry_out(path: Path | None, wanted: Wanted) -> None:
         lambda tell, stop: run(project, order, tell=tell, stop=stop), json=json, debug=debug
     )
     verified = None
-    if wanted.verify_data and not signalled and all(flow.ok for flow in report.flows):
-        names = sorted({flow.flow for flow in report.flows})
-        with watch(sys.stderr) as tell:
-            verified = verify(project, names, tell=tell, debug=debug) if names else []
+    if wanted.verify_data and not signalled and not report.errors:
+        verified = _verify(project, report, debug=debug)
     if wanted.verify_data and verified is None and not json:
         say("not verified: not every flow ended well")
     close(
@@ -177,3 +176,12 @@ def carry_out(path: Path | None, wanted: Wanted) -> None:
         json=json,
         debug=debug,
     )
+
+
+def _verify(project: Project, report: RunReport, *, debug: bool) -> list[Verified]:
+    from tidegauge.observe.view import watch
+    from tidegauge.operations.verify import verify
+
+    names = sorted({flow.flow for flow in report.flows})
+    with watch(sys.stderr) as tell:
+        return verify(project, names, tell=tell, debug=debug) if names else []

@@ -37,9 +37,8 @@ def command(
     tending = Tending(opened, tuple(select or ()), tuple(table or ()), debug=debug)
     checked = tending.each(lambda one: TendedResult(one, retain=check(tending, one, kept)))
     free = [one for one in checked if one.error is None and not one.absent]
-    if free and not dry_run:
-        what = free[0].target.name if len(free) == 1 else f"{len(free)} tables"
-        confirmed(f"remove old files of {what}? Older versions can then not be read any more", yes=yes)
+    if not dry_run:
+        _confirm([one.target.name for one in free], yes=yes)
     done = tending.each(
         lambda one: vacuum(tending, one, kept, dry_run=dry_run),
         Tell("looking what would go" if dry_run else "vacuuming", quiet=json),
@@ -49,3 +48,9 @@ def command(
     tending.note(found, "vacuumed", f"files older than {retain or 'the retention of the table'}")
     columns = ["table", "kept for", "would go" if dry_run else "removed", ""]
     close(found, columns, command="vacuum", done=not dry_run, json=json, debug=debug)
+
+
+def _confirm(tables: list[str], *, yes: bool) -> None:
+    if tables:
+        what = tables[0] if len(tables) == 1 else f"{len(tables)} tables"
+        confirmed(f"remove old files of {what}? Older versions can then not be read any more", yes=yes)

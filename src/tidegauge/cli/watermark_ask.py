@@ -63,11 +63,15 @@ def override(
     if json:
         _print(command, ended, done=True)
     for one in ended:
-        if one.error is not None:
-            report_error(one.error, json=False, debug=debug)
-        elif not json:
-            say(f"{one.move.name}: done; its next run is the first of epoch {one.epoch}")
+        _show_done(one, json=json, debug=debug)
     raise typer.Exit(1 if any(one.error for one in ended) else 0)
+
+
+def _show_done(one: OverrideResult, *, json: bool, debug: bool) -> None:
+    if one.error is not None:
+        report_error(one.error, json=False, debug=debug)
+    elif not json:
+        say(f"{one.move.name}: done; its next run is the first of epoch {one.epoch}")
 
 
 def _print(command: str, found: Sequence[OverridePreview] | Sequence[OverrideResult], *, done: bool) -> None:

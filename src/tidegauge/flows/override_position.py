@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -92,33 +93,39 @@ def _moment(source_table: SourceTable, text: str, like: Value | None) -> Value:
     match = _MOMENT.fullmatch(text.strip())
     if match is None:
         raise _unfit(source_table, cursor, text)
-    day, minute, second, fraction, zone = match.groups()
-    try:
-        whole = datetime.fromisoformat(f"{day} {minute or '00:00'}{second or ':00'}")
-        if zone:
-            if cursor.kind in (ValueKind.TIMESTAMP, ValueKind.DATE):
-                raise ConfigError(
-                    f"{source_table.table}: its cursor {cursor.name} is a {cursor.kind.value} without a"
-                    " zone, and"
-                    f" '{text}' names one",
-                    hint="write the digits as the column holds them, without a zone",
-                )
-            offset = datetime.fromisoformat(f"2000-01-01T00:00:00{zone.replace('Z', '+00:00')}").tzinfo
-            whole = whole.replace(tzinfo=offset).astimezone(UTC).replace(tzinfo=None)
-    except (ValueError, OverflowError):
-        raise _unfit(source_table, cursor, text) from None
+    day, minute, second, fraction, zone = match.groups("")
+    if zone and cursor.kind in (ValueKind.TIMESTAMP, ValueKind.DATE):
+        _read_moment(day, minute, second, "", lambda: _unfit(source_table, cursor, text))
+        raise ConfigError(
+            f"{source_table.table}: its cursor {cursor.name} is a {cursor.kind.value} without a zone, and"
+            f" '{text}' names one",
+            hint="write the digits as the column holds them, without a zone",
+        )
+    whole = _read_moment(day, minute, second, zone, lambda: _unfit(source_table, cursor, text))
     if cursor.epoch is not None:
-        exact = whole.replace(microsecond=int((fraction or "")[:6].ljust(6, "0")))
+        exact = whole.replace(microsecond=int(fraction[:6].ljust(6, "0")))
         return Value(ValueKind.INT, str(number_of(exact, cursor.epoch)))
     if cursor.kind is ValueKind.DATE:
-        if whole.time().isoformat() != "00:00:00" or (fraction or "").strip("0"):
+        if whole.time().isoformat() != "00:00:00" or fraction.strip("0"):
             raise _unfit(source_table, cursor, text)
         return Value(ValueKind.DATE, whole.date().isoformat())
     if cursor.kind is ValueKind.TEXT:
-        return Value(ValueKind.TEXT, _written(whole, fraction or "", like, text))
+        return Value(ValueKind.TEXT, _written(whole, fraction, like, text))
     # What is finer than the column can hold lies between two of its values: the lower one says the same.
-    digits = (fraction or "")[: cursor.scale]
+    digits = fraction[: cursor.scale]
     return Value(cursor.kind, whole.isoformat(sep=" ") + (f".{digits}" if digits else ""))
+
+
+def _read_moment(day: str, minute: str, second: str, zone: str, unfit: Callable[[], ConfigError]) -> datetime:
+    """To the second, in UTC where a zone is named."""
+    try:
+        whole = datetime.fromisoformat(f"{day} {minute or '00:00'}{second or ':00'}")
+        if not zone:
+            return whole
+        offset = datetime.fromisoformat(f"2000-01-01T00:00:00{zone.replace('Z', '+00:00')}").tzinfo
+        return whole.replace(tzinfo=offset).astimezone(UTC).replace(tzinfo=None)
+    except (ValueError, OverflowError):
+        raise unfit() from None
 
 
 def _written(whole: datetime, fraction: str, like: Value | None, text: str) -> str:

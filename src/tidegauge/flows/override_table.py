@@ -147,19 +147,20 @@ class TableOverridePreviewer(OverridePreviewer):
             )
         if after is None:
             return dangers
-        latest = RowPosition(self._latest) if self._latest else None
-        if latest is None:
-            if way != -1:
-                dangers.append(
-                    "whether it lies in the future could not be asked: rows that come below it are skipped"
-                )
-        elif compare(RowPosition(after.cursor), latest, moments=moments) == 1:
-            what = "the source's clock" if moments else "the highest value in the table"
-            dangers.append(
-                f"it lies in the future, past {what} ({latest.cursor.text}): every row that comes until then"
-                f" is skipped, besides {show_rows(preview.skipped)} that are there now"
-            )
-        return dangers
+        if self._latest is None:
+            unasked = "whether it lies in the future could not be asked: rows that come below it are skipped"
+            return [*dangers, *([unasked] if way != -1 else [])]
+        return [*dangers, *self._find_future(preview, after, moments)]
+
+    def _find_future(self, preview: OverridePreview, after: RowPosition, moments: bool) -> list[str]:
+        assert self._latest is not None
+        if compare(RowPosition(after.cursor), RowPosition(self._latest), moments=moments) != 1:
+            return []
+        what = "the source's clock" if moments else "the highest value in the table"
+        return [
+            f"it lies in the future, past {what} ({self._latest.text}): every row that comes until then"
+            f" is skipped, besides {show_rows(preview.skipped)} that are there now"
+        ]
 
     def find_notes(self, request: OverrideRequest) -> list[str]:
         notes = super().find_notes(request)

@@ -81,74 +81,103 @@ def choose(
     table of theirs that has gone is still one of the project's. A database that cannot be reached, and a name
     that means no table, is a fault of its own: the others' flows still run.
     """
-    flows: dict[str, TableFlow] = {}
-    places: dict[tuple[str | None, ...], TableFlow] = {}
-    faults: list[tuple[str, TidegaugeError]] = []
-    vanished: list[tuple[Sync, TableName, TidegaugeError]] = []
+    found = _Found()
     for sync in project.syncs:
+        found.add_sync(project.pipeline, sync, selection, sources, known or {})
+    found.add_lost(project.pipeline)
+    for delta_flow in project.delta_flows:
+        found.check_name(delta_flow)
+    chosen = [
+        flow
+        for flow in found.flows.values()
+        if _selected(flow, selection) and (stage is None or stage in flow.stages)
+    ]
+    delta_flows = delta_flows_of(project.delta_flows, selection) if stage is None else ()
+    if (selection or stage) and not chosen and not delta_flows and not found.faults:
+        names = [*found.flows, *(delta_flow.name for delta_flow in project.delta_flows)]
+        raise _nothing_selected(selection, stage, names)
+    return Selection(
+        tuple(sorted(chosen, key=lambda flow: flow.name)),
+        delta_flows,
+        tuple(found.faults),
+        found.errors_of(chosen),
+    )
+
+
+@dataclass
+class _Found:
+    """The flows of a project's tables, while they are being found."""
+
+    flows: dict[str, TableFlow] = field(default_factory=dict)
+    places: dict[tuple[str | None, ...], TableFlow] = field(default_factory=dict)
+    """The same, by where they write."""
+    faults: list[tuple[str, TidegaugeError]] = field(default_factory=list)
+    lost: list[tuple[Sync, TableName, TidegaugeError]] = field(default_factory=list)
+    """Tables that their database shows no more."""
+    errors: dict[str, TidegaugeError] = field(default_factory=dict)
+    """By flow, why one of such a table cannot run."""
+
+    def add_sync(
+        self, pipeline: str, sync: Sync, selection: Sequence[str], sources: Sources, known: Known
+    ) -> None:
         try:
             source = sources.of(sync.source)
             catalogue = source.tables()
-            lost = gone(sync, source, catalogue, known or {})
+            lost = gone(sync, source, catalogue, known)
         except ConfigError:
             raise
         except TidegaugeError as error:
-            faults.append((f"{sync.source.name}: {', '.join(sync.tables)}", error))
-            continue
+            self.faults.append((f"{sync.source.name}: {', '.join(sync.tables)}", error))
+            return
         # What the file names no cursor for any more was taken out of it.
-        vanished += [(sync, table, why) for table, why in lost.items() if _options(sync, table).cursor]
-        faults += [
+        self.lost += [(sync, table, why) for table, why in lost.items() if _options(sync, table).cursor]
+        self.faults += [
             (f"{sync.source.name}: {name}", _fault(sync, name, source, catalogue))
             for name in _unmatched(sync, (*catalogue, *lost))
             if _asks_for(selection, sync, name)
         ]
-        for flow in _expanded(project.pipeline, sync, catalogue):
-            place = _place(flow)
-            twin = flows.get(flow.name) or places.get(place)
-            if twin is not None:
-                raise ConfigError(
-                    f"'{flow.name}' and '{twin.name}' would be one flow, or write to one place",
-                    hint="narrow `tables`, or tell them apart with `rename`",
-                    place=sync.place,
-                )
-            flows[flow.name] = places[place] = flow
-    errors: dict[str, TidegaugeError] = {}
-    for sync, table, why in vanished:
-        for flow in _flows(project.pipeline, sync, table):
-            # Whoever has its name or its place now is there, and says so himself if that is not right.
-            if flow.name in flows or (flow.reads is not None and _place(flow) in places):
-                break
-            flows[flow.name] = flow
-            if flow.reads is None:
-                errors[flow.name] = why
-    for delta_flow in project.delta_flows:
-        if delta_flow.name in flows:
+        for flow in _expanded(pipeline, sync, catalogue):
+            self.add(flow, sync)
+
+    def add(self, flow: TableFlow, sync: Sync) -> None:
+        place = _place(flow)
+        twin = self.flows.get(flow.name) or self.places.get(place)
+        if twin is not None:
+            raise ConfigError(
+                f"'{flow.name}' and '{twin.name}' would be one flow, or write to one place",
+                hint="narrow `tables`, or tell them apart with `rename`",
+                place=sync.place,
+            )
+        self.flows[flow.name] = self.places[place] = flow
+
+    def check_name(self, delta_flow: DeltaFlow) -> None:
+        if delta_flow.name in self.flows:
             raise ConfigError(
                 f"'{delta_flow.name}' is a flow of `sync:` and one of `flows:`",
                 hint="give one of them another name",
                 place=delta_flow.place,
             )
-    chosen = [
-        flow
-        for flow in flows.values()
-        if _selected(flow, selection) and (stage is None or stage in flow.stages)
-    ]
-    delta_flows = delta_flows_of(project.delta_flows, selection) if stage is None else ()
-    if (selection or stage) and not chosen and not delta_flows and not faults:
-        words = (*selection, *([f"--stage {stage}"] if stage else []))
-        names = [*flows, *(delta_flow.name for delta_flow in project.delta_flows)]
-        near = difflib.get_close_matches(words[0], names, n=3, cutoff=0.4)
-        raise ConfigError(
-            f"nothing is selected by {', '.join(words)}",
-            hint=f"did you mean {', '.join(near)}?"
-            if near
-            else f"there are: {', '.join(sorted(names)[:10])}",
-        )
-    return Selection(
-        tuple(sorted(chosen, key=lambda flow: flow.name)),
-        delta_flows,
-        tuple(faults),
-        {flow.name: errors[flow.name] for flow in chosen if flow.name in errors},
+
+    def errors_of(self, flows: Sequence[TableFlow]) -> dict[str, TidegaugeError]:
+        return {flow.name: self.errors[flow.name] for flow in flows if flow.name in self.errors}
+
+    def add_lost(self, pipeline: str) -> None:
+        for sync, table, why in self.lost:
+            for flow in _flows(pipeline, sync, table):
+                # A flow that has its name or its place now is there, and reports itself what is not right.
+                if flow.name in self.flows or (flow.reads is not None and _place(flow) in self.places):
+                    break
+                self.flows[flow.name] = flow
+                if flow.reads is None:
+                    self.errors[flow.name] = why
+
+
+def _nothing_selected(selection: Sequence[str], stage: Stage | None, names: Sequence[str]) -> ConfigError:
+    words = (*selection, *([f"--stage {stage}"] if stage else []))
+    near = difflib.get_close_matches(words[0], names, n=3, cutoff=0.4)
+    return ConfigError(
+        f"nothing is selected by {', '.join(words)}",
+        hint=f"did you mean {', '.join(near)}?" if near else f"there are: {', '.join(sorted(names)[:10])}",
     )
 
 

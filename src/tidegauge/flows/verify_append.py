@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING
@@ -86,31 +86,46 @@ def _steps(proof: DeltaProof) -> list[AppendStep]:
     flow = proof.flow
     if len(flow.moving) != 1:
         raise _NotKnownError(f"{len(flow.moving)} of its inputs move")
-    assert proof.standing.look is not None
-    batches: list[CommittedBatches] = []
-    for told in committed_batches(proof.standing.look, flow.pipeline, flow.name):
-        if isinstance(told, BatchReach):
-            if not told.whole:
-                raise _NotKnownError("the target's log does not reach back to its first batch")
-            break
-        batches.append(told)
+    batches = _read_batches(proof)
     found: list[AppendStep] = []
     name = flow.moving[0].name
     pinned = [part.name for part in flow.inputs if part.snapshot]
-    for told in reversed(batches):
-        way = told.ways.get(name)
-        if way is None or not told.windows.keys() >= {*pinned}:
+    for batch in reversed(batches):
+        way = batch.ways.get(name)
+        if way is None or not batch.windows.keys() >= {*pinned}:
             raise _NotKnownError("an earlier form of the flow wrote some of it")
         if way is ReadWay.NOTHING:
             continue
-        window = told.windows[name]
-        pins = tuple((one, _number(told.windows[one].upto)) for one in pinned)
+        window = batch.windows[name]
+        pins = tuple((one, _number(batch.windows[one].upto)) for one in pinned)
         if found and way is not ReadWay.SNAPSHOT and _number(window.after) > _number(found[-1].window.upto):
             found.append(AppendStep(Window(found[-1].window.upto, window.after), ReadWay.FEED, pins))
         found.append(AppendStep(window, way, pins))
     if not found:
         raise _NotKnownError("no batch of it is in the target's log")
     return found
+
+
+def _read_batches(proof: DeltaProof) -> list[CommittedBatches]:
+    """All of them, newest first."""
+    look = proof.standing.look
+    assert look is not None
+    batches: list[CommittedBatches] = []
+    for batch in committed_batches(look, proof.flow.pipeline, proof.flow.name):
+        if isinstance(batch, BatchReach):
+            if not batch.whole:
+                raise _NotKnownError("the target's log does not reach back to its first batch")
+            break
+        batches.append(batch)
+    return batches
+
+
+def _are_one(last: AppendStep, step: AppendStep, digests: Mapping[int, str | None]) -> bool:
+    """Whether a step can be read together with the one before it."""
+    if last.way not in _BY_VERSION or (last.way, last.pins) != (step.way, step.pins):
+        return False
+    columns = {digests.get(_number(one.window.upto)) for one in (last, step)}
+    return last.window.upto == step.window.after and len(columns) == 1 and None not in columns
 
 
 def _joined(proof: DeltaProof, steps: Sequence[AppendStep]) -> list[AppendStep]:
@@ -126,13 +141,9 @@ def _joined(proof: DeltaProof, steps: Sequence[AppendStep]) -> list[AppendStep]:
     made: list[AppendStep] = []
     for step in steps:
         _check(proof, found, step)
-        last = made[-1] if made else None
-        if last and last.way in _BY_VERSION and (last.way, last.pins) == (step.way, step.pins):
-            met = last.window.upto == step.window.after
-            columns = {digests.get(_number(one.window.upto)) for one in (last, step)}
-            if met and len(columns) == 1 and None not in columns:
-                made[-1] = replace(last, window=Window(last.window.after, step.window.upto))
-                continue
+        if made and _are_one(made[-1], step, digests):
+            made[-1] = replace(made[-1], window=Window(made[-1].window.after, step.window.upto))
+            continue
         made.append(step)
         if len(made) > _STEPS:
             raise _NotKnownError(f"its batches read in more than {_STEPS} ways")

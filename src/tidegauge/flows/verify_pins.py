@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tidegauge.model.plan import ReadWay
 from tidegauge.model.position import VersionPosition
-from tidegauge.outputs.delta.batches import BatchReach, committed_batches
+from tidegauge.outputs.delta.batches import BatchReach, CommittedBatches, committed_batches
 
 if TYPE_CHECKING:
     from tidegauge.flows.verify_delta import DeltaProof
@@ -27,23 +28,37 @@ def earlier_pins(proof: DeltaProof) -> tuple[list[dict[str, int]], str | None]:
         return [], None
     last = {part.name: proof.versions[part.name] for part in pinned}
     found: list[dict[str, int]] = []
-    for told in committed_batches(proof.standing.look, flow.pipeline, flow.name):
-        if isinstance(told, BatchReach):
-            return found, None if told.whole else "versions that were pinned before its log begins"
-        pins: dict[str, int] = {}
-        for part in pinned:
-            window = told.windows.get(part.name)
-            if window is None or not isinstance(window.upto, VersionPosition):
-                return found, "an earlier form of the flow"
-            pins[part.name] = window.upto.version
+    for batch in committed_batches(proof.standing.look, flow.pipeline, flow.name):
+        if isinstance(batch, BatchReach):
+            return found, None if batch.whole else "versions that were pinned before its log begins"
+        pins = _pins_of(batch, [part.name for part in pinned])
+        if pins is None:
+            return found, "an earlier form of the flow"
         if pins != last and pins not in found:
-            for part in pinned:
-                history = proof.histories[part.name]
-                if pins[part.name] != history.latest and not history.readable(pins[part.name]):
-                    return found, f"version {pins[part.name]} of {part.name}"
-            if len(found) == _PINS:
-                return found, f"versions that were pinned before the last {_PINS}"
+            lacking = _find_lacking(proof, pins, len(found))
+            if lacking is not None:
+                return found, lacking
             found.append(pins)
-        if any(way is ReadWay.SNAPSHOT for way in told.ways.values()):
+        if ReadWay.SNAPSHOT in batch.ways.values():
             return found, None
     return found, None
+
+
+def _pins_of(batches: CommittedBatches, names: Sequence[str]) -> dict[str, int] | None:
+    """The version of each pinned input; None where a batch does not have one of all."""
+    pins: dict[str, int] = {}
+    for name in names:
+        window = batches.windows.get(name)
+        if window is None or not isinstance(window.upto, VersionPosition):
+            return None
+        pins[name] = window.upto.version
+    return pins
+
+
+def _find_lacking(proof: DeltaProof, pins: Mapping[str, int], count: int) -> str | None:
+    """Why these pins, after so many others, cannot be compared with."""
+    for name, pin in pins.items():
+        history = proof.histories[name]
+        if pin != history.latest and not history.readable(pin):
+            return f"version {pin} of {name}"
+    return f"versions that were pinned before the last {_PINS}" if count == _PINS else None

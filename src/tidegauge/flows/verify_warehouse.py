@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -16,10 +16,10 @@ from tidegauge.flows.flow import open_reader
 from tidegauge.model.arrow import schema_of
 from tidegauge.model.plan import Batch
 from tidegauge.model.position import RowPosition, Window
-from tidegauge.model.protocols.output import Output
+from tidegauge.model.protocols.output import Output, TargetTable
 from tidegauge.model.protocols.source import Source
 from tidegauge.model.spec import NullCursor, TableFlow
-from tidegauge.model.table import Field
+from tidegauge.model.table import Field, SourceTable
 from tidegauge.outputs.warehouse.fit import Verdict
 from tidegauge.outputs.warehouse.spark_rows import landed
 from tidegauge.plan.draft import start
@@ -46,15 +46,10 @@ def verify_warehouse(
     """
     table = output.capabilities.table
     assert table is not None
-    source_table = source.describe(flow.table, flow.options)
     columns = output.layout()
     held = {table.named(field.name): field for field in columns or ()}
+    source_table = _narrow(source.describe(flow.table, flow.options), table, held)
     key = [part.name for part in source_table.key]
-    if held:
-        source_table = narrow(
-            source_table,
-            [c.name for c in source_table.columns if table.named(c.name) in held or c.name in key],
-        )
 
     def as_held(field: Field) -> Field:
         """As the target has it, where the source's column became another kind of thing since."""
@@ -92,3 +87,14 @@ def verify_warehouse(
             hint=f"`tidegauge sync -t {flow.table} --full-refresh` writes it anew",
         )
     return found
+
+
+def _narrow(source_table: SourceTable, table: TargetTable, held: Mapping[str, Field]) -> SourceTable:
+    """The table with the columns that the target has, and its key."""
+    if not held:
+        return source_table
+    key = [part.name for part in source_table.key]
+    return narrow(
+        source_table,
+        [one.name for one in source_table.columns if table.named(one.name) in held or one.name in key],
+    )

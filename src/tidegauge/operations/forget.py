@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidegauge.errors import ConfigError, SourceUnreachable, TidegaugeError
+from tidegauge.flows.flow import marks_by_flow
 from tidegauge.flows.load import has_caught_up
 from tidegauge.flows.missing_tables import known_flows
 from tidegauge.flows.names import is_pattern, means, table_named
@@ -54,9 +55,7 @@ def preview(project: Project, selection: Sequence[str]) -> list[Parting]:
     Raises ConfigError for a flow that the file names and whose table is there: it would only come back.
     """
     with open_ledger(project.ledger, create=False) as ledger, Sources() as sources:
-        marks: dict[str, list[Watermark]] = {}
-        for mark in ledger.watermarks(project.pipeline):
-            marks.setdefault(mark.flow, []).append(mark)
+        marks = marks_by_flow(ledger.watermarks(project.pipeline))
         statuses = [
             one for one in ledger.status(project.pipeline) if not is_hidden(one, marks.get(one.flow, ()))
         ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -19,7 +19,7 @@ from tidegauge.flows.select import Selection, Sources, choose
 from tidegauge.ledger.open import open_ledger
 from tidegauge.ledger.owner import is_gone
 from tidegauge.model.delta_flow import AnyFlow
-from tidegauge.model.run import FlowStatus, HistoryEvent
+from tidegauge.model.run import FlowStatus, HistoryEvent, RunRecord
 from tidegauge.model.spec import Project
 from tidegauge.model.state import State
 from tidegauge.model.watermark import Watermark
@@ -97,25 +97,40 @@ def _one(
 ) -> Health:
     state = status.shown_state if status else State.READY
     problems = [notice.text for notice in retained if notice.over]
-    warnings = [notice.text for notice in retained if not notice.over]
-    run = status.last_run if status else None
-    if run is not None and run.state is State.FAILED and state is not State.RUNNING:
-        problems.insert(0, str((run.error or {}).get("message") or "its last run failed"))
+    if status is not None and state is not State.RUNNING:
+        problems = [*_find_failure(status.last_run), *problems]
     if disagreement is not None and disagreement not in problems:
         problems.append(disagreement)
-    if status is not None and status.override is not None:
-        warnings.append(f"an override ({status.override.kind}) was begun and not ended: the next run ends it")
-    if state is State.RUNNING and status is not None and status.lease_until and status.lease_until < now:
-        warnings.append("its runner let the lease run out; the next run takes over")
-    if status is None:
-        warnings.append("it has not run yet")
+    warnings = [*(notice.text for notice in retained if not notice.over), *_warn_of(status, now)]
+    success = next((event.at for event in events if event.event in _ENDED_WELL), None)
+    return Health(flow, state, success, _count_failures(events), tuple(problems), tuple(warnings))
+
+
+def _find_failure(run: RunRecord | None) -> list[str]:
+    if run is None or run.state is not State.FAILED:
+        return []
+    return [str((run.error or {}).get("message") or "its last run failed")]
+
+
+def _count_failures(events: Sequence[HistoryEvent]) -> int:
+    """Since the last good end; the events come newest first."""
     failures = 0
     for event in events:
         if event.event in _ENDED_WELL:
             break
         failures += event.event in _ENDED_BADLY
-    success = next((event.at for event in events if event.event in _ENDED_WELL), None)
-    return Health(flow, state, success, failures, tuple(problems), tuple(warnings))
+    return failures
+
+
+def _warn_of(status: FlowStatus | None, now: datetime) -> Iterator[str]:
+    """What the ledger shows of a flow that will be a problem if nobody runs it."""
+    if status is None:
+        yield "it has not run yet"
+        return
+    if status.override is not None:
+        yield f"an override ({status.override.kind}) was begun and not ended: the next run ends it"
+    if status.shown_state is State.RUNNING and status.lease_until and status.lease_until < now:
+        yield "its runner let the lease run out; the next run takes over"
 
 
 def _is_busy(status: FlowStatus) -> bool:

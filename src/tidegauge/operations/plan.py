@@ -8,7 +8,7 @@ from typing import Any
 
 from tidegauge.errors import TableMissing, TidegaugeError, WrongState
 from tidegauge.flows.agreement import check_still_there
-from tidegauge.flows.flow import resources_for
+from tidegauge.flows.flow import FlowResources, resources_for
 from tidegauge.flows.known_sources import sources_for
 from tidegauge.flows.missing_tables import known_flows, refuse_forgotten
 from tidegauge.flows.open import open_flow
@@ -20,6 +20,7 @@ from tidegauge.model.delta_flow import AnyFlow
 from tidegauge.model.error_json import error_to_json
 from tidegauge.model.plan import Draft
 from tidegauge.model.position import to_text
+from tidegauge.model.run import FlowStatus
 from tidegauge.model.secret import mask
 from tidegauge.model.spec import Project, Stage
 from tidegauge.model.state import State
@@ -109,43 +110,48 @@ def preview(
         found = ledger.watermarks(project.pipeline)
         resources = resources_for(project, choice.all_flows, sources, found)
         shown = [Preview(name, State.FAILED, "—", error=error) for name, error in choice.faults]
-        for flow in choice.all_flows:
-            status = statuses.get(flow.name)
-            where = flow.target
-            if status is not None and status.override is not None:
-                begun = WrongState(
-                    f"{flow.name}: an override ({status.override.kind}) that {status.override.actor} began"
-                    " has not ended",
-                    hint="`tidegauge run` ends it and goes on",
-                    retryable=True,
-                )
-                shown.append(Preview(flow.name, status.state, where, error=begun))
-                continue
-            if flow.name in choice.gone:
-                shown.append(Preview(flow.name, State.FAILED, where, error=choice.gone[flow.name]))
-                continue
-            if status is not None and status.undo is not None and status.undo.forgot:
-                back = refuse_forgotten(flow.name, status.undo)
-                shown.append(Preview(flow.name, State.FAILED, where, error=back))
-                continue
-            try:
-                if status is not None and status.plan is not None:
-                    if status.state is not State.RUNNING or (status.owner and is_gone(status.owner)):
-                        opened = open_flow(flow, resources)
-                        check_still_there(flow, opened.output, opened.mark)
-                    shown.append(Preview(flow.name, status.state, where, status.plan.draft, status.plan.done))
-                    continue
-                draft = open_flow(flow, resources).plan(limit=limit).draft
-            except TidegaugeError as error:
-                shown.append(Preview(flow.name, State.FAILED, where, error=error))
-                continue
-            state = State.PLANNED if draft.batches else State.SKIPPED
-            shown.append(Preview(flow.name, state, where, draft))
+        shown += [
+            _preview_one(flow, statuses.get(flow.name), choice.gone.get(flow.name), resources, limit)
+            for flow in choice.all_flows
+        ]
     return _with_followers(shown, choice.all_flows)
 
 
+def _preview_one(
+    flow: AnyFlow,
+    status: FlowStatus | None,
+    gone: TidegaugeError | None,
+    resources: FlowResources,
+    limit: int | None,
+) -> Preview:
+    where = flow.target
+    if status is not None and status.override is not None:
+        begun = WrongState(
+            f"{flow.name}: an override ({status.override.kind}) that {status.override.actor} began"
+            " has not ended",
+            hint="`tidegauge run` ends it and goes on",
+            retryable=True,
+        )
+        return Preview(flow.name, status.state, where, error=begun)
+    if gone is not None:
+        return Preview(flow.name, State.FAILED, where, error=gone)
+    if status is not None and status.undo is not None and status.undo.forgot:
+        back = refuse_forgotten(flow.name, status.undo)
+        return Preview(flow.name, State.FAILED, where, error=back)
+    try:
+        opened = open_flow(flow, resources)
+        if status is not None and status.plan is not None:
+            if status.state is not State.RUNNING or (status.owner and is_gone(status.owner)):
+                check_still_there(flow, opened.output, opened.mark)
+            return Preview(flow.name, status.state, where, status.plan.draft, status.plan.done)
+        draft = opened.plan(limit=limit).draft
+    except TidegaugeError as error:
+        return Preview(flow.name, State.FAILED, where, error=error)
+    return Preview(flow.name, State.PLANNED if draft.batches else State.SKIPPED, where, draft)
+
+
 def _with_followers(shown: Sequence[Preview], flows: Sequence[AnyFlow]) -> list[Preview]:
-    """Whoever reads what another flow here writes does so after it: what that brings is not there yet."""
+    """A flow that reads what another one here writes does so after it: what that brings is not there yet."""
     above = {flow.name: flow.upstreams for flow in flows}
     brings = {one.flow: f": {one.rows:,} rows" if one.rows else "" for one in shown if one.batches}
     followed = []

@@ -96,12 +96,16 @@ class RunReport:
     """What the project file says in vain."""
 
     @property
+    def errors(self) -> list[TidegaugeError]:
+        """What went wrong, flow by flow; a limit that was reached is not wrong."""
+        return [report.error for report in self.flows if report.error is not None and not report.ok]
+
+    @property
     def state(self) -> State:
         """FAILED if anything did; PLANNED if it was only stopped, and the rest is for the next run."""
         states = {report.state for report in self.flows}
-        errors = [report.error for report in self.flows if report.error is not None and not report.ok]
-        if errors:
-            stopped = all(isinstance(error, Stopped) for error in errors)
+        if self.errors:
+            stopped = all(isinstance(error, Stopped) for error in self.errors)
             return State.PLANNED if stopped else State.FAILED
         if State.PLANNED in states:
             return State.PLANNED
