@@ -19,7 +19,7 @@ from tidegauge.model.plan import Batch, Draft, InputPlan, ReadWay
 from tidegauge.model.position import VersionPosition, Window
 from tidegauge.model.spec import Project, SparkSettings
 from tidegauge.model.watermark import Recalled
-from tidegauge.operations.delta_tables import TendedResult, Tending
+from tidegauge.operations.delta_tables import DeltaMaintenance, MaintenanceResult
 from tidegauge.operations.optimize import optimize
 from tidegauge.operations.retention import notices
 from tidegauge.operations.vacuum import check
@@ -82,9 +82,9 @@ def stand(project: Project, flow: str, reads: str, version: int, seq: int) -> No
         ledger.rebuild("shop", flow, {reads: mark}, 0, seq, owner=ME, reason="a test")
 
 
-def vacuum(project: Project, retain: timedelta | None, *, dry_run: bool = False) -> TendedResult:
-    tending = Tending(project, ["silver"])
-    return run_vacuum(tending, tending.targets[0], retain, dry_run=dry_run)
+def vacuum(project: Project, retain: timedelta | None, *, dry_run: bool = False) -> MaintenanceResult:
+    maintenance = DeltaMaintenance(project, ["silver"])
+    return run_vacuum(maintenance, maintenance.targets[0], retain, dry_run=dry_run)
 
 
 def files(path: Path) -> set[str]:
@@ -103,8 +103,10 @@ def test_c1_a_vacuum_is_refused_while_a_flow_still_has_to_read_what_it_would_tak
     assert "run gold first" in str(refused.value.hint)
     assert files(silver) == before
 
-    tending = Tending(project, ["silver"])
-    assert check(tending, tending.targets[0], None) == timedelta(days=7), "what is young enough stays anyway"
+    maintenance = DeltaMaintenance(project, ["silver"])
+    assert check(maintenance, maintenance.targets[0], None) == timedelta(days=7), (
+        "what is young enough stays anyway"
+    )
 
     stand(project, "gold", "silver", look(str(silver)).version, seq=2)
     assert vacuum(project, NOTHING_KEPT, dry_run=True).removed == 2
@@ -120,9 +122,9 @@ def test_c1_a_vacuum_is_refused_while_a_flow_still_has_to_read_what_it_would_tak
 
 
 def test_c1_what_a_plan_froze_and_what_a_flow_begins_with_is_kept_too(project: Project, silver: Path) -> None:
-    tending = Tending(project, ["silver"])
-    one = tending.targets[0]
-    assert check(tending, one, NOTHING_KEPT) == NOTHING_KEPT, "a first load takes the table as it is then"
+    maintenance = DeltaMaintenance(project, ["silver"])
+    one = maintenance.targets[0]
+    assert check(maintenance, one, NOTHING_KEPT) == NOTHING_KEPT, "a first load takes the table as it is then"
     stand(project, "gold", "silver", 9, seq=1)
     table_id = look(str(silver)).table_id
     part = InputPlan("silver", "version", Window(VersionPosition(2), VersionPosition(4)), table_id, "f")
@@ -131,13 +133,13 @@ def test_c1_what_a_plan_froze_and_what_a_flow_begins_with_is_kept_too(project: P
     with open_ledger(project.ledger, create=True) as ledger:
         ledger.plan([Draft("shop", "gold", (part,), (batch, frozen))], owner=ME, run_id="run")
     with pytest.raises(WrongState, match="its plan, PLANNED, froze version 2"):
-        check(Tending(project, ["silver"]), one, NOTHING_KEPT)
+        check(DeltaMaintenance(project, ["silver"]), one, NOTHING_KEPT)
 
     silver_layer, gold = project.delta_flows
     history = DeltaFlow("shop", "history", gold.inputs, DeltaTable(gold.output.table, Mode.SCD2))
     other = Project(**{**vars(project), "layers": (silver_layer, history)})
     with pytest.raises(WrongState, match="it has not run yet, and begins at earliest"):
-        check(Tending(other, ["silver"]), one, NOTHING_KEPT)
+        check(DeltaMaintenance(other, ["silver"]), one, NOTHING_KEPT)
 
 
 @pytest.mark.usefixtures("silver")
@@ -145,18 +147,18 @@ def test_files_that_a_running_batch_has_not_committed_yet_are_not_vacuumed(proje
     with open_ledger(project.ledger, create=True) as ledger:
         made = ledger.plan([draft("silver", inputs=("bronze",))], owner=ME, run_id="run")["silver"]
         ledger.claim(made, owner=ME, run_id="run", lease=timedelta(minutes=1))
-    tending = Tending(project, ["silver"])
+    maintenance = DeltaMaintenance(project, ["silver"])
     with pytest.raises(WrongState, match="silver is running"):
-        check(tending, tending.targets[0], NOTHING_KEPT)
-    assert check(tending, tending.targets[0], None) == timedelta(days=7)
+        check(maintenance, maintenance.targets[0], NOTHING_KEPT)
+    assert check(maintenance, maintenance.targets[0], None) == timedelta(days=7)
 
 
 def test_optimize_makes_one_file_of_many_and_costs_readers_nothing(
     spark: SparkSession, project: Project, silver: Path
 ) -> None:
     stand(project, "gold", "silver", 2, seq=1)
-    tending = Tending(project, ["silver"])
-    done = optimize(tending, tending.targets[0], zorder=["id"])
+    maintenance = DeltaMaintenance(project, ["silver"])
+    done = optimize(maintenance, maintenance.targets[0], zorder=["id"])
     assert (done.added, done.replaced, done.removed, done.error) == (1, 3, 0, None)
     assert spark.read.format("delta").load(str(silver)).count() == 3
     with open_ledger(project.ledger, create=True) as ledger:

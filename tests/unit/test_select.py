@@ -167,7 +167,7 @@ def choose_with(
         def of(self, database: Database) -> Source:
             return cast("Source", source)
 
-    return choose(project(one), words, Shown(), known=known)
+    return choose(project(one), words, Shown(), recorded=known)
 
 
 OURS = "postgresql:7/shop#4711#f00d"
@@ -193,7 +193,7 @@ def test_a29_gone_is_what_the_file_still_means_and_the_database_shows_no_more(
 ) -> None:
     catalogue = [TableName("sales", "orders")]
     choice = choose_with(one, catalogue, known)
-    assert list(choice.gone) == gone
+    assert list(choice.missing) == gone
     assert set(gone) <= {flow.name for flow in choice.flows}
     assert choice.faults == ()
 
@@ -201,7 +201,7 @@ def test_a29_gone_is_what_the_file_still_means_and_the_database_shows_no_more(
 def test_a29_a_table_that_only_changed_its_letters_is_gone_and_stops_nobody() -> None:
     choice = choose_with(sync("*", to=WAREHOUSE), [TableName("sales", "Orders")], {"sales.orders": OURS})
     assert [flow.name for flow in choice.flows] == ["sales.Orders", "sales.orders"]
-    assert list(choice.gone) == ["sales.orders"]
+    assert list(choice.missing) == ["sales.orders"]
 
 
 def test_a29_a_name_that_means_no_table_is_a_fault_of_its_own_where_it_is_asked_for() -> None:

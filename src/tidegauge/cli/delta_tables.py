@@ -11,7 +11,7 @@ import typer
 from tidegauge.cli.output import print_json, print_table, report_error, say
 
 if TYPE_CHECKING:
-    from tidegauge.operations.delta_tables import TendedResult
+    from tidegauge.operations.delta_tables import MaintenanceResult
 
 TablesOption = Annotated[
     list[str] | None,
@@ -33,7 +33,7 @@ class Tell:
 
 
 def close(
-    found: Sequence[TendedResult],
+    found: Sequence[MaintenanceResult],
     columns: Sequence[str],
     *,
     command: str,
@@ -55,7 +55,7 @@ def close(
     raise typer.Exit(1 if any(one.error for one in found) else 0)
 
 
-def _cell(one: TendedResult, column: str) -> object:
+def _cell(one: MaintenanceResult, column: str) -> object:
     from tidegauge.model.retention import shown
 
     match column:

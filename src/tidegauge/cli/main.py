@@ -57,7 +57,7 @@ app.command("vacuum")(vacuum.command)
 app.command("demo")(demo.command)
 app.add_typer(watermark.app, name="watermark")
 app.add_typer(files.app, name="files")
-app.add_typer(files.app, name="s3clean", hidden=True)  # as document 002 calls it
+app.add_typer(files.app, name="s3clean", hidden=True)  # an older name that users may know
 app.add_typer(ledger.app, name="ledger")
 
 

@@ -25,14 +25,16 @@ def command(
     debug: DebugOption = False,
 ) -> None:
     """Make few large files of many small ones in Delta outputs, then vacuum what no reader needs."""
-    from tidegauge.operations.delta_tables import Tending
+    from tidegauge.operations.delta_tables import DeltaMaintenance
     from tidegauge.operations.optimize import optimize
 
     columns = tuple(name.strip() for name in (zorder or "").split(",") if name.strip())
-    tending = Tending(open_project(project), tuple(select or ()), tuple(table or ()), debug=debug)
-    found = tending.each(
-        lambda one: optimize(tending, one, zorder=columns, clean=vacuum), Tell("optimizing", quiet=json)
+    maintenance = DeltaMaintenance(
+        open_project(project), tuple(select or ()), tuple(table or ()), debug=debug
     )
-    tending.note(found, "optimized", f"Z-order by {', '.join(columns)}" if columns else "compaction")
+    found = maintenance.each(
+        lambda one: optimize(maintenance, one, zorder=columns, clean=vacuum), Tell("optimizing", quiet=json)
+    )
+    maintenance.note(found, "optimized", f"Z-order by {', '.join(columns)}" if columns else "compaction")
     shown = ["table", "files written", "for", *(["kept for", "removed"] if vacuum else []), ""]
     close(found, shown, command="optimize", done=True, json=json, debug=debug)

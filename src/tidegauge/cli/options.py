@@ -53,7 +53,7 @@ def local(path: Path) -> Path:
 
 
 def one_stage(stage: Stage | None, words: dict[str, bool]) -> Stage | None:
-    """The stage that --stage or document 002's words for it mean; `words` are extract's, then load's."""
+    """The stage that --stage or one of its other names means; `words` are extract's, then load's."""
     (first, extract), (second, load) = words.items()
     named = {
         **({f"--stage {stage}": stage} if stage else {}),

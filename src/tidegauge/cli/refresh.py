@@ -1,4 +1,4 @@
-"""`--full-refresh`: show what would be emptied and read again, ask, and begin the new lives."""
+"""`--full-refresh`: show what would be emptied and read again, ask, and begin the new epochs."""
 
 from __future__ import annotations
 

@@ -155,7 +155,7 @@ def carry_out(path: Path | None, wanted: Wanted) -> None:
             json=json,
             debug=debug,
         )
-        # Whose new life could not begin is left alone, and reported at the end.
+        # A flow whose new epoch could not begin is left alone, and reported at the end.
         order = replace(order, selection=tuple(one.move.name for one in refreshed if one.error is None))
     elif wanted.dry_run:
         show_plan(project, order.selection, stage=order.stage, limit=order.limit, json=json, debug=debug)

@@ -1,4 +1,4 @@
-"""`tidegauge sync`: `run` with document 002's words as well."""
+"""`tidegauge sync`: `run` with options such as `--backup-only` for one stage."""
 
 from __future__ import annotations
 

@@ -30,22 +30,22 @@ def command(
     A table of which a flow has not read every version yet is refused, with the flow's name and its watermark.
     """
     from tidegauge.config.durations import parse_duration
-    from tidegauge.operations.delta_tables import TendedResult, Tending
+    from tidegauge.operations.delta_tables import DeltaMaintenance, MaintenanceResult
     from tidegauge.operations.vacuum import check, vacuum
 
     opened, kept = open_project(project), None if retain is None else parse_duration(retain)
-    tending = Tending(opened, tuple(select or ()), tuple(table or ()), debug=debug)
-    checked = tending.each(lambda one: TendedResult(one, retain=check(tending, one, kept)))
+    maintenance = DeltaMaintenance(opened, tuple(select or ()), tuple(table or ()), debug=debug)
+    checked = maintenance.each(lambda one: MaintenanceResult(one, retain=check(maintenance, one, kept)))
     free = [one for one in checked if one.error is None and not one.absent]
     if not dry_run:
         _confirm([one.target.name for one in free], yes=yes)
-    done = tending.each(
-        lambda one: vacuum(tending, one, kept, dry_run=dry_run),
+    done = maintenance.each(
+        lambda one: vacuum(maintenance, one, kept, dry_run=dry_run),
         Tell("looking what would go" if dry_run else "vacuuming", quiet=json),
         [one.target for one in free],
     )
     found = [*(one for one in checked if one not in free), *done]
-    tending.note(found, "vacuumed", f"files older than {retain or 'the retention of the table'}")
+    maintenance.note(found, "vacuumed", f"files older than {retain or 'the retention of the table'}")
     columns = ["table", "kept for", "would go" if dry_run else "removed", ""]
     close(found, columns, command="vacuum", done=not dry_run, json=json, debug=debug)
 

@@ -1,4 +1,4 @@
-"""`tidegauge watermark get`: one table's watermarks, as document 002 prints them."""
+"""`tidegauge watermark get`: one table's watermarks, stage by stage."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def get(
     standing = summarize_table(open_project(project), table or select or "")
     if json:
         print_json({"schema": "tidegauge/watermark/1", **standing.to_json()})
-    elif not standing.known:
+    elif not standing.has_run:
         say(f"No watermark found, will start from default: {standing.starts_from}")
     else:
         say("\n".join(_lines(standing)))

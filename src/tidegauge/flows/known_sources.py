@@ -1,4 +1,4 @@
-"""Databases that may be down, for commands that need of them only the names that the ledger knows too."""
+"""Databases that may be down, for commands that need only table names, which the ledger has too."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from tidegauge.errors import SourceUnreachable
-from tidegauge.flows.missing_tables import remembered
+from tidegauge.flows.missing_tables import find_remembered
 from tidegauge.flows.names import is_pattern, table_named
 from tidegauge.flows.select import Sources
 from tidegauge.model.position import RowPosition, Value
@@ -49,7 +49,7 @@ def sources_for(project: Project, ledger: LedgerReader, stage: Stage | None) -> 
     """A stage that reads only the lake goes on while the database is down."""
     if stage is not Stage.LOAD:
         return Sources()
-    return KnownSources(project, remembered(ledger.status(project.pipeline)))
+    return KnownSources(project, find_remembered(ledger.status(project.pipeline)))
 
 
 class _Absent:
@@ -58,10 +58,10 @@ class _Absent:
         self._error = error
 
     def tables(self) -> tuple[TableName, ...]:
-        return self._tables or self._gone()
+        return self._tables or self._refuse()
 
     def describe(self, table: TableName, options: TableOptions) -> SourceTable:  # noqa: ARG002
-        self._gone()
+        self._refuse()
 
     def survey(
         self,
@@ -70,7 +70,7 @@ class _Absent:
         step: int,  # noqa: ARG002
         pending: str | None,  # noqa: ARG002
     ) -> Survey:
-        self._gone()
+        self._refuse()
 
     def cuts(
         self,
@@ -79,28 +79,28 @@ class _Absent:
         upto: RowPosition,  # noqa: ARG002
         step: int,  # noqa: ARG002
     ) -> tuple[Cut, ...]:
-        self._gone()
+        self._refuse()
 
     def count(self, source_table: SourceTable, after: RowPosition | None, upto: RowPosition) -> int:  # noqa: ARG002
-        self._gone()
+        self._refuse()
 
     def latest(self, source_table: SourceTable) -> Value | None:  # noqa: ARG002
-        self._gone()
+        self._refuse()
 
     def find_settled(self, source_table: SourceTable) -> Value | None:  # noqa: ARG002
-        self._gone()
+        self._refuse()
 
     def outlook(self) -> Outlook:
-        self._gone()
+        self._refuse()
 
     def left_out(self) -> tuple[tuple[TableName, str], ...]:
-        self._gone()
+        self._refuse()
 
     def identity(self) -> str:
-        self._gone()
+        self._refuse()
 
     def close(self) -> None:
         pass
 
-    def _gone(self) -> NoReturn:
+    def _refuse(self) -> NoReturn:
         raise self._error

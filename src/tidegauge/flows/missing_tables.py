@@ -16,28 +16,28 @@ from tidegauge.model.protocols.source import Source
 from tidegauge.model.run import FlowStatus
 from tidegauge.model.spec import Sync, TableName
 
-Known = Mapping[str, str | None]
+RecordedFlows = Mapping[str, str | None]
 """The flows that have a watermark, each with the table that it was taken from, as the ledger names it."""
 
 
-def known_flows(ledger: LedgerReader, pipeline: str) -> Known:
+def find_recorded(ledger: LedgerReader, pipeline: str) -> RecordedFlows:
     return {mark.flow: mark.source_id for mark in ledger.watermarks(pipeline)}
 
 
-def remembered(statuses: Iterable[FlowStatus]) -> tuple[str, ...]:
+def find_remembered(statuses: Iterable[FlowStatus]) -> tuple[str, ...]:
     """Every flow that the ledger has heard of and that was not forgotten since."""
     return tuple(one.flow for one in statuses if one.undo is None or not one.undo.forgot)
 
 
-def gone(
-    sync: Sync, source: Source, catalogue: Sequence[TableName], known: Known
+def find_missing(
+    sync: Sync, source: Source, catalogue: Sequence[TableName], recorded: RecordedFlows
 ) -> dict[TableName, TableMissing]:
     """Each with the error of its flow."""
     there = set(catalogue)
     candidates = [
         table
-        for table in dict.fromkeys(table_named(sync.source, name) for name in known)
-        if table not in there and first_flow(sync, table) in known and means(sync, table)
+        for table in dict.fromkeys(table_named(sync.source, name) for name in recorded)
+        if table not in there and first_flow(sync, table) in recorded and means(sync, table)
     ]
     if not candidates:
         return {}
@@ -46,7 +46,7 @@ def gone(
     return {
         table: _error(sync, table, kinds.get(table))
         for table in candidates
-        if _came_from(database, known[first_flow(sync, table)])
+        if _came_from(database, recorded[first_flow(sync, table)])
     }
 
 

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterator, Sequence, Set
 
 from tidegauge.errors import TidegaugeError
-from tidegauge.flows.missing_tables import Known
+from tidegauge.flows.missing_tables import RecordedFlows
 from tidegauge.flows.names import first_flow, is_pattern, matches, means, table_named
 from tidegauge.flows.select import Sources
 from tidegauge.model.protocols.source import Source
@@ -16,7 +16,7 @@ _MOST = 5
 
 
 def remarks(
-    project: Project, flows: Sequence[TableFlow], sources: Sources, known: Known | None = None
+    project: Project, flows: Sequence[TableFlow], sources: Sources, recorded: RecordedFlows | None = None
 ) -> tuple[str, ...]:
     """For people; `flows` are all that the file means. A database that cannot be asked has none: that it
     cannot is said elsewhere."""
@@ -25,7 +25,7 @@ def remarks(
         tables = {flow.table for flow in flows if flow.source == sync.source and means(sync, flow.table)}
         try:
             source = sources.of(sync.source)
-            found = [*_views(sync, source), *_strangers(sync, tables, known or {})]
+            found = [*_views(sync, source), *_strangers(sync, tables, recorded or {})]
         except TidegaugeError:
             continue
         said += [f"{sync.place}: {one}" if sync.place else one for one in found]
@@ -61,9 +61,9 @@ def _views(sync: Sync, source: Source) -> Iterator[str]:
         )
 
 
-def _strangers(sync: Sync, tables: Set[TableName], known: Known) -> Iterator[str]:
+def _strangers(sync: Sync, tables: Set[TableName], recorded: RecordedFlows) -> Iterator[str]:
     """Flows that the sync would have, if they had not come from another database."""
-    for flow, source_id in known.items():
+    for flow, source_id in recorded.items():
         table = table_named(sync.source, flow)
         if table not in tables and first_flow(sync, table) == flow and means(sync, table):
             then = (source_id or "").rpartition("#")[0] or "elsewhere"

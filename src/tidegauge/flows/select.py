@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
 from tidegauge.errors import ConfigError, TableMissing, TidegaugeError
-from tidegauge.flows.missing_tables import Known, gone
+from tidegauge.flows.missing_tables import RecordedFlows, find_missing
 from tidegauge.flows.names import matches, means, stage_flow, stage_of, table_named, table_of
 from tidegauge.model.default_schema import default_schema
 from tidegauge.model.delta_flow import AnyFlow, DeltaFlow
@@ -59,8 +59,8 @@ class Selection:
     faults: tuple[tuple[str, TidegaugeError], ...]
     """Syncs whose tables could not be found out, and names that mean no table, by a name to report them
     under."""
-    gone: Mapping[str, TidegaugeError] = field(default_factory=dict)
-    """By flow, those whose table the database shows no more: why they cannot run."""
+    missing: Mapping[str, TidegaugeError] = field(default_factory=dict)
+    """By flow, why those cannot run whose table the database shows no more."""
 
     @property
     def all_flows(self) -> tuple[AnyFlow, ...]:
@@ -73,17 +73,17 @@ def choose(
     sources: Sources,
     *,
     stage: Stage | None = None,
-    known: Known | None = None,
+    recorded: RecordedFlows | None = None,
 ) -> Selection:
     """The flows of the project that are selected; all of them without a selection.
 
-    `stage` leaves out the other stage of tables that have two. `known` are the flows with a watermark: a
+    `stage` leaves out the other stage of tables that have two. `recorded` are the flows with a watermark: a
     table of theirs that has gone is still one of the project's. A database that cannot be reached, and a name
     that means no table, is a fault of its own: the others' flows still run.
     """
     found = _Found()
     for sync in project.syncs:
-        found.add_sync(project.pipeline, sync, selection, sources, known or {})
+        found.add_sync(project.pipeline, sync, selection, sources, recorded or {})
     found.add_lost(project.pipeline)
     for delta_flow in project.delta_flows:
         found.check_name(delta_flow)
@@ -118,12 +118,12 @@ class _Found:
     """By flow, why one of such a table cannot run."""
 
     def add_sync(
-        self, pipeline: str, sync: Sync, selection: Sequence[str], sources: Sources, known: Known
+        self, pipeline: str, sync: Sync, selection: Sequence[str], sources: Sources, recorded: RecordedFlows
     ) -> None:
         try:
             source = sources.of(sync.source)
             catalogue = source.tables()
-            lost = gone(sync, source, catalogue, known)
+            lost = find_missing(sync, source, catalogue, recorded)
         except ConfigError:
             raise
         except TidegaugeError as error:
@@ -275,36 +275,38 @@ def _flows(pipeline: str, sync: Sync, table: TableName) -> list[TableFlow]:
             place=sync.place,
         )
     lake = sync.via or sync.to
-    folder = LakeTable(lake, folder_name(_landed(options, table) or name)) if isinstance(lake, Lake) else None
+    folder = (
+        LakeTable(lake, folder_name(_renamed(options, table) or name)) if isinstance(lake, Lake) else None
+    )
     if not isinstance(sync.to, Database):
         assert folder is not None
         return [TableFlow(pipeline, name, sync.source, table, folder, options, sync.tags)]
-    landing = WarehouseTable(sync.to, landing_name(sync.to, _landed(options, table) or table.table))
+    target = WarehouseTable(sync.to, target_name(sync.to, _renamed(options, table) or table.table))
     if folder is None:
-        if sync.to == sync.source and landing.table == table:
+        if sync.to == sync.source and target.table == table:
             raise ConfigError(
                 f"{name}: source and target are the same table",
                 hint="give the target another name with `rename`, or name another connection in `to`",
                 place=sync.place,
             )
-        return [TableFlow(pipeline, name, sync.source, table, landing, options, sync.tags)]
+        return [TableFlow(pipeline, name, sync.source, table, target, options, sync.tags)]
     extract, load = (stage_flow(table, stage) for stage in Stage)
     return [
         TableFlow(pipeline, extract, sync.source, table, folder, options, sync.tags, Stage.EXTRACT),
         TableFlow(
-            pipeline, load, sync.source, table, landing, options, sync.tags, Stage.LOAD, folder, extract
+            pipeline, load, sync.source, table, target, options, sync.tags, Stage.LOAD, folder, extract
         ),
     ]
 
 
-def _landed(options: TableOptions, table: TableName) -> str | None:
+def _renamed(options: TableOptions, table: TableName) -> str | None:
     """The name that `rename` gives the table, where it gives one."""
     if not options.rename:
         return None
     return options.rename.replace("{table}", table.table).replace("{schema}", table.schema or "")
 
 
-def landing_name(database: Database, name: str) -> TableName:
+def target_name(database: Database, name: str) -> TableName:
     return TableName(default_schema(database), name)
 
 

@@ -105,22 +105,22 @@ def verify_delta(flow: DeltaFlow, marks: Callable[[], Sequence[Watermark]], plac
             hint="compare it with a query of your own",
             excused=True,
         )
-    proof = _prepared(flow, marks, places)
+    proof = _prepare(flow, marks, places)
     notes = tuple(_unread(part, proof) for part in flow.moving if _newer(part, proof))
     try:
         with places.session(flow) as session:
-            found = _compared(proof, session)
+            found = _compare(proof, session)
     except TidegaugeError:
         raise
     except Exception as error:
-        told = translated_read(error, {**proof.locations, flow.name: proof.where})
-        if told is None:
+        better = translated_read(error, {**proof.locations, flow.name: proof.where})
+        if better is None:
             raise
-        raise told from error
+        raise better from error
     return replace(found, newer=None if notes else 0, notes=(*found.notes, *notes))
 
 
-def _compared(proof: DeltaProof, session: SparkSession) -> Difference:
+def _compare(proof: DeltaProof, session: SparkSession) -> Difference:
     flow, target = proof.flow, proof.target(session)
     lacking = flow.drift is not Drift.FREEZE
     if flow.output.mode.facts.only_adds:
@@ -178,8 +178,8 @@ def _by_key(
     )
 
 
-def _prepared(flow: DeltaFlow, marks: Callable[[], Sequence[Watermark]], places: Places) -> DeltaProof:
-    known, where, standing = _settled(flow, marks, places)
+def _prepare(flow: DeltaFlow, marks: Callable[[], Sequence[Watermark]], places: Places) -> DeltaProof:
+    known, where, standing = _find_settled(flow, marks, places)
     versions = _versions(flow, known)
     locations = {part.name: places.location(part.table) for part in flow.inputs}
     found = _histories(flow, locations, versions)
@@ -187,7 +187,7 @@ def _prepared(flow: DeltaFlow, marks: Callable[[], Sequence[Watermark]], places:
     return DeltaProof(flow, where, standing, versions, read, found, locations)
 
 
-def _settled(
+def _find_settled(
     flow: DeltaFlow, marks: Callable[[], Sequence[Watermark]], places: Places
 ) -> tuple[dict[str, Watermark], str, EpochStanding]:
     """Ledger and target, where both stand at the same batch: another runner may be between the two."""

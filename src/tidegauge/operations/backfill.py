@@ -14,7 +14,7 @@ from tidegauge.flows.backfill import BackfillRequest, find_window, plan_backfill
 from tidegauge.flows.database import DatabaseFlow
 from tidegauge.flows.downstream import downstream
 from tidegauge.flows.flow import resources_for
-from tidegauge.flows.missing_tables import Known, known_flows
+from tidegauge.flows.missing_tables import RecordedFlows, find_recorded
 from tidegauge.flows.open import open_flow
 from tidegauge.flows.select import Selection, Sources, choose
 from tidegauge.ledger.open import open_ledger
@@ -73,8 +73,8 @@ class Backfill:
 def preview(project: Project, selection: Sequence[str], request: BackfillRequest) -> list[Backfill]:
     """What would be read again, table by table, and who follows; changes nothing."""
     with open_ledger(project.ledger, create=False) as ledger, Sources() as sources:
-        known = known_flows(ledger, project.pipeline)
-        flows = _choose(project, selection, sources, known).flows
+        recorded = find_recorded(ledger, project.pipeline)
+        flows = _choose(project, selection, sources, recorded).flows
         statuses = {status.flow: status for status in ledger.status(project.pipeline)}
         heads = [flow for flow in flows if flow.reads is None]
         if not heads:
@@ -82,7 +82,7 @@ def preview(project: Project, selection: Sequence[str], request: BackfillRequest
                 f"{', '.join(selection)} reads the lake, and a backfill reads the database",
                 hint="name the table itself; to load the lake again use `watermark reset --stage load`",
             )
-        every = choose(project, (), sources, known=known).flows
+        every = choose(project, (), sources, recorded=recorded).flows
         resources = resources_for(project, heads, sources, ledger.watermarks(project.pipeline))
         found = []
         for spec in heads:
@@ -109,17 +109,19 @@ def run_backfill(
     options = RunOptions(tuple(name for one in found for name in (one.name, *one.then)), debug=debug)
     plan_flow = partial(plan_backfill, request=request)
     with open_runner(project, options, tell=tell, stop=stop, plan_flow=plan_flow) as runner:
-        known = known_flows(runner.ledger, project.pipeline)
-        choice = _choose(project, options.selection, runner.sources, known)
+        recorded = find_recorded(runner.ledger, project.pipeline)
+        choice = _choose(project, options.selection, runner.sources, recorded)
         for one in found:
             said = f"{reason} ({one.window})"
             runner.ledger.note(project.pipeline, one.name, "backfill", owner=this_process(), reason=said)
         return RunReport(runner.run_id, tuple(runner.schedule(choice.flows).run()))
 
 
-def _choose(project: Project, selection: Sequence[str], sources: Sources, known: Known) -> Selection:
-    choice = choose(project, selection, sources, known=known)
-    for error in (*(error for _, error in choice.faults), *choice.gone.values()):
+def _choose(
+    project: Project, selection: Sequence[str], sources: Sources, recorded: RecordedFlows
+) -> Selection:
+    choice = choose(project, selection, sources, recorded=recorded)
+    for error in (*(error for _, error in choice.faults), *choice.missing.values()):
         raise error
     return choice
 

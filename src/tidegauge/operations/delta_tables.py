@@ -33,8 +33,8 @@ _PARALLEL = 4
 
 
 @dataclass(frozen=True)
-class TendedTable:
-    """A Delta table to be tended."""
+class MaintainedTable:
+    """A Delta table to be vacuumed or optimized."""
 
     table: TableRef
     location: str
@@ -51,10 +51,10 @@ class TendedTable:
 
 
 @dataclass(frozen=True)
-class TendedResult:
+class MaintenanceResult:
     """What was done to a table, or would be."""
 
-    target: TendedTable
+    target: MaintainedTable
     added: int | None = None
     """Files that OPTIMIZE wrote; None, here and below: it was not asked for, or it is not known."""
     replaced: int | None = None
@@ -83,7 +83,7 @@ class TendedResult:
         }
 
 
-class Tending:
+class DeltaMaintenance:
     """The tables that a command is about, and one Spark for all of them, started when it is first needed."""
 
     def __init__(
@@ -113,7 +113,7 @@ class Tending:
             return self._spark
 
     @contextmanager
-    def session_of(self, target: TendedTable) -> Iterator[SparkSession]:
+    def session_of(self, target: MaintainedTable) -> Iterator[SparkSession]:
         if target.delta_flow is not None:
             with self.places.session(target.delta_flow) as session:
                 yield session
@@ -123,29 +123,36 @@ class Tending:
 
     def each(
         self,
-        one: Callable[[TendedTable], TendedResult],
+        one: Callable[[MaintainedTable], MaintenanceResult],
         tell: Callable[[str], None] | None = None,
-        targets: Sequence[TendedTable] | None = None,
-    ) -> list[TendedResult]:
-        """Several tables at once, each told of as it begins; not said: all. What stops one is its answer."""
+        targets: Sequence[MaintainedTable] | None = None,
+    ) -> list[MaintenanceResult]:
+        """Work on several tables at once: on all of them, unless `targets` are given.
+
+        `tell` hears of each as it begins. An error of one table is its result, and does not stop the others.
+        """
         wanted = self.targets if targets is None else targets
         faults = self.faults if targets is None else []
 
-        def safely(target: TendedTable) -> TendedResult:
+        def safely(target: MaintainedTable) -> MaintenanceResult:
             if tell is not None:
                 tell(target.name)
             try:
                 return one(target)
             except TidegaugeError as error:
                 absent = isinstance(error, TableMissing) and target.delta_flow is not None
-                return TendedResult(target, absent=True) if absent else TendedResult(target, error=error)
+                return (
+                    MaintenanceResult(target, absent=True)
+                    if absent
+                    else MaintenanceResult(target, error=error)
+                )
 
         if not wanted:
             return list(faults)
         with ThreadPoolExecutor(min(_PARALLEL, len(wanted))) as pool:
             return [*faults, *pool.map(safely, wanted)]
 
-    def note(self, found: Sequence[TendedResult], event: str, reason: str) -> None:
+    def note(self, found: Sequence[MaintenanceResult], event: str, reason: str) -> None:
         """Keep in the history what was done to the outputs of flows."""
         done = [one.target.delta_flow.name for one in found if one.done and one.target.delta_flow]
         if done:
@@ -155,7 +162,7 @@ class Tending:
 
     def _targets(
         self, selection: Sequence[str], tables: Sequence[str]
-    ) -> tuple[list[TendedTable], list[TendedResult]]:
+    ) -> tuple[list[MaintainedTable], list[MaintenanceResult]]:
         project = self._project
         delta_flows: tuple[DeltaFlow, ...] = ()
         if project.delta_flows and (selection or not tables):
@@ -166,19 +173,21 @@ class Tending:
             (delta_flow.output.table, delta_flow) for delta_flow in delta_flows
         ]
         refs += [(_ref(project, text), None) for text in tables]
-        found: dict[str, TendedTable] = {}
-        faults: list[TendedResult] = []
+        found: dict[str, MaintainedTable] = {}
+        faults: list[MaintenanceResult] = []
         for table, delta_flow in refs:
             location = self.places.find(table)
             if location is None:
-                target = TendedTable(table, str(table), delta_flow)
+                target = MaintainedTable(table, str(table), delta_flow)
                 gone = TableMissing(f"Spark's catalogue has no Delta table {table}", hint="check the name")
                 faults.append(
-                    TendedResult(target, absent=True) if delta_flow else TendedResult(target, error=gone)
+                    MaintenanceResult(target, absent=True)
+                    if delta_flow
+                    else MaintenanceResult(target, error=gone)
                 )
             else:
                 found.setdefault(
-                    plain(location), TendedTable(table, location, delta_flow or self._writer(location))
+                    plain(location), MaintainedTable(table, location, delta_flow or self._writer(location))
                 )
         return list(found.values()), faults
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tidegauge.errors import TidegaugeError
-from tidegauge.flows.missing_tables import Known, known_flows
+from tidegauge.flows.missing_tables import RecordedFlows, find_recorded
 from tidegauge.flows.remarks import remarks
 from tidegauge.flows.select import Sources, choose
 from tidegauge.ledger.open import open_ledger
@@ -58,18 +58,18 @@ def examine(project: Project) -> Iterator[Finding]:
                 yield from _guarded(about, lambda base=one: _database(base, sources))
             else:
                 yield from _guarded(about, lambda base=one: _warehouse(base))
-        known: Known = {}
+        recorded: RecordedFlows = {}
         # That the ledger does not answer is said already.
         with suppress(TidegaugeError), open_ledger(project.ledger, create=False) as ledger:
-            known = known_flows(ledger, project.pipeline)
+            recorded = find_recorded(ledger, project.pipeline)
         for sync in project.syncs:
-            yield from _tables(replace(project, syncs=(sync,), delta_flows=()), sources, known)
+            yield from _tables(replace(project, syncs=(sync,), delta_flows=()), sources, recorded)
 
 
-def _tables(project: Project, sources: Sources, known: Known) -> Iterator[Finding]:
+def _tables(project: Project, sources: Sources, recorded: RecordedFlows) -> Iterator[Finding]:
     """Of a project with one sync."""
     try:
-        choice = choose(project, (), sources, known=known)
+        choice = choose(project, (), sources, recorded=recorded)
     except TidegaugeError as error:
         yield Finding(f"tables of {project.syncs[0].source.name}", False, str(error), error.hint)
         return
@@ -79,14 +79,14 @@ def _tables(project: Project, sources: Sources, known: Known) -> Iterator[Findin
         if flow.reads is not None:
             continue
         try:
-            if flow.name in choice.gone:
-                raise choice.gone[flow.name]
+            if flow.name in choice.missing:
+                raise choice.missing[flow.name]
             source_table = sources.of(flow.source).describe(flow.table, flow.options)
             says = "; ".join(source_table.notes) or "cursor, key and types fit"
             yield Finding(f"table {flow.name}", True, says)
         except TidegaugeError as error:
             yield Finding(f"table {flow.name}", False, str(error), error.hint)
-    for note in remarks(project, choice.flows, sources, known):
+    for note in remarks(project, choice.flows, sources, recorded):
         yield Finding("tables", True, f"note: {note}")
 
 
@@ -109,8 +109,8 @@ def _jars(needs: set[Needs], project: Project) -> Iterator[str]:
 
 def _ledger(project: Project) -> Iterator[str]:
     with open_ledger(project.ledger, create=False) as ledger:
-        known = len(ledger.status(project.pipeline))
-        yield f"answers; {known} flow{'' if known == 1 else 's'} of pipeline '{project.pipeline}'"
+        recorded = len(ledger.status(project.pipeline))
+        yield f"answers; {recorded} flow{'' if recorded == 1 else 's'} of pipeline '{project.pipeline}'"
         yield from _clock(ledger.now())
 
 

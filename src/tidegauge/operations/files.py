@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from tidegauge.flows.missing_tables import known_flows
+from tidegauge.flows.missing_tables import find_recorded
 from tidegauge.flows.select import Sources, choose
 from tidegauge.ledger.open import open_ledger
 from tidegauge.ledger.owner import this_process
@@ -70,8 +70,8 @@ def clean(
 
 def _flows(project: Project, selection: Sequence[str]) -> list[tuple[TableFlow, LakeTable]]:
     with open_ledger(project.ledger, create=False) as ledger, Sources() as sources:
-        known = known_flows(ledger, project.pipeline)
-        choice = choose(project, selection, sources, known=known)
+        recorded = find_recorded(ledger, project.pipeline)
+        choice = choose(project, selection, sources, recorded=recorded)
     for _, error in choice.faults:
         raise error
     return [(flow, flow.output) for flow in choice.flows if isinstance(flow.output, LakeTable)]

@@ -10,7 +10,7 @@ from typing import Any
 from tidegauge.errors import ConfigError, SourceUnreachable, TidegaugeError
 from tidegauge.flows.flow import marks_by_flow
 from tidegauge.flows.load import has_caught_up
-from tidegauge.flows.missing_tables import known_flows
+from tidegauge.flows.missing_tables import find_recorded
 from tidegauge.flows.names import is_pattern, means, table_named
 from tidegauge.flows.override import name_holder, name_plan
 from tidegauge.flows.select import Selection, Sources, choose
@@ -63,7 +63,7 @@ def preview(project: Project, selection: Sequence[str]) -> list[Parting]:
         if not chosen:
             raise _unknown(selection, [one.flow for one in statuses])
         _reach(project, [one.flow for one in chosen], sources)
-        choice = choose(project, (), sources, known=known_flows(ledger, project.pipeline))
+        choice = choose(project, (), sources, recorded=find_recorded(ledger, project.pipeline))
     alive = _alive(choice)
     for one in chosen:
         if one.flow in alive and (_is_named(one.flow, selection) or all(c.flow in alive for c in chosen)):
@@ -91,7 +91,7 @@ def _alive(choice: Selection) -> set[str]:
     """The flows of the file that can run."""
     delta_flows = {delta_flow.name for delta_flow in choice.delta_flows}
     return delta_flows | {
-        flow.name for flow in choice.flows if (flow.upstream or flow.name) not in choice.gone
+        flow.name for flow in choice.flows if (flow.upstream or flow.name) not in choice.missing
     }
 
 

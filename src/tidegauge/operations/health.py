@@ -13,7 +13,7 @@ from tidegauge.flows.agreement import check_agreement, check_still_there
 from tidegauge.flows.delta_places import Places
 from tidegauge.flows.flow import FlowResources, marks_by_flow
 from tidegauge.flows.known_sources import KnownSources
-from tidegauge.flows.missing_tables import refuse_forgotten, remembered
+from tidegauge.flows.missing_tables import find_remembered, refuse_forgotten
 from tidegauge.flows.open import open_flow
 from tidegauge.flows.select import Selection, Sources, choose
 from tidegauge.ledger.open import open_ledger
@@ -63,14 +63,14 @@ def examine(project: Project, selection: Sequence[str]) -> tuple[datetime, list[
         events: dict[str, list[HistoryEvent]] = {}
         for event in ledger.history(project.pipeline, limit=_EVENTS):
             events.setdefault(event.flow, []).append(event)
-        with KnownSources(project, remembered(statuses.values())) as sources:
-            known = {flow: mark.source_id for flow, mark in marks.items()}
-            choice = choose(project, selection, sources, known=known)
+        with KnownSources(project, find_remembered(statuses.values())) as sources:
+            recorded = {flow: mark.source_id for flow, mark in marks.items()}
+            choice = choose(project, selection, sources, recorded=recorded)
         retained = notices(project, ledger, choice.delta_flows)
     resources = FlowResources(Sources(), Places(current_session), marks_by_flow(list(marks.values())))
 
     def one(flow: AnyFlow) -> Health:
-        status, lost = statuses.get(flow.name), choice.gone.get(flow.name)
+        status, lost = statuses.get(flow.name), choice.missing.get(flow.name)
         found = _one(
             flow.name,
             status,

@@ -7,31 +7,35 @@ from dataclasses import replace
 
 from tidegauge.errors import TidegaugeError
 from tidegauge.model.types import quote
-from tidegauge.operations.delta_tables import TendedResult, TendedTable, Tending
+from tidegauge.operations.delta_tables import (
+    DeltaMaintenance,
+    MaintainedTable,
+    MaintenanceResult,
+)
 from tidegauge.operations.vacuum import vacuum
 from tidegauge.spark.errors import translate_spark_error
 
 
 def optimize(
-    tending: Tending, target: TendedTable, *, zorder: Sequence[str] = (), clean: bool = True
-) -> TendedResult:
+    maintenance: DeltaMaintenance, target: MaintainedTable, *, zorder: Sequence[str] = (), clean: bool = True
+) -> MaintenanceResult:
     """Small files become large ones, sorted by `zorder` if that is given; their statistics are written anew.
 
     `clean`: vacuum it afterwards. A vacuum that a reader forbids is the answer's error, and the table is
     compacted all the same.
     """
     columns = ", ".join(quote(name) for name in zorder)
-    with tending.session_of(target) as session, translate_spark_error(target.name):
+    with maintenance.session_of(target) as session, translate_spark_error(target.name):
         words = f"OPTIMIZE {target.sql}{f' ZORDER BY ({columns})' if columns else ''}"
         [row] = session.sql(words).collect()
         metrics = row["metrics"]
-        done = TendedResult(
+        done = MaintenanceResult(
             target, added=int(metrics["numFilesAdded"]), replaced=int(metrics["numFilesRemoved"]), done=True
         )
     if not clean:
         return done
     try:
-        cleaned = vacuum(tending, target, None)
+        cleaned = vacuum(maintenance, target, None)
     except TidegaugeError as error:
         return replace(done, error=error)
     return replace(done, retain=cleaned.retain, removed=cleaned.removed)

@@ -12,7 +12,7 @@ from typing import Any, assert_never
 from tidegauge.errors import ConfigError, OutputDisagrees, TidegaugeError
 from tidegauge.flows.flow import resources_for
 from tidegauge.flows.known_sources import KnownSources
-from tidegauge.flows.missing_tables import Known
+from tidegauge.flows.missing_tables import RecordedFlows
 from tidegauge.flows.open import open_flow
 from tidegauge.flows.override import (
     CopyOf,
@@ -63,16 +63,16 @@ def preview(
         statuses = {status.flow: status for status in ledger.status(project.pipeline)}
         found = ledger.watermarks(project.pipeline)
         with KnownSources(project, tuple(statuses)) as sources:
-            known: dict[str, str | None] = {mark.flow: mark.source_id for mark in found}
+            recorded: dict[str, str | None] = {mark.flow: mark.source_id for mark in found}
             if isinstance(request, UndoLast):
                 # What was forgotten comes back, also while its table is not there.
-                known |= {name: None for name, one in statuses.items() if one.undo and one.undo.forgot}
-            choice = _choose(project, selection, sources, known, stage)
+                recorded |= {name: None for name, one in statuses.items() if one.undo and one.undo.forgot}
+            choice = _choose(project, selection, sources, recorded, stage)
             if isinstance(request, Reset | Refresh):
                 # What cannot be read again is not thrown away.
-                for lost in choice.gone.values():
+                for lost in choice.missing.values():
                     raise lost
-            every = _choose(project, (), sources, known).all_flows
+            every = _choose(project, (), sources, recorded).all_flows
             chosen = _narrow(choice.all_flows, request, statuses, selection, stage)
             resources = resources_for(project, every, sources, found)
             previews = [
@@ -132,10 +132,10 @@ def _choose(
     project: Project,
     selection: Sequence[str],
     sources: Sources,
-    known: Known,
+    recorded: RecordedFlows,
     stage: Stage | None = None,
 ) -> Selection:
-    choice = choose(project, selection, sources, stage=stage, known=known)
+    choice = choose(project, selection, sources, stage=stage, recorded=recorded)
     for _, error in choice.faults:
         if not choice.all_flows:
             raise error

@@ -10,7 +10,7 @@ from tidegauge.errors import TableMissing, TidegaugeError, WrongState
 from tidegauge.flows.agreement import check_still_there
 from tidegauge.flows.flow import FlowResources, resources_for
 from tidegauge.flows.known_sources import sources_for
-from tidegauge.flows.missing_tables import known_flows, refuse_forgotten
+from tidegauge.flows.missing_tables import find_recorded, refuse_forgotten
 from tidegauge.flows.open import open_flow
 from tidegauge.flows.remarks import remarks
 from tidegauge.flows.select import choose
@@ -100,10 +100,10 @@ def preview(
     `remark` hears what the file says in vain, unless there is a selection.
     """
     with open_ledger(project.ledger, create=False) as ledger, sources_for(project, ledger, stage) as sources:
-        known = known_flows(ledger, project.pipeline)
-        choice = choose(project, selection, sources, stage=stage, known=known)
+        recorded = find_recorded(ledger, project.pipeline)
+        choice = choose(project, selection, sources, stage=stage, recorded=recorded)
         if remark is not None and not selection and stage is None:
-            for note in remarks(project, choice.flows, sources, known):
+            for note in remarks(project, choice.flows, sources, recorded):
                 remark(note)
         names = [flow.name for flow in choice.all_flows]
         statuses = {status.flow: status for status in ledger.status(project.pipeline, names)}
@@ -111,7 +111,7 @@ def preview(
         resources = resources_for(project, choice.all_flows, sources, found)
         shown = [Preview(name, State.FAILED, "—", error=error) for name, error in choice.faults]
         shown += [
-            _preview_one(flow, statuses.get(flow.name), choice.gone.get(flow.name), resources, limit)
+            _preview_one(flow, statuses.get(flow.name), choice.missing.get(flow.name), resources, limit)
             for flow in choice.all_flows
         ]
     return _with_followers(shown, choice.all_flows)

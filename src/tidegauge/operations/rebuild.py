@@ -87,14 +87,14 @@ def preview(project: Project, selection: Sequence[str], *, debug: bool = False) 
         statuses = {status.flow: status for status in ledger.status(project.pipeline)}
         marks = marks_by_flow(ledger.watermarks(project.pipeline))
     with KnownSources(project, tuple(statuses)) as sources:
-        known = {flow: mine[0].source_id for flow, mine in marks.items()}
-        choice = choose(project, selection, sources, known=known)
+        recorded = {flow: mine[0].source_id for flow, mine in marks.items()}
+        choice = choose(project, selection, sources, recorded=recorded)
     delta_tables = Places(lambda: open_session(project.spark, needs_of(choice.all_flows), debug=debug))
     resources = FlowResources(Sources(), delta_tables)
 
     def preview_one(flow: AnyFlow) -> RebuildPreview:
         mine = marks.get(flow.name, [])
-        known = RebuildPreview(
+        recorded = RebuildPreview(
             flow.name,
             has={mark.input: mark.position for mark in mine},
             stands=max(((mark.epoch, mark.seq) for mark in mine), default=(0, 0)),
@@ -102,10 +102,12 @@ def preview(project: Project, selection: Sequence[str], *, debug: bool = False) 
         try:
             found = open_flow(flow, resources).recall()
             if found is not None:
-                known = replace(known, epoch=found.epoch, seq=found.seq, marks=found.marks, notes=found.notes)
-            return _check(known, statuses.get(flow.name))
+                recorded = replace(
+                    recorded, epoch=found.epoch, seq=found.seq, marks=found.marks, notes=found.notes
+                )
+            return _check(recorded, statuses.get(flow.name))
         except TidegaugeError as error:
-            return replace(known, error=error)
+            return replace(recorded, error=error)
 
     return [*_faults(choice), *_side_by_side(choice.all_flows, preview_one)]
 

@@ -33,9 +33,9 @@ def refresh(
 ) -> list[OverrideResult]:
     """Do what was shown, the stage nearest to the source first.
 
-    In the other order a runner that comes between the two would load the old life of the lake into the target
-    just emptied. Whose first stage cannot begin anew keeps its target as it is. So does who would not find
-    what to fill it with again: that is looked for first, again, for a person may take his time to answer.
+    In the other order a runner that comes between the two would load the old epoch of the lake into the
+    target just emptied. A table whose first stage cannot begin again keeps its target as it is. So does one
+    that could not be filled again: that is checked once more here, for a person may take his time to answer.
     """
     done: list[OverrideResult] = []
     why = _find_unfillable(project, moves)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from tidegauge.flows.missing_tables import known_flows
+from tidegauge.flows.missing_tables import find_recorded
 from tidegauge.flows.select import choose
 from tidegauge.ledger.owner import is_gone
 from tidegauge.model.protocols.ledger import LedgerReader
@@ -22,11 +22,11 @@ def retry(project: Project, options: RunOptions, *, tell: Listener, stop: thread
     A plan that another runner is at work on has not failed.
     """
     with open_runner(project, options, tell=tell, stop=stop) as runner:
-        known = known_flows(runner.ledger, project.pipeline)
-        choice = choose(project, options.selection, runner.sources, stage=options.stage, known=known)
+        recorded = find_recorded(runner.ledger, project.pipeline)
+        choice = choose(project, options.selection, runner.sources, stage=options.stage, recorded=recorded)
         held = _find_held(runner.ledger, project.pipeline)
         left = [flow for flow in choice.all_flows if flow.name not in held]
-        reports = runner.schedule_left(left, choice.gone).run()
+        reports = runner.schedule_left(left, choice.missing).run()
         failed = [FlowReport(name, State.FAILED, 0.0, error=error) for name, error in choice.faults]
         return RunReport(runner.run_id, (*failed, *reports))
 

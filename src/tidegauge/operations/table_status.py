@@ -77,7 +77,7 @@ class TableSummary:
     stages: tuple[StageSummary, ...]
 
     @property
-    def known(self) -> bool:
+    def has_run(self) -> bool:
         return any(stage.status for stage in self.stages)
 
     @property
@@ -91,7 +91,7 @@ class TableSummary:
 
     @property
     def fields(self) -> dict[str, Any]:
-        """Document 002's."""
+        """The fields that `watermark get --json` and the JSON ledger show of a table."""
         load = self.load
         return table_fields(
             self.table,

@@ -14,7 +14,7 @@ from tidegauge.errors import OutputError, SourceError, WrongState
 from tidegauge.model.retention import FILE_RETENTION, retention, shown
 from tidegauge.model.run import FlowStatus
 from tidegauge.model.state import State
-from tidegauge.operations.delta_tables import TendedResult, TendedTable, Tending
+from tidegauge.operations.delta_tables import DeltaMaintenance, MaintainedTable, MaintenanceResult
 from tidegauge.operations.vacuum_needs import Need, VacuumCommit, needs
 from tidegauge.spark.errors import translate_spark_error
 
@@ -26,7 +26,7 @@ _MOST = 1000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def check(tending: Tending, target: TendedTable, retain: timedelta | None) -> timedelta:
+def check(maintenance: DeltaMaintenance, target: MaintainedTable, retain: timedelta | None) -> timedelta:
     """How long a vacuum of this table keeps files. Raises WrongState for what a reader still needs.
 
     Not said: as long as the table's own properties say.
@@ -39,7 +39,7 @@ def check(tending: Tending, target: TendedTable, retain: timedelta | None) -> ti
             raise missing(target.location, lake)
         own = retention(state.properties, FILE_RETENTION)
         kept = own if retain is None else retain
-        statuses, flows = tending.flows()
+        statuses, flows = maintenance.flows()
         if kept < own and target.delta_flow is not None:
             _refuse_writer(target, statuses.get(target.delta_flow.name), kept, own)
         earliest = min(log.commits, default=log.latest + 1)
@@ -60,12 +60,12 @@ def check(tending: Tending, target: TendedTable, retain: timedelta | None) -> ti
 
 
 def vacuum(
-    tending: Tending, target: TendedTable, retain: timedelta | None, *, dry_run: bool = False
-) -> TendedResult:
+    maintenance: DeltaMaintenance, target: MaintainedTable, retain: timedelta | None, *, dry_run: bool = False
+) -> MaintenanceResult:
     """As long as `check` says. A dry run removes nothing, and says what would go."""
-    kept = check(tending, target, retain)
+    kept = check(maintenance, target, retain)
     hours = kept.total_seconds() / 3600
-    with tending.session_of(target) as session, translate_spark_error(target.name):
+    with maintenance.session_of(target) as session, translate_spark_error(target.name):
         # Delta's own check knows of no reader; ours has just asked each of them.
         session.conf.set(_CHECK, "true" if retain is None else "false")
         session.conf.set(_LOGGED, "true")
@@ -74,8 +74,8 @@ def vacuum(
     if dry_run:
         # Delta names folders of its feed too, which go only once they are empty.
         files = [row for row in rows if row[0].endswith(".parquet") or f"/{_FEED}" not in row[0]]
-        return TendedResult(target, retain=kept, removed=len(files), more=len(rows) >= _MOST)
-    return TendedResult(target, retain=kept, removed=_deleted(target), done=True)
+        return MaintenanceResult(target, retain=kept, removed=len(files), more=len(rows) >= _MOST)
+    return MaintenanceResult(target, retain=kept, removed=_deleted(target), done=True)
 
 
 def _commits(log: ListedLog, first: int) -> list[VacuumCommit]:
@@ -109,7 +109,7 @@ def _commits(log: ListedLog, first: int) -> list[VacuumCommit]:
     ]
 
 
-def _deleted(target: TendedTable) -> int | None:
+def _deleted(target: MaintainedTable) -> int | None:
     """As the vacuum's own last commit says; None where it left none."""
     log = ListedLog(lake_of(target.location, target.table.storage))
     for number in sorted(log.commits, reverse=True)[:3]:
@@ -121,7 +121,9 @@ def _deleted(target: TendedTable) -> int | None:
     return None
 
 
-def _refuse_writer(target: TendedTable, status: FlowStatus | None, kept: timedelta, own: timedelta) -> None:
+def _refuse_writer(
+    target: MaintainedTable, status: FlowStatus | None, kept: timedelta, own: timedelta
+) -> None:
     """What a batch under way has written is in no version yet, and goes if it is older than is kept."""
     if status is not None and status.state is State.RUNNING:
         raise WrongState(
@@ -132,7 +134,7 @@ def _refuse_writer(target: TendedTable, status: FlowStatus | None, kept: timedel
         )
 
 
-def _refused(target: TendedTable, lost: Sequence[Need], own: timedelta) -> WrongState:
+def _refused(target: MaintainedTable, lost: Sequence[Need], own: timedelta) -> WrongState:
     flows = ", ".join(dict.fromkeys(need.reader.flow for need in lost))
     oldest = max(need.age for need in lost)
     hint = f"run {flows} first"

@@ -12,7 +12,7 @@ from tidegauge.compare.frames import Difference
 from tidegauge.errors import NotCompared, TidegaugeError
 from tidegauge.flows.delta_places import Places
 from tidegauge.flows.flow import FlowResources
-from tidegauge.flows.missing_tables import known_flows
+from tidegauge.flows.missing_tables import find_recorded
 from tidegauge.flows.open import open_flow
 from tidegauge.flows.select import Sources, choose, needs_of
 from tidegauge.ledger.open import open_ledger
@@ -91,8 +91,8 @@ def verify(
     Rows past the watermark are not judged, but counted: they are the next run's.
     """
     with open_ledger(project.ledger, create=False) as ledger, Sources() as sources:
-        known = known_flows(ledger, project.pipeline)
-        choice = choose(project, selection, sources, stage=stage, known=known)
+        recorded = find_recorded(ledger, project.pipeline)
+        choice = choose(project, selection, sources, stage=stage, recorded=recorded)
         passed = {flow.upstream for flow in choice.flows}
         flows: list[AnyFlow] = [flow for flow in choice.flows if flow.name not in passed]
         flows += choice.delta_flows
@@ -105,7 +105,7 @@ def verify(
             if tell is not None:
                 tell(Comparing(name, number, len(flows)))
             try:
-                lost = choice.gone.get(flow.upstream or flow.name)
+                lost = choice.missing.get(flow.upstream or flow.name)
                 if lost is not None:
                     raise lost
                 with translate_spark_error(flow.name):

@@ -15,7 +15,7 @@ def end_override(
 ) -> None:
     """The two steps that an override begun still needs. Anyone may do them, and do them again.
 
-    The output comes first: once the ledger has moved, the old life must be closed already, or a runner that
+    The output comes first: once the ledger has moved, the old epoch must be closed already, or a runner that
     woke up could still be confirmed by it.
     """
     with step(OverrideStep.OPEN, flow.name, tell):

@@ -9,7 +9,7 @@ from functools import partial
 
 from tidegauge.errors import TidegaugeError
 from tidegauge.flows.known_sources import sources_for
-from tidegauge.flows.missing_tables import known_flows
+from tidegauge.flows.missing_tables import find_recorded
 from tidegauge.flows.remarks import remarks
 from tidegauge.flows.select import Sources, choose
 from tidegauge.ledger.heartbeat import Heartbeat
@@ -32,11 +32,11 @@ from tidegauge.run.standing import drop_missing, find_standing
 def run(project: Project, options: RunOptions, *, tell: Listener, stop: threading.Event) -> RunReport:
     """Bring every selected flow up to date. One flow's failure never stops another's."""
     with open_runner(project, options, tell=tell, stop=stop) as runner:
-        known = known_flows(runner.ledger, project.pipeline)
-        choice = choose(project, options.selection, runner.sources, stage=options.stage, known=known)
+        recorded = find_recorded(runner.ledger, project.pipeline)
+        choice = choose(project, options.selection, runner.sources, stage=options.stage, recorded=recorded)
         whole = not options.selection and options.stage is None
-        notes = remarks(project, choice.flows, runner.sources, known) if whole else ()
-        reports = runner.schedule(choice.all_flows, choice.gone).run()
+        notes = remarks(project, choice.flows, runner.sources, recorded) if whole else ()
+        reports = runner.schedule(choice.all_flows, choice.missing).run()
         failed = [FlowReport(name, State.FAILED, 0.0, error=error) for name, error in choice.faults]
         return RunReport(runner.run_id, (*failed, *reports), notes)
 

@@ -29,12 +29,12 @@ class Step(StrEnum):
 
 
 class OverrideStep(StrEnum):
-    """A change by hand; whoever comes after one that died does the last two again."""
+    """A change by hand. If its process dies, the next run does the last two steps again."""
 
     BEGIN = "begin_override"
-    """The fence is raised: nobody advances any more, and what is going to be is kept."""
+    """The fence is raised: nobody advances any more, and where the watermark goes is kept."""
     OPEN = "open_epoch"
-    """The output begins its next life; readers follow that one from here on."""
+    """The output begins its next epoch; readers follow that one from here on."""
     END = "end_override"
     """The ledger moves the watermark, and the next plan may be made."""
 
