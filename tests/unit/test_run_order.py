@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from tidegauge.errors import SourceError, Stopped, TidegaugeError
-from tidegauge.flows.select import delta_flows_of
+from tidegauge.flows.select_delta import delta_flows_of
 from tidegauge.model.delta_flow import DeltaFlow, DeltaInput, DeltaTable, TableRef
 from tidegauge.model.spec import Project, SparkSettings
 from tidegauge.model.state import State
