@@ -13,7 +13,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from tests.support.delta_tables import FED, ROWS, actions, add, append, commit, facts, log, metadata, protocol
 from tidegauge.delta_log.history import history
-from tidegauge.delta_log.table import look
+from tidegauge.delta_log.table import read_newest
 
 
 def test_each_version_says_what_it_did(tmp_path: Path) -> None:
@@ -39,13 +39,13 @@ def test_each_version_says_what_it_did(tmp_path: Path) -> None:
     table = DeltaTable(path)
     assert (found.table_id, found.feed) == (str(table.metadata().id), True)
     assert json.loads(found.schema) == json.loads(table.schema().to_json())
-    assert found.digest == look(str(path)).schema_version
+    assert found.digest == read_newest(str(path)).schema_version
     sizes = [part["add"]["size"] for part in actions(path, 1) if "add" in part]
     assert [one.bytes for one in found.versions][:1] == [sum(sizes)]
     assert found.versions[4].bytes == 0
     changes = [part["cdc"]["size"] for part in actions(path, 2) if "cdc" in part]
     assert found.versions[1].bytes == sum(changes) > 0
-    assert found.at == found.versions[-1].at == look(str(path)).commit_timestamp
+    assert found.at == found.versions[-1].at == read_newest(str(path)).commit_timestamp
 
 
 def test_from_the_beginning_means_every_commit_that_is_there(tmp_path: Path) -> None:

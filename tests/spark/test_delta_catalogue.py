@@ -13,7 +13,7 @@ import pytest
 
 from tests.support import processes
 from tests.support.connect import start_connect
-from tidegauge.delta_log.table import TableLook, look, look_many
+from tidegauge.delta_log.table import NewestVersion, read_newest, read_newest_of_many
 from tidegauge.errors import ConfigError, SourceError, TableMissing
 from tidegauge.sources.delta.catalogue import locate
 
@@ -46,8 +46,8 @@ def test_a_schema_gives_its_delta_tables_and_no_others(
         "bronze.lines": f"file:{tmp_path}/odd ünï % x",
         "bronze.orders": f"file:{tmp_path}/bronze/orders",
     }
-    looks = look_many(found)
-    assert [one.version for one in looks.values() if isinstance(one, TableLook)] == [0, 0]
+    looks = read_newest_of_many(found)
+    assert [one.version for one in looks.values() if isinstance(one, NewestVersion)] == [0, 0]
     assert jobs(spark) == before
 
 
@@ -84,11 +84,11 @@ def test_what_is_not_there_is_named(spark: SparkSession, bronze: str) -> None:
 
 
 def test_spark_and_we_agree_on_version_id_and_schema(spark: SparkSession, bronze: str) -> None:
-    first = look(locate(spark, tables=["bronze.lines"])["bronze.lines"])
+    first = read_newest(locate(spark, tables=["bronze.lines"])["bronze.lines"])
     spark.sql("INSERT INTO bronze.lines VALUES (1)")
-    second = look(first.location)
+    second = read_newest(first.location)
     spark.sql("ALTER TABLE bronze.lines ADD COLUMN name STRING")
-    third = look(first.location)
+    third = read_newest(first.location)
     assert [one.version for one in (first, second, third)] == [0, 1, 2]
     assert first.table_id == third.table_id == spark.sql("DESCRIBE DETAIL bronze.lines").collect()[0].id
     assert first.schema_version == second.schema_version != third.schema_version
@@ -115,7 +115,7 @@ def test_tables_with_newer_features_tell_their_version(
     if "Widening" in feature:
         spark.sql("ALTER TABLE bronze.newer ALTER COLUMN id TYPE BIGINT")
     newest = spark.sql("DESCRIBE HISTORY bronze.newer LIMIT 1").collect()[0]
-    found = look(locate(spark, tables=["bronze.newer"])["bronze.newer"])
+    found = read_newest(locate(spark, tables=["bronze.newer"])["bronze.newer"])
     assert found.version == newest.version
     assert abs(newest.timestamp.timestamp() - found.commit_timestamp.timestamp()) < 5
 
@@ -123,7 +123,7 @@ def test_tables_with_newer_features_tell_their_version(
 def test_clustered_tables_tell_their_version(spark: SparkSession, bronze: str) -> None:
     spark.sql("CREATE TABLE bronze.clustered (id INT, name STRING) USING delta CLUSTER BY (id)")
     spark.sql("INSERT INTO bronze.clustered VALUES (1, 'a')")
-    assert look(locate(spark, tables=["bronze.clustered"])["bronze.clustered"]).version == 1
+    assert read_newest(locate(spark, tables=["bronze.clustered"])["bronze.clustered"]).version == 1
 
 
 def test_many_tables_are_listed_and_looked_at_at_once(
@@ -133,11 +133,11 @@ def test_many_tables_are_listed_and_looked_at_at_once(
         shutil.copytree(tmp_path / "bronze" / "orders", tmp_path / "bronze" / f"t{number}")
         spark.sql(f"CREATE TABLE bronze.t{number} USING delta LOCATION '{tmp_path}/bronze/t{number}'")
     before, started = jobs(spark), time.process_time()
-    found = look_many(locate(spark, ["bronze"]))
+    found = read_newest_of_many(locate(spark, ["bronze"]))
     taken = time.process_time() - started
     print(f"22 tables in {taken:.2f} s")
     assert len(found) == 22
-    assert all(isinstance(one, TableLook) for one in found.values())
+    assert all(isinstance(one, NewestVersion) for one in found.values())
     assert jobs(spark) == before
     # A third of the time that 120 of them have.
     assert taken < 0.7
@@ -163,4 +163,4 @@ def test_a_connect_session_is_asked_the_same_way(tmp_path: Path) -> None:
     with start_connect(tmp_path) as address:
         found = processes.run(partial(ask, address), fresh=True)
     assert found == {"bronze.orders": f"file:{tmp_path}/warehouse/bronze.db/orders"}
-    assert look(found["bronze.orders"]).version == 0
+    assert read_newest(found["bronze.orders"]).version == 0

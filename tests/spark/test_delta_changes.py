@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.versioned import FEED, Rows, Versioned, as_text, counted, told
-from tidegauge.delta_log.table import look
+from tidegauge.delta_log.table import read_newest
 from tidegauge.errors import SourceError, TableMissing, VersionsMissing
 from tidegauge.model.plan import ReadWay
-from tidegauge.sources.delta.errors import translated_read
+from tidegauge.sources.delta.errors import translate_read_error
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -196,7 +196,7 @@ def test_ways_that_bring_no_changes(table: Versioned) -> None:
     assert (fresh.moves, fresh.afresh, fresh.version) == (True, True, 1)
     assert counted(fresh.came()) == counted(fresh.now()) == Counter({("1",): 2})
     assert counted(fresh.gone()) == Counter()
-    assert abs(fresh.moment - look(table.path).commit_timestamp).total_seconds() < 60
+    assert abs(fresh.moment - read_newest(table.path).commit_timestamp).total_seconds() < 60
     moment = fresh.moment.replace(tzinfo=None)
     assert counted(fresh.events()) == Counter({("1", "'insert'", "1", repr(moment)): 2})
     assert counted(table.window(0, 1, ReadWay.SNAPSHOT, raw=True).came()) == counted(fresh.events())
@@ -247,20 +247,20 @@ def test_c1_files_that_went_between_plan_and_run_are_an_error(
         for name, frame in frames.items():
             with pytest.raises(Exception) as caught:
                 frame.collect()
-            said = translated_read(caught.value, known)
+            said = translate_read_error(caught.value, known)
             assert isinstance(said, VersionsMissing), name
             assert said.message.startswith("bronze.orders: a file that its versions need is gone: file:/")
             assert "\n" not in said.message
             assert "on_missing" in str(said.hint)
-            assert translated_read(caught.value, {"elsewhere": "/tmp/elsewhere"}) is None
-            assert isinstance(translated_read(caught.value), VersionsMissing)
+            assert translate_read_error(caught.value, {"elsewhere": "/tmp/elsewhere"}) is None
+            assert isinstance(translate_read_error(caught.value), VersionsMissing)
     finally:
         table.spark.conf.unset("spark.sql.files.ignoreMissingFiles")
     with pytest.raises(VersionsMissing, match="is gone: file:/"):
         table.window(0, 1, ReadWay.FILES).came()
     with pytest.raises(VersionsMissing, match="went before they were read"):
         table.window(3, 9).now()
-    assert translated_read(ValueError("something else"), known) is None
+    assert translate_read_error(ValueError("something else"), known) is None
 
 
 def test_what_cannot_be_read_is_told_in_one_sentence(table: Versioned) -> None:
@@ -276,6 +276,6 @@ def test_what_cannot_be_read_is_told_in_one_sentence(table: Versioned) -> None:
         table.window(0, 4, ReadWay.FILES).came()
     with pytest.raises(Exception) as caught:
         table.window(2, 4).came().collect()
-    said = translated_read(caught.value, {"t": table.path})
+    said = translate_read_error(caught.value, {"t": table.path})
     assert isinstance(said, VersionsMissing)
     assert said.message == "the change data feed of t was off at version 3"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.drafts import ME, draft
-from tidegauge.delta_log.table import look
+from tidegauge.delta_log.table import read_newest
 from tidegauge.errors import WrongState
 from tidegauge.ledger.open import open_ledger
 from tidegauge.model.delta_flow import DeltaFlow, DeltaInput, DeltaTable, TableRef
@@ -108,7 +108,7 @@ def test_c1_a_vacuum_is_refused_while_a_flow_still_has_to_read_what_it_would_tak
         "what is young enough stays anyway"
     )
 
-    stand(project, "gold", "silver", look(str(silver)).version, seq=2)
+    stand(project, "gold", "silver", read_newest(str(silver)).version, seq=2)
     assert vacuum(project, NOTHING_KEPT, dry_run=True).removed == 2
     assert vacuum(project, None, dry_run=True).removed == 0, "all is kept for a week"
     done = vacuum(project, NOTHING_KEPT)
@@ -126,7 +126,7 @@ def test_c1_what_a_plan_froze_and_what_a_flow_begins_with_is_kept_too(project: P
     one = maintenance.targets[0]
     assert check(maintenance, one, NOTHING_KEPT) == NOTHING_KEPT, "a first load takes the table as it is then"
     stand(project, "gold", "silver", 9, seq=1)
-    table_id = look(str(silver)).table_id
+    table_id = read_newest(str(silver)).table_id
     part = InputPlan("silver", "version", Window(VersionPosition(2), VersionPosition(4)), table_id, "f")
     batch = Batch((Window(VersionPosition(2), VersionPosition(4)),), ways=(ReadWay.PINNED,))
     frozen = Batch((Window(VersionPosition(2), VersionPosition(2)),), ways=(ReadWay.NOTHING,))

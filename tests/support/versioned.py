@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tidegauge.delta_log.table import look
+from tidegauge.delta_log.table import read_newest
 from tidegauge.model.delta_flow import TableRef
 from tidegauge.model.plan import ReadWay
 from tidegauge.model.position import VersionPosition, Window
@@ -35,7 +35,7 @@ class Versioned:
 
     @property
     def latest(self) -> int:
-        return look(self.path).version
+        return read_newest(self.path).version
 
     def window(
         self,

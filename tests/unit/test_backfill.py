@@ -24,7 +24,7 @@ from tidegauge.model.position import RowPosition, Value, ValueKind, Window
 from tidegauge.model.spec import Database, Engine, Lake, LakeTable, TableFlow, TableName, TableOptions
 from tidegauge.model.state import State
 from tidegauge.model.table import Cut, OrderedColumn, SourceTable, Survey
-from tidegauge.plan.backfill import Span, backfill, below, limited, span, under_limit
+from tidegauge.plan.backfill import Span, backfill, below, limit_rows, span, under_limit
 from tidegauge.plan.draft import batch_step, draft
 from tidegauge.sources import sql
 from tidegauge.sources.sqlite import engine as sqlite_engine
@@ -198,7 +198,7 @@ def test_a_limit_ends_at_a_cut_and_the_next_plan_goes_on_from_there(
     after: RowPosition | None = None
     for _ in range(len(rows) + 1):
         whole = draft(flow, SHAPE, after, Survey(upto, table.cuts(after, upto, step)))
-        made = limited(whole, limit, step=step)
+        made = limit_rows(whole, limit, step=step)
         if not whole.batches:
             break
         found = table.read(made)
@@ -395,28 +395,28 @@ def test_a_window_begins_just_below_the_first_value(
 
 def test_a_limit_below_the_first_batch_plans_nothing_and_forgets_nothing() -> None:
     made = draft(flow_with(parallel=1), SHAPE, None, Survey(at(3), (Cut(at(3), 7),)))
-    small = limited(made, 5)
+    small = limit_rows(made, 5)
     assert not small.batches
     assert small.inputs[0].window is None
     assert any("7 rows, more than the limit of 5" in note for note in small.notes)
-    assert limited(made, 7) == made
+    assert limit_rows(made, 7) == made
 
 
 def test_a_limit_inside_lookback_does_not_take_the_watermark_back() -> None:
     flow = flow_with(parallel=1, lookback=timedelta(seconds=9))
     cuts = tuple(Cut(at(number), 1) for number in range(1, 6))
     made = draft(flow, SHAPE, at(0), Survey(at(5), cuts))
-    assert [batch.again for batch in limited(made, 3, watermark=at(4)).batches] == [True] * 3
+    assert [batch.again for batch in limit_rows(made, 3, watermark=at(4)).batches] == [True] * 3
     one = draft(flow_with(parallel=5, lookback=timedelta(seconds=9)), SHAPE, at(0), Survey(at(5), cuts))
-    assert [batch.again for batch in limited(one, 3, step=1, watermark=at(4)).batches] == [True]
-    assert [batch.again for batch in limited(one, 4, step=1, watermark=at(2)).batches] == [False]
+    assert [batch.again for batch in limit_rows(one, 3, step=1, watermark=at(4)).batches] == [True]
+    assert [batch.again for batch in limit_rows(one, 4, step=1, watermark=at(2)).batches] == [False]
 
 
 def test_rows_without_a_cursor_are_not_read_before_the_rest_is() -> None:
     batches = (Batch((Window(None, at(3)),), rows=5), Batch((Window(at(3), at(3)),), rows=2, nulls=True))
     made = replace(draft(FLOW, SHAPE, None, Survey(at(3), (Cut(at(3), 5),))), batches=batches)
-    assert limited(made, 6, step=1).batches == batches[:1]
-    assert limited(made, 4, step=1).batches == ()
+    assert limit_rows(made, 6, step=1).batches == batches[:1]
+    assert limit_rows(made, 4, step=1).batches == ()
 
 
 def test_a_moment_that_is_none_has_nothing_below_it() -> None:

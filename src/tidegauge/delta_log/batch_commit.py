@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tidegauge.delta_log.commit import Action
-from tidegauge.delta_log.newest import Look
+from tidegauge.delta_log.newest import Snapshot
 from tidegauge.delta_log.protocol import catalogue_feature
 from tidegauge.delta_log.write import commit_info
 from tidegauge.errors import OutputDisagrees
 
 
-def refuse_catalogue(look: Look) -> None:
+def refuse_catalogue(look: Snapshot) -> None:
     """Raises OutputDisagrees where commits go through a catalogue: then the log tells neither which tags are
     there, nor takes one of ours."""
     if feature := catalogue_feature(look.state.features):
@@ -22,7 +22,7 @@ def refuse_catalogue(look: Look) -> None:
         )
 
 
-def batch_info(look: Look, now: int, note: str, operation: str) -> Action:
+def batch_info(look: Snapshot, now: int, note: str, operation: str) -> Action:
     """The `commitInfo` of a commit on top of `look`. Raises OutputDisagrees where one cannot be made so."""
     refuse_catalogue(look)
     info = commit_info(
@@ -42,7 +42,7 @@ def batch_info(look: Look, now: int, note: str, operation: str) -> Action:
     return info
 
 
-def removals(look: Look, now: int) -> Iterator[Action]:
+def removals(look: Snapshot, now: int) -> Iterator[Action]:
     """Every file of the table goes, with the deletion vector that it has."""
     if look.state.is_on("delta.appendOnly"):
         raise OutputDisagrees(

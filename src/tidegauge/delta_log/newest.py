@@ -32,7 +32,7 @@ class NotedSize:
     bytes: int
 
 
-class Look:
+class Snapshot:
     """The log as it was at one moment; it is read backwards, and only as far as someone asks."""
 
     def __init__(self, store: Store, version: int, read: dict[int, Commit], checkpoint: int | None) -> None:
@@ -139,7 +139,7 @@ class Log:
         self.store = store
         self._hint: int | None = None
 
-    def look(self) -> Look | None:
+    def look(self) -> Snapshot | None:
         """None while there is no table."""
         read: dict[int, Commit] = {}
         checkpoint = last_checkpoint(self.store)
@@ -158,7 +158,7 @@ class Log:
                 start = newest = max(newest, listed[0])
                 checkpoint = listed[1]
         self._hint = newest
-        return Look(self.store, newest, read, checkpoint)
+        return Snapshot(self.store, newest, read, checkpoint)
 
     def put(self, version: int, actions: Sequence[Action]) -> bool:
         """Add a commit unless somebody else has added one with this number."""

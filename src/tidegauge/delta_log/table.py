@@ -20,7 +20,7 @@ _GIVE_VERSIONS = "give the latest versions yourself (latest_versions)"
 
 
 @dataclass(frozen=True)
-class TableLook:
+class NewestVersion:
     location: str
     version: int
     table_id: str
@@ -31,7 +31,7 @@ class TableLook:
     """When this version was committed, in UTC and with the zone."""
 
 
-def look(location: str, *, storage: Lake | None = None) -> TableLook:
+def read_newest(location: str, *, storage: Lake | None = None) -> NewestVersion:
     """The newest version of the table at a local path, `file:` or `s3a://` location.
 
     `storage` has the endpoint, region and keys for S3; what it leaves out comes from the environment. Raises
@@ -47,7 +47,7 @@ def look(location: str, *, storage: Lake | None = None) -> TableLook:
         at = moment(table.history(1)[0])
         if at is None:
             raise ValueError("the newest commit does not say when it was made")
-        return TableLook(
+        return NewestVersion(
             location=location,
             version=table.version(),
             table_id=str(table.metadata().id),
@@ -70,20 +70,20 @@ def look(location: str, *, storage: Lake | None = None) -> TableLook:
         ) from error
 
 
-def look_many(
+def read_newest_of_many(
     tables: Mapping[str, str], *, storage: Lake | None = None, parallel: int = 16
-) -> dict[str, TableLook | TidegaugeError]:
+) -> dict[str, NewestVersion | TidegaugeError]:
     """Every table by its name, at once. What stops one table is its answer, and stops no other."""
     if not tables:
         return {}
     library()  # once, before the threads
     return each(
-        {name: partial(look, location, storage=storage) for name, location in tables.items()},
+        {name: partial(read_newest, location, storage=storage) for name, location in tables.items()},
         parallel=parallel,
     )
 
 
-def _by_hand(location: str, lake: Lake, error: Exception) -> TableLook:
+def _by_hand(location: str, lake: Lake, error: Exception) -> NewestVersion:
     """The same four answers out of the log's files, for a table that the library does not take."""
     try:
         log = ListedLog(lake)
@@ -103,7 +103,7 @@ def _by_hand(location: str, lake: Lake, error: Exception) -> TableLook:
     except SourceError as refused:
         raise refused from error
     refuse_catalogue(location, state.features, hint=_GIVE_VERSIONS)
-    return TableLook(location, version, state.table_id, state.digest, at)
+    return NewestVersion(location, version, state.table_id, state.digest, at)
 
 
 def _written(store: Store, version: int) -> datetime:

@@ -15,7 +15,7 @@ from tidegauge.model.plan import Batch
 from tidegauge.model.position import compare, to_text
 from tidegauge.model.protocols.source import Reader, Source
 from tidegauge.model.table import SourceTable
-from tidegauge.plan.backfill import Span, limited, span, under_limit
+from tidegauge.plan.backfill import Span, limit_rows, span, under_limit
 from tidegauge.plan.backfill import backfill as draft_backfill
 from tidegauge.plan.draft import batch_step, check_identity
 
@@ -48,7 +48,7 @@ def plan_backfill(flow: Flow, request: BackfillRequest) -> PlannedWork:
     cuts = source.cuts(source_table, window.after, window.upto, step) if window.upto is not None else ()
     made = draft_backfill(spec, source_table, window, cuts, pending=mark.pending if mark else None)
     if request.limit is not None:
-        made = limited(made, request.limit, step=step)
+        made = limit_rows(made, request.limit, step=step)
     seen = (mark.epoch, mark.seq) if mark else (0, 0)
     made = replace(made, seen=seen, notes=(*made.notes, *changes))
     return PlannedWork(made, _RowsAgain(flow.reader, source_table).batch_data, changes)

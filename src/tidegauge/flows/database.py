@@ -22,7 +22,7 @@ from tidegauge.model.spec import Read
 from tidegauge.model.table import SourceTable
 from tidegauge.model.watermark import Recalled
 from tidegauge.outputs.lake.recall import RecalledEpoch
-from tidegauge.plan.backfill import limited
+from tidegauge.plan.backfill import limit_rows
 from tidegauge.plan.draft import (
     batch_step,
     check_history,
@@ -117,7 +117,7 @@ class DatabaseFlow(TableFlowBase):
         made = draft(spec, source_table, after, survey, watermark=position)
         if limit is None:
             return made
-        return limited(made, limit, step=step, watermark=position if after != position else None)
+        return limit_rows(made, limit, step=step, watermark=position if after != position else None)
 
     def _rows(self, source_table: SourceTable) -> _TableRows:
         return _TableRows(self.reader, source_table)

@@ -34,9 +34,9 @@ from tidegauge.model.versions import History
 from tidegauge.model.watermark import Recalled
 from tidegauge.outputs.delta.recall import recall_delta
 from tidegauge.plan import frozen
-from tidegauge.plan.versions import asks, begins, draft_versions
+from tidegauge.plan.versions import draft_versions, history_after, read_up_to
 from tidegauge.sources.delta.changes import moved
-from tidegauge.sources.delta.errors import translated_read
+from tidegauge.sources.delta.errors import translate_read_error
 from tidegauge.transform.choose import choose_evaluation
 from tidegauge.transform.evaluate import evaluate_change
 
@@ -135,7 +135,9 @@ class DeltaTransform:
         flow, first = self.spec, self.mark
         dated = replace(flow, inputs=tuple(self._dated(part) for part in flow.inputs))
         marks = self._marks
-        found = self._histories({part.name: asks(dated, part, marks.get(part.name)) for part in dated.inputs})
+        found = self._histories(
+            {part.name: history_after(dated, part, marks.get(part.name)) for part in dated.inputs}
+        )
         choice = self._choose(found, Origin.read(mark.pending for mark in self._marks.values()))
         seen = (first.epoch, first.seq) if first else (0, 0)
         draft = draft_versions(dated, found, self._marks, seen=seen)
@@ -213,7 +215,7 @@ class DeltaTransform:
         initial = part.initial
         if initial is None or initial in ("snapshot", "earliest") or initial.isdigit():
             return part
-        if begins(self._marks.get(part.name)) is not None:
+        if read_up_to(self._marks.get(part.name)) is not None:
             return part
         where = self._places.location(part.table)
         return replace(part, initial=str(version_at(where, initial, storage=part.table.storage)))
@@ -244,7 +246,7 @@ class DeltaTransform:
                 return replace(made, kept=tuple(keep))
 
             return DeltaBatch(
-                layout, change=change, explain=lambda error: translated_read(error, self._tables())
+                layout, change=change, explain=lambda error: translate_read_error(error, self._tables())
             )
 
         return read_batch

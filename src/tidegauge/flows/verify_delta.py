@@ -37,7 +37,7 @@ from tidegauge.model.watermark import Watermark
 from tidegauge.outputs.delta.epochs import EpochStanding
 from tidegauge.outputs.delta.place import TargetPlace
 from tidegauge.sources.delta.changes import moved
-from tidegauge.sources.delta.errors import translated_read
+from tidegauge.sources.delta.errors import translate_read_error
 from tidegauge.transform.whole import compute_whole
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def verify_delta(flow: DeltaFlow, marks: Callable[[], Sequence[Watermark]], plac
     except TidegaugeError:
         raise
     except Exception as error:
-        better = translated_read(error, {**proof.locations, flow.name: proof.where})
+        better = translate_read_error(error, {**proof.locations, flow.name: proof.where})
         if better is None:
             raise
         raise better from error

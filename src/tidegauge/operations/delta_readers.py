@@ -12,7 +12,7 @@ from tidegauge.model.position import Position, VersionPosition
 from tidegauge.model.run import FlowStatus
 from tidegauge.model.watermark import Watermark
 from tidegauge.operations.vacuum_needs import VacuumReader
-from tidegauge.plan.versions import begins
+from tidegauge.plan.versions import read_up_to
 
 _WHOLE = (ReadWay.SNAPSHOT, ReadWay.PINNED, ReadWay.NOTHING)
 """Ways that need the table just as it is at the window's end."""
@@ -57,7 +57,7 @@ class Readers:
             return None
         needed: list[tuple[int, str]] = []
         if not part.snapshot:
-            after = begins(mark)
+            after = read_up_to(mark)
             if after is not None:
                 needed.append((after, f"its watermark is version {after}"))
             else:

@@ -16,7 +16,7 @@ from tidegauge.model.retention import unread
 from tidegauge.model.spec import Project
 from tidegauge.model.versions import History
 from tidegauge.model.watermark import Watermark
-from tidegauge.plan.versions import begins
+from tidegauge.plan.versions import read_up_to
 from tidegauge.spark.pyspark_private import is_running
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def notices(
     found: dict[str, list[Notice]] = {}
     for delta_flow in wanted:
         for part in delta_flow.moving:
-            after = begins(marks.get((delta_flow.name, part.name)))
+            after = read_up_to(marks.get((delta_flow.name, part.name)))
             if after is None or (part.table.path is None and not has_session()):
                 continue
             try:

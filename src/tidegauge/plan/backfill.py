@@ -125,7 +125,7 @@ def under_limit(flow: TableFlow, rows: int) -> TableFlow:
     )
 
 
-def limited(
+def limit_rows(
     made: Draft, rows: int, *, step: int | None = None, watermark: RowPosition | None = None
 ) -> Draft:
     """The plan's first batches, no more rows than the limit; it ends where the last of them does.

@@ -43,18 +43,18 @@ class _Course:
         return self.pieces[-1].upto if self.pieces else latest
 
 
-def begins(mark: Watermark | None) -> int | None:
+def read_up_to(mark: Watermark | None) -> int | None:
     """The version up to which an input was read, or looked at and found unchanged; None: not yet."""
     known = (mark.position, mark.checked) if mark else ()
     return max((place.version for place in known if isinstance(place, VersionPosition)), default=None)
 
 
-def asks(flow: DeltaFlow, part: DeltaInput, mark: Watermark | None) -> int | None:
+def history_after(flow: DeltaFlow, part: DeltaInput, mark: Watermark | None) -> int | None:
     """From which version on `draft_versions` wants the history of an input, so that no more of a log is read.
 
     A beginning that is a moment has to be given as the version that was there then.
     """
-    begin = begins(mark)
+    begin = read_up_to(mark)
     if part.snapshot:
         return LATEST
     if begin is not None:
@@ -112,7 +112,7 @@ def retention_note(history: History, after: int | None, now: datetime) -> str | 
 
 
 def _course(flow: DeltaFlow, part: DeltaInput, history: History, mark: Watermark | None) -> _Course:
-    begin = begins(mark)
+    begin = read_up_to(mark)
     if begin is None:
         return _first(flow, part, history)
     assert mark is not None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from tidegauge.delta_log.table import TableLook, look_many
+from tidegauge.delta_log.table import NewestVersion, read_newest_of_many
 from tidegauge.errors import ConfigError, TidegaugeError
 from tidegauge.sources.delta.catalogue import locate
 
@@ -62,7 +62,7 @@ def look_up(
         )
     if spark is not None and (wanted or named):
         places = locate(spark, wanted, named) | places
-    return {name: _latest(found) for name, found in look_many(places).items()}
+    return {name: _latest(found) for name, found in read_newest_of_many(places).items()}
 
 
 def read_given(
@@ -102,7 +102,7 @@ def raise_first(found: Mapping[str, Latest | TidegaugeError]) -> dict[str, Lates
     return {name: answer for name, answer in found.items() if isinstance(answer, Latest)}
 
 
-def _latest(found: TableLook | TidegaugeError) -> Latest | TidegaugeError:
+def _latest(found: NewestVersion | TidegaugeError) -> Latest | TidegaugeError:
     if isinstance(found, TidegaugeError):
         return found
     return Latest(found.version, found.table_id, found.schema_version, found.commit_timestamp)

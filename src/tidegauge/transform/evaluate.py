@@ -25,7 +25,7 @@ from tidegauge.model.delta_flow import (
 )
 from tidegauge.model.mode import Mode
 from tidegauge.model.protocols.source import ChangedInput
-from tidegauge.model.types import quote as quoted
+from tidegauge.model.types import quote
 from tidegauge.transform.batch import BatchInputs, check_choice
 from tidegauge.transform.difference import HERE, INSERT, by_key, by_partition, by_sides
 from tidegauge.transform.faults import (
@@ -140,7 +140,7 @@ def _compare_whole(batch: BatchInputs, target: Callable[[], DataFrame] | None) -
     there = target()
     if output.mode.facts.keeps_history:
         besides = (VALID_FROM, VALID_TO, IS_CURRENT, output.surrogate_key)
-        there = there.where(quoted(IS_CURRENT)).drop(*(name for name in besides if name is not None))
+        there = there.where(quote(IS_CURRENT)).drop(*(name for name in besides if name is not None))
     return by_key(batch.whole(), there, batch.by)
 
 
@@ -170,7 +170,7 @@ def _keep_last(batch: BatchInputs) -> DataFrame:
         return rows
     goes = F.col(CHANGE_TYPE) == DELETE
     # RESTORE and INSERT OVERWRITE delete and insert a key in one version: the insert is what is left.
-    latest = Window.partitionBy(*(F.col(quoted(name)) for name in batch.by)).orderBy(
+    latest = Window.partitionBy(*(F.col(quote(name)) for name in batch.by)).orderBy(
         F.col(COMMIT_VERSION).desc_nulls_last(), F.when(goes, 1).otherwise(0)
     )
     place, number = "__tidegauge_place", "__tidegauge_number"
@@ -224,10 +224,10 @@ def _replace_partitions(
     if not (batch.raw or batch.afresh or choice is Evaluate.WHOLE):
         touched = find_touched_keys(batch, by=by, choice=choice)
     elif batch.raw:
-        touched = batch.keep(batch.whole().select(*(F.col(quoted(name)) for name in by)).distinct())
+        touched = batch.keep(batch.whole().select(*(F.col(quote(name)) for name in by)).distinct())
         return rows, touched
     if touched is None and target is None:
-        return rows, rows.select(*(F.col(quoted(name)) for name in by)).distinct()
+        return rows, rows.select(*(F.col(quote(name)) for name in by)).distinct()
     if touched is None and target is not None:
         touched = batch.keep(by_partition(rows, target(), by))
     assert touched is not None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from tidegauge.errors import TransformFailed
 from tidegauge.model.delta_flow import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, DELETE, Sql
-from tidegauge.model.types import quote as quoted
+from tidegauge.model.types import quote
 from tidegauge.transform.batch import BatchInputs
 from tidegauge.transform.carry import carry_columns
 from tidegauge.transform.difference import UPSERT
@@ -51,7 +51,7 @@ def follow_versions(batch: BatchInputs) -> DataFrame:
         return _transform_each_version(batch, events)
     on = (*batch.by, COMMIT_VERSION)
     ended = filter_by_keys(
-        before.select(*(F.col(quoted(one)) for one in (*on, COMMIT_TIMESTAMP))).distinct(),
+        before.select(*(F.col(quote(one)) for one in (*on, COMMIT_TIMESTAMP))).distinct(),
         after,
         on,
         how="left_anti",
@@ -66,7 +66,7 @@ def add_change_type(rows: DataFrame, *, otherwise: str = UPSERT) -> DataFrame:
     if CHANGE_TYPE not in rows.columns:
         return rows.withColumn(CHANGE_TYPE, F.lit(otherwise))
     goes = F.col(CHANGE_TYPE).eqNullSafe(DELETE)
-    others = (F.col(quoted(name)) for name in rows.columns if name != CHANGE_TYPE)
+    others = (F.col(quote(name)) for name in rows.columns if name != CHANGE_TYPE)
     return rows.select(*others, F.when(goes, DELETE).otherwise(otherwise).alias(CHANGE_TYPE))
 
 
@@ -79,13 +79,13 @@ def make_deletes(keys: DataFrame, like: DataFrame, by: Sequence[str]) -> DataFra
 
     there = {name.casefold() for name in keys.columns}
     columns: list[Column] = [
-        F.col(quoted(field.name)).cast(field.dataType).alias(field.name)
+        F.col(quote(field.name)).cast(field.dataType).alias(field.name)
         if field.name.casefold() in there
         else F.lit(None).cast(field.dataType).alias(field.name)
         for field in like.schema.fields
         if field.name != CHANGE_TYPE
     ]
-    known = reduce(lambda one, other: one & other, (F.col(quoted(name)).isNotNull() for name in by))
+    known = reduce(lambda one, other: one & other, (F.col(quote(name)).isNotNull() for name in by))
     return keys.where(known).select(*columns, F.lit(DELETE).alias(CHANGE_TYPE))
 
 
@@ -124,7 +124,7 @@ def _transform_each_version(batch: BatchInputs, events: DataFrame) -> DataFrame:
     for version, at in versions or [(-1, 0)]:
         one = events.where(F.col(COMMIT_VERSION) == version).drop(COMMIT_VERSION, COMMIT_TIMESTAMP)
         after, before = batch.apply(select_kinds(one, AFTER)), batch.apply(select_kinds(one, BEFORE))
-        keys = [F.col(quoted(name)) for name in batch.by]
+        keys = [F.col(quote(name)) for name in batch.by]
         ended = filter_by_keys(before.select(*keys).distinct(), after, batch.by, how="left_anti")
         steps.append(
             _stamp(add_change_type(after).unionByName(make_deletes(ended, after, batch.by)), version, at)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tidegauge.errors import TransformFailed
 from tidegauge.model.delta_flow import Evaluate, Function, Sql
-from tidegauge.model.types import quote as quoted
+from tidegauge.model.types import quote
 from tidegauge.transform.batch import BatchInputs
 from tidegauge.transform.spark_plan import find_origins, has_plan
 from tidegauge.transform.touched import all_name, delta_name, find_touched
@@ -69,10 +69,10 @@ def filter_by_keys(frame: DataFrame, keys: DataFrame, by: Sequence[str], *, how:
     """The rows whose `by` is among the keys (`left_semi`), or is not (`left_anti`); NULLs are equal."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    others = keys.select(*(F.col(quoted(name)).alias(f"__tidegauge_k{at}") for at, name in enumerate(by)))
+    others = keys.select(*(F.col(quote(name)).alias(f"__tidegauge_k{at}") for at, name in enumerate(by)))
     condition: Column = reduce(
         lambda one, other: one & other,
-        (F.col(quoted(name)).eqNullSafe(F.col(f"__tidegauge_k{at}")) for at, name in enumerate(by)),
+        (F.col(quote(name)).eqNullSafe(F.col(f"__tidegauge_k{at}")) for at, name in enumerate(by)),
     )
     return frame.join(others, condition, how)
 
@@ -134,7 +134,7 @@ def _keys_of_deleted_rows(batch: BatchInputs, name: str) -> DataFrame | None:
     if not all(column.casefold() in columns for column in batch.by):
         return None
     return batch.gone(name).select(
-        *(F.col(quoted(columns[column.casefold()])).alias(column) for column in batch.by)
+        *(F.col(quote(columns[column.casefold()])).alias(column) for column in batch.by)
     )
 
 
@@ -143,7 +143,7 @@ def _cast_keys(batch: BatchInputs, frame: DataFrame, by: Sequence[str]) -> DataF
     from pyspark.sql import functions as F  # noqa: N812
 
     types = {field.name.casefold(): field.dataType for field in batch.whole().schema.fields}
-    return frame.select(*(F.col(quoted(name)).cast(types[name.casefold()]).alias(name) for name in by))
+    return frame.select(*(F.col(quote(name)).cast(types[name.casefold()]).alias(name) for name in by))
 
 
 def _columns(frame: DataFrame) -> dict[str, str]:

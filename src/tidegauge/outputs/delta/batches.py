@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tidegauge.delta_log.newest import Look
+from tidegauge.delta_log.newest import Snapshot
 from tidegauge.errors import OutputDisagrees, PositionError
 from tidegauge.model.plan import ReadWay, window_from_dict
 from tidegauge.model.position import Window
@@ -30,7 +30,7 @@ class BatchReach:
     """At the table's beginning, or where it was last emptied: no earlier batch has left a row in it."""
 
 
-def committed_batches(look: Look, pipeline: str, flow: str) -> Iterator[CommittedBatches | BatchReach]:
+def committed_batches(look: Snapshot, pipeline: str, flow: str) -> Iterator[CommittedBatches | BatchReach]:
     """Newest first, and at the end how far the log reaches back."""
     version = None
     for commit in look.commits():

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidegauge.delta_log.application import application
 from tidegauge.delta_log.commit import Commit
-from tidegauge.delta_log.newest import Look
+from tidegauge.delta_log.newest import Snapshot
 from tidegauge.errors import OutputDisagrees, PositionError
 from tidegauge.model.delta_flow import DeltaFlow
 from tidegauge.model.mode import OutputKind
@@ -88,7 +88,7 @@ class TaggedCommit:
     """None: it was made, and the log does not reach back to it any more."""
 
 
-def find(look: Look, tag: Tag) -> TaggedCommit | None:
+def find(look: Snapshot, tag: Tag) -> TaggedCommit | None:
     """The commit of a batch; the newest of this epoch is most often the first that is read.
 
     Raises OutputDisagrees where a later batch of the epoch is there and this one is not.
@@ -116,7 +116,7 @@ def find(look: Look, tag: Tag) -> TaggedCommit | None:
     return TaggedCommit(None)
 
 
-def _check_last(look: Look, tag: Tag, *, later: bool) -> None:
+def _check_last(look: Snapshot, tag: Tag, *, later: bool) -> None:
     if later:
         raise OutputDisagrees(
             f"batch {tag.seq} of epoch {tag.epoch} of the flow {tag.flow} is not in version {look.version} of"

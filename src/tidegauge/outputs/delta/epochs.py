@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from tidegauge.delta_log.application import CLOSED, application, epoch_of, prefix_of
 from tidegauge.delta_log.batch_commit import batch_info, removals
 from tidegauge.delta_log.commit import Action
-from tidegauge.delta_log.newest import Log, Look
+from tidegauge.delta_log.newest import Log, Snapshot
 from tidegauge.errors import OutputDisagrees, OutputUnreachable
 from tidegauge.model.plan import Tag
 from tidegauge.storage.folder import folder_name
@@ -51,7 +51,7 @@ class DeltaEpochOpening:
 
 @dataclass(frozen=True)
 class EpochStanding:
-    look: Look | None
+    look: Snapshot | None
     """None while there is no table."""
     epoch: int
     """The epoch that is open."""
@@ -214,7 +214,7 @@ class DeltaEpochs:
         body = (json.dumps(_render(opening), indent=1, ensure_ascii=False) + "\n").encode()
         self._log.store.replace(self._path, body, token)
 
-    def _put_commit(self, opening: DeltaEpochOpening, look: Look) -> bool:
+    def _put_commit(self, opening: DeltaEpochOpening, look: Snapshot) -> bool:
         names = {application(Tag(self._pipeline, self._flow, epoch, 0)) for epoch in range(opening.epoch)}
         txns = {**dict.fromkeys(sorted(names), CLOSED), f"{self._prefix}{opening.epoch}": 0}
         now = int(time.time() * 1000)

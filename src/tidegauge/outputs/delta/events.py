@@ -14,7 +14,7 @@ from tidegauge.model.delta_flow import (
     VALID_FROM,
     VALID_TO,
 )
-from tidegauge.model.types import quote as quoted
+from tidegauge.model.types import quote
 from tidegauge.spark.comparable import make_comparable
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ def _columns(frame: DataFrame, shape: EventColumns) -> list[Column]:
     def column(position: int) -> Column:
         field = shape.fields[position]
         name = names.get(field.name.casefold())
-        return (F.lit(None) if name is None else F.col(quoted(name))).cast(field.dataType)
+        return (F.lit(None) if name is None else F.col(quote(name))).cast(field.dataType)
 
     payload = [column(position).alias(f"x{position}") for position in shape.payload]
     payload = payload or [F.lit(0).alias("nothing")]

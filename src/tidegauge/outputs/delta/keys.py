@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tidegauge.errors import KeyUnsuitable
 from tidegauge.model.delta_flow import CHANGE_TYPE
-from tidegauge.model.types import quote as quoted
+from tidegauge.model.types import quote
 from tidegauge.outputs.delta.modes import Checked, Job, align_rows, is_delete
 from tidegauge.outputs.delta.types import literal
 
@@ -53,21 +53,21 @@ def _look_through(job: Job, rows: DataFrame) -> tuple[Checked, int]:
     types = {column.name.casefold(): column for column in job.columns}
     keys = _keys(job)
     pruned = [name for name in keys if types[name.casefold()].type in _PRUNED]
-    grouped = rows.groupBy(*(f.col(quoted(name)) for name in keys)).agg(
+    grouped = rows.groupBy(*(f.col(quote(name)) for name in keys)).agg(
         f.count(f.lit(1)).alias("_n"),
         f.sum(f.expr(f"int({is_delete()})")).alias("_d"),
         f.sum(f.expr(f"int({_NEW})")).alias("_i"),
     )
-    empty = " OR ".join(f"{quoted(name)} IS NULL" for name in keys)
-    shown = f"to_json(struct({', '.join(map(quoted, keys))}), map('ignoreNullFields', 'false'))"
+    empty = " OR ".join(f"{quote(name)} IS NULL" for name in keys)
+    shown = f"to_json(struct({', '.join(map(quote, keys))}), map('ignoreNullFields', 'false'))"
     facts = grouped.agg(
         f.expr("coalesce(sum(_n), 0)").alias("rows"),
         f.expr("coalesce(sum(_d), 0)").alias("deletes"),
         f.expr("coalesce(sum(_i), 0)").alias("new"),
         f.expr(f"max(CASE WHEN {empty} THEN {shown} END)").alias("no_key"),
         f.expr(f"max(CASE WHEN _n > 1 THEN {shown} END)").alias("repeated"),
-        *(f.expr(f"string(min({quoted(name)}))").alias(f"least{i}") for i, name in enumerate(pruned)),
-        *(f.expr(f"string(max({quoted(name)}))").alias(f"greatest{i}") for i, name in enumerate(pruned)),
+        *(f.expr(f"string(min({quote(name)}))").alias(f"least{i}") for i, name in enumerate(pruned)),
+        *(f.expr(f"string(max({quote(name)}))").alias(f"greatest{i}") for i, name in enumerate(pruned)),
     ).collect()[0]
     key = f"(key: {', '.join(keys)})"
     if facts["no_key"] is not None:
@@ -97,9 +97,9 @@ def _find_there(job: Job, checked: Checked) -> DataFrame:
     new = checked.rows.where(_NEW)
     if job.is_few(checked):
         new = new.hint("broadcast")
-    target = job.session.read.table(job.table).select(*map(quoted, keys))
+    target = job.session.read.table(job.table).select(*map(quote, keys))
     for name, (least, greatest) in checked.bounds.items():
-        target = target.where(f"{quoted(name)} >= {least} AND {quoted(name)} <= {greatest}")
+        target = target.where(f"{quote(name)} >= {least} AND {quote(name)} <= {greatest}")
     return _joined(target, new, keys, "left_semi")
 
 
@@ -108,7 +108,7 @@ def _find_otherwise(job: Job, checked: Checked) -> DataFrame:
     from pyspark.sql import functions as f
 
     assert job.change.again is not None
-    columns = [f.col(quoted(name)) for name in _keys(job)]
+    columns = [f.col(quote(name)) for name in _keys(job)]
     goes = f.expr(f"int({is_delete()})")
     whole = align_rows(job, CHANGE_TYPE, rows=job.change.again(checked.rows.select(*columns)))
     both = whole.select(*columns, f.lit(1).alias(_TIMES), goes.alias(_GOES)).unionAll(
@@ -128,6 +128,6 @@ def _joined(rows: DataFrame, others: DataFrame, keys: Sequence[str], how: str) -
     """The rows whose key is among the others' (`left_semi`), or is not (`left_anti`)."""
     from pyspark.sql import functions as f
 
-    named = others.select(*(f.col(quoted(name)).alias(f"{_OTHER}{at}") for at, name in enumerate(keys)))
-    equal = (f.col(quoted(name)) == f.col(f"{_OTHER}{at}") for at, name in enumerate(keys))
+    named = others.select(*(f.col(quote(name)).alias(f"{_OTHER}{at}") for at, name in enumerate(keys)))
+    equal = (f.col(quote(name)) == f.col(f"{_OTHER}{at}") for at, name in enumerate(keys))
     return rows.join(named, reduce(lambda one, other: one & other, equal), how)

@@ -11,7 +11,7 @@ from tidegauge.errors import OutputError, TransformFailed
 from tidegauge.model.batch_data import DeltaChange
 from tidegauge.model.delta_flow import CHANGE_TYPE, DELETE, DeltaTable
 from tidegauge.model.mode import Mode
-from tidegauge.model.types import quote as quoted
+from tidegauge.model.types import quote
 from tidegauge.outputs.delta.kept_events import EventsEpoch
 from tidegauge.outputs.delta.target import FEED_COLUMNS, DeltaColumn, TargetColumn
 from tidegauge.outputs.delta.types import as_sql, bare, has_map, literal
@@ -132,17 +132,17 @@ def align_rows(job: Job, *besides: str, rows: DataFrame | None = None) -> DataFr
         given = here.get(column.source.casefold())
         if given is None:
             continue  # of an scd2 table, what it fills by itself
-        value = f.col(quoted(given.name))
+        value = f.col(quote(given.name))
         if bare(given.dataType.jsonValue()) != column.type:
             value = value.cast(as_sql(column.type))
         chosen.append(value.alias(column.name))
-    chosen += [f.col(quoted(here[name].name)).alias(name) for name in besides if name in here]
+    chosen += [f.col(quote(here[name].name)).alias(name) for name in besides if name in here]
     return frame.select(*chosen)
 
 
 def no_rows(session: SparkSession, columns: Iterable[DeltaColumn | TargetColumn]) -> DataFrame:
     """An empty frame that Spark knows to be empty, so that it makes no file of it."""
-    nulls = ", ".join(f"CAST(NULL AS {as_sql(one.type)}) AS {quoted(one.name)}" for one in columns)
+    nulls = ", ".join(f"CAST(NULL AS {as_sql(one.type)}) AS {quote(one.name)}" for one in columns)
     return session.sql(f"SELECT {nulls} WHERE false")
 
 
@@ -161,9 +161,9 @@ def _merge(job: Job, checked: Checked) -> None:
     output, view = job.output, f"tidegauge_{uuid.uuid4().hex}"
     keys = {name.casefold() for name in output.key}
     others = [column for column in job.columns if column.name.casefold() not in keys]
-    on = [f"t.{quoted(name)} = s.{quoted(name)}" for name in output.key]
+    on = [f"t.{quote(name)} = s.{quote(name)}" for name in output.key]
     for name, (least, greatest) in checked.bounds.items():
-        on.append(f"t.{quoted(name)} >= {least} AND t.{quoted(name)} <= {greatest}")
+        on.append(f"t.{quote(name)} >= {least} AND t.{quote(name)} <= {greatest}")
     clauses = []
     if checked.deletes:
         clauses.append(f"WHEN MATCHED AND {is_delete('s')}{_guard(output, delete=True)} THEN DELETE")
@@ -171,13 +171,13 @@ def _merge(job: Job, checked: Checked) -> None:
         stays = f"NOT ({is_delete('s')})"
         if others:
             differs = " OR ".join(_differs(column) for column in others)
-            sets = [f"{quoted(column.name)} = s.{quoted(column.name)}" for column in others]
-            assigned = ", ".join([*sets, *(f"{quoted(name)} = NULL" for name in job.vanished)])
+            sets = [f"{quote(column.name)} = s.{quote(column.name)}" for column in others]
+            assigned = ", ".join([*sets, *(f"{quote(name)} = NULL" for name in job.vanished)])
             clauses.append(
                 f"WHEN MATCHED AND {stays} AND ({differs}){_guard(output)} THEN UPDATE SET {assigned}"
             )
-        names = ", ".join(quoted(column.name) for column in job.columns)
-        values = ", ".join(f"s.{quoted(column.name)}" for column in job.columns)
+        names = ", ".join(quote(column.name) for column in job.columns)
+        values = ", ".join(f"s.{quote(column.name)}" for column in job.columns)
         clauses.append(f"WHEN NOT MATCHED AND {stays} THEN INSERT ({names}) VALUES ({values})")
     rows = checked.rows
     if job.is_few(checked):
@@ -197,7 +197,7 @@ def is_delete(alias: str | None = None) -> str:
 
 
 def _differs(column: DeltaColumn) -> str:
-    one, other = f"t.{quoted(column.name)}", f"s.{quoted(column.name)}"
+    one, other = f"t.{quote(column.name)}", f"s.{quote(column.name)}"
     if has_map(column.type):
         # Two maps that are equal may be written in another order: then the row is written once too often.
         one, other = f"to_json(struct({one}))", f"to_json(struct({other}))"
@@ -208,7 +208,7 @@ def _guard(output: DeltaTable, *, delete: bool = False) -> str:
     """An older event never overwrites a newer one; a delete that has no sequence is as new as its batch."""
     if output.sequence_by is None:
         return ""
-    name = quoted(output.sequence_by)
+    name = quote(output.sequence_by)
     unless = f"s.{name} IS NULL OR " if delete else ""
     return f" AND ({unless}t.{name} IS NULL OR s.{name} >= t.{name})"
 
@@ -232,7 +232,7 @@ def _touched(job: Job) -> str | None:
     assert job.change.touched is not None
     types = {column.name.casefold(): column.type for column in job.columns}
     names = list(job.partition_by)
-    texts = [f.col(quoted(name)).cast(as_sql(types[name.casefold()])).cast("string") for name in names]
+    texts = [f.col(quote(name)).cast(as_sql(types[name.casefold()])).cast("string") for name in names]
     found = job.change.touched.select(*texts).distinct().collect()
     groups: dict[tuple[Any, ...], list[str | None]] = {}
     for row in found:
@@ -255,12 +255,12 @@ def _touched(job: Job) -> str | None:
 
 
 def _is(name: str, value: str | None, type_: str) -> str:
-    return f"{quoted(name)} IS NULL" if value is None else f"{quoted(name)} = {literal(value, type_)}"
+    return f"{quote(name)} IS NULL" if value is None else f"{quote(name)} = {literal(value, type_)}"
 
 
 def _among(name: str, values: list[str | None], type_: str) -> str:
     known = [literal(value, type_) for value in values if value is not None]
-    said = [f"{quoted(name)} IN ({', '.join(known)})"] if known else []
+    said = [f"{quote(name)} IN ({', '.join(known)})"] if known else []
     if None in values:
-        said.append(f"{quoted(name)} IS NULL")
+        said.append(f"{quote(name)} IS NULL")
     return " OR ".join(said)

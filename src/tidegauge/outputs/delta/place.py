@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tidegauge.delta_log.application import application
 from tidegauge.delta_log.batch_commit import batch_info, refuse_catalogue, removals
-from tidegauge.delta_log.newest import Log, Look
+from tidegauge.delta_log.newest import Log, Snapshot
 from tidegauge.errors import OutputUnreachable, SourceError
 from tidegauge.model.delta_flow import DeltaFlow
 from tidegauge.model.location import resolve
@@ -48,7 +48,7 @@ class Opened:
                 hint="give this user permission there, or choose another path",
             )
 
-    def put(self, look: Look, tag: Tag, said: str) -> bool:
+    def put(self, look: Snapshot, tag: Tag, said: str) -> bool:
         """A batch that changes nothing, without Spark; False: another was faster, or it cannot be done so.
 
         On S3 it is left to Spark, whose driver need not see what others put there.

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from tidegauge.delta_log.batch_commit import batch_info
-from tidegauge.delta_log.newest import Log, Look
+from tidegauge.delta_log.newest import Log, Snapshot
 from tidegauge.model.delta_flow import DeltaTable
 from tidegauge.outputs.delta.target import MADE, list_columns, needs_mapping, target_of
 
@@ -18,7 +18,7 @@ _OF_A_FEATURE = ("timestamp_ntz", "variant", "collat")
 """Types that a table has to be declared for: such columns are added the usual way."""
 
 
-def remake(log: Log, look: Look, schema: StructType, output: DeltaTable) -> bool:
+def remake(log: Log, look: Snapshot, schema: StructType, output: DeltaTable) -> bool:
     """Whether it was done. Only while nobody has committed since: a batch that another runner has written
     meanwhile stands at the version that this would be put at."""
     target, columns = target_of(look), list_columns(schema, output)

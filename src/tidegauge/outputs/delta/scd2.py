@@ -19,7 +19,7 @@ from tidegauge.model.delta_flow import (
     VALID_TO,
     DeltaTable,
 )
-from tidegauge.model.types import quote as quoted
+from tidegauge.model.types import quote
 from tidegauge.outputs.delta.events import (
     GONE,
     UPSERT,
@@ -209,14 +209,14 @@ def _todo(history: DataFrame, shape: EventColumns) -> Row:
 def _merge(
     session: SparkSession, table: str, changed: DataFrame, shape: EventColumns, output: DeltaTable, found: Row
 ) -> None:
-    names = [quoted(field.name) for field in shape.fields]
+    names = [quote(field.name) for field in shape.fields]
     values = [f"s.{shape.inner(place)}" for place in range(len(names))]
     updates = {names[place]: values[place] for place in shape.payload}
-    ends = {quoted(VALID_TO): f"s.{VALID_TO}", quoted(IS_CURRENT): f"(s.{VALID_TO} IS NULL)"}
-    inserts = dict(zip(names, values, strict=True)) | {quoted(VALID_FROM): "s.s"} | ends
+    ends = {quote(VALID_TO): f"s.{VALID_TO}", quote(IS_CURRENT): f"(s.{VALID_TO} IS NULL)"}
+    inserts = dict(zip(names, values, strict=True)) | {quote(VALID_FROM): "s.s"} | ends
     if output.surrogate_key is not None:
         changed = changed.withColumn("hash", _hash(shape))
-        inserts[quoted(output.surrogate_key)] = "s.hash"
+        inserts[quote(output.surrogate_key)] = "s.hash"
     sets = ", ".join(f"{name} = {value}" for name, value in (updates | ends).items())
     same = [f"t.{names[place]} = s.k{index}" for index, place in enumerate(shape.key)]
     on = " AND ".join([*same, f"t.{VALID_FROM} = s.s", *list_conditions(shape, found, "t.", moment=True)])

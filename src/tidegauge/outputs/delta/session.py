@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidegauge.delta_log.newest import Look
+from tidegauge.delta_log.newest import Snapshot
 from tidegauge.model.delta_flow import DeltaFlow, DeltaTable, TableRef
-from tidegauge.model.types import quote as quoted
+from tidegauge.model.types import quote
 from tidegauge.outputs.delta.modes import no_rows
 from tidegauge.outputs.delta.target import (
     DeltaColumn,
@@ -45,11 +45,11 @@ def configure(session: SparkSession) -> None:
 
 def name_of(ref: TableRef) -> str:
     """The table as SQL names it."""
-    return table_name(ref.name) if ref.name is not None else f"delta.{quoted(str(ref.path))}"
+    return table_name(ref.name) if ref.name is not None else f"delta.{quote(str(ref.path))}"
 
 
 def make_room(
-    session: SparkSession, ref: TableRef, look: Look | None, schema: StructType, flow: DeltaFlow
+    session: SparkSession, ref: TableRef, look: Snapshot | None, schema: StructType, flow: DeltaFlow
 ) -> RoomInDelta:
     """Make the target where there is none, else what it lacks."""
     columns = list_columns(schema, flow.output)
@@ -69,8 +69,8 @@ def _create(
     spelled = {one.name.casefold(): one.name for one in columns}
     partition_by = [spelled[name.casefold()] for name in output.partition_by]
     properties = properties_for(columns, output)
-    declared = ", ".join(f"{quoted(one.name)} {as_sql(one.type)}" for one in columns)
-    parts = f" PARTITIONED BY ({', '.join(map(quoted, partition_by))})" if partition_by else ""
+    declared = ", ".join(f"{quote(one.name)} {as_sql(one.type)}" for one in columns)
+    parts = f" PARTITIONED BY ({', '.join(map(quote, partition_by))})" if partition_by else ""
     kept = ", ".join(f"'{name}' = {literal(value, 'string')}" for name, value in properties.items())
     body = f"{name_of(ref)} ({declared}) USING DELTA{parts} TBLPROPERTIES ({kept})"
     if ref.path is None:

@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from tidegauge.delta_log.newest import Look
+from tidegauge.delta_log.newest import Snapshot
 from tidegauge.spark.hadoop import on_connect
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ _LOG = {"spark.databricks.delta.snapshotPartitions": "1"}
 _BYTES, _FILES = 16 * 2**20, 1_000
 
 
-def is_small(look: Look) -> bool:
+def is_small(look: Snapshot) -> bool:
     noted = look.noted()
     return noted is not None and noted.bytes <= _BYTES and noted.files <= _FILES
 
@@ -64,7 +64,7 @@ def tune_for_small(session: SparkSession, *, few: bool) -> Iterator[None]:
             session.conf.unset(name) if was is None else session.conf.set(name, was)
 
 
-def read_log_ahead(session: SparkSession, table: str, look: Look, *, remote: bool) -> None:
+def read_log_ahead(session: SparkSession, table: str, look: Snapshot, *, remote: bool) -> None:
     """Let Spark read the log of a table beside whatever else it does until the commit needs it."""
     if _is_off():
         return

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from tidegauge.model.delta_flow import VALID_FROM
-from tidegauge.model.types import quote as quoted
+from tidegauge.model.types import quote
 from tidegauge.outputs.delta.events import EventColumns
 from tidegauge.outputs.delta.types import bare, literal
 
@@ -39,7 +39,7 @@ def list_conditions(shape: EventColumns, found: Row, prefix: str = "", *, moment
         low, high = found[f"low_{inner}"], found[f"high_{inner}"]
         if inner in names and low is not None and len(low) + len(high) < _SHORT:
             ends = f"{literal(low, type_of)} AND {literal(high, type_of)}"
-            conditions.append(f"{prefix}{quoted(names[inner])} BETWEEN {ends}")
+            conditions.append(f"{prefix}{quote(names[inner])} BETWEEN {ends}")
     return conditions
 
 

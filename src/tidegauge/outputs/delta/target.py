@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tidegauge.delta_log.newest import Look
+from tidegauge.delta_log.newest import Snapshot
 from tidegauge.errors import OutputDisagrees, TransformFailed
 from tidegauge.model.delta_flow import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, DeltaTable
 from tidegauge.model.mode import OutputKind
 from tidegauge.model.spec import Drift
-from tidegauge.model.types import quote as quoted
+from tidegauge.model.types import quote
 from tidegauge.outputs.delta.types import as_sql, bare, can_widen, fits, literal, names_in
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class RoomInDelta:
     """Columns that the flow wrote and that its rows no longer have: NULL in every row that is written."""
 
 
-def target_of(look: Look) -> DeltaTarget:
+def target_of(look: Snapshot) -> DeltaTarget:
     metadata = look.state.metadata
     columns = []
     for field in json.loads(metadata["schemaString"])["fields"]:
@@ -227,11 +227,11 @@ def _alter(
     if needs_mapping(added) and target.properties.get(_MAPPING, "none") == "none":
         yield f"SET TBLPROPERTIES ('{_MAPPING}' = 'name')"
     if added:
-        columns = ", ".join(f"{quoted(one.name)} {as_sql(one.type)}" for one in added)
+        columns = ", ".join(f"{quote(one.name)} {as_sql(one.type)}" for one in added)
         yield f"ADD COLUMNS ({columns})"
     if widened and target.properties.get(_WIDENING, "").lower() != "true":
         yield f"SET TBLPROPERTIES ('{_WIDENING}' = 'true')"
-    yield from (f"ALTER COLUMN {quoted(one.name)} TYPE {as_sql(one.type)}" for one in widened)
+    yield from (f"ALTER COLUMN {quote(one.name)} TYPE {as_sql(one.type)}" for one in widened)
 
 
 def _kept(names: list[str]) -> dict[str, str]:

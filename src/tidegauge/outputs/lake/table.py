@@ -12,7 +12,7 @@ from tidegauge.errors import OutputDisagrees, OutputError
 from tidegauge.model.spec import Lake
 from tidegauge.model.staged import DataFile
 from tidegauge.model.table import Field
-from tidegauge.model.types import quote as quoted
+from tidegauge.model.types import quote
 from tidegauge.outputs.lake.epochs import contents, followed, load_opening
 from tidegauge.outputs.lake.manifest import DATA, Manifest, Numbered, load, path_of
 from tidegauge.spark import hadoop
@@ -124,8 +124,8 @@ def latest(
     from pyspark.sql import functions as F  # noqa: N812
 
     frame = versions(spark, lake, folder, epoch=epoch)
-    newest_first = [F.col(quoted(name)).desc() for name in (SEQ, *order)]
-    window = Window.partitionBy(*[F.col(quoted(name)) for name in key]).orderBy(*newest_first)
+    newest_first = [F.col(quote(name)).desc() for name in (SEQ, *order)]
+    window = Window.partitionBy(*[F.col(quote(name)) for name in key]).orderBy(*newest_first)
     rank = "_tidegauge_rank"
     return frame.withColumn(rank, F.row_number().over(window)).where(F.col(rank) == 1).drop(rank)
 
@@ -141,7 +141,7 @@ def _read(
     import pyarrow as pa
     from pyspark.sql import functions as F  # noqa: N812
 
-    struct = ", ".join(f"{quoted(field.name)} {field.type}" for field in schema)
+    struct = ", ".join(f"{quote(field.name)} {field.type}" for field in schema)
     paths = [f"{folder}/{file.path}" for _, manifest in manifests for file in manifest.files]
     if not paths:
         return spark.range(0).select(
@@ -157,7 +157,7 @@ def _read(
     name = F.substring_index(frame.metadataColumn("_metadata").getField("file_path"), "/", -2)
     frame = frame.withColumn(_ATTEMPT, F.substring_index(name, "/", 1))
     joined = frame.join(F.broadcast(batches), _ATTEMPT)
-    return joined.select(*(F.col(quoted(field.name)) for field in schema), F.col(SEQ))
+    return joined.select(*(F.col(quote(field.name)) for field in schema), F.col(SEQ))
 
 
 def placed(manifests: Sequence[Manifest]) -> list[tuple[int, Manifest]]:

@@ -25,7 +25,7 @@ from tidegauge.sources.delta.added_files import (
     stamp_columns,
 )
 from tidegauge.sources.delta.columns import fit_columns
-from tidegauge.sources.delta.errors import translated_read
+from tidegauge.sources.delta.errors import translate_read_error
 from tidegauge.sources.delta.net_changes import AFTER, INSERT, count_net, net_by_version, repeat_rows
 
 if TYPE_CHECKING:
@@ -274,7 +274,7 @@ class DeltaChangedInput:
         except TidegaugeError:
             raise
         except Exception as error:
-            translated = translated_read(error, {str(self._table): self._location})
+            translated = translate_read_error(error, {str(self._table): self._location})
             if translated is None:
                 raise
             raise translated from error

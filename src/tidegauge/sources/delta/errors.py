@@ -40,7 +40,9 @@ _CHOICES = (
 )
 
 
-def translated_read(error: BaseException, tables: Mapping[str, str] | None = None) -> TidegaugeError | None:
+def translate_read_error(
+    error: BaseException, tables: Mapping[str, str] | None = None
+) -> TidegaugeError | None:
     """The sentence for a read that ended because of a Delta table it read; None if it was not that.
 
     `tables` has the locations by the names that the sentence shall use. A file that lies in none of them, the
