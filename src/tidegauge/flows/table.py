@@ -25,7 +25,6 @@ from tidegauge.model.spec import Deletes, TableFlow
 from tidegauge.model.watermark import Recalled, Watermark
 from tidegauge.outputs.lake.recall import RecalledEpoch, recall
 from tidegauge.outputs.lake.splits import FEW
-from tidegauge.outputs.warehouse.output import WarehouseOutput
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -131,7 +130,6 @@ class TableFlowBase(ABC):
         spark: Callable[[], SparkSession],
     ) -> Difference:
         """Source against output up to a position; None: the output has no row with a cursor."""
-        assert isinstance(self.output, WarehouseOutput)
         return verify_warehouse(self.spec, self.source(), self.output, position, spark)
 
     def open_output(self, plan: Plan) -> Output:  # noqa: ARG002
