@@ -137,7 +137,7 @@ def test_c1_what_a_plan_froze_and_what_a_flow_begins_with_is_kept_too(project: P
 
     silver_layer, gold = project.delta_flows
     history = DeltaFlow("shop", "history", gold.inputs, DeltaTable(gold.output.table, Mode.SCD2))
-    other = Project(**{**vars(project), "layers": (silver_layer, history)})
+    other = Project(**{**vars(project), "delta_flows": (silver_layer, history)})
     with pytest.raises(WrongState, match="it has not run yet, and begins at earliest"):
         check(DeltaMaintenance(other, ["silver"]), one, NOTHING_KEPT)
 

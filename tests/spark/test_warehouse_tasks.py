@@ -153,7 +153,7 @@ def test_a_value_that_has_no_place_is_told_once(yard: Yard, spark: SparkSession)
 
 
 def test_a_secret_goes_along_with_a_task_and_nowhere_else() -> None:
-    lake = Lake("lake", "s3a://bucket/raw", access_key=Secret("the key"))
+    lake = Lake("lake", "s3a://bucket/raw", access_key=Secret("key-of-the-bucket"))
     (found,) = unseal(seal((lake,)))
     assert found == lake
     with pytest.raises(TypeError, match="not pickled"):

@@ -46,10 +46,10 @@ def test_flows_between_delta_tables_of_an_earlier_version_go_on_where_they_stood
         for flow in flows
     ]
     assert windows == [
-        ("orders", False, 4, 6),
-        ("customers", False, 3, 6),
         ("changes", True, 1, 4),
         ("changes", False, 4, 6),
+        ("customers", False, 3, 6),
+        ("orders", False, 4, 6),
     ]
     assert rows("SELECT id, twice, word FROM @silver/orders") == rows(
         "SELECT id, amount * 2, word FROM @bronze/orders WHERE amount > 0"
