@@ -19,8 +19,11 @@ from typing import Any
 import duckdb
 import pytest
 
-from tests.support.project import Ran, end, here, start, until
+from tests.crash.pausing import await_stop
+from tests.support.nursery import own_nursery
+from tests.support.project import Ran, end, here
 from tests.support.servers import S3, MariaDB, Redshift
+from tidegauge.run.steps import Step
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "002_settlement"
 DETAIL = "settlement_normal_delivery_detail"
@@ -86,9 +89,11 @@ class Example:
         return ran
 
     def interrupt(self, words: list[str]) -> None:
-        """Not after some seconds, but as soon as there is something to lose."""
-        victim = start(*words, "--project", self.folder)
-        until(lambda: "/extract: batch 1/" in victim.said() or victim.poll() is not None)
+        """Not after some seconds, but where there is something to lose: a batch is in the lake, and the
+        ledger does not know it yet."""
+        words = ["before", Step.ADVANCE, "1", *words, "--project", str(self.folder)]
+        victim = own_nursery().main(*words, module="tests.crash.pausing")
+        await_stop(victim)
         victim.send_signal(signal.SIGKILL)
         assert end(victim).code == -signal.SIGKILL, victim.said()
 
