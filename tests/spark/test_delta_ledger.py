@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.contract.test_delta_shelf import ODD, entry, on_s3, opened, rows, stored_flow
+from tests.contract.test_ledger_delta import ODD, entry, on_s3, opened, rows, stored_flow
 from tests.support.servers import S3
 from tidegauge import WatermarkTracker
 from tidegauge.errors import ConfigError, LedgerError

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tidegauge.errors import OutputError
 from tidegauge.model.batch_data import BatchRows
+from tidegauge.model.default_schema import default_schema
 from tidegauge.model.spec import TableName, TableOptions
 from tidegauge.model.table import Field
 from tidegauge.model.types import parse_decimal
@@ -87,7 +88,7 @@ class Redshift(Warehouse):
     # What is there
 
     def columns(self, session: WarehouseSession, table: TableName) -> tuple[Field, ...] | None:
-        where = (self._schema(table.schema), table.table)
+        where = (table.schema or default_schema(self.database), table.table)
         found = session.rows(
             "SELECT table_type FROM svv_tables WHERE table_schema = ? AND table_name = ?", where
         )
@@ -109,12 +110,9 @@ class Redshift(Warehouse):
         found = session.rows(
             "SELECT table_name FROM svv_tables WHERE table_schema = ?"
             f" AND LEFT(table_name, {len(prefix)}) = ?",
-            (self._schema(schema), prefix),
+            (schema or default_schema(self.database), prefix),
         )
         return [str(name) for (name,) in found]
-
-    def _schema(self, schema: str | None) -> str:
-        return schema or self.database.schema or "public"
 
     # Words
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tidegauge.errors import OutputDisagrees, OutputError, TidegaugeError
 from tidegauge.model.arrow import schema_of
 from tidegauge.model.batch_data import BatchRows, Split
+from tidegauge.model.default_schema import default_schema
 from tidegauge.model.spec import TableName, TableOptions
 from tidegauge.model.table import Field
 from tidegauge.model.types import holds, parse_decimal
@@ -89,7 +90,7 @@ class Snowflake(Warehouse):
     # What is there
 
     def columns(self, session: WarehouseSession, table: TableName) -> tuple[Field, ...] | None:
-        where = (self._schema(table.schema), table.table)
+        where = (table.schema or default_schema(self.database), table.table)
         where_it_is = "WHERE table_schema = ? AND table_name = ?"
         found = session.rows(
             f"SELECT table_type FROM information_schema.tables {where_it_is}", where
@@ -113,12 +114,9 @@ class Snowflake(Warehouse):
         found = session.rows(
             "SELECT table_name FROM information_schema.tables WHERE table_schema = ?"
             f" AND LEFT(table_name, {len(prefix)}) = ?",
-            (self._schema(schema), prefix),
+            (schema or default_schema(self.database), prefix),
         )
         return [str(name) for (name,) in found]
-
-    def _schema(self, schema: str | None) -> str:
-        return schema or self.database.schema or "PUBLIC"
 
     # Words
 
