@@ -20,13 +20,13 @@ import json
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from time import monotonic, sleep
+from time import sleep
 
 from tidegauge.errors import OutputDisagrees, OutputError, OutputUnreachable
 from tidegauge.model.plan import Receipt, Tag, window_from_dict, window_to_dict
 from tidegauge.outputs.warehouse.commits_table import SHAPE, WRITTEN, CommitsTable
 from tidegauge.outputs.warehouse.heads import HEAD, REFRESH, Head
-from tidegauge.outputs.warehouse.warehouse import Locked, WarehouseSession
+from tidegauge.outputs.warehouse.warehouse import Overtaken, WarehouseSession
 
 _TRIES = 8
 _ROOM = 60_000
@@ -39,7 +39,7 @@ class Commits(CommitsTable):
     def make(self, session: WarehouseSession) -> Head:
         """The table, and the head of epoch 0 unless an epoch began already; the newest head. Commits; safe
         against others."""
-        attempt, began = 0, monotonic()
+        attempt = 0
         while True:
             attempt += 1
             try:
@@ -57,10 +57,11 @@ class Commits(CommitsTable):
                 return heads[-1]
             except OutputError as error:
                 # Two sessions that make one table, or one row, get in each other's way on some engines: the
-                # slower one is refused at once, and then finds it made. A lock that was waited for differs.
+                # slower one is refused at once, and then finds it made.
                 session.rollback()
-                was_faster = isinstance(error, Locked) and monotonic() - began < self._warehouse.patience
-                final = isinstance(error, OutputDisagrees | OutputUnreachable) and not was_faster
+                final = isinstance(error, OutputDisagrees | OutputUnreachable) and not isinstance(
+                    error, Overtaken
+                )
                 if final or attempt == _TRIES:
                     raise
                 sleep(random.uniform(0, 0.1 * attempt))  # noqa: S311 - only spreads them

@@ -28,9 +28,15 @@ LOCK_SECONDS = 30.0
 
 
 class Locked(OutputUnreachable):
-    """Another session held what a statement needs for longer than `patience`, or the two conflicted.
+    """Another session is in the way: it held what a statement needs for longer than `patience`.
 
     The message says who, where the server tells. The core names the table and raises OutputUnreachable.
+    """
+
+
+class Overtaken(Locked):
+    """The server refused at once, because another session was faster: it made the same table or changed the
+    same rows, two waited for each other, or too many wait already. Who looks again may find it done.
     """
 
 
@@ -44,9 +50,9 @@ class Refused(OutputError):
 class WarehouseSession(Protocol):
     """One connection. Its first statement after `connect`, `commit` or `rollback` begins a transaction.
 
-    Every method raises only our errors: Locked, Refused, OutputUnreachable when the connection is lost or was
-    never there (also from `commit`, where it proves nothing), and OutputError with the server's masked words
-    for the rest. After an error the caller rolls back or closes, and does nothing else.
+    Every method raises only our errors: Locked, Overtaken, Refused, OutputUnreachable when the connection is
+    lost or was never there (also from `commit`, where it proves nothing), and OutputError with the server's
+    masked words for the rest. After an error the caller rolls back or closes, and does nothing else.
     """
 
     def run(self, sql: str, values: Sequence[object] = ()) -> int:

@@ -13,7 +13,7 @@ from tidegauge.errors import OutputError, OutputUnreachable, TidegaugeError
 from tidegauge.model.secret import mask
 from tidegauge.outputs.warehouse import open_files as keep
 from tidegauge.outputs.warehouse.file_lock import FileLock
-from tidegauge.outputs.warehouse.warehouse import Locked, Refused
+from tidegauge.outputs.warehouse.warehouse import Overtaken, Refused
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -119,7 +119,7 @@ class DuckDBSession:
             self._connection.execute(sql, list(values) if values else None)
         except duckdb.TransactionException as error:
             message = first_line(error)
-            raise (Refused if "constraint" in message else Locked)(message) from error
+            raise (Refused if "constraint" in message else Overtaken)(message) from error
         except (duckdb.IntegrityError, duckdb.DataError) as error:
             raise Refused(first_line(error)) from error
         except (duckdb.IOException, duckdb.ConnectionException, duckdb.InternalException) as error:

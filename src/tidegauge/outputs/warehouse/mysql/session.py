@@ -15,7 +15,7 @@ from tidegauge.errors import OutputError, OutputUnreachable, TidegaugeError
 from tidegauge.model.secret import mask
 from tidegauge.model.spec import Database
 from tidegauge.outputs.warehouse.mysql.local_stream import StreamConnection, Unasked
-from tidegauge.outputs.warehouse.warehouse import LOCK_SECONDS, Locked, Refused
+from tidegauge.outputs.warehouse.warehouse import LOCK_SECONDS, Locked, Overtaken, Refused
 
 MARK = "\0"
 """Stands for a value in a statement; no identifier holds it."""
@@ -33,7 +33,7 @@ _FINAL = frozenset({ER.ACCESS_DENIED_ERROR, ER.DBACCESS_DENIED_ERROR, ER.BAD_DB_
 _LOST = frozenset(
     {CR.CR_SERVER_GONE_ERROR, CR.CR_SERVER_LOST, CR.CR_CONN_HOST_ERROR, 1040, 1053, 1927, 4031, 0}
 )
-_CONFLICT = frozenset({ER.LOCK_WAIT_TIMEOUT, ER.LOCK_DEADLOCK, 1020})
+_CONFLICT = frozenset({ER.LOCK_DEADLOCK, 1020})
 _VALUE = frozenset(
     {
         *(
@@ -186,8 +186,10 @@ def translate_error(error: Exception, login: MysqlLogin) -> TidegaugeError:
             hint="check user, password and database in `connections:`",
             retryable=False,
         )
-    if code in _CONFLICT:
+    if code == ER.LOCK_WAIT_TIMEOUT:
         return Locked(f"{login.name}: {said}")
+    if code in _CONFLICT:
+        return Overtaken(f"{login.name}: {said}")
     if code in _VALUE:
         return Refused(f"{login.name}: {said}")
     if code in _LOST or isinstance(error, pymysql.err.InterfaceError | OSError):

@@ -11,7 +11,7 @@ import psycopg
 from tidegauge.errors import OutputError, OutputUnreachable, TidegaugeError
 from tidegauge.model.secret import mask
 from tidegauge.model.spec import Database
-from tidegauge.outputs.warehouse.warehouse import LOCK_SECONDS, Locked, Refused
+from tidegauge.outputs.warehouse.warehouse import LOCK_SECONDS, Locked, Overtaken, Refused
 
 MARK = "\0"
 """Stands for a value in a statement; no identifier holds it."""
@@ -29,7 +29,8 @@ _SESSION = (
 )
 _FINAL = ("28", "3D")
 _LOST = ("08", "57P", "25P03", "53")
-_CONFLICT = ("55P03", "40P01", "40001")
+_WAITED = "55P03"
+_CONFLICT = ("40P01", "40001")
 _VALUE = ("22", "23")
 _TWINS = ("pg_type_typname_nsp_index", "pg_class_relname_nsp_index", "pg_namespace_nspname_index")
 """What two sessions trip over that make the same table at once: IF NOT EXISTS does not see the other's."""
@@ -158,8 +159,10 @@ def translate_error(error: Exception, login: PostgresqlLogin) -> TidegaugeError:
             hint="check user, password and database in `connections:`",
             retryable=False,
         )
-    if state.startswith(_CONFLICT) or constraint in _TWINS:
+    if state == _WAITED:
         return Locked(f"{login.name}: {said}")
+    if state in _CONFLICT or constraint in _TWINS:
+        return Overtaken(f"{login.name}: {said}")
     if state.startswith(_VALUE):
         return Refused(f"{login.name}: {said}")
     if state.startswith(_LOST) or (

@@ -10,7 +10,7 @@ from typing import Any
 from tidegauge.errors import OutputError, OutputUnreachable, RuntimeMissing, TidegaugeError
 from tidegauge.model.secret import mask
 from tidegauge.model.spec import Database
-from tidegauge.outputs.warehouse.warehouse import Locked, Refused
+from tidegauge.outputs.warehouse.warehouse import Locked, Overtaken, Refused
 
 _CONNECT_SECONDS = 30
 _OURS = 20
@@ -170,8 +170,10 @@ class RedshiftSession:
                 f"the connection to {self._place} was lost: {words}", hint="run again once it answers"
             )
         code = str(facts.get("C", ""))
-        if code in ("57014", "40001", "40P01", "55P03") or _CONFLICT.search(words):
-            return Locked(f"another session holds it, or was faster: {words}")
+        if code in ("40001", "40P01") or _CONFLICT.search(words):
+            return Overtaken(f"another session was faster: {words}")
+        if code in ("57014", "55P03"):
+            return Locked(f"another session holds it: {words}")
         if code[:2] in ("08", "53", "57", "28"):
             return OutputUnreachable(f"{self._place} went away: {words}", hint="run again once it answers")
         if code[:2] in ("22", "23") or _VALUE.search(words):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from decimal import Decimal
@@ -10,11 +11,13 @@ from typing import Any
 from tidegauge.errors import OutputError, OutputUnreachable, RuntimeMissing, TidegaugeError
 from tidegauge.model.secret import mask
 from tidegauge.model.spec import Database
-from tidegauge.outputs.warehouse.warehouse import Locked, Refused
+from tidegauge.outputs.warehouse.warehouse import Locked, Overtaken, Refused
 
 _CONNECT_SECONDS = 30
 _CHANGES = ("INSERT", "UPDATE", "DELETE", "MERGE")
 _COMMITS = ("CREATE ", "ALTER ", "DROP ")
+_CONFLICT = re.compile(r"conflict|number of waiters", re.IGNORECASE)
+"""Two changed the same rows; or more wait for a lock than may, which has the code of a wait in vain."""
 
 
 class SnowflakeSession:
@@ -111,9 +114,10 @@ class SnowflakeSession:
     def _told(self, error: Exception) -> TidegaugeError:
         errors = _connector().errors
         words, state = _words(error), str(getattr(error, "sqlstate", "") or "")
-        # 57014: error 625, a lock that another transaction holds for too long, or that too many wait for.
-        if state in ("57014", "40001") or "conflict" in words.lower():
-            return Locked(f"another session holds it, or was faster: {words}")
+        if state == "40001" or _CONFLICT.search(words):
+            return Overtaken(f"another session was faster: {words}")
+        if state == "57014":
+            return Locked(f"another session holds it: {words}")
         if state[:2] in ("22", "23"):
             return Refused(words)
         if isinstance(error, errors.OperationalError | errors.InterfaceError) or state[:2] == "08":

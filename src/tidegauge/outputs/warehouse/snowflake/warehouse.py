@@ -23,7 +23,7 @@ from tidegauge.outputs.warehouse.fit import Fit, Verdict
 from tidegauge.outputs.warehouse.snowflake.session import SnowflakeSession
 from tidegauge.outputs.warehouse.staging import PREFIX
 from tidegauge.outputs.warehouse.warehouse import (
-    Locked,
+    Overtaken,
     StagingTable,
     Warehouse,
     WarehouseColumn,
@@ -195,7 +195,7 @@ class Snowflake(Warehouse):
         session.run(f"INSERT INTO {name} ({names}) VALUES ('lock', -1, -1)")
         session.commit()
         if not session.run(take):
-            raise Locked("another session was faster")
+            raise Overtaken("another session was faster")
 
     # Bulk
 
