@@ -19,7 +19,7 @@ from tests.support.drafts import ME, OTHER
 from tidegauge.errors import PositionError
 from tidegauge.ledger import attempt_rules, claim_rules, plan_rules
 from tidegauge.ledger.flow_state import FlowState
-from tidegauge.model.plan import Batch, Draft, Receipt, Tag
+from tidegauge.model.plan import Batch, Draft, Receipt, Tag, draft_from_json, draft_to_json
 from tidegauge.model.position import RowPosition, Value, ValueKind, Window
 from tidegauge.model.spec import Database, Engine, Lake, LakeTable, TableFlow, TableName, TableOptions
 from tidegauge.model.state import State
@@ -399,6 +399,8 @@ def test_a_limit_below_the_first_batch_plans_nothing_and_forgets_nothing() -> No
     assert not small.batches
     assert small.inputs[0].window is None
     assert any("7 rows, more than the limit of 5" in note for note in small.notes)
+    assert small.limit_notes == small.notes
+    assert draft_from_json("shop", small.flow, draft_to_json(small)).limit_notes == small.limit_notes
     assert limit_rows(made, 7) == made
 
 

@@ -6,7 +6,9 @@ import pytest
 
 from tests.support.project import here, refused
 from tidegauge.cli.options import one_stage
+from tidegauge.cli.progress import show
 from tidegauge.errors import ConfigError, LimitReached, SourceError, Stopped
+from tidegauge.model.plan import Draft
 from tidegauge.model.spec import Stage
 from tidegauge.model.state import State
 from tidegauge.operations.status import wanted
@@ -66,6 +68,15 @@ def test_a_limit_that_was_reached_is_no_failure() -> None:
     assert signalled.to_json()["error"] is not None
     failed = FlowReport("b", State.FAILED, 0.1, error=SourceError("gone"))
     assert RunReport("r", (stopped, failed)).state is State.FAILED
+
+
+def test_only_what_a_limit_left_is_shown_below_the_table(capsys: pytest.CaptureFixture[str]) -> None:
+    notes = ("stops at the limit: 2 of 9 rows", "credit_limit: no index")
+    draft = Draft("shop", "a", (), (), notes=notes, limit_notes=notes[:1])
+    show(RunReport("r", (FlowReport("a", State.SUCCESS, 0.1, draft=draft),)))
+    shown = capsys.readouterr()
+    assert "a: stops at the limit: 2 of 9 rows" in shown.out + shown.err
+    assert "credit_limit" not in shown.out + shown.err
 
 
 def test_s3clean_is_a_second_name_that_help_does_not_list() -> None:

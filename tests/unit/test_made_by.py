@@ -9,7 +9,7 @@ from dataclasses import replace
 from tidegauge.flows.made_by import MadeBy, Origin
 from tidegauge.model.delta_flow import DeltaFlow, DeltaInput, DeltaTable, Sql, TableRef
 from tidegauge.model.mode import Mode
-from tidegauge.model.plan import SET_BACK
+from tidegauge.model.pending import Pending
 
 FLOW = DeltaFlow(
     "p",
@@ -38,7 +38,7 @@ def test_what_the_marks_of_a_flow_remember() -> None:
     assert (nothing.made, nothing.set_back, nothing.whole) == ((), False, False)
     assert nothing.is_of(now)
     assert nothing.is_counted(now)
-    back = Origin.read([SET_BACK, str(now)])
+    back = Origin.read([Pending.SET_BACK, str(now)])
     assert back.set_back
     assert back.made == (now,)
     uncounted = Origin.read([f"{TRANSFORM} whole"])

@@ -120,8 +120,7 @@ def _show_flows(report: RunReport) -> None:
 
 def _show_endings(report: RunReport) -> None:
     for flow in report.flows:
-        limits = [note for note in flow.notes if "limit" in note and note not in flow.endings]
-        for said in (*limits, *flow.endings):
+        for said in (*flow.limit_notes, *flow.endings):
             say(f"{flow.flow}: {said}")
 
 

@@ -23,6 +23,7 @@ from tidegauge.flows.recall import RecalledFlow
 from tidegauge.flows.verify_delta import verify_delta
 from tidegauge.model.batch_data import BatchData, DeltaBatch, DeltaChange
 from tidegauge.model.delta_flow import AnyFlow, DeltaFlow, DeltaInput, Evaluate
+from tidegauge.model.pending import Pending
 from tidegauge.model.plan import Batch, Draft, Plan
 from tidegauge.model.position import VersionPosition, Window
 from tidegauge.model.protocols.ledger import LedgerReader
@@ -144,7 +145,7 @@ class DeltaTransform:
         if draft.batches:
             # Kept with the marks: the next plan has to know by what the rows were made that are there.
             made_by = replace(MadeBy.of(flow), whole=choice.whole_because is not None)
-            inputs = tuple(replace(part, pending=str(made_by)) for part in draft.inputs)
+            inputs = tuple(replace(part, pending=Pending.of_target(made_by).text) for part in draft.inputs)
             said = f"evaluated by {choice.evaluate}: {choice.why}"
             draft = replace(draft, inputs=inputs, notes=(said, *draft.notes))
         else:

@@ -1,8 +1,7 @@
 """By which transform a Delta target was made.
 
-The ledger keeps it as a text beside each watermark, in the column that for a database holds what its next
-survey has to remember (`pending`): `DIGEST`, then ` by KEY` and ` whole` where they hold, or that the
-watermark was set back. Only this module writes and reads that text.
+The ledger keeps it as a text beside each watermark (`model.pending`): `DIGEST`, then ` by KEY` and ` whole`
+where they hold. Only this module knows what is in that text.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from tidegauge.model.delta_flow import DeltaFlow, Function, Sql
 from tidegauge.model.mode import OutputKind
-from tidegauge.model.plan import SET_BACK
+from tidegauge.model.pending import Pending
 
 _BY, _WHOLE = " by ", " whole"
 
@@ -58,8 +57,9 @@ class Origin:
 
     @classmethod
     def read(cls, texts: Iterable[str | None]) -> Origin:
-        found = {text for text in texts if text}
-        return cls(tuple(MadeBy.parse(text) for text in sorted(found - {SET_BACK})), SET_BACK in found)
+        found = [Pending(text) for text in sorted({text for text in texts if text})]
+        made = tuple(MadeBy.parse(one.made_by) for one in found if one.made_by is not None)
+        return cls(made, any(one.is_set_back for one in found))
 
     @property
     def whole(self) -> bool:

@@ -15,7 +15,7 @@ from tidegauge.ledger.rule_records import close_run, describe_lost_lease, make_e
 from tidegauge.ledger.tallies import add_seconds, count_override
 from tidegauge.model.claim import Owner
 from tidegauge.model.override import FORGET, Identity, Override, Undo
-from tidegauge.model.plan import SET_BACK
+from tidegauge.model.pending import Pending
 from tidegauge.model.position import Position, VersionPosition
 from tidegauge.model.run import RunRecord
 from tidegauge.model.secret import mask
@@ -218,7 +218,7 @@ def _carry_pending(mark: InputState, override: Override) -> str | None:
     before, after = mark.position, override.positions.get(mark.input, mark.position)
     match before, after:
         case VersionPosition(was), VersionPosition(now) if now < was:
-            return SET_BACK
+            return Pending.SET_BACK
         case _:
             return mark.pending
 

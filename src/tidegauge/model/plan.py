@@ -56,10 +56,6 @@ class Batch:
     """When the source committed the upper end of each window; empty: known of the plan's end alone."""
 
 
-SET_BACK = "set back"
-"""As `pending`: what is in a Delta target is of a later version than its watermark says."""
-
-
 @dataclass(frozen=True)
 class InputPlan:
     """One input's part of a plan."""
@@ -74,7 +70,7 @@ class InputPlan:
     fingerprint: str
     """Of the columns and types that will be read."""
     pending: str | None = None
-    """What the reader wants to be reminded of at its next survey."""
+    """What the next plan has to know: `model.pending.Pending` as text."""
     stamp: str | None = None
     """When the source committed the upper end, where the source says so: a version's commit, the newest row
     of a batch of files. ISO 8601, in UTC unless the column that it comes from has no zone."""
@@ -96,6 +92,8 @@ class Draft:
     rows_waiting: int = 0
     notes: tuple[str, ...] = ()
     """What a person should know: a missing index, a transaction that holds the bound back."""
+    limit_notes: tuple[str, ...] = ()
+    """Those of the notes that say what a limit leaves for another run."""
     seen: tuple[int, int] | None = None
     """Epoch and sequence number of the watermark that the draft goes on from. The ledger keeps the draft only
     while that is still where the flow stands; None: the caller answers for that."""
@@ -207,6 +205,7 @@ def draft_to_body(draft: Draft) -> dict[str, Any]:
         "rows_null": draft.rows_null,
         "rows_waiting": draft.rows_waiting,
         "notes": list(draft.notes),
+        **({"limit_notes": list(draft.limit_notes)} if draft.limit_notes else {}),
         "strategy": draft.strategy,
     }
 
@@ -237,6 +236,7 @@ def draft_from_body(pipeline: str, flow: str, body: dict[str, Any]) -> Draft:
         rows_null=body["rows_null"],
         rows_waiting=body["rows_waiting"],
         notes=tuple(body["notes"]),
+        limit_notes=tuple(body.get("limit_notes", ())),
         strategy=body.get("strategy"),
     )
 

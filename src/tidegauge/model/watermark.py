@@ -21,6 +21,7 @@ class Watermark:
     seq: int
     """The last sequence number committed in this epoch; 0 before the first."""
     pending: str | None
+    """What the next plan has to know: `model.pending.Pending` as text."""
     source_id: str | None
     updated_at: datetime
     fingerprint: str | None = None

@@ -144,22 +144,30 @@ def limit_rows(
         left -= batch.rows
     if tuple(kept) == made.batches:
         return made
-    notes = (*made.notes, f"stops at the limit: {sum(batch.rows or 0 for batch in kept)} of {made.rows} rows")
     if not kept:
         first = made.batches[0]
-        notes = (*made.notes, f"the first batch has {first.rows} rows, more than the limit of {rows}")
+        made = _add_limit_note(made, f"the first batch has {first.rows} rows, more than the limit of {rows}")
         # Without a window: the ledger must not say that we looked so far and found nothing.
         blank = tuple(replace(part, window=None, checked=None) for part in made.inputs)
-        return replace(made, inputs=blank, batches=(), notes=notes)
+        return replace(made, inputs=blank, batches=())
+    made = _add_limit_note(
+        made, f"stops at the limit: {sum(batch.rows or 0 for batch in kept)} of {made.rows} rows"
+    )
     if watermark is not None:
         kept = again_below(watermark, kept, made.inputs[0].cursor)
         if kept[-1].again:
-            notes = (*notes, "all of them lie within the lookback: a larger limit gets past the watermark")
+            made = _add_limit_note(
+                made, "all of them lie within the lookback: a larger limit gets past the watermark"
+            )
     inputs = tuple(
         replace(part, window=Window(part.window.after if part.window else None, window.upto), checked=None)
         for part, window in zip(made.inputs, kept[-1].windows, strict=True)
     )
-    return replace(made, inputs=inputs, batches=tuple(kept), notes=notes)
+    return replace(made, inputs=inputs, batches=tuple(kept))
+
+
+def _add_limit_note(made: Draft, note: str) -> Draft:
+    return replace(made, notes=(*made.notes, note), limit_notes=(*made.limit_notes, note))
 
 
 def _head(batch: Batch, splits: int, step: int) -> Batch | None:

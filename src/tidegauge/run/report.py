@@ -62,6 +62,10 @@ class FlowReport:
         return (*said, *self.noted, *self.endings)
 
     @property
+    def limit_notes(self) -> tuple[str, ...]:
+        return self.draft.limit_notes if self.draft else ()
+
+    @property
     def endings(self) -> tuple[str, ...]:
         """What a person should know of how it ended, where nothing went wrong."""
         stopped = self.error.message if self.error is not None and self.ok else None

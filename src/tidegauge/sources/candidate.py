@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from tidegauge.errors import PositionError
+from tidegauge.model.pending import Pending
 from tidegauge.model.position import Value, ValueKind
 from tidegauge.sources.dialect import Moment, OpenWork
 
@@ -89,7 +89,7 @@ def to_text(candidates: Iterable[Candidate]) -> str | None:
     """For the ledger. The oldest are kept, since they become safe first, and the newest."""
     kept = sorted(candidates, key=lambda one: one.seen)
     kept = [*kept[: _KEPT - 1], *kept[-1:]] if len(kept) > _KEPT else kept
-    text = json.dumps([_to_body(one) for one in kept], ensure_ascii=False)
+    text = Pending.of_points([_to_body(one) for one in kept]).text
     # Forgotten, never cut: a candidate whose list lacks something open would be taken for safe.
     return text if kept and len(text) <= _LONGEST else None
 
@@ -100,7 +100,7 @@ def from_text(text: str | None, kind: ValueKind | None) -> tuple[Candidate, ...]
     `kind` is that of the values, None for a cursor of moments.
     """
     try:
-        found = [_from_body(body) for body in json.loads(text or "[]")]
+        found = [_from_body(body) for body in Pending(text or "").points]
     except (ValueError, KeyError, TypeError, PositionError):
         return ()
     return tuple(one for one in found if (one.value.kind if one.value else None) is kind)

@@ -27,7 +27,7 @@ from tidegauge.sources.dialect import MARK, Catalogue, Moment, kind_of_cursor, s
 from tidegauge.sources.mysql import types as types_mysql
 from tidegauge.sources.mysql.catalogue import FLOATS, INTEGERS, read_catalogue
 from tidegauge.sources.mysql.engine import DEFAULT_PORT, SESSION, literal, quote, table_name
-from tidegauge.sources.mysql.open_work import find_watch, read_offsets
+from tidegauge.sources.mysql.open_work import PrivilegeMissing, find_watch, read_offsets
 from tidegauge.sources.notation import Notation
 from tidegauge.sources.types import Native
 
@@ -267,9 +267,8 @@ class MysqlDialect:
             return TableMissing(
                 f"{name}: {said}", hint="check the table's name and that the login may SELECT it"
             )
-        failure = SourceError(f"{name}: {said}")
-        failure.detail = str(code)
-        return failure
+        kind = PrivilegeMissing if code == ER.SPECIFIC_ACCESS_DENIED_ERROR else SourceError
+        return kind(f"{name}: {said}", detail=str(code))
 
 
 def _text(text: str) -> str:

@@ -25,11 +25,14 @@ _IDLE = "'Sleep', 'Daemon', 'Binlog Dump', 'Binlog Dump GTID', 'Slave_IO', 'Slav
 _SECOND = timedelta(seconds=1)
 _TRIES = 40
 _PAUSE = 0.11
-_NO_PRIVILEGE = "1227"
 _READERS = 2**48
 """Up from here InnoDB numbers transactions that have written nothing, and will number them anew."""
 
 Offsets = tuple[timedelta, timedelta, str]
+
+
+class PrivilegeMissing(SourceError):
+    """The login lacks a privilege that belongs to no table, such as PROCESS."""
 
 
 class MysqlOpenSession(Protocol):
@@ -91,9 +94,7 @@ def _look(session: MysqlOpenSession, zone: Offsets, *, mariadb: bool) -> Moment:
     blind = None
     try:
         transactions = _transactions(session, str(own), ours)
-    except SourceError as error:
-        if error.detail != _NO_PRIVILEGE:
-            raise
+    except PrivilegeMissing:
         transactions = []
         blind = (
             "this login may not see other sessions' transactions: only `settle` guards against late commits;"

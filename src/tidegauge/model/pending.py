@@ -1,0 +1,50 @@
+"""What a watermark remembers for the next plan of its input: one stored text, which has one of two meanings.
+
+Of a database it is the points that become safe to read once the transactions end that were open. Of an input
+of a Delta flow it is by which transform the target was made, or that the watermark was set back. Whoever
+stands between those who write it and those who read it only carries the text.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+@dataclass(frozen=True)
+class Pending:
+    text: str
+
+    SET_BACK: ClassVar[str] = "set back"
+    """The text that says: what is in a Delta target is of a later version than its watermark says."""
+
+    @classmethod
+    def of_points(cls, points: Sequence[object]) -> Pending:
+        """Points of a database's cursor, as JSON can hold them."""
+        return cls(json.dumps(points, ensure_ascii=False))
+
+    @classmethod
+    def of_target(cls, made_by: object) -> Pending:
+        """By which transform a Delta target was made."""
+        return cls(str(made_by))
+
+    @property
+    def points(self) -> list[object]:
+        """Empty where the text says something else."""
+        try:
+            found = json.loads(self.text)
+        except ValueError:
+            return []
+        return found if isinstance(found, list) else []
+
+    @property
+    def is_set_back(self) -> bool:
+        return self.text == self.SET_BACK
+
+    @property
+    def made_by(self) -> str | None:
+        """None where the watermark was set back. Any other text is a transform, if only an unknown one: then
+        the target is not taken for what the present one made."""
+        return None if self.is_set_back else self.text
