@@ -86,6 +86,8 @@ def _in_a_warehouse(options: TableOptions) -> Iterator[Conflict]:
                     "mode `scd2` takes `valid_from` from the cursor, which null_cursor `include` lacks",
                     "use null_cursor `exclude` or `fail`, or mode `merge`",
                 )
+        case Mode.MERGE | Mode.REPLACE_PARTITIONS:
+            pass
 
 
 def _appended(options: TableOptions) -> Iterator[Conflict]:

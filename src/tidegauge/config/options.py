@@ -85,7 +85,11 @@ def _value(name: str, value: Any, engine: str, base: Path) -> str:
             return str(values.whole(1, 65535)(value))
         case "protocol":
             return values.choice(("https", "http"))(value)
-    path = values.text(value)
+        case _:
+            return _check_file(values.text(value), base)
+
+
+def _check_file(path: str, base: Path) -> str:
     if _ENDS_A_VALUE.search(path):
         raise Complaint("the path holds one of `? & # ; %`", hint="give the file a plainer name")
     return values.local_path(path, base)

@@ -38,6 +38,8 @@ def paths_of(action: Action) -> Iterator[str]:
             folder, digits = where[:-_UUID_DIGITS], where[-_UUID_DIGITS:]
             name = uuid.UUID(bytes=base64.b85decode(digits.translate(_TO_PYTHON)))
             yield f"{folder}/deletion_vector_{name}.bin" if folder else f"deletion_vector_{name}.bin"
+        case _:
+            pass  # it stands in the log itself
 
 
 def find_missing(lake: Lake, paths: Iterable[str]) -> set[str]:

@@ -202,7 +202,7 @@ class OverridePreviewer(ABC):
                     # From before the one begun.
                     return self._mark.position if self._mark else None, []
                 return undo.positions.get(self._flow.input), []
-            case _:
+            case SetTo() | CopyOf() | Import():
                 return self.find_position(request, before)
 
     @abstractmethod

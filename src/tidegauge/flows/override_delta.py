@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from tidegauge.errors import ConfigError
 from tidegauge.flows.override import (
+    CopyOf,
     Import,
     OverridePreview,
     OverridePreviewer,
@@ -44,7 +45,7 @@ class DeltaOverridePreviewer(OverridePreviewer):
             case UndoLast():
                 undo = self._status.undo if self._status else None
                 others = {part.name: undo.positions.get(part.name) for part in rest} if undo else {}
-            case _:
+            case SetTo() | CopyOf() | Import():
                 others = {}
         return replace(made, others=others)
 
@@ -69,11 +70,13 @@ class DeltaOverridePreviewer(OverridePreviewer):
                     f"{self._delta_flow.name}: {shown} does not hold the version of each of its inputs",
                     hint="`tidegauge ledger rebuild` brings them back from the output",
                 )
-            case _:
+            case CopyOf():
                 raise ConfigError(
                     f"{self._delta_flow.name}: a version means something only in its own table",
                     hint="set it with `watermark set --position`",
                 )
+            case Reset() | Refresh() | UndoLast():
+                raise AssertionError(f"{request} names no position")
 
     def count_rows(self, preview: OverridePreview) -> OverridePreview:
         return replace(preview, skipped=None, again=None, unknown="versions are not counted in rows")

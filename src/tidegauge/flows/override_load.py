@@ -7,12 +7,15 @@ from dataclasses import replace
 
 from tidegauge.errors import ConfigError, OutputError
 from tidegauge.flows.override import (
+    CopyOf,
     Import,
     OverridePreview,
     OverridePreviewer,
     OverrideRequest,
+    Refresh,
     Reset,
     SetTo,
+    UndoLast,
     show_rows,
 )
 from tidegauge.model.position import FilesPosition, Position
@@ -64,11 +67,13 @@ class LoadOverridePreviewer(OverridePreviewer):
                 if there is None or isinstance(there, FilesPosition):
                     return there, []
                 raise ConfigError(f"{self._flow.name}: {shown} holds no count of batches for it")
-            case _:
+            case CopyOf():
                 raise ConfigError(
                     f"{self._flow.name}: a count of batches means something only in its own lake",
                     hint="set it with `watermark set --position`",
                 )
+            case Reset() | Refresh() | UndoLast():
+                raise AssertionError(f"{request} names no position")
 
     def count_rows(self, preview: OverridePreview) -> OverridePreview:
         low, high = sorted((_batches(preview.before), _batches(preview.after)))

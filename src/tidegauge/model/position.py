@@ -218,9 +218,10 @@ def from_body(body: Any) -> Position | None:
                 return VersionPosition(version)
             case {"files": int(sequence)}:
                 return FilesPosition(sequence)
+            case _:
+                raise PositionError(f"not a position: {body!r}")
     except (ValueError, TypeError) as error:
         raise PositionError(f"not a position: {body!r} ({error})") from error
-    raise PositionError(f"not a position: {body!r}")
 
 
 def to_json(position: Position | None) -> Any:

@@ -19,6 +19,8 @@ from tidegauge.observe.events import (
     Planning,
     RunEvent,
     SparkStarting,
+    StepBegun,
+    StepDone,
 )
 
 if TYPE_CHECKING:
@@ -76,7 +78,7 @@ def describe(event: RunEvent) -> list[str]:
             return [f"{flow}: batch {number}/{of}: {rows:,} rows{', already there' if found else ''}"]
         case FlowEnded(flow, state, rows, seconds, error):
             return [f"{flow}: {state}: {rows:,} rows in {seconds:.1f} s" + (f": {error}" if error else "")]
-        case _:
+        case StepBegun() | StepDone():
             return []
 
 
@@ -121,7 +123,7 @@ class Bars:
                 self._advance(self._tasks[flow], rows)
             case FlowEnded(flow, state, _, _, _) if flow in self._tasks and state is State.SUCCESS:
                 self._progress.update(self._tasks[flow], total=self._task(flow), completed=self._task(flow))
-            case _:
+            case FlowEnded() | StepBegun() | StepDone():
                 pass
 
     def _print(self, flow: str, note: str) -> None:

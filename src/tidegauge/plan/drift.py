@@ -246,9 +246,11 @@ def _by_type(lands: Callable[[str], str] | None, old: Field, field: Field, _: bo
 
 def _outcome(policy: Drift, kind: ChangeKind, *, key_column: bool) -> str:
     """Empty: the flow stops."""
-    if policy is Drift.FAIL or kind in (ChangeKind.RETYPED, ChangeKind.KEY):
+    if policy is Drift.FAIL:
         return ""
     match kind:
+        case ChangeKind.RETYPED | ChangeKind.KEY:
+            return ""
         case ChangeKind.ADDED if key_column:
             return ""  # rows that are there have no value for it, and a key is never NULL
         case ChangeKind.ADDED if policy is Drift.FREEZE:
@@ -265,7 +267,7 @@ def _outcome(policy: Drift, kind: ChangeKind, *, key_column: bool) -> str:
             return "the output keeps it, NULL in the rows written from now on and as it was in the others"
         case ChangeKind.FOREIGN:
             return "it stays as it is, for no batch of this flow is known to have written it"
-        case _:
+        case ChangeKind.NARROWED:
             return "the output's column stays as wide as it is"
 
 

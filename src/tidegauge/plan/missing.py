@@ -33,6 +33,8 @@ def choose_instead(
             if begin is not None and history.readable(begin):
                 compared = f"versions {begin} and {history.latest} are compared"
                 return VersionRange(begin, history.latest, ReadWay.DIFF), f"{said}: {compared}"
+        case OnMissing.FAIL:
+            pass
     raise VersionsMissing(
         f"{flow.name}: version {version.number} of {part.table}, not read yet, cannot be read any more:"
         f" {why}{_no_difference(part, begin)}",

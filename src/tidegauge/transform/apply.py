@@ -39,7 +39,7 @@ class Transform:
             case Function() as function:
                 shown = {name: self.views.table(frame, name) for name, frame in frames.items()}
                 return self._tidy(call(function, shown))
-            case _:
+            case None:
                 (frame,) = frames.values()
                 return self._tidy(frame)
 

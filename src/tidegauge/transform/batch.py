@@ -80,6 +80,8 @@ class BatchInputs:
             case Function() if has_plan(self.whole()):
                 columns = find_origins(self.whole(), inputs=self.transform.views.inputs, moving=name)
                 columns = {column: columns.get(column.casefold(), "") for column in self.by}
+            case Function():
+                pass
         return unique <= {column.casefold() for column in columns.values()}
 
     @property

@@ -41,7 +41,7 @@ def name_transform(flow: DeltaFlow) -> str:
             return str(file)
         case Sql():
             return f"the SQL of {flow.name}"
-        case _:
+        case None:
             return f"the input of {flow.name}"
 
 

@@ -54,7 +54,7 @@ def find_lost_keys(batch: BatchInputs, seen: DataFrame) -> DataFrame | None:
             keys = _query_keys(batch, transform, name, batch.gone(name), by, needed=False)
         case Function():
             keys = _keys_of_deleted_rows(batch, name)
-        case _:
+        case None:
             keys = None
     if keys is None:
         return None

@@ -123,9 +123,12 @@ def _over_one(name: str, plan: Any, part: _Part) -> _Part | None:
             return _choose_rows(plan.generator(), part, "explodes")
         case "Aggregate":
             return _aggregate(plan, part)
-    if name == "Distinct" or (name == "Deduplicate" and ids_of(plan.keys()) == ids_of(plan.output())):
-        return _add_reason(part, "it removes duplicates", rows=True)
-    return None
+        case "Distinct":
+            return _add_reason(part, "it removes duplicates", rows=True)
+        case "Deduplicate" if ids_of(plan.keys()) == ids_of(plan.output()):
+            return _add_reason(part, "it removes duplicates", rows=True)
+        case _:
+            return None
 
 
 def _choose_rows(expression: Any, part: _Part, does: str) -> _Part:
@@ -239,6 +242,8 @@ def _find_equal(conditions: Iterable[Any]) -> Iterator[frozenset[int]]:
                 sides = (one.left(), one.right())
                 if all(side.nodeName() == "AttributeReference" for side in sides):
                     yield frozenset(id_of(side) for side in sides)
+            case _:
+                pass
 
 
 def _is_known(expression: Any, part: _Part) -> bool:

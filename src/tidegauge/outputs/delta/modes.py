@@ -89,7 +89,7 @@ def is_idle(job: Job, checked: Checked) -> bool:
             return checked.read == 0
         case Mode.REPLACE_PARTITIONS:
             return checked.predicate is None
-        case _:
+        case Mode.APPEND | Mode.OVERWRITE | Mode.SCD2:
             return False
 
 

@@ -262,7 +262,8 @@ def _text(name: str, type_of: DataType) -> Column:
             return F.hex(name)
         case "struct" | "array" | "map":
             return F.to_json(name)
-    return F.col(name).cast("string")
+        case _:
+            return F.col(name).cast("string")
 
 
 def _example(frame: DataFrame, shape: EventColumns) -> str:

@@ -114,4 +114,5 @@ def literal(value: str | None, type_: str) -> str:
             return f"CAST({text} AS {as_sql(type_)})"
         case _ if parse_decimal(type_):
             return f"CAST({text} AS {type_})"
-    raise ValueError(type_)
+        case _:
+            raise ValueError(type_)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tidegauge.errors import OutputDisagrees
-from tidegauge.model.batch_data import BatchData, BatchRows
+from tidegauge.model.batch_data import BatchData, BatchRows, EmptyTarget
 from tidegauge.model.plan import Batch, Receipt, Tag
 from tidegauge.model.protocols.output import Capabilities
 from tidegauge.model.spec import Lake
@@ -127,8 +127,15 @@ class ParquetOutput:
         return last.schema
 
     def stage(self, batch_data: BatchData, spark: Callable[[], SparkSession]) -> Staged:
-        if not isinstance(batch_data, BatchRows):
-            return Staged(0)
+        match batch_data:
+            case EmptyTarget():
+                return Staged(0)
+            case BatchRows():
+                return self._stage_rows(batch_data, spark)
+            case _:
+                raise AssertionError(f"a lake takes no {type(batch_data).__name__}")
+
+    def _stage_rows(self, batch_data: BatchRows, spark: Callable[[], SparkSession]) -> Staged:
         attempt = f"{self._folder}/{DATA}/{uuid.uuid4().hex}"
         if batch_data.splits:
             start = len(self._folder) + 1

@@ -125,10 +125,13 @@ class WarehouseOutput:
         return tuple(field for field in held if field.name not in target.our_columns)
 
     def stage(self, batch_data: BatchData, spark: Callable[[], SparkSession]) -> Staged:
-        if isinstance(batch_data, EmptyTarget):
-            return Staged(rows=0)
-        assert isinstance(batch_data, BatchRows)
-        return stage_rows(self.target, batch_data, spark)
+        match batch_data:
+            case EmptyTarget():
+                return Staged(rows=0)
+            case BatchRows():
+                return stage_rows(self.target, batch_data, spark)
+            case _:
+                raise AssertionError(f"a warehouse takes no {type(batch_data).__name__}")
 
     def commit(self, tag: Tag, batch: Batch, staged: Staged, *, layout: Layout, run_id: str) -> Receipt:
         return commit_batch(self.target, StagedBatch(tag, batch, staged, layout, run_id))

@@ -192,7 +192,7 @@ class DeltaChangedInput:
                 return self._steps([(self._after, self._upto)])
             case ReadWay.SNAPSHOT:
                 return self._as_inserts()
-            case _:
+            case ReadWay.PINNED | ReadWay.NOTHING:
                 return self._none(*FEED_COLUMNS)
 
     def _added(self, *, stamps: bool) -> DataFrame:

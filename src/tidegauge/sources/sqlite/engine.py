@@ -32,7 +32,9 @@ def literal(value: Value) -> str:
             return value.text
         case ValueKind.BYTES:
             return f"X'{value.text}'"
-        case _:
+        case (
+            ValueKind.DECIMAL | ValueKind.DATE | ValueKind.TIMESTAMP | ValueKind.TIMESTAMPTZ | ValueKind.TEXT
+        ):
             # As bytes: nothing in a text can end the literal, and a NUL in it counts.
             return f"CAST(X'{value.text.encode().hex()}' AS TEXT)"
 
