@@ -50,3 +50,8 @@ class Undo:
         """Whether the flow was forgotten after it had delivered: nothing is planned until a person says how
         it goes on."""
         return self.kind == FORGET and self.continues != (0, 0)
+
+
+def show_continued(continues: tuple[int, int] | None) -> str:
+    """What an epoch continues, as messages name it."""
+    return "nothing" if continues is None else "epoch {} up to batch {}".format(*continues)

@@ -55,17 +55,10 @@ class LocalFiles:
 
     def put_if_absent(self, path: str, body: bytes) -> bool:
         target = self._at(path)
-        temporary = _temporary(target)
-        with self._translating(target):
-            _make_folder(target.parent)
-            try:
-                _write(temporary, body)
-                won = self._link(temporary, target)
-                # Also for the loser, who will act on what the winner has not made durable yet.
-                _sync(target.parent)
-            finally:
-                with contextlib.suppress(OSError):
-                    temporary.unlink()
+        with self._translating(target), _written_beside(target, body) as temporary:
+            won = self._link(temporary, target)
+            # Also for the loser, who will act on what the winner has not made durable yet.
+            _sync(target.parent)
         return won
 
     def _link(self, temporary: Path, target: Path) -> bool:
@@ -90,21 +83,13 @@ class LocalFiles:
 
     def replace(self, path: str, body: bytes, token: str | None) -> str | None:
         target = self._at(path)
-        temporary = _temporary(target)
-        with self._translating(target):
-            _make_folder(target.parent)
-            try:
-                _write(temporary, body)
-                with locked(target):
-                    found = self.read(path)
-                    won = (found[1] if found else None) == token
-                    if won:
-                        temporary.replace(target)
-                    # Also for the loser, who will act on what he finds there.
-                    _sync(target.parent)
-            finally:
-                with contextlib.suppress(OSError):
-                    temporary.unlink()
+        with self._translating(target), _written_beside(target, body) as temporary, locked(target):
+            found = self.read(path)
+            won = (found[1] if found else None) == token
+            if won:
+                temporary.replace(target)
+            # Also for the loser, who will act on what he finds there.
+            _sync(target.parent)
         return _digest(body) if won else None
 
     def list(self, prefix: str) -> Iterator[Entry]:
@@ -201,9 +186,18 @@ def translate_os_error(error: OSError, target: Path) -> OutputError:
     return OutputUnreachable(f"{target} cannot be reached ({reason})", hint="check the path and its mount")
 
 
-def _temporary(target: Path) -> Path:
-    """Its length does not depend on the target's, whose name may be as long as names can be."""
-    return target.with_name(f".{uuid.uuid4().hex}{TEMPORARY}")
+@contextlib.contextmanager
+def _written_beside(target: Path, body: bytes) -> Iterator[Path]:
+    """A durable file in the target's folder, to become the target; removed if it did not."""
+    # As long as this whatever the target is called, whose name may be as long as names can be.
+    temporary = target.with_name(f".{uuid.uuid4().hex}{TEMPORARY}")
+    _make_folder(target.parent)
+    try:
+        _write(temporary, body)
+        yield temporary
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
 
 
 def _write(path: Path, body: bytes) -> None:

@@ -116,10 +116,7 @@ class Versions:
 
     def fail(self, run_id: str, error: Error, *, pipeline: str | None) -> ProcessingPlan:
         tracker_ledger = self._tracker_ledger
-        found = self._find(run_id, pipeline)
-        if isinstance(found, ProcessingPlan):
-            raise WrongState(f"the plan {run_id} was SKIPPED: nothing was new", hint="prepare again")
-        pipeline_state, plan = found
+        pipeline_state, plan = self._find_active(run_id, pipeline)
         assert pipeline_state.status is not None
         holder = pipeline_state.status.owner
         if holder is not None and is_gone(holder):
@@ -141,10 +138,7 @@ class Versions:
 
     def retry(self, run_id: str, *, pipeline: str | None) -> ProcessingPlan:
         tracker_ledger = self._tracker_ledger
-        found = self._find(run_id, pipeline)
-        if isinstance(found, ProcessingPlan):
-            raise WrongState(f"the plan {run_id} was SKIPPED: nothing was new", hint="prepare again")
-        pipeline_state, plan = found
+        pipeline_state, plan = self._find_active(run_id, pipeline)
         assert pipeline_state.status is not None
         if pipeline_state.status.state is not State.PLANNED:
             tracker_ledger.finish(
@@ -240,6 +234,12 @@ class Versions:
                 f"{owner}: the plan {run_id} has ended already", hint="prepare again for what is new"
             )
         return pipeline_state, pipeline_state.plan
+
+    def _find_active(self, run_id: str, pipeline: str | None) -> tuple[PipelineState, Plan]:
+        found = self._find(run_id, pipeline)
+        if isinstance(found, ProcessingPlan):
+            raise WrongState(f"the plan {run_id} was SKIPPED: nothing was new", hint="prepare again")
+        return found
 
     def _find_skipped(self, run_id: str, pipeline: str | None) -> ProcessingPlan:
         ledger = self._tracker_ledger.ledger

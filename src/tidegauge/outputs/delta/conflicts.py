@@ -15,6 +15,7 @@ from tidegauge.errors import (
 from tidegauge.model.secret import mask
 from tidegauge.model.spark_causes import with_causes
 from tidegauge.spark import hadoop
+from tidegauge.spark.errors import last_cause
 
 _CONFLICT = re.compile(
     r"DELTA_CONCURRENT_|DELTA_METADATA_CHANGED|DELTA_PROTOCOL_CHANGED|DELTA_SCHEMA_CHANGE"
@@ -31,10 +32,6 @@ _USER = re.compile(
     r"PythonException|FAILED_EXECUTE_UDF|DIVIDE_BY_ZERO|CAST_INVALID_INPUT|CAST_OVERFLOW|ARITHMETIC_OVERFLOW"
     r"|USER_RAISED_EXCEPTION|INVALID_ARRAY_INDEX|NUMERIC_VALUE_OUT_OF_RANGE|CANNOT_PARSE_TIMESTAMP"
 )
-_CAUSE = re.compile(r"Caused by: ([\w.$]+)(?:: ([^\n]*))?")
-_CLASS = re.compile(r"^(?:[a-z][\w$]*\.)+[\w$]+: ")
-_CODE = re.compile(r"^\[[A-Z0-9_.]+\] ")
-_STATE = re.compile(r"\s*SQLSTATE: \w+.*$", re.DOTALL)
 _RAISED = re.compile(r"^(\w+(?:Error|Exception): .*)$", re.MULTILINE)
 
 
@@ -93,13 +90,6 @@ def translate_conflict(error: BaseException, place: str) -> TidegaugeError:
     return SparkFailed(
         f"{place}: {cause}", hint="run again with --debug for the whole Java stack trace", detail=detail
     )
-
-
-def last_cause(text: str) -> str:
-    causes = [message or name for name, message in _CAUSE.findall(text)]
-    lines = (part for part in text.splitlines() if part.strip())
-    line = _CLASS.sub("", (causes[-1] if causes else next(lines, "unknown error")).strip())
-    return _STATE.sub("", _CODE.sub("", line)).strip() or "unknown error"
 
 
 def _said(text: str) -> str:

@@ -24,6 +24,7 @@ from tidegauge.delta_log.batch_commit import batch_info, removals
 from tidegauge.delta_log.commit import Action
 from tidegauge.delta_log.newest import Log, Snapshot
 from tidegauge.errors import OutputDisagrees, OutputUnreachable
+from tidegauge.model.override import show_continued
 from tidegauge.model.plan import Tag
 from tidegauge.storage.folder import folder_name
 
@@ -45,8 +46,7 @@ class DeltaEpochOpening:
     """The last batch of each earlier epoch."""
 
     def __str__(self) -> str:
-        shown = "nothing" if self.continues is None else "epoch {} up to batch {}".format(*self.continues)
-        return f"epoch {self.epoch}, continuing {shown} ({self.reason})"
+        return f"epoch {self.epoch}, continuing {show_continued(self.continues)} ({self.reason})"
 
 
 @dataclass(frozen=True)

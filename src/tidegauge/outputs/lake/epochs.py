@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tidegauge.errors import OutputDisagrees
+from tidegauge.model.override import show_continued
 from tidegauge.outputs.lake.manifest import (
     FORMAT,
     MANIFESTS,
@@ -40,8 +41,8 @@ class EpochOpening:
     """As `continues`, until its first batch is there. Who opens it looks; it is no part of what it means."""
 
     def __str__(self) -> str:
-        shown = "nothing" if self.continues is None else "epoch {} up to batch {}".format(*self.continues)
-        return f"epoch {self.epoch} of {self.pipeline}/{self.flow}, continuing {shown} ({self.reason})"
+        whose = f"epoch {self.epoch} of {self.pipeline}/{self.flow}"
+        return f"{whose}, continuing {show_continued(self.continues)} ({self.reason})"
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tidegauge.model.override import show_continued
 from tidegauge.model.plan import Batch
 
 BATCH, NULLS, DELETES, EMPTIES = "batch", "nulls", "deletes", "empties"
@@ -36,8 +37,7 @@ class Head:
         return self.empties and not self.last_seq
 
     def __str__(self) -> str:
-        shown = "nothing" if self.continues is None else "epoch {} up to batch {}".format(*self.continues)
-        return f"epoch {self.epoch}, continuing {shown} ({self.reason})"
+        return f"epoch {self.epoch}, continuing {show_continued(self.continues)} ({self.reason})"
 
 
 def kind_of(batch: Batch) -> str:

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tidegauge.errors import OutputError, OutputUnreachable
 from tidegauge.model.batch_data import BatchRows, Split
+from tidegauge.model.spec import TableName
+from tidegauge.outputs.warehouse.warehouse import Warehouse, WarehouseColumn, WarehouseSession
 from tidegauge.spark.task_values import raise_any, seal, try_work, unseal
 
 if TYPE_CHECKING:
@@ -33,6 +35,31 @@ _ANSWER = "task bigint, rows bigint, error string"
 
 Parts = Iterable[tuple[int, Iterable["pa.RecordBatch"]]]
 """Batches by the ordinal of their split."""
+
+
+_MARKS = "_m"
+
+
+def name_marks(stage: TableName) -> TableName:
+    """The table that holds the marks of a staging table's tasks."""
+    return TableName(stage.schema, f"{stage.table}{_MARKS}")
+
+
+def make_marks(warehouse: Warehouse, session: WarehouseSession, stage: TableName) -> TableName:
+    """Make the table of marks. Commits, so that tasks see it and the staging table."""
+    marks = name_marks(stage)
+    columns = [WarehouseColumn("task", "int", required=True), WarehouseColumn("rows", "bigint")]
+    session.run(warehouse.create(marks, columns, key=["task"]))
+    session.commit()
+    return marks
+
+
+def drop_with_marks(warehouse: Warehouse, session: WarehouseSession, table: TableName) -> None:
+    """Drop a staging table with its marks. One that is itself beside a staging table has none."""
+    names = [warehouse.table(table)]
+    if not table.table[-2:].startswith("_"):
+        names.append(warehouse.table(name_marks(table)))
+    session.run(f"DROP TABLE IF EXISTS {', '.join(names)}")
 
 
 class Sink(Protocol):

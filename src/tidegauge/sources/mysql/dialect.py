@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ssl
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -23,6 +22,7 @@ from tidegauge.model.position import Value, ValueKind
 from tidegauge.model.secret import mask
 from tidegauge.model.spec import Database, TableName
 from tidegauge.model.table import OrderedColumn, SourceTable
+from tidegauge.model.tls import tls_context
 from tidegauge.sources.dialect import MARK, Catalogue, Moment, kind_of_cursor, suggest_names
 from tidegauge.sources.mysql import types as types_mysql
 from tidegauge.sources.mysql.catalogue import FLOATS, INTEGERS, read_catalogue
@@ -88,7 +88,7 @@ class MysqlDialect:
                 local_infile=False,
                 init_command=f"SET {SESSION}",
                 conv={},
-                ssl=_tls(options),
+                ssl=tls_context(options),
                 ssl_disabled=options.get("ssl") == "disable" or None,
                 program_name="tidegauge-reader",
             )
@@ -273,15 +273,3 @@ class MysqlDialect:
 
 def _text(text: str) -> str:
     return literal(Value(ValueKind.TEXT, text))
-
-
-def _tls(options: Any) -> ssl.SSLContext | None:
-    mode = options.get("ssl")
-    if mode in (None, "disable", "prefer") and "ssl_ca" not in options:
-        return None
-    context = ssl.create_default_context(cafile=options.get("ssl_ca"))
-    context.check_hostname = mode == "verify-full"
-    if mode not in ("verify-ca", "verify-full"):
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    return context

@@ -9,16 +9,17 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from tidegauge.errors import OutputError, OutputUnreachable, RuntimeMissing
+from tidegauge.errors import OutputError, RuntimeMissing
 from tidegauge.model.arrow import schema_of
 from tidegauge.model.batch_data import BatchRows, LakeFile
-from tidegauge.model.spec import Database, TableName
+from tidegauge.model.spec import TableName
 from tidegauge.model.table import Field
 from tidegauge.model.types import parse_decimal
 from tidegauge.outputs.warehouse import lake_files as lake
 from tidegauge.outputs.warehouse.duckdb.session import DuckDBSession, door, first_line
+from tidegauge.outputs.warehouse.file_warehouse import FileWarehouse
 from tidegauge.outputs.warehouse.spark_rows import landed
-from tidegauge.outputs.warehouse.warehouse import StagingTable, Warehouse, WarehouseColumn, WarehouseSession
+from tidegauge.outputs.warehouse.warehouse import StagingTable, WarehouseColumn, WarehouseSession
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -44,24 +45,12 @@ _PATTERN = re.compile(r"[*?\[]")
 _NAP = 0.2
 
 
-class DuckDB(Warehouse):
+class DuckDB(FileWarehouse):
     now = "(now() AT TIME ZONE 'UTC')"
     text = "VARCHAR"
     short = "VARCHAR"
     key_after = True
     folds_case = True
-
-    def __init__(self, database: Database) -> None:
-        super().__init__(database)
-        assert database.path is not None
-        self._path = database.path
-
-    @property
-    def place(self) -> str:
-        return f"duckdb {self._path}"
-
-    def is_there(self) -> bool:
-        return self._path.exists()
 
     def connect(self) -> DuckDBSession:
         """Sessions of this process share the open file; it is closed with the last of them."""
@@ -84,13 +73,7 @@ class DuckDB(Warehouse):
                 if held and time.monotonic() < limit:
                     time.sleep(_NAP)
                     continue
-                raise OutputUnreachable(
-                    f"{self._path} cannot be opened: {first_line(error)}",
-                    hint="a DuckDB file is open in one process at a time: run again when the other is done"
-                    if held
-                    else "check the path in `connections:`, and that the file is a DuckDB database of yours",
-                    retryable=held,
-                ) from error
+                raise self.cannot_open(first_line(error), held=held) from error
 
     def columns(self, session: WarehouseSession, table: TableName) -> tuple[Field, ...] | None:
         place = (table.schema or "main", table.table)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from pymysql.constants import CLIENT, CR, ER
 from tidegauge.errors import OutputError, OutputUnreachable, TidegaugeError
 from tidegauge.model.secret import mask
 from tidegauge.model.spec import Database
+from tidegauge.model.tls import tls_context
 from tidegauge.outputs.warehouse.mysql.local_stream import StreamConnection, Unasked
 from tidegauge.outputs.warehouse.warehouse import LOCK_SECONDS, Locked, Overtaken, Refused
 
@@ -90,7 +90,7 @@ class MysqlLogin:
                 local_infile=True,
                 client_flag=CLIENT.FOUND_ROWS,
                 init_command=f"{_SESSION}, innodb_lock_wait_timeout = {wait}, lock_wait_timeout = {wait}",
-                ssl=_tls(self.options),
+                ssl=tls_context(self.options),
                 ssl_disabled=self.options.get("ssl") == "disable" or None,
                 program_name="tidegauge",
             )
@@ -209,14 +209,3 @@ def translate_error(error: Exception, login: MysqlLogin) -> TidegaugeError:
             "the login needs SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER and DROP on the database"
         )
     return failure
-
-
-def _tls(options: dict[str, str]) -> ssl.SSLContext | None:
-    mode = options.get("ssl")
-    if mode in (None, "disable", "prefer") and "ssl_ca" not in options:
-        return None
-    context = ssl.create_default_context(cafile=options.get("ssl_ca"))
-    context.check_hostname = mode == "verify-full"
-    if mode not in ("verify-ca", "verify-full"):
-        context.verify_mode = ssl.CERT_NONE
-    return context

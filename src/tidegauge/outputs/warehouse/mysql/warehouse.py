@@ -76,7 +76,6 @@ _KEY_LENGTH = 255
 """Characters, or bytes, of a key column whose source states no length."""
 _LONGEST_KEY = 768
 """Characters of one that states it: 3072 bytes are the limit of an index."""
-_MARKS = "_m"
 _COLLATION = "/*M! COLLATE utf8mb4_nopad_bin */ /*!80017 COLLATE utf8mb4_0900_bin */"
 """Each server reads its own comment and passes over the other's."""
 
@@ -230,10 +229,7 @@ class MySQL(Warehouse):
         return True
 
     def drop(self, session: WarehouseSession, table: TableName) -> None:
-        names = [self.table(table)]
-        if not table.table[-2:].startswith("_"):
-            names.append(self.table(TableName(table.schema, f"{table.table}{_MARKS}")))
-        session.run(f"DROP TABLE IF EXISTS {', '.join(names)}")
+        tasks.drop_with_marks(self, session, table)
 
     def load(
         self,
@@ -264,15 +260,7 @@ class MySQL(Warehouse):
                 count = bring_in(own, rows, few)
                 own.commit()
         else:
-            marks = TableName(stage.table.schema, f"{stage.table.table}{_MARKS}")
-            session.run(
-                self.create(
-                    marks,
-                    [WarehouseColumn("task", "int", required=True), WarehouseColumn("rows", "bigint")],
-                    key=["task"],
-                )
-            )
-            session.commit()
+            marks = tasks.make_marks(self, session, stage.table)
             count = tasks.bring(batch_data, LoadSink(self._login, rows, self.table(marks)), spark)
         session.commit()
         return count

@@ -58,7 +58,6 @@ _HELD = {
 _NUMERIC = re.compile(r"numeric\((\d+),(\d+)\)")
 _ROUGH = re.compile(r"\((\d)\)")
 _WIDEST = 38
-_MARKS = "_m"
 _STAGING = "tidegauge_stage_"
 _MAKING = 0x7469646567617567
 """The number of the lock that those who make a table hold."""
@@ -156,10 +155,7 @@ class PostgreSQL(Warehouse):
         return f"SELECT pg_advisory_xact_lock({_MAKING}); {made}"
 
     def drop(self, session: WarehouseSession, table: TableName) -> None:
-        names = [self.table(table)]
-        if not table.table[-2:].startswith("_"):
-            names.append(self.table(self._marks(table)))
-        session.run(f"DROP TABLE IF EXISTS {', '.join(names)}")
+        tasks.drop_with_marks(self, session, table)
 
     def load(
         self,
@@ -183,22 +179,11 @@ class PostgreSQL(Warehouse):
         if few is not None:
             rows = copy_in(ours, copy, few, stage.key)
         else:
-            marks = self._marks(stage.table)
-            session.run(
-                self.create(
-                    marks,
-                    [WarehouseColumn("task", "integer"), WarehouseColumn("rows", "bigint")],
-                    key=["task"],
-                )
-            )
-            session.commit()
+            marks = tasks.make_marks(self, session, stage.table)
             sink = CopySink(self._login, copy, self.table(marks), stage.key)
             rows = tasks.bring(batch_data, sink, spark)
         session.commit()
         return rows
-
-    def _marks(self, table: TableName) -> TableName:
-        return TableName(table.schema, f"{table.table}{_MARKS}")
 
 
 def _held(plain: str, full: str) -> str:

@@ -11,8 +11,8 @@ from tidegauge.model.batch_data import BatchRows
 from tidegauge.model.default_schema import default_schema
 from tidegauge.model.spec import TableName, TableOptions
 from tidegauge.model.table import Field
-from tidegauge.model.types import parse_decimal
 from tidegauge.outputs.warehouse import fit
+from tidegauge.outputs.warehouse.cloud_catalogue import choose_type, list_tables, no_table_error
 from tidegauge.outputs.warehouse.fit import Fit, Verdict
 from tidegauge.outputs.warehouse.redshift.session import RedshiftSession
 from tidegauge.outputs.warehouse.warehouse import StagingTable, Warehouse, WarehouseColumn, WarehouseSession
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 NAME_BYTES = 127
 VARCHAR_BYTES = 65535
 VARBYTE_BYTES = 16_777_216
-_SCALE_MAX = 37
 
 _TEXT_LENGTH = re.compile(r"(?:n?var)?char(?:acter)?(?: varying)?\s*\((\d+)\)", re.IGNORECASE)
 _BYTES_LENGTH = re.compile(r"(?:var)?binary\s*\((\d+)\)", re.IGNORECASE)
@@ -95,10 +94,7 @@ class Redshift(Warehouse):
         if not found:
             return None
         if found[0][0] != "BASE TABLE":
-            raise OutputError(
-                f"{table} is not a table of Redshift but a {str(found[0][0]).lower()}",
-                hint="give the target another name with `rename:`",
-            )
+            raise no_table_error("Redshift", table, found[0][0])
         described = session.rows(
             "SELECT column_name, data_type, character_maximum_length, numeric_precision, numeric_scale"
             " FROM svv_columns WHERE table_schema = ? AND table_name = ? ORDER BY ordinal_position",
@@ -107,12 +103,7 @@ class Redshift(Warehouse):
         return tuple(_field(*row) for row in described)
 
     def tables(self, session: WarehouseSession, schema: str | None, prefix: str) -> list[str]:
-        found = session.rows(
-            "SELECT table_name FROM svv_tables WHERE table_schema = ?"
-            f" AND LEFT(table_name, {len(prefix)}) = ?",
-            (schema or default_schema(self.database), prefix),
-        )
-        return [str(name) for (name,) in found]
+        return list_tables(session, "svv_tables", schema or default_schema(self.database), prefix)
 
     # Words
 
@@ -125,19 +116,8 @@ class Redshift(Warehouse):
         return super().name(identifier)
 
     def type(self, field: Field, *, key: bool) -> str:  # noqa: ARG002
-        if known := _TYPES.get(field.type):
-            return known
-        if size := parse_decimal(field.type):
-            if size.scale <= _SCALE_MAX:
-                return f"DECIMAL({size.precision},{size.scale})"
-        elif field.type == "string":
-            return f"VARCHAR({text_bytes(field)})"
-        elif field.type == "binary":
-            return f"VARBYTE({_binary_bytes(field)})"
-        raise OutputError(
-            f"Redshift has no type for the column {field.name}, which arrives as {field.type}",
-            hint=f"bring it as text: `types: {{{field.name}: string}}`",
-        )
+        sized = {"string": f"VARCHAR({text_bytes(field)})", "binary": f"VARBYTE({_binary_bytes(field)})"}
+        return choose_type("Redshift", field, _TYPES | sized, decimal="DECIMAL")
 
     def fit(self, held: Field, field: Field, *, key: bool) -> Fit:
         """Redshift counts the bytes of text, and can change no type but to make a VARCHAR longer."""

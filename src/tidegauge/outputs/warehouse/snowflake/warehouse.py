@@ -19,6 +19,7 @@ from tidegauge.model.table import Field
 from tidegauge.model.types import holds, parse_decimal
 from tidegauge.outputs.warehouse import lake_files as lake
 from tidegauge.outputs.warehouse import spark_rows as scratch
+from tidegauge.outputs.warehouse.cloud_catalogue import choose_type, list_tables, no_table_error
 from tidegauge.outputs.warehouse.fit import Fit, Verdict
 from tidegauge.outputs.warehouse.snowflake.session import SnowflakeSession
 from tidegauge.outputs.warehouse.staging import PREFIX
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
 
 NAME_LENGTH = 255
 TEXT_LENGTH = 16_777_216
-_SCALE_MAX = 37
 
 _TYPES = {
     "boolean": "BOOLEAN",
@@ -98,10 +98,7 @@ class Snowflake(Warehouse):
         if not found:
             return None
         if "TABLE" not in str(found[0][0]):
-            raise OutputError(
-                f"{table} is not a table of Snowflake but a {str(found[0][0]).lower()}",
-                hint="give the target another name with `rename:`",
-            )
+            raise no_table_error("Snowflake", table, found[0][0])
         described = session.rows(
             "SELECT column_name, data_type, character_maximum_length, numeric_precision, numeric_scale"
             " FROM information_schema.columns WHERE table_schema = ? AND table_name = ?"
@@ -111,12 +108,8 @@ class Snowflake(Warehouse):
         return tuple(_field(*row) for row in described)
 
     def tables(self, session: WarehouseSession, schema: str | None, prefix: str) -> list[str]:
-        found = session.rows(
-            "SELECT table_name FROM information_schema.tables WHERE table_schema = ?"
-            f" AND LEFT(table_name, {len(prefix)}) = ?",
-            (schema or default_schema(self.database), prefix),
-        )
-        return [str(name) for (name,) in found]
+        catalogue = "information_schema.tables"
+        return list_tables(session, catalogue, schema or default_schema(self.database), prefix)
 
     # Words
 
@@ -129,17 +122,8 @@ class Snowflake(Warehouse):
         return super().name(identifier)
 
     def type(self, field: Field, *, key: bool) -> str:  # noqa: ARG002
-        if known := _TYPES.get(field.type):
-            return known
-        if size := parse_decimal(field.type):
-            if size.scale <= _SCALE_MAX:
-                return f"NUMBER({size.precision},{size.scale})"
-        elif field.type == "string":
-            return f"VARCHAR({_characters(field)})"
-        raise OutputError(
-            f"Snowflake has no type for the column {field.name}, which arrives as {field.type}",
-            hint=f"bring it as text: `types: {{{field.name}: string}}`",
-        )
+        sized = {"string": f"VARCHAR({_characters(field)})"}
+        return choose_type("Snowflake", field, _TYPES | sized, decimal="NUMBER")
 
     def fit(self, held: Field, field: Field, *, key: bool) -> Fit:
         """Text can be made longer, and a number be given more digits in front; its scale stays."""

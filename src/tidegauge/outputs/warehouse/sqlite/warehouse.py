@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any
 from tidegauge.errors import OutputError, OutputUnreachable
 from tidegauge.model.batch_data import BatchRows
 from tidegauge.model.secret import mask
-from tidegauge.model.spec import Database, TableName
+from tidegauge.model.spec import TableName
 from tidegauge.model.table import Field
 from tidegauge.model.types import holds, parse_decimal
 from tidegauge.outputs.warehouse import lake_files as lake
 from tidegauge.outputs.warehouse.file_lock import FileLock
+from tidegauge.outputs.warehouse.file_warehouse import FileWarehouse
 from tidegauge.outputs.warehouse.fit import Fit, Verdict
 from tidegauge.outputs.warehouse.spark_rows import landed
 from tidegauge.outputs.warehouse.warehouse import (
     Locked,
     Refused,
     StagingTable,
-    Warehouse,
     WarehouseColumn,
     WarehouseSession,
 )
@@ -58,23 +58,11 @@ _EXACT = 15
 """Digits that SQLite's own numbers keep; decimals with more are kept as text."""
 
 
-class SQLite(Warehouse):
+class SQLite(FileWarehouse):
     now = "strftime('%Y-%m-%d %H:%M:%f', 'now')"
     true = "1"
     false = "0"
     folds_case = True
-
-    def __init__(self, database: Database) -> None:
-        super().__init__(database)
-        assert database.path is not None
-        self._path = database.path
-
-    @property
-    def place(self) -> str:
-        return f"sqlite {self._path}"
-
-    def is_there(self) -> bool:
-        return self._path.exists()
 
     def connect(self) -> SQLiteSession:
         try:
@@ -88,11 +76,7 @@ class SQLite(Warehouse):
                 sqlite3.SQLITE_BUSY,
                 sqlite3.SQLITE_LOCKED,
             )
-            raise OutputUnreachable(
-                f"the SQLite file {self._path} cannot be opened: {error}",
-                hint="check the path in `connections:`, and that the file is a database of yours",
-                retryable=busy,
-            ) from error
+            raise self.cannot_open(str(error), held=busy) from error
         return SQLiteSession(connection, self._path)
 
     def columns(self, session: WarehouseSession, table: TableName) -> tuple[Field, ...] | None:
