@@ -174,6 +174,13 @@ CASES = {
         "the flows `a` and `b` write one table, default.U",
         "another output",
     ),
+    "a name and its path": (
+        "pipeline: x\nspark: {conf: {spark.sql.warehouse.dir: /w}}\nflows:\n"
+        f"  a: {{{IN}, output: {{path: /w/s.db/u, key: k}}}}\n"
+        f"  b: {{{IN}, ▲output: {{table: S.u, key: k}}}}\n",
+        "the flows `a` and `b` write one table, S.u; the first one at ",
+        None,
+    ),
     "one path": (
         "pipeline: x\nflows:\n"
         f"  a: {{{IN}, output: {{path: p, key: k}}}}\n  b: {{{IN}, ▲output: {{path: ./q/../p/, key: k}}}}\n",
@@ -240,6 +247,15 @@ def test_what_belongs_to_changes_has_no_place_on_a_snapshot(tmp_path: Path, key:
     )
     assert "this one is a snapshot" in error.message
     assert "remove it" in (error.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("case", "other"),
+    [("one table", "; the first one at {file}:3:"), ("a circle", "; `a` at {file}:6:3, `b` at {file}:5:3")],
+)
+def test_a_mistake_of_several_flows_names_the_places_of_all(tmp_path: Path, case: str, other: str) -> None:
+    error = refused(tmp_path, CASES[case][0])
+    assert other.format(file=tmp_path / "tidegauge.yml") in error.message
 
 
 def test_several_mistakes_in_flows_come_at_once(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from tidegauge.errors import SourceError, Stopped, TidegaugeError
-from tidegauge.flows.select_delta import delta_flows_of
+from tidegauge.flows.select_words import select_flows
 from tidegauge.model.delta_flow import DeltaFlow, DeltaInput, DeltaTable, TableRef
 from tidegauge.model.spec import Project, SparkSettings
 from tidegauge.model.state import State
@@ -119,4 +119,6 @@ def test_what_was_stopped_on_the_way_is_for_the_next_run() -> None:
 def test_flows_are_selected_by_name_pattern_tag_table_and_neighbours(
     words: list[str], names: set[str]
 ) -> None:
-    assert {one.name for one in delta_flows_of(LAYERS, words)} == names
+    found, unknown = select_flows(LAYERS, words)
+    assert {one.name for one in found} == names
+    assert unknown == (["nobody"] if words == ["nobody"] else [])

@@ -8,8 +8,9 @@ from typing import cast
 
 import pytest
 
-from tidegauge.errors import ConfigError, TableMissing
+from tidegauge.errors import ConfigError, Place, TableMissing
 from tidegauge.flows.select import Selection, Sources, choose, expand
+from tidegauge.model.delta_flow import DeltaFlow, DeltaInput, DeltaTable, TableRef
 from tidegauge.model.protocols.source import Source
 from tidegauge.model.spec import (
     Database,
@@ -141,6 +142,9 @@ def test_a_table_is_never_written_over_itself() -> None:
         (("orders",), Stage.LOAD, ["sales.orders/load"]),
         (("sales.orders/load",), None, ["sales.orders/load"]),
         (("sales.*/extract",), None, ["sales.orders/extract"]),
+        (("+sales.orders/load",), None, ["sales.orders/extract", "sales.orders/load"]),
+        (("sales.orders/extract+",), None, ["sales.orders/extract", "sales.orders/load"]),
+        (("sales.orders/extract+",), Stage.LOAD, ["sales.orders/load"]),
     ],
 )
 def test_a_selection_means_both_stages_unless_it_names_one(
@@ -149,6 +153,31 @@ def test_a_selection_means_both_stages_unless_it_names_one(
     two_stages = sync("orders", via=LAKE, to=WAREHOUSE)
     choice = choose(project(two_stages), words, Known(), stage=stage)
     assert [flow.name for flow in choice.flows] == found
+
+
+def test_a_word_that_means_nothing_is_named_beside_words_that_do() -> None:
+    with pytest.raises(ConfigError, match=r"nothing is selected by \+sales\.ordrs/load$") as caught:
+        choose(
+            project(sync("orders", via=LAKE, to=WAREHOUSE)), ("sales.orders", "+sales.ordrs/load"), Known()
+        )
+    assert "sales.orders/load" in (caught.value.hint or "")
+
+
+def test_a_sync_and_a_flow_that_write_one_table_are_refused_with_both_places() -> None:
+    between = DeltaFlow(
+        "p",
+        "twin",
+        (DeltaInput("t", TableRef(path="/t")),),
+        DeltaTable(TableRef(path="/lake/sales.orders"), key=("id",), place=Place("tidegauge.yml", 9, 3)),
+    )
+    one = replace(
+        project(sync("orders", place=Place("tidegauge.yml", 4, 3))), delta_flows=(between,), connections={}
+    )
+    with pytest.raises(
+        ConfigError, match=r"sync:` at tidegauge\.yml:4:3 and 'twin' .* write one table"
+    ) as caught:
+        choose(one, (), Known())
+    assert caught.value.place == Place("tidegauge.yml", 9, 3)
 
 
 def test_two_tables_that_would_land_in_one_are_refused() -> None:

@@ -13,6 +13,8 @@ from tidegauge.errors import Place
 from tidegauge.model.delta_flow import DeltaFlow, DeltaInput, TableRef
 
 DEFAULT_CATALOGUE = "spark.sql.defaultCatalog"
+WAREHOUSE = "spark.sql.warehouse.dir"
+_OF_SESSION = "spark_catalog"
 
 
 def connect(
@@ -22,12 +24,13 @@ def connect(
     homes = _Homes(conf)
     writers: dict[tuple[str, ...], DeltaFlow] = {}
     for flow in flows:
-        first = writers.setdefault(homes.identity(flow.output.table), flow)
-        if first is not flow:
+        found = [writers.setdefault(one, flow) for one in homes.identities(flow.output.table)]
+        first = next((writer for writer in found if writer is not flow), None)
+        if first is not None:
             problems.append(
                 Problem(
                     f"the flows {quoted(first.name)} and {quoted(flow.name)} write one table,"
-                    f" {flow.output.table}",
+                    f" {flow.output.table}; the first one at {_place(first.output.place)}",
                     _place(flow.output.place),
                     "a table is written by one flow: give one of them another output",
                 )
@@ -36,7 +39,8 @@ def connect(
     for flow in flows:
         upstreams: dict[str, DeltaInput] = {}
         for part in flow.inputs:
-            writer = writers.get(homes.identity(part.table))
+            found = [writers[one] for one in homes.identities(part.table) if one in writers]
+            writer = next(iter(found), None)
             if writer is flow:
                 problems.append(
                     Problem(
@@ -62,9 +66,10 @@ def _refuse_circles(flows: Sequence[DeltaFlow], problems: list[Problem]) -> None
         # Begun with the one that stands first in the file, so that the sentence is the same each time.
         start = min(range(len(names) - 1), key=lambda at: list(places).index(names[at]))
         circle = [*names[start:-1], *names[: start + 1]]
+        others = ", ".join(f"{quoted(name)} at {places[name]}" for name in circle[1:-1])
         problems.append(
             Problem(
-                f"flows wait for each other in a circle: {' → '.join(circle)}",
+                f"flows wait for each other in a circle: {' → '.join(circle)}; {others}",
                 places[circle[0]],
                 "each reads what the one before it writes; let one of them read another table",
             )
@@ -98,24 +103,34 @@ class _Homes:
     """Where tables are, each path looked at once."""
 
     def __init__(self, conf: Mapping[str, str]) -> None:
-        self._schema = (conf.get(DEFAULT_CATALOGUE, "spark_catalog"), "default")
+        self._schema = (conf.get(DEFAULT_CATALOGUE, _OF_SESSION), "default")
+        self._warehouse = conf.get(WAREHOUSE, "").removeprefix("file:").rstrip("/")
         self._real: dict[str, str] = {}
 
-    def identity(self, table: TableRef) -> tuple[str, ...]:
-        """Equal for two ways of naming one table, as far as that can be seen without the catalogue."""
+    def identities(self, table: TableRef) -> list[tuple[str, ...]]:
+        """Two ways of naming one table share one, as far as that can be seen without the catalogue."""
         folder = self.folder(table)
         if folder is not None:
-            return ("path", folder)
+            return [("path", folder)]
         parts = name_parts(table.name or "") or ()
-        return ("name", *(part.casefold() for part in (*self._schema[: max(0, 3 - len(parts))], *parts)))
+        full = [part.casefold() for part in (*self._schema[: max(0, 3 - len(parts))], *parts)]
+        found: list[tuple[str, ...]] = [("name", *full)]
+        if self._warehouse and len(full) == 3 and full[0] == _OF_SESSION:
+            # Where Spark puts a table that is given no place.
+            below = "" if full[1] == "default" else f"{full[1]}.db/"
+            found.append(("path", self._resolve(f"{self._warehouse}/{below}{full[2]}")))
+        return found
 
     def folder(self, table: TableRef) -> str | None:
         """Without links; None for a table that is named."""
-        if table.path is None or table.on_s3:
-            return table.path
-        if table.path not in self._real:
-            self._real[table.path] = _real(table.path)
-        return self._real[table.path]
+        return None if table.path is None else self._resolve(table.path)
+
+    def _resolve(self, path: str) -> str:
+        if "://" in path:
+            return path
+        if path not in self._real:
+            self._real[path] = _real(path)
+        return self._real[path]
 
 
 def _real(path: str) -> str:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
-from tidegauge.errors import ConfigError, TableMissing, TidegaugeError
+from tidegauge.errors import ConfigError, Place, TableMissing, TidegaugeError
 from tidegauge.flows.missing_tables import RecordedFlows, find_missing
-from tidegauge.flows.names import matches, means, stage_flow, stage_of, table_named, table_of
-from tidegauge.flows.select_delta import delta_flows_of
+from tidegauge.flows.names import matches, means, stage_flow, table_named, table_of
+from tidegauge.flows.select_words import select_flows
 from tidegauge.model.default_schema import default_schema
 from tidegauge.model.delta_flow import AnyFlow, DeltaFlow
 from tidegauge.model.protocols.source import Source
@@ -86,22 +86,8 @@ def choose(
         found.add_sync(project.pipeline, sync, selection, sources, recorded or {})
     found.add_lost(project.pipeline)
     for delta_flow in project.delta_flows:
-        found.check_name(delta_flow)
-    chosen = [
-        flow
-        for flow in found.flows.values()
-        if _selected(flow, selection) and (stage is None or stage in flow.stages)
-    ]
-    delta_flows = delta_flows_of(project.delta_flows, selection) if stage is None else ()
-    if (selection or stage) and not chosen and not delta_flows and not found.faults:
-        names = [*found.flows, *(delta_flow.name for delta_flow in project.delta_flows)]
-        raise _nothing_selected(selection, stage, names)
-    return Selection(
-        tuple(sorted(chosen, key=lambda flow: flow.name)),
-        delta_flows,
-        tuple(found.faults),
-        found.errors_of(chosen),
-    )
+        found.check_apart(delta_flow)
+    return found.select(project.delta_flows, selection, stage)
 
 
 @dataclass
@@ -111,6 +97,8 @@ class _Found:
     flows: dict[str, TableFlow] = field(default_factory=dict)
     places: dict[tuple[str | None, ...], TableFlow] = field(default_factory=dict)
     """The same, by where they write."""
+    origins: dict[str, Place | None] = field(default_factory=dict)
+    """By flow, where its sync stands in the file."""
     faults: list[tuple[str, TidegaugeError]] = field(default_factory=list)
     lost: list[tuple[Sync, TableName, TidegaugeError]] = field(default_factory=list)
     """Tables that their database shows no more."""
@@ -144,16 +132,40 @@ class _Found:
         twin = self.flows.get(flow.name) or self.places.get(place)
         if twin is not None:
             raise ConfigError(
-                f"'{flow.name}' and '{twin.name}' would be one flow, or write to one place",
+                f"'{flow.name}' and '{twin.name}', of the sync at {self.origins.get(twin.name)}, would be one"
+                " flow, or write to one place",
                 hint="narrow `tables`, or tell them apart with `rename`",
                 place=sync.place,
             )
         self.flows[flow.name] = self.places[place] = flow
+        self.origins[flow.name] = sync.place
 
-    def check_name(self, delta_flow: DeltaFlow) -> None:
+    def select(
+        self, delta_flows: Sequence[DeltaFlow], selection: Sequence[str], stage: Stage | None
+    ) -> Selection:
+        every: list[AnyFlow] = [*self.flows.values(), *delta_flows]
+        meant, unknown = select_flows(every, selection)
+        names = {flow.name for flow in meant if stage is None or stage in flow.stages}
+        if (unknown or ((selection or stage) and not names)) and not self.faults:
+            raise _nothing_selected(unknown or selection, stage, [flow.name for flow in every])
+        chosen = [self.flows[name] for name in sorted(names & set(self.flows))]
+        between = sorted((one for one in delta_flows if one.name in names), key=lambda one: one.name)
+        return Selection(tuple(chosen), tuple(between), tuple(self.faults), self.errors_of(chosen))
+
+    def check_apart(self, delta_flow: DeltaFlow) -> None:
+        """Neither by its name nor by its output is it one of a sync's flows."""
+        twin = next((flow for flow in self.flows.values() if flow.target == delta_flow.target), None)
+        if twin is not None:
+            raise ConfigError(
+                f"'{twin.name}' of `sync:` at {self.origins.get(twin.name)} and '{delta_flow.name}' of"
+                f" `flows:` write one table, {delta_flow.target}",
+                hint="a table is written by one flow: give one of them another output",
+                place=delta_flow.output.place,
+            )
         if delta_flow.name in self.flows:
             raise ConfigError(
-                f"'{delta_flow.name}' is a flow of `sync:` and one of `flows:`",
+                f"'{delta_flow.name}' is a flow of `sync:`, at {self.origins.get(delta_flow.name)}, and one"
+                " of `flows:`",
                 hint="give one of them another name",
                 place=delta_flow.place,
             )
@@ -174,7 +186,7 @@ class _Found:
 
 def _nothing_selected(selection: Sequence[str], stage: Stage | None, names: Sequence[str]) -> ConfigError:
     words = (*selection, *([f"--stage {stage}"] if stage else []))
-    near = difflib.get_close_matches(words[0], names, n=3, cutoff=0.4)
+    near = difflib.get_close_matches(words[0].strip("+"), names, n=3, cutoff=0.4)
     return ConfigError(
         f"nothing is selected by {', '.join(words)}",
         hint=f"did you mean {', '.join(near)}?" if near else f"there are: {', '.join(sorted(names)[:10])}",
@@ -294,18 +306,6 @@ def needs_of(flows: Sequence[AnyFlow]) -> set[Needs]:
     return delta | {Needs.S3 for flow in flows if flow.on_s3}
 
 
-def _selected(flow: TableFlow, selection: Iterable[str]) -> bool:
-    wanted = [word.strip("+") for word in selection]
-    return not wanted or any(
-        word.removeprefix("tag:") in flow.tags
-        if word.startswith("tag:")
-        else matches(flow.table, word, flow.source)
-        or flow.name == word
-        or (flow.stage is not None and flow.stage is stage_of(word) and _by_stage(flow, word))
-        for word in wanted
-    )
-
-
 def _asks_for(selection: Sequence[str], sync: Sync, name: str) -> bool:
     """Whether a selection may mean what `tables:` calls by a name that is not there."""
     table = table_named(sync.source, name)
@@ -315,8 +315,3 @@ def _asks_for(selection: Sequence[str], sync: Sync, name: str) -> bool:
         else word == name or matches(table, table_of(word), sync.source)
         for word in (word.strip("+") for word in selection)
     )
-
-
-def _by_stage(flow: TableFlow, word: str) -> bool:
-    """`settlement.*/load`: one stage of some tables."""
-    return matches(flow.table, table_of(word), flow.source)

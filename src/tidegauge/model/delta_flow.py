@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 
 from tidegauge.errors import Place
 from tidegauge.model.mode import Mode
-from tidegauge.model.spec import Drift, Lake, TableFlow
+from tidegauge.model.spec import Drift, Lake, Stage, TableFlow
 
 VALID_FROM, VALID_TO, IS_CURRENT = "valid_from", "valid_to", "is_current"
 """What `scd2` adds to a table."""
@@ -124,6 +124,7 @@ class DeltaFlow:
     """Whether Spark needs Delta's jars for it."""
     upstream: ClassVar[None] = None
     """It is no second stage of a table."""
+    stages: ClassVar[tuple[Stage, ...]] = ()
     holds: ClassVar[str] = "rows"
     """What is found in its output."""
     readers: ClassVar[int] = 1
