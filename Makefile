@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup servers demo test test-long fast lint docs bench simulate clean
+.PHONY: setup servers schedulers demo test test-long fast lint docs bench simulate clean
 
 setup: .venv/ready
 
@@ -12,6 +12,12 @@ setup: .venv/ready
 
 servers: setup
 	scripts/servers
+
+schedulers: .schedulers/ready
+
+.schedulers/ready: scripts/schedulers scripts/schedulers.txt
+	PYTHON=$(PYTHON) scripts/schedulers
+	touch $@
 
 demo: setup
 	$(BIN)/tidegauge demo
@@ -23,7 +29,7 @@ SPREAD := --dist loadfile --no-loadscope-reorder
 # Every test process keeps what it has compiled for the others.
 test test-long fast: export PYTHONDONTWRITEBYTECODE :=
 
-test: setup servers
+test: setup servers schedulers
 	$(BIN)/pytest -n 3 $(SPREAD) --durations=40 -m "not long"
 
 test-long: setup servers
@@ -50,4 +56,4 @@ simulate: setup
 	$(BIN)/python -m simulation --schedules $(N)
 
 clean:
-	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .schedulers build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -12,6 +12,7 @@ from tidegauge.cli import (
     demo,
     doctor,
     explain,
+    export,
     files,
     forget,
     health,
@@ -59,6 +60,7 @@ app.add_typer(watermark.app, name="watermark")
 app.add_typer(files.app, name="files")
 app.add_typer(files.app, name="s3clean", hidden=True)  # an older name that users may know
 app.add_typer(ledger.app, name="ledger")
+app.add_typer(export.app, name="export")
 
 
 def main() -> None:
@@ -73,6 +75,10 @@ def main() -> None:
             detail=traceback.format_exc(),
         )
         sys.exit(report_error(surprise, json="--json" in sys.argv, debug="--debug" in sys.argv))
+    except SystemExit as end:
+        # What ended well returns: schedulers that call this in their own process take any exit for a failure.
+        if end.code not in (None, 0):
+            raise
 
 
 if __name__ == "__main__":

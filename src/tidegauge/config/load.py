@@ -18,6 +18,7 @@ from tidegauge.config.models import ProjectKeys, SparkKeys
 from tidegauge.config.problems import Complaint
 from tidegauge.config.secrets import interpolate
 from tidegauge.config.syncs import make_syncs
+from tidegauge.config.workflow import make_workflow
 from tidegauge.model.delta_flow import DeltaFlow
 from tidegauge.model.spec import Lake, Project, SparkSettings
 
@@ -46,6 +47,7 @@ def load_project(file: Path) -> Project:
     )
     delta_flows = _delta_flows(check, tree, keys, connections)
     flows_connected = connect(delta_flows, check.problems, spark.conf if spark else {})
+    workflow = make_workflow(check, tree.get("workflow"))
     check.finish()
     assert keys is not None
     assert ledger is not None
@@ -58,6 +60,7 @@ def load_project(file: Path) -> Project:
         connections={name: found for name, found in connections.items() if found is not None},
         syncs=tuple(syncs),
         delta_flows=flows_connected,
+        workflow=workflow,
     )
 
 

@@ -104,6 +104,9 @@ class ProjectKeys(Keys):
         description="Where flows are declared in Python: modules, imported from the project's folder "
         "(`pipelines.silver`), or `.py` files. They are imported whenever the project is read.",
     )
+    workflow: Mapped = Field(
+        default={}, description="The tasks that `export workflow` makes for other schedulers; see below."
+    )
 
 
 class SparkKeys(Keys):

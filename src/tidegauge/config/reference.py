@@ -15,6 +15,7 @@ from tidegauge.config.flow_keys import FlowKeys, InputKeys, OutputKeys
 from tidegauge.config.forms import Form, Keys, Unless
 from tidegauge.config.models import ProjectKeys, SparkKeys, SyncKeys, TableKeys
 from tidegauge.config.options import MEANINGS, engines_with
+from tidegauge.config.workflow import TaskKeys, WorkflowKeys
 from tidegauge.model.engines import name_readable
 
 _HEAD = """\
@@ -89,6 +90,13 @@ with the settings of the connection of type `delta` that it lies below, of sever
 with what the environment gives. A flow that reads what another one writes, also as a snapshot, runs after it.
 """
 
+_WORKFLOW = """\
+## `workflow`
+
+What `tidegauge export workflow --target databricks|airflow|dagster` makes of the project: tasks, each of
+which calls `tidegauge` for some of the flows. [Workflows](workflows.md) shows one whole.
+"""
+
 
 def reference() -> str:
     parts = [
@@ -113,6 +121,11 @@ def reference() -> str:
         ("its `output`", OutputKeys),
     ):
         parts.append(_section(f"`flows`: {title}", keys.model_fields.values(), keys, level=3))
+    parts.append(_WORKFLOW)
+    parts.append(_section("`workflow` itself", WorkflowKeys.model_fields.values(), WorkflowKeys, level=3))
+    parts.append(
+        _section("`workflow`: each of its `tasks`", TaskKeys.model_fields.values(), TaskKeys, level=3)
+    )
     return "\n".join(parts)
 
 

@@ -14,6 +14,7 @@ from tidegauge.model.engines import Engine as Engine
 from tidegauge.model.epoch_numbers import Epoch
 from tidegauge.model.mode import Mode
 from tidegauge.model.secret import Secret
+from tidegauge.model.workflow import Workflow
 
 if TYPE_CHECKING:
     from tidegauge.model.delta_flow import DeltaFlow
@@ -315,6 +316,7 @@ class Project:
     syncs: tuple[Sync, ...]
     delta_flows: tuple[DeltaFlow, ...] = ()
     """The flows between Delta tables, in the order they are written; those in Python after those here."""
+    workflow: Workflow | None = None
 
     @property
     def root(self) -> Path:

@@ -1,0 +1,67 @@
+"""`tidegauge export workflow`: the project's flows as the job of another scheduler, on stdout."""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from tidegauge.cli.options import DebugOption, ProjectOption, SelectOption
+from tidegauge.cli.output import say
+from tidegauge.cli.project import open_project
+
+app = typer.Typer(
+    help="The project in the words of other tools.", no_args_is_help=True, rich_markup_mode=None
+)
+
+
+class Scheduler(StrEnum):
+    DATABRICKS = "databricks"
+    AIRFLOW = "airflow"
+    DAGSTER = "dagster"
+
+
+@app.callback()
+def export() -> None:
+    """The project in the words of other tools."""
+
+
+@app.command("workflow")
+def workflow(
+    target: Annotated[Scheduler, typer.Option(help="Whose job it shall be.")],
+    schedule: Annotated[
+        str | None, typer.Option(metavar="CRON", help="When it starts: '30 5 * * *'. Else as the file says.")
+    ] = None,
+    timezone: Annotated[
+        str | None, typer.Option(metavar="ZONE", help="What the schedule's hours are hours of.")
+    ] = None,
+    email: Annotated[
+        list[str] | None, typer.Option(metavar="ADDRESS", help="Who is told when it fails. May be repeated.")
+    ] = None,
+    at: Annotated[
+        str | None, typer.Option(metavar="PATH", help="The project's folder where the tasks run.")
+    ] = None,
+    project: ProjectOption = None,
+    select: SelectOption = None,
+    debug: DebugOption = False,  # noqa: ARG001 - read where errors are shown
+) -> None:
+    """Print the flows as a Databricks job, an Airflow DAG or Dagster definitions: a task for each group."""
+    from tidegauge.config.workflow import override_workflow
+    from tidegauge.export.airflow import to_airflow
+    from tidegauge.export.dagster import to_dagster
+    from tidegauge.export.databricks import to_databricks
+    from tidegauge.operations.workflow import plan_workflow
+
+    opened = open_project(project)
+    planned = plan_workflow(opened, tuple(select or ()))
+    made = override_workflow(planned.workflow, schedule=schedule, timezone=timezone, email=email)
+    write = {
+        Scheduler.DATABRICKS: to_databricks,
+        Scheduler.AIRFLOW: to_airflow,
+        Scheduler.DAGSTER: to_dagster,
+    }[target]
+    say(write(made, at or made.at or str(opened.root)).rstrip("\n"))
+    for note in planned.notes:
+        sys.stderr.write(f"note: {note}\n")

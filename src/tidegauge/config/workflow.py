@@ -1,0 +1,174 @@
+"""The block `workflow:` → tasks for somebody else's scheduler."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from graphlib import CycleError, TopologicalSorter
+from typing import Annotated, Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from pydantic import Field
+
+from tidegauge.config import values
+from tidegauge.config.check import Check
+from tidegauge.config.forms import Form, Keys, Mapped, MaybeText, Texts, Unless
+from tidegauge.config.problems import Complaint, quoted, suggest
+from tidegauge.errors import ConfigError
+from tidegauge.model.cron import Cron, parse_cron
+from tidegauge.model.workflow import Task, TaskCommand, Workflow
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}", re.ASCII)
+_ADDRESS = re.compile(r"[^\s@,;<>\"']+@[^\s@,;<>\"']+")
+
+
+def _schedule(value: Any) -> Cron:
+    try:
+        return parse_cron(values.text(value))
+    except ConfigError as error:
+        raise Complaint(error.message, hint=error.hint) from None
+
+
+def _timezone(value: Any) -> str:
+    name = values.text(value)
+    try:
+        ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise Complaint(
+            f"{quoted(name)} is not a time zone", hint="write it as `UTC` or `Europe/Berlin`"
+        ) from None
+    return name
+
+
+def _email(value: Any) -> tuple[str, ...]:
+    found = values.texts(value)
+    for index, address in enumerate(found):
+        if not _ADDRESS.fullmatch(address):
+            trail = (index,) if isinstance(value, list) else ()
+            raise Complaint(f"{quoted(address)} is not a mail address", hint="write NAME@HOST", trail=trail)
+    return found
+
+
+class WorkflowKeys(Keys):
+    name: Annotated[MaybeText, Unless("the pipeline's name")] = Field(
+        default=None, description="What the job is called there."
+    )
+    schedule: Annotated[
+        Cron | None, Form(_schedule, "five fields, such as `30 5 * * *`"), Unless("started by hand")
+    ] = Field(default=None, description="When it starts: minute, hour, day, month, day of the week.")
+    timezone: Annotated[str, Form(_timezone, "time zone, such as `Europe/Berlin`")] = Field(
+        default="UTC", description="What the schedule's hours are hours of."
+    )
+    email: Annotated[tuple[str, ...], Form(_email, "mail address or list"), Unless("nobody")] = Field(
+        default=(), description="Who is told when it fails."
+    )
+    at: Annotated[MaybeText, Unless("where it is here")] = Field(
+        default=None, description="The project's folder on the machines where the tasks run."
+    )
+    tasks: Annotated[Mapped, Unless("one for each tag")] = Field(
+        default={}, description="By name, of letters, digits and `_`; see below."
+    )
+
+
+class TaskKeys(Keys):
+    command: Annotated[str, Form(values.choice(TaskCommand), "`run`, `optimize`, `health`")] = Field(
+        default="run", description="The command of `tidegauge` that it calls."
+    )
+    select: Annotated[Texts, Unless("every flow")] = Field(
+        default=(), description="Its flows, as `--select` takes them: names, patterns, `tag:WORD`."
+    )
+    depends_on: Annotated[
+        tuple[str, ...] | None, Form(values.texts, "task or list"), Unless("by who reads whom")
+    ] = Field(
+        default=None,
+        description="The tasks that have to end well before it. Left out, a task waits for those that write "
+        "what it reads, `optimize` for every task that runs its flows, and `health` for all others.",
+    )
+    retries: Annotated[int, Form(values.whole(0, 100), "0 to 100")] = Field(
+        default=0, description="How often it is tried again."
+    )
+    description: Annotated[MaybeText, Unless("none")] = Field(
+        default=None, description="A sentence for people who look at the job."
+    )
+
+
+def make_workflow(check: Check, written: Any) -> Workflow | None:
+    if not isinstance(written, dict):
+        return None
+    keys = check.keys(WorkflowKeys, written, ("workflow",))
+    bodies = written.get("tasks")
+    tasks = [_task(check, name, body) for name, body in bodies.items()] if isinstance(bodies, dict) else []
+    made = tuple(task for task in tasks if task is not None)
+    if len(made) == len(tasks):
+        _check_order(check, made)
+    if keys is None:
+        return None
+    return Workflow(keys.name, made, keys.schedule, keys.timezone, keys.email, keys.at)
+
+
+def override_workflow(
+    workflow: Workflow,
+    *,
+    schedule: str | None = None,
+    timezone: str | None = None,
+    email: Sequence[str] | None = None,
+) -> Workflow:
+    """With what the command line says instead. Raises ConfigError for what the file could not say either."""
+    try:
+        return replace(
+            workflow,
+            schedule=workflow.schedule if schedule is None else _schedule(schedule),
+            timezone=workflow.timezone if timezone is None else _timezone(timezone),
+            email=_email(list(email)) if email else workflow.email,
+        )
+    except Complaint as complaint:
+        raise ConfigError(complaint.message, hint=complaint.hint) from None
+
+
+def _task(check: Check, name: str, body: Any) -> Task | None:
+    trail = ("workflow", "tasks", name)
+    if not _NAME.fullmatch(name):
+        check.add(
+            f"{quoted(name)} cannot be the name of a task",
+            trail,
+            hint="use letters, digits and `_`, at most 100, and none first that is a digit",
+            at_key=True,
+        )
+    keys = check.keys(TaskKeys, body, trail)
+    if keys is None:
+        return None
+    return Task(
+        name,
+        TaskCommand(keys.command),
+        keys.select,
+        keys.depends_on,
+        keys.retries,
+        keys.description,
+        check.document.key_place(trail),
+    )
+
+
+def _check_order(check: Check, tasks: tuple[Task, ...]) -> None:
+    """No scheduler's own check can be relied on for a task that is not there, or a circle."""
+    names = [task.name for task in tasks]
+    dangling = False
+    for task in tasks:
+        for other in task.depends_on or ():
+            if other not in names:
+                dangling = True
+                check.add(
+                    f"the task {quoted(task.name)} depends on {quoted(other)}, which is no task",
+                    ("workflow", "tasks", task.name, "depends_on"),
+                    hint=suggest(other, [name for name in names if name != task.name]),
+                )
+    try:
+        if not dangling:
+            TopologicalSorter({task.name: task.depends_on or () for task in tasks}).prepare()
+    except CycleError as error:
+        circle = list(reversed(error.args[1]))
+        check.add(
+            f"tasks wait for each other in a circle: {' → '.join(circle)}",
+            ("workflow", "tasks", circle[0], "depends_on"),
+            hint="each depends on the one behind it; take one of the dependencies out",
+        )

@@ -1,0 +1,82 @@
+"""A workflow as a module of Dagster definitions: an asset for each task."""
+
+from __future__ import annotations
+
+import re
+
+from tidegauge.model.workflow import Task, Workflow
+
+_HEAD = '''\
+"""Made by `tidegauge export workflow --target dagster`: make it anew when the project changes."""
+
+import os
+import subprocess
+
+import dagster as dg
+
+
+def tidegauge(*arguments: str) -> None:
+    subprocess.run(["tidegauge", *arguments], check=True)
+
+'''
+
+
+def to_dagster(workflow: Workflow, project: str) -> str:
+    name = re.sub(r"\W", "_", workflow.name or "", flags=re.ASCII)
+    assets = ", ".join(_function(task.name) for task in workflow.tasks)
+    lines = [_HEAD, *(line for task in workflow.tasks for line in _asset(task, name, project))]
+    lines += [f"job = dg.define_asset_job({name!r}, selection=[{assets}])", f"assets = [{assets}]"]
+    parts = ["assets=assets", "jobs=[job]"]
+    if workflow.schedule is not None:
+        lines += _schedule(workflow.schedule.text, workflow.timezone)
+        parts.append("schedules=[schedule]")
+    if workflow.email:
+        lines += _mail(workflow.email)
+        parts.append("sensors=[mail]")
+    return "\n".join([*lines, f"defs = dg.Definitions({', '.join(parts)})"]) + "\n"
+
+
+def _asset(task: Task, group: str, project: str) -> list[str]:
+    given = [f"name={task.name!r}", f"group_name={group!r}"]
+    if task.depends_on:
+        given.append(f"deps={list(task.depends_on)!r}")
+    if task.retries:
+        given.append(f"retry_policy=dg.RetryPolicy(max_retries={task.retries}, delay=60)")
+    if task.description:
+        given.append(f"description={task.description!r}")
+    arguments = ", ".join(repr(word) for word in (*task.arguments, "--project", project))
+    return [
+        "",
+        f"@dg.asset({', '.join(given)})",
+        f"def {_function(task.name)}() -> None:",
+        f"    tidegauge({arguments})",
+        "",
+    ]
+
+
+def _schedule(cron: str, timezone: str) -> list[str]:
+    return [
+        "schedule = dg.ScheduleDefinition(",
+        f"    job=job, cron_schedule={cron!r}, execution_timezone={timezone!r},",
+        "    default_status=dg.DefaultScheduleStatus.RUNNING,",
+        ")",
+    ]
+
+
+def _mail(email: tuple[str, ...]) -> list[str]:
+    """Its server and login are the environment's."""
+    return [
+        "mail = dg.make_email_on_run_failure_sensor(",
+        '    email_from=os.environ.get("SMTP_FROM", "dagster@localhost"),',
+        '    email_password=os.environ.get("SMTP_PASSWORD", ""),',
+        f"    email_to={list(email)!r},",
+        '    smtp_host=os.environ.get("SMTP_HOST", "localhost"),',
+        "    monitored_jobs=[job],",
+        "    default_status=dg.DefaultSensorStatus.RUNNING,",
+        ")",
+    ]
+
+
+def _function(task: str) -> str:
+    """No word of Python's or of this module's."""
+    return f"task_{task}"

@@ -1,0 +1,86 @@
+"""What the project file itself says of its flows: no database is asked which tables there are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from tidegauge.flows.names import matches, means, table_named, table_of
+from tidegauge.flows.select_delta import delta_flows_of
+from tidegauge.model.delta_flow import DeltaFlow
+from tidegauge.model.spec import Lake, Project, Sync
+
+
+@dataclass(frozen=True)
+class WrittenFlow:
+    """A flow of `flows:`, or those of one `sync:` together."""
+
+    name: str
+    words: tuple[str, ...]
+    """What `--select` takes for it."""
+    tags: tuple[str, ...] = ()
+    reads: frozenset[str] = frozenset()
+    """The names of those whose outputs it reads."""
+    writes_delta: bool = False
+    in_part: bool = False
+    """A sync of which only some tables are selected."""
+
+
+def written_flows(project: Project) -> tuple[WrittenFlow, ...]:
+    """In the order of the file, syncs first."""
+    syncs = {_name(sync): sync for sync in project.syncs}
+    return (
+        *(_of_sync(name, sync) for name, sync in syncs.items()),
+        *(_of_delta(flow, project, syncs) for flow in project.delta_flows),
+    )
+
+
+def select_written(project: Project, selection: Sequence[str]) -> tuple[WrittenFlow, ...]:
+    """Those that are selected; of a sync that is selected in part, the part."""
+    found = written_flows(project)
+    if not selection:
+        return found
+    delta = {flow.name for flow in delta_flows_of(project.delta_flows, selection)}
+    syncs = {_name(sync): sync for sync in project.syncs}
+    chosen = []
+    for one in found:
+        if one.name in syncs:
+            words = _words_of(syncs[one.name], selection)
+            chosen += [replace(one, words=words, in_part=words != one.words)] if words else []
+        elif one.name in delta:
+            chosen.append(one)
+    return tuple(chosen)
+
+
+def _name(sync: Sync) -> str:
+    return f"{sync.source.name}: {', '.join(sync.tables)}"
+
+
+def _of_sync(name: str, sync: Sync) -> WrittenFlow:
+    return WrittenFlow(name, sync.tables, sync.tags, writes_delta=isinstance(sync.to, Lake) and sync.to.delta)
+
+
+def _of_delta(flow: DeltaFlow, project: Project, syncs: dict[str, Sync]) -> WrittenFlow:
+    own = {other.name for other in project.delta_flows}
+    reads = {name for name in flow.upstreams if name in own}
+    for name, sync in syncs.items():
+        above = isinstance(sync.to, Lake) and any(
+            f"{part.table.path}/".startswith(f"{sync.to.path}/") for part in flow.inputs
+        )
+        if above or any(means(sync, table_named(sync.source, word)) for word in set(flow.upstreams) - own):
+            reads.add(name)
+    return WrittenFlow(flow.name, (flow.name,), flow.tags, frozenset(reads), writes_delta=True)
+
+
+def _words_of(sync: Sync, selection: Sequence[str]) -> tuple[str, ...]:
+    """Its own words where all of it is selected, those of the selection that mean some of it otherwise."""
+    found: list[str] = []
+    for word in (word.strip("+") for word in selection):
+        if word.startswith("tag:"):
+            if word.removeprefix("tag:") in sync.tags:
+                return sync.tables
+        elif means(sync, table_named(sync.source, word)) or any(
+            matches(table_named(sync.source, name), table_of(word), sync.source) for name in sync.tables
+        ):
+            found.append(word)
+    return tuple(dict.fromkeys(found))

@@ -1,0 +1,138 @@
+"""A schedule of five fields as cron writes it, and the same as Quartz does."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tidegauge.errors import ConfigError
+
+_MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
+_DAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
+_LONGEST = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+_ITEM = re.compile(r"(?:(\*)|(\w+)(?:-(\w+))?)(?:/(\d+))?", re.ASCII)
+
+
+@dataclass(frozen=True)
+class _Field:
+    name: str
+    least: int
+    most: int
+    names: tuple[str, ...] = ()
+    """Other words for its numbers, from `least` on."""
+
+    @property
+    def whole(self) -> frozenset[int]:
+        return frozenset(range(self.least, self.most + 1))
+
+
+_MINUTE, _HOUR = _Field("minute", 0, 59), _Field("hour", 0, 23)
+_DAY, _MONTH = _Field("day of the month", 1, 31), _Field("month", 1, 12, _MONTHS)
+# 7 is Sunday too.
+_WEEKDAY = _Field("day of the week", 0, 7, _DAYS)
+_FIELDS = (_MINUTE, _HOUR, _DAY, _MONTH, _WEEKDAY)
+
+
+@dataclass(frozen=True)
+class Cron:
+    """When something is due. Days that match by the month or by the week both count, as cron has it."""
+
+    text: str
+    minutes: frozenset[int]
+    hours: frozenset[int]
+    days: frozenset[int]
+    months: frozenset[int]
+    weekdays: frozenset[int]
+    """0 is Sunday."""
+
+    def to_quartz(self) -> str:
+        """Six fields: seconds come first, and one of the two kinds of day is `?`.
+
+        Raises ConfigError where both kinds are narrowed: no Quartz expression means one or the other.
+        """
+        any_day, any_weekday = self.days == _DAY.whole, len(self.weekdays) == len(_DAYS)
+        if not any_day and not any_weekday:
+            raise ConfigError(
+                f"the schedule `{self.text}` names days of the month and days of the week,"
+                " which Quartz cannot express",
+                hint="name one kind of day and leave `*` for the other",
+            )
+        weekdays = "?" if any_weekday else ",".join(_DAYS[day] for day in sorted(self.weekdays))
+        days = _shown(self.days, _DAY) if any_weekday else "?"
+        times = [_shown(self.minutes, _MINUTE), _shown(self.hours, _HOUR)]
+        return " ".join(["0", *times, days, _shown(self.months, _MONTH), weekdays])
+
+
+def parse_cron(text: str) -> Cron:
+    """Raises ConfigError for what is not five fields, or would never be due."""
+    parts = text.split()
+    if len(parts) != len(_FIELDS):
+        raise _wrong(text, f"it has {len(parts)} fields, not five")
+    minutes, hours, days, months, weekdays = (
+        _values(text, part, field) for part, field in zip(parts, _FIELDS, strict=True)
+    )
+    weekdays = frozenset(day % len(_DAYS) for day in weekdays)
+    if len(weekdays) == len(_DAYS) and not any(min(days) <= _LONGEST[month - 1] for month in months):
+        raise _wrong(text, "no such month has such a day, so that it would never be due")
+    return Cron(" ".join(parts), minutes, hours, days, months, weekdays)
+
+
+def _values(text: str, part: str, field: _Field) -> frozenset[int]:
+    found: set[int] = set()
+    for item in part.split(","):
+        match = _ITEM.fullmatch(item)
+        if match is None:
+            raise _wrong(text, f"`{item}` is no {field.name}")
+        star, first, last, step = match.groups()
+        if step is not None and (int(step) == 0 or (last is None and not star)):
+            raise _wrong(text, f"the step in `{item}` is wrong: it goes behind `*` or a range, from 1 on")
+        if star:
+            # Sunday is counted once.
+            values = range(field.least, (6 if field is _WEEKDAY else field.most) + 1)
+        else:
+            start = _number(text, first, field)
+            values = range(start, (start if last is None else _number(text, last, field)) + 1)
+        if not values:
+            raise _wrong(text, f"the range `{item}` runs backwards")
+        found |= set(values[:: int(step or 1)])
+    return frozenset(found)
+
+
+def _number(text: str, word: str, field: _Field) -> int:
+    if word.upper() in field.names:
+        return field.least + field.names.index(word.upper())
+    if not word.isdigit() or not field.least <= int(word) <= field.most:
+        raise _wrong(text, f"`{word}` is no {field.name} from {field.least} to {field.most}")
+    return int(word)
+
+
+def _wrong(text: str, why: str) -> ConfigError:
+    return ConfigError(
+        f"`{text[:60]}` is not a schedule: {why}",
+        hint="write five fields, such as `30 5 * * *`: minute, hour, day of the month, month, weekday",
+    )
+
+
+def _shown(values: frozenset[int], field: _Field) -> str:
+    if values == field.whole:
+        return "*"
+    ordered = sorted(values)
+    step = ordered[1] - ordered[0] if len(ordered) > 2 else 0
+    if step > 1 and ordered == list(range(ordered[0], field.most + 1, step)):
+        return f"{ordered[0]}/{step}"
+    return ",".join(_span(run) for run in _runs(ordered))
+
+
+def _runs(ordered: Sequence[int]) -> list[list[int]]:
+    runs: list[list[int]] = []
+    for value in ordered:
+        if runs and value == runs[-1][-1] + 1:
+            runs[-1].append(value)
+        else:
+            runs.append([value])
+    return runs
+
+
+def _span(run: Sequence[int]) -> str:
+    return f"{run[0]}-{run[-1]}" if len(run) > 2 else ",".join(map(str, run))

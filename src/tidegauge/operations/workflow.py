@@ -1,0 +1,214 @@
+"""A project's flows as tasks for somebody else's scheduler, in the order that who-reads-whom gives."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from graphlib import CycleError, TopologicalSorter
+
+from tidegauge.errors import ConfigError
+from tidegauge.flows.written import WrittenFlow, select_written, written_flows
+from tidegauge.model.spec import Project
+from tidegauge.model.workflow import Task, TaskCommand, Workflow
+
+_REST = "untagged"
+
+Needs = Mapping[str, frozenset[str]]
+"""By task, those that have to end before it."""
+
+
+@dataclass(frozen=True)
+class PlannedWorkflow:
+    workflow: Workflow
+    """Complete: every task with its flows and what it depends on."""
+    notes: tuple[str, ...] = ()
+
+
+def plan_workflow(project: Project, selection: Sequence[str] = ()) -> PlannedWorkflow:
+    """Raises ConfigError for a task without flows, a flow in two tasks, and tasks that wait in a circle."""
+    written = project.workflow or Workflow()
+    everything = written_flows(project)
+    chosen = _choose(project, everything, selection)
+    tasks = written.tasks or group_by_tag(everything)
+    flows = {task.name: _flows_of(project, task) for task in tasks}
+    runs = {task.name: flows[task.name] for task in tasks if task.command is TaskCommand.RUN}
+    _refuse_twice(tasks, runs)
+    needs = order_tasks(tasks, flows)
+    narrowed = [_narrow(task, flows[task.name], chosen) for task in tasks]
+    kept = [task for task in narrowed if task is not None]
+    names = [task.name for task in kept]
+    planned = tuple(replace(task, depends_on=_without_dropped(task.name, needs, names)) for task in kept)
+    made = replace(written, name=written.name or project.pipeline, tasks=planned)
+    return PlannedWorkflow(made, tuple(_left_out(chosen, runs)))
+
+
+def _left_out(chosen: Mapping[str, WrittenFlow], runs: Mapping[str, Sequence[WrittenFlow]]) -> Iterator[str]:
+    run = {one.name for flows in runs.values() for one in flows}
+    names = [name for name in chosen if name not in run]
+    if names:
+        yield f"no task of `workflow:` runs {', '.join(names)}"
+
+
+def _choose(
+    project: Project, everything: Sequence[WrittenFlow], selection: Sequence[str]
+) -> dict[str, WrittenFlow]:
+    if not everything:
+        raise ConfigError("this project has no flows", hint="name some under `sync:` or `flows:`")
+    chosen = {one.name: one for one in select_written(project, selection)}
+    if not chosen:
+        raise ConfigError(
+            f"nothing is selected by {', '.join(selection)}",
+            hint=f"there are: {', '.join(one.name for one in everything[:10])}",
+        )
+    return chosen
+
+
+def group_by_tag(flows: Sequence[WrittenFlow]) -> tuple[Task, ...]:
+    """One task for the flows of each first tag, and one for those without; without any tag one for all."""
+    if not any(one.tags for one in flows):
+        return (Task("run"),)
+    groups: dict[str, list[WrittenFlow]] = {}
+    for one in flows:
+        groups.setdefault(one.tags[0] if one.tags else "", []).append(one)
+    names: dict[str, str] = {}
+    for tag in groups:
+        name = _task_name(tag) if tag else _REST
+        if names.setdefault(name, tag) != tag:
+            raise ConfigError(
+                f"the tags `{names[name]}` and `{tag}` would be one task, `{name}`",
+                hint="name the tasks in a `workflow:` block",
+            )
+    return tuple(
+        Task(name, select=tuple(word for one in groups[tag] for word in one.words))
+        if not tag or any(tag in one.tags[1:] for one in flows)
+        else Task(name, select=(f"tag:{tag}",))
+        for name, tag in names.items()
+    )
+
+
+def order_tasks(tasks: Sequence[Task], flows: Mapping[str, Sequence[WrittenFlow]]) -> Needs:
+    """What each task depends on: as it says itself, or else as who-reads-whom does."""
+    writers = {
+        one.name: task.name for task in tasks if task.command is TaskCommand.RUN for one in flows[task.name]
+    }
+    needs: Needs = {
+        task.name: _derive(task, tasks, flows[task.name], writers)
+        if task.depends_on is None
+        else frozenset(task.depends_on)
+        for task in tasks
+    }
+    _refuse_circles(tasks, needs)
+    return {
+        task.name: _shortest(needs, task.name) if task.depends_on is None else needs[task.name]
+        for task in tasks
+    }
+
+
+def _derive(
+    task: Task, tasks: Sequence[Task], flows: Sequence[WrittenFlow], writers: Mapping[str, str]
+) -> frozenset[str]:
+    match task.command:
+        case TaskCommand.RUN:
+            found = {writers[name] for one in flows for name in one.reads if name in writers}
+        case TaskCommand.OPTIMIZE:
+            found = {writers[one.name] for one in flows if one.name in writers}
+        case TaskCommand.HEALTH:
+            found = {other.name for other in tasks if other.command is not TaskCommand.HEALTH}
+    return frozenset(found - {task.name})
+
+
+def _flows_of(project: Project, task: Task) -> tuple[WrittenFlow, ...]:
+    found = select_written(project, task.select)
+    if task.command is TaskCommand.OPTIMIZE:
+        found = tuple(one for one in found if one.writes_delta)
+    if not found:
+        which = "no Delta table" if task.command is TaskCommand.OPTIMIZE else "no flow"
+        words = f" by {', '.join(task.select)}" if task.select else ""
+        raise ConfigError(
+            f"the task `{task.name}` selects {which}{words}",
+            hint="select names, patterns or `tag:WORD` of the flows in this file",
+            place=task.place,
+        )
+    return found
+
+
+def _refuse_twice(tasks: Sequence[Task], runs: Mapping[str, Sequence[WrittenFlow]]) -> None:
+    """Two tasks at one flow would be in each other's way. A sync may be shared out by table."""
+    first: dict[tuple[str, str], str] = {}
+    places = {task.name: task.place for task in tasks}
+    for name, flows in runs.items():
+        for flow, word in ((one.name, word) for one in flows for word in one.words):
+            other = first.setdefault((flow, word), name)
+            if other != name:
+                raise ConfigError(
+                    f"the tasks `{other}` and `{name}` both run {flow}",
+                    hint="let one task run each flow: narrow `select` of one of them",
+                    place=places[name],
+                )
+
+
+def _refuse_circles(tasks: Sequence[Task], needs: Needs) -> None:
+    try:
+        TopologicalSorter(needs).prepare()
+    except CycleError as error:
+        circle = list(reversed(error.args[1]))
+        places = {task.name: task.place for task in tasks}
+        raise ConfigError(
+            f"tasks wait for each other in a circle: {' → '.join(circle)}",
+            hint="flows of each read what the one behind it writes: put such flows into one task, in a"
+            " `workflow:` block",
+            place=places[circle[0]],
+        ) from None
+
+
+def _above(needs: Needs, name: str) -> frozenset[str]:
+    """All that has to end before a task, however far up."""
+    return needs[name].union(*(_above(needs, other) for other in needs[name]))
+
+
+def _shortest(needs: Needs, name: str) -> frozenset[str]:
+    """Without those that others of them wait for anyway."""
+    implied = frozenset[str]().union(*(_above(needs, other) for other in needs[name]))
+    return needs[name] - implied
+
+
+def _without_dropped(name: str, needs: Needs, kept: Sequence[str]) -> tuple[str, ...]:
+    """Of a task that is not there, what it depended on itself; in the order of the tasks."""
+    found: set[str] = set()
+    waiting = list(needs[name])
+    while waiting:
+        one = waiting.pop()
+        if one in kept:
+            found.add(one)
+        else:
+            waiting += needs[one]
+    return tuple(one for one in kept if one in found)
+
+
+def _narrow(task: Task, flows: Sequence[WrittenFlow], chosen: Mapping[str, WrittenFlow]) -> Task | None:
+    """With its own words while all of its flows are chosen, else with those of the flows that are."""
+    words = [_common_words(one, chosen.get(one.name)) for one in flows]
+    if words == [one.words for one in flows]:
+        return task
+    select = tuple(dict.fromkeys(word for found in words for word in found))
+    return replace(task, select=select) if select else None
+
+
+def _common_words(own: WrittenFlow, chosen: WrittenFlow | None) -> tuple[str, ...]:
+    """For what both mean."""
+    if chosen is None:
+        return ()
+    if not chosen.in_part:
+        return own.words
+    if not own.in_part:
+        return chosen.words
+    pairs = [(one, other) for one in own.words for other in chosen.words]
+    narrower = [other for one, other in pairs if fnmatchcase(other, one)]
+    return tuple(dict.fromkeys(narrower + [one for one, other in pairs if fnmatchcase(one, other)]))
+
+
+def _task_name(tag: str) -> str:
+    name = re.sub(r"\W", "_", tag, flags=re.ASCII)
+    return f"_{name}" if name[:1].isdigit() else name
