@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tidegauge.declare import changes, delta, flow, snapshot
     from tidegauge.tracker import WatermarkTracker
+    from tidegauge.transform.as_of import as_of
 
 __version__ = "0.1.0"
-__all__ = ["WatermarkTracker", "__version__", "changes", "delta", "flow", "snapshot"]
+__all__ = ["WatermarkTracker", "__version__", "as_of", "changes", "delta", "flow", "snapshot"]
 
 
 def __getattr__(name: str) -> Any:
@@ -18,6 +19,10 @@ def __getattr__(name: str) -> Any:
         from tidegauge.tracker import WatermarkTracker
 
         return WatermarkTracker
+    if name == "as_of":
+        from tidegauge.transform.as_of import as_of
+
+        return as_of
     if name in {"changes", "delta", "flow", "snapshot"}:
         from tidegauge import declare
 

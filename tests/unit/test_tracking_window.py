@@ -112,6 +112,14 @@ def test_the_tracker_is_imported_only_when_asked_for_and_never_brings_spark() ->
         "from tidegauge import WatermarkTracker; assert 'pyspark' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", script], check=True)
-    assert tidegauge.__all__ == ["WatermarkTracker", "__version__", "changes", "delta", "flow", "snapshot"]
+    assert tidegauge.__all__ == [
+        "WatermarkTracker",
+        "__version__",
+        "as_of",
+        "changes",
+        "delta",
+        "flow",
+        "snapshot",
+    ]
     with pytest.raises(AttributeError, match="nothing_else"):
         tidegauge.nothing_else  # noqa: B018
