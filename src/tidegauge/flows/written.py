@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tidegauge.flows.names import matches, means, table_named, table_of
-from tidegauge.flows.select_delta import delta_flows_of
+from tidegauge.flows.select_words import select_flows
 from tidegauge.model.delta_flow import DeltaFlow
 from tidegauge.model.spec import Lake, Project, Sync
 
@@ -40,7 +40,7 @@ def select_written(project: Project, selection: Sequence[str]) -> tuple[WrittenF
     found = written_flows(project)
     if not selection:
         return found
-    delta = {flow.name for flow in delta_flows_of(project.delta_flows, selection)}
+    delta = {flow.name for flow in select_flows(project.delta_flows, selection)[0]}
     syncs = {_name(sync): sync for sync in project.syncs}
     chosen = []
     for one in found:
