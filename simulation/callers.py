@@ -174,7 +174,7 @@ class CallerProcess:
 
 
 def end_begun(ledger: MemoryLedger) -> None:
-    """There is no output whose next life would have to be opened first."""
+    """There is no output whose next epoch would have to be opened first."""
     [status] = ledger.status(PIPELINE, [NAME])
     if status.override is not None:
         ledger.end_override(PIPELINE, NAME, epoch=status.override.epoch)

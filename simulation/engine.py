@@ -10,10 +10,10 @@ from datetime import timedelta
 from typing import Any, TypeVar, cast
 
 from simulation.documents import Cabinet
+from simulation.epochs import Checker
 from simulation.invariants import SURPRISE
 from simulation.lake import Lake, MemoryOutput
 from simulation.ledger import Desk
-from simulation.lives import Checker
 from simulation.places import DAWN, FLOWS, INPUT, LEASE, NAME, PIPELINE, PROJECT, at
 from simulation.source import MemorySource, Table
 from simulation.world import Actor, World

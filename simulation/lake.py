@@ -1,4 +1,4 @@
-"""An output in memory, with the promises of `write.parquet` and `write.epochs`: put-if-absent, and lives."""
+"""An output in memory, with the promises of `outputs.lake`: put-if-absent, and epochs."""
 
 from __future__ import annotations
 
@@ -198,9 +198,9 @@ class MemoryOutput:
 
     def _check_life(self, tag: Tag) -> None:
         if tag.epoch + 1 in self._lake.openings:
-            self._world.tally["writer of an older life, refused"] += 1
+            self._world.tally["writer of an older epoch, refused"] += 1
             raise OutputDisagrees(
-                f"a later life of this table was opened; {tag.epoch}/{tag.seq} is no part of it",
+                f"a later epoch of this table was opened; {tag.epoch}/{tag.seq} is no part of it",
                 hint="feigned",
             )
 

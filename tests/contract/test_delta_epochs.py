@@ -1,4 +1,4 @@
-"""The lives of a Delta table, opened and closed without Spark."""
+"""The epochs of a Delta table, opened and closed without Spark."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_c8_a_reset_closes_every_older_life_in_one_commit(table: LogTable) -> No
     assert len(table.logged()) == 3
     assert [table.fresh().is_open(epoch) for epoch in (0, 1, 2)] == [False, True, False]
     for tag in (tag_of(1), tag_of(2), tag_of(3)):
-        with pytest.raises(OutputDisagrees, match="later life"):
+        with pytest.raises(OutputDisagrees, match="later epoch"):
             table.output.receipt(tag)
     assert table.output.receipt(tag_of(1, epoch=1)) is None
     table.commit(1, epoch=1)
@@ -92,7 +92,7 @@ def test_a_full_refresh_removes_every_row_in_the_commit_that_opens_the_life(tabl
     lacks = table.output.lacks((0, 2))
     assert lacks is not None
     assert "full refresh" in lacks
-    assert not table.fresh().is_empty()  # a life was opened: a ledger that knows nothing of it is refused
+    assert not table.fresh().is_empty()  # an epoch was opened: a ledger that knows nothing of it is refused
     table.commit(1, epoch=1, rows=4)
     table.open(1, empty=True)
     assert table.ids() == 4
@@ -110,7 +110,7 @@ def test_a_full_refresh_forgets_the_events_that_a_history_keeps_beside_it(table:
     assert beside.ids() == 0
     beside.commit(rows=2)
     table.open(2, empty=True)
-    assert beside.ids() == 2  # of the new life by now
+    assert beside.ids() == 2  # of the new epoch by now
 
 
 def test_b17_a_life_can_be_opened_before_the_table_is_there(table: LogTable) -> None:
@@ -119,20 +119,20 @@ def test_b17_a_life_can_be_opened_before_the_table_is_there(table: LogTable) -> 
     output = table.fresh()
     assert output.is_empty()
     assert [output.is_open(epoch) for epoch in (0, 1, 2)] == [False, False, True]
-    with pytest.raises(OutputDisagrees, match="later life"):
+    with pytest.raises(OutputDisagrees, match="later epoch"):
         output.receipt(tag_of(1))
     table.commit()  # whoever makes the table now
-    lives = DeltaEpochs(Log(output._table.opened().log.store), "shop", "silver/orders")
+    epochs = DeltaEpochs(Log(output._table.opened().log.store), "shop", "silver/orders")
     with pytest.raises(OutputDisagrees, match="epoch 0 is no part"):
-        lives.ensure(0, unmarked=False)
-    assert lives.ensure(2, unmarked=False).logged == 0
-    assert table.ids() == 0  # what came between belongs to no life
-    assert lives.ensure(2, unmarked=False).logged == 0
+        epochs.ensure(0, unmarked=False)
+    assert epochs.ensure(2, unmarked=False).logged == 0
+    assert table.ids() == 0  # what came between belongs to no epoch
+    assert epochs.ensure(2, unmarked=False).logged == 0
     assert len(table.logged()) == 2
 
 
 def test_b17_of_a_late_writer_and_a_new_life_one_always_sees_the_other(table: LogTable) -> None:
-    """The writer makes the table, then looks; who opens the life says so, then looks for the table."""
+    """The writer makes the table, then looks; who opens the epoch says so, then looks for the table."""
     for round_ in range(20):
         one = LogTable(Lake("", f"{table.lake.path}{round_}"))
         start = threading.Barrier(2)
@@ -200,14 +200,14 @@ def test_a_batch_that_comes_between_an_opening_and_its_commit_is_counted_to_its_
         return put(log, version, actions)
 
     monkeypatch.setattr(Log, "put", slow_put)
-    lives = table.fresh()._table.opened().epochs
+    epochs = table.fresh()._table.opened().epochs
     if killed:
         with pytest.raises(KeyboardInterrupt):
             table.open(1)
-        lives.ensure(1, unmarked=False)
+        epochs.ensure(1, unmarked=False)
     else:
         table.open(1)
-    now = lives.standing()
+    now = epochs.standing()
     assert now.look is not None
     assert now.look.transactions(PREFIX) == {f"{PREFIX}0": CLOSED, f"{PREFIX}1": 0}
     assert now.marker is not None
@@ -215,7 +215,7 @@ def test_a_batch_that_comes_between_an_opening_and_its_commit_is_counted_to_its_
     assert said is not None
     assert now.marker.closed == {0: last}
     assert said["closed"] == {"0": last}
-    assert lives.lacks((0, last)) is None
+    assert epochs.lacks((0, last)) is None
 
 
 def test_a_table_of_the_catalogue_that_is_not_there_yet_is_opened_by_its_first_batch(tmp_path: Path) -> None:
@@ -234,7 +234,7 @@ def test_a_table_of_the_catalogue_that_is_not_there_yet_is_opened_by_its_first_b
     assert output.is_open(1)
     assert output._table.opened().epochs.ensure(1, unmarked=True).logged == 0
     assert output.receipt(tag_of(1, epoch=1)) is None
-    # Where a batch of an older life came first, nobody can tell what it has written.
+    # Where a batch of an older epoch came first, nobody can tell what it has written.
     other = LogTable(Lake("", str(tmp_path / "late")))
     other.commit(1)
     made[0] = other.lake.path
@@ -247,10 +247,10 @@ def test_the_words_of_an_opening_can_be_read_back(table: LogTable) -> None:
     table.commit(4)
     table.open(1, (0, 4))
     table.commit()
-    lives = table.fresh()._table.opened().epochs
+    epochs = table.fresh()._table.opened().epochs
     for file in (Path(table.lake.path) / "_tidegauge").iterdir():
         file.unlink()  # a copy of the table may not have it: the log says the same
-    opening = lives._opening(lives.standing())
+    opening = epochs._opening(epochs.standing())
     assert opening == DeltaEpochOpening("shop", "silver/orders", 1, (0, 4), "again", closed={0: 4})
     assert table.output.lacks((0, 4)) is None
 
@@ -278,7 +278,7 @@ def test_c7_an_opening_that_a_driver_of_the_old_life_wrote_over_is_put_again_bef
     assert table.ids() == 0
     client.put_object(**theirs, Body=body)  # Delta's own log store puts without a condition
     assert table.ids() == 8
-    with pytest.raises(OutputDisagrees, match="later life"):
+    with pytest.raises(OutputDisagrees, match="later epoch"):
         table.output.receipt(tag_of(2))
     now = table.fresh()._table.opened().epochs.ensure(1, unmarked=False)
     assert now.look is not None

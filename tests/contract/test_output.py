@@ -15,7 +15,7 @@ from tidegauge.model.spec import Lake
 from tidegauge.model.staged import DataFile
 from tidegauge.outputs.lake.files import clean, survey
 from tidegauge.outputs.lake.output import ParquetOutput
-from tidegauge.outputs.lake.table import committed, committed_files
+from tidegauge.outputs.lake.table import committed_files, load_committed
 from tidegauge.storage.store import Entry, Store, open_store
 
 WINDOW = batch("2025-08-14 15:30:22.123456", after="2025-08-14 15:00:00.000000")
@@ -147,13 +147,13 @@ def test_b17_readers_follow_only_the_newest_epoch(output: ParquetOutput, lake: L
     output.open_epoch("shop", "shop.orders", 1, None, "a fresh start")
     publish(output, 1, data(lake, "data/b/part-0.parquet"), epoch=1)
     assert [one.file.path for one in committed_files(lake, FOLDER)] == ["data/b/part-0.parquet"]
-    assert [one.tag.seq for one in committed(lake, FOLDER, epoch=0)] == [1]
+    assert [one.tag.seq for one in load_committed(lake, FOLDER, epoch=0)] == [1]
 
 
 def test_batches_are_read_in_the_order_of_their_numbers(output: ParquetOutput, lake: Lake) -> None:
     for seq in (10, 2, 1, 11, 9):
         publish(output, seq)
-    assert [one.tag.seq for one in committed(lake, FOLDER)] == [1, 2, 9, 10, 11]
+    assert [one.tag.seq for one in load_committed(lake, FOLDER)] == [1, 2, 9, 10, 11]
 
 
 def test_d4_leftovers_are_listed_and_are_no_part_of_the_table(output: ParquetOutput, lake: Lake) -> None:

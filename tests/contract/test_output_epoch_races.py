@@ -1,4 +1,4 @@
-"""Writers that are paused anywhere, or race, while somebody else opens the table's next life."""
+"""Writers that are paused anywhere, or race, while somebody else opens the table's next epoch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.output_parts import LAYOUT, batch, staged, tag
 from tidegauge.errors import OutputDisagrees
 from tidegauge.model.staged import DataFile
 from tidegauge.outputs.lake.output import ParquetOutput
-from tidegauge.outputs.lake.table import committed
+from tidegauge.outputs.lake.table import load_committed
 from tidegauge.storage.store import Store, open_store
 
 __all__ = ["where"]  # a fixture
@@ -89,12 +89,12 @@ def test_b17_a_writer_paused_while_the_next_life_is_opened_cannot_advance(
     _, status = os.waitpid(writer.pid, os.WUNTRACED)
     assert os.WIFSTOPPED(status)
     output.open_epoch("shop", "shop.orders", 1, continues, "reset by hand")
-    output.commit(tag(1, epoch=1), WINDOW, staged(), layout=LAYOUT, run_id="new life")
-    there = [one.tag for one in committed(lake, "t")]
+    output.commit(tag(1, epoch=1), WINDOW, staged(), layout=LAYOUT, run_id="new epoch")
+    there = [one.tag for one in load_committed(lake, "t")]
     os.kill(writer.pid, signal.SIGCONT)
     assert answers.get(timeout=600)[0] == "OutputDisagrees"
     writer.join(60)
-    assert [one.tag for one in committed(lake, "t")] == there
+    assert [one.tag for one in load_committed(lake, "t")] == there
     assert there == ([tag(1)] if continues else []) + [tag(1, epoch=1)]
 
 
@@ -126,17 +126,17 @@ def test_b17_what_the_ledger_counted_is_what_readers_of_the_next_life_see(where:
     assert started.wait(60)
     until = time.monotonic() + 0.3 + random.random() / 5
     while time.monotonic() < until:
-        numbers = [one.tag.seq for one in committed(lake, "t")]
+        numbers = [one.tag.seq for one in load_committed(lake, "t")]
         assert numbers == list(range(1, len(numbers) + 1))
     with lock:
         fence.value = 1
         upto = counted.value
     ParquetOutput(lake, "t").open_epoch("shop", "shop.orders", 1, (0, upto), "set by hand")
-    assert [one.tag.seq for one in committed(lake, "t")] == list(range(1, upto + 1))
+    assert [one.tag.seq for one in load_committed(lake, "t")] == list(range(1, upto + 1))
     assert ends.get(timeout=600) in ("the output refused", "the ledger refused")
     writer.join(60)
     assert upto > 0
-    assert [one.tag.seq for one in committed(lake, "t")] == list(range(1, upto + 1))
+    assert [one.tag.seq for one in load_committed(lake, "t")] == list(range(1, upto + 1))
 
 
 def open_at_once(where: Where, name: str, barrier: Any, answers: Any) -> None:
@@ -144,7 +144,7 @@ def open_at_once(where: Where, name: str, barrier: Any, answers: Any) -> None:
     for epoch in range(1, 6):
         barrier.wait(60)
         try:
-            # Every other life has two meanings; those who agree with the first are let in.
+            # Every other epoch has two meanings; those who agree with the first are let in.
             reason = "the same" if epoch % 2 else f"of {name}"
             output.open_epoch("shop", "shop.orders", epoch, None, reason)
             answers.put((epoch, True))

@@ -1,4 +1,4 @@
-"""The lives of a table: an override opens the next, and no writer of an older one is seen or confirmed."""
+"""The epochs of a table: an override opens the next, and no writer of an older one is seen or confirmed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tidegauge.model.spec import Lake
 from tidegauge.outputs.lake.epochs import EpochOpening, parse, render
 from tidegauge.outputs.lake.files import clean, survey
 from tidegauge.outputs.lake.output import ParquetOutput
-from tidegauge.outputs.lake.table import committed, committed_files
+from tidegauge.outputs.lake.table import committed_files, load_committed
 from tidegauge.storage.store import Store, open_store
 
 __all__ = ["lake", "output"]  # fixtures
@@ -29,7 +29,7 @@ def open_next(
 
 
 def seen(lake: Lake, *, epoch: int | None = None) -> list[tuple[int, int]]:
-    return [(one.tag.epoch, one.tag.seq) for one in committed(lake, FOLDER, epoch=epoch)]
+    return [(one.tag.epoch, one.tag.seq) for one in load_committed(lake, FOLDER, epoch=epoch)]
 
 
 def test_an_epoch_is_opened_by_the_file_that_the_docs_name(output: ParquetOutput, lake: Lake) -> None:
@@ -83,13 +83,13 @@ def test_d11_a_refresh_shows_the_old_life_until_its_first_batch_is_there(
     refresh(2)
     refresh(2)
     assert seen(lake) == old
-    assert (seen(lake, epoch=2), output.layout()) == ([], None), "the new life itself has nothing yet"
+    assert (seen(lake, epoch=2), output.layout()) == ([], None), "the new epoch itself has nothing yet"
     assert output.is_pending(2)
     refresh(3)
     open_next(output, 4)
     open_next(output, 5, (4, 0))
     assert seen(lake) == old, "whatever was done before its first batch"
-    with pytest.raises(OutputDisagrees, match="a later life"):
+    with pytest.raises(OutputDisagrees, match="a later epoch"):
         publish(output, 2, epoch=1)
     assert seen(lake) == old
     assert output.is_pending(5)
@@ -142,13 +142,13 @@ def test_b17_a_tag_of_an_older_life_is_neither_confirmed_nor_published(
         lambda: publish(output, 2),
     ]
     for ask in asks:
-        with pytest.raises(OutputDisagrees, match="a later life of this table was opened") as refused:
+        with pytest.raises(OutputDisagrees, match="a later epoch of this table was opened") as refused:
             ask()
         assert "moved back" in refused.value.message
         assert refused.value.hint
     assert open_store(lake).get(f"{FOLDER}/_tidegauge/0/2.json") is None
     open_next(output, 2)
-    with pytest.raises(OutputDisagrees, match="a later life"):  # also when more than one came after
+    with pytest.raises(OutputDisagrees, match="a later epoch"):  # also when more than one came after
         output.receipt(tag(1))
 
 
@@ -159,7 +159,7 @@ def test_batches_of_a_life_that_was_never_opened_are_refused(output: ParquetOutp
             ask()
     ParquetOutput(lake, "other").open_epoch("shop", "shop.orders", 1, None, "x")
     with pytest.raises(OutputDisagrees, match=r"_tidegauge/3/open\.json is not there"):
-        committed(lake, "other", epoch=3)
+        load_committed(lake, "other", epoch=3)
 
 
 def test_what_is_continued_has_to_be_there(output: ParquetOutput, lake: Lake) -> None:
@@ -181,7 +181,7 @@ def test_a_place_that_is_new_to_an_old_ledger_is_opened_without_a_gap(
     open_next(output, 3)
     assert output.is_empty()
     for epoch in (0, 1, 2):
-        with pytest.raises(OutputDisagrees, match="a later life"):
+        with pytest.raises(OutputDisagrees, match="a later epoch"):
             output.receipt(tag(1, epoch=epoch))
     open_next(output, 3)
     publish(output, 1, epoch=3)
@@ -269,7 +269,7 @@ def test_a_listing_that_shows_a_batch_and_not_yet_its_opening_is_no_reason_to_re
             return [entry for entry in self.store.list(prefix) if not entry.path.endswith("open.json")]
 
     early: Store = Early(open_store(lake), landed=True)  # type: ignore[assignment]
-    assert [one.tag for one in committed(lake, FOLDER, store=early)] == [tag(1, epoch=1)]
+    assert [one.tag for one in load_committed(lake, FOLDER, store=early)] == [tag(1, epoch=1)]
 
 
 def test_a_batch_costs_one_small_question_more_for_each_of_its_two_steps(

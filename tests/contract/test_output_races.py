@@ -19,7 +19,7 @@ from tidegauge.model.secret import Secret
 from tidegauge.model.spec import Lake
 from tidegauge.model.staged import DataFile
 from tidegauge.outputs.lake.output import ParquetOutput
-from tidegauge.outputs.lake.table import committed
+from tidegauge.outputs.lake.table import load_committed
 from tidegauge.storage.store import open_store
 
 WINDOW = batch("2025-08-14 15:30:22.123456")
@@ -69,7 +69,7 @@ def test_b7_of_eight_processes_exactly_one_commits_each_batch(where: Where) -> N
         told.setdefault(seq, []).append(receipt)
     for runner in runners:
         runner.join(60)
-    there = {one.tag.seq: one.receipt for one in committed(open_lake(where), "t")}
+    there = {one.tag.seq: one.receipt for one in load_committed(open_lake(where), "t")}
     assert len(there) == ROUNDS
     for seq, receipts in told.items():
         assert set(receipts) == {there[seq]}
@@ -95,7 +95,7 @@ def test_b6_a_process_killed_inside_a_put_leaves_nothing_or_the_whole(where: Whe
         assert runner.pid
         os.kill(runner.pid, signal.SIGKILL)
         runner.join(60)
-        manifests = committed(lake, "t")  # raises for one that is torn
+        manifests = load_committed(lake, "t")  # raises for one that is torn
         assert [one.tag.seq for one in manifests] == list(range(1, len(manifests) + 1))
         assert all(one.files == FILES for one in manifests)
         assert len(manifests) >= seen

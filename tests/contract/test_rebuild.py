@@ -254,20 +254,20 @@ def table(folder: Path, *said: dict[str, Any] | None, first: int = 0) -> Lake:
 def test_b4_a_delta_table_knows_its_last_batch_and_the_windows_of_it(tmp_path: Path) -> None:
     other = {**batch(0, 9, 99), "flow": "gold"}
     lake = table(tmp_path, None, batch(0, 1, 4), batch(0, 2, 7), other, None, {"user": "words"})
-    life = recall_delta(lake, "shop", "silver")
-    assert life is not None
-    assert (life.epoch, life.seq, life.opened) == (0, 2, None)
-    assert life.marks == {"orders": Recalled("version", VersionPosition(7), "t1", "f1", "s")}
+    found = recall_delta(lake, "shop", "silver")
+    assert found is not None
+    assert (found.epoch, found.seq, found.opened) == (0, 2, None)
+    assert found.marks == {"orders": Recalled("version", VersionPosition(7), "t1", "f1", "s")}
     assert recall_delta(lake, "shop", "bronze") is None
     assert recall_delta(Lake("", str(tmp_path / "nowhere")), "shop", "silver") is None
 
 
 def test_b4_a_life_of_a_delta_table_without_a_batch_stands_where_it_continues(tmp_path: Path) -> None:
     first = table(tmp_path / "a", batch(0, 1, 4), batch(0, 2, 7), opened(1, (0, 1)), opened(2, (1, 0)))
-    life = recall_delta(first, "shop", "silver")
-    assert life is not None
-    assert (life.epoch, life.seq, life.opened) == (2, 0, "by hand")
-    assert life.marks["orders"].position == VersionPosition(4)
+    found = recall_delta(first, "shop", "silver")
+    assert found is not None
+    assert (found.epoch, found.seq, found.opened) == (2, 0, "by hand")
+    assert found.marks["orders"].position == VersionPosition(4)
     reset = recall_delta(table(tmp_path / "b", batch(0, 1, 4), opened(1, None)), "shop", "silver")
     assert reset is not None
     assert (reset.epoch, reset.seq, reset.marks) == (1, 0, {})

@@ -1,4 +1,4 @@
-"""The lives of a table in a warehouse, and writers that meet: one comes first, and the other sees it."""
+"""The epochs of a table in a warehouse, and writers that meet: one comes first, and the other sees it."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ def test_a_new_epoch_closes_the_ones_before(warehouse: Yard) -> None:
     output = warehouse.output(orders.flow)
     assert (output.is_open(0), output.is_open(1), output.is_open(2)) == (False, True, False)
     for seq in (1, 2):
-        with pytest.raises(OutputDisagrees, match="a later life"):
+        with pytest.raises(OutputDisagrees, match="a later epoch"):
             output.receipt(tag_of(orders.flow, seq))
-    with pytest.raises(OutputDisagrees, match="a later life"):
+    with pytest.raises(OutputDisagrees, match="a later epoch"):
         orders.rows(ORDERS, [(2, "b", None, 1)])
     fresh = Loader(warehouse, orders.flow, epoch=1)
     assert counts(fresh.rows(ORDERS, [(1, "z", None, 2)])) == (1, 0, 1, 0)
@@ -67,7 +67,7 @@ def test_an_epoch_has_one_meaning(warehouse: Yard) -> None:
         reopen(warehouse, flow, 2, why="another")
     with pytest.raises(OutputDisagrees, match="later than"):
         reopen(warehouse, flow, 1)
-    with pytest.raises(OutputDisagrees, match="a later life"):
+    with pytest.raises(OutputDisagrees, match="a later epoch"):
         loader(warehouse).rows(ORDERS, [ROW])
 
 

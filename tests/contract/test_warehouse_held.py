@@ -254,7 +254,7 @@ def test_b17_a_late_batch_of_the_old_life_neither_empties_nor_fills(warehouse: Y
     output = warehouse.output(orders.flow)
     late = output.stage(read_batch(ORDERS, [(1, "late", None, 9)]), no_spark)
     begin(warehouse, orders.flow, 1, empty=True)
-    with pytest.raises(OutputDisagrees, match="a later life"):
+    with pytest.raises(OutputDisagrees, match="a later epoch"):
         output.commit(tag_of(orders.flow, 2), batch_to(2), late, layout=ORDERS, run_id="late")
     assert warehouse.contents("orders", ["id", "name"]) == [(1, "a"), (2, "b")]
 
@@ -285,11 +285,11 @@ def test_b17_a_late_refresher_in_another_mode_does_not_take_the_table_of_a_later
     output = warehouse.output(late)
     staged = output.stage(read_batch(ORDERS, [A, C]), no_spark)
     begin(warehouse, flow, 2, empty=True)
-    with pytest.raises(OutputDisagrees, match="a later life"):
+    with pytest.raises(OutputDisagrees, match="a later epoch"):
         output.commit(tag_of(late, 1, 1), batch_to(1), staged, layout=ORDERS, run_id="late")
     assert warehouse.contents("orders", ["id"]) == [(1,), (2,)]
     Loader(warehouse, flow, epoch=2).rows(ORDERS, [B, C])
-    with pytest.raises(OutputDisagrees, match="a later life"):
+    with pytest.raises(OutputDisagrees, match="a later epoch"):
         output.commit(tag_of(late, 1, 1), batch_to(1), staged, layout=ORDERS, run_id="late")
     assert warehouse.contents("orders", ["id"]) == [(2,), (3,)]
 

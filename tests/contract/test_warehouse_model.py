@@ -90,9 +90,9 @@ runs = st.lists(st.lists(happenings, max_size=5), min_size=2, max_size=6)
 
 
 @settings(CAREFUL, max_examples=4)
-@given(lives=runs, seed=st.randoms(use_true_random=False))
+@given(loads=runs, seed=st.randoms(use_true_random=False))
 def test_d13_a_history_with_deletes_is_what_each_run_saw(
-    warehouse: Yard, lives: list[list[tuple[str, int, str | None]]], seed: Random
+    warehouse: Yard, loads: list[list[tuple[str, int, str | None]]], seed: Random
 ) -> None:
     """Rows come, change, go and come back. Each run brings what is new, and then looks which keys are gone;
     now and then all that was brought is loaded again."""
@@ -102,9 +102,9 @@ def test_d13_a_history_with_deletes_is_what_each_run_saw(
     model: dict[int, list[Version]] = {}
     brought: list[list[Row]] = []
     clock = 0
-    for life in lives:
+    for one_load in loads:
         since = clock
-        for what, key, value in life:
+        for what, key, value in one_load:
             clock += 1
             if what == "delete":
                 source.pop(key, None)

@@ -217,12 +217,12 @@ def test_errors_are_told_apart_by_their_states() -> None:
             return None
 
     session = SnowflakeSession(Connection(), "Snowflake, account x")
-    held = session._told(ProgrammingError(msg="Statement waited too long", errno=625, sqlstate="57014"))
+    held = session._translate(ProgrammingError(msg="Statement waited too long", errno=625, sqlstate="57014"))
     assert isinstance(held, Locked)
-    long = session._told(ProgrammingError(msg="String 'x' is too long", errno=100078, sqlstate="22000"))
+    long = session._translate(ProgrammingError(msg="String 'x' is too long", errno=100078, sqlstate="22000"))
     assert isinstance(long, Refused)
-    assert isinstance(session._told(OperationalError(msg="gone", errno=250001)), OutputUnreachable)
-    other = session._told(ProgrammingError(msg="no such privilege", errno=3001, sqlstate="42501"))
+    assert isinstance(session._translate(OperationalError(msg="gone", errno=250001)), OutputUnreachable)
+    other = session._translate(ProgrammingError(msg="no such privilege", errno=3001, sqlstate="42501"))
     assert type(other) is OutputError
 
 

@@ -136,7 +136,7 @@ def test_a_batch_that_the_ledger_never_counted_is_never_loaded(
         hand.sync(*words)
         seen |= set(house.landed())
     assert house.landed() == house.source()
-    assert not seen & set(stale), "a batch that no life of the lake has was loaded"
+    assert not seen & set(stale), "a batch that no epoch of the lake has was loaded"
 
 
 def test_a_load_that_goes_back_lands_every_batch_under_a_tag_of_its_new_life(

@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 WHY = ("--reason", "a test", "--yes")
 FEED = "USING delta TBLPROPERTIES (delta.enableChangeDataFeed = true)"
 KEEPER = "tidegauge.ledger.base:BaseLedger"
-LIVES = "tidegauge.outputs.delta.epochs:DeltaEpochs"
+EPOCHS = "tidegauge.outputs.delta.epochs:DeltaEpochs"
 WRITE = "tidegauge.outputs.delta"
 BEGUN, MARKED, LOGGED, ENDED = (
     Death((f"{KEEPER}.begin_override",)),
-    Death((f"{LIVES}._put_marker",)),
-    Death((f"{LIVES}._put_commit",)),
+    Death((f"{EPOCHS}._put_marker",)),
+    Death((f"{EPOCHS}._put_commit",)),
     Death((f"{KEEPER}.end_override",)),
 )
 UNBEGUN = Death((f"{KEEPER}.begin_override",), "before")
@@ -199,7 +199,7 @@ def test_b4_a_rebuild_killed_at_any_step_is_done_again_and_nothing_is_lost_or_co
 
 RESET = ("watermark", "reset")
 SET = ("watermark", "set", "--position", "{}")
-"""To where it stands, in a new life."""
+"""To where it stands, in a new epoch."""
 REFRESH = ("run", "--full-refresh")
 Round = dict[str, tuple[tuple[str, ...], Death]]
 ROUNDS: list[Round] = [
@@ -287,7 +287,7 @@ def test_b17_a_runner_paused_in_its_commit_before_an_override_cannot_write_into_
     history(delta_flows, "h", (1, 5, "x"))
     delta_flows.run("--parallel", 4)
 
-    # It has looked for its life for the last time in each of the four. Of the histories, the row that came
+    # It has looked for its epoch for the last time in each of the four. Of the histories, the row that came
     # changes nothing: only the table beside them is told of it.
     table.change(1)
     history(delta_flows, "h", (1, 10, "x"))
@@ -321,7 +321,7 @@ def test_b17_a_runner_paused_in_its_commit_before_an_override_cannot_write_into_
     beside = delta_flows.sql("SELECT version FROM @reset/_tidegauge_events WHERE _tidegauge_epoch = 0")
     assert (10,) in beside, "it was to write what nobody may read"
 
-    # Late, and between what the two have: the row that the dead life knew would show now.
+    # Late, and between what the two have: the row that the dead epoch knew would show now.
     history(delta_flows, "anew", (1, 7, "z"))
     delta_flows.run()
     for flow in ("reset", "refreshed"):

@@ -1,4 +1,4 @@
-"""Overrides that die half-way, and runners that wake up in a life that was closed over their heads."""
+"""Overrides that die half-way, and runners that wake up in an epoch that was closed over their heads."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def test_d11_readers_see_the_old_rows_or_new_ones_wherever_a_refresh_is_killed(
         project = load_project(house.file)
         [*begun] = refresh.refresh(project, refresh.preview(project, ("t",)), reason="a test")
         assert [one.error for one in begun] == [None] * len(begun)
-        assert house.landed() == old, "before any batch of the new life"
+        assert house.landed() == old, "before any batch of the new epoch"
         times = 2 if lake and step is Step.PLAN else 1
         kill = Kill("crash" if step is Step.PLAN else house.load, side, step, times)
         assert nursery.run(house.file, kill).code == -9, (side, step)

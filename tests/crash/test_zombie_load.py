@@ -96,7 +96,7 @@ def test_b17_a_loader_that_wakes_in_a_closed_life_lands_nothing(
     if anew == "reset":
         done = nursery.command("watermark", "reset", "-t", "t", *LOAD, *WHY, "--project", house.file)
     else:
-        # Everything begins again: the batch in the zombie's hands is of a life of the lake that is over too.
+        # Everything begins again: the batch in the zombie's hands is of an epoch of the lake that is over too.
         house.change(0, 5)
         done = nursery.command("sync", "-t", "t", "--full-refresh", *WHY, "--project", house.file, "--json")
     assert done.code == 0, done
@@ -110,7 +110,7 @@ def test_b17_a_loader_that_wakes_in_a_closed_life_lands_nothing(
     assert house.landed() == there
     committed = 2 if step == "advance" else 1
     assert [one["seq"] for one in house.commits() if one["epoch"] == 0] == [*range(1, committed + 1)]
-    assert house.heads()[0] == (0, committed, 1), "the head of a life that is over does not move"
+    assert house.heads()[0] == (0, committed, 1), "the head of an epoch that is over does not move"
 
     last = nursery.run(house.file)
     assert last.code == 0, last

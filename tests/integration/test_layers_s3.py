@@ -179,7 +179,7 @@ def test_b4_lives_opened_by_puts_to_s3_and_a_rebuilt_ledger_bring_nothing_twice(
         "  copy: {inputs: {t: {path: @bronze/t}}, output: {path: @copy, key: id}}\n"
         "  log: {inputs: {t: {path: @bronze/t}}, output: {path: @log, mode: append}}\n"
     )
-    # A life that is opened before there is a table, and tables that are made where its file lies already.
+    # An epoch that is opened before there is a table, and tables that are made where its file lies already.
     bucket.run("--full-refresh", "--yes", "--reason", "first of all")
     bucket.sql("ALTER TABLE @copy SET TBLPROPERTIES (delta.checkpointInterval = 1)")
     bucket.sql("INSERT INTO @bronze/t VALUES (3, 'c')")

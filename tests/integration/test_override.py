@@ -136,7 +136,7 @@ def test_b17_after_a_reset_the_next_run_begins_at_the_beginning(ran: Project) ->
         refused(ran.here("watermark", "reset", *WHY), "-t", code=2)
     [flow] = override(ran, "reset", "-t", "orders", *WHY).json["flows"]
     assert (flow["to"], flow["rows_read_again"], flow["epoch"]) == (None, 10, 1)
-    assert landed(ran) == [], "readers no longer follow the old life"
+    assert landed(ran) == [], "readers no longer follow the old epoch"
     ran.database.execute("DELETE FROM orders WHERE id > 5")
     assert run(ran)["rows_read"] == 5
     assert landed(ran) == [1, 2, 3, 4, 5]

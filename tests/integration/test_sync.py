@@ -247,7 +247,7 @@ def test_a_fresh_complete_sync_works_as_document_002_types_it(project: Project) 
     assert counts(ran, "orders/load") == (5, 0, 5, 0)
     assert landed(project) == dict.fromkeys(EVERY, 0)
     listed = project.here("s3clean", "list", "-t", "orders")
-    assert listed.out.count("earlier life") == 2
+    assert listed.out.count("earlier epoch") == 2
     assert listed.out.count("committed") == 2
 
 

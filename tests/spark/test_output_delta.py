@@ -1,4 +1,4 @@
-"""A Delta output beside others: lives, conflicts, settings of its own, and targets that somebody changed."""
+"""A Delta output beside others: epochs, conflicts, settings of its own, and targets that somebody changed."""
 
 from __future__ import annotations
 
@@ -68,10 +68,10 @@ def test_b17_c8_what_an_older_life_has_in_hand_never_lands(spark: SparkSession, 
         heir.open(1, empty=True)
         heir.put(1, "SELECT id, 'new' AS v FROM range(3)", epoch=1)
         (tmp_path / "go").touch()
-        with pytest.raises(OutputDisagrees, match="later life"):
+        with pytest.raises(OutputDisagrees, match="later epoch"):
             late.result()
     assert heir.rows() == [(0, "new"), (1, "new"), (2, "new")]
-    with pytest.raises(OutputDisagrees, match="later life"):
+    with pytest.raises(OutputDisagrees, match="later epoch"):
         zombie.put(2, ROWS)
 
 
@@ -90,7 +90,7 @@ def test_b17_a_merge_that_was_paused_before_it_began_changes_nothing(
         apply(job, checked)
 
     monkeypatch.setattr(modes, "apply", paused)
-    with pytest.raises(OutputDisagrees, match="later life"):
+    with pytest.raises(OutputDisagrees, match="later epoch"):
         zombie.put(2, values([(0, "zombie", "u"), (9, "zombie", "u")], "id, v, _change_type"))
     assert heir.rows() == [(0, "new"), *((i, "old") for i in range(1, 5))]
 
@@ -101,7 +101,7 @@ def test_b17_a_table_that_a_paused_runner_makes_after_a_reset_takes_none_of_its_
     zombie, heir = (Writer(spark, delta_flow_of(tmp_path / "t", Mode.APPEND)) for _ in range(2))
     heir.open(1)
     staged = zombie.stage(ROWS)  # makes the table
-    with pytest.raises(OutputDisagrees, match="later life"):
+    with pytest.raises(OutputDisagrees, match="later epoch"):
         zombie.publish(staged, 1)
     assert heir.output.is_open(1)
     assert heir.put(1, "SELECT id, 'new' AS v FROM range(1)", epoch=1).rows == 1

@@ -217,7 +217,7 @@ def test_a_table_of_the_catalogue_with_its_schema_and_strange_columns(
         more = more.replace(", 'insert'", ", named_struct('a', id) AS `s t`, 'update_postimage'")
         assert _counts(writer.put(2, more, epoch=1)) == (4, 1, 3, 0, 4)
         assert writer.rows("`i d`, `m,x`['a'], `s t`.a") == [(i, 1, i) for i in range(4)]
-        with pytest.raises(OutputDisagrees, match="later life"):
+        with pytest.raises(OutputDisagrees, match="later epoch"):
             writer.put(1, rows, epoch=0)
     finally:
         spark.sql("DROP SCHEMA IF EXISTS layer_modes CASCADE")

@@ -366,7 +366,7 @@ class Loader:
     """Which batch of the lake it is that is loaded; None: always the next one."""
 
     def again(self) -> None:
-        """Begin the target's next life, as a reset does: the lake is loaded again, over what is there."""
+        """Begin the target's next epoch, as a reset does: the lake is loaded again, over what is there."""
         self.epoch, self.seq = self.epoch + 1, 0
         output = self.yard.output(self.flow)
         output.open_epoch(self.flow.pipeline, self.flow.name, self.epoch, None, "once more")

@@ -11,7 +11,7 @@ from tidegauge.errors import ConfigError, LimitReached, SourceError, Stopped
 from tidegauge.model.plan import Draft
 from tidegauge.model.spec import Stage
 from tidegauge.model.state import State
-from tidegauge.operations.status import wanted
+from tidegauge.operations.status import is_wanted
 from tidegauge.run.report import FlowReport, RunReport
 
 
@@ -55,7 +55,7 @@ def test_words_that_contradict_each_other_are_refused(
     ],
 )
 def test_a_table_means_both_its_stages(flow: str, word: str, meant: bool) -> None:
-    assert wanted(flow, [word]) is meant
+    assert is_wanted(flow, [word]) is meant
 
 
 def test_a_limit_that_was_reached_is_no_failure() -> None:

@@ -52,7 +52,7 @@ def test_an_undo_of_the_first_set_of_a_flow_that_never_ran_goes_back_to_the_begi
 
 
 def test_a_reset_of_a_flow_without_a_watermark_is_refused() -> None:
-    """Nobody could tell from the watermarks, of which there are none, that another life has begun."""
+    """Nobody could tell from the watermarks, of which there are none, that another epoch has begun."""
     with pytest.raises(WrongState, match="no watermark yet"):
         override_rules.begin_override(EMPTY, "reset", {}, owner=ME, reason="why", now=NOW)
     assert overridden(EMPTY, "set", orders=0).epoch == 1

@@ -38,14 +38,16 @@ def on_mysql(code: int) -> Exception:
 
 
 def on_redshift(code: str, words: str) -> Exception:
-    return RedshiftSession(NoServer(), "Redshift", 1)._told(RuntimeError({"C": code, "M": words}))
+    return RedshiftSession(NoServer(), "Redshift", 1)._translate(RuntimeError({"C": code, "M": words}))
 
 
 def on_snowflake(state: str, words: str) -> Exception:
     errors = pytest.importorskip("snowflake.connector.errors")
     from tidegauge.outputs.warehouse.snowflake.session import SnowflakeSession
 
-    return SnowflakeSession(NoServer(), "Snowflake")._told(errors.ProgrammingError(msg=words, sqlstate=state))
+    return SnowflakeSession(NoServer(), "Snowflake")._translate(
+        errors.ProgrammingError(msg=words, sqlstate=state)
+    )
 
 
 @pytest.mark.parametrize(

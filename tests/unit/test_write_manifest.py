@@ -9,7 +9,7 @@ import pytest
 from tests.support.output_parts import LAYOUT, batch, tag
 from tidegauge.errors import OutputDisagrees
 from tidegauge.model.staged import DataFile
-from tidegauge.outputs.lake.manifest import Manifest, Numbered, load, manifest_of, numbered, parse, render
+from tidegauge.outputs.lake.manifest import Manifest, Numbered, list_batches, load, manifest_of, parse, render
 from tidegauge.storage.local import LocalFiles
 
 FILES = (DataFile("data/a/part-0.parquet", 3, 100), DataFile("data/a/part-1.parquet", 4, 200))
@@ -102,6 +102,6 @@ def test_manifests_are_ordered_by_number_and_nothing_else_counts(tmp_path: Path)
         "1/09.json",
     ):
         store.put_if_absent(f"t/_tidegauge/{name}", b"")
-    found = numbered(store, "t")
+    found = list_batches(store, "t")
     assert found == [Numbered(1, 9), Numbered(1, 10), Numbered(9, 1), Numbered(10, 1)]
-    assert numbered(store, "another") == []
+    assert list_batches(store, "another") == []

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from tidegauge.cli.confirm import DryRunOption, ReasonOption, YesOption, agreed, check_reason
+from tidegauge.cli.confirm import DryRunOption, ReasonOption, YesOption, check_reason, confirm_with_reason
 from tidegauge.cli.options import (
     DebugOption,
     JsonOption,
@@ -68,7 +68,7 @@ def command(
     if not force:
         _refuse_dangers(found)
     count = sum(one.rows for one in found)
-    why = agreed(f"read {count:,} row{'' if count == 1 else 's'} again?", reason, yes=yes)
+    why = confirm_with_reason(f"read {count:,} row{'' if count == 1 else 's'} again?", reason, yes=yes)
     report, signalled = running(
         lambda tell, stop: run_backfill(
             loaded, found, request, reason=why, tell=tell, stop=stop, debug=debug

@@ -21,26 +21,26 @@ ForceOption = Annotated[
 
 def check_reason(command: str, reason: str | None) -> None:
     """Before anything is looked at: a script that gave none is told so at once."""
-    if not _given(reason) and not sys.stdin.isatty():
+    if not _is_given(reason) and not sys.stdin.isatty():
         raise ConfigError(f"`{command}` needs a reason", hint='add --reason "…", or --dry-run to look first')
 
 
-def agreed(question: str, reason: str | None, *, yes: bool) -> str:
+def confirm_with_reason(question: str, reason: str | None, *, yes: bool) -> str:
     """The reason, once a person has agreed. Raises ConfigError if he has not."""
-    if not _given(reason):
+    if not _is_given(reason):
         reason = typer.prompt("why? (the history keeps it)", default="", show_default=False, err=True)
-    if not _given(reason):
+    if not _is_given(reason):
         raise ConfigError("no reason was given, so nothing was changed", hint='answer, or add --reason "…"')
-    confirmed(question, yes=yes)
+    confirm(question, yes=yes)
     assert reason is not None
     return reason
 
 
-def confirmed(question: str, *, yes: bool) -> None:
+def confirm(question: str, *, yes: bool) -> None:
     """For what needs no reason. Raises ConfigError if a person has not agreed."""
     if not yes and not (sys.stdin.isatty() and typer.confirm(question, err=True)):
         raise ConfigError("not confirmed, so nothing was changed", hint="answer y, or add --yes in a script")
 
 
-def _given(reason: str | None) -> bool:
+def _is_given(reason: str | None) -> bool:
     return bool(reason and reason.strip())

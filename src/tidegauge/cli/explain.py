@@ -53,7 +53,7 @@ def _lines(flow: Preview) -> list[str]:
     lines = [f"{flow.flow} → {flow.output}: {flow.state}", *(f"   {note}" for note in flow.notes)]
     batches = _batches(flow)
     for number, batch in enumerate(batches[:_MOST], start=1):
-        lines.append(f"   batch {number}: " + "; ".join(_shown(part) for part in batch))
+        lines.append(f"   batch {number}: " + "; ".join(_describe_window(part) for part in batch))
     if len(batches) > _MOST:
         lines.append(f"   … and {len(batches) - _MOST} more")
     return lines
@@ -73,7 +73,7 @@ def _parts(draft: Draft, batch: Batch) -> list[dict[str, object]]:
     ]
 
 
-def _shown(part: dict[str, object]) -> str:
+def _describe_window(part: dict[str, object]) -> str:
     after, upto, way = part["after"], part["upto"], part["way"]
     match way:
         case "pinned" | "snapshot":

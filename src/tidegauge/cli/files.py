@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from tidegauge.cli.confirm import DryRunOption, ReasonOption, YesOption, agreed, check_reason
+from tidegauge.cli.confirm import DryRunOption, ReasonOption, YesOption, check_reason, confirm_with_reason
 from tidegauge.cli.options import DebugOption, JsonOption, ProjectOption, SelectOption, TableOption, selection
 from tidegauge.cli.output import print_json, print_table, say
 from tidegauge.cli.project import open_project
@@ -37,7 +37,7 @@ def list_(
         return
     rows: list[list[object]] = []
     for one in found:
-        for kind, files in (("earlier life", one.listing.earlier), ("committed", one.listing.committed)):
+        for kind, files in (("earlier epoch", one.listing.earlier), ("committed", one.listing.committed)):
             for file in files:
                 batch = f"{file.epoch}/{file.seq}"
                 rows.append([one.flow, kind, batch, file.file.rows, file.file.bytes, file.file.path])
@@ -76,7 +76,9 @@ def clean(
                 say(f"{flow}: {one.path} ({one.bytes:,} bytes)")
     if count and not dry_run:
         check_reason("files clean", reason)
-        reason = agreed(f"delete {count} leftover file{'' if count == 1 else 's'}?", reason, yes=yes)
+        reason = confirm_with_reason(
+            f"delete {count} leftover file{'' if count == 1 else 's'}?", reason, yes=yes
+        )
         found = clean_files(loaded, wanted, older_than=age, reason=reason)
     if json:
         print_json(

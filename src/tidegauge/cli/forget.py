@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidegauge.cli.confirm import DryRunOption, ReasonOption, YesOption, agreed, check_reason
+from tidegauge.cli.confirm import DryRunOption, ReasonOption, YesOption, check_reason, confirm_with_reason
 from tidegauge.cli.options import DebugOption, JsonOption, ProjectOption, SelectOption, TableOption, selection
 from tidegauge.cli.output import print_json, print_table, say
 from tidegauge.cli.project import open_project
@@ -43,7 +43,7 @@ def command(
         _show(partings)
     if not dry_run:
         asked = partings[0].flow if len(partings) == 1 else f"{len(partings)} flows"
-        carry_out(found, partings, reason=agreed(f"forget {asked}?", reason, yes=yes))
+        carry_out(found, partings, reason=confirm_with_reason(f"forget {asked}?", reason, yes=yes))
     if json:
         flows = [one.to_json() for one in partings]
         print_json({"schema": "tidegauge/forget/1", "done": not dry_run, "flows": flows})

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidegauge.cli.confirm import DryRunOption, ReasonOption, YesOption, agreed, check_reason
+from tidegauge.cli.confirm import DryRunOption, ReasonOption, YesOption, check_reason, confirm_with_reason
 from tidegauge.cli.options import DebugOption, JsonOption, ProjectOption, SelectOption, TableOption, selection
 from tidegauge.cli.output import print_json, print_table, report_error, say
 from tidegauge.cli.project import open_project
@@ -76,7 +76,9 @@ def rebuild(
         _show_found(found)
     if behind and not dry_run:
         what = behind[0].flow if len(behind) == 1 else f"{len(behind)} flows"
-        reason = agreed(f"bring the watermark of {what} to where the output is?", reason, yes=yes)
+        reason = confirm_with_reason(
+            f"bring the watermark of {what} to where the output is?", reason, yes=yes
+        )
         found = carry_out(opened, found, reason=reason)
     if json:
         flows = [one.to_json() for one in found]

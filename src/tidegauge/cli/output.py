@@ -39,7 +39,7 @@ def print_table(
     """A table that fits the terminal: where it does not, long cells fold. Numbers stand right."""
     from rich.cells import cell_len
 
-    cells, widths = _measured(columns, rows)
+    cells, widths = _measure(columns, rows)
     terminal = _on_terminal()
     if terminal and not _fit(widths):
         _print_folded(columns, cells, widths, numbers)
@@ -60,10 +60,10 @@ def print_table(
 
 def fits(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> bool:
     """Whether a table needs no folding here; a file is as wide as it has to be."""
-    return not _on_terminal() or _fit(_measured(columns, rows)[1])
+    return not _on_terminal() or _fit(_measure(columns, rows)[1])
 
 
-def _measured(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> tuple[list[list[str]], list[int]]:
+def _measure(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> tuple[list[list[str]], list[int]]:
     from rich.cells import cell_len
 
     cells = [[mask(_cell(value)).replace("\n", " ") for value in row] for row in rows]

@@ -54,7 +54,7 @@ def close(
 ) -> NoReturn:
     """Say what happened, in a table or as JSON, and leave with the exit code that it means."""
     from tidegauge.cli.verify import show as show_verified
-    from tidegauge.operations.verify import is_proven, nothing_compared
+    from tidegauge.operations.verify import explain_nothing_compared, is_proven
 
     if json:
         print_json(report.to_json(command) | (more or {}) | _details(refreshed, verified))
@@ -63,7 +63,7 @@ def close(
     if verified is not None and not json:
         show_verified(list(verified))
     failed = _find_failed(refreshed) + report.errors
-    nothing = None if verified is None else nothing_compared(verified)
+    nothing = None if verified is None else explain_nothing_compared(verified)
     if nothing is None:
         failed += _find_errors(verified or ())
     elif not failed:
@@ -108,10 +108,10 @@ def _show_flows(report: RunReport) -> None:
         say("nothing to do")
         return
     told = [flow for flow in report.flows if any(one.inserted is not None for one in flow.receipts)]
-    columns, rows = _closing(report, _CHANGES if told else ())
+    columns, rows = _list_flows(report, _CHANGES if told else ())
     narrow = bool(told) and not fits(columns, rows)
     if narrow:
-        columns, rows = _closing(report, ())
+        columns, rows = _list_flows(report, ())
     print_table(columns, rows, numbers=("batches", "rows", *_CHANGES, "seconds"))
     for flow in told if narrow else ():
         say(f"{flow.flow}: {', '.join(f'{count(flow.count(which))} {which}' for which in _CHANGES)}")
@@ -124,7 +124,7 @@ def _show_endings(report: RunReport) -> None:
             say(f"{flow.flow}: {said}")
 
 
-def _closing(report: RunReport, changes: Sequence[str]) -> tuple[list[str], list[list[object]]]:
+def _list_flows(report: RunReport, changes: Sequence[str]) -> tuple[list[str], list[list[object]]]:
     rows: list[list[object]] = []
     for flow in report.flows:
         windows = flow.to_json()["windows"]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from tidegauge.cli.confirm import agreed, check_reason
+from tidegauge.cli.confirm import check_reason, confirm_with_reason
 from tidegauge.cli.output import print_json, report_error, say
 from tidegauge.cli.override_table import count_flows, show_moves
 
@@ -43,7 +43,7 @@ def refresh(
         else:
             say("nothing was changed")
         raise typer.Exit(0)
-    reason = agreed(f"begin {count_flows(moves)} again at the beginning?", reason, yes=yes)
+    reason = confirm_with_reason(f"begin {count_flows(moves)} again at the beginning?", reason, yes=yes)
     done = engine.refresh(project, moves, reason=reason)
     if any(one.error is None for one in done):
         return done

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from tidegauge.cli.confirm import DryRunOption, YesOption, confirmed
+from tidegauge.cli.confirm import DryRunOption, YesOption, confirm
 from tidegauge.cli.delta_tables import TablesOption, Tell, close
 from tidegauge.cli.options import DebugOption, JsonOption, ProjectOption, SelectOption
 from tidegauge.cli.project import open_project
@@ -53,4 +53,4 @@ def command(
 def _confirm(tables: list[str], *, yes: bool) -> None:
     if tables:
         what = tables[0] if len(tables) == 1 else f"{len(tables)} tables"
-        confirmed(f"remove old files of {what}? Older versions can then not be read any more", yes=yes)
+        confirm(f"remove old files of {what}? Older versions can then not be read any more", yes=yes)

@@ -40,12 +40,12 @@ def command(
     no difference. Exit 2 if nothing was compared.
     """
     from tidegauge.observe.view import watch
-    from tidegauge.operations.verify import is_proven, nothing_compared, verify
+    from tidegauge.operations.verify import explain_nothing_compared, is_proven, verify
 
     opened = open_project(project)
     with watch(sys.stderr) as tell:
         results = verify(opened, selection(select, table), stage=stage, tell=tell, debug=debug)
-    nothing = nothing_compared(results)
+    nothing = explain_nothing_compared(results)
     if nothing is not None:
         raise nothing
     if json:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from tidegauge.cli.confirm import agreed, check_reason
+from tidegauge.cli.confirm import check_reason, confirm_with_reason
 from tidegauge.cli.output import print_json, report_error, say
 from tidegauge.cli.override_table import count_flows, show_moves
 from tidegauge.errors import ConfigError
@@ -58,7 +58,7 @@ def override(
             f"{risky.name}: {risky.dangers[0]}",
             hint="if that is what you want, add --force; nothing was changed",
         )
-    reason = agreed(f"change the watermark of {count_flows(moves)}?", reason, yes=yes)
+    reason = confirm_with_reason(f"change the watermark of {count_flows(moves)}?", reason, yes=yes)
     ended = carry_out(project, moves, reason=reason)
     if json:
         _print(command, ended, done=True)

@@ -46,14 +46,14 @@ def export(
     """Write watermarks as one JSON document that `import` takes."""
     from tidegauge.ledger.open import open_ledger
     from tidegauge.model.position import to_body
-    from tidegauge.operations.status import iso, wanted
+    from tidegauge.operations.status import is_wanted, iso
 
     loaded, chosen = open_project(project), selection(select, table)
     with open_ledger(loaded.ledger, create=False) as ledger:
         marks = [
             mark
             for mark in ledger.watermarks(loaded.pipeline)
-            if wanted(mark.flow, chosen) and _of_stage(mark.flow, stage)
+            if is_wanted(mark.flow, chosen) and _of_stage(mark.flow, stage)
         ]
         now = ledger.now()
     if chosen and not marks:

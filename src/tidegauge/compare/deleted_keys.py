@@ -32,7 +32,7 @@ class Vanished:
     def count(self) -> int:
         return int(self.keys.num_rows)
 
-    def dated(self, name: str, moment: pa.Scalar) -> Vanished:
+    def add_moment(self, name: str, moment: pa.Scalar) -> Vanished:
         """With one more column, which holds the one value everywhere."""
         import pyarrow as pa
 

@@ -80,7 +80,7 @@ def compare(
     match = Match(source, target, hashed, lacking=lacking)
     sides = _Sides(match, key, sequence)
     union = sides.union(source, target, more)
-    judged = sides.judged(union, more)
+    judged = sides.judge(union, more)
     if hold:
         judged = judged.persist()
     try:
@@ -125,7 +125,7 @@ class _Sides:
         parts += [self._rows(frame, f"i{at}", types) for at, frame in enumerate(beside.instead)]
         return reduce(lambda one, other: one.unionAll(other), parts)
 
-    def judged(self, union: DataFrame, beside: Beside) -> DataFrame:
+    def judge(self, union: DataFrame, beside: Beside) -> DataFrame:
         from pyspark.sql import functions as F  # noqa: N812
 
         instead = range(len(beside.instead))

@@ -48,12 +48,12 @@ class Match:
         return made
 
     def source(self) -> DataFrame:
-        return self._named(self._frames[0])
+        return self._rename(self._frames[0])
 
     def target(self) -> DataFrame:
-        return self._named(self._frames[1])
+        return self._rename(self._frames[1])
 
-    def _named(self, frame: DataFrame) -> DataFrame:
+    def _rename(self, frame: DataFrame) -> DataFrame:
         values = self.values(frame)
         return frame.select(*(value.alias(name) for (value, _), name in zip(values, self.names, strict=True)))
 

@@ -37,9 +37,9 @@ def compare_rows(
     """
     target, found = _peek(target)
     notes = tuple(
-        _retyped(field, found) for field in schema if found is not None and _is_retyped(field, found)
+        _retype(field, found) for field in schema if found is not None and _is_retyped(field, found)
     )
-    keys, ordered = _compared(schema, found, key, keys_only=versions)
+    keys, ordered = _choose_columns(schema, found, key, keys_only=versions)
     names = [f"k{i}" for i in range(len(keys))]
     using = ", ".join(names)
     values = [f"c{i} AS {name}" for i, name in enumerate(names)]
@@ -81,7 +81,7 @@ def compare_rows(
     return Difference(here, there, missing, extra, different, shown_keys, newer=newer, notes=notes)
 
 
-def _compared(
+def _choose_columns(
     schema: pa.Schema, found: pa.Schema | None, key: Sequence[str], *, keys_only: bool
 ) -> tuple[pa.Schema, pa.Schema]:
     """The key's columns; and all that are compared, the key's first. Their types hold both sides' values."""
@@ -141,7 +141,7 @@ def _is_retyped(field: pa.Field, found: pa.Schema) -> bool:
     return texts[0] != texts[1] and not any(pa.types.is_binary(one) for one in pair)
 
 
-def _retyped(field: pa.Field, found: pa.Schema) -> str:
+def _retype(field: pa.Field, found: pa.Schema) -> str:
     there = found.field(field.name).type
     here = field.type
     return f"column {field.name} is {here} at the source and {there} in the target: compared as texts"

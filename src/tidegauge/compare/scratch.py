@@ -53,7 +53,7 @@ def fill(
     """Put SQL `values` over the columns c0, c1, … of every batch into a table; how many rows there were."""
     import pyarrow as pa
 
-    plain = pa.schema([pa.field(f"c{i}", _stored(field.type)) for i, field in enumerate(schema)])
+    plain = pa.schema([pa.field(f"c{i}", _storage_type(field.type)) for i, field in enumerate(schema)])
     selected = f"SELECT {', '.join(values)} FROM part"
     empty = plain.empty_table()
     connection.register("part", empty)
@@ -73,7 +73,7 @@ def restore(found: pa.Table, schema: pa.Schema) -> pa.Table:
     import pyarrow as pa
 
     columns = [
-        column.cast(_stored(field.type)).cast(field.type)
+        column.cast(_storage_type(field.type)).cast(field.type)
         for column, field in zip(found.columns, schema, strict=True)
     ]
     return pa.Table.from_arrays(columns, schema=schema)
@@ -85,7 +85,7 @@ def _plain(batch: pa.RecordBatch, schema: pa.Schema) -> list[pa.Array]:
     arrays = []
     for field in schema:
         try:
-            arrays.append(batch.column(field.name).cast(field.type).cast(_stored(field.type)))
+            arrays.append(batch.column(field.name).cast(field.type).cast(_storage_type(field.type)))
         except (KeyError, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise OutputDisagrees(
                 f"column {field.name} cannot be compared as {field.type}: {error}",
@@ -94,7 +94,7 @@ def _plain(batch: pa.RecordBatch, schema: pa.Schema) -> list[pa.Array]:
     return arrays
 
 
-def _stored(kind: pa.DataType) -> pa.DataType:
+def _storage_type(kind: pa.DataType) -> pa.DataType:
     """Moments as whole microseconds: no zone of the scratch database has a say."""
     import pyarrow as pa
 

@@ -10,7 +10,7 @@ from functools import partial
 
 from tidegauge.delta_log.commit import Commit, parse_commit, time_of
 from tidegauge.delta_log.files import find_missing, paths_of
-from tidegauge.delta_log.location import damaged, each, lake_of, missing, unreachable
+from tidegauge.delta_log.location import damaged_error, each, lake_of, missing_error, unreachable
 from tidegauge.delta_log.log import ListedLog
 from tidegauge.delta_log.protocol import TableState, refuse_unreadable
 from tidegauge.errors import ConfigError, OutputError, SourceError, TidegaugeError
@@ -29,10 +29,10 @@ def history(location: str, *, after: int | None, storage: Lake | None = None) ->
     and for a feature that cannot be read.
     """
     lake = lake_of(location, storage)
-    with _translated(location):
+    with _translating(location):
         log = ListedLog(lake)
         if log.latest is None:
-            raise missing(location, lake)
+            raise missing_error(location, lake)
         begin = min(log.commits, default=log.latest) - 1 if after is None else after
         versions, state = _versions(location, lake, log, begin, log.latest)
         newest = log.commit(log.latest)
@@ -77,10 +77,10 @@ def version_at(location: str, timestamp: str | datetime, storage: Lake | None = 
     """
     wanted = _moment(timestamp)
     lake = lake_of(location, storage)
-    with _translated(location):
+    with _translating(location):
         log = ListedLog(lake)
         if log.latest is None:
-            raise missing(location, lake)
+            raise missing_error(location, lake)
         oldest = None
         numbers = sorted(log.commits, reverse=True)
         future = wanted > datetime.now(UTC)
@@ -94,13 +94,12 @@ def version_at(location: str, timestamp: str | datetime, storage: Lake | None = 
         newest = log.commit(log.latest)
         last = time_of(newest) if newest else None
     reach = (
-        f"its log goes from version {oldest[0]} ({_shown(oldest[1])}) to version {log.latest}"
-        f" ({_shown(last)})"
+        f"its log goes from version {oldest[0]} ({_show(oldest[1])}) to version {log.latest} ({_show(last)})"
         if oldest
         else "no commit in its log says when it was made"
     )
     raise SourceError(
-        f"the Delta table at {location} has no version of {_shown(wanted)}: {reach}",
+        f"the Delta table at {location} has no version of {_show(wanted)}: {reach}",
         hint="give a moment within that range, or a version",
     )
 
@@ -158,7 +157,7 @@ def _note_missing(lake: Lake, found: list[Version], needed: Mapping[int, list[st
 
 
 def _readable(location: str, lake: Lake, version: int) -> bool:
-    with _translated(location):
+    with _translating(location):
         files = ListedLog(lake).files(version)
         return files is not None and not find_missing(
             lake, (path for file in files for path in paths_of(file))
@@ -185,12 +184,12 @@ def _moment(text: str | datetime) -> datetime:
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
-def _shown(moment: datetime | None) -> str:
+def _show(moment: datetime | None) -> str:
     return moment.strftime("%Y-%m-%d %H:%M:%S UTC") if moment else "at a time that it does not say"
 
 
 @contextlib.contextmanager
-def _translated(location: str) -> Iterator[None]:
+def _translating(location: str) -> Iterator[None]:
     try:
         yield
     except OutputError as error:
@@ -199,4 +198,4 @@ def _translated(location: str) -> Iterator[None]:
         raise unreachable(location, error) from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         # What a log says may be well-formed JSON and no log all the same.
-        raise damaged(location, error) from error
+        raise damaged_error(location, error) from error

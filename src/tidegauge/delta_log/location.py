@@ -61,7 +61,7 @@ def each(asked: Mapping[str, Callable[[], Answer]], *, parallel: int) -> dict[st
         return dict(zip(asked, pool.map(one, asked), strict=True))
 
 
-def missing(location: str, lake: Lake, error: Exception | None = None) -> SourceError:
+def missing_error(location: str, lake: Lake, error: Exception | None = None) -> SourceError:
     if lake.on_s3:
         # delta-rs calls a bucket that is not there, or not ours to see, a missing table too.
         try:
@@ -89,7 +89,7 @@ def unreachable(location: str, error: Exception) -> SourceUnreachable:
     )
 
 
-def damaged(location: str, error: Exception) -> SourceError:
+def damaged_error(location: str, error: Exception) -> SourceError:
     return SourceError(
         f"the log of the Delta table at {location} cannot be read: {one_line(error)}",
         hint="a commit or checkpoint in its _delta_log is damaged or missing; restore it, or the table",

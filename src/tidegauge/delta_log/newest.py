@@ -53,10 +53,10 @@ class Snapshot:
         """Of the applications whose name begins so, as the newest commit says that has any of them; where
         only the checkpoint has, all of them."""
         for commit in self.since_checkpoint():
-            found = _named(commit.transactions, prefix)
+            found = _find_numbered(commit.transactions, prefix)
             if found:
                 return found
-        return _named(self.checkpoint_transactions, prefix)
+        return _find_numbered(self.checkpoint_transactions, prefix)
 
     @functools.cached_property
     def checkpoint_transactions(self) -> dict[str, int]:
@@ -77,7 +77,7 @@ class Snapshot:
                 found = (checkpoint.facts() if checkpoint else {}) | found
         for kind in FACTS:
             if kind not in found:
-                raise damaged(self._store, f"it has no {kind}")
+                raise damaged_error(self._store, f"it has no {kind}")
         return TableState(found["protocol"], found["metaData"])
 
     def files(self) -> Iterator[Action]:
@@ -88,7 +88,7 @@ class Snapshot:
         """No file, or none that is known to have a row."""
         return all(_rows(add) == 0 for add in self.files())
 
-    def noted(self) -> NotedSize | None:
+    def read_noted_size(self) -> NotedSize | None:
         """How large the table is, as its last writer has noted it; None where nobody has."""
         body = self._store.get(f"{LOG}/{self.version:020}.crc")
         try:
@@ -105,7 +105,7 @@ class Snapshot:
                     # The newest was found without it: a log need not say which checkpoint is its last.
                     self._checkpoint = list_log(self._store).checkpoint_before(self.version)
                 if self._checkpoint is None or version > self._checkpoint:
-                    raise damaged(self._store, f"its version {version} is gone")
+                    raise damaged_error(self._store, f"its version {version} is gone")
                 return
             yield commit
 
@@ -178,7 +178,7 @@ class Log:
         return found.latest, max(found.checkpoints, default=None)
 
 
-def damaged(store: Store, why: str) -> OutputDisagrees:
+def damaged_error(store: Store, why: str) -> OutputDisagrees:
     return OutputDisagrees(
         f"the log of the Delta table at {store.place} cannot be read: {why}", hint=_RESTORE
     )
@@ -191,10 +191,10 @@ def _load(store: Store, version: int) -> Commit | None:
     try:
         return parse_commit(version, body)
     except ValueError as error:
-        raise damaged(store, f"its version {version} is torn ({error})") from error
+        raise damaged_error(store, f"its version {version} is torn ({error})") from error
 
 
-def _named(found: dict[str, int], prefix: str) -> dict[str, int]:
+def _find_numbered(found: dict[str, int], prefix: str) -> dict[str, int]:
     return {
         name: version
         for name, version in found.items()

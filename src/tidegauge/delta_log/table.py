@@ -9,7 +9,7 @@ from functools import partial
 
 from tidegauge.delta_log.commit import LOG, moment, schema_digest, time_of
 from tidegauge.delta_log.library import address, is_panic, library, one_line, options
-from tidegauge.delta_log.location import damaged, each, lake_of, missing, unreachable
+from tidegauge.delta_log.location import damaged_error, each, lake_of, missing_error, unreachable
 from tidegauge.delta_log.log import ListedLog
 from tidegauge.delta_log.protocol import refuse_catalogue, refuse_newer_protocol
 from tidegauge.errors import OutputError, SourceError, TidegaugeError
@@ -55,7 +55,7 @@ def read_newest(location: str, *, storage: Lake | None = None) -> NewestVersion:
             commit_timestamp=at,
         )
     except deltalake.exceptions.TableNotFoundError as error:
-        raise missing(location, lake, error) from error
+        raise missing_error(location, lake, error) from error
     except (deltalake.exceptions.DeltaError, KeyError, IndexError, ValueError) as error:
         # A feature or a path that the library does not know, a commit without a time, or real damage.
         return _by_hand(location, lake, error)
@@ -89,15 +89,15 @@ def _by_hand(location: str, lake: Lake, error: Exception) -> NewestVersion:
         log = ListedLog(lake)
         version = log.latest
         if version is None:
-            raise missing(location, lake, error) from error
+            raise missing_error(location, lake, error) from error
         state = log.state(version)
         if state is None:
-            raise damaged(location, error) from error
-        at = time_of(log.commit(version) or b"") or _written(log.store, version)
+            raise damaged_error(location, error) from error
+        at = time_of(log.commit(version) or b"") or _modified_at(log.store, version)
     except OutputError as refused:
         raise unreachable(location, refused) from refused
     except (ValueError, KeyError, StopIteration, OSError) as damage:
-        raise damaged(location, error) from damage
+        raise damaged_error(location, error) from damage
     try:
         refuse_newer_protocol(location, state, hint="update tidegauge and deltalake")
     except SourceError as refused:
@@ -106,7 +106,7 @@ def _by_hand(location: str, lake: Lake, error: Exception) -> NewestVersion:
     return NewestVersion(location, version, state.table_id, state.digest, at)
 
 
-def _written(store: Store, version: int) -> datetime:
+def _modified_at(store: Store, version: int) -> datetime:
     """The file's own time, for a commit that says none."""
     names = {f"{LOG}/{version:020}.{kind}" for kind in ("json", "checkpoint.parquet")}
     return next(entry.modified for entry in store.list(LOG) if entry.path in names)

@@ -43,7 +43,7 @@ class DeletedRows:
         if end is None:
             return draft
         try:
-            found = self._found(source().describe(self._flow.table, self._flow.options))
+            found = self._find_vanished(source().describe(self._flow.table, self._flow.options))
         except SourceUnreachable:
             note = "the source cannot be asked which rows were deleted; the next run looks again"
             return replace(draft, notes=(*draft.notes, note))
@@ -62,10 +62,10 @@ class DeletedRows:
             source_table = source.describe(self._flow.table, self._flow.options)
             # Before the keys are read: a row that comes back after that has a later cursor.
             seen = source.find_settled(source_table) if self._flow.options.mode.facts.keeps_history else None
-        found, layout = self._found(source_table), key_layout(source_table)
+        found, layout = self._find_vanished(source_table), key_layout(source_table)
         if self._flow.options.mode.facts.keeps_history:
             layout = replace(layout, fields=(*layout.fields, moment_field(source_table, VALID_TO)))
-            found = found.dated(VALID_TO, moment(source_table, self._latest(seen)))
+            found = found.add_moment(VALID_TO, moment(source_table, self._latest(seen)))
         return KeysToDelete(layout, found.count, splits=(found,))
 
     @property
@@ -84,7 +84,7 @@ class DeletedRows:
             return max(seen, before)
         return seen
 
-    def _found(self, source_table: SourceTable) -> Vanished:
+    def _find_vanished(self, source_table: SourceTable) -> Vanished:
         table = self._output.capabilities.table
         assert table is not None
         layout = key_layout(source_table)

@@ -110,7 +110,7 @@ def _moment(source_table: SourceTable, text: str, like: Value | None) -> Value:
             raise _unfit(source_table, cursor, text)
         return Value(ValueKind.DATE, whole.date().isoformat())
     if cursor.kind is ValueKind.TEXT:
-        return Value(ValueKind.TEXT, _written(whole, fraction, like, text))
+        return Value(ValueKind.TEXT, _write_like(whole, fraction, like, text))
     # What is finer than the column can hold lies between two of its values: the lower one says the same.
     digits = fraction[: cursor.scale]
     return Value(cursor.kind, whole.isoformat(sep=" ") + (f".{digits}" if digits else ""))
@@ -128,7 +128,7 @@ def _read_moment(day: str, minute: str, second: str, zone: str, unfit: Callable[
         raise unfit() from None
 
 
-def _written(whole: datetime, fraction: str, like: Value | None, text: str) -> str:
+def _write_like(whole: datetime, fraction: str, like: Value | None, text: str) -> str:
     """A moment in the notation of another text; as it was given where there is none to go by."""
     match = _WRITTEN.fullmatch(like.text) if like else None
     if match is None:

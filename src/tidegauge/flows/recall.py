@@ -72,12 +72,12 @@ def find_chain(folder: LakeTable, position: Position | None) -> tuple[str | None
             f"{position.sequence} batches were loaded from {folder}, and it has {files.length(now)}",
             hint="bring the lake's files back, or load afresh with `tidegauge watermark reset --stage load`",
         )
-    used = min(able, key=lambda one: (min(files.shared(one, now), position.sequence), one != now))
+    used = min(able, key=lambda one: (min(files.count_shared(one, now), position.sequence), one != now))
     notes = []
-    if files.shared(used, now) < position.sequence:
+    if files.count_shared(used, now) < position.sequence:
         notes.append(
             f"{folder} was changed by hand, and which of its batches were loaded before that is not known:"
-            f" those after number {files.shared(used, now)} are loaded again"
+            f" those after number {files.count_shared(used, now)} are loaded again"
         )
     return files.identity(str(folder), used), notes
 

@@ -43,15 +43,15 @@ def compare_appended(
     """Against what each batch read, where all of that can still be read. Else the rows that the inputs have
     now have to be there, and what the target has besides is not judged."""
     try:
-        steps = _joined(proof, _steps(proof))
+        steps = _join(proof, _steps(proof))
     except _NotKnownError as why:
-        return _searched(proof, session, target, str(why), lacking=lacking)
+        return _search(proof, session, target, str(why), lacking=lacking)
     frames = [_rows(proof, session, step) for step in steps]
     every = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), frames)
     return compare_whole(every, target, lacking=lacking)
 
 
-def _searched(
+def _search(
     proof: DeltaProof, session: SparkSession, target: DataFrame, why: str, *, lacking: bool
 ) -> Difference:
     if any(part.snapshot for part in proof.flow.inputs):
@@ -128,7 +128,7 @@ def _are_one(last: AppendStep, step: AppendStep, digests: Mapping[int, str | Non
     return last.window.upto == step.window.after and len(columns) == 1 and None not in columns
 
 
-def _joined(proof: DeltaProof, steps: Sequence[AppendStep]) -> list[AppendStep]:
+def _join(proof: DeltaProof, steps: Sequence[AppendStep]) -> list[AppendStep]:
     """The same in fewer reads: neighbours are one where nothing tells them apart, the columns included."""
     part = proof.flow.moving[0]
     changes = [_number(step.window.after) for step in steps if step.way in _BY_VERSION]

@@ -21,7 +21,7 @@ from tidegauge.model.protocols.source import Source
 from tidegauge.model.spec import NullCursor, TableFlow
 from tidegauge.model.table import Field, SourceTable
 from tidegauge.outputs.warehouse.fit import Verdict
-from tidegauge.outputs.warehouse.spark_rows import landed
+from tidegauge.outputs.warehouse.spark_rows import ensure_splits
 from tidegauge.plan.draft import start
 from tidegauge.plan.drift import narrow
 from tidegauge.sources.keys import keys
@@ -67,7 +67,7 @@ def verify_warehouse(
     with ExitStack() as stack:
 
         def rows(batch: Batch) -> Iterator[pa.RecordBatch]:
-            batch_data = stack.enter_context(landed(reader.batch_data(source_table, batch), spark))
+            batch_data = stack.enter_context(ensure_splits(reader.batch_data(source_table, batch), spark))
             for split in batch_data.splits:
                 yield from split.batches()
 

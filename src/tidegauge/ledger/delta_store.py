@@ -116,11 +116,11 @@ class DeltaDocumentStore:
         seen: _Seen = loaded.token
         pipeline, snapshot = loaded.pipeline, seen.snapshot
         number = self._watermarks.counter(snapshot, _IDS)
-        current, ended, number = _changed_rows(seen, stored_flows, number)
-        replaced = _replaced(seen, {stored_flow.flow for stored_flow in stored_flows})
+        current, ended, number = _make_rows(seen, stored_flows, number)
+        replaced = _find_replaced(seen, {stored_flow.flow for stored_flow in stored_flows})
         stay, ended_before = _rows_that_stay(seen, replaced, {row["flow"] for row in current})
         ended += ended_before
-        merged = self._ended_worth_merging(snapshot, pipeline) if ended else []
+        merged = self._find_worth_merging(snapshot, pipeline) if ended else []
         ended += [row for rows in self._rows(merged).values() for row in rows]
         shares = list(_shares(current, stay))
         add = [new_file(pipeline, _CURRENT, WATERMARKS, rows) for rows in shares]
@@ -158,7 +158,7 @@ class DeltaDocumentStore:
         tables = [self._watermarks, *(log.table for log in self._logs.values())]
         return sum(table.tidy(older_than) for table in tables)
 
-    def _ended_worth_merging(self, snapshot: LedgerSnapshot, pipeline: str) -> list[LedgerFile]:
+    def _find_worth_merging(self, snapshot: LedgerSnapshot, pipeline: str) -> list[LedgerFile]:
         return worth_merging([file for file in snapshot.of(pipeline) if kind_of(file) == _ENDED])
 
     def _remember(self, replaced: Iterable[str], written: Mapping[str, Sequence[Row]]) -> None:
@@ -195,7 +195,7 @@ class DeltaDocumentStore:
         return found | fresh
 
 
-def _changed_rows(
+def _make_rows(
     seen: _Seen, stored_flows: Sequence[StoredFlow], number: int
 ) -> tuple[list[Row], list[Row], int]:
     """The newest row of each flow, the rows that end with this save, and the highest number that is given."""
@@ -210,7 +210,7 @@ def _changed_rows(
     return current, ended, number
 
 
-def _replaced(seen: _Seen, changed: set[str]) -> list[str]:
+def _find_replaced(seen: _Seen, changed: set[str]) -> list[str]:
     """The files that a save writes anew: those with its flows, and small ones if there are many."""
     touched = {path for path, rows in seen.rows.items() if any(row["flow"] in changed for row in rows)}
     small = [path for path, rows in seen.rows.items() if path not in touched and len(rows) <= _TOGETHER // 2]

@@ -95,7 +95,7 @@ class JsonDocumentStore:
         for path, file in files.items():
             for stored_flow in file.document.stored_flows if file.document else ():
                 # A copy that somebody left beside it is not the flow's file.
-                if stored_flow.pipeline != pipeline or _folded(path_of(stored_flow.flow)) != _folded(path):
+                if stored_flow.pipeline != pipeline or _fold(path_of(stored_flow.flow)) != _fold(path):
                     continue
                 if flows is None or stored_flow.flow in paths:
                     stored_flows[stored_flow.flow] = stored_flow
@@ -179,7 +179,7 @@ def path_of(flow: str) -> str:
     return f"{FOLDER}/{folder_name(table_of(flow))}.json"
 
 
-def _folded(path: str) -> str:
+def _fold(path: str) -> str:
     """As a file system sees it that does not tell capitals apart."""
     return path.casefold()
 

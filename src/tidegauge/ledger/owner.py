@@ -12,14 +12,14 @@ from tidegauge.model.claim import Owner
 
 def this_process() -> Owner:
     pid = os.getpid()
-    return Owner(actor=f"{_user()}@{socket.gethostname()}", host=_host(), pid=pid, started=_started(pid))
+    return Owner(actor=f"{_user()}@{socket.gethostname()}", host=_host(), pid=pid, started=_read_start(pid))
 
 
 def is_gone(owner: Owner) -> bool:
     """True only when it is certain: same machine, same boot, same process namespace, and no such process."""
     if not owner.host or owner.host != _host():
         return False
-    return _started(owner.pid) != owner.started
+    return _read_start(owner.pid) != owner.started
 
 
 def _user() -> str:
@@ -38,7 +38,7 @@ def _host() -> str:
         return ""
 
 
-def _started(pid: int) -> str:
+def _read_start(pid: int) -> str:
     """The kernel's start mark of a process; empty when there is none, or it is a zombie."""
     try:
         # The second field is the command in parentheses, which may itself hold spaces and parentheses.

@@ -43,21 +43,21 @@ class Finding:
 
 def examine(project: Project) -> Iterator[Finding]:
     """Finding after finding, as they are made. Leaves nothing behind but what a first run makes anyway."""
-    yield from _guarded("java", _java)
+    yield from _guard("java", _java)
     lakes = [one for one in project.connections.values() if isinstance(one, Lake)]
     needs = {Needs.JDBC} | {Needs.S3 for lake in lakes if lake.on_s3}
     if "spark.jars" not in project.spark.conf:
-        yield from _guarded("jars", lambda: _jars(needs, project))
-    yield from _guarded("ledger", lambda: _ledger(project))
+        yield from _guard("jars", lambda: _jars(needs, project))
+    yield from _guard("ledger", lambda: _ledger(project))
     with Sources() as sources:
         for one in project.connections.values():
             about = f"connection {one.name}"
             if isinstance(one, Lake):
-                yield from _guarded(about, lambda lake=one: _lake(lake))
+                yield from _guard(about, lambda lake=one: _lake(lake))
             elif one.engine in READABLE:
-                yield from _guarded(about, lambda base=one: _database(base, sources))
+                yield from _guard(about, lambda base=one: _database(base, sources))
             else:
-                yield from _guarded(about, lambda base=one: _warehouse(base))
+                yield from _guard(about, lambda base=one: _warehouse(base))
         recorded: RecordedFlows = {}
         # That the ledger does not answer is said already.
         with suppress(TidegaugeError), open_ledger(project.ledger, create=False) as ledger:
@@ -90,7 +90,7 @@ def _tables(project: Project, sources: Sources, recorded: RecordedFlows) -> Iter
         yield Finding("tables", True, f"note: {note}")
 
 
-def _guarded(about: str, look: Any) -> Iterator[Finding]:
+def _guard(about: str, look: Any) -> Iterator[Finding]:
     try:
         for says in look():
             yield Finding(about, True, says)

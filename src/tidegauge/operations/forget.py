@@ -20,7 +20,7 @@ from tidegauge.model.position import Position, to_json
 from tidegauge.model.run import FlowStatus
 from tidegauge.model.spec import Project, TableFlow
 from tidegauge.model.watermark import Watermark
-from tidegauge.operations.status import is_hidden, wanted
+from tidegauge.operations.status import is_hidden, is_wanted
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def preview(project: Project, selection: Sequence[str]) -> list[Parting]:
         statuses = [
             one for one in ledger.status(project.pipeline) if not is_hidden(one, marks.get(one.flow, ()))
         ]
-        chosen = [one for one in statuses if wanted(one.flow, selection)]
+        chosen = [one for one in statuses if is_wanted(one.flow, selection)]
         if not chosen:
             raise _unknown(selection, [one.flow for one in statuses])
         _reach(project, [one.flow for one in chosen], sources)
@@ -74,7 +74,7 @@ def preview(project: Project, selection: Sequence[str]) -> list[Parting]:
             )
     # The last stage first: cut off half-way, the table is still known as gone, and is forgotten once more.
     return [
-        _parting(one, marks, choice)
+        _preview_flow(one, marks, choice)
         for one in sorted(chosen, key=lambda one: one.flow, reverse=True)
         if one.flow not in alive
     ]
@@ -110,10 +110,10 @@ def _reach(project: Project, names: Sequence[str], sources: Sources) -> None:
 
 
 def _is_named(flow: str, selection: Sequence[str]) -> bool:
-    return any(wanted(flow, [word]) for word in selection if not is_pattern(word))
+    return any(is_wanted(flow, [word]) for word in selection if not is_pattern(word))
 
 
-def _parting(status: FlowStatus, marks: Mapping[str, Sequence[Watermark]], choice: Selection) -> Parting:
+def _preview_flow(status: FlowStatus, marks: Mapping[str, Sequence[Watermark]], choice: Selection) -> Parting:
     flow = next((one for one in choice.flows if one.name == status.flow), None)
     notes = ["what it has written stays where it is, and nobody brings it up to date any more"]
     unread = _unread(flow, marks) if flow else None

@@ -97,7 +97,7 @@ def _narrow(
         case UndoLast():
             return _undoable(flows, statuses)
         case Import():
-            return _imported(request, flows)
+            return _find_imported(request, flows)
         case SetTo():
             return flows if stage is not None else _nearest(flows)
         case CopyOf():
@@ -142,7 +142,7 @@ def _choose(
     return choice
 
 
-def _imported(request: Import, flows: Sequence[AnyFlow]) -> tuple[AnyFlow, ...]:
+def _find_imported(request: Import, flows: Sequence[AnyFlow]) -> tuple[AnyFlow, ...]:
     there = {flow.name for flow in flows}
     for name in request.marks:
         if name not in there:

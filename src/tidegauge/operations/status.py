@@ -80,10 +80,10 @@ def summarize_flows(project: Project, selection: Sequence[str]) -> tuple[datetim
         statuses = [
             one
             for one in ledger.status(project.pipeline)
-            if wanted(one.flow, selection) and not is_hidden(one, marks.get(one.flow, ()))
+            if is_wanted(one.flow, selection) and not is_hidden(one, marks.get(one.flow, ()))
         ]
     return now, [
-        replace(_standing(status, marks.get(status.flow, []), now), in_file=is_named(project, status.flow))
+        replace(_summarize(status, marks.get(status.flow, []), now), in_file=is_named(project, status.flow))
         for status in statuses
     ]
 
@@ -128,7 +128,7 @@ def iso(moment: datetime) -> str:
     return moment.isoformat(timespec="microseconds") + "Z"
 
 
-def wanted(flow: str, selection: Sequence[str]) -> bool:
+def is_wanted(flow: str, selection: Sequence[str]) -> bool:
     """By the flow's name, or by its table's, which means both its stages."""
     return not selection or any(
         name == word or fnmatchcase(name, word) or name.endswith(f".{word}")
@@ -137,7 +137,7 @@ def wanted(flow: str, selection: Sequence[str]) -> bool:
     )
 
 
-def _standing(status: FlowStatus, marks: list[Watermark], now: datetime) -> FlowSummary:
+def _summarize(status: FlowStatus, marks: list[Watermark], now: datetime) -> FlowSummary:
     lags = [lag for mark in marks if (lag := _lag(mark, now)) is not None]
     running = status.state is State.RUNNING and status.owner is not None
     return FlowSummary(
@@ -161,11 +161,11 @@ def _lag(mark: Watermark, now: datetime) -> float | None:
     if mark.cursor != "timestamp":
         return None
     places = (mark.checked, mark.position)
-    seen = [moment for place in places if (moment := _reached(place)) is not None]
+    seen = [moment for place in places if (moment := _reached_at(place)) is not None]
     return round(max((now - max(seen)).total_seconds(), 0.0), 3) if seen else None
 
 
-def _reached(position: Position | None) -> datetime | None:
+def _reached_at(position: Position | None) -> datetime | None:
     moment = to_moment(position, "timestamp", None)
     text = position.cursor.text if isinstance(position, RowPosition) else ""
     if moment and len(text) == len("2025-01-01") and "-" in text:

@@ -18,7 +18,7 @@ from tidegauge.model.protocols.ledger import LedgerReader
 from tidegauge.model.run import FlowStatus
 from tidegauge.model.spec import Project, Stage, TableFlow
 from tidegauge.model.watermark import Tally, Watermark
-from tidegauge.operations.status import iso, run_to_json, wanted
+from tidegauge.operations.status import is_wanted, iso, run_to_json
 
 
 @dataclass(frozen=True)
@@ -127,12 +127,12 @@ def summarize_table(project: Project, word: str) -> TableSummary:
     """
     with open_ledger(project.ledger, create=False) as ledger:
         names = [status.flow for status in ledger.status(project.pipeline)]
-        known = [name for name in names if wanted(name, [word])]
+        known = [name for name in names if is_wanted(name, [word])]
         flows = _of_known(project, known) if known else _of_new(project, word)
         delta_flows = [
-            delta_flow.name for delta_flow in project.delta_flows if wanted(delta_flow.name, [word])
+            delta_flow.name for delta_flow in project.delta_flows if is_wanted(delta_flow.name, [word])
         ]
-        found = sorted({*known, *delta_flows, *(name for name in flows if wanted(name, [word]))} or flows)
+        found = sorted({*known, *delta_flows, *(name for name in flows if is_wanted(name, [word]))} or flows)
         tables = sorted({table_of(name) for name in found})
         if len(tables) > 1:
             raise ConfigError(

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from urllib.parse import unquote
 
 from tidegauge.delta_log.commit import parse_commit
-from tidegauge.delta_log.location import lake_of, missing
+from tidegauge.delta_log.location import lake_of, missing_error
 from tidegauge.delta_log.log import ListedLog
 from tidegauge.errors import OutputError, SourceError, WrongState
 from tidegauge.model.retention import FILE_RETENTION, retention, shown
@@ -36,7 +36,7 @@ def check(maintenance: DeltaMaintenance, target: MaintainedTable, retain: timede
         log = ListedLog(lake)
         state = log.state(log.latest) if log.latest is not None else None
         if log.latest is None or state is None:
-            raise missing(target.location, lake)
+            raise missing_error(target.location, lake)
         own = retention(state.properties, FILE_RETENTION)
         kept = own if retain is None else retain
         statuses, flows = maintenance.flows()
@@ -55,7 +55,7 @@ def check(maintenance: DeltaMaintenance, target: MaintainedTable, retain: timede
             hint="a commit or checkpoint in its _delta_log is damaged or missing; nothing was removed",
         ) from error
     if lost:
-        raise _refused(target, lost, own)
+        raise _refusal(target, lost, own)
     return kept
 
 
@@ -75,7 +75,7 @@ def vacuum(
         # Delta names folders of its feed too, which go only once they are empty.
         files = [row for row in rows if row[0].endswith(".parquet") or f"/{_FEED}" not in row[0]]
         return MaintenanceResult(target, retain=kept, removed=len(files), more=len(rows) >= _MOST)
-    return MaintenanceResult(target, retain=kept, removed=_deleted(target), done=True)
+    return MaintenanceResult(target, retain=kept, removed=_count_deleted(target), done=True)
 
 
 def _commits(log: ListedLog, first: int) -> list[VacuumCommit]:
@@ -109,7 +109,7 @@ def _commits(log: ListedLog, first: int) -> list[VacuumCommit]:
     ]
 
 
-def _deleted(target: MaintainedTable) -> int | None:
+def _count_deleted(target: MaintainedTable) -> int | None:
     """As the vacuum's own last commit says; None where it left none."""
     log = ListedLog(lake_of(target.location, target.table.storage))
     for number in sorted(log.commits, reverse=True)[:3]:
@@ -134,7 +134,7 @@ def _refuse_writer(
         )
 
 
-def _refused(target: MaintainedTable, lost: Sequence[Need], own: timedelta) -> WrongState:
+def _refusal(target: MaintainedTable, lost: Sequence[Need], own: timedelta) -> WrongState:
     flows = ", ".join(dict.fromkeys(need.reader.flow for need in lost))
     oldest = max(need.age for need in lost)
     hint = f"run {flows} first"

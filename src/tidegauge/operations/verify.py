@@ -116,7 +116,7 @@ def verify(
     return results
 
 
-def nothing_compared(results: Sequence[Verified]) -> NotCompared | None:
+def explain_nothing_compared(results: Sequence[Verified]) -> NotCompared | None:
     """What to say where no two tables were compared, and nothing went wrong either."""
     reasons = [one.error for one in results if isinstance(one.error, NotCompared)]
     if any(one.difference is not None for one in results) or len(reasons) < len(results):
@@ -129,4 +129,4 @@ def nothing_compared(results: Sequence[Verified]) -> NotCompared | None:
 
 def is_proven(results: Sequence[Verified]) -> bool:
     """Whether all that can be compared is equal."""
-    return all(one.equal is not False for one in results) and nothing_compared(results) is None
+    return all(one.equal is not False for one in results) and explain_nothing_compared(results) is None

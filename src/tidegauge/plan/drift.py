@@ -278,10 +278,10 @@ def _refusal(
     anew = f"write it anew with `tidegauge sync -t {table} --full-refresh`"
     if policy is Drift.FAIL:
         return OutputDisagrees(
-            f"{table}: its columns have changed, and `drift: fail` stops at that: {_listed(changes)}",
+            f"{table}: its columns have changed, and `drift: fail` stops at that: {_list(changes)}",
             hint=f"make the same change in {place}, or say `drift: evolve`, which loses nothing; or {anew}",
         )
-    facts = _listed(refused)
+    facts = _list(refused)
     if any(change.kind is ChangeKind.KEY or change.column in layout.key for change in refused):
         return OutputDisagrees(
             f"{table}: {facts}; {place} tells rows apart by the old key",
@@ -298,7 +298,7 @@ def _refusal(
     )
 
 
-def _listed(changes: Iterable[ColumnChange]) -> str:
+def _list(changes: Iterable[ColumnChange]) -> str:
     return "; ".join(change.fact for change in changes)
 
 

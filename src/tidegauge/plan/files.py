@@ -55,7 +55,7 @@ def chain_of(identity: str) -> Chain:
     return tuple((int(epoch), int(upto)) for epoch, _, upto in parts)
 
 
-def shared(one: Chain, other: Chain) -> int:
+def count_shared(one: Chain, other: Chain) -> int:
     """How many batches two chains have in common, from the beginning."""
     count = 0
     for (epoch, upto), (its_epoch, its_upto) in zip(one, other, strict=False):
@@ -86,8 +86,8 @@ def begins(
             )
         before = chain_of(known)
         # What was counted along the old chain beyond its own end was set by hand: it means this chain.
-        if shared(before, chain) < min(loaded, length(before)):
-            common = shared(before, chain)
+        if count_shared(before, chain) < min(loaded, length(before)):
+            common = count_shared(before, chain)
     if common > length(chain):
         raise OutputDisagrees(
             f"{flow.name}: the ledger says {loaded} batches were loaded, and the lake has {length(chain)}",

@@ -43,7 +43,7 @@ def check(flow: DeltaFlow, draft: Draft, found: Mapping[str, History], done: int
                 hint=_hint(flow),
             )
         for window, way in sorted(steps, key=lambda step: _number(step[0].upto)):
-            if lost := _lost(history, window, way):
+            if lost := _find_lost(history, window, way):
                 raise VersionsMissing(
                     f"{flow.name}: its plan is to read '{part.input}' up to version"
                     f" {_number(window.upto)}, and {lost}",
@@ -51,7 +51,7 @@ def check(flow: DeltaFlow, draft: Draft, found: Mapping[str, History], done: int
                 )
 
 
-def _lost(history: History, window: Window, way: ReadWay) -> str | None:
+def _find_lost(history: History, window: Window, way: ReadWay) -> str | None:
     after, upto = _number(window.after), _number(window.upto)
     if upto > history.latest:
         return f"its table is at version {history.latest}: an older copy of it was put back"

@@ -49,7 +49,7 @@ def cut(
             idle.append(version)
             continue
         if piece and not _fits(piece, idle, version, most, part.max_bytes):
-            yield _made(flow, part, piece, after)
+            yield _make_range(flow, part, piece, after)
             after, piece = piece[-1].number, []
         if piece:
             piece += idle
@@ -62,7 +62,7 @@ def cut(
             if not _alike(one, piece[-1]):
                 break
             piece.append(one)
-        yield _made(flow, part, piece, after)
+        yield _make_range(flow, part, piece, after)
 
 
 def _fits(
@@ -80,7 +80,7 @@ def _alike(one: Version, other: Version) -> bool:
     return one.feed == other.feed and one.digest == other.digest
 
 
-def _made(flow: DeltaFlow, part: DeltaInput, piece: list[Version], after: int | None) -> VersionRange:
+def _make_range(flow: DeltaFlow, part: DeltaInput, piece: list[Version], after: int | None) -> VersionRange:
     """Files are read sooner than a feed, and where they are all that was added they tell the same. Only the
     feed's own time of a commit is another one, so who is shown that time gets it from one of them always."""
     changing = [version for version in piece if version.changes]

@@ -88,7 +88,7 @@ def draft_versions(
         else:
             steps.append([course.step(index, history.latest) for index in range(count)])
             window = VersionRange(course.begin, course.end(history.latest), ReadWay.NOTHING).window
-        inputs.append(_planned(part, history, window))
+        inputs.append(_plan_input(part, history, window))
     batches = [
         Batch(
             tuple(one.window for one in pieces),
@@ -129,12 +129,14 @@ def _first(flow: DeltaFlow, part: DeltaInput, history: History) -> _Course:
         return _from_version(flow, part, history, initial)
     if initial == SNAPSHOT:
         why = "by `initial`" if part.initial else f"as `{flow.output.mode.value}` does by itself"
-        return _Course(None, (whole,), (_said(part, f"as it is at version {history.latest}, {why}"),))
+        return _Course(
+            None, (whole,), (_describe_begin(part, f"as it is at version {history.latest}, {why}"),)
+        )
     if part.initial is None:
         short = _too_short(part, history)
         if short:
             begin = f"as it is at version {history.latest}, because {short}"
-            return _Course(None, (whole,), (_said(part, begin),))
+            return _Course(None, (whole,), (_describe_begin(part, begin),))
     elif any(version.table_id != history.table_id for version in history.versions if version.table_id):
         raise TableReplaced(
             f"{flow.name}: {part.table} was replaced by another table at a version after 0, so its history"
@@ -147,7 +149,7 @@ def _first(flow: DeltaFlow, part: DeltaInput, history: History) -> _Course:
     if not pieces:  # nothing has ever been in it: what is made of it is made empty
         pieces = (whole,)
     why = "by `initial`" if part.initial else "because its changes reach back to there"
-    return _Course(None, pieces, (_said(part, f"with version 0, {why}"),))
+    return _Course(None, pieces, (_describe_begin(part, f"with version 0, {why}"),))
 
 
 def _from_version(flow: DeltaFlow, part: DeltaInput, history: History, version: int) -> _Course:
@@ -165,7 +167,7 @@ def _from_version(flow: DeltaFlow, part: DeltaInput, history: History, version: 
     if rest and rest[0].way is ReadWay.SNAPSHOT:
         start, rest = VersionRange(None, history.latest, ReadWay.SNAPSHOT), ()
     begin = f"as it was at version {version}, by `initial`"
-    return _Course(None, (start, *rest), notes or (_said(part, begin),))
+    return _Course(None, (start, *rest), notes or (_describe_begin(part, begin),))
 
 
 def _pieces(
@@ -248,11 +250,11 @@ def _initial(flow: DeltaFlow, part: DeltaInput) -> str | int:
     )
 
 
-def _said(part: DeltaInput, begin: str) -> str:
+def _describe_begin(part: DeltaInput, begin: str) -> str:
     return f"{part.name}: begins with {part.table} {begin}"
 
 
-def _planned(part: DeltaInput, history: History, window: Window) -> InputPlan:
+def _plan_input(part: DeltaInput, history: History, window: Window) -> InputPlan:
     upto = window.upto
     assert isinstance(upto, VersionPosition)
     return InputPlan(

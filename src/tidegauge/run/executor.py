@@ -49,7 +49,7 @@ class Executor:
                 error = fault
             except Exception as fault:
                 # One flow's surprise must not take the others down, nor leave its own lease behind.
-                error = _unexpected(plan, fault)
+                error = _unexpected_error(plan, fault)
             error = self._finish(claim, error)
         report = FlowReport(
             plan.draft.flow,
@@ -128,7 +128,7 @@ class Executor:
         return error
 
 
-def _unexpected(plan: Plan, error: Exception) -> TidegaugeError:
+def _unexpected_error(plan: Plan, error: Exception) -> TidegaugeError:
     return TidegaugeError(
         f"{plan.draft.flow}: unexpected {type(error).__name__}: {error}",
         hint="this is a bug of Tidegauge; please report it with what --debug shows",

@@ -87,7 +87,7 @@ class BoundWait:
             return _choose([one for one in known.values() if one.seen <= moment.clock], moment, options)
 
         def is_enough(found: ReadyBound) -> bool:
-            waited = self._waited(found)
+            waited = self._count_waited(found)
             return waited >= LONG or found.age <= SHORT or (waited >= SHORT and found.age <= LONG)
 
         found = self._await(self.look(fresh=False), choose, is_enough)
@@ -104,7 +104,7 @@ class BoundWait:
             known[:] = [drop_ended(one, moment) for one in known]
             return _choose(known, moment, options)
 
-        return self._await(moment, choose, lambda found: self._waited(found) >= SHORT)
+        return self._await(moment, choose, lambda found: self._count_waited(found) >= SHORT)
 
     def _await(
         self, moment: Moment, choose: Callable[[Moment], ReadyBound], is_enough: Callable[[ReadyBound], bool]
@@ -115,7 +115,7 @@ class BoundWait:
             moment = self.look(fresh=True)
         return found
 
-    def _waited(self, found: ReadyBound) -> float:
+    def _count_waited(self, found: ReadyBound) -> float:
         """Seconds since we first saw the oldest of the blockers; infinite where waiting is no use."""
         clock, now = found.moment.clock, time.monotonic()
         if found.moment.blind is not None or any(clock - work.started > _OLD for work in found.blockers):

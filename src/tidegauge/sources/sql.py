@@ -142,7 +142,7 @@ def counts(source_table: SourceTable, table: str, waiting: str | None) -> str:
     )
 
 
-def repeated(source_table: SourceTable, table: str, where: str | None) -> str:
+def find_repeated(source_table: SourceTable, table: str, where: str | None) -> str:
     """One key that more than one row has."""
     keys = ", ".join(part.order for part in source_table.key)
     raw = ", ".join(f"{part.order} AS o{i}" for i, part in enumerate(source_table.key))

@@ -156,7 +156,7 @@ class TableSurvey:
                     f"{source_table.table}: the key ({named}) is NULL in {lacking} rows",
                     hint="name other columns that identify a row: `key: [a, b]`",
                 )
-        repeats = self._dialect.rows(sql.repeated(source_table, self._table, scope))
+        repeats = self._dialect.rows(sql.find_repeated(source_table, self._table, scope))
         if repeats:
             *texts, times = repeats[0]
             raise KeyUnsuitable(

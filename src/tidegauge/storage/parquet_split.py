@@ -32,7 +32,7 @@ class ParquetSplit:
 
         with self._open() as parquet:
             if parquet.metadata.num_rows != self.file.rows:
-                raise self._changed(
+                raise self._changed_error(
                     f"it has {parquet.metadata.num_rows} rows, and its manifest says {self.file.rows}"
                 )
             schema = schema_of(self.layout)
@@ -60,15 +60,15 @@ class ParquetSplit:
             source = Path(lake.path, self.file.path)
             size = source.stat().st_size if source.is_file() else None
         if size is None:
-            raise self._changed("it is gone")
+            raise self._changed_error("it is gone")
         if size != self.file.bytes:
-            raise self._changed(f"it has {size} bytes, and its manifest says {self.file.bytes}")
+            raise self._changed_error(f"it has {size} bytes, and its manifest says {self.file.bytes}")
         try:
             return pq.ParquetFile(source)
         except pa.ArrowException as error:
-            raise self._changed("it is not a Parquet file any more") from error
+            raise self._changed_error("it is not a Parquet file any more") from error
 
-    def _changed(self, why: str) -> OutputDisagrees:
+    def _changed_error(self, why: str) -> OutputDisagrees:
         return OutputDisagrees(
             f"{self.file.lake.path}/{self.file.path} was changed after it was committed: {why}",
             hint="put the file back from a backup; or extract again with `tidegauge watermark reset`",

@@ -51,13 +51,13 @@ class S3Objects:
         return found[0] if found else None
 
     def tail(self, path: str, count: int) -> bytes:
-        with self._told(path):
+        with self._translating(path):
             return bytes(self._store.get(self._key(path), options={"range": {"suffix": count}}).bytes())
 
     def put_if_absent(self, path: str, body: bytes) -> bool:
         from obstore.exceptions import AlreadyExistsError, NotSupportedError
 
-        with self._told(path):
+        with self._translating(path):
             try:
                 self._store.put(self._key(path), body, mode="create")
             except AlreadyExistsError:
@@ -68,7 +68,7 @@ class S3Objects:
 
     def upload(self, path: str, source: Path) -> None:
         """Put a local file, in parts where it is large; until the last one is there, nobody sees it."""
-        with self._told(path):
+        with self._translating(path):
             self._store.put(self._key(path), source)
 
     def read(self, path: str) -> tuple[bytes, str] | None:
@@ -83,7 +83,7 @@ class S3Objects:
     def replace(self, path: str, body: bytes, token: str | None) -> str | None:
         from obstore.exceptions import AlreadyExistsError, NotSupportedError, PreconditionError
 
-        with self._told(path):
+        with self._translating(path):
             try:
                 mode: PutMode = "create" if token is None else {"e_tag": token}
                 put = self._store.put(self._key(path), body, mode=mode)
@@ -101,7 +101,7 @@ class S3Objects:
         return tag
 
     def list(self, prefix: str) -> Iterator[Entry]:
-        with self._told(prefix):
+        with self._translating(prefix):
             for page in self._store.list(self._key(prefix), chunk_size=1000):
                 for found in page:
                     path = str(found["path"])
@@ -110,18 +110,18 @@ class S3Objects:
                     yield Entry(self._relative(path), found["size"], found["last_modified"].astimezone(UTC))
 
     def folders(self, prefix: str) -> Sequence[str]:
-        with self._told(prefix):
+        with self._translating(prefix):
             found = self._store.list_with_delimiter(self._key(prefix))["common_prefixes"]
         return sorted(str(path).rstrip("/").rpartition("/")[2] for path in found)
 
     def delete(self, paths: Sequence[str], *, below: str) -> None:  # noqa: ARG002 - S3 has no folders
         for path in paths:
-            with self._told(path), contextlib.suppress(FileNotFoundError):
+            with self._translating(path), contextlib.suppress(FileNotFoundError):
                 self._store.delete(self._key(path))
 
     def now(self) -> datetime:
         path = f".tidegauge-clock-{uuid.uuid4().hex}"
-        with self._told(path):
+        with self._translating(path):
             self._store.put(self._key(path), b"now\n")
             made = self._store.head(self._key(path))["last_modified"].astimezone(UTC)
         self.delete([path], below=path)
@@ -131,7 +131,7 @@ class S3Objects:
         """S3 answers a put only once it is durable."""
 
     def _get(self, path: str) -> tuple[bytes, str | None] | None:
-        with self._told(path):
+        with self._translating(path):
             try:
                 found = self._store.get(self._key(path))
                 return bytes(found.bytes()), found.meta["e_tag"]
@@ -155,7 +155,7 @@ class S3Objects:
         return key.removeprefix(f"{self._settings.prefix}/") if self._settings.prefix else key
 
     @contextlib.contextmanager
-    def _told(self, path: str) -> Iterator[None]:
+    def _translating(self, path: str) -> Iterator[None]:
         from obstore.exceptions import BaseError
 
         try:
@@ -243,7 +243,7 @@ def _open(settings: S3Settings) -> S3Store:
     if settings.endpoint:
         arguments |= {"endpoint": settings.endpoint, "virtual_hosted_style_request": False}
     if settings.access_key and settings.secret_key:
-        arguments["credential_provider"] = _fixed(settings.access_key, settings.secret_key)
+        arguments["credential_provider"] = _fix_credentials(settings.access_key, settings.secret_key)
     else:
         arguments |= _usual_chain(settings)
     try:
@@ -252,7 +252,7 @@ def _open(settings: S3Settings) -> S3Store:
         raise translate_s3_error(error, settings, "") from error
 
 
-def _fixed(access_key: Secret, secret_key: Secret) -> Callable[[], S3Credential]:
+def _fix_credentials(access_key: Secret, secret_key: Secret) -> Callable[[], S3Credential]:
     """The connection's own keys and nothing else: given as plain settings, a session token of the
     environment would be sent along with keys it does not belong to."""
 

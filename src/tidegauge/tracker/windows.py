@@ -155,7 +155,7 @@ class Windows:
             self._tracker_ledger.finish(
                 claim, state, said or (describe_error("") if state is State.FAILED else None)
             )
-        ended = self._ended(claim)
+        ended = self._ended_at(claim)
         return replace(
             record,
             status=state.value,
@@ -165,7 +165,7 @@ class Windows:
             records_processed=rows if state is State.SUCCESS else None,
         )
 
-    def _ended(self, claim: Claim) -> datetime:
+    def _ended_at(self, claim: Claim) -> datetime:
         """When the ledger says that this attempt has ended: `records` goes by the same."""
         name = claim.plan.draft.flow
         mine = claim.plan.plan_id, claim.run_id

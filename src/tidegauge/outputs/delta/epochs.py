@@ -156,7 +156,7 @@ class DeltaEpochs:
     def ended(self, epoch: int, now: EpochStanding) -> OutputDisagrees:
         opening = self._opening(now)
         return OutputDisagrees(
-            f"a later life of this table was opened in {self._place}: {opening or f'epoch {now.epoch}'};"
+            f"a later epoch of this table was opened in {self._place}: {opening or f'epoch {now.epoch}'};"
             f" epoch {epoch} is no part of it",
             hint="nothing is lost: run again, and the flow goes on from where its watermark was set",
         )

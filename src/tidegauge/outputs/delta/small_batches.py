@@ -43,7 +43,7 @@ _BYTES, _FILES = 16 * 2**20, 1_000
 
 
 def is_small(look: Snapshot) -> bool:
-    noted = look.noted()
+    noted = look.read_noted_size()
     return noted is not None and noted.bytes <= _BYTES and noted.files <= _FILES
 
 

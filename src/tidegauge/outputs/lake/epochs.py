@@ -21,7 +21,7 @@ from tidegauge.outputs.lake.manifest import (
     Numbered,
     foreign,
     integer,
-    listed,
+    list_manifests,
     load,
     put_once,
     text,
@@ -63,7 +63,7 @@ def path_of(folder: str, epoch: int) -> str:
 
 
 def contents(store: Store, folder: str) -> EpochContents:
-    batches, opened = listed(store, folder)
+    batches, opened = list_manifests(store, folder)
     # A listing is no snapshot: what came while it ran may show the batch and not what came before it.
     late = {one.epoch for one in batches if one.epoch} - set(opened)
     opened += [epoch for epoch in late if store.get(path_of(folder, epoch)) is not None]
@@ -82,7 +82,7 @@ def load_opening(store: Store, folder: str, epoch: int, *, durable: bool = False
     return opening
 
 
-def followed(
+def follow(
     store: Store, folder: str, found: EpochContents, *, epoch: int | None = None
 ) -> tuple[Numbered, ...]:
     """The batches that make up the table, in the order they were committed.
@@ -112,14 +112,14 @@ def is_pending(store: Store, folder: str, epoch: int) -> bool:
     return opening is not None and opening.shows is not None and load(store, folder, epoch, 1) is None
 
 
-def _shown(store: Store, folder: str, found: EpochContents, *, refresh: bool) -> tuple[int, int] | None:
+def _find_shown(store: Store, folder: str, found: EpochContents, *, refresh: bool) -> tuple[int, int] | None:
     """What readers see now: an epoch, and the last of its batches; with it comes what it continues.
 
     Without `refresh` only what an earlier one still shows.
     """
     newest = found.newest
     try:
-        if followed(store, folder, found, epoch=newest):
+        if follow(store, folder, found, epoch=newest):
             last = max((one.seq for one in found.batches if one.epoch == newest), default=0)
             return (newest, last) if refresh else None
         opening = load_opening(store, folder, newest) if newest else None
@@ -163,7 +163,7 @@ def open_epoch(store: Store, folder: str, opening: EpochOpening, *, refresh: boo
     found = contents(store, folder)
     if opening.epoch not in found.opened:
         _check_owner(store, folder, found, opening)
-        gap = lacking(found, opening.continues) if opening.continues else None
+        gap = find_gap(found, opening.continues) if opening.continues else None
         if gap:
             raise OutputDisagrees(
                 f"{opening} cannot be opened in {place}: {gap} is not there",
@@ -171,7 +171,7 @@ def open_epoch(store: Store, folder: str, opening: EpochOpening, *, refresh: boo
             )
         before = opening.continues
         if before is None or not _chain(store, folder, before[0], _upto(*before)):
-            opening = replace(opening, shows=_shown(store, folder, found, refresh=refresh))
+            opening = replace(opening, shows=_find_shown(store, folder, found, refresh=refresh))
     for epoch in sorted(set(range(1, opening.epoch)) - found.opened):
         # A place that is new to an old ledger. Without a gap, whoever asks for the next epoch knows of all.
         skipped = EpochOpening(
@@ -210,7 +210,7 @@ def _check_owner(store: Store, folder: str, found: EpochContents, opening: Epoch
         )
 
 
-def lacking(found: EpochContents, continues: tuple[int, int]) -> str | None:
+def find_gap(found: EpochContents, continues: tuple[int, int]) -> str | None:
     """What is not there of the epoch that would be continued."""
     epoch, upto = continues
     if epoch and epoch not in found.opened:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from tidegauge.model.spec import Lake
-from tidegauge.outputs.lake.epochs import contents, followed
+from tidegauge.outputs.lake.epochs import contents, follow
 from tidegauge.outputs.lake.manifest import COPIES, DATA, MANIFESTS, Manifest
 from tidegauge.outputs.lake.table import CommittedFile, load_all
 from tidegauge.storage.folder import check_folder
@@ -48,9 +48,9 @@ def survey(lake: Lake, folder: str, *, store: Store | None = None) -> Listing:
     entries = list(store.list(f"{top}/{DATA}"))
     # After the files, so that what is published in between is found to be committed.
     found = contents(store, top)
-    counted = followed(store, top, found)
+    counted = follow(store, top, found)
     rest = sorted(set(found.batches) - set(counted))
-    current, earlier = (_named(load_all(store, top, batches)) for batches in (counted, rest))
+    current, earlier = (_name_files(load_all(store, top, batches)) for batches in (counted, rest))
     named = current + earlier
     known = {one.file.path for one in named}
     start = len(top) + 1
@@ -72,7 +72,7 @@ def survey(lake: Lake, folder: str, *, store: Store | None = None) -> Listing:
         if entry.path.endswith(TEMPORARY) or entry.path.startswith(f"{top}/{COPIES}/")
     ]
     # Only what the first listing could have seen: a file committed since is not missing.
-    gone = [one for one in named if one.file.path not in there and _gone(store, f"{top}/{one.file.path}")]
+    gone = [one for one in named if one.file.path not in there and _is_gone(store, f"{top}/{one.file.path}")]
     leftovers.sort(key=lambda one: one.path)
     return Listing(tuple(current), tuple(earlier), tuple(leftovers), tuple(gone))
 
@@ -100,7 +100,7 @@ def clean(
     return old
 
 
-def _named(manifests: Sequence[Manifest]) -> list[CommittedFile]:
+def _name_files(manifests: Sequence[Manifest]) -> list[CommittedFile]:
     return [CommittedFile(one.tag.epoch, one.tag.seq, file) for one in manifests for file in one.files]
 
 
@@ -108,6 +108,6 @@ def _attempt(path: str) -> str:
     return "/".join(path.split("/")[:2])
 
 
-def _gone(store: Store, path: str) -> bool:
+def _is_gone(store: Store, path: str) -> bool:
     folder, _, _ = path.rpartition("/")
     return all(entry.path != path for entry in store.list(folder))

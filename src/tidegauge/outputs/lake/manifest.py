@@ -88,12 +88,12 @@ def path_of(folder: str, epoch: int, seq: int) -> str:
     return f"{folder}/{MANIFESTS}/{epoch}/{seq}.json"
 
 
-def numbered(store: Store, folder: str) -> list[Numbered]:
+def list_batches(store: Store, folder: str) -> list[Numbered]:
     """Every manifest of every epoch, in order; only their names are read."""
-    return listed(store, folder)[0]
+    return list_manifests(store, folder)[0]
 
 
-def listed(store: Store, folder: str) -> tuple[list[Numbered], list[int]]:
+def list_manifests(store: Store, folder: str) -> tuple[list[Numbered], list[int]]:
     """Every manifest in order, and every epoch that was opened."""
     top = f"{folder}/{MANIFESTS}/"
     found = [_NAME.fullmatch(entry.path.removeprefix(top)) for entry in store.list(top.rstrip("/"))]

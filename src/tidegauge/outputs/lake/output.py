@@ -19,18 +19,18 @@ from tidegauge.model.table import Field, Layout
 from tidegauge.outputs.lake.epochs import (
     EpochOpening,
     contents,
-    followed,
+    find_gap,
+    follow,
     is_pending,
-    lacking,
     load_opening,
     open_epoch,
 )
 from tidegauge.outputs.lake.manifest import (
     DATA,
     Manifest,
+    list_batches,
     load,
     manifest_of,
-    numbered,
     path_of,
     put_once,
     render,
@@ -87,7 +87,7 @@ class ParquetOutput:
         prove(self._store, (lake.path, lake.endpoint, lake.region, lake.access_key, lake.secret_key))
 
     def is_empty(self) -> bool:
-        return not numbered(self._store, self._folder)
+        return not list_batches(self._store, self._folder)
 
     def is_open(self, epoch: int, *, kept: bool = False) -> bool:  # noqa: ARG002
         """A manifest is its batch's tag; who reads its files finds out what is gone."""
@@ -111,16 +111,16 @@ class ParquetOutput:
         return is_pending(self._store, self._folder, epoch)
 
     def lacks(self, continues: tuple[int, int]) -> str | None:
-        return lacking(contents(self._store, self._folder), continues)
+        return find_gap(contents(self._store, self._folder), continues)
 
     def receipt(self, tag: Tag) -> Receipt | None:
-        found = self._committed(tag)
+        found = self._find_committed(tag)
         self._check_epoch(tag)  # after the manifest was read: see the class
         return found.receipt if found else None
 
     def layout(self) -> tuple[Field, ...] | None:
         found = contents(self._store, self._folder)
-        batches = followed(self._store, self._folder, found, epoch=found.newest)
+        batches = follow(self._store, self._folder, found, epoch=found.newest)
         if not batches:
             return None
         [last] = load_all(self._store, self._folder, batches[-1:])
@@ -177,7 +177,7 @@ class ParquetOutput:
         ours = manifest_of(tag, batch, staged.files, layout=layout, run_id=run_id)
         self._check_epoch(tag)
         path = path_of(self._folder, tag.epoch, tag.seq)
-        theirs = put_once(self._store, path, render(ours), lambda: self._committed(tag))
+        theirs = put_once(self._store, path, render(ours), lambda: self._find_committed(tag))
         return (self._same(ours, theirs) if theirs else ours).receipt
 
     def discard(self, staged: Staged) -> None:
@@ -187,7 +187,7 @@ class ParquetOutput:
         later = load_opening(self._store, self._folder, tag.epoch + 1)
         if later is not None:
             raise OutputDisagrees(
-                f"a later life of this table was opened in {self.place}: {later}; batch {tag.seq} of epoch"
+                f"a later epoch of this table was opened in {self.place}: {later}; batch {tag.seq} of epoch"
                 f" {tag.epoch} is no part of it",
                 hint="nothing is lost: run again, and the flow goes on from where its watermark was set",
             )
@@ -218,7 +218,7 @@ class ParquetOutput:
                 raise  # the frame's own failure, which only its maker can explain
             raise clearer from error
 
-    def _committed(self, tag: Tag) -> Manifest | None:
+    def _find_committed(self, tag: Tag) -> Manifest | None:
         found = load(self._store, self._folder, tag.epoch, tag.seq, durable=True)
         if found is not None and found.tag != tag:
             raise OutputDisagrees(

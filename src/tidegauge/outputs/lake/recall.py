@@ -13,7 +13,7 @@ from tidegauge.errors import OutputDisagrees, TidegaugeError
 from tidegauge.model.plan import window_from_dict
 from tidegauge.model.position import Window
 from tidegauge.model.spec import LakeTable, TableFlow, WarehouseTable
-from tidegauge.outputs.lake.epochs import EpochContents, contents, followed, load_opening
+from tidegauge.outputs.lake.epochs import EpochContents, contents, follow, load_opening
 from tidegauge.outputs.lake.manifest import Numbered
 from tidegauge.outputs.lake.table import load_all
 from tidegauge.outputs.warehouse.commits import Commits
@@ -63,7 +63,7 @@ def _of_folder(flow: TableFlow, output: LakeTable) -> RecalledEpoch | None:
     found = contents(store, folder)
     if not found.batches and not found.opened:
         return None
-    followed(store, folder, found)  # refuses batches of an epoch that was never opened
+    follow(store, folder, found)  # refuses batches of an epoch that was never opened
     newest = epoch = found.newest
     seq = upto = _last(found, epoch)
     opened: str | None = None

@@ -68,7 +68,7 @@ def _by_tasks(lake: Lake, attempt: str, batch_data: BatchRows, spark: SparkSessi
     def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                yield _answered(attempt, number, bodies[number])
+                yield _answer(attempt, number, bodies[number])
 
     answers = spark.range(0, count, 1, count).mapInArrow(work, _ANSWER).collect()
     raise_any(answer["error"] for answer in answers)
@@ -81,7 +81,7 @@ def _by_tasks(lake: Lake, attempt: str, batch_data: BatchRows, spark: SparkSessi
     return [found[number] for number in range(count)]
 
 
-def _answered(attempt: str, number: int, body: bytes) -> pa.RecordBatch:
+def _answer(attempt: str, number: int, body: bytes) -> pa.RecordBatch:
     """A task's answer as a row."""
     import pyarrow as pa
 

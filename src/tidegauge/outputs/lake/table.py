@@ -13,7 +13,7 @@ from tidegauge.model.spec import Lake
 from tidegauge.model.staged import DataFile
 from tidegauge.model.table import Field
 from tidegauge.model.types import quote
-from tidegauge.outputs.lake.epochs import contents, followed, load_opening
+from tidegauge.outputs.lake.epochs import contents, follow, load_opening
 from tidegauge.outputs.lake.manifest import DATA, Manifest, Numbered, load, path_of
 from tidegauge.spark import hadoop
 from tidegauge.storage.folder import check_folder
@@ -33,7 +33,7 @@ class CommittedFile:
     file: DataFile
 
 
-def committed(
+def load_committed(
     lake: Lake, folder: str, *, epoch: int | None = None, store: Store | None = None
 ) -> tuple[Manifest, ...]:
     """The manifests that make up the table, in order: as the newest epoch has it, or the one that is named.
@@ -42,7 +42,7 @@ def committed(
     """
     store = store or open_store(lake)
     found = contents(store, check_folder(folder))
-    return load_all(store, folder, followed(store, folder, found, epoch=epoch))
+    return load_all(store, folder, follow(store, folder, found, epoch=epoch))
 
 
 def chain(store: Store, folder: str, epoch: int, seq: int) -> tuple[tuple[int, int], ...]:
@@ -85,7 +85,7 @@ def committed_files(lake: Lake, folder: str, *, epoch: int | None = None) -> tup
     """What a reader of the table reads, batch by batch."""
     return tuple(
         CommittedFile(manifest.tag.epoch, manifest.tag.seq, file)
-        for manifest in committed(lake, folder, epoch=epoch)
+        for manifest in load_committed(lake, folder, epoch=epoch)
         for file in manifest.files
     )
 
@@ -97,12 +97,12 @@ def versions(spark: SparkSession, lake: Lake, folder: str, *, epoch: int | None 
     that one ends. Lazy. Columns that came later are NULL in the rows from before. Raises OutputError for a
     table without a committed batch, which has no columns yet.
     """
-    manifests = committed(lake, folder, epoch=epoch)
+    manifests = load_committed(lake, folder, epoch=epoch)
     if not manifests:
         raise OutputError(
             f"{open_store(lake).place}/{folder} has no committed batch", hint="run the flow first"
         )
-    places = placed(manifests)
+    places = number_manifests(manifests)
     runs = [(schema, list(group)) for schema, group in groupby(places, key=lambda one: one[1].schema)]
     first, *rest = (_read(spark, lake, folder, schema, group) for schema, group in runs)
     for frame in rest:
@@ -160,7 +160,7 @@ def _read(
     return joined.select(*(F.col(quote(field.name)) for field in schema), F.col(SEQ))
 
 
-def placed(manifests: Sequence[Manifest]) -> list[tuple[int, Manifest]]:
+def number_manifests(manifests: Sequence[Manifest]) -> list[tuple[int, Manifest]]:
     """Each with its place: those of an epoch that continues another go on counting where that one ends."""
     found: list[tuple[int, Manifest]] = []
     for _, group in groupby(manifests, key=lambda one: one.tag.epoch):

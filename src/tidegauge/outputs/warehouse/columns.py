@@ -55,9 +55,9 @@ def arrange(
             check_new(session)
             session.rollback()
         held = _make(warehouse, session, table, layout, options)
-    found = {_folded(warehouse, field.name): field for field in held}
+    found = {_fold(warehouse, field.name): field for field in held}
     added = [
-        one for one in list_columns(warehouse, layout, options) if _folded(warehouse, one.name) not in found
+        one for one in list_columns(warehouse, layout, options) if _fold(warehouse, one.name) not in found
     ]
     _check_added(warehouse, table, layout, options, added)
     wider, narrow = _compare(warehouse, table, layout, found)
@@ -68,9 +68,9 @@ def arrange(
         for name, kind in wider:
             warehouse.widen(session, table, name, kind)
         session.commit()
-        found = {_folded(warehouse, field.name): field for field in warehouse.columns(session, table) or ()}
+        found = {_fold(warehouse, field.name): field for field in warehouse.columns(session, table) or ()}
     names = (*(field.name for field in layout.fields), *HISTORY)
-    mine = {name: found[_folded(warehouse, name)] for name in names if _folded(warehouse, name) in found}
+    mine = {name: found[_fold(warehouse, name)] for name in names if _fold(warehouse, name) in found}
     return RoomInWarehouse(mine, tuple(narrow), fresh)
 
 
@@ -95,7 +95,7 @@ def _compare(
     wider: list[tuple[str, str]] = []
     narrow: list[Field] = []
     for field in layout.fields:
-        there = found.get(_folded(warehouse, field.name))
+        there = found.get(_fold(warehouse, field.name))
         if there is None:
             continue
         fit = warehouse.fit(there, field, key=field.name in layout.key)
@@ -132,18 +132,18 @@ def fits(
     """
     if shape is not None and not _goes_on(shape, layout, options):
         return False
-    found = {_folded(warehouse, field.name): field for field in held}
-    names = {_folded(warehouse, field.name) for field in layout.fields}
-    history = {_folded(warehouse, name) for name in HISTORY}
+    found = {_fold(warehouse, field.name): field for field in held}
+    names = {_fold(warehouse, field.name) for field in layout.fields}
+    history = {_fold(warehouse, name) for name in HISTORY}
     if not options.mode.facts.keeps_history and not history & names and history <= {*found}:
         return False
-    if not {_folded(warehouse, name) for name in _needed(layout, options)} <= {*found}:
+    if not {_fold(warehouse, name) for name in _find_needed(layout, options)} <= {*found}:
         return False
     return not any(
-        warehouse.fit(found[_folded(warehouse, field.name)], field, key=field.name in layout.key).verdict
+        warehouse.fit(found[_fold(warehouse, field.name)], field, key=field.name in layout.key).verdict
         is Verdict.REFUSED
         for field in layout.fields
-        if _folded(warehouse, field.name) in found
+        if _fold(warehouse, field.name) in found
     )
 
 
@@ -176,7 +176,7 @@ def check_names(warehouse: Warehouse, layout: Layout, options: TableOptions) -> 
     """Raises OutputError for names that the target cannot tell apart, or that are its own."""
     seen: dict[str, str] = {}
     for field in layout.fields:
-        twin = seen.setdefault(_folded(warehouse, field.name), field.name)
+        twin = seen.setdefault(_fold(warehouse, field.name), field.name)
         if twin != field.name:
             raise OutputError(
                 f"{layout.table} has the columns {twin} and {field.name}: one name in {warehouse.place}",
@@ -236,7 +236,7 @@ def _check_added(
     options: TableOptions,
     added: Sequence[WarehouseColumn],
 ) -> None:
-    needed = _needed(layout, options)
+    needed = _find_needed(layout, options)
     lacking = next((column.name for column in added if column.name in needed), None)
     if lacking is not None:
         raise OutputDisagrees(
@@ -247,10 +247,10 @@ def _check_added(
         )
 
 
-def _needed(layout: Layout, options: TableOptions) -> set[str]:
+def _find_needed(layout: Layout, options: TableOptions) -> set[str]:
     """Columns that cannot be added to rows which are there already."""
     return {*key_of(layout, options)} | ({*HISTORY} if options.mode.facts.keeps_history else set())
 
 
-def _folded(warehouse: Warehouse, name: str) -> str:
+def _fold(warehouse: Warehouse, name: str) -> str:
     return name.lower() if warehouse.folds_case else name

@@ -138,7 +138,7 @@ def _mode_target(
         # In a history, the end of its last version says that a row was deleted.
         soft=not history and any(field.name == DELETED_AT for field in held),
         run_id=what.run_id if target.options.metadata_columns else None,
-        vanished=() if what.batch.deletes else target.vanished(session, what.layout, held),
+        vanished=() if what.batch.deletes else target.find_vanished(session, what.layout, held),
         live=not history or _is_live(target, session, what),
         history=staging.history_of(table),
         cursor=what.layout.cursor_column,

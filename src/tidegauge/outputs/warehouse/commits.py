@@ -102,7 +102,7 @@ class Commits(CommitsTable):
             )
         return hit == 1
 
-    def written(self, session: WarehouseSession) -> frozenset[str]:
+    def find_written(self, session: WarehouseSession) -> frozenset[str]:
         """Columns that batches of this flow wrote, in whatever epoch, as far as that was kept."""
         found = session.rows(
             f"SELECT {self._names(WRITTEN)} FROM {self._name}"
@@ -119,7 +119,7 @@ class Commits(CommitsTable):
 
     def add_written(self, session: WarehouseSession, epoch: int, columns: Iterable[str]) -> None:
         """In the transaction of the batch that writes them."""
-        known = self.written(session)
+        known = self.find_written(session)
         names = known.union(columns)
         text = json.dumps(sorted(names))
         if names == known or len(text) > _ROOM:
@@ -170,7 +170,7 @@ class Commits(CommitsTable):
             (shape, self._key, 0, 0, 0),
         )
 
-    def kept(self, session: WarehouseSession, epochs: Sequence[int]) -> int:
+    def count_kept(self, session: WarehouseSession, epochs: Sequence[int]) -> int:
         """How many rows the batches of these epochs have left in the target, at the least."""
         listed = ", ".join(map(str, epochs))
         ((rows,),) = session.rows(
@@ -223,7 +223,7 @@ class Commits(CommitsTable):
             )
         )
 
-    def lacking(self, session: WarehouseSession, continues: tuple[int, int]) -> str | None:
+    def find_gap(self, session: WarehouseSession, continues: tuple[int, int]) -> str | None:
         epoch, upto = continues
         head = next((head for head in self.heads(session) if head.epoch == epoch), None)
         if head is None:
@@ -263,7 +263,7 @@ class Commits(CommitsTable):
                 f"{self.table} holds {heads[-1]} already, which is later than {head}",
                 hint="this ledger is an older copy; nothing was changed",
             )
-        gap = self.lacking(session, head.continues) if head.continues else None
+        gap = self.find_gap(session, head.continues) if head.continues else None
         if gap:
             raise OutputDisagrees(
                 f"{head} cannot be opened: {gap} is not in {self.table}",

@@ -68,13 +68,15 @@ class FlowTarget:
         """A column's name as it is compared: in small letters, where their case does not count."""
         return name.lower() if self.warehouse.folds_case else name
 
-    def vanished(self, session: WarehouseSession, layout: Layout, held: Sequence[Field]) -> tuple[Field, ...]:
+    def find_vanished(
+        self, session: WarehouseSession, layout: Layout, held: Sequence[Field]
+    ) -> tuple[Field, ...]:
         """Columns of the target that this flow wrote and that rows of this layout do not have."""
         known = {self.named(field.name) for field in layout.fields} | self.our_columns
         rest = [field for field in held if self.named(field.name) not in known]
         if not rest:
             return ()
-        written = {self.named(name) for name in self.commits.written(session)}
+        written = {self.named(name) for name in self.commits.find_written(session)}
         return tuple(field for field in rest if self.named(field.name) in written)
 
     def receipt(self, session: WarehouseSession, tag: Tag) -> Receipt | None:
@@ -92,7 +94,7 @@ class FlowTarget:
         session.rollback()
         if later is not None:
             raise OutputDisagrees(
-                f"a later life of this table was opened in {self.place}: {later}; batch {tag.seq} of epoch"
+                f"a later epoch of this table was opened in {self.place}: {later}; batch {tag.seq} of epoch"
                 f" {tag.epoch} is no part of it",
                 hint="nothing is lost: run again, and the flow goes on from where its watermark was set",
             )

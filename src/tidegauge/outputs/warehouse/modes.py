@@ -150,10 +150,11 @@ def _rebuild(target: ModeTarget, stage: StagingTable, history: TableName, cursor
     every = ", ".join(place.values())
     key = ", ".join(place[name] for name in stage.key)
     compared = {place[one.name]: one.type for one in fields if one.name not in (*stage.key, cursor)}
+    known = _select_known(target, stage, place)
+    staged = _select_staged(target, stage, cursor, place)
     events = (
         f"SELECT {every}, at_, gone_, ROW_NUMBER() OVER (PARTITION BY {key}, at_, gone_ ORDER BY ord_ DESC)"
-        f" AS r_ FROM ({_known(target, stage, place)} UNION ALL {_brought(target, stage, cursor, place)})"
-        " AS e_"
+        f" AS r_ FROM ({known} UNION ALL {staged}) AS e_"
     )
     # A row that was read up to the moment it was seen gone at came before that.
     window = f"OVER (PARTITION BY {key} ORDER BY at_, gone_)"
@@ -182,7 +183,7 @@ def _rebuild(target: ModeTarget, stage: StagingTable, history: TableName, cursor
     )
 
 
-def _known(target: ModeTarget, stage: StagingTable, place: Mapping[str, str]) -> str:
+def _select_known(target: ModeTarget, stage: StagingTable, place: Mapping[str, str]) -> str:
     """What the target has of the staged keys, as events: where each version begins, and where one was closed,
     which is where it ends and no other begins."""
     warehouse = target.warehouse
@@ -202,7 +203,7 @@ def _known(target: ModeTarget, stage: StagingTable, place: Mapping[str, str]) ->
     )
 
 
-def _brought(target: ModeTarget, stage: StagingTable, cursor: str, place: Mapping[str, str]) -> str:
+def _select_staged(target: ModeTarget, stage: StagingTable, cursor: str, place: Mapping[str, str]) -> str:
     """The staged rows as events. One that the target has just so keeps its value in a vanished column."""
     warehouse = target.warehouse
     values = {field.name: f"s.{warehouse.name(field.name)}" for field in stage.fields}

@@ -106,7 +106,9 @@ class WarehouseOutput:
         if not target.warehouse.is_there():
             return nothing
         with target.session() as session:
-            return target.commits.lacking(session, continues) if target.commits.is_there(session) else nothing
+            return (
+                target.commits.find_gap(session, continues) if target.commits.is_there(session) else nothing
+            )
 
     def receipt(self, tag: Tag) -> Receipt | None:
         if not self.target.warehouse.is_there():
@@ -159,7 +161,7 @@ class WarehouseOutput:
         with target.session() as session:
             if not target.commits.keeps_written(session):
                 return frozenset()
-            return target.commits.written(session)
+            return target.commits.find_written(session)
 
     def fit(self, held: Field, field: Field, *, key: bool) -> str:
         found = self.target.warehouse.fit(held, field, key=key)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def landed(batch_data: BatchRows, spark: Callable[[], SparkSession]) -> Iterator[BatchRows]:
+def ensure_splits(batch_data: BatchRows, spark: Callable[[], SparkSession]) -> Iterator[BatchRows]:
     """The batch itself where it has splits; else the same with files, which are removed at the end.
 
     The files are in the order of Spark's partitions, as they were read. Raises OutputError, with a hint,
@@ -39,12 +39,12 @@ def landed(batch_data: BatchRows, spark: Callable[[], SparkSession]) -> Iterator
         )
     top = Path(tempfile.mkdtemp(prefix="tidegauge-scratch-"))
     try:
-        yield _written(batch_data, batch_data.frame(session), Lake("scratch", str(top)))
+        yield _write_frame(batch_data, batch_data.frame(session), Lake("scratch", str(top)))
     finally:
         shutil.rmtree(top, ignore_errors=True)
 
 
-def _written(batch_data: BatchRows, frame: DataFrame, lake: Lake) -> BatchRows:
+def _write_frame(batch_data: BatchRows, frame: DataFrame, lake: Lake) -> BatchRows:
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 

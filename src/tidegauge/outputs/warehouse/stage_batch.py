@@ -132,7 +132,7 @@ def _make_history(
         for name in (*(field.name for field in layout.fields), *HISTORY)
     ]
     held = () if room.outgrown else target.warehouse.columns(session, target.table) or ()
-    gone = target.vanished(session, layout, held)
+    gone = target.find_vanished(session, layout, held)
     columns += [WarehouseColumn(field.name, field.source_type) for field in gone]
     session.rollback()
     session.run(target.warehouse.create(staging.history_of(table), columns))

@@ -40,18 +40,18 @@ class TargetCheck:
             return
         filled = self._probe(session)
         if filled is None:
-            raise self._refused("is gone, and what was committed to it with it")
+            raise self._refusal("is gone, and what was committed to it with it")
         shape = self._commits.shape(session, heads)
         before = None if shape is None else columns.mode_of(shape)
         now = self._options.mode
         if before is not None and not columns.go_together(before, now):
             said = f"was filled in mode {before}, and cannot be gone on with in mode {now}"
-            raise self._refused(said, in_part=False)
+            raise self._refusal(said, in_part=False)
         # Rows that are appended may be meant for somebody who takes them away.
         if not now.facts.only_adds and not filled:
-            kept = self._commits.kept(session, epochs)
+            kept = self._commits.count_kept(session, epochs)
             if kept > 0:
-                raise self._refused(f"is empty, and {kept:,} rows should be there by what was committed")
+                raise self._refusal(f"is empty, and {kept:,} rows should be there by what was committed")
 
     def check_new(self, session: WarehouseSession) -> None:
         """Before the table is made: refuse where the newest epoch has committed to it already."""
@@ -62,7 +62,7 @@ class TargetCheck:
             and find_followed(heads, heads[-1].epoch)
             and self._warehouse.columns(session, self._table) is None
         ):
-            raise self._refused("is gone, and what was committed to it with it")
+            raise self._refusal("is gone, and what was committed to it with it")
 
     def _probe(self, session: WarehouseSession) -> bool | None:
         """Whether there are rows; None: there is no table. Most of the time that costs no look at the
@@ -133,7 +133,7 @@ class TargetCheck:
         shape = self._commits.shape(session, self._heads(session))
         return columns.fits(self._warehouse, held, layout, self._options, shape)
 
-    def _refused(self, what: str, *, in_part: bool = True) -> OutputDisagrees:
+    def _refusal(self, what: str, *, in_part: bool = True) -> OutputDisagrees:
         """`in_part`: a backfill of some of it is a way back too."""
         hint = f"to fill it again from the beginning use `tidegauge run --select {self._flow} --full-refresh`"
         if in_part and not self._by_lake:

@@ -258,5 +258,5 @@ class Warehouse(ABC):
         other sessions, when it returns. Returns how many rows there are, as the server counts them. May use
         connections of its own. Files that are gone or have other sizes: OutputDisagrees, naming one
         (`lake_files.check`). A value that the engine has no place for: Refused. A frame alone:
-        `spark_rows.landed`.
+        `spark_rows.ensure_splits`.
         """

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from tidegauge.delta_log.commit import LOG, Action, parse_commit, time_of
-from tidegauge.delta_log.location import damaged, lake_of, unreachable
+from tidegauge.delta_log.location import damaged_error, lake_of, unreachable
 from tidegauge.delta_log.log import ListedLog
 from tidegauge.delta_log.protocol import TableState
 from tidegauge.errors import OutputError, SourceError, TableMissing, VersionsMissing
@@ -104,7 +104,7 @@ def find_additions(table: TableRef, location: str, after: int | None, upto: int)
     except OutputError as error:
         raise unreachable(location, error) from error
     except (ValueError, KeyError) as error:
-        raise damaged(location, error) from error
+        raise damaged_error(location, error) from error
     return Additions(tuple(files), state)
 
 
@@ -125,7 +125,7 @@ def describe_columns(table: TableRef, location: str, version: int) -> tuple[list
     except OutputError as error:
         raise unreachable(location, error) from error
     except (ValueError, KeyError) as error:
-        raise damaged(location, error) from error
+        raise damaged_error(location, error) from error
 
 
 def commit_time(table: TableRef, location: str, version: int) -> datetime:
@@ -140,7 +140,7 @@ def commit_time(table: TableRef, location: str, version: int) -> datetime:
     except OutputError as error:
         raise unreachable(location, error) from error
     except ValueError as error:
-        raise damaged(location, error) from error
+        raise damaged_error(location, error) from error
     if not dates:
         raise version_gone(table, version)
     return min(dates)
@@ -181,7 +181,7 @@ def _read(session: SparkSession, added: Additions, files: Sequence[AddedFile], *
     from pyspark.sql.types import StructType
 
     by = set(added.state.metadata.get("partitionColumns") or ())
-    held = [_described(field, inside=True) for field in added.fields if field["name"] not in by]
+    held = [_describe(field, inside=True) for field in added.fields if field["name"] not in by]
     if added.by_id:
         session.conf.set("spark.sql.parquet.fieldId.read.enabled", "true")
     # Spark shall look into no folder, neither for more files nor for columns in its name.
@@ -218,23 +218,23 @@ def _with_log_values(
         return frame.select(F.struct("*").alias("row")), values, stamp_columns(one.version, one.at)
     mark = F.substring_index(frame.metadataColumn("_metadata").getField("file_path"), "/", -1)
     rows = frame.select(F.struct("*").alias("row"), mark.alias(_FILE)).join(
-        F.broadcast(_known(session, files, partitions)), _FILE, "left"
+        F.broadcast(_list_files(session, files, partitions)), _FILE, "left"
     )
     # No row may pass whose file was not found again.
     lost = F.raise_error(F.concat(F.lit("tidegauge: the log does not name the file "), F.col(_FILE)))
     version = F.coalesce(F.col(COMMIT_VERSION), lost.cast("bigint"))
     values = {name: F.when(version >= 0, F.col(f"p{index}")) for index, name in enumerate(partitions)}
-    return rows, values, _stamped(version, F.col(_MICROSECONDS))
+    return rows, values, _stamp(version, F.col(_MICROSECONDS))
 
 
 def stamp_columns(version: int, at: datetime | None) -> tuple[Column, ...]:
     """The feed's columns, of rows that a version inserted."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    return _stamped(F.lit(version), F.lit(_microseconds(at)))
+    return _stamp(F.lit(version), F.lit(_microseconds(at)))
 
 
-def _stamped(version: Column, microseconds: Column) -> tuple[Column, ...]:
+def _stamp(version: Column, microseconds: Column) -> tuple[Column, ...]:
     from pyspark.sql import functions as F  # noqa: N812
 
     return (
@@ -244,7 +244,7 @@ def _stamped(version: Column, microseconds: Column) -> tuple[Column, ...]:
     )
 
 
-def _known(session: SparkSession, files: Sequence[AddedFile], partitions: Sequence[str]) -> DataFrame:
+def _list_files(session: SparkSession, files: Sequence[AddedFile], partitions: Sequence[str]) -> DataFrame:
     import pyarrow as pa
 
     columns: dict[str, Any] = {
@@ -266,7 +266,7 @@ def _types(state: TableState) -> list[StructField]:
     from pyspark.sql.types import StructType
 
     fields = json.loads(state.schema)["fields"]
-    return StructType.fromJson({"fields": [_described(one, inside=False) for one in fields]}).fields
+    return StructType.fromJson({"fields": [_describe(one, inside=False) for one in fields]}).fields
 
 
 def _inside(field: Action) -> str:
@@ -274,7 +274,7 @@ def _inside(field: Action) -> str:
     return str((field.get("metadata") or {}).get(_PHYSICAL, field["name"]))
 
 
-def _described(field: Action, *, inside: bool) -> Action:
+def _describe(field: Action, *, inside: bool) -> Action:
     known = field.get("metadata") or {}
     return {
         "name": _inside(field) if inside else field["name"],
@@ -287,7 +287,7 @@ def _described(field: Action, *, inside: bool) -> Action:
 def _type(part: Any, *, inside: bool) -> Any:
     match part:
         case {"type": "struct", "fields": fields}:
-            return {"type": "struct", "fields": [_described(field, inside=inside) for field in fields]}
+            return {"type": "struct", "fields": [_describe(field, inside=inside) for field in fields]}
         case {"type": "array", "elementType": element}:
             return {"type": "array", "elementType": _type(element, inside=inside), "containsNull": True}
         case {"type": "map", "keyType": key, "valueType": value}:

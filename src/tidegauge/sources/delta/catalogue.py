@@ -37,7 +37,7 @@ def locate(spark: SparkSession, schemas: Sequence[str] = (), tables: Sequence[st
     named: dict[str, list[str]] = {}
     for table in tables:
         parts = _parts(table)
-        schema = ".".join(map(_shown, parts[:-1])) if len(parts) > 1 else spark.catalog.currentDatabase()
+        schema = ".".join(map(_show, parts[:-1])) if len(parts) > 1 else spark.catalog.currentDatabase()
         named.setdefault(schema, []).append(parts[-1])
     for schema, names in named.items():
         found |= _of_names(spark, schema, names)
@@ -49,9 +49,9 @@ def locate_schema(spark: SparkSession, schema: str) -> str | None:
 
     Raises TableMissing for a schema that is not there, SourceUnreachable for a catalogue without an answer.
     """
-    quoted = _quoted(schema)
+    quoted = _quote(schema)
     if not _is_schema(spark, quoted):
-        raise _missing(f"the schema {schema}")
+        raise _missing_error(f"the schema {schema}")
     rows = _rows(spark, f"DESCRIBE SCHEMA EXTENDED {quoted}", f"the schema {schema}")
     # Unlike a table's, written as a URI.
     places = [unquote(row.info_value) for row in rows if row.info_name == "Location" and row.info_value]
@@ -61,7 +61,7 @@ def locate_schema(spark: SparkSession, schema: str) -> str | None:
 def register(spark: SparkSession, table: str, location: str) -> None:
     """Give a Delta table that is there a name in the catalogue, unless the name is taken."""
     place = location.replace("\\", "\\\\").replace("'", "\\'")
-    statement = f"CREATE TABLE IF NOT EXISTS {_quoted(table)} USING delta LOCATION '{place}'"
+    statement = f"CREATE TABLE IF NOT EXISTS {_quote(table)} USING delta LOCATION '{place}'"
     _rows(spark, statement, f"the table {table}")
 
 
@@ -97,7 +97,7 @@ def _of_names(spark: SparkSession, schema: str, names: Sequence[str]) -> dict[st
     found = {}
     for name in names:
         if name not in known:
-            raise _missing(f"the table {schema}.{name}")
+            raise _missing_error(f"the table {schema}.{name}")
         found[f"{schema}.{name}"] = _location(f"{schema}.{name}", known[name])
     return found
 
@@ -116,10 +116,10 @@ def _location(shown: str, facts: Facts) -> str:
 
 def _list(spark: SparkSession, schema: str, pattern: str) -> dict[str, Facts | None]:
     """What the catalogue says of each table; None where it says too little."""
-    quoted = _quoted(schema)
+    quoted = _quote(schema)
     # Asked first, because Spark writes an essay into the log for a schema that is not there.
     if not spark.catalog.databaseExists(quoted):
-        raise _missing(f"the schema {schema}")
+        raise _missing_error(f"the schema {schema}")
     rows = _rows(spark, f"SHOW TABLE EXTENDED IN {quoted} LIKE '{pattern}'", f"the schema {schema}")
     return {row.tableName: _facts(row) for row in rows if not row.isTemporary}
 
@@ -128,7 +128,7 @@ def _describe_all(spark: SparkSession, schema: str, names: Sequence[str]) -> dic
     """For those whose catalogue says nothing of provider and location in the list."""
 
     def one(name: str) -> Facts:
-        table = f"{_quoted(schema)}.{quote(name)}"
+        table = f"{_quote(schema)}.{quote(name)}"
         rows = _rows(spark, f"DESCRIBE TABLE EXTENDED {table}", f"the table {schema}.{name}")
         facts = {row.col_name: row.data_type or "" for row in _detail(rows)}
         return facts.get("Type", ""), facts.get("Provider", "").lower(), facts.get("Location", "")
@@ -171,7 +171,7 @@ def _rows(spark: SparkSession, statement: str, what: str) -> list[Row]:
         condition = error.getCondition() or ""
         text = mask(str(error))
         if condition.endswith("_NOT_FOUND"):
-            raise _missing(what) from error
+            raise _missing_error(what) from error
         raise SourceUnreachable(
             f"Spark's catalogue did not say where {what} is: {text.partition(chr(10))[0][:300]}",
             hint="--debug shows all that Spark says",
@@ -179,7 +179,7 @@ def _rows(spark: SparkSession, statement: str, what: str) -> list[Row]:
         ) from error
 
 
-def _missing(what: str) -> TableMissing:
+def _missing_error(what: str) -> TableMissing:
     return TableMissing(
         f"Spark's catalogue does not have {what}",
         hint="check the name, and the catalogue that the session uses",
@@ -201,7 +201,7 @@ def in_memory(spark: SparkSession, table: str) -> bool:
 def split_name(name: str) -> tuple[str, str]:
     """The schema, as `locate` takes it and empty where none is named, and the table without backticks."""
     *above, table = _parts(name)
-    return ".".join(map(_shown, above)), table
+    return ".".join(map(_show, above)), table
 
 
 def _parts(name: str) -> list[str]:
@@ -221,9 +221,9 @@ def _parts(name: str) -> list[str]:
         at += 1
 
 
-def _shown(part: str) -> str:
+def _show(part: str) -> str:
     return quote(part) if "." in part or "`" in part else part
 
 
-def _quoted(name: str) -> str:
+def _quote(name: str) -> str:
     return ".".join(map(quote, _parts(name)))

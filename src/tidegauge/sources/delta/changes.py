@@ -131,7 +131,7 @@ class DeltaChangedInput:
                 return self._whole
             if self.grows:
                 self._check_names()
-                return self._added(stamps=False)
+                return self._read_added(stamps=False)
             return repeat_rows(self._net, self._fields, gone=False) if self.moves else self._none()
 
     def gone(self) -> DataFrame:
@@ -187,7 +187,7 @@ class DeltaChangedInput:
             case ReadWay.FEED:
                 return self._feed()
             case ReadWay.FILES:
-                return self._added(stamps=True)
+                return self._read_added(stamps=True)
             case ReadWay.DIFF:
                 return self._steps([(self._after, self._upto)])
             case ReadWay.SNAPSHOT:
@@ -195,7 +195,7 @@ class DeltaChangedInput:
             case ReadWay.PINNED | ReadWay.NOTHING:
                 return self._none(*FEED_COLUMNS)
 
-    def _added(self, *, stamps: bool) -> DataFrame:
+    def _read_added(self, *, stamps: bool) -> DataFrame:
         if not self._additions.files:
             return self._none(*FEED_COLUMNS if stamps else ())
         return read_added_rows(self._session, self._additions, stamps=stamps)
@@ -227,13 +227,13 @@ class DeltaChangedInput:
         for before, at in steps:
             stamp = self._stamp(at)
             after = self._at(at) if at != self._upto else self._whole
-            images.append(self._fitted(after).select("*", *stamp))
+            images.append(self._fit(after).select("*", *stamp))
             if before is not None:
-                deleted = self._fitted(self._at(before)).select("*", *stamp)
+                deleted = self._fit(self._at(before)).select("*", *stamp)
                 images.append(deleted.withColumn(CHANGE_TYPE, F.lit(DELETE)))
         return net_by_version(reduce(lambda one, other: one.unionAll(other), images), self._fields)
 
-    def _fitted(self, frame: DataFrame) -> DataFrame:
+    def _fit(self, frame: DataFrame) -> DataFrame:
         columns = fit_columns(frame, self._fields, later=False)
         if columns is None:
             raise SourceError(

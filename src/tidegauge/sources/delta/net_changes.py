@@ -26,7 +26,7 @@ def count_net(frame: DataFrame, fields: Sequence[StructField]) -> DataFrame:
     from pyspark.sql import functions as F  # noqa: N812
 
     kind = F.col(CHANGE_TYPE)
-    grouped = _grouped(
+    grouped = _group(
         frame, fields, [], F.sum(F.when(kind.isin(INSERT, AFTER), 1).otherwise(-1)).alias(_COUNT)
     )
     return grouped.where(F.col(_COUNT) != 0)
@@ -54,7 +54,7 @@ def net_by_version(frame: DataFrame, fields: Sequence[StructField]) -> DataFrame
         return F.count_if(F.col(CHANGE_TYPE) == kind)
 
     net_ = many(INSERT) + many(AFTER) - many(DELETE) - many(BEFORE)
-    grouped = _grouped(
+    grouped = _group(
         frame,
         fields,
         [COMMIT_VERSION],
@@ -83,7 +83,7 @@ def net_by_version(frame: DataFrame, fields: Sequence[StructField]) -> DataFrame
     )
 
 
-def _grouped(
+def _group(
     frame: DataFrame, fields: Sequence[StructField], besides: Sequence[str], *found: Column
 ) -> DataFrame:
     """One row for each that differs, with the columns c0, c1, … that no user's name can meet."""

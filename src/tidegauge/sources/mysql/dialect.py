@@ -131,12 +131,12 @@ class MysqlDialect:
         return literal(value)
 
     def tables(self) -> tuple[TableName, ...]:
-        return self._named("'BASE TABLE', 'SYSTEM VERSIONED'")
+        return self._list_named("'BASE TABLE', 'SYSTEM VERSIONED'")
 
     def left_out(self) -> tuple[tuple[TableName, str], ...]:
-        return tuple((table, "view") for table in self._named("'VIEW'"))
+        return tuple((table, "view") for table in self._list_named("'VIEW'"))
 
-    def _named(self, types: str) -> tuple[TableName, ...]:
+    def _list_named(self, types: str) -> tuple[TableName, ...]:
         if self._database.database:
             where = f"TABLE_SCHEMA = {_text(self._database.database)}"
         else:

@@ -153,7 +153,7 @@ def _transactions(session: MysqlOpenSession, own: str, ours: set[str]) -> list[O
     the session's.
     """
     ((second,),) = session.rows(f"SELECT {MARK} UTC_TIMESTAMP(0)")
-    found, mine = _renewed_list(session, own)
+    found, mine = _renew_list(session, own)
     shift = datetime.fromisoformat(second) - datetime.fromisoformat(mine[1])
     works = []
     for row in found:
@@ -164,7 +164,7 @@ def _transactions(session: MysqlOpenSession, own: str, ours: set[str]) -> list[O
     return works
 
 
-def _renewed_list(session: MysqlOpenSession, own: str) -> tuple[list[tuple[Any, ...]], tuple[Any, ...]]:
+def _renew_list(session: MysqlOpenSession, own: str) -> tuple[list[tuple[Any, ...]], tuple[Any, ...]]:
     """InnoDB's list of transactions as of now, and our own row in it."""
     words = f"/* look {secrets.token_hex(8)} */"
     session.rows(f"START TRANSACTION {MARK} WITH CONSISTENT SNAPSHOT")

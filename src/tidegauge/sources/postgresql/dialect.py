@@ -112,12 +112,12 @@ class PostgresqlDialect:
         return literal(value)
 
     def tables(self) -> tuple[TableName, ...]:
-        return tuple(table for table, _ in self._named("'r', 'p'"))
+        return tuple(table for table, _ in self._list_named("'r', 'p'"))
 
     def left_out(self) -> tuple[tuple[TableName, str], ...]:
-        return tuple((table, _OTHERS[kind]) for table, kind in self._named("'v', 'm', 'f'"))
+        return tuple((table, _OTHERS[kind]) for table, kind in self._list_named("'v', 'm', 'f'"))
 
-    def _named(self, kinds: str) -> list[tuple[TableName, str]]:
+    def _list_named(self, kinds: str) -> list[tuple[TableName, str]]:
         found = self.rows(
             f"SELECT {MARK} n.nspname, c.relname, c.relkind::text FROM pg_class c"
             " JOIN pg_namespace n ON n.oid = c.relnamespace"

@@ -52,7 +52,7 @@ class DuckDBSession:
             if self._began:
                 self._execute("COMMIT")
         finally:
-            self._ended()
+            self._end()
 
     def rollback(self) -> None:
         try:
@@ -61,7 +61,7 @@ class DuckDBSession:
         except TidegaugeError:
             pass  # a failed COMMIT has ended it already
         finally:
-            self._ended()
+            self._end()
 
     def close(self) -> None:
         self.rollback()
@@ -108,7 +108,7 @@ class DuckDBSession:
             self._execute("BEGIN")
             self._began = True
 
-    def _ended(self) -> None:
+    def _end(self) -> None:
         self._began = False
         self._file_lock.release()
 

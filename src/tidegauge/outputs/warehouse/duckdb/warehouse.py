@@ -18,7 +18,7 @@ from tidegauge.model.types import parse_decimal
 from tidegauge.outputs.warehouse import lake_files as lake
 from tidegauge.outputs.warehouse.duckdb.session import DuckDBSession, door, first_line
 from tidegauge.outputs.warehouse.file_warehouse import FileWarehouse
-from tidegauge.outputs.warehouse.spark_rows import landed
+from tidegauge.outputs.warehouse.spark_rows import ensure_splits
 from tidegauge.outputs.warehouse.warehouse import StagingTable, WarehouseColumn, WarehouseSession
 
 if TYPE_CHECKING:
@@ -199,12 +199,12 @@ class DuckDB(FileWarehouse):
         lake.check(batch_data.files)
         if _is_local(batch_data.files):
             return self._make(session, stage, "VIEW", batch_data.files)
-        with landed(batch_data, spark) as brought:
+        with ensure_splits(batch_data, spark) as brought:
             if _is_local(brought.files):
                 return self._make(session, stage, "TABLE", brought.files)
             columns = [WarehouseColumn(field.name, self.type(field, key=False)) for field in stage.fields]
             session.alone(self.create(stage.table, [*columns, WarehouseColumn(stage.ordinal, self.whole)]))
-            return session.take_in(self.table(stage.table), _numbered(brought), _schema(brought))
+            return session.take_in(self.table(stage.table), _number_rows(brought), _schema(brought))
 
     def _make(self, session: DuckDBSession, stage: StagingTable, what: str, files: Sequence[LakeFile]) -> int:
         footers = [lake.footer(file) for file in files]
@@ -232,7 +232,7 @@ class DuckDB(FileWarehouse):
         )
 
 
-def _numbered(batch_data: BatchRows) -> Iterator[pa.RecordBatch]:
+def _number_rows(batch_data: BatchRows) -> Iterator[pa.RecordBatch]:
     """The rows of each split with its number behind them; names stand for themselves nowhere."""
     import pyarrow as pa
 

@@ -61,7 +61,7 @@ def tuples(batch: pa.RecordBatch, ordinal: int, key: Sequence[str]) -> Iterator[
         columns = []
         for name, column in zip(part.schema.names, part.columns, strict=True):
             if pa.types.is_string(column.type):
-                text = quoted(_hexed(column.cast(pa.binary())), b"_utf8mb4 X'")
+                text = quoted(_hex(column.cast(pa.binary())), b"_utf8mb4 X'")
             else:
                 text = _text(column, name, part, key)
                 if is_hex(column.type):
@@ -101,16 +101,16 @@ def _text(column: pa.Array, name: str, batch: pa.RecordBatch, key: Sequence[str]
         # The shortest text of a float is that of another double, which may even be beyond all floats.
         column = column.cast(pa.float64())
     if is_hex(kind):
-        return _hexed(column)
+        return _hex(column)
     if pa.types.is_timestamp(kind):
         column = column.cast(pa.timestamp("us"))  # The same moment in UTC, without the letter for it.
     text = column.cast(pa.string())
     if pa.types.is_string(kind):
-        text = _escaped(text)
+        text = _escape(text)
     return text.cast(pa.binary())
 
 
-def _escaped(column: pa.Array) -> pa.Array:
+def _escape(column: pa.Array) -> pa.Array:
     """Looks at the bytes first: most columns hold nothing to escape."""
     import numpy as np
     import pyarrow.compute as pc
@@ -127,7 +127,7 @@ def _escaped(column: pa.Array) -> pa.Array:
     return column
 
 
-def _hexed(column: pa.Array) -> pa.Array:
+def _hex(column: pa.Array) -> pa.Array:
     import numpy as np
     import pyarrow as pa
 

@@ -128,7 +128,7 @@ class MySQL(Warehouse):
             (schema, table.table),
         )
         return tuple(
-            Field(str(name), _held(str(kind).lower(), str(full).lower(), precision, scale), str(full))
+            Field(str(name), _spark_type(str(kind).lower(), str(full).lower(), precision, scale), str(full))
             for name, kind, full, precision, scale in described
         )
 
@@ -266,7 +266,7 @@ class MySQL(Warehouse):
         return count
 
 
-def _held(kind: str, full: str, precision: int | None, scale: int | None) -> str:
+def _spark_type(kind: str, full: str, precision: int | None, scale: int | None) -> str:
     if "unsigned" in full:
         return ""
     if kind == "decimal":

@@ -33,10 +33,10 @@ def blocks(batch: pa.RecordBatch, ordinal: int) -> Iterator[memoryview]:
     per_row = max(1, batch.nbytes // max(1, batch.num_rows))
     step = max(1, min(_ROWS, _BYTES // per_row))
     for start in range(0, batch.num_rows, step):
-        yield _encoded(batch.slice(start, step), ordinal)
+        yield _encode(batch.slice(start, step), ordinal)
 
 
-def _encoded(batch: pa.RecordBatch, ordinal: int) -> memoryview:
+def _encode(batch: pa.RecordBatch, ordinal: int) -> memoryview:
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -170,9 +170,9 @@ def _numeric(words: np.ndarray[Any, Any], precision: int, scale: int) -> list[tu
     odd = scale % _GROUP or _GROUP
     divisors = [10**odd if group == 0 and fraction else 10**_GROUP for group in range(whole + fraction)]
     if precision <= 18 or bool(np.all(high == (low.view(np.int64) >> 63).view(np.uint64))):
-        groups = _divided(np.where(negative, ~low + np.uint64(1), low), divisors)
+        groups = _divide(np.where(negative, ~low + np.uint64(1), low), divisors)
     else:
-        groups = _divided_wide(low, high, negative, divisors)
+        groups = _divide_wide(low, high, negative, divisors)
     if fraction and odd != _GROUP:
         groups[0] = groups[0] * 10 ** (_GROUP - odd)
     head: list[tuple[str, Any]] = [
@@ -184,7 +184,7 @@ def _numeric(words: np.ndarray[Any, Any], precision: int, scale: int) -> list[tu
     return head + [(">i2", group) for group in reversed(groups)]
 
 
-def _divided(value: np.ndarray[Any, Any], divisors: list[int]) -> list[Any]:
+def _divide(value: np.ndarray[Any, Any], divisors: list[int]) -> list[Any]:
     """The remainders by each divisor in turn, lowest first."""
     import numpy as np
 
@@ -196,7 +196,7 @@ def _divided(value: np.ndarray[Any, Any], divisors: list[int]) -> list[Any]:
     return groups
 
 
-def _divided_wide(
+def _divide_wide(
     low: np.ndarray[Any, Any], high: np.ndarray[Any, Any], negative: np.ndarray[Any, Any], divisors: list[int]
 ) -> list[Any]:
     """The same for values beyond 64 bits, by hand in four parts of 32 bits."""

@@ -104,7 +104,7 @@ class PostgreSQL(Warehouse):
             (oid,),
         )
         return tuple(
-            Field(str(name), _held(str(plain), str(full)), str(full)) for name, plain, full in described
+            Field(str(name), _spark_type(str(plain), str(full)), str(full)) for name, plain, full in described
         )
 
     def tables(self, session: WarehouseSession, schema: str | None, prefix: str) -> list[str]:
@@ -186,7 +186,7 @@ class PostgreSQL(Warehouse):
         return rows
 
 
-def _held(plain: str, full: str) -> str:
+def _spark_type(plain: str, full: str) -> str:
     if match := _NUMERIC.fullmatch(full):
         return f"decimal({match[1]},{match[2]})" if int(match[1]) <= _WIDEST else ""
     return _HELD.get(plain, "")

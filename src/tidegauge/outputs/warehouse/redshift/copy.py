@@ -135,7 +135,7 @@ class _Copies:
             except OutputUnreachable:
                 raise
             except OutputError as error:
-                raise self._explained(error, files) from error
+                raise self._explain(error, files) from error
         ((counted,),) = self._session.rows("SELECT pg_last_copy_count()")
         promised = sum(file.rows for file in files)
         if counted != promised:
@@ -163,7 +163,7 @@ class _Copies:
             f" SELECT {', '.join(values)}, {ordinal} FROM {raw}"
         )
 
-    def _explained(self, error: OutputError, files: Sequence[LakeFile]) -> TidegaugeError:
+    def _explain(self, error: OutputError, files: Sequence[LakeFile]) -> TidegaugeError:
         self._session.rollback()
         words = error.message
         if _DENIED.search(words):

@@ -117,7 +117,7 @@ class RedshiftSession:
         try:
             self._connection.commit()
         except Exception as error:
-            raise self._told(error) from error
+            raise self._translate(error) from error
         finally:
             self._begin()
 
@@ -135,7 +135,7 @@ class RedshiftSession:
         self._fresh = True
 
     def _await(self, sql: str) -> None:
-        for how, table in _touched(sql):
+        for how, table in _find_tables(sql):
             if (how, table) in self._held or any(name in table for name in _OWN):
                 continue
             if table.endswith(_COMMITS):
@@ -160,9 +160,9 @@ class RedshiftSession:
         try:
             self._cursor.execute(sql, tuple(values) if values else None)
         except Exception as error:
-            raise self._told(error) from error
+            raise self._translate(error) from error
 
-    def _told(self, error: Exception) -> TidegaugeError:
+    def _translate(self, error: Exception) -> TidegaugeError:
         facts = error.args[0] if error.args and isinstance(error.args[0], dict) else None
         words = mask(_words(error))
         if facts is None:
@@ -181,7 +181,7 @@ class RedshiftSession:
         return OutputError(f"{self._place} refused a statement: {words}", hint="its own words say why")
 
 
-def _touched(sql: str) -> list[tuple[str, str]]:
+def _find_tables(sql: str) -> list[tuple[str, str]]:
     """The tables of a statement, quoted as they stand there, the one that it changes first."""
     found: list[tuple[str, str]] = []
     before = ""

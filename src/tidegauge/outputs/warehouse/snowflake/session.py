@@ -82,7 +82,7 @@ class SnowflakeSession:
         try:
             return [tuple(map(_whole, row)) for row in self._cursor.fetchall()]
         except Exception as error:
-            raise self._told(error) from error
+            raise self._translate(error) from error
 
     def commit(self) -> None:
         if self._open:
@@ -109,9 +109,9 @@ class SnowflakeSession:
         try:
             self._cursor.execute(sql, tuple(values) if values else None)
         except Exception as error:
-            raise self._told(error) from error
+            raise self._translate(error) from error
 
-    def _told(self, error: Exception) -> TidegaugeError:
+    def _translate(self, error: Exception) -> TidegaugeError:
         errors = _connector().errors
         words, state = _words(error), str(getattr(error, "sqlstate", "") or "")
         if state == "40001" or _CONFLICT.search(words):

@@ -198,15 +198,13 @@ class Snowflake(Warehouse):
         if batch_data.files:
             lake.check(batch_data.files)
         with (
-            scratch.landed(batch_data, spark) as landed,
+            scratch.ensure_splits(batch_data, spark) as landed,
             tempfile.TemporaryDirectory(prefix="tidegauge-put-") as top,
         ):
-            files = list(_written(Path(top), landed))
-            return self._copied(session, stage, files) if files else 0
+            files = list(_write_files(Path(top), landed))
+            return self._copy(session, stage, files) if files else 0
 
-    def _copied(
-        self, session: WarehouseSession, stage: StagingTable, files: Sequence[tuple[Path, int]]
-    ) -> int:
+    def _copy(self, session: WarehouseSession, stage: StagingTable, files: Sequence[tuple[Path, int]]) -> int:
         """One PUT for each file into a stage of this session, and one COPY of them all.
 
         The table between them has columns C0, C1 …: COPY finds columns by their names, and those of users can
@@ -253,7 +251,7 @@ def _check_loaded(files: Sequence[tuple[Path, int]], answers: Sequence[tuple[Any
             )
 
 
-def _written(top: Path, batch_data: BatchRows) -> Iterator[tuple[Path, int]]:
+def _write_files(top: Path, batch_data: BatchRows) -> Iterator[tuple[Path, int]]:
     """Each split that has rows as a file of its own, with its number in every row; and how many it has."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -264,14 +262,14 @@ def _written(top: Path, batch_data: BatchRows) -> Iterator[tuple[Path, int]]:
         path = top / f"{number:06}.parquet"
         rows = 0
         with pq.ParquetWriter(path, schema, compression="snappy") as writer:
-            for batch in _numbered(split, number, schema):
+            for batch in _number_rows(split, number, schema):
                 writer.write_batch(batch)
                 rows += batch.num_rows
         if rows:
             yield path, rows
 
 
-def _numbered(split: Split, number: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _number_rows(split: Split, number: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     import pyarrow as pa
 
     for batch in split.batches():

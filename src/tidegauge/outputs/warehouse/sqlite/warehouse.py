@@ -17,7 +17,7 @@ from tidegauge.outputs.warehouse import lake_files as lake
 from tidegauge.outputs.warehouse.file_lock import FileLock
 from tidegauge.outputs.warehouse.file_warehouse import FileWarehouse
 from tidegauge.outputs.warehouse.fit import Fit, Verdict
-from tidegauge.outputs.warehouse.spark_rows import landed
+from tidegauge.outputs.warehouse.spark_rows import ensure_splits
 from tidegauge.outputs.warehouse.warehouse import (
     Locked,
     Refused,
@@ -144,7 +144,7 @@ class SQLite(FileWarehouse):
         columns = [WarehouseColumn(f.name, self.type(f, key=f.name in stage.key)) for f in stage.fields]
         columns.append(WarehouseColumn(stage.ordinal, self.whole))
         marks = ", ".join("?" * len(columns))
-        with landed(batch_data, spark) as brought:
+        with ensure_splits(batch_data, spark) as brought:
             session.run(self.create(stage.table, columns))
             sql = f"INSERT INTO {self.table(stage.table)} VALUES ({marks})"
             rows = 0
@@ -171,14 +171,14 @@ class SQLiteSession:
         try:
             return self._execute(sql, values).fetchall()
         except sqlite3.Error as error:
-            raise self._told(error) from error
+            raise self._translate(error) from error
 
     def many(self, sql: str, rows: Iterator[tuple[Any, ...]]) -> int:
         self._begin()
         try:
             return self._connection.executemany(sql, rows).rowcount
         except sqlite3.Error as error:
-            raise self._told(error) from error
+            raise self._translate(error) from error
 
     def commit(self) -> None:
         if self._connection.in_transaction:
@@ -206,9 +206,9 @@ class SQLiteSession:
         try:
             return self._connection.execute(sql, tuple(values))
         except sqlite3.Error as error:
-            raise self._told(error) from error
+            raise self._translate(error) from error
 
-    def _told(self, error: sqlite3.Error) -> OutputError:
+    def _translate(self, error: sqlite3.Error) -> OutputError:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         text = mask(str(error))
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):

@@ -1,6 +1,6 @@
 """What must hold of ledger and output together, checked at every change of either.
 
-Nothing here knows of `continues`: what each life of the table was meant to show is remembered separately.
+Nothing here knows of `continues`: what each epoch of the table was meant to show is remembered separately.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ Stretch = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Life:
+class EpochView:
     """What readers are meant to see from the opening of an epoch on."""
 
     kept: tuple[Stretch, ...]
-    """Of earlier lives. A set backwards shows a stretch again, and only that does."""
+    """Of earlier epochs. A set backwards shows a range again, and only that does."""
     start: int
     """Where its own batches begin."""
 
@@ -42,8 +42,8 @@ class Checker:
         self._lake = lake
         self._table = table
         self._checks = StateChecks(world)
-        self._lives = {0: Life((), 0)}
-        self._undo: Life | None = None
+        self._epochs = {0: EpochView((), 0)}
+        self._undo: EpochView | None = None
         self._flow_state: FlowState | None = None
 
     # --- the ledger
@@ -59,30 +59,30 @@ class Checker:
             self._check_visible(after)
 
     def _check_override(self, before: FlowState, after: FlowState) -> None:
-        current, mark = self._lives[before.epoch], _mark(before)
+        current, mark = self._epochs[before.epoch], _mark(before)
         if before.override is None:
             assert after.override is not None
             override = after.override
             match override.kind:
                 case "undo":
                     assert self._undo is not None
-                    life = self._undo
+                    view = self._undo
                 case "reset":
-                    life = Life((), number(override.positions[INPUT]))
+                    view = EpochView((), number(override.positions[INPUT]))
                 case _:
-                    life = Life(current.upto(mark), number(override.positions[INPUT]))
-            self._lives[override.epoch] = life
+                    view = EpochView(current.upto(mark), number(override.positions[INPUT]))
+            self._epochs[override.epoch] = view
             return
         override = before.override
         if override.epoch not in self._lake.openings:
             self._world.violated(EPOCHS, f"epoch {override.epoch} began in the ledger, and is not open")
-        if _mark(after) != self._lives[after.epoch].start:
+        if _mark(after) != self._epochs[after.epoch].start:
             self._world.violated(
                 VISIBLE,
-                f"after the {override.kind} the watermark is {_mark(after)}, and its life begins at"
-                f" {self._lives[after.epoch].start}",
+                f"after the {override.kind} the watermark is {_mark(after)}, and its epoch begins at"
+                f" {self._epochs[after.epoch].start}",
             )
-        self._undo = None if override.kind == "undo" else Life(current.upto(mark), mark)
+        self._undo = None if override.kind == "undo" else EpochView(current.upto(mark), mark)
 
     # --- the output
 
@@ -101,7 +101,7 @@ class Checker:
         if self._checks.planned.get(key) != after.receipt.windows:
             self._world.violated(WRITER, f"{name} holds ({low}, {high}], which is not what was planned")
         previous = lake.manifests.get((tag.epoch, tag.seq - 1))
-        edge = number(previous.receipt.windows[0].upto) if previous else self._lives[tag.epoch].start
+        edge = number(previous.receipt.windows[0].upto) if previous else self._epochs[tag.epoch].start
         if low != edge or (previous is None and tag.seq != 1):
             self._world.violated(ONCE, f"{name} begins at {low}, and what is before it ends at {edge}")
         if tag.epoch and tag.epoch not in lake.openings:
@@ -114,7 +114,7 @@ class Checker:
         if tag.epoch == lake.newest:
             self._check_visible(self._flow_state)
         else:
-            self._world.tally["published into an older life, unseen"] += 1
+            self._world.tally["published into an older epoch, unseen"] += 1
 
     def opened(self, epoch: int, continues: Continues) -> None:
         if self._world.trace is not None:
@@ -132,13 +132,13 @@ class Checker:
         self._check_visible(flow_state)
 
     def _visible(self) -> tuple[tuple[Stretch, ...], int, int]:
-        """What readers see: stretches of earlier lives; the newest life's batches, and their upper end."""
+        """What readers see: ranges of earlier epochs; the newest epoch's batches, and their upper end."""
         lake, epoch = self._lake, self._lake.newest
         last = 0
         while (epoch, last + 1) in lake.manifests:
             last += 1
         end = (
-            number(lake.manifests[epoch, last].receipt.windows[0].upto) if last else self._lives[epoch].start
+            number(lake.manifests[epoch, last].receipt.windows[0].upto) if last else self._epochs[epoch].start
         )
         splits: list[Stretch] = []
         opening = lake.openings.get(epoch)
@@ -161,18 +161,18 @@ class Checker:
         if newest != flow_state.epoch:
             if flow_state.override is None or flow_state.override.epoch != newest:
                 self._world.violated(EPOCHS, f"readers follow epoch {newest}, the ledger {flow_state.epoch}")
-            seq, mark = 0, self._lives[newest].start
+            seq, mark = 0, self._epochs[newest].start
         else:
             seq, mark = flow_state.seq, _mark(flow_state)
         if last < seq or end < mark:
             self._world.violated(VISIBLE, f"the watermark is {mark} ({seq}), and visible is {end} ({last})")
         if last > seq + 1:
             self._world.violated(WRITER, f"{newest}/{last} is there, and the ledger has {seq}")
-        wanted = self._lives[newest].kept
+        wanted = self._epochs[newest].kept
         if kept != wanted:
             invariant = ONCE if len(kept) > len(wanted) else VISIBLE
             self._world.violated(
-                invariant, f"epoch {newest} shows {kept} of earlier lives, and should {wanted}"
+                invariant, f"epoch {newest} shows {kept} of earlier epochs, and should {wanted}"
             )
 
     # --- the end
@@ -188,7 +188,7 @@ class Checker:
             self._world.violated(ENDS, f"{left} is left over")
         self._check_visible(flow_state)
         kept, last, end = self._visible()
-        splits = self._lives[flow_state.epoch].upto(_mark(flow_state))
+        splits = self._epochs[flow_state.epoch].upto(_mark(flow_state))
         seen: dict[tuple[int, int], int] = {}
         for row in self._rows(flow_state.epoch):
             seen[row] = seen.get(row, 0) + 1
@@ -196,7 +196,7 @@ class Checker:
             legitimate = sum(low < row[1] <= high for low, high in splits)
             if times > legitimate:
                 self._world.violated(ONCE, f"row {row} is there {times} times, and should be {legitimate}")
-        start = self._lives[flow_state.epoch].start
+        start = self._epochs[flow_state.epoch].start
         for row in self._table.rows.items():
             times = sum(low < row[1] <= high for low, high in splits[: len(kept)])
             times += start < row[1] <= self._table.bound
