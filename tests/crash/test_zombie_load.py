@@ -96,7 +96,7 @@ def test_b17_a_loader_that_wakes_in_a_closed_life_lands_nothing(
     if anew == "reset":
         done = nursery.command("watermark", "reset", "-t", "t", *LOAD, *WHY, "--project", house.file)
     else:
-        # Everything begins again: the batch in the zombie's hands is of an epoch of the lake that is over too.
+        # Everything begins again: the batch in the zombie's hands is of a closed epoch of the lake too.
         house.change(0, 5)
         done = nursery.command("sync", "-t", "t", "--full-refresh", *WHY, "--project", house.file, "--json")
     assert done.code == 0, done

@@ -1,33 +1,28 @@
-"""The JSON ledger as people and file systems meet it: layout, names, damage, lost answers."""
+"""The documents of a JSON ledger as people and disks meet them: fields, names, damage, lost replies."""
 
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from tests.contract.test_objects_probe import liar
 from tests.support.drafts import ME, OTHER, draft, nothing_new, position, receipt
+from tests.support.json_ledgers import MINUTE, RUN, events, opened, over, ran
 from tests.support.servers import S3
 from tidegauge.errors import LedgerError, LedgerUnreachable, LedgerVersion, OutputUnreachable
 from tidegauge.ledger.document_ledger import DocumentLedger
-from tidegauge.ledger.document_store import Entry
 from tidegauge.ledger.json_document import parse, render
-from tidegauge.ledger.json_store import JsonDocumentStore
 from tidegauge.ledger.open import open_ledger
-from tidegauge.model.plan import Draft
 from tidegauge.model.state import State
 from tidegauge.storage.local import LocalFiles
-from tidegauge.storage.store import Store
 
-MINUTE = timedelta(minutes=1)
 FIELDS = [
     *("table_name", "last_mysql_extraction_time", "last_mysql_data_timestamp", "mysql_rows_extracted"),
     *("mysql_status", "last_redshift_load_time", "redshift_rows_loaded", "redshift_status"),
@@ -46,33 +41,6 @@ def folder(tmp_path: Path) -> Path:
 def ledger(folder: Path) -> Iterator[DocumentLedger]:
     with opened(folder) as found:
         yield found
-
-
-def opened(folder: Path) -> DocumentLedger:
-    ledger = open_ledger(f"json:{folder}", create=True)
-    assert isinstance(ledger, DocumentLedger)
-    return ledger
-
-
-def over(store: object) -> DocumentLedger:
-    return DocumentLedger(JsonDocumentStore(cast(Store, store), "json:wrapped"))
-
-
-def ran(ledger: DocumentLedger, flow: str = "orders", *, pipeline: str = "shop", start: int = 0) -> None:
-    one = draft(flow, pipeline=pipeline, batches=2, start=start)
-    plan = ledger.plan([one], owner=ME, run_id=f"run {start}")[flow]
-    claim = ledger.claim(plan, owner=ME, run_id=f"run {start}", lease=MINUTE)
-    for index in range(2):
-        ledger.begin(claim, index)
-        ledger.advance(claim, index, receipt(plan, index, rows=500))
-    ledger.finish(claim, State.SUCCESS)
-
-
-def events(ledger: DocumentLedger, flow: str | None = None) -> list[str]:
-    return [event.event for event in reversed(ledger.history("shop", flow=flow, limit=10_000))]
-
-
-RUN = ["planned", "claimed", "advanced", "advanced", "finished"]
 
 
 # --- what people find
@@ -384,19 +352,6 @@ def test_a_ledger_that_lost_its_mark_is_still_found(ledger: DocumentLedger, fold
             assert [status.state for status in found.status("shop")] == [State.SUCCESS]
 
 
-def test_a_damaged_segment_of_a_log_is_named_and_holds_no_run_up(
-    ledger: DocumentLedger, folder: Path
-) -> None:
-    ran(ledger)
-    [file] = (folder / "history").rglob("*.json")
-    file.write_bytes(cut(file.read_bytes()))
-    with pytest.raises(LedgerError) as caught:
-        ledger.history("shop")
-    assert str(file) in caught.value.message
-    ran(ledger, start=2)
-    assert ledger.watermarks("shop")[0].seq == 4
-
-
 # --- stores that fail
 
 
@@ -461,96 +416,7 @@ def test_c7_a_store_that_does_not_honour_conditional_puts_is_refused(
         assert caught.value.hint
 
 
-# --- logs
-
-
-def test_b2_a_move_to_the_logs_that_was_cut_off_doubles_nothing(
-    ledger: DocumentLedger, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It is cut off after each of its steps in turn, and repeated by the next run."""
-    documents = cast(Any, ledger._documents)
-    for number, dies in enumerate(("history", "runs", "plans", None)):
-
-        def append(log: str, entries: list[Entry], dies: str | None = dies) -> None:
-            type(documents).append(documents, log, entries)
-            if log == dies:
-                raise LedgerUnreachable("the line is dead")
-
-        monkeypatch.setattr(documents, "append", append)
-        ran(ledger, start=2 * number)
-        assert events(ledger) == RUN * (number + 1)
-    assert not any(stored_flow.body["outbox"] for stored_flow in documents.load("shop").stored_flows.values())
-    assert [entry["kind"] for entry in documents.read("runs", "shop")] == ["SUCCESS"] * 4
-    assert [entry["kind"] for entry in documents.read("plans", "shop")] == ["SUCCESS"] * 4
-    assert len({entry["id"] for entry in documents.read("history", "shop")}) == len(RUN) * 4
-
-
-def entry(n: int, at: datetime, flow: str = "orders", kind: str = "advanced") -> Entry:
-    text = at.isoformat(timespec="microseconds")
-    return {"id": f"{flow}-{n}", "n": n, "pipeline": "shop", "flow": flow, "at": text, "kind": kind}
-
-
-def test_the_newest_entries_come_first_over_days_flows_and_long_runs(ledger: DocumentLedger) -> None:
-    documents = ledger._documents
-    start = datetime(2026, 3, 1, 23, 30)
-    long = [entry(n, start + timedelta(minutes=n), "long") for n in range(1, 200)]
-    short = [entry(n, start + timedelta(minutes=40 * n, seconds=1), "short", "failed") for n in range(1, 5)]
-    for part in range(0, 199, 20):
-        documents.append("history", long[: part + 20])  # again and again what is there already
-    documents.append("history", short)
-    everything = sorted([*long, *short], key=lambda one: str(one["at"]), reverse=True)
-    assert documents.read("history", "shop") == everything
-    for limit in (1, 2, 17, 100):
-        assert documents.read("history", "shop", limit=limit) == everything[:limit]
-        assert documents.read("history", "shop", flow="long", limit=limit) == long[::-1][:limit]
-    assert documents.read("history", "shop", kinds=["failed"], limit=2) == short[::-1][:2]
-    assert documents.read("history", "other") == []
-
-
-def test_pruning_takes_what_is_old_and_leaves_what_is_kept(ledger: DocumentLedger) -> None:
-    documents = ledger._documents
-    start = datetime(2026, 3, 1, 12)
-    entries = [entry(n, start + timedelta(minutes=n)) for n in range(60)]
-    documents.append("runs", entries)
-    before = start + timedelta(minutes=33)
-    assert documents.prune("runs", "shop", before, keep={"orders-0", "orders-7"}) == 31
-    left = [one["n"] for one in reversed(documents.read("runs", "shop"))]
-    assert left == [0, 7, *range(33, 60)]
-    assert documents.prune("runs", "shop", before, keep={"orders-0", "orders-7"}) == 0
-    assert documents.prune("runs", "shop", before + timedelta(days=1)) == 29
-    assert documents.read("runs", "shop") == []
-
-
-def test_many_idle_looks_are_moved_to_the_logs_in_time(ledger: DocumentLedger, folder: Path) -> None:
-    for number in range(80):
-        ledger.plan([nothing_new(upto=number + 1)], owner=ME, run_id=f"run {number}")
-    [stored_flow] = ledger._documents.load("shop").stored_flows.values()
-    assert sum(map(len, stored_flow.body["outbox"].values())) < 64
-    assert events(ledger) == ["skipped"] * 80
-    assert (folder / "watermarks" / "orders.json").stat().st_size < 60_000
-
-
-def test_a_taken_over_run_is_in_the_log_once(ledger: DocumentLedger) -> None:
-    one: Draft = draft(batches=1)
-    plan = ledger.plan([one], owner=ME, run_id="run")["orders"]
-    ledger.claim(plan, owner=ME, run_id="run", lease=timedelta(0))
-    claim = ledger.claim(plan, owner=OTHER, run_id="run 2", lease=MINUTE)
-    ledger.begin(claim, 0)
-    ledger.advance(claim, 0, receipt(plan, 0))
-    ledger.finish(claim, State.SUCCESS)
-    ended = [(run["attempt"], run["kind"]) for run in ledger._documents.read("runs", "shop")]
-    assert ended == [(2, "SUCCESS"), (1, "FAILED")]
-
-
-def test_pruning_clears_away_what_killed_writers_left(ledger: DocumentLedger, folder: Path) -> None:
-    ran(ledger)
-    old, new = (folder / "watermarks" / f".{name}.tmp" for name in ("old", "new"))
-    for left in (old, new):
-        left.write_text("half")
-    os.utime(old, (0, 0))
-    ledger.prune(before=ledger.now() - timedelta(days=30))
-    assert (old.exists(), new.exists()) == (False, True)
-    assert [status.state for status in ledger.status("shop")] == [State.SUCCESS]
+# --- plans and clocks
 
 
 def test_a_plan_is_found_by_its_name_while_it_runs_and_after(ledger: DocumentLedger) -> None:
