@@ -96,8 +96,8 @@ class DatabaseFlow(TableFlowBase):
         return self._resources.open_reader(self.spec)
 
     def describe(self, source: Source) -> tuple[SourceTable, tuple[str, ...]]:
-        """The table as it shall be read, and what of its columns has changed: what the output holds decides
-        with it (`drift`)."""
+        """The table as it shall be read, and which of its columns have changed. What the output holds, and
+        `drift`, decide."""
         source_table = source.describe(self.spec.table, self.spec.options)
         if self.mark is None or self.mark.fingerprint == source_table.fingerprint:
             return source_table, ()

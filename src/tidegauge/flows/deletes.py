@@ -75,8 +75,8 @@ class DeletedRows:
         return "are marked as deleted" if self._flow.options.deletes is Deletes.SOFT else "are deleted"
 
     def _latest(self, seen: Value | None) -> Value | None:
-        """The rows were there until the source was last looked at, whatever the table says of itself now that
-        they are gone: of values the highest may be among them, and an emptied table shows no notation."""
+        """The value up to which the deleted rows were still there: the later of what the table shows now and
+        of where it was last looked at. The row with the highest value may itself be among the deleted."""
         before = self._reached.cursor if self._reached else None
         if seen is None or before is None or seen.kind is not before.kind:
             return seen or before

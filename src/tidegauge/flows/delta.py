@@ -174,7 +174,7 @@ class DeltaTransform:
         return PlannedWork(plan.draft, rows, choice.changes, by_jdbc=True)
 
     def _choose(self, found: Mapping[str, History], origin: Origin) -> _Choice:
-        """How the plan is evaluated. `origin`: by what the rows were made that are there."""
+        """How the plan is evaluated. `origin`: which transform made the rows that are in the target."""
         columns = {
             name: {field["name"]: str(field["type"]) for field in json.loads(history.schema)["fields"]}
             for name, history in found.items()

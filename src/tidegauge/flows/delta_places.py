@@ -75,8 +75,8 @@ class Places:
         return found
 
     def made(self, table: TableRef) -> str | None:
-        """Of a table that is written; None while it is yet to be made. Raises OutputUnsafe where it would be
-        gone with the process that makes it."""
+        """The location of a table that is written; None until it is made. Raises OutputUnsafe where it would
+        be gone with the process that makes it."""
         found = self.find(table)
         if found is None and table.name is not None and in_memory(self._spark(), table.name):
             raise OutputUnsafe(

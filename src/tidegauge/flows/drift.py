@@ -11,7 +11,7 @@ from tidegauge.plan.drift import Decision, decide
 def decide_drift(
     flow: TableFlow, output: Output, held: tuple[Field, ...], layout: Layout, *, known: bool = False
 ) -> Decision:
-    """See `plan.drift.decide`. A lake's types are Spark's own; a warehouse knows best what its hold."""
+    """See `plan.drift.decide`. A lake's types are Spark's own; a warehouse says what its columns hold."""
     if (table := output.capabilities.table) is not None:
         come = {table.named(field.name) for field in layout.fields}
         rest = [field.name for field in held if table.named(field.name) not in come]

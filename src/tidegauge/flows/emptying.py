@@ -48,7 +48,7 @@ def plan_emptying(
 def check_emptied(
     flow: TableFlow, made: Draft, read_batch: ReadBatch, output: Output, *, confirmed: bool
 ) -> None:
-    """The same question before a lake whose last whole copy of the table is empty goes over a target."""
+    """The same question where a lake's last whole copy of the table is empty and would replace a target."""
     if is_whole(flow) and made.batches and not read_batch(made.batches[-1]).rows:
         _rows(flow, output, None, confirmed=confirmed)
 

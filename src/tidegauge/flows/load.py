@@ -86,7 +86,7 @@ class Load(TableFlowBase):
         return Recalled("files", position, source_id), tuple(notes)
 
     def find_compared(self, marks: Mapping[str, Watermark]) -> Watermark | None:
-        """That of the extract, once all that it has committed is loaded."""
+        """The watermark of the extract, once all that it has committed is loaded."""
         mark = marks.get(self.spec.name)
         if mark is None:
             return None

@@ -1,4 +1,5 @@
-"""What the project file says in vain: an override of no table, a view under a pattern. Notes, not errors."""
+"""Parts of the project file that have no effect: an override of no table, a view under a pattern. Notes, not
+errors."""
 
 from __future__ import annotations
 

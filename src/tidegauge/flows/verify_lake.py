@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def verify_lake(
     flow: TableFlow, source: Source, position: RowPosition | None, epoch: int, spark: SparkSession
 ) -> Difference:
-    """What of the source up to a position is not in the lake as it should be; see `verify_landed`."""
+    """What of the source up to a position is not in the lake as it should be; see `verify_warehouse`."""
     assert isinstance(flow.output, LakeTable)
     source_table = source.describe(flow.table, flow.options)
     reader = JdbcReader(flow.source)

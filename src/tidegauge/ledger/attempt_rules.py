@@ -41,7 +41,7 @@ def advance(
     now: datetime,
     rows: Mapping[str, int | None] | None = None,
 ) -> StateChange:
-    """See LedgerWriter.advance. `rows` names the only inputs that are done, with their own counts."""
+    """See LedgerWriter.advance. `rows`: the inputs that are done, each with its count; None: all."""
     active = claim_rules.check_held(flow_state, held, Event.ADVANCE, index)
     plan, batch = active.plan, active.plan.draft.batches[index]
     if active.begun != index or receipt.tag != plan.tag(index):

@@ -104,7 +104,7 @@ _POSTGRESQL_WORDS = {
 def translate_database_error(
     shown: str, *, but: Callable[[DBAPIError], bool] = lambda _: False
 ) -> Iterator[None]:
-    """No error of SQLAlchemy or of a driver leaves this block as it was, `but` those excepted."""
+    """Turn what SQLAlchemy or a driver raises in this block into our errors, except where `but` says so."""
     try:
         yield
     except PoolTimeout as error:

@@ -65,12 +65,12 @@ def commit(
 
 
 def kind_of(file: LedgerFile) -> str:
-    """By its name, which is ours; another's (Spark's, after OPTIMIZE) may hold rows of every kind."""
+    """Which rows a file holds, by its name. One named by others (Spark's, after OPTIMIZE) may hold any."""
     return file.path.rpartition("/")[2].partition("-")[0]
 
 
 def worth_merging(files: Sequence[LedgerFile]) -> list[LedgerFile]:
-    """The smallest of files that only grow in number, once there are many of about a size."""
+    """The files to merge into one: the smallest, once there are many of about the same size."""
     levels: dict[int, list[LedgerFile]] = {}
     for file in files:
         if 0 < file.rows < LARGEST:
@@ -79,7 +79,7 @@ def worth_merging(files: Sequence[LedgerFile]) -> list[LedgerFile]:
 
 
 def until(shown: str, attempt: Callable[[], bool]) -> None:
-    """Try again while others come first. Each time one of them got on, so it ends."""
+    """Repeat a commit until it wins. A lost round means that another writer won it, so this ends."""
     for tries in range(_TRIES):
         if attempt():
             return

@@ -48,7 +48,7 @@ _ACTIVE = {"PLANNED", "RUNNING", "FAILED"}
 _START = ("last_processed_ts", "last_processed_version")
 _WINDOW = (*_START, "current_run_ts")
 _OVER = {"SUCCESS", "SKIPPED"}
-"""A run that ended so was of an earlier record, or of none."""
+"""A run that ended in one of these belongs to an earlier record, or to none."""
 _NO_RUN_YET = dict.fromkeys(("job_id", "error_message", "run_duration", "records_processed"))
 _EPOCH, _MILLISECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(milliseconds=1)
 

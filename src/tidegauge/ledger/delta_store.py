@@ -225,7 +225,8 @@ def _rows_that_stay(seen: _Seen, replaced: Sequence[str], changed: set[str]) -> 
 
 
 def _shares(current: list[Row], stay: list[Row]) -> Iterable[list[Row]]:
-    """Few files when many flows change at once; soon small ones when they change one by one."""
+    """Which rows share a file: a few large files when many flows change at once, and small ones when flows
+    change one by one, so that each save writes little again."""
     if len(current) + len(stay) <= _TOGETHER or not stay:
         yield current + stay
         return

@@ -20,7 +20,8 @@ from tidegauge.model.claim import Owner
 from tidegauge.model.plan import Draft, Plan
 
 _PATIENCE = 30.0
-"""Seconds. Each lost race means that somebody else won it, so nobody loses for so long by himself."""
+"""Seconds to go on trying. A lost race means that somebody else won it, so nobody loses for that long by
+chance."""
 _PAUSE = 0.05
 _SKEW = timedelta(seconds=5)
 _MANY = 64

@@ -54,7 +54,7 @@ def event_of(entry: Entry) -> HistoryEvent:
 
 
 def run_body(run: RunRecord) -> dict[str, Any]:
-    """Also as a line of the log: its moment is the run's end, or its start while it has not ended."""
+    """A run in plain JSON values. As a line of the log its time is the run's end, or its start until then."""
     return {
         "pipeline": run.pipeline,
         "flow": run.flow,

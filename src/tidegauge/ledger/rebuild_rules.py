@@ -85,7 +85,7 @@ def active_plan_error(flow: str, state: State, owner: Owner | None) -> FlowHeld:
 
 
 def ledger_ahead_error(flow: str, ledger: tuple[int, int], output: tuple[int, int]) -> WrongState:
-    """Each with epoch and last batch."""
+    """`ledger` and `output`: the epoch and the last batch of each."""
     return WrongState(
         f"{flow}: the ledger is ahead of the output: it counts batch {ledger[1]} of epoch {ledger[0]}, and"
         f" the output ends with batch {output[1]} of epoch {output[0]}",

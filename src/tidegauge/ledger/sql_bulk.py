@@ -1,4 +1,4 @@
-"""Write many rows at the price of the driver: what a statement per row, or a bind per value, would double."""
+"""Insert many rows with few statements: one for each row, or one bind for each value, takes twice as long."""
 
 from __future__ import annotations
 

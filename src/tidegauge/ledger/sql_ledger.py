@@ -31,7 +31,7 @@ from tidegauge.model.plan import Draft, Plan
 T = TypeVar("T")
 
 _TRIES = 20
-"""Each lost race means that somebody else won it, so this many in a row do not happen by themselves."""
+"""A lost race means that somebody else won it, so nobody loses this many in a row by chance."""
 _PAUSE = 0.05
 
 

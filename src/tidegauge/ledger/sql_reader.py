@@ -33,7 +33,7 @@ from tidegauge.model.watermark import Tally, Watermark
 
 _last = runs.alias("last")
 _heads = flows
-"""The same table, where a parameter has its name."""
+"""The table `flows`, for functions that have a parameter of that name."""
 _OWNER = (plans.c.owner_actor, plans.c.owner_host, plans.c.owner_pid, plans.c.owner_started)
 
 

@@ -90,7 +90,7 @@ class Readers:
 
 
 def plain(location: str) -> str:
-    """A location as two ways of writing it agree."""
+    """A location in one way of writing it, so that two can be compared."""
     return location.removeprefix("file:").replace("s3://", "s3a://").rstrip("/").replace("///", "/")
 
 

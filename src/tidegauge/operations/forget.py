@@ -96,7 +96,7 @@ def _alive(choice: Selection) -> set[str]:
 
 
 def _reach(project: Project, names: Sequence[str], sources: Sources) -> None:
-    """Whether a table has gone only its database can say."""
+    """Connect to the databases, for only they can say whether a table has gone. Raises SourceUnreachable."""
     for sync in project.syncs:
         for name in names:
             if means(sync, table_named(sync.source, name)):

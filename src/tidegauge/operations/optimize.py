@@ -21,7 +21,7 @@ def optimize(
 ) -> MaintenanceResult:
     """Small files become large ones, sorted by `zorder` if that is given; their statistics are written anew.
 
-    `clean`: vacuum it afterwards. A vacuum that a reader forbids is the answer's error, and the table is
+    `clean`: vacuum it afterwards. Where a reader forbids that, the result has the error, and the table is
     compacted all the same.
     """
     columns = ", ".join(quote(name) for name in zorder)

@@ -81,7 +81,7 @@ class RebuildPreview:
 def preview(project: Project, selection: Sequence[str], *, debug: bool = False) -> list[RebuildPreview]:
     """What every output says, and whether the ledger can be brought there; changes nothing.
 
-    What stops one flow is its own answer.
+    An error of one flow is that flow's result, and stops no other.
     """
     with open_ledger(project.ledger, create=False) as ledger:
         statuses = {status.flow: status for status in ledger.status(project.pipeline)}

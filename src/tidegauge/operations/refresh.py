@@ -62,7 +62,7 @@ def refresh(
 
 
 def _nearest_first(moves: Sequence[OverridePreview]) -> list[OverridePreview]:
-    """Whoever reads what another one here writes comes after it."""
+    """In such an order that a flow comes after those that it reads from."""
     found: list[OverridePreview] = []
     left = list(moves)
     while left:
@@ -74,9 +74,9 @@ def _nearest_first(moves: Sequence[OverridePreview]) -> list[OverridePreview]:
 
 
 def _find_unfillable(project: Project, moves: Sequence[OverridePreview]) -> dict[str, TidegaugeError]:
-    """By flow, why it cannot be filled again; such a one is best left as it is.
+    """By flow, why it cannot be filled again; it is left as it is then.
 
-    What reads from a flow that begins anew too is filled by that one.
+    A flow that reads from one that begins again too is filled by that one, and not asked.
     """
     anew = {move.name for move in moves}
     found: dict[str, TidegaugeError] = {}
@@ -95,7 +95,7 @@ def _find_unfillable(project: Project, moves: Sequence[OverridePreview]) -> dict
 
 
 def _with_notes(project: Project, moves: Sequence[OverridePreview]) -> list[OverridePreview]:
-    """The moves; of one that would not be made, that alone and why."""
+    """The previews; one that cannot be carried out has only the reason as its note."""
     why = _find_unfillable(project, moves)
     return [replace(move, notes=(why[move.name].message,)) if move.name in why else move for move in moves]
 

@@ -121,7 +121,7 @@ class TableSummary:
 
 
 def summarize_table(project: Project, word: str) -> TableSummary:
-    """Of the table, or of the flow, with this name. The source is asked only for one that has never run.
+    """Summarize the table, or the flow, with this name. The source is asked only for one that has never run.
 
     Raises ConfigError where there is none, or the name means several.
     """

@@ -27,9 +27,9 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def check(maintenance: DeltaMaintenance, target: MaintainedTable, retain: timedelta | None) -> timedelta:
-    """How long a vacuum of this table keeps files. Raises WrongState for what a reader still needs.
+    """How long a vacuum of this table keeps files. Raises WrongState if a reader still needs what would go.
 
-    Not said: as long as the table's own properties say.
+    Without `retain`: as long as the table's own properties say.
     """
     lake = lake_of(target.location, target.table.storage)
     try:
@@ -62,7 +62,7 @@ def check(maintenance: DeltaMaintenance, target: MaintainedTable, retain: timede
 def vacuum(
     maintenance: DeltaMaintenance, target: MaintainedTable, retain: timedelta | None, *, dry_run: bool = False
 ) -> MaintenanceResult:
-    """As long as `check` says. A dry run removes nothing, and says what would go."""
+    """Remove files that are older than `check` allows. A dry run only says what would go."""
     kept = check(maintenance, target, retain)
     hours = kept.total_seconds() / 3600
     with maintenance.session_of(target) as session, translate_spark_error(target.name):

@@ -97,7 +97,7 @@ class RunReport:
     run_id: str
     flows: tuple[FlowReport, ...] = field(default=())
     notes: tuple[str, ...] = ()
-    """What the project file says in vain."""
+    """Parts of the project file that have no effect."""
 
     @property
     def errors(self) -> list[TidegaugeError]:

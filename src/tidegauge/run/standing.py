@@ -30,7 +30,7 @@ class Standing:
 
 
 def find_standing(run: RunContext, specs: Sequence[AnyFlow]) -> Standing:
-    """Ends the overrides that were begun."""
+    """What stands in the way of these flows, after the overrides that were begun have been ended."""
     free, statuses, refused = end_overrides(run, specs)
     left = {
         status.flow: status.plan for status in statuses if status.plan is not None and status.override is None
@@ -41,9 +41,9 @@ def find_standing(run: RunContext, specs: Sequence[AnyFlow]) -> Standing:
 def end_overrides(
     run: RunContext, specs: Sequence[AnyFlow]
 ) -> tuple[list[AnyFlow], list[FlowStatus], list[FlowReport]]:
-    """End the overrides that somebody began and did not end; flows where that fails are reported.
+    """End the overrides that somebody began and did not end.
 
-    The statuses are from before that.
+    Returns the flows that are free now, the statuses from before, and reports of flows where it failed.
     """
     statuses = run.ledger.status(run.project.pipeline, [spec.name for spec in specs]) if specs else []
     begun = {status.flow: status.override for status in statuses if status.override is not None}

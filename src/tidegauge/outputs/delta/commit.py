@@ -26,7 +26,7 @@ METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 
 @contextmanager
 def tag_commits(session: SparkSession, tag: Tag, said: str) -> Iterator[None]:
-    """Whatever this session commits inside has the tag; Delta does it once, and passes over a second time."""
+    """Every commit of this session inside the block has the tag; Delta passes over a second one with it."""
     try:
         session.conf.set(APPLICATION, application(tag))
         session.conf.set(VERSION, str(tag.seq))

@@ -45,7 +45,7 @@ def check_keys(job: Job) -> Checked:
 
 
 def _look_through(job: Job, rows: DataFrame) -> tuple[Checked, int]:
-    """And how many of its keys are new, as their rows have it."""
+    """The rows, computed once and looked through; and how many of their keys are new, as the rows say."""
     from pyspark.sql import functions as f
 
     # As Delta itself would do it: computed once, and never again, whatever becomes of the inputs.

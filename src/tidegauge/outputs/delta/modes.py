@@ -42,7 +42,7 @@ class Job:
     events_epoch: EventsEpoch
     """Of the batch."""
     vanished: tuple[str, ...] = ()
-    """See `target.Room`."""
+    """See `target.RoomInDelta`."""
 
     def is_few(self, checked: Checked) -> bool:
         """Whether the change is known to be small enough to be sent to every task whole."""

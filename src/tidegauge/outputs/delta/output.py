@@ -268,7 +268,7 @@ class DeltaOutput:
         return receipt_of(found, tag) if found else None
 
     def _same(self, receipt: Receipt, batch: Batch) -> Receipt:
-        """Whoever committed it, it has to be this batch."""
+        """Refuse where the committed batch is another than this one, whoever committed it."""
         if receipt.windows and receipt.windows != batch.windows:
             raise OutputDisagrees(
                 f"{self.place} holds another window than the ledger's batch {receipt.tag.seq} of epoch"
@@ -292,7 +292,7 @@ class DeltaOutput:
 
 
 def _events_epoch(now: EpochStanding, tag: Tag) -> EventsEpoch:
-    """By the file that says how far the epochs before came."""
+    """Which kept events count for a batch, by the file that says how far earlier epochs came."""
     opening = now.marker
     if tag.epoch == 0:
         return EventsEpoch(tag.epoch, tag.seq, {})

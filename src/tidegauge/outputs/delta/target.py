@@ -31,7 +31,7 @@ class TargetColumn:
 
     name: str
     type: Any
-    """Bare, as `types` has it."""
+    """Bare: without nullability and metadata, as `types.bare` gives it."""
     required: bool = False
     made_by: str | None = None
     """The expression or counter that Delta fills it by."""

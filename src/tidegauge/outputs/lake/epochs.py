@@ -1,4 +1,4 @@
-"""Epochs: the epochs of a table. Each manual override of its watermark opens the next one.
+"""The epochs of a lake table: each change of its watermark by hand opens the next one.
 
 `<table's folder>/_tidegauge/<epoch>/open.json` is put once, before the first batch of that epoch, and says
 which batches of an earlier epoch still belong to the table (`continues`). Epoch 0 is open from the start.
@@ -211,7 +211,7 @@ def _check_owner(store: Store, folder: str, found: EpochContents, opening: Epoch
 
 
 def find_gap(found: EpochContents, continues: tuple[int, int]) -> str | None:
-    """What is not there of the epoch that would be continued."""
+    """What is missing of what an epoch would continue: that epoch, or a batch of it; None: nothing."""
     epoch, upto = continues
     if epoch and epoch not in found.opened:
         return f"epoch {epoch}"

@@ -161,7 +161,7 @@ def _read(
 
 
 def number_manifests(manifests: Sequence[Manifest]) -> list[tuple[int, Manifest]]:
-    """Each with its place: those of an epoch that continues another go on counting where that one ends."""
+    """Each with its number: batches of an epoch that continues another go on counting where that one ends."""
     found: list[tuple[int, Manifest]] = []
     for _, group in groupby(manifests, key=lambda one: one.tag.epoch):
         before = found[-1][0] if found else 0

@@ -44,8 +44,8 @@ def arrange(
     options: TableOptions,
     check_new: Callable[[WarehouseSession], None] | None = None,
 ) -> RoomInWarehouse:
-    """Make the target, or room in it. Nothing that is there is lost; what cannot be done raises
-    OutputDisagrees before anything was changed; so does `check_new`, where there is no target. Commits."""
+    """Make the target, or room in it. Commits. Nothing that is there is lost: what cannot be done raises
+    OutputDisagrees before anything is changed, as `check_new` does where there is no target."""
     check_names(warehouse, layout, options)
     held = warehouse.columns(session, table)
     fresh = held is None
@@ -91,7 +91,7 @@ def _make(
 def _compare(
     warehouse: Warehouse, table: TableName, layout: Layout, found: Mapping[str, Field]
 ) -> tuple[list[tuple[str, str]], list[Field]]:
-    """Columns that need another type, with that, and those that hold most values."""
+    """Columns that need another type, each with that type; and columns that hold most values, but not all."""
     wider: list[tuple[str, str]] = []
     narrow: list[Field] = []
     for field in layout.fields:
@@ -162,13 +162,13 @@ def shape_of(layout: Layout, options: TableOptions) -> str:
 
 
 def mode_of(shape: str) -> Mode | None:
-    """None: of a version that has more modes."""
+    """The mode that a shape names; None where a newer version wrote one that we do not know."""
     word = shape.partition(" ")[0]
     return Mode(word) if word in MODES[OutputKind.WAREHOUSE] else None
 
 
 def go_together(before: Mode, now: Mode) -> bool:
-    """Whether what one mode left can be gone on with in another."""
+    """Whether one mode can go on with what another left in the target."""
     return before is now or all(mode.one_row_per_key(OutputKind.WAREHOUSE) for mode in (before, now))
 
 
@@ -218,7 +218,7 @@ def list_columns(warehouse: Warehouse, layout: Layout, options: TableOptions) ->
 
 
 def key_of(layout: Layout, options: TableOptions) -> tuple[str, ...]:
-    """What is there once in the target."""
+    """The columns by which each row of the target is told from all others."""
     if not options.mode.needs_key(OutputKind.WAREHOUSE):
         return ()
     return (*layout.key, VALID_FROM) if options.mode.facts.keeps_history else layout.key

@@ -37,8 +37,9 @@ class Commits(CommitsTable):
     """The rows of one flow. Every method works inside the session's transaction unless it says otherwise."""
 
     def make(self, session: WarehouseSession) -> Head:
-        """The table, and the head of epoch 0 unless an epoch began already; the newest head. Commits; safe
-        against others."""
+        """Make the table, and the head of epoch 0 unless an epoch began already. Returns the newest head.
+
+        Commits. Others may do the same at the same moment."""
         attempt = 0
         while True:
             attempt += 1
@@ -118,7 +119,7 @@ class Commits(CommitsTable):
             ) from error
 
     def add_written(self, session: WarehouseSession, epoch: int, columns: Iterable[str]) -> None:
-        """In the transaction of the batch that writes them."""
+        """Keep the names of columns, in the transaction of the batch that writes them."""
         known = self.find_written(session)
         names = known.union(columns)
         text = json.dumps(sorted(names))
@@ -148,8 +149,8 @@ class Commits(CommitsTable):
         )
 
     def shape(self, session: WarehouseSession, heads: Sequence[Head]) -> str | None:
-        """How the target is laid out: by the newest batch, or who has made it since for an epoch that has
-        no batch yet. None where nobody says. After `is_there`."""
+        """How the target is laid out, as the newest batch says; or as whoever made it since says, for an
+        epoch that has no batch yet. None: not known. Call `is_there` first."""
         places = [(head.epoch, 0) for head in heads[-1:] if head.is_pending]
         places += [(head.epoch, head.last_seq) for head in heads[::-1] if head.last_seq][:1]
         for epoch, seq in places if SHAPE in self._kept_columns else ():
@@ -163,7 +164,7 @@ class Commits(CommitsTable):
         return None
 
     def note_shape(self, session: WarehouseSession, shape: str) -> None:
-        """That the target was made just now for an epoch that is to fill it."""
+        """Keep that the target was made just now, for an epoch that is to fill it."""
         session.run(
             f"UPDATE {self._name} SET {self._is(SHAPE)} WHERE {self._is('flow_key')} AND {self._is('seq')}"
             f" AND {self._is('last_seq')} AND {self._is('closed')}",

@@ -11,8 +11,8 @@ _guard = threading.Lock()
 
 
 class FileLock:
-    """One session's claim to the only writer of a file in this process. Sessions of this process end, so it
-    waits for them as long as they take; other processes are the engine's business."""
+    """Lets one session of this process write to a file at a time. It waits as long as the others take, for
+    they are sure to end; other processes are kept out by the engine."""
 
     def __init__(self, path: Path) -> None:
         with _guard:

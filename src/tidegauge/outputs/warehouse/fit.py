@@ -22,7 +22,7 @@ class Verdict(StrEnum):
     NARROW = "narrow"
     """Most values, and the type cannot be changed: values that `misfit` finds stop the batch."""
     REFUSED = "refused"
-    """Another kind of thing."""
+    """No value: it is another kind of column."""
 
 
 @dataclass(frozen=True)

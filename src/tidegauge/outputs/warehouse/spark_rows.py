@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def ensure_splits(batch_data: BatchRows, spark: Callable[[], SparkSession]) -> Iterator[BatchRows]:
-    """The batch itself where it has splits; else the same with files, which are removed at the end.
+    """The batch itself where it has splits; else its rows in files, which are removed at the end.
 
     The files are in the order of Spark's partitions, as they were read. Raises OutputError, with a hint,
     where Spark does not run on this machine.

@@ -24,7 +24,7 @@ _ORDINAL = "_tidegauge_stretch"
 
 
 def make_name(warehouse: Warehouse, session: WarehouseSession, schema: str | None) -> TableName:
-    """A name that nobody has: when the server's clock says it was given, and eight random digits."""
+    """A name that nobody else has: the time by the server's clock, and eight random digits."""
     return TableName(schema, f"{PREFIX}{_clock(warehouse, session):08x}{secrets.token_hex(4)}")
 
 
@@ -47,7 +47,7 @@ def last_of(stage: TableName) -> TableName:
 
 
 def drop(warehouse: Warehouse, session: WarehouseSession, table: TableName) -> None:
-    """With what belongs to it. Never raises: what is left is cleared away a day later."""
+    """Drop a staging table and what belongs to it. Never raises: what stays is cleared away a day later."""
     base = TableName(table.schema, table.table[: len(PREFIX) + 16])
     for one in (base, last_of(base), history_of(base)):
         with suppress(TidegaugeError):

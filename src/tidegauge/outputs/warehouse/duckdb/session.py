@@ -72,7 +72,7 @@ class DuckDBSession:
             self._connection.close()
 
     def alone(self, sql: str) -> None:
-        """A statement that gets in nobody's way, as a transaction of its own; waits for no writer."""
+        """Run a statement about a table of ours as a transaction of its own; waits for no writer."""
         self.rollback()
         self._execute(sql)
 

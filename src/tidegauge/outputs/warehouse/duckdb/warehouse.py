@@ -233,7 +233,7 @@ class DuckDB(FileWarehouse):
 
 
 def _number_rows(batch_data: BatchRows) -> Iterator[pa.RecordBatch]:
-    """The rows of each split with its number behind them; names stand for themselves nowhere."""
+    """The rows of each split, with the number of the split as the last column."""
     import pyarrow as pa
 
     schema = _schema(batch_data)

@@ -107,7 +107,7 @@ class MysqlLogin:
 
 
 class MysqlSession:
-    """`engine.Session`."""
+    """A `WarehouseSession`."""
 
     def __init__(self, connection: StreamConnection, login: MysqlLogin) -> None:
         self.connection = connection

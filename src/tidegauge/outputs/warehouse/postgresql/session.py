@@ -88,7 +88,7 @@ class PostgresqlLogin:
 
 
 class PostgresqlSession:
-    """`engine.Session`. Values are put into the text by the driver, so that no type is guessed for them."""
+    """A `WarehouseSession`. The driver puts values into the text, so that no type is guessed for them."""
 
     def __init__(self, connection: psycopg.Connection[Any], login: PostgresqlLogin) -> None:
         self.connection = connection

@@ -14,7 +14,7 @@ from tidegauge.outputs.warehouse.warehouse import Locked, Overtaken, Refused
 
 _CONNECT_SECONDS = 30
 _OURS = 20
-"""How much longer to wait for other loads to commit, which each do what they do and end."""
+"""So many times `patience` to wait for other loads, which are sure to end."""
 _PARTS = re.compile(r"""("(?:[^"]|"")*"(?:\."(?:[^"]|"")*")?)|'(?:[^']|'')*'|(\w+)""")
 _BEFORE_A_TABLE = ("FROM", "INTO", "UPDATE", "JOIN")
 _CHANGES = ("INSERT", "UPDATE", "DELETE")
@@ -35,7 +35,7 @@ _VALUE = re.compile(
 
 
 class RedshiftSession:
-    """`engine.Session`, and what Redshift needs besides.
+    """A `WarehouseSession`, and what Redshift needs besides.
 
     It knows no limit for waiting on a lock. So before a transaction first reads or writes a table, it asks
     for the lock with a statement that does nothing else and that may only take so long.
@@ -100,7 +100,7 @@ class RedshiftSession:
         return [tuple(row) for row in self._cursor.fetchall()]
 
     def alone(self, sql: str) -> None:
-        """A statement that takes no part in a transaction."""
+        """Run a statement outside of a transaction."""
         self._connection.autocommit = True
         try:
             self._execute(sql)

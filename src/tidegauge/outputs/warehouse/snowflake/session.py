@@ -21,7 +21,7 @@ _CONFLICT = re.compile(r"conflict|number of waiters", re.IGNORECASE)
 
 
 class SnowflakeSession:
-    """`engine.Session`. Transactions are begun by word, since the connector commits by itself otherwise."""
+    """A `WarehouseSession`. Transactions are begun by word; else the connector commits by itself."""
 
     def __init__(self, connection: Any, place: str) -> None:
         self._connection = connection
