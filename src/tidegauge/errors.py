@@ -174,6 +174,10 @@ class TransformFailed(TidegaugeError):
     pass
 
 
+class UnknownColumn(TransformFailed):
+    """A transform reads a column that its inputs do not have now."""
+
+
 class RuntimeMissing(TidegaugeError):
     pass
 

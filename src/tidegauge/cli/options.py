@@ -21,7 +21,10 @@ JsonOption = Annotated[
 DebugOption = Annotated[bool, typer.Option("--debug", help="Show the whole story behind an error.")]
 SelectOption = Annotated[
     list[str] | None,
-    typer.Option("--select", help="A flow's name, a pattern, or tag:x. Can be given more than once."),
+    typer.Option(
+        "--select",
+        help="A flow's name, a pattern, or tag:x; +NAME adds what it reads from, NAME+ what reads from it.",
+    ),
 ]
 TableOption = Annotated[
     list[str] | None, typer.Option("--table", "-t", help="A table, as the source names it, or a pattern.")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
@@ -19,10 +20,17 @@ from tidegauge.cli.options import (
 )
 from tidegauge.cli.output import print_json, print_table, report_error, say
 from tidegauge.cli.project import open_project
+from tidegauge.errors import ConfigError
 from tidegauge.model.secret import mask
 
 if TYPE_CHECKING:
     from tidegauge.model.spec import Project, Stage
+
+GraphOption = Annotated[
+    bool,
+    typer.Option("--graph", help="Draw who reads whose table, and where each flow stands; starts no Spark."),
+]
+MermaidOption = Annotated[bool, typer.Option("--mermaid", help="The same graph as Mermaid text.")]
 
 
 def command(
@@ -31,11 +39,20 @@ def command(
     table: TableOption = None,
     stage: StageOption = None,
     limit: LimitOption = None,
+    graph: GraphOption = False,
+    mermaid: MermaidOption = False,
     json: JsonOption = False,
     debug: DebugOption = False,
 ) -> None:
     """Show what a run would read and write, and why; write nothing."""
     wanted = selection(select, table)
+    if graph + mermaid + json > 1:
+        raise ConfigError(
+            "--graph, --mermaid and --json exclude each other",
+            hint="give one; --json names the flows that each one reads from under `upstreams`",
+        )
+    if graph or mermaid:
+        _draw(open_project(project), wanted, stage=stage, mermaid=mermaid, debug=debug)
     show(open_project(project), wanted, stage=stage, limit=limit, json=json, debug=debug)
 
 
@@ -74,3 +91,21 @@ def show(
         if not json or debug:
             report_error(error, json=False, debug=debug)
     raise typer.Exit(1 if failed else 0)
+
+
+def _draw(
+    project: Project, wanted: Sequence[str], *, stage: Stage | None, mermaid: bool, debug: bool
+) -> NoReturn:
+    from tidegauge.cli.draw_graph import draw_mermaid, draw_tree
+    from tidegauge.operations.graph import find_graph
+
+    nodes, faults = find_graph(project, wanted, stage=stage)
+    root = str(project.root)
+    if mermaid:
+        lines = draw_mermaid(nodes, root=root)
+    else:
+        lines = draw_tree(nodes, root=root, width=shutil.get_terminal_size((100, 24)).columns)
+    say("\n".join(lines))
+    for error in faults:
+        report_error(error, json=False, debug=debug)
+    raise typer.Exit(1 if faults else 0)

@@ -15,6 +15,7 @@ from tidegauge.delta_log.history import histories, version_at
 from tidegauge.delta_log.location import lake_of
 from tidegauge.errors import OutputDisagrees, TidegaugeError
 from tidegauge.flows.agreement import check_agreement
+from tidegauge.flows.check_transform import check_transform
 from tidegauge.flows.flow import FlowResources, PlannedWork
 from tidegauge.flows.made_by import MadeBy, Origin
 from tidegauge.flows.override import OverridePreview, OverrideRequest
@@ -22,7 +23,7 @@ from tidegauge.flows.override_delta import DeltaOverridePreviewer
 from tidegauge.flows.recall import RecalledFlow
 from tidegauge.flows.verify_delta import verify_delta
 from tidegauge.model.batch_data import BatchData, DeltaBatch, DeltaChange
-from tidegauge.model.delta_flow import AnyFlow, DeltaFlow, DeltaInput, Evaluate
+from tidegauge.model.delta_flow import AnyFlow, DeltaFlow, DeltaInput, Evaluate, Sql
 from tidegauge.model.pending import Pending
 from tidegauge.model.plan import Batch, Draft, Plan
 from tidegauge.model.position import VersionPosition, Window
@@ -40,6 +41,8 @@ from tidegauge.sources.delta.changes import moved
 from tidegauge.sources.delta.errors import translate_read_error
 from tidegauge.transform.choose import choose_evaluation
 from tidegauge.transform.evaluate import evaluate_change
+from tidegauge.transform.nondeterminism import follows_clock
+from tidegauge.transform.parse import is_readable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -80,6 +83,17 @@ class DeltaTransform:
         self._marks = {mark.input: mark for mark in resources.marks.get(spec.name, ())}
         self._places = resources.delta_tables
         self._sources = resources.sources
+
+    @property
+    def fingerprint(self) -> str | None:
+        return None if self.spec.transform is None else MadeBy.of(self.spec).transform
+
+    def check_transform(self) -> tuple[str, ...]:
+        sql = self.spec.transform
+        # What is computed whole in any case may be SQL that only Spark can read.
+        if not isinstance(sql, Sql) or (follows_clock(self.spec) and not is_readable(sql.text)):
+            return ()
+        return check_transform(sql, self.spec.inputs, self._places)
 
     def plan(self, *, limit: int | None = None, confirm_deletes: bool = False) -> PlannedWork:  # noqa: ARG002
         """Reads the logs of the inputs, and starts no Spark job. Versions are not cut at a number of rows."""

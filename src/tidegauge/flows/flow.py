@@ -58,6 +58,16 @@ class Flow(Protocol):
     def mark(self) -> Watermark | None:
         """The watermark of one of its inputs: epoch and batch are the same for all."""
 
+    @property
+    def fingerprint(self) -> str | None:
+        """A digest of the user's transform; None where there is none."""
+
+    def check_transform(self) -> tuple[str, ...]:
+        """Remarks on the user's transform, from its text and the columns that its inputs have. Runs nothing.
+
+        Raises TransformFailed, with the place, for what cannot run.
+        """
+
     def plan(self, *, limit: int | None = None, confirm_deletes: bool = False) -> PlannedWork:
         """Find out what is new, after making sure that ledger and output agree. Reads only.
 

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from tidegauge.compare.frames import Difference
 from tidegauge.errors import NotCompared
@@ -58,6 +58,12 @@ class TableFlowBase(ABC):
     @abstractmethod
     def find_again(self, plan: Plan) -> NewRows:
         """The rows of a frozen plan."""
+
+    fingerprint: ClassVar[None] = None
+
+    def check_transform(self) -> tuple[str, ...]:
+        """Rows go as they are."""
+        return ()
 
     def source(self) -> Source:
         """Not asked by a flow that reads a lake, but for deleted rows: the database may be down."""

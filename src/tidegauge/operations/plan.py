@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from graphlib import TopologicalSorter
 from typing import Any
 
-from tidegauge.errors import TableMissing, TidegaugeError, WrongState
+from tidegauge.errors import TableMissing, TidegaugeError, UnknownColumn, WrongState
 from tidegauge.flows.agreement import check_still_there
 from tidegauge.flows.flow import FlowResources, resources_for
 from tidegauge.flows.known_sources import sources_for
@@ -38,6 +39,14 @@ class Preview:
     error: TidegaugeError | None = None
     follows: str | None = None
     """What comes before it and brings more."""
+    held_back: bool = False
+    """A flow that it reads from cannot run."""
+    upstreams: tuple[str, ...] = ()
+    """The flows whose outputs it reads."""
+    fingerprint: str | None = None
+    """Of its transform."""
+    remarks: tuple[str, ...] = ()
+    """On its transform."""
 
     @property
     def rows(self) -> int:
@@ -50,10 +59,11 @@ class Preview:
     @property
     def notes(self) -> tuple[str, ...]:
         if self.draft is None:
-            return (self.follows,) if self.follows else ()
+            return (*self.remarks, *([self.follows] if self.follows else []))
         waiting, nulls = self.draft.rows_waiting, self.draft.rows_null
         return (
             *self.draft.notes,
+            *self.remarks,
             *([f"{waiting:,} rows are dated past the source's clock and wait"] if waiting else []),
             *([f"{nulls:,} rows have no cursor value"] if nulls else []),
             *([self.follows] if self.follows else []),
@@ -79,6 +89,8 @@ class Preview:
             "rows": self.rows if self.draft else None,
             "batches": self.batches,
             "output": self.output,
+            "upstreams": list(self.upstreams),
+            "fingerprint": self.fingerprint,
             "windows": windows_to_json(self.draft) if self.draft else [],
             "rows_waiting": self.draft.rows_waiting if self.draft else 0,
             "rows_null_cursor": self.draft.rows_null if self.draft else 0,
@@ -111,7 +123,10 @@ def preview(
         resources = resources_for(project, choice.all_flows, sources, found)
         shown = [Preview(name, State.FAILED, "—", error=error) for name, error in choice.faults]
         shown += [
-            _preview_one(flow, statuses.get(flow.name), choice.missing.get(flow.name), resources, limit)
+            replace(
+                _preview_one(flow, statuses.get(flow.name), choice.missing.get(flow.name), resources, limit),
+                upstreams=flow.upstreams,
+            )
             for flow in choice.all_flows
         ]
     return _with_followers(shown, choice.all_flows)
@@ -138,30 +153,45 @@ def _preview_one(
     if status is not None and status.undo is not None and status.undo.forgot:
         back = refuse_forgotten(flow.name, status.undo)
         return Preview(flow.name, State.FAILED, where, error=back)
+    shown = Preview(flow.name, State.FAILED, where)
     try:
         opened = open_flow(flow, resources)
+        shown = replace(shown, fingerprint=opened.fingerprint)
         if status is not None and status.plan is not None:
             if status.state is not State.RUNNING or (status.owner and is_gone(status.owner)):
                 check_still_there(flow, opened.output, opened.mark)
-            return Preview(flow.name, status.state, where, status.plan.draft, status.plan.done)
+            return replace(shown, state=status.state, draft=status.plan.draft, done=status.plan.done)
+        remarks = opened.check_transform()
         draft = opened.plan(limit=limit).draft
     except TidegaugeError as error:
-        return Preview(flow.name, State.FAILED, where, error=error)
-    return Preview(flow.name, State.PLANNED if draft.batches else State.SKIPPED, where, draft)
+        return replace(shown, error=error)
+    state = State.PLANNED if draft.batches else State.SKIPPED
+    return replace(shown, state=state, draft=draft, remarks=remarks)
 
 
 def _with_followers(shown: Sequence[Preview], flows: Sequence[AnyFlow]) -> list[Preview]:
     """A flow that reads what another one here writes does so after it: what that brings is not there yet."""
-    above = {flow.name: flow.upstreams for flow in flows}
-    brings = {one.flow: f": {one.rows:,} rows" if one.rows else "" for one in shown if one.batches}
-    followed = []
-    for one in shown:
-        before = next((name for name in above.get(one.flow, ()) if name in brings), None)
-        if before is None or not (one.error is None or isinstance(one.error, TableMissing)):
-            followed.append(one)
-            continue
-        # What it reads may not even be there yet.
-        state = State.PLANNED if one.error else one.state
-        said = f"what {before} brings comes after that{brings[before]}"
-        followed.append(replace(one, state=state, error=None, follows=said))
-    return followed
+    found = {one.flow: one for one in shown}
+    above = {flow.name: [name for name in flow.upstreams if name in found] for flow in flows}
+    for name in TopologicalSorter(above).static_order():
+        found[name] = _follow(found[name], [found[upper] for upper in above[name]])
+    return [found[one.flow] for one in shown]
+
+
+def _follow(one: Preview, uppers: Sequence[Preview]) -> Preview:
+    if one.error is not None and not isinstance(one.error, TableMissing | UnknownColumn):
+        return one
+    bad = next((upper for upper in uppers if upper.error is not None or upper.held_back), None)
+    if bad is not None:
+        said = f"held back: {bad.flow} cannot run, and it reads from that"
+        state = State.SKIPPED if one.error else one.state
+        return replace(one, state=state, error=None, follows=said, held_back=True)
+    before = next((upper for upper in uppers if upper.batches or upper.follows), None)
+    if before is None:
+        return one
+    # What it reads may not even be there yet.
+    state = State.PLANNED if one.error else one.state
+    said = f"what {before.flow} brings comes after that{f': {before.rows:,} rows' if before.rows else ''}"
+    if isinstance(one.error, UnknownColumn):
+        said = f"{said}; unless it brings the column: {one.error}"
+    return replace(one, state=state, error=None, follows=said)

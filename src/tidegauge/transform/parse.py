@@ -133,10 +133,14 @@ def _article(key: str) -> str:
 def fail(
     cause: str, hint: str, text: str, start: int | None, place: Path | None, error: Exception | None = None
 ) -> NoReturn:
+    cause, where = place_in(cause, text, start, place)
+    raise TransformFailed(cause, hint=hint, place=where) from error
+
+
+def place_in(cause: str, text: str, start: int | None, file: Path | None) -> tuple[str, Place | None]:
+    """The place in the file of a character of its text; without a file it is said with the cause."""
     line = text.count("\n", 0, start) + 1 if start is not None else 1
     column = start - (text.rfind("\n", 0, start) + 1) + 1 if start is not None else 1
-    if place is None and start is not None:
-        cause = f"{cause} (line {line}, column {column})"
-    raise TransformFailed(
-        cause, hint=hint, place=Place(str(place), line, column) if place else None
-    ) from error
+    if file is not None:
+        return cause, Place(str(file), line, column)
+    return (cause if start is None else f"{cause} (line {line}, column {column})"), None

@@ -183,7 +183,7 @@ class Scope:
         for each in items:
             if not each.is_star and output_name(each) == want.lower():
                 return self._without_aliases(each)
-        if any(_makes_columns(each) for each in items) or self.select.args.get("laterals"):
+        if any(makes_columns(each) for each in items) or self.select.args.get("laterals"):
             raise Unclear(f"{want} may be a column that a generator makes")
         return self.qualify(self._from_star(want))
 
@@ -237,7 +237,7 @@ def output_names(query: exp.Expr, columns: Columns) -> list[str | None] | None:
     query = query.unnest()
     if isinstance(query, exp.SetOperation):
         return None if query.args.get("by_name") else output_names(query.this, columns)
-    if not isinstance(query, exp.Select) or any(_makes_columns(each) for each in query.expressions):
+    if not isinstance(query, exp.Select) or any(makes_columns(each) for each in query.expressions):
         return None
     found: list[str | None] = []
     for each in query.expressions:
@@ -307,7 +307,7 @@ def _query_columns(query: exp.Expr, columns: Columns) -> dict[str, str | None] |
     return found
 
 
-def _makes_columns(item: exp.Expr) -> bool:
+def makes_columns(item: exp.Expr) -> bool:
     """Whether it is a generator whose columns have names that the SELECT does not show."""
     if isinstance(item, exp.Anonymous):
         return item.name.lower() in ("inline_outer", "json_tuple")

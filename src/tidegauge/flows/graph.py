@@ -1,0 +1,67 @@
+"""The flows of a project as a graph: what each reads, which of the others write that, and where it writes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tidegauge.model.delta_flow import AnyFlow, DeltaFlow
+from tidegauge.model.run import FlowStatus
+
+
+@dataclass(frozen=True)
+class GraphNode:
+    flow: str
+    target: str
+    """The table that it writes, as people read it."""
+    upstreams: tuple[str, ...]
+    """The flows of the graph that it reads from."""
+    sources: tuple[str, ...]
+    """The tables that it reads and no flow of the graph writes."""
+    state: str
+    """By the ledger."""
+
+
+def make_graph(flows: Sequence[AnyFlow], statuses: Mapping[str, FlowStatus]) -> list[GraphNode]:
+    """In an order in which they can run."""
+    targets = {flow.name: flow.target for flow in flows}
+    nodes = [
+        GraphNode(
+            flow.name,
+            flow.target,
+            tuple(name for name in flow.upstreams if name in targets),
+            tuple(_sources(flow, targets)),
+            _state(statuses.get(flow.name)),
+        )
+        for flow in flows
+    ]
+    layers = find_layers(nodes)
+    return sorted(nodes, key=lambda node: layers[node.flow])
+
+
+def find_layers(nodes: Sequence[GraphNode]) -> dict[str, int]:
+    """How many flows stand before each one, on the longest way to it."""
+    above = {node.flow: node.upstreams for node in nodes}
+    found: dict[str, int] = {}
+    while len(found) < len(above):
+        ready = [name for name in above if name not in found and all(one in found for one in above[name])]
+        found |= {name: 1 + max((found[one] for one in above[name]), default=-1) for name in ready}
+    return found
+
+
+def _sources(flow: AnyFlow, targets: Mapping[str, str]) -> list[str]:
+    if isinstance(flow, DeltaFlow):
+        written = {targets[name].casefold() for name in flow.upstreams if name in targets}
+        tables = dict.fromkeys(str(part.table) for part in flow.inputs)
+        return [table for table in tables if table.casefold() not in written]
+    if flow.reads is not None:
+        return [] if flow.upstream in targets else [str(flow.reads)]
+    return [f"{flow.source.name}: {flow.table}"]
+
+
+def _state(status: FlowStatus | None) -> str:
+    if status is None:
+        return "READY"
+    left = len(status.plan.draft.batches) - status.plan.done if status.plan else 0
+    more = f", {left:,} {'batch' if left == 1 else 'batches'} left" if left else ""
+    return f"{status.shown_state}{more}"
