@@ -24,6 +24,7 @@
     │   ├── OutputUnsafe           the store does not honour conditional puts
     │   └── MassDelete             more rows would be deleted than may be unasked
     ├── TransformFailed            the user's SQL or Python, or what came out of it
+    ├── ExpectationFailed          rows are not as `expect` says, or cannot be checked
     ├── RuntimeMissing             Java, jars or an optional library
     ├── SparkFailed                a Spark job ended in an error; the last cause, in one sentence
     ├── NotCompared                `verify` has nothing that it could compare (exit code 2)
@@ -176,6 +177,10 @@ class TransformFailed(TidegaugeError):
 
 class UnknownColumn(TransformFailed):
     """A transform reads a column that its inputs do not have now."""
+
+
+class ExpectationFailed(TidegaugeError):
+    pass
 
 
 class RuntimeMissing(TidegaugeError):

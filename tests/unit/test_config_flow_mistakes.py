@@ -32,7 +32,7 @@ CASES = {
     "flow text": ("pipeline: x\nflows: {a: ▲b}\n", "`a` must be a mapping with `inputs`", None),
     "flow name": (f"pipeline: x\nflows: {{▲a/b: {{{IN}, {OUT}}}}}\n", "`a/b` cannot be the name", "letters"),
     "flow key": (flow(f"{IN}, {OUT}, ▲trasform: x.sql"), "unknown key `trasform`", "`transform`"),
-    "expect": (flow(f"{IN}, {OUT}, ▲expect: {{a: not_null}}"), "`expect` is not supported by this", "remove"),
+    "expect": (flow(f"{IN}, {OUT}, expect: {{a: ▲notnull}}"), "`notnull` is no check", "`not_null`"),
     "no inputs": (flow(OUT).replace("f:", "▲f:"), "`inputs` is missing", None),
     "inputs null": (flow(f"inputs: ▲null, {OUT}"), "`inputs` needs a value", None),
     "inputs empty": (flow(f"inputs: ▲{{}}, {OUT}"), "`inputs` must not be empty", "at least one"),

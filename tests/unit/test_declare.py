@@ -163,8 +163,8 @@ MISTAKES = {
         None,
     ),
     "expect": (
-        '@▲tg.flow(a="t", output=tg.delta("u", key="k"), expect={"a": "not_null"})\ndef f(a): ...\n',
-        "`expect` is not supported by this version",
+        '@▲tg.flow(a="t", output=tg.delta("u", key="k"), expect={"a": "notnull"})\ndef f(a): ...\n',
+        "`notnull` is no check on a column",
         None,
     ),
     "kind": (

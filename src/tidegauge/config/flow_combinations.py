@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from tidegauge.config.flow_keys import InputKeys, OutputKeys
 from tidegauge.config.problems import Trail, quoted
 from tidegauge.model.delta_flow import IS_CURRENT, VALID_FROM, VALID_TO, DeltaFlow, Evaluate
+from tidegauge.model.expectation import Unique
 from tidegauge.model.mode import Mode, OutputKind
 
 _OF_CHANGES = ("cursor", "feed", "initial", "on_missing", "max_versions", "max_bytes")
@@ -120,6 +121,16 @@ def _among_columns(keys: OutputKeys, mode: Mode) -> Iterator[FlowConflict]:
                 )
 
 
+def _in_expectations(flow: DeltaFlow) -> Iterator[FlowConflict]:
+    for one in flow.expect:
+        if flow.output.mode.facts.keeps_history and isinstance(one.rule, Unique):
+            yield FlowConflict(
+                (("expect", one.name.partition(":")[0]), ("expect",)),
+                f"{quoted(one.name)} has no meaning in mode `scd2`, which keeps many rows of one key",
+                "remove it; no two rows of a key are ever valid at once",
+            )
+
+
 def in_a_flow(flow: DeltaFlow) -> Iterator[FlowConflict]:
     moving, mode = flow.moving, flow.output.mode
     if not moving:
@@ -128,12 +139,13 @@ def in_a_flow(flow: DeltaFlow) -> Iterator[FlowConflict]:
             "no input of the flow is followed: each is a snapshot",
             "let one of them be no snapshot, so that its changes have something to do",
         )
-    if flow.transform is None and len(flow.inputs) > 1:
+    if flow.transform is None and len(flow.read) > 1:
         yield FlowConflict(
             ((),),
             "a flow with several inputs needs a `transform`",
             "name a `.sql` file or `MODULE:FUNCTION` that makes one table of them",
         )
+    yield from _in_expectations(flow)
     at_evaluate: tuple[Trail, ...] = (("evaluate",), ())
     if len(moving) > 1:
         names = ", ".join(f"`{part.name}`" for part in moving)

@@ -1,11 +1,11 @@
 """The keys of `flows:`: of a flow, of each of its inputs, and of its output."""
 
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
 from tidegauge.config import flow_values, values
-from tidegauge.config.forms import Flag, Form, Keys, Mapped, MaybeText, Tags, Unless
+from tidegauge.config.forms import Flag, Form, Keys, Mapped, MaybeText, Tags, Unless, as_it_is
 from tidegauge.model.delta_flow import Evaluate, OnDelete, OnMissing
 from tidegauge.model.mode import MODES, OutputKind
 from tidegauge.model.spec import Drift
@@ -15,7 +15,7 @@ MaybeColumns = Annotated[tuple[str, ...], Form(flow_values.columns, "column or l
 
 
 class FlowKeys(Keys):
-    later: ClassVar[dict[str, str]] = {"expect": "", "schedule": ""}
+    later: ClassVar[dict[str, str]] = {"schedule": ""}
 
     inputs: Mapped = Field(
         description="The Delta tables it reads, each under the name that the transform knows it by; see "
@@ -25,6 +25,11 @@ class FlowKeys(Keys):
         default=None,
         description="A `.sql` file, in which the inputs are views by their names, or `MODULE:FUNCTION`, "
         "imported from the project's folder when the flow runs. It is written as if it saw whole tables.",
+    )
+    expect: Annotated[Any, Form(as_it_is, "mapping"), Unless("nothing")] = Field(
+        default=None,
+        description="What its rows have to be, and what becomes of those that are not: "
+        "[expectations](expectations.md).",
     )
     output: Mapped = Field(description="The Delta table it writes; see below.")
     evaluate: Annotated[str, Form(values.choice(Evaluate), "`auto`, `rows`, `keys`, `whole`")] = Field(

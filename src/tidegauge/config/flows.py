@@ -11,6 +11,7 @@ from typing import Any
 
 from tidegauge.config import values
 from tidegauge.config.check import Check
+from tidegauge.config.expectations import make_expectations
 from tidegauge.config.flow_combinations import FlowConflict, in_a_flow, in_an_input, in_an_output
 from tidegauge.config.flow_keys import FlowKeys, InputKeys, OutputKeys
 from tidegauge.config.flow_values import is_dotted
@@ -26,6 +27,7 @@ from tidegauge.model.delta_flow import (
     Sql,
     TableRef,
 )
+from tidegauge.model.expectation import Expectation, ForeignKey
 from tidegauge.model.mode import Mode
 from tidegauge.model.spec import Drift, Lake
 
@@ -71,14 +73,21 @@ def _flow(check: Check, name: str, body: Any, trail: Trail, around: Around) -> D
     transform = around.functions.get(name)
     written = None if keys is None else keys.transform
     made = check.attempt(lambda: _transform(written, check.document.file.parent), (*trail, "transform"))
+    expect = make_expectations(
+        check,
+        None if keys is None else keys.expect,
+        (*trail, "expect"),
+        lambda place, at: _expected_table(check, place, at, around),
+    )
     if keys is None or output is None or len(check.problems) > before:
         return None
     flow = DeltaFlow(
         pipeline=around.pipeline,
         name=name,
-        inputs=inputs,
+        inputs=(*inputs, *_looked_up(expect)),
         output=output,
         transform=transform or made,
+        expect=expect,
         evaluate=Evaluate(keys.evaluate),
         allow_nondeterministic=keys.allow_nondeterministic,
         drift=Drift(keys.drift),
@@ -140,6 +149,18 @@ def _input(check: Check, name: str, body: Any, trail: Trail, around: Around) -> 
         max_bytes=keys.max_bytes,
         place=place,
     )
+
+
+def _expected_table(check: Check, place: Mapping[str, Any], trail: Trail, around: Around) -> TableRef:
+    keys = check.keys(InputKeys, dict(place), trail)
+    return TableRef() if keys is None else _table(check, keys, trail, around)
+
+
+def _looked_up(expect: Iterable[Expectation]) -> Iterator[DeltaInput]:
+    """The tables of foreign keys: pinned with the plan, as snapshots are."""
+    for one in expect:
+        if isinstance(one.rule, ForeignKey):
+            yield DeltaInput(one.rule.input, one.rule.table, snapshot=True, for_checks=True, place=one.place)
 
 
 def _output(check: Check, body: Any, trail: Trail, around: Around) -> DeltaTable | None:

@@ -43,6 +43,7 @@ from tidegauge.transform.choose import choose_evaluation
 from tidegauge.transform.evaluate import evaluate_change
 from tidegauge.transform.nondeterminism import follows_clock
 from tidegauge.transform.parse import is_readable
+from tidegauge.transform.predicates import check_expectations
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -161,7 +162,8 @@ class DeltaTransform:
             made_by = replace(MadeBy.of(flow), whole=choice.whole_because is not None)
             inputs = tuple(replace(part, pending=Pending.of_target(made_by).text) for part in draft.inputs)
             said = f"evaluated by {choice.evaluate}: {choice.why}"
-            draft = replace(draft, inputs=inputs, notes=(said, *draft.notes))
+            expects = [f"expects {', '.join(map(str, flow.expect))}"] if flow.expect else []
+            draft = replace(draft, inputs=inputs, notes=(said, *expects, *draft.notes))
         else:
             inputs = tuple(replace(part, pending=self._pending(part.input)) for part in draft.inputs)
             draft = replace(draft, inputs=inputs)
@@ -194,6 +196,8 @@ class DeltaTransform:
             for name, history in found.items()
         }
         best = choose_evaluation(self.spec, columns=columns)
+        as_it_is = columns[self.spec.input] if self.spec.transform is None else None
+        check_expectations(self.spec, as_it_is)
         choice, now, mode = _Choice(best.evaluate, best.why), MadeBy.of(self.spec), self.spec.output.mode
         if origin.set_back and not mode.facts.keeps_every_change:
             return _Choice.whole(WholeBecause.SET_BACK)

@@ -89,7 +89,13 @@ class Places:
         """`plan`: the one whose batches are written next."""
         from tidegauge.outputs.delta.output import DeltaOutput
 
-        return DeltaOutput(flow, locate=lambda: self.made(flow.output.table), plan=plan)
+        table = flow.output.table
+        return DeltaOutput(
+            flow,
+            locate=lambda: self.made(table),
+            locate_quarantine=lambda: self.find(table.quarantine),
+            plan=plan,
+        )
 
     @contextmanager
     def session(self, flow: DeltaFlow) -> Iterator[SparkSession]:

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from tidegauge.model.delta_flow import DeltaFlow, Function, Sql
+from tidegauge.model.expectation import ForeignKey, Rule
 from tidegauge.model.mode import OutputKind
 from tidegauge.model.pending import Pending
 
@@ -80,7 +81,7 @@ class Origin:
 
 
 def _digest(flow: DeltaFlow) -> str:
-    """Changes with the user's transform, as far as it can be seen."""
+    """Changes with the user's transform, as far as it can be seen, and with what its rows are kept out by."""
     match flow.transform:
         case Sql(text):
             body = text
@@ -91,4 +92,10 @@ def _digest(flow: DeltaFlow) -> str:
                 body = name
         case None:
             body = ""
+    # What is set aside is not in the target, as if a WHERE left it out.
+    body += "".join(sorted(f"\n{_show(one.rule)}" for one in flow.expect if one.action.sets_aside))
     return hashlib.sha256(body.encode()).hexdigest()[:16]
+
+
+def _show(rule: Rule) -> str:
+    return f"{rule.columns} -> {rule.table} {rule.to}" if isinstance(rule, ForeignKey) else repr(rule)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from tidegauge.errors import TidegaugeError
+from tidegauge.model.expectation import CheckCount, Checks
 from tidegauge.model.plan import Batch
 from tidegauge.model.spec import Lake
 from tidegauge.model.table import Layout
@@ -45,6 +46,17 @@ class LakeFile:
 
 
 @dataclass(frozen=True)
+class Verdict:
+    """What the expectations of a flow found in a batch that may be written."""
+
+    checks: Checks
+    aside: DataFrame | None
+    """`row`, the row as JSON, and `_reasons`, the names of the checks it fails; None: none is quarantined."""
+    whole: bool
+    """All that the transform gives was looked at: nothing else of the flow is left in quarantine."""
+
+
+@dataclass(frozen=True)
 class DeltaChange:
     """What a batch does to a Delta table, as lazy frames of one session.
 
@@ -70,6 +82,10 @@ class DeltaChange:
     which has not changed, may have the key of an `insert`; it came out before, so the target has it."""
     unsure: bool = False
     """With `again`: every key has to be asked for, and not just that of an `insert`."""
+    judge: Callable[[], Verdict | None] | None = None
+    """What the expectations find. Asked before anything is committed; raises ExpectationFailed."""
+    count_repeated: Callable[[DataFrame], tuple[CheckCount, ...]] | None = None
+    """Of the rows as they are about to be written, those whose values are there twice; raises likewise."""
     notes: tuple[str, ...] = ()
     kept: tuple[DataFrame, ...] = ()
     """Frames that stay in memory until the batch has ended: whoever commits it releases them."""

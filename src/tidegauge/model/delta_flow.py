@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from tidegauge.errors import Place
+from tidegauge.model.expectation import Expectation
 from tidegauge.model.mode import Mode
 from tidegauge.model.spec import Drift, Lake, Stage, TableFlow
 
@@ -16,6 +17,8 @@ VALID_FROM, VALID_TO, IS_CURRENT = "valid_from", "valid_to", "is_current"
 """What `scd2` adds to a table."""
 CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP = "_change_type", "_commit_version", "_commit_timestamp"
 """The columns of a change feed."""
+QUARANTINE = "_quarantine"
+"""What the name of the table ends with that holds the rows set aside."""
 DELETE = "delete"
 """The `_change_type` that is always obeyed."""
 
@@ -56,6 +59,14 @@ class TableRef:
         return self.name or str(self.path)
 
     @property
+    def quarantine(self) -> TableRef:
+        """The table beside it, for rows that were set aside."""
+        if self.name is None:
+            return replace(self, path=f"{self.path}{QUARANTINE}")
+        quoted = self.name.endswith("`")
+        return replace(self, name=f"{self.name.removesuffix('`')}{QUARANTINE}{'`' if quoted else ''}")
+
+    @property
     def on_s3(self) -> bool:
         return (self.path or "").startswith("s3a://")
 
@@ -79,6 +90,8 @@ class DeltaInput:
     max_versions: int | None = None
     """In one batch."""
     max_bytes: int | None = None
+    for_checks: bool = False
+    """Read by an expectation, and not by the transform."""
     place: Place | None = None
 
 
@@ -137,6 +150,8 @@ class DeltaFlow:
     output: DeltaTable
     transform: Sql | Function | None = None
     """None: the rows of the only input, as they are."""
+    expect: tuple[Expectation, ...] = ()
+    """Of the rows that it writes."""
     evaluate: Evaluate = Evaluate.AUTO
     allow_nondeterministic: bool = False
     """The transform may roll dice and read the clock."""
@@ -150,6 +165,11 @@ class DeltaFlow:
     def moving(self) -> tuple[DeltaInput, ...]:
         """The inputs whose changes are followed."""
         return tuple(part for part in self.inputs if not part.snapshot)
+
+    @property
+    def read(self) -> tuple[DeltaInput, ...]:
+        """The inputs that the transform sees."""
+        return tuple(part for part in self.inputs if not part.for_checks)
 
     @property
     def input(self) -> str:

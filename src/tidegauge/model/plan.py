@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from tidegauge.model.expectation import Checks
 from tidegauge.model.position import Position, Window, from_body, to_body
 
 # Made once: json.dumps would make one for every call.
@@ -155,6 +156,8 @@ class Receipt:
     """The files of a lake that the batch took its rows from, oldest first; none where it read a database."""
     read: int | None = None
     """Changed rows that went into it; None: as many as were written."""
+    checks: Checks | None = None
+    """What its expectations found; None where the flow has none."""
 
 
 def window_to_dict(window: Window) -> dict[str, Any]:

@@ -60,8 +60,21 @@ def commit_batch(claim: Claim, index: int, read_batch: ReadBatch, tools: Tools) 
         )
     with step(Step.ADVANCE, plan.draft.flow, tools.tell):
         tools.ledger.advance(claim, index, receipt)
+    _tell_checks(claim, receipt, tools)
     tools.tell(BatchCommitted(plan.draft.flow, index + 1, len(plan.draft.batches), receipt.rows, found=found))
     return receipt
+
+
+def _tell_checks(claim: Claim, receipt: Receipt, tools: Tools) -> None:
+    """Rows that are not as expected, to whoever watches and for the history."""
+    said = receipt.checks.tell() if receipt.checks else None
+    if said is None:
+        return
+    draft = claim.plan.draft
+    note = f"batch {receipt.tag.seq}: {said}"
+    tools.notes.append(note)
+    tools.tell(NoteAdded(draft.flow, note))
+    tools.ledger.note(draft.pipeline, draft.flow, "not_as_expected", owner=claim.owner, reason=note)
 
 
 def publish_batch(claim: Claim, index: int, batch_data: BatchData, staged: Staged, tools: Tools) -> Receipt:

@@ -7,6 +7,7 @@ from typing import Any
 
 from tidegauge.errors import LimitReached, Stopped, TidegaugeError
 from tidegauge.model.error_json import error_to_json
+from tidegauge.model.expectation import Checks, add_up
 from tidegauge.model.plan import Draft, Receipt
 from tidegauge.model.secret import mask
 from tidegauge.model.state import State
@@ -57,6 +58,11 @@ class FlowReport:
         return None if None in counts else sum(counts)
 
     @property
+    def checks(self) -> Checks | None:
+        """What its expectations found; None where it has none."""
+        return add_up(one.checks for one in self.receipts if one.checks is not None)
+
+    @property
     def notes(self) -> tuple[str, ...]:
         said = self.draft.notes if self.draft else ()
         return (*said, *self.noted, *self.endings)
@@ -81,12 +87,13 @@ class FlowReport:
             "rows_inserted": self.count("inserted"),
             "rows_updated": self.count("updated"),
             "rows_deleted": self.count("deleted"),
-            "rows_quarantined": 0,
+            "rows_quarantined": self.checks.quarantined if self.checks else 0,
             "rows_waiting": self.draft.rows_waiting if self.draft else 0,
             "rows_null_cursor": self.draft.rows_null if self.draft else 0,
             "seconds": round(self.seconds, 3),
             "resumed": self.resumed,
             "windows": windows_to_json(self.draft) if self.draft else [],
+            **({"expectations": self.checks.to_json()} if self.checks else {}),
             "notes": [mask(note) for note in self.notes],
             "error": error_to_json(self.error) if self.error and not self.ok else None,
         }

@@ -7,9 +7,10 @@ the window's end. `choose` finds the cheapest way that keeps the law (by rows, b
 
 Row checks
 ----------
-No check on rows exists yet. One that is added lives in this room, as `transform/checks.py`, for every kind
-of flow. It gets the flow's name, the layout of the rows, and the rows of one batch as they are about to be
-written: after the transform where there is one, as they were read where there is none; in the form in which
-the batch has them (Arrow batches of a split, or a Spark frame). It runs between reading a batch and staging
-it, so that a batch that fails leaves nothing in the output, and the watermark stays.
+`expect:` of a flow between Delta tables. `predicates` refuses at plan what no row can be checked by, `checks`
+marks each row with the checks that it fails while it is computed, and `judge` counts the marks of a batch
+before anything of it is committed: a batch that fails leaves nothing in the output, and the watermark stays.
+Rows that are set aside are out of the target as if a WHERE had left them out, so that the law holds without
+them. A new check is a rule in `model/expectation.py`, its keys in `config/expectations.py`, its expression in
+`checks`. Rows that go from a database to a lake or a warehouse are not checked yet.
 """

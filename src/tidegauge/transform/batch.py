@@ -12,6 +12,7 @@ from tidegauge.model.protocols.source import ChangedInput
 from tidegauge.transform.apply import Transform
 from tidegauge.transform.faults import name_transform
 from tidegauge.transform.input_column import find_input_column
+from tidegauge.transform.judge import Sifter
 from tidegauge.transform.nondeterminism import ALLOW, FOR_CLOCK, follows_clock
 from tidegauge.transform.proof import prove
 from tidegauge.transform.spark_plan import find_clock, find_origins, has_plan, is_same_plan, show_plan
@@ -38,6 +39,7 @@ class BatchInputs:
         self.notes: list[str] = []
         self._keep = keep
         self._made: dict[tuple[str, str], DataFrame] = {}
+        self.sifter = Sifter(flow, self.now, self.keep)
 
     @property
     def by(self) -> tuple[str, ...]:
@@ -73,7 +75,7 @@ class BatchInputs:
             case None:
                 columns = {column: column for column in self.by}
             case Sql(text):
-                known = {part.name: self.now(part.name).columns for part in self.flow.inputs}
+                known = {part.name: self.now(part.name).columns for part in self.flow.read}
                 for column in self.by:
                     if (found := find_input_column(text, column, moving=name, columns=known)) is not None:
                         columns[column] = found
@@ -125,7 +127,7 @@ class BatchInputs:
             else self.came(part.name)
             if part.raw
             else self.now(part.name)
-            for part in self.flow.inputs
+            for part in self.flow.read
         }
 
     def whole(self) -> DataFrame:
@@ -133,6 +135,10 @@ class BatchInputs:
         if made is None:
             made = self._made["", "whole"] = self.transform.apply(self.frames())
         return made
+
+    def kept(self) -> DataFrame:
+        """The whole without the rows that an expectation sets aside: what the target has to be."""
+        return self.sifter.filter(self.whole())
 
     def apply(self, frame: DataFrame) -> DataFrame:
         """The transform where the only moving input is this frame."""

@@ -84,7 +84,7 @@ def _read_transform(flow: DeltaFlow, columns: Columns | None) -> Reading:
     by = output.partition_by if partitions else output.key
     return read_sql(
         transform.text,
-        inputs=[part.name for part in flow.inputs],
+        inputs=[part.name for part in flow.read],
         moving=moving,
         by=by,
         place=transform.file,

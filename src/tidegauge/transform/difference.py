@@ -151,6 +151,18 @@ def by_partition(whole: DataFrame, target: DataFrame, by: Sequence[str]) -> Data
     )
 
 
+def filter_by_keys(frame: DataFrame, keys: DataFrame, by: Sequence[str], *, how: str) -> DataFrame:
+    """The rows whose `by` is among the keys (`left_semi`), or is not (`left_anti`); NULLs are equal."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    others = keys.select(*(F.col(quote(name)).alias(f"__tidegauge_k{at}") for at, name in enumerate(by)))
+    condition: Column = reduce(
+        lambda one, other: one & other,
+        (F.col(quote(name)).eqNullSafe(F.col(f"__tidegauge_k{at}")) for at, name in enumerate(by)),
+    )
+    return frame.join(others, condition, how)
+
+
 def _differs(column: Column, field: StructField, there: tuple[str, StructField] | None) -> Column:
     from pyspark.sql import functions as F  # noqa: N812
     from pyspark.sql import types as T  # noqa: N812

@@ -23,11 +23,12 @@ from tidegauge.model.delta_flow import (
     Evaluate,
     OnDelete,
 )
+from tidegauge.model.expectation import CheckCount, Unique
 from tidegauge.model.mode import Mode
 from tidegauge.model.protocols.source import ChangedInput
 from tidegauge.model.types import quote
 from tidegauge.transform.batch import BatchInputs, check_choice
-from tidegauge.transform.difference import HERE, INSERT, by_key, by_partition, by_sides
+from tidegauge.transform.difference import HERE, INSERT, by_key, by_partition, by_sides, filter_by_keys
 from tidegauge.transform.faults import (
     first_sentence,
     name_transform,
@@ -41,7 +42,8 @@ from tidegauge.transform.history import (
     select_kinds,
     stamp_with_end,
 )
-from tidegauge.transform.keys import filter_by_keys, find_lost_keys, find_touched_keys
+from tidegauge.transform.judge import count_repeated
+from tidegauge.transform.keys import find_lost_keys, find_touched_keys
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -69,7 +71,7 @@ def evaluate_change(
     batch = BatchInputs(flow, inputs, session, keep)
     try:
         with silence_pyspark():
-            return _change(batch, target, check_choice(batch, choice))
+            return _checked(batch, _change(batch, target, check_choice(batch, choice)), target)
     except AnalysisException as error:
         raise TransformFailed(
             f"{name_transform(flow)}: {first_sentence(error)}",
@@ -78,13 +80,28 @@ def evaluate_change(
         ) from error
 
 
+def _checked(batch: BatchInputs, change: DeltaChange, target: Callable[[], DataFrame] | None) -> DeltaChange:
+    """With what the expectations of the flow have to say of it."""
+    flow = batch.flow
+    if not flow.expect:
+        return change
+    again = None
+    if any(isinstance(one.rule, Unique) for one in flow.expect):
+
+        def again(rows: DataFrame) -> tuple[CheckCount, ...]:
+            return count_repeated(flow, rows, None if target is None else target(), change.touched)
+
+    return replace(change, judge=batch.sifter.judge, count_repeated=again)
+
+
 def _change(batch: BatchInputs, target: Callable[[], DataFrame] | None, choice: Evaluate) -> DeltaChange:
     match batch.flow.output.mode:
         case Mode.OVERWRITE:
-            return DeltaChange(drop_deletes(batch.whole()), notes=tuple(batch.notes))
+            batch.sifter.whole = True
+            return DeltaChange(batch.sifter.sift(drop_deletes(batch.whole())), notes=tuple(batch.notes))
         case Mode.APPEND:
             rows, refused = find_appended(batch, choice)
-            return DeltaChange(rows, refused=refused, notes=tuple(batch.notes))
+            return DeltaChange(batch.sifter.sift(rows), refused=refused, notes=tuple(batch.notes))
         case Mode.REPLACE_PARTITIONS:
             rows, touched = _replace_partitions(batch, target, choice)
             return DeltaChange(rows, touched=touched, notes=tuple(batch.notes))
@@ -93,7 +110,7 @@ def _change(batch: BatchInputs, target: Callable[[], DataFrame] | None, choice: 
             changed = DeltaChange(rows.drop(COMMIT_VERSION, COMMIT_TIMESTAMP), notes=tuple(batch.notes))
             if choice is not Evaluate.ROWS or batch.raw or batch.afresh or batch.proven:
                 return changed
-            return replace(changed, again=lambda keys: _recompute_keys(batch, keys), unsure=batch.pinned)
+            return replace(changed, again=lambda keys: _find_again(batch, keys), unsure=batch.pinned)
         case Mode.SCD2:
             return DeltaChange(_make_events(batch, target, choice), notes=tuple(batch.notes))
 
@@ -108,13 +125,14 @@ def _merge(batch: BatchInputs, target: Callable[[], DataFrame] | None, choice: E
     if choice is Evaluate.ROWS:
         name, moved = batch.only.name, batch.inputs[batch.only.name]
         if moved.grows:
-            return add_change_type(batch.apply(batch.came(name)), otherwise=INSERT)
+            return add_change_type(batch.sifter.sift(batch.apply(batch.came(name))), otherwise=INSERT)
         if batch.flow.transform is None:
             both = moved.sides(HERE)
             batch.transform.check(both.drop(HERE))
         else:
             came, gone = batch.apply(batch.came(name)), batch.apply(batch.gone(name))
             both = came.withColumn(HERE, F.lit(True)).unionByName(gone.withColumn(HERE, F.lit(False)))
+        both = batch.sifter.sift(both)
         # With an earlier version of a pinned table a row may have come out differently: it is written even
         # if both sides of its change give the same now.
         changed = by_sides(both, by, same=batch.pinned)
@@ -127,27 +145,39 @@ def _merge(batch: BatchInputs, target: Callable[[], DataFrame] | None, choice: E
 
 def _recompute_keys(batch: BatchInputs, keys: DataFrame) -> DataFrame:
     """The rows that the whole result has under these keys, and a delete of each key that it does not have."""
-    rows = filter_by_keys(batch.whole(), keys, batch.by, how="left_semi")
+    rows = batch.sifter.sift(filter_by_keys(batch.whole(), keys, batch.by, how="left_semi"))
+    return _with_deletes(batch, rows, keys)
+
+
+def _find_again(batch: BatchInputs, keys: DataFrame) -> DataFrame:
+    """The same of keys whose rows were looked at already."""
+    rows = batch.sifter.filter(filter_by_keys(batch.whole(), keys, batch.by, how="left_semi"))
+    return _with_deletes(batch, rows, keys)
+
+
+def _with_deletes(batch: BatchInputs, rows: DataFrame, keys: DataFrame) -> DataFrame:
     gone = filter_by_keys(keys, rows, batch.by, how="left_anti")
     return add_change_type(rows).unionByName(make_deletes(gone, rows, batch.by))
 
 
 def _compare_whole(batch: BatchInputs, target: Callable[[], DataFrame] | None) -> DataFrame:
     """What differs between the whole result and the target."""
+    whole = batch.sifter.sift(batch.whole())
+    batch.sifter.whole = True
     if target is None:
-        return add_change_type(batch.whole())
+        return add_change_type(whole)
     output = batch.flow.output
     there = target()
     if output.mode.facts.keeps_history:
         besides = (VALID_FROM, VALID_TO, IS_CURRENT, output.surrogate_key)
         there = there.where(quote(IS_CURRENT)).drop(*(name for name in besides if name is not None))
-    return by_key(batch.whole(), there, batch.by)
+    return by_key(whole, there, batch.by)
 
 
 def _make_events(batch: BatchInputs, target: Callable[[], DataFrame] | None, choice: Evaluate) -> DataFrame:
     """Events for a history: each version's own where rows are followed one by one, else the batch's."""
     if batch.raw:
-        rows = add_change_type(_drop_preimages(batch.whole()))
+        rows = add_change_type(batch.sifter.sift(_drop_preimages(batch.whole())))
         if {COMMIT_VERSION, COMMIT_TIMESTAMP} <= set(rows.columns):
             return rows
         return stamp_with_end(batch, rows.drop(COMMIT_VERSION, COMMIT_TIMESTAMP))
@@ -165,7 +195,7 @@ def _keep_last(batch: BatchInputs) -> DataFrame:
     from pyspark.sql import Window
     from pyspark.sql import functions as F  # noqa: N812
 
-    rows = add_change_type(_drop_preimages(batch.whole()))
+    rows = add_change_type(batch.sifter.sift(_drop_preimages(batch.whole())))
     if COMMIT_VERSION not in rows.columns:
         return rows
     goes = F.col(CHANGE_TYPE) == DELETE
@@ -201,7 +231,8 @@ def find_appended(batch: BatchInputs, choice: Evaluate) -> tuple[DataFrame, Data
         events = batch.events(batch.only.name)
         feed = (CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP)
         rows = batch.apply(select_kinds(events, AFTER).drop(*feed))
-        refused.append(drop_deletes(batch.apply(select_kinds(events, (DELETE,)).drop(*feed))))
+        gone = batch.apply(select_kinds(events, (DELETE,)).drop(*feed))
+        refused.append(drop_deletes(batch.sifter.filter(gone)))
     if CHANGE_TYPE in rows.columns:
         refused.append(rows.where(F.col(CHANGE_TYPE) == DELETE))
     if batch.flow.output.on_delete is OnDelete.IGNORE or not refused:
@@ -218,20 +249,27 @@ def _replace_partitions(
     """All rows of the partitions that change, and which these are."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    by = batch.by
-    rows = drop_deletes(_drop_preimages(batch.whole()))
+    by, sift = batch.by, batch.sifter.sift
+    every = drop_deletes(_drop_preimages(batch.whole()))
     touched = None
     if not (batch.raw or batch.afresh or choice is Evaluate.WHOLE):
         touched = find_touched_keys(batch, by=by, choice=choice)
     elif batch.raw:
         touched = batch.keep(batch.whole().select(*(F.col(quote(name)) for name in by)).distinct())
-        return rows, touched
+        return sift(every), touched
     if touched is None and target is None:
+        batch.sifter.whole = True
+        rows = sift(every)
         return rows, rows.select(*(F.col(quote(name)) for name in by)).distinct()
     if touched is None and target is not None:
-        touched = batch.keep(by_partition(rows, target(), by))
+        if batch.flow.expect:
+            # Rows of partitions that stay are checked too: what is expected may be new.
+            batch.sifter.whole = True
+            every = sift(every)
+        touched = batch.keep(by_partition(every, target(), by))
+        return filter_by_keys(every, touched, by, how="left_semi"), touched
     assert touched is not None
-    return filter_by_keys(rows, touched, by, how="left_semi"), touched
+    return sift(filter_by_keys(every, touched, by, how="left_semi")), touched
 
 
 def drop_deletes(rows: DataFrame) -> DataFrame:

@@ -12,8 +12,7 @@ from tidegauge.model.delta_flow import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VER
 from tidegauge.model.types import quote
 from tidegauge.transform.batch import BatchInputs
 from tidegauge.transform.carry import carry_columns
-from tidegauge.transform.difference import UPSERT
-from tidegauge.transform.keys import filter_by_keys
+from tidegauge.transform.difference import UPSERT, filter_by_keys
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -49,6 +48,7 @@ def follow_versions(batch: BatchInputs) -> DataFrame:
     before = _transform_with_versions(batch, select_kinds(events, BEFORE))
     if after is None or before is None:
         return _transform_each_version(batch, events)
+    after, before = batch.sifter.sift(after), batch.sifter.filter(before)
     on = (*batch.by, COMMIT_VERSION)
     ended = filter_by_keys(
         before.select(*(F.col(quote(one)) for one in (*on, COMMIT_TIMESTAMP))).distinct(),
@@ -123,7 +123,8 @@ def _transform_each_version(batch: BatchInputs, events: DataFrame) -> DataFrame:
     steps: list[DataFrame] = []
     for version, at in versions or [(-1, 0)]:
         one = events.where(F.col(COMMIT_VERSION) == version).drop(COMMIT_VERSION, COMMIT_TIMESTAMP)
-        after, before = batch.apply(select_kinds(one, AFTER)), batch.apply(select_kinds(one, BEFORE))
+        after = batch.sifter.sift(batch.apply(select_kinds(one, AFTER)))
+        before = batch.sifter.filter(batch.apply(select_kinds(one, BEFORE)))
         keys = [F.col(quote(name)) for name in batch.by]
         ended = filter_by_keys(before.select(*keys).distinct(), after, batch.by, how="left_anti")
         steps.append(

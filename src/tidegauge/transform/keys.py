@@ -10,11 +10,12 @@ from tidegauge.errors import TransformFailed
 from tidegauge.model.delta_flow import Evaluate, Function, Sql
 from tidegauge.model.types import quote
 from tidegauge.transform.batch import BatchInputs
+from tidegauge.transform.difference import filter_by_keys
 from tidegauge.transform.spark_plan import find_origins, has_plan
 from tidegauge.transform.touched import all_name, delta_name, find_touched
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
 
 def find_touched_keys(batch: BatchInputs, *, by: Sequence[str], choice: Evaluate) -> DataFrame | None:
@@ -25,7 +26,7 @@ def find_touched_keys(batch: BatchInputs, *, by: Sequence[str], choice: Evaluate
     for name in moved:
         grows = batch.inputs[name].grows
         changed = batch.keep(batch.came(name)) if grows else batch.came(name).unionByName(batch.gone(name))
-        if choice is Evaluate.ROWS and (len(flow.inputs) == 1 or not isinstance(flow.transform, Sql)):
+        if choice is Evaluate.ROWS and (len(flow.read) == 1 or not isinstance(flow.transform, Sql)):
             frames.append(batch.apply(changed))
         elif isinstance(flow.transform, Sql):
             queried = _query_keys(batch, flow.transform, name, changed, by)
@@ -55,26 +56,14 @@ def find_lost_keys(batch: BatchInputs, seen: DataFrame) -> DataFrame | None:
         case Function():
             keys = _keys_of_deleted_rows(batch, name)
         case None:
-            keys = None
+            keys = batch.gone(name)
     if keys is None:
         return None
     left = batch.keep(filter_by_keys(_cast_keys(batch, keys, by).distinct(), seen, by, how="left_anti"))
     if left.isEmpty():
         return None
     # Another row may have the key: only the whole result shows it.
-    return filter_by_keys(left, filter_by_keys(batch.whole(), left, by, how="left_semi"), by, how="left_anti")
-
-
-def filter_by_keys(frame: DataFrame, keys: DataFrame, by: Sequence[str], *, how: str) -> DataFrame:
-    """The rows whose `by` is among the keys (`left_semi`), or is not (`left_anti`); NULLs are equal."""
-    from pyspark.sql import functions as F  # noqa: N812
-
-    others = keys.select(*(F.col(quote(name)).alias(f"__tidegauge_k{at}") for at, name in enumerate(by)))
-    condition: Column = reduce(
-        lambda one, other: one & other,
-        (F.col(quote(name)).eqNullSafe(F.col(f"__tidegauge_k{at}")) for at, name in enumerate(by)),
-    )
-    return frame.join(others, condition, how)
+    return filter_by_keys(left, filter_by_keys(batch.kept(), left, by, how="left_semi"), by, how="left_anti")
 
 
 def _query_keys(
@@ -90,14 +79,14 @@ def _query_keys(
     try:
         text = find_touched(
             transform.text,
-            inputs=[part.name for part in flow.inputs],
+            inputs=[part.name for part in flow.read],
             moving=[part.name for part in flow.moving],
             by=by,
             changed=name,
-            columns={part.name: _columns(batch.now(part.name)) for part in flow.inputs},
+            columns={part.name: _columns(batch.now(part.name)) for part in flow.read},
         )
         frames = {delta_name(name): changed}
-        for part in flow.inputs:
+        for part in flow.read:
             if part.snapshot:
                 frames[part.name] = batch.now(part.name)
             elif all_name(part.name) in text:
@@ -114,10 +103,10 @@ def _call_for_keys(batch: BatchInputs, name: str) -> list[DataFrame]:
     """A function over each side of a change, with the other inputs as they were before or are after."""
     others = {
         part.name: batch.now(part.name) if part.snapshot else batch.every(part.name)
-        for part in batch.flow.inputs
+        for part in batch.flow.read
         if part.name != name
     }
-    order = [part.name for part in batch.flow.inputs]
+    order = [part.name for part in batch.flow.read]
     return [
         batch.transform.apply({one: {**others, name: changed}[one] for one in order})
         for changed in (batch.came(name), batch.gone(name))

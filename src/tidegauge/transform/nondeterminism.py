@@ -8,7 +8,7 @@ from pathlib import Path
 
 import sqlglot
 from sqlglot import exp
-from sqlglot.tokenizer_core import TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 from tidegauge.model.delta_flow import DeltaFlow, Evaluate, Sql
 from tidegauge.transform.parse import DIALECT, fail, parse
@@ -46,8 +46,7 @@ def refuse_nondeterminism(flow: DeltaFlow, columns: Columns) -> None:
     _refuse_random(text, query, place)
     if follows_clock(flow):
         return
-    there = {column.lower() for known in columns.values() for column in known}
-    found = next((name for node in query.walk() if (name := _clock_name(node, there)) is not None), None)
+    found = find_clock_in(query, {column for known in columns.values() for column in known})
     if found is not None:
         tokens = sqlglot.tokenize(text, dialect=DIALECT)
         token = next((each for each in tokens if each.text.lower() in CLOCK), None)
@@ -63,17 +62,35 @@ def refuse_nondeterminism(flow: DeltaFlow, columns: Columns) -> None:
 
 def _refuse_random(text: str, query: exp.Query, place: Path | None) -> None:
     own = {cte.alias.lower() for cte in query.find_all(exp.CTE)}
+    if (token := _find_random(text, own)) is not None:
+        fail(
+            f"the SQL is not deterministic: {token.text}() gives another value each time",
+            FOR_CHANCE,
+            text,
+            token.start,
+            place,
+        )
+
+
+def find_random_in(text: str) -> str | None:
+    """The function that gives another value each time."""
+    token = _find_random(text, ())
+    return None if token is None else token.text
+
+
+def find_clock_in(node: exp.Expr, columns: Collection[str]) -> str | None:
+    """The function that reads the clock; `columns`: what is none, though it has such a name."""
+    there = {column.lower() for column in columns}
+    return next((name for one in node.walk() if (name := _clock_name(one, there)) is not None), None)
+
+
+def _find_random(text: str, own: Collection[str]) -> Token | None:
     tokens = sqlglot.tokenize(text, dialect=DIALECT)
     for token, following in itertools.pairwise(tokens):
         name = token.text.lower()
         if following.token_type is TokenType.L_PAREN and name in CHANCE and name not in own:
-            fail(
-                f"the SQL is not deterministic: {token.text}() gives another value each time",
-                FOR_CHANCE,
-                text,
-                token.start,
-                place,
-            )
+            return token
+    return None
 
 
 def _clock_name(node: exp.Expr, columns: Collection[str]) -> str | None:

@@ -34,13 +34,15 @@ def compute_whole(
     from pyspark.sql import functions as F  # noqa: N812
 
     with _explain_errors(flow):
-        rows = BatchInputs(flow, inputs, session, None).whole()
+        batch = BatchInputs(flow, inputs, session, None)
+        rows = batch.whole()
         if flow.transform is not None and has_plan(rows) and (moment := find_clock(rows)) is not None:
             raise NotCompared(
                 f"the transform of {flow.name} reads the clock ({moment}), and gives something else by now",
                 hint="compare it with a query of your own, or read the time from a column of an input",
                 excused=True,
             )
+        rows = batch.sifter.filter(rows)
         if CHANGE_TYPE not in rows.columns:
             return rows, None
         gone = rows.where(F.col(CHANGE_TYPE).eqNullSafe(DELETE))
@@ -50,7 +52,8 @@ def compute_whole(
 def compute_appended(flow: DeltaFlow, inputs: Mapping[str, ChangedInput], session: SparkSession) -> DataFrame:
     """The rows that an `append` flow adds for these windows."""
     with _explain_errors(flow):
-        return find_appended(BatchInputs(flow, inputs, session, None), Evaluate.ROWS)[0]
+        batch = BatchInputs(flow, inputs, session, None)
+        return batch.sifter.filter(find_appended(batch, Evaluate.ROWS)[0])
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from tidegauge.delta_log.commit import Commit
 from tidegauge.delta_log.newest import Snapshot
 from tidegauge.errors import OutputDisagrees, PositionError
 from tidegauge.model.delta_flow import DeltaFlow
+from tidegauge.model.expectation import Checks
 from tidegauge.model.mode import OutputKind
 from tidegauge.model.plan import Batch, Plan, Receipt, Tag, window_from_dict, window_to_dict
 
@@ -38,7 +39,14 @@ def tag_commits(session: SparkSession, tag: Tag, said: str) -> Iterator[None]:
 
 
 def describe_commit(
-    delta_flow: DeltaFlow, plan: Plan | None, tag: Tag, batch: Batch, run_id: str, *, read: int | None = None
+    delta_flow: DeltaFlow,
+    plan: Plan | None,
+    tag: Tag,
+    batch: Batch,
+    run_id: str,
+    *,
+    read: int | None = None,
+    checks: Checks | None = None,
 ) -> str:
     """What the commit says of itself: all that a ledger would need to be rebuilt from it."""
     inputs: list[dict[str, Any]] = [
@@ -76,6 +84,8 @@ def describe_commit(
     }
     if read is not None:
         said["read"] = read
+    if checks is not None:
+        said["expectations"] = checks.to_json()
     if delta_flow.output.mode.one_row_per_key(OutputKind.DELTA):
         # Whoever reads the table next need not ask whether two of its rows have one key.
         said["key"] = list(delta_flow.output.key)
@@ -137,7 +147,8 @@ def receipt_of(found: TaggedCommit, tag: Tag) -> Receipt:
         )
     try:
         windows = tuple(window_from_dict(one) for one in said["windows"])
-    except (KeyError, TypeError, PositionError) as error:
+        checks = _checks_in(said)
+    except (KeyError, TypeError, ValueError, PositionError) as error:
         raise OutputDisagrees(
             f"what the commit {found.commit.version} of the flow {tag.flow} says cannot be read: {error}",
             hint="another version of tidegauge wrote it: use that one; nothing was changed",
@@ -160,6 +171,7 @@ def receipt_of(found: TaggedCommit, tag: Tag) -> Receipt:
             updated=updated,
             deleted=deleted,
             read=count.get("numSourceRows") if read is None else read,
+            checks=checks,
         )
     rows = count.get("numOutputRows", 0) - count.get("numCopiedRows", 0)
     append = (info.get("operationParameters") or {}).get("mode", "Append") == "Append"
@@ -173,7 +185,12 @@ def receipt_of(found: TaggedCommit, tag: Tag) -> Receipt:
         updated=0 if append else None,
         deleted=0 if append else count.get("numDeletedRows"),
         read=read,
+        checks=checks,
     )
+
+
+def _checks_in(said: dict[str, Any]) -> Checks | None:
+    return Checks.from_json(said["expectations"]) if "expectations" in said else None
 
 
 def _whole(value: Any) -> bool:

@@ -7,7 +7,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tidegauge.errors import OutputDisagrees, OutputError, TidegaugeError
@@ -23,6 +23,7 @@ from tidegauge.outputs.delta.conflicts import is_conflict, translate_conflict
 from tidegauge.outputs.delta.epochs import DeltaEpochOpening, EpochStanding
 from tidegauge.outputs.delta.kept_events import EventsEpoch
 from tidegauge.outputs.delta.place import TargetPlace
+from tidegauge.outputs.delta.quarantine import Quarantine
 from tidegauge.outputs.delta.remake import remake
 from tidegauge.outputs.delta.small_batches import is_small, read_log_ahead, tune_for_small
 from tidegauge.outputs.delta.target import RoomInDelta, target_of
@@ -59,11 +60,18 @@ class DeltaOutput:
     """
 
     def __init__(
-        self, delta_flow: DeltaFlow, *, locate: Callable[[], str | None], plan: Plan | None = None
+        self,
+        delta_flow: DeltaFlow,
+        *,
+        locate: Callable[[], str | None],
+        locate_quarantine: Callable[[], str | None] | None = None,
+        plan: Plan | None = None,
     ) -> None:
         self._delta_flow = delta_flow
         self._ref = delta_flow.output.table
         self._table = TargetPlace(delta_flow, locate)
+        beside = self._ref.quarantine.path
+        self._quarantine = Quarantine(delta_flow, locate_quarantine or (lambda: beside))
         self._plan = plan
         self._pending: dict[str, _Pending] = {}
         self._ready = False
@@ -251,8 +259,22 @@ class DeltaOutput:
             events_epoch=_events_epoch(now, tag),
             vanished=pending.room.vanished,
         )
+        verdict = pending.change.judge() if pending.change.judge else None
         pending.checked = modes.check(job)
-        said = describe_commit(self._delta_flow, self._plan, tag, batch, run_id, read=pending.checked.read)
+        if pending.change.count_repeated and verdict:
+            repeated = pending.change.count_repeated(pending.checked.rows)
+            verdict = replace(verdict, checks=verdict.checks.and_also(repeated))
+        if verdict is not None:
+            self._quarantine.put(pending.session, verdict, tag, batch, run_id)
+        said = describe_commit(
+            self._delta_flow,
+            self._plan,
+            tag,
+            batch,
+            run_id,
+            read=pending.checked.read,
+            checks=verdict.checks if verdict else None,
+        )
         if modes.is_idle(job, pending.checked) and self._table.opened().put(now.look, tag, said):
             return
         few = job.is_few(pending.checked) and is_small(now.look)

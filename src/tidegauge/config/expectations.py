@@ -1,0 +1,296 @@
+"""`expect:` of a flow: one entry for each column, predicate or table-wide check → expectations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, TypeVar
+
+from tidegauge.config import flow_values, values
+from tidegauge.config.check import Check
+from tidegauge.config.problems import Complaint, Trail, quoted, suggest
+from tidegauge.model.delta_flow import TableRef
+from tidegauge.model.expectation import (
+    Accepted,
+    Action,
+    Expectation,
+    ForeignKey,
+    Fresh,
+    InRange,
+    Matches,
+    NotNull,
+    Predicate,
+    RowCount,
+    Rule,
+    Unique,
+)
+
+_T = TypeVar("_T")
+CHECKED_BY = "__tidegauge_expect_"
+"""What the pinned inputs are called that foreign keys are looked up in."""
+_MOST = 60
+_RULES = ("not_null", "unique", "accepted", "range", "matches")
+_TABLE_WIDE = {
+    "row_count": {"min", "max"},
+    "fresh": {"column", "within"},
+    "foreign_key": {"columns", "table", "path", "to"},
+}
+_HOW = ("action", "max_fraction")
+FindTable = Callable[[Mapping[str, Any], Trail], TableRef]
+"""Of the keys `table` or `path`, and where they stand."""
+
+
+@dataclass(frozen=True)
+class _Written:
+    rule: Rule
+    name: str
+    how: Mapping[str, Any]
+    trail: Trail
+
+
+def make_expectations(
+    check: Check, written: Any, trail: Trail, find_table: FindTable
+) -> tuple[Expectation, ...]:
+    if written is None:
+        return ()
+    if not isinstance(written, dict):
+        check.add(
+            "this must be a mapping of columns and predicates to what is expected",
+            trail,
+            hint='`cluster_id: not_null`, or `"num_workers >= 0": {action: quarantine}`',
+        )
+        return ()
+    found: dict[str, Expectation] = {}
+    for key, body in written.items():
+        at = (*trail, key)
+        read = check.attempt(partial(_read_all, key, body, at, find_table), at)
+        for one in read or ():
+            made = check.attempt(partial(_make, one), one.trail)
+            if made is None:
+                continue
+            if made.name in found:
+                check.add(f"{quoted(made.name)} is expected twice", at, hint="remove one", at_key=True)
+            found[made.name] = replace(made, place=check.document.key_place(at))
+    if len(found) > _MOST:
+        check.add(f"these are {len(found)} expectations, and {_MOST} is the most", trail, at_key=True)
+    return tuple(found.values())
+
+
+def _read_all(key: str, body: Any, trail: Trail, find_table: FindTable) -> list[_Written]:
+    return list(_read(key, body, trail, find_table))
+
+
+def _read(key: str, body: Any, trail: Trail, find_table: FindTable) -> Iterator[_Written]:
+    """The checks of one entry. Raises Complaint, with the way from the entry to what is wrong."""
+    match body:
+        case dict() if _is_table_wide(key, body):
+            yield _table_wide(key, body, trail, find_table)
+        case list():
+            yield from _listed(key, body, trail, find_table)
+        case None:
+            yield _Written(Predicate(_sql(key)), key, {}, trail)
+        case str() if body in list(Action):
+            yield _Written(Predicate(_sql(key)), key, {"action": body}, trail)
+        case {"check": _}:
+            yield from _named(key, body, trail)
+        case dict() if not set(body) & set(_RULES):
+            _refuse_others(body, (*_HOW, *_RULES, "check"))
+            yield _Written(Predicate(_sql(key)), key, body, trail)
+        case _:
+            yield from _of_column(key, body, trail)
+
+
+def _listed(key: str, body: Sequence[Any], trail: Trail, find_table: FindTable) -> Iterator[_Written]:
+    if not body:
+        raise Complaint("this must not be empty", hint=f"name a check: {', '.join(_RULES)}")
+    for index, item in enumerate(body):
+        at = (*trail, index)
+        if key == "foreign_key" and isinstance(item, dict):
+            yield _below(index, partial(_table_wide, key, item, at, find_table))
+        else:
+            yield from _below(index, partial(_of_column, key, item, at))
+
+
+def _is_table_wide(key: str, body: Mapping[str, Any]) -> bool:
+    return key in _TABLE_WIDE and bool(set(body) & _TABLE_WIDE[key])
+
+
+def _named(key: str, body: Mapping[str, Any], trail: Trail) -> Iterator[_Written]:
+    _refuse_others(body, ("check", *_HOW))
+    how = {name: body[name] for name in _HOW if name in body}
+    text = _at("check", _sql, body["check"])
+    if text in ("not_null", "unique"):
+        yield from _of_column(key, {text: "true", **how}, trail)
+    else:
+        yield _Written(Predicate(text), key, how, trail)
+
+
+def _of_column(column: str, body: Any, trail: Trail) -> list[_Written]:
+    if isinstance(body, str):
+        if body not in ("not_null", "unique"):
+            raise Complaint(f"{quoted(body)} is no check on a column", hint=suggest(body, _RULES))
+        body = {body: "true"}
+    if not isinstance(body, dict):
+        raise Complaint("this must be a check, or a list of checks", hint=f"one of {', '.join(_RULES)}")
+    _refuse_others(body, (*_RULES, *_HOW))
+    how = {name: body[name] for name in _HOW if name in body}
+    rules = [name for name in _RULES if name in body]
+    if not rules:
+        raise Complaint("this says no check", hint=f"one of {', '.join(_RULES)}")
+    return [
+        _Written(_at(name, partial(_column_rule, column, name), body[name]), f"{column}: {name}", how, trail)
+        for name in rules
+    ]
+
+
+def _column_rule(column: str, name: str, value: Any) -> Rule:
+    match name:
+        case "accepted":
+            return Accepted(column, values.some_texts(_plain(value)))
+        case "range":
+            return InRange(column, *_ends(value))
+        case "matches":
+            return Matches(column, values.text(value))
+    if _plain(value) != "true":
+        raise Complaint(f"this can only be `true`, not {quoted(str(value))}", hint="leave the check out")
+    return NotNull(column) if name == "not_null" else Unique((column,))
+
+
+def _ends(value: Any) -> tuple[str | None, str | None]:
+    if not isinstance(value, dict):
+        raise Complaint("this must be a mapping with `min`, `max` or both", hint="`{min: 0, max: 100}`")
+    _refuse_others(value, ("min", "max"))
+    if not value:
+        raise Complaint("this must have `min`, `max` or both")
+    least, greatest = (
+        _at(name, values.text, _plain(value[name])) if value.get(name) is not None else None
+        for name in ("min", "max")
+    )
+    return least, greatest
+
+
+def _table_wide(key: str, body: Mapping[str, Any], trail: Trail, find_table: FindTable) -> _Written:
+    _refuse_others(body, (*_TABLE_WIDE[key], *_HOW))
+    how = {name: body[name] for name in _HOW if name in body}
+    match key:
+        case "row_count":
+            return _Written(_row_count(body), key, how, trail)
+        case "fresh":
+            return _Written(_fresh(body), key, how, trail)
+    rule = _foreign_key(body, trail, find_table)
+    return _Written(rule, f"{key}: {', '.join(rule.columns)}", how, trail)
+
+
+def _row_count(body: Mapping[str, Any]) -> RowCount:
+    ends = _ends({name: body[name] for name in ("min", "max") if name in body})
+    least, greatest = (
+        None if end is None else _at(name, values.whole(0), end)
+        for name, end in zip(("min", "max"), ends, strict=True)
+    )
+    if least is not None and greatest is not None and least > greatest:
+        raise Complaint(f"`min` is {least}, and so more than `max`, {greatest}")
+    return RowCount(least, greatest)
+
+
+def _fresh(body: Mapping[str, Any]) -> Fresh:
+    for name in ("column", "within"):
+        if name not in body:
+            raise Complaint(f"the key `{name}` is missing", hint="`{column: event_time, within: 24h}`")
+    return Fresh(_at("column", values.text, body["column"]), _at("within", values.duration(), body["within"]))
+
+
+def _foreign_key(body: Mapping[str, Any], trail: Trail, find_table: FindTable) -> ForeignKey:
+    if "columns" not in body:
+        raise Complaint("the key `columns` is missing", hint="name the columns that point to the other table")
+    columns = _at("columns", flow_values.columns, body["columns"])
+    to = _at("to", flow_values.columns, body["to"]) if "to" in body else columns
+    if len(columns) != len(to):
+        raise Complaint(
+            f"`columns` and `to` have to be as many: these are {len(columns)} and {len(to)}", trail=("to",)
+        )
+    place = {name: body[name] for name in ("table", "path") if name in body}
+    if len(place) != 1:
+        raise Complaint("a foreign key names one table", hint="say which with `table` or with `path`")
+    return ForeignKey(columns, find_table(place, trail), to, CHECKED_BY + "_".join(columns).lower())
+
+
+def _make(one: _Written) -> Expectation:
+    action = Action(_at("action", values.choice(Action), one.how.get("action", "fail")))
+    fraction = one.how.get("max_fraction")
+    made = Expectation(one.name, one.rule, action)
+    if not made.by_row and action.sets_aside:
+        raise Complaint(
+            f"{quoted(one.name)} is told by all rows of a batch together, so no single row can be set aside",
+            hint="use action `fail` or `warn`",
+            trail=("action",),
+        )
+    if fraction is None:
+        return made
+    if not made.by_row:
+        raise Complaint(
+            f"`max_fraction` counts rows, and {quoted(one.name)} is not told row by row",
+            hint="remove it",
+            trail=("max_fraction",),
+        )
+    if action is Action.FAIL:
+        raise Complaint(
+            "`max_fraction` needs an action for the rows below it, and `fail` allows none",
+            hint="add `action: quarantine`, `drop` or `warn`",
+            trail=("max_fraction",),
+        )
+    return replace(made, max_fraction=_at("max_fraction", _fraction, fraction))
+
+
+def _fraction(value: Any) -> float:
+    written = values.text(_plain(value))
+    try:
+        found = float(written)
+    except ValueError:
+        found = -1.0
+    if not 0 <= found <= 1:
+        raise Complaint(f"{quoted(written)} is no fraction", hint="write a number from 0 to 1, such as 0.01")
+    return found
+
+
+def _sql(value: Any) -> str:
+    """It may have lines."""
+    if not isinstance(value, str) or not value.strip():
+        raise Complaint("this must be a predicate in SQL", hint='such as "num_workers >= 0"')
+    return value.strip()
+
+
+def _at(name: str, check: Callable[[Any], Any], value: Any) -> Any:
+    return _below(name, partial(check, _plain(value)))
+
+
+def _below(name: str | int, action: Callable[[], _T]) -> _T:
+    """A part of an entry; what is wrong with it stands below its name."""
+    try:
+        return action()
+    except Complaint as complaint:
+        raise Complaint(
+            complaint.message,
+            hint=complaint.hint,
+            trail=(name, *complaint.trail),
+            at_key=complaint.at_key,
+        ) from None
+
+
+def _refuse_others(body: Mapping[str, Any], valid: Sequence[str]) -> None:
+    for name in body:
+        if name not in valid:
+            raise Complaint(
+                f"unknown key {quoted(str(name))}", hint=suggest(str(name), valid), trail=(name,), at_key=True
+            )
+
+
+def _plain(value: Any) -> Any:
+    """A value of Python's as the text that YAML would have."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return str(value)
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value

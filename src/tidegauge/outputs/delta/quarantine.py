@@ -1,0 +1,152 @@
+"""The table beside a target that holds the rows set aside by its flow's expectations.
+
+Its commit comes before the target's, under the same tag. If the process dies between the two, the batch is
+tried again and its rows there are replaced, so that none is lost and none is there twice. A row is kept as
+JSON in one column: so a change of the target's columns never stands in its way.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from tidegauge.delta_log.location import lake_of
+from tidegauge.delta_log.newest import Log, Snapshot
+from tidegauge.errors import OutputDisagrees
+from tidegauge.model.batch_data import Verdict
+from tidegauge.model.delta_flow import DeltaFlow
+from tidegauge.model.plan import Batch, Tag
+from tidegauge.model.position import to_text
+from tidegauge.model.types import quote
+from tidegauge.outputs.delta.commit import METADATA, find, tag_commits
+from tidegauge.outputs.delta.session import name_of
+from tidegauge.outputs.delta.target import target_of
+from tidegauge.outputs.delta.types import literal
+from tidegauge.storage.store import open_store
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+KIND = "quarantine"
+COLUMNS = {
+    "row": "string",
+    "_reasons": "array<string>",
+    "_pipeline": "string",
+    "_flow": "string",
+    "_epoch": "bigint",
+    "_seq": "bigint",
+    "_run_id": "string",
+    "_window": "string",
+    "_quarantined_at": "timestamp",
+}
+
+
+class Quarantine:
+    def __init__(self, flow: DeltaFlow, locate: Callable[[], str | None]) -> None:
+        self._flow = flow
+        self._ref = flow.output.table.quarantine
+        self._locate = locate
+
+    @property
+    def place(self) -> str:
+        return str(self._ref)
+
+    def look(self) -> Snapshot | None:
+        """None while there is no such table. Raises OutputDisagrees for one that cannot take the rows."""
+        where = self._locate()
+        look = None if where is None else Log(open_store(lake_of(where, self._ref.storage))).look()
+        if look is None:
+            return None
+        held = {one.name: one.type for one in target_of(look).columns}
+        lost = [name for name in COLUMNS if name not in held]
+        if lost:
+            raise OutputDisagrees(
+                f"{self.place} has no column {lost[0]}, so no row of {self._flow.name} can be set aside",
+                hint="somebody altered it, or it is another table: bring the column back, or move the table"
+                " away, and one is made anew; nothing was written",
+            )
+        return look
+
+    def put(self, session: SparkSession, verdict: Verdict, tag: Tag, batch: Batch, run_id: str) -> None:
+        """Set the rows aside, or take away what an earlier try of the batch has put there."""
+        look = self.look()
+        if look is None and verdict.aside is None:
+            return
+        known = look is not None and find(look, tag) is not None
+        replaced = known or (verdict.whole and look is not None and not look.is_empty())
+        if verdict.aside is None and not replaced:
+            return
+        if look is None:
+            self._create(session)
+        rows = self._rows(session, verdict.aside, tag, batch, run_id)
+        writer = rows.write.format("delta")
+        if replaced:
+            writer = writer.mode("overwrite").option("replaceWhere", self._of(None if verdict.whole else tag))
+        else:
+            writer = writer.mode("append")
+        said = self._say(tag, run_id, verdict.checks.quarantined)
+        if known:
+            # Delta would pass over what has a tag that is there already.
+            session.conf.set(METADATA, said)
+            try:
+                writer.saveAsTable(name_of(self._ref)) if self._ref.path is None else writer.save(self.place)
+            finally:
+                session.conf.unset(METADATA)
+            return
+        with tag_commits(session, tag, said):
+            writer.saveAsTable(name_of(self._ref)) if self._ref.path is None else writer.save(self.place)
+
+    def _create(self, session: SparkSession) -> None:
+        columns = ", ".join(f"{quote(name)} {type_}" for name, type_ in COLUMNS.items())
+        session.sql(f"CREATE TABLE IF NOT EXISTS {name_of(self._ref)} ({columns}) USING DELTA")
+
+    def _rows(
+        self, session: SparkSession, aside: DataFrame | None, tag: Tag, batch: Batch, run_id: str
+    ) -> DataFrame:
+        from pyspark.sql import functions as F  # noqa: N812
+
+        if aside is None:
+            nulls = ", ".join(f"CAST(NULL AS {type_}) AS {quote(name)}" for name, type_ in COLUMNS.items())
+            return session.sql(f"SELECT {nulls} WHERE false")
+        window = ", ".join(
+            f"{part.name} ({to_text(one.after)}, {to_text(one.upto)}]"
+            for part, one in zip(self._flow.inputs, batch.windows, strict=False)
+        )
+        return aside.select(
+            "row",
+            "_reasons",
+            F.lit(tag.pipeline).alias("_pipeline"),
+            F.lit(tag.flow).alias("_flow"),
+            F.lit(tag.epoch).cast("bigint").alias("_epoch"),
+            F.lit(tag.seq).cast("bigint").alias("_seq"),
+            F.lit(run_id).alias("_run_id"),
+            F.lit(window).alias("_window"),
+            F.current_timestamp().alias("_quarantined_at"),
+        )
+
+    def _of(self, tag: Tag | None) -> str:
+        """The rows of the flow, or of one batch of it."""
+        said = [
+            f"_pipeline = {literal(self._flow.pipeline, 'string')}",
+            f"_flow = {literal(self._flow.name, 'string')}",
+        ]
+        if tag is not None:
+            said += [f"_epoch = {tag.epoch}", f"_seq = {tag.seq}"]
+        return " AND ".join(said)
+
+    @staticmethod
+    def _say(tag: Tag, run_id: str, rows: int) -> str:
+        return json.dumps(
+            {
+                "tidegauge": 1,
+                "kind": KIND,
+                "pipeline": tag.pipeline,
+                "flow": tag.flow,
+                "epoch": tag.epoch,
+                "seq": tag.seq,
+                "run_id": run_id,
+                "rows": rows,
+            },
+            ensure_ascii=False,
+        )

@@ -1,0 +1,209 @@
+"""Checks on the rows of a batch: one expression each, looked at while the rows are computed.
+
+A row that is NULL where a check looks passes it, as in SQL's own CHECK; only `not_null` minds. Rows that the
+transform says are deleted are not checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from tidegauge.errors import ExpectationFailed
+from tidegauge.model.delta_flow import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, DELETE, DeltaFlow
+from tidegauge.model.expectation import (
+    Accepted,
+    Expectation,
+    ForeignKey,
+    InRange,
+    Matches,
+    NotNull,
+    Predicate,
+)
+from tidegauge.model.types import quote
+from tidegauge.transform.faults import first_sentence
+from tidegauge.transform.predicates import find_column
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import DataType
+
+FAILED = "__tidegauge_failed"
+"""One bit for each check that a row fails; NULL: the row is not checked."""
+_FOUND = "__tidegauge_found"
+
+
+class RowChecks:
+    """The checks of a flow that one row alone tells."""
+
+    def __init__(self, flow: DeltaFlow, look_up: Callable[[str], DataFrame]) -> None:
+        """`look_up`: the table of a foreign key, by its input's name."""
+        self.expectations = tuple(one for one in flow.expect if one.by_row)
+        self._table = look_up
+
+    def mark(self, frame: DataFrame) -> DataFrame:
+        """The rows with `FAILED`. Raises ExpectationFailed for a check that does not fit them."""
+        from pyspark.sql import functions as F  # noqa: N812
+
+        columns = frame.columns
+        failed: Column = F.lit(0).cast("bigint")
+        joined = frame
+        for at, one in enumerate(self.expectations):
+            if isinstance(one.rule, ForeignKey):
+                joined = self._look_up(joined, one, one.rule, f"{_FOUND}{at}")
+                wrong = self._points_nowhere(frame, one, one.rule, f"{_FOUND}{at}")
+            else:
+                wrong = self._fails(frame, one)
+            failed = failed.bitwiseOR(F.when(wrong, F.lit(1 << at)).otherwise(F.lit(0)).cast("bigint"))
+        if CHANGE_TYPE in columns:
+            failed = F.when(~F.col(CHANGE_TYPE).eqNullSafe(DELETE), failed)
+        return joined.select(*(F.col(quote(name)) for name in columns), failed.alias(FAILED))
+
+    def mask(self, *actions: str) -> int:
+        """The bits of all checks with one of these actions."""
+        return sum(1 << at for at, one in enumerate(self.expectations) if one.action in actions)
+
+    def kept(self) -> Column:
+        """Whether a marked row is written."""
+        from pyspark.sql import functions as F  # noqa: N812
+
+        aside = self.mask("quarantine", "drop")
+        return F.coalesce(F.col(FAILED).bitwiseAND(F.lit(aside).cast("bigint")) == 0, F.lit(True))
+
+    def reasons(self) -> Column:
+        """The names of the checks that a marked row fails."""
+        from pyspark.sql import functions as F  # noqa: N812
+
+        return F.array_compact(
+            F.array(
+                *(F.when(fails(at), F.lit(one.name)) for at, one in enumerate(self.expectations)),
+            )
+        )
+
+    def _fails(self, frame: DataFrame, one: Expectation) -> Column:
+        from pyspark.sql import functions as F  # noqa: N812
+
+        match one.rule:
+            case Predicate(sql):
+                self._try_predicate(frame, one, sql)
+                return F.expr(f"NOT (\n{sql}\n)")
+            case NotNull(name):
+                return value_of(frame, one, name).isNull()
+            case Accepted(name, values):
+                column, type_ = value_of(frame, one, name), type_of(frame, one, name)
+                return ~column.isin(*_literals(frame, one, values, type_))
+            case InRange(name, least, greatest):
+                column, type_ = value_of(frame, one, name), type_of(frame, one, name)
+                ends = _literals(frame, one, [end for end in (least, greatest) if end is not None], type_)
+                below = F.lit(False) if least is None else column < ends[0]
+                return below if greatest is None else below | (column > ends[-1])
+            case Matches(name, pattern):
+                _try_pattern(frame, one, pattern)
+                text = value_of(frame, one, name).cast("string")
+                return ~text.rlike(rf"\A(?:{pattern})\z")
+        raise AssertionError(one)
+
+    def _look_up(self, frame: DataFrame, one: Expectation, rule: ForeignKey, found: str) -> DataFrame:
+        """With a column that says whether the other table has the row's values."""
+        from pyspark.sql import functions as F  # noqa: N812
+
+        table = self._table(rule.input)
+        there = table.select(
+            *(value_of(table, one, name).alias(f"{found}_{at}") for at, name in enumerate(rule.to))
+        ).distinct()
+        same = (value_of(frame, one, name) == F.col(f"{found}_{at}") for at, name in enumerate(rule.columns))
+        joined = frame.join(
+            there.withColumn(found, F.lit(True)), reduce(lambda one, other: one & other, same), "left"
+        )
+        return joined.drop(*(f"{found}_{at}" for at in range(len(rule.to))))
+
+    @staticmethod
+    def _points_nowhere(frame: DataFrame, one: Expectation, rule: ForeignKey, found: str) -> Column:
+        from pyspark.sql import functions as F  # noqa: N812
+
+        given = (value_of(frame, one, name).isNotNull() for name in rule.columns)
+        return reduce(lambda left, right: left & right, given) & F.col(found).isNull()
+
+    def _try_predicate(self, frame: DataFrame, one: Expectation, sql: str) -> None:
+        """So that what Spark finds wrong with it is said of it, and not of the transform."""
+        from pyspark.errors import PySparkException
+        from pyspark.sql import functions as F  # noqa: N812
+
+        try:
+            type_ = frame.select(F.expr(f"(\n{sql}\n)").alias("it")).schema.fields[0].dataType
+        except PySparkException as error:
+            raise ExpectationFailed(
+                f"`{one.name}` cannot be checked: {first_sentence(error)}",
+                hint=f"the rows have {', '.join(_own(frame.columns))}",
+                place=one.place,
+                detail=str(error),
+            ) from error
+        if type_.simpleString() not in ("boolean", "void"):
+            raise ExpectationFailed(
+                f"`{one.name}` gives {type_.simpleString()}, and a predicate is true or false",
+                hint="write a condition, such as `num_workers >= 0`",
+                place=one.place,
+            )
+
+
+def fails(at: int) -> Column:
+    """Whether a marked row fails the check at this place."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return F.col(FAILED).bitwiseAND(F.lit(1 << at).cast("bigint")) != 0
+
+
+def value_of(frame: DataFrame, one: Expectation, name: str) -> Column:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return F.col(".".join(quote(part) for part in find_column(one, name, _own(frame.columns))))
+
+
+def type_of(frame: DataFrame, one: Expectation, name: str) -> DataType:
+    return frame.select(value_of(frame, one, name).alias("it")).schema.fields[0].dataType
+
+
+def _own(columns: Sequence[str]) -> list[str]:
+    """Those of the user."""
+    feed = {CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP}
+    return [name for name in columns if name not in feed and not name.startswith("__tidegauge")]
+
+
+def _literals(frame: DataFrame, one: Expectation, texts: Sequence[str], type_: DataType) -> list[Column]:
+    """Texts as values of a column's type. Raises ExpectationFailed where one is none."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql import functions as F  # noqa: N812
+
+    values = [F.lit(text).try_cast(type_) for text in texts]
+    if type_.simpleString() == "string":
+        return values
+    asked = [value.isNotNull().alias(f"it{at}") for at, value in enumerate(values)]
+    try:
+        known: Sequence[bool] = frame.sparkSession.sql("SELECT 1 AS it").select(*asked).collect()[0]
+    except PySparkException:
+        known = [False]
+    for text, good in zip(texts, known, strict=False):
+        if not good:
+            raise ExpectationFailed(
+                f"`{one.name}`: '{text}' is no {type_.simpleString()}, which the column is",
+                hint="write it as the column has it",
+                place=one.place,
+            )
+    return values
+
+
+def _try_pattern(frame: DataFrame, one: Expectation, pattern: str) -> None:
+    from pyspark.errors import PySparkException
+    from pyspark.sql import functions as F  # noqa: N812
+
+    try:
+        asked = frame.sparkSession.sql("SELECT '' AS it")
+        asked.select(F.col("it").rlike(rf"\A(?:{pattern})\z")).collect()
+    except PySparkException as error:
+        raise ExpectationFailed(
+            f"`{one.name}`: '{pattern}' is no regular expression that Java reads: {first_sentence(error)}",
+            hint="mend the pattern; it has to match the whole value",
+            place=one.place,
+            detail=str(error),
+        ) from error

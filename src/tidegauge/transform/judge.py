@@ -1,0 +1,238 @@
+"""What the checks found in the rows of a batch: one look at rows that are computed and held already.
+
+Raises ExpectationFailed for a batch that must not be written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+from tidegauge.errors import ExpectationFailed
+from tidegauge.model.batch_data import Verdict
+from tidegauge.model.delta_flow import CHANGE_TYPE, DELETE, DeltaFlow
+from tidegauge.model.expectation import Action, CheckCount, Checks, Expectation, Fresh, RowCount, Unique
+from tidegauge.model.types import quote
+from tidegauge.transform.checks import FAILED, RowChecks, fails, value_of
+from tidegauge.transform.difference import HERE, filter_by_keys
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+ROW, REASONS = "row", "_reasons"
+_SHOWN = 300
+_EXACT = {
+    "ignoreNullFields": "false",
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
+"""So that the text of a row has all that the row has."""
+
+
+class Sifter:
+    """Keeps from the target what is set aside, and remembers all rows of the batch for the verdict."""
+
+    def __init__(
+        self, flow: DeltaFlow, look_up: Callable[[str], DataFrame], keep: Callable[[DataFrame], DataFrame]
+    ) -> None:
+        self._flow = flow
+        self._checks = RowChecks(flow, look_up)
+        self._keep = keep
+        self._seen: list[DataFrame] = []
+        self.whole = False
+        """All rows that the transform gives were looked at, and not just those of a change."""
+
+    def sift(self, rows: DataFrame) -> DataFrame:
+        """The rows that are written, of those that a batch is about to write.
+
+        Of rows with `HERE` those count that are here; the others are as they were before.
+        """
+        if not self._flow.expect:
+            return rows
+        marked = self._keep(self._checks.mark(rows))
+        here = marked.where(HERE).drop(HERE) if HERE in rows.columns else marked
+        self._seen.append(here.where(f"{FAILED} IS NOT NULL"))
+        return marked.where(self._checks.kept()).drop(FAILED)
+
+    def filter(self, rows: DataFrame) -> DataFrame:
+        """The rows that are written, of any rows that the transform gave."""
+        if not self._checks.mask("quarantine", "drop"):
+            return rows
+        return self._checks.mark(rows).where(self._checks.kept()).drop(FAILED)
+
+    def judge(self) -> Verdict | None:
+        """None where the batch has no rows of its own to look at."""
+        if not self._seen:
+            return None
+        rows = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), self._seen)
+        rows = rows.drop(
+            *(name for name in rows.columns if name.startswith("_commit_") or name == CHANGE_TYPE)
+        )
+        return judge(self._flow, self._checks, rows, whole=self.whole)
+
+
+def judge(flow: DeltaFlow, checks: RowChecks, rows: DataFrame, *, whole: bool) -> Verdict:
+    """Of marked rows."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    aside, dropped = _any_of(checks.mask("quarantine")), _any_of(checks.mask("drop"))
+    shown = F.substring(_as_text(rows), 1, _SHOWN)
+    asked = [
+        F.count(F.lit(1)).alias("rows"),
+        F.count_if(checks.kept()).alias("kept"),
+        F.count_if(aside).alias("aside"),
+        F.count_if(dropped & ~aside).alias("dropped"),
+    ]
+    for at, one in enumerate(checks.expectations):
+        asked.append(F.count_if(fails(at)).alias(f"n{at}"))
+        if one.action is Action.FAIL or one.max_fraction is not None:
+            asked.append(F.first(F.when(fails(at), shown), ignorenulls=True).alias(f"row{at}"))
+    whole_batch = [one for one in flow.expect if isinstance(one.rule, Fresh)]
+    for at, one in enumerate(whole_batch):
+        asked.append(_is_stale(rows, checks, one).alias(f"stale{at}"))
+    facts = rows.agg(*asked).collect()[0].asDict()
+    counts = [
+        CheckCount(one.name, one.action, int(facts[f"n{at}"])) for at, one in enumerate(checks.expectations)
+    ]
+    for at, one in enumerate(checks.expectations):
+        _refuse(flow, one, counts[at].failed, int(facts["rows"]), facts.get(f"row{at}"))
+    counts += [
+        _count_rows(flow, one, int(facts["kept"])) for one in flow.expect if isinstance(one.rule, RowCount)
+    ]
+    counts += [_judge_stale(flow, one, facts, at) for at, one in enumerate(whole_batch)]
+    found = Checks(int(facts["rows"]), tuple(counts), int(facts["aside"]), int(facts["dropped"]))
+    put_aside = None
+    if found.quarantined:
+        put_aside = rows.where(aside).select(_as_text(rows).alias(ROW), checks.reasons().alias(REASONS))
+    return Verdict(found, put_aside, whole=whole)
+
+
+def count_repeated(
+    flow: DeltaFlow, rows: DataFrame, target: DataFrame | None, touched: DataFrame | None
+) -> tuple[CheckCount, ...]:
+    """The `unique` checks, of rows as they are about to be written. Raises ExpectationFailed.
+
+    `target`: the rows that are there; those of the same keys, or in the partitions `touched`, are replaced.
+    """
+    return tuple(
+        _count_repeated(flow, one, one.rule, rows, target, touched)
+        for one in flow.expect
+        if isinstance(one.rule, Unique)
+    )
+
+
+def _count_repeated(
+    flow: DeltaFlow,
+    one: Expectation,
+    rule: Unique,
+    rows: DataFrame,
+    target: DataFrame | None,
+    touched: DataFrame | None,
+) -> CheckCount:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    stays = rows.where(~F.col(CHANGE_TYPE).eqNullSafe(DELETE)) if CHANGE_TYPE in rows.columns else rows
+    names = [f"__tidegauge_u{at}" for at in range(len(rule.columns))]
+
+    def values(frame: DataFrame) -> DataFrame:
+        picked = frame.select(
+            *(value_of(frame, one, name).alias(as_) for name, as_ in zip(rule.columns, names, strict=True))
+        )
+        return picked.dropna(how="any")
+
+    mine = values(stays).groupBy(*names).agg(F.count(F.lit(1)).alias("n"))
+    facts, key = flow.output.mode.facts, flow.output.key
+    if target is not None and not facts.replaces_all:
+        if facts.replaces_partitions and touched is not None:
+            target = filter_by_keys(target, touched, flow.output.partition_by, how="left_anti")
+        elif key:
+            target = filter_by_keys(target, rows, key, how="left_anti")
+        there = values(target).distinct().withColumn("there", F.lit(True))
+        mine = mine.join(there, names, "left")
+    else:
+        mine = mine.withColumn("there", F.lit(None).cast("boolean"))
+    found = (
+        mine.where("n > 1 OR there")
+        .agg(
+            F.coalesce(F.sum("n"), F.lit(0)).alias("n"),
+            F.first(
+                F.to_json(
+                    F.struct(*(F.col(name).alias(of) for name, of in zip(names, rule.columns, strict=True)))
+                )
+            ).alias("row"),
+        )
+        .collect()[0]
+    )
+    count = CheckCount(one.name, one.action, int(found["n"]))
+    _refuse(flow, one, count.failed, None, found["row"])
+    return count
+
+
+def _refuse(flow: DeltaFlow, one: Expectation, failed: int, of: int | None, row: Any) -> None:
+    if not failed:
+        return
+    many = f"{failed:,} rows" if of is None else f"{failed:,} of {of:,} rows"
+    said = f"{flow.name}: {many} {'is' if failed == 1 else 'are'} not as expected, `{one.name}`"
+    example = f", such as {row}" if row else ""
+    if one.action is Action.FAIL:
+        raise ExpectationFailed(
+            f"{said}{example}",
+            hint="mend the rows at their source, or let the expectation `quarantine`, `drop` or `warn`;"
+            " nothing was written",
+            place=one.place,
+        )
+    if one.max_fraction is not None and of and failed / of > one.max_fraction:
+        raise ExpectationFailed(
+            f"{said}, which is more than `max_fraction: {one.max_fraction:g}` allows{example}",
+            hint="see what has happened to the input; nothing was written, or set aside",
+            place=one.place,
+        )
+
+
+def _count_rows(flow: DeltaFlow, one: Expectation, kept: int) -> CheckCount:
+    assert isinstance(one.rule, RowCount)
+    least, greatest = one.rule.least, one.rule.greatest
+    wrong = (least is not None and kept < least) or (greatest is not None and kept > greatest)
+    if wrong and one.action is Action.FAIL:
+        ends = f"at least {least:,}" if least is not None and kept < least else f"at most {greatest:,}"
+        raise ExpectationFailed(
+            f"{flow.name}: the batch has {kept:,} rows, and {ends} are expected",
+            hint="see what has happened to the input, or change `row_count`; nothing was written",
+            place=one.place,
+        )
+    return CheckCount(one.name, one.action, int(wrong))
+
+
+def _is_stale(rows: DataFrame, checks: RowChecks, one: Expectation) -> Column:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    assert isinstance(one.rule, Fresh)
+    seconds = one.rule.within.total_seconds()
+    newest = F.max(F.when(checks.kept(), value_of(rows, one, one.rule.column).cast("timestamp")))
+    return newest < F.current_timestamp() - F.make_dt_interval(secs=F.lit(seconds))
+
+
+def _judge_stale(flow: DeltaFlow, one: Expectation, facts: dict[str, Any], at: int) -> CheckCount:
+    assert isinstance(one.rule, Fresh)
+    stale = bool(facts[f"stale{at}"])
+    if stale and one.action is Action.FAIL:
+        raise ExpectationFailed(
+            f"{flow.name}: the newest {one.rule.column} of the batch is older than {one.rule.within}",
+            hint="see why the input is late, or let `fresh` warn; nothing was written",
+            place=one.place,
+        )
+    return CheckCount(one.name, one.action, int(stale))
+
+
+def _any_of(mask: int) -> Column:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return F.col(FAILED).bitwiseAND(F.lit(mask).cast("bigint")) != 0
+
+
+def _as_text(rows: DataFrame) -> Column:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    columns: Sequence[str] = [name for name in rows.columns if name != FAILED]
+    return F.to_json(F.struct(*(F.col(quote(name)) for name in columns)), _EXACT)

@@ -1,0 +1,84 @@
+"""What a predicate of `expect:` may say, and which columns the other checks need. No Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import ParseError, TokenError
+
+from tidegauge.errors import ExpectationFailed
+from tidegauge.model.delta_flow import DeltaFlow
+from tidegauge.model.expectation import Expectation, ForeignKey, Fresh, Predicate, RowCount, Unique
+from tidegauge.transform.nondeterminism import find_clock_in, find_random_in
+from tidegauge.transform.parse import DIALECT
+
+
+def check_expectations(flow: DeltaFlow, columns: Collection[str] | None) -> None:
+    """Raises ExpectationFailed, with the place. `columns`: that the rows have, where that is known."""
+    for one in flow.expect:
+        if isinstance(one.rule, Predicate):
+            _check_predicate(one, one.rule.sql, columns)
+        elif columns is not None:
+            for name in columns_of(one):
+                find_column(one, name, columns)
+
+
+def columns_of(expectation: Expectation) -> tuple[str, ...]:
+    """Those that a check names; of a predicate only Spark knows them."""
+    match expectation.rule:
+        case ForeignKey(columns=columns) | Unique(columns=columns):
+            return columns
+        case Predicate() | RowCount():
+            return ()
+        case Fresh(column=column):
+            return (column,)
+        case rule:
+            return (rule.column,)
+
+
+def find_column(expectation: Expectation, name: str, columns: Collection[str]) -> tuple[str, ...]:
+    """The column as the rows spell it; of a field inside one, the way to it."""
+    spelled = {column.casefold(): column for column in columns}
+    if name.casefold() in spelled:
+        return (spelled[name.casefold()],)
+    first, *rest = name.split(".")
+    if rest and first.casefold() in spelled:
+        return (spelled[first.casefold()], *rest)
+    raise ExpectationFailed(
+        f"`{expectation.name}` is expected, and the rows have no column {name}",
+        hint=f"they have {', '.join(columns)}",
+        place=expectation.place,
+    )
+
+
+def _check_predicate(one: Expectation, text: str, columns: Collection[str] | None) -> None:
+    try:
+        found = sqlglot.parse_one(f"SELECT 1 WHERE (\n{text}\n)", dialect=DIALECT)
+    except (ParseError, TokenError) as error:
+        first = error.errors[0] if isinstance(error, ParseError) and error.errors else {}
+        near = f" near {first['highlight']}" if first.get("highlight") else ""
+        raise ExpectationFailed(
+            f"`{one.name}` cannot be read as a predicate{near}",
+            hint="write a condition on the columns of one row, in Spark's SQL; a check on a column is"
+            " `COLUMN: not_null`, `unique`, `{accepted: […]}`, `{range: {…}}` or `{matches: …}`",
+            place=one.place,
+        ) from error
+    condition = found.args["where"].this if found.args.get("where") else found
+    why = None
+    if condition.find(exp.Query):
+        why = "reads another table"
+    elif condition.find(exp.Window, exp.AggFunc):
+        why = "looks at several rows"
+    elif (random := find_random_in(text)) is not None:
+        why = f"is another with every run: {random}()"
+    elif (clock := find_clock_in(condition, columns or ())) is not None:
+        why = f"reads the clock: {clock}"
+    if why is not None:
+        raise ExpectationFailed(
+            f"`{one.name}` {why}, and a predicate has to be told by one row alone",
+            hint="let the transform compute it as a column; `foreign_key`, `fresh`, `unique` and `row_count`"
+            " look further",
+            place=one.place,
+        )

@@ -1,0 +1,86 @@
+"""A flow that sets rows aside, killed at each of its two commits, and what hands do to it in between."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.crash.dying import Death
+from tests.crash.test_layers_kills import FEED, Layers
+from tests.support.nursery import Nursery
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ASIDE = Death(("tidegauge.outputs.delta.quarantine:Quarantine.put",))
+WRITTEN = Death(("tidegauge.outputs.delta.modes:apply",))
+FLOW = "inputs: {t: {path: t}}, output: {path: out, %s}, expect: {'n %s 0': quarantine}"
+
+
+@pytest.fixture
+def layers(spark: SparkSession, nursery: Nursery, tmp_path: Path) -> Layers:
+    made = Layers(spark, nursery, tmp_path)
+    made.sql(f"CREATE TABLE @t (id BIGINT, n BIGINT) {FEED}")
+    return made
+
+
+def expect(layers: Layers, mode: str, sign: str = ">=") -> None:
+    layers.flows = {"f": FLOW % (mode, sign)}
+    layers.write()
+
+
+def found(layers: Layers) -> tuple[list[int], list[tuple[int, int]]]:
+    """The ids in the target, and of what is set aside ids and batches."""
+    aside = layers.sql("SELECT row, _seq FROM @out_quarantine")
+    return (
+        sorted(row[0] for row in layers.sql("SELECT id FROM @out")),
+        sorted((json.loads(text)["id"], seq) for text, seq in aside),
+    )
+
+
+@pytest.mark.parametrize("mode", ["mode: append", "mode: merge, key: id"])
+def test_a_kill_at_either_commit_neither_loses_nor_doubles_a_row_set_aside(layers: Layers, mode: str) -> None:
+    expect(layers, mode)
+    layers.sql("INSERT INTO @t VALUES (1, 1), (2, -2), (3, -3)")
+    layers.die(ASIDE, "run", on_spark=True)
+    assert found(layers) == ([], [(2, 1), (3, 1)])
+    layers.run()
+    assert found(layers) == ([1], [(2, 1), (3, 1)])
+    layers.sql("INSERT INTO @t VALUES (4, 4), (5, -5)")
+    layers.die(WRITTEN, "run", on_spark=True)
+    assert found(layers) == ([1, 4], [(2, 1), (3, 1), (5, 2)])
+    layers.run()
+    assert found(layers) == ([1, 4], [(2, 1), (3, 1), (5, 2)])
+
+    # What is expected is mended after the kill: the retry replaces what the batch had set aside.
+    layers.sql("INSERT INTO @t VALUES (6, 6), (7, -7), (8, 0)")
+    layers.die(ASIDE, "run", on_spark=True)
+    expect(layers, mode, "<>")
+    layers.run()
+    target, aside = found(layers)
+    assert (target[-2:], aside[-1]) == ([6, 7], (8, 3))
+    assert (7, 3) not in aside
+
+
+def test_a_quarantine_that_was_altered_is_refused_and_one_that_was_dropped_is_made_anew(
+    layers: Layers,
+) -> None:
+    expect(layers, "mode: append")
+    layers.sql("INSERT INTO @t VALUES (1, 1), (2, -2)")
+    layers.run()
+    layers.sql(
+        "ALTER TABLE @out_quarantine SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name',"
+        " 'delta.minReaderVersion' = '2', 'delta.minWriterVersion' = '5')"
+    )
+    layers.sql("ALTER TABLE @out_quarantine RENAME COLUMN _reasons TO why")
+    layers.sql("INSERT INTO @t VALUES (3, 3), (4, -4)")
+    failed = layers.run(code=1).flow("f")["error"]
+    assert "has no column _reasons, so no row of f can be set aside" in failed["message"]
+    assert sorted(row[0] for row in layers.sql("SELECT id FROM @out")) == [1]
+    shutil.rmtree(layers.folder / "out_quarantine")
+    layers.run()
+    assert found(layers) == ([1, 3], [(4, 2)])

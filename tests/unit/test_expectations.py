@@ -1,0 +1,213 @@
+"""`expect:` of a flow: what each entry means, what is refused with its place, and how counts add up."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.test_config_flow_mistakes import IN, OUT, refused
+from tests.unit.test_config_flows import flow, load
+from tests.unit.test_declare import HEAD, declared
+from tidegauge.errors import ExpectationFailed
+from tidegauge.flows.made_by import MadeBy
+from tidegauge.model.delta_flow import DeltaFlow, TableRef
+from tidegauge.model.expectation import (
+    Accepted,
+    Action,
+    CheckCount,
+    Checks,
+    ForeignKey,
+    Fresh,
+    InRange,
+    Matches,
+    NotNull,
+    Predicate,
+    RowCount,
+    Unique,
+    add_up,
+)
+from tidegauge.transform.predicates import check_expectations
+
+WRITTEN = """
+    id: not_null
+    code: [not_null, unique, {matches: "[A-Z]+", action: warn}]
+    status: {accepted: [open, 1], action: quarantine, max_fraction: 0.01}
+    n: {range: {min: 0, max: 9.5}, not_null: true, action: drop}
+    "n >= 0": {action: quarantine}
+    "n <> 3": drop
+    owner_known: {check: "owner IS NOT NULL", action: warn}
+    owner: {check: not_null, action: warn}
+    row_count: {min: 1, max: 1000, action: warn}
+    fresh: {column: at, within: 1d}
+    foreign_key: {columns: [a, b], table: silver.people, to: [x, y], action: drop}
+"""
+FAIL, QUARANTINE, DROP, WARN = Action
+MEANT: list[tuple[str, Any, Action, float | None]] = [
+    ("id: not_null", NotNull("id"), FAIL, None),
+    ("code: not_null", NotNull("code"), FAIL, None),
+    ("code: unique", Unique(("code",)), FAIL, None),
+    ("code: matches", Matches("code", "[A-Z]+"), WARN, None),
+    ("status: accepted", Accepted("status", ("open", "1")), QUARANTINE, 0.01),
+    ("n: not_null", NotNull("n"), DROP, None),
+    ("n: range", InRange("n", "0", "9.5"), DROP, None),
+    ("n >= 0", Predicate("n >= 0"), QUARANTINE, None),
+    ("n <> 3", Predicate("n <> 3"), DROP, None),
+    ("owner_known", Predicate("owner IS NOT NULL"), WARN, None),
+    ("owner: not_null", NotNull("owner"), WARN, None),
+    ("row_count", RowCount(1, 1000), WARN, None),
+    ("fresh", Fresh("at", timedelta(days=1)), FAIL, None),
+    (
+        "foreign_key: a, b",
+        ForeignKey(("a", "b"), TableRef("silver.people"), ("x", "y"), "__tidegauge_expect_a_b"),
+        DROP,
+        None,
+    ),
+]
+PYTHON = """
+@tg.flow(a="t", output=tg.delta("u", key="k"), expect={
+    "id": "not_null",
+    "code": ["not_null", "unique", {"matches": "[A-Z]+", "action": "warn"}],
+    "status": {"accepted": ["open", 1], "action": "quarantine", "max_fraction": 0.01},
+    "n": {"range": {"min": 0, "max": 9.5}, "not_null": True, "action": "drop"},
+    "n >= 0": {"action": "quarantine"},
+    "n <> 3": "drop",
+    "owner_known": {"check": "owner IS NOT NULL", "action": "warn"},
+    "owner": {"check": "not_null", "action": "warn"},
+    "row_count": {"min": 1, "max": 1000, "action": "warn"},
+    "fresh": {"column": "at", "within": "1d"},
+    "foreign_key": {"columns": ["a", "b"], "table": "silver.people", "to": ["x", "y"], "action": "drop"},
+})
+def f(a): return a
+"""
+
+
+def flow_of(folder: Path, expect: str) -> DeltaFlow:
+    return load(folder, flow(f"{IN}, {OUT}, expect: {{{expect}}}"))[0]
+
+
+def test_every_form_of_an_expectation_in_yaml_and_in_python(tmp_path: Path) -> None:
+    text = f"pipeline: x\nflows:\n  f:\n   {IN}\n   {OUT}\n   expect:{WRITTEN}"
+    in_yaml = load(tmp_path, text)[0]
+    (in_python,) = declared(tmp_path, HEAD + PYTHON)
+    for made in (in_yaml, in_python):
+        assert [(one.name, one.rule, one.action, one.max_fraction) for one in made.expect] == MEANT
+        lookup = made.inputs[-1]
+        assert (lookup.table, lookup.snapshot, lookup.for_checks) == (TableRef("silver.people"), True, True)
+        assert [part.name for part in made.read] == ["a"]
+    first = in_yaml.expect[0].place
+    assert first is not None
+    assert (first.line, first.column) == (7, 5)
+
+
+MISTAKES = {
+    "text": ("expect: ▲not_null", "`expect` must be a mapping", "not_null"),
+    "word": ("expect: {a: ▲nul}", "`nul` is no check on a column", "not_null"),
+    "list": ("expect: {a: ▲[]}", "must not be empty", None),
+    "in list": ("expect: {a: [not_null, ▲x]}", "`x` is no check", "one of"),
+    "key": ("expect: {a: {▲acepted: [b]}}", "unknown key `acepted`", "`accepted`"),
+    "action": ('expect: {"a > 1": {action: ▲quarantin}}', "`quarantin`", "`quarantine`"),
+    "fraction": ('expect: {"a > 1": {action: warn, max_fraction: ▲2}}', "`2` is no fraction", "0.01"),
+    "fraction of fail": ('expect: {"a > 1": {max_fraction: ▲0.1}}', "needs an action", "quarantine"),
+    "fraction of all": ("expect: {a: {unique: true, action: warn, max_fraction: ▲0.1}}", "counts rows", None),
+    "unique aside": (
+        "expect: {a: {unique: true, action: ▲drop}}",
+        "no single row can be set aside",
+        "`warn`",
+    ),
+    "range": ("expect: {a: {range: ▲5}}", "`min`, `max` or both", None),
+    "range key": ("expect: {a: {range: {▲least: 5}}}", "unknown key `least`", "`min`"),
+    "no values": ("expect: {a: {accepted: ▲[]}}", "empty list", None),
+    "not not null": ("expect: {a: {not_null: ▲false}}", "can only be `true`", None),
+    "count": ("expect: {row_count: {min: ▲x}}", "whole number", None),
+    "count ends": ("expect: {row_count: ▲{min: 3, max: 2}}", "more than `max`", None),
+    "fresh": ("expect: {fresh: ▲{column: a}}", "`within` is missing", "24h"),
+    "fresh within": ("expect: {fresh: {column: a, within: ▲x}}", "`x` is not a duration", None),
+    "foreign": ("expect: {foreign_key: ▲{columns: a}}", "a foreign key names one table", "`path`"),
+    "foreign to": ("expect: {foreign_key: {columns: a, table: t, to: ▲[b, c]}}", "1 and 2", None),
+    "foreign columns": ("expect: {foreign_key: ▲{table: t}}", "`columns` is missing", None),
+}
+
+
+@pytest.mark.parametrize("case", MISTAKES)
+def test_a_mistake_in_an_expectation_is_named_with_its_place(tmp_path: Path, case: str) -> None:
+    marked, message, hint = MISTAKES[case]
+    error = refused(tmp_path, flow(f"{IN}, {OUT}, {marked}"))
+    assert message in error.message
+    assert hint is None or hint in (error.hint or "")
+
+
+def test_one_check_stands_once(tmp_path: Path) -> None:
+    error = refused(tmp_path, flow(f"{IN}, {OUT}, expect: {{▲a: [unique, unique]}}"))
+    assert "`a: unique` is expected twice" in error.message
+
+
+def test_unique_has_no_meaning_where_a_key_has_many_rows(tmp_path: Path) -> None:
+    scd2 = "output: {table: u, key: k, mode: scd2, sequence_by: s}"
+    error = refused(tmp_path, flow(f"{IN}, {scd2}, expect: {{▲a: unique}}"))
+    assert "keeps many rows of one key" in error.message
+
+
+@pytest.mark.parametrize(
+    ("sql", "why"),
+    [
+        ("n >=", "cannot be read as a predicate"),
+        ("n in (SELECT 1)", "reads another table"),
+        ("count(*) > 3", "looks at several rows"),
+        ("row_number() OVER (ORDER BY n) = 1", "looks at several rows"),
+        ("n > rand()", "is another with every run: rand()"),
+        ("d < current_date()", "reads the clock"),
+    ],
+)
+def test_a_predicate_is_told_by_one_row_alone(tmp_path: Path, sql: str, why: str) -> None:
+    made = flow_of(tmp_path, f'a: {{check: "{sql}"}}')
+    with pytest.raises(ExpectationFailed, match=why.replace("(", r"\(").replace(")", r"\)")) as caught:
+        check_expectations(made, ["n", "d"])
+    assert caught.value.place is not None
+
+
+def test_a_column_that_is_not_there_is_told_at_plan_where_columns_are_known(tmp_path: Path) -> None:
+    made = flow_of(tmp_path, "A: not_null, b.c: not_null, fresh: {column: gone, within: 1h}")
+    check_expectations(made, None)
+    with pytest.raises(ExpectationFailed, match="no column gone") as caught:
+        check_expectations(made, ["a", "b"])
+    assert caught.value.hint == "they have a, b"
+
+
+def test_only_what_is_set_aside_changes_what_the_target_is_made_by(tmp_path: Path) -> None:
+    plain, warned, dropped, aside, other = (
+        MadeBy.of(flow_of(tmp_path, expect))
+        for expect in (
+            "a: not_null",
+            '"n > 1": warn',
+            '"n > 1": drop',
+            '"n > 1": quarantine',
+            '"n > 2": drop',
+        )
+    )
+    assert plain == warned != dropped == aside != other
+
+
+def test_counts_of_batches_add_up_and_come_back_from_json() -> None:
+    one = Checks(10, (CheckCount("a", WARN, 2), CheckCount("b", DROP, 1)), 0, 1)
+    both = add_up([one, Checks(5, (CheckCount("a", WARN, 1),), 3, 0)])
+    assert both == Checks(15, (CheckCount("a", WARN, 3), CheckCount("b", DROP, 1)), 3, 1)
+    assert Checks.from_json(one.to_json()) == one
+    assert one.warned == 2
+    assert one.tell() == "of 10 rows not as expected: a: 2 (warn); b: 1 (drop)"
+    assert Checks(10, (CheckCount("a", WARN, 0),)).tell() is None
+    assert add_up([]) is None
+
+
+@pytest.mark.parametrize(
+    ("table", "beside"),
+    [
+        (TableRef("silver.t"), "silver.t_quarantine"),
+        (TableRef("silver.`t t`"), "silver.`t t_quarantine`"),
+        (TableRef(path="/a/t"), "/a/t_quarantine"),
+    ],
+)
+def test_the_table_for_rows_set_aside_stands_beside_the_target(table: TableRef, beside: str) -> None:
+    assert str(table.quarantine) == beside
