@@ -152,9 +152,12 @@ def _column_rule(column: str, name: str, value: Any) -> Rule:
             return InRange(column, *_ends(value))
         case "matches":
             return Matches(column, values.text(value))
-    if _plain(value) != "true":
-        raise Complaint(f"this can only be `true`, not {quoted(str(value))}", hint="leave the check out")
-    return NotNull(column) if name == "not_null" else Unique((column,))
+        case _:
+            if _plain(value) != "true":
+                raise Complaint(
+                    f"this can only be `true`, not {quoted(str(value))}", hint="leave the check out"
+                )
+            return NotNull(column) if name == "not_null" else Unique((column,))
 
 
 def _ends(value: Any) -> tuple[str | None, str | None]:
@@ -178,8 +181,9 @@ def _table_wide(key: str, body: Mapping[str, Any], trail: Trail, find_table: Fin
             return _Written(_row_count(body), key, how, trail)
         case "fresh":
             return _Written(_fresh(body), key, how, trail)
-    rule = _foreign_key(body, trail, find_table)
-    return _Written(rule, f"{key}: {', '.join(rule.columns)}", how, trail)
+        case _:
+            rule = _foreign_key(body, trail, find_table)
+            return _Written(rule, f"{key}: {', '.join(rule.columns)}", how, trail)
 
 
 def _row_count(body: Mapping[str, Any]) -> RowCount:

@@ -16,10 +16,13 @@ from tidegauge.model.expectation import (
     Accepted,
     Expectation,
     ForeignKey,
+    Fresh,
     InRange,
     Matches,
     NotNull,
     Predicate,
+    RowCount,
+    Unique,
 )
 from tidegauge.model.types import quote
 from tidegauge.transform.faults import first_sentence
@@ -102,7 +105,8 @@ class RowChecks:
                 _try_pattern(frame, one, pattern)
                 text = value_of(frame, one, name).cast("string")
                 return ~text.rlike(rf"\A(?:{pattern})\z")
-        raise AssertionError(one)
+            case ForeignKey() | Unique() | RowCount() | Fresh():
+                raise AssertionError(one)
 
     def _look_up(self, frame: DataFrame, one: Expectation, rule: ForeignKey, found: str) -> DataFrame:
         """With a column that says whether the other table has the row's values."""
