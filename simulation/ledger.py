@@ -18,7 +18,7 @@ from tidegauge.ledger.flow_state import FlowState, StateChange
 from tidegauge.ledger.flow_view import status_of, watermarks_of
 from tidegauge.model.claim import Owner
 from tidegauge.model.plan import Draft, Plan
-from tidegauge.model.run import FlowStatus, HistoryEvent
+from tidegauge.model.run import FlowStatus, HistoryEvent, RunRecord
 from tidegauge.model.watermark import Tally, Watermark
 
 
@@ -74,6 +74,9 @@ class MemoryLedger(BaseLedger):
     def history(
         self, pipeline: str, *, flow: str | None = None, failed: bool = False, limit: int = 20
     ) -> list[HistoryEvent]:
+        return []
+
+    def runs(self, pipeline: str, *, since: datetime) -> list[RunRecord]:
         return []
 
     def pipelines(self) -> list[str]:

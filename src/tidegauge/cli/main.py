@@ -23,6 +23,7 @@ from tidegauge.cli import (
     plan,
     retry,
     run,
+    stats,
     status,
     sync,
     vacuum,
@@ -49,6 +50,7 @@ app.command("sync")(sync.command)
 app.command("backfill")(backfill.command)
 app.command("retry")(retry.command)
 app.command("status")(status.command)
+app.command("stats")(stats.command)
 app.command("history")(history.command)
 app.command("forget")(forget.command)
 app.command("verify")(verify.command)

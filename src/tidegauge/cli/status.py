@@ -36,7 +36,7 @@ def command(
         say("no flow has run yet; `tidegauge run` does")
         return
     print_table(
-        ["flow", "state", "watermark", "checked", "lag", "rows", "last run", "waits for"],
+        ["flow", "state", "watermark", "checked", "lag", "rows", "took", "last run", "waits for"],
         [
             [
                 one.flow,
@@ -45,12 +45,13 @@ def command(
                 ", ".join(one.checked_text.values()),
                 duration(one.lag_seconds) if one.lag_seconds is not None else None,
                 one.last_run.rows_written if one.last_run else None,
+                duration(one.seconds) if one.seconds is not None else None,
                 ago(one.last_run.started_at, now) if one.last_run else None,
                 one.waits_for,
             ]
             for one in shown
         ],
-        numbers=("rows", "lag"),
+        numbers=("rows", "lag", "took"),
     )
     for one in shown:
         for warning in warnings.get(one.flow, []):

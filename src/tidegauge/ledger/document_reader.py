@@ -12,9 +12,9 @@ from tidegauge.ledger.flow_document import FlowDocument, sort_newest_first
 from tidegauge.ledger.flow_view import status_of, watermarks_of
 from tidegauge.ledger.journal import FAILURES
 from tidegauge.ledger.keys import flow_key
-from tidegauge.ledger.log_entries import event_of
+from tidegauge.ledger.log_entries import event_of, run_of
 from tidegauge.ledger.stored_flow import document_of
-from tidegauge.model.run import FlowStatus, HistoryEvent
+from tidegauge.model.run import FlowStatus, HistoryEvent, RunRecord
 from tidegauge.model.watermark import Tally, Watermark
 
 
@@ -81,6 +81,15 @@ class DocumentReader:
         moved = self._documents.read("history", pipeline, flow=flow, kinds=kinds, limit=limit)
         found = [*moved, *(entry for entry in waiting if kinds is None or entry["kind"] in kinds)]
         return [event_of(entry) for entry in sort_newest_first(found)[:limit]]
+
+    def runs(self, pipeline: str, *, since: datetime) -> list[RunRecord]:
+        # Pending entries first, as in `history`.
+        documents = self._load_documents(pipeline, None)
+        waiting = [entry for document in documents for entry in document.pending.get("runs", ())]
+        ended = sort_newest_first([*self._documents.read("runs", pipeline), *waiting])
+        begun = [one.last for one in documents if one.last is not None and one.last.ended_at is None]
+        found = [run for run in (*begun, *map(run_of, ended)) if run.started_at >= since]
+        return sorted(found, key=lambda run: run.started_at, reverse=True)
 
     def pipelines(self) -> list[str]:
         return self._documents.pipelines()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 
 from tidegauge.ledger.sql_reader import SqlReader
-from tidegauge.model.run import FlowStatus, HistoryEvent
+from tidegauge.model.run import FlowStatus, HistoryEvent, RunRecord
 from tidegauge.model.watermark import Tally, Watermark
 
 
@@ -29,6 +30,9 @@ class EmptyLedger(SqlReader):
         failed: bool = False,  # noqa: ARG002
         limit: int = 20,  # noqa: ARG002
     ) -> list[HistoryEvent]:
+        return []
+
+    def runs(self, pipeline: str, *, since: datetime) -> list[RunRecord]:  # noqa: ARG002
         return []
 
     def pipelines(self) -> list[str]:

@@ -27,13 +27,14 @@ from tidegauge.ledger.sql_rows import (
 )
 from tidegauge.ledger.sql_tables import flows, history, plans, runs, watermarks
 from tidegauge.model.position import decode
-from tidegauge.model.run import FlowStatus, HistoryEvent
+from tidegauge.model.run import FlowStatus, HistoryEvent, RunRecord
 from tidegauge.model.state import State
 from tidegauge.model.watermark import Tally, Watermark
 
 _last = runs.alias("last")
+_runs = runs
 _heads = flows
-"""The table `flows`, for functions that have a parameter of that name."""
+"""The same tables, where a parameter or a method has their name."""
 _OWNER = (plans.c.owner_actor, plans.c.owner_host, plans.c.owner_pid, plans.c.owner_started)
 
 
@@ -96,6 +97,16 @@ class SqlReader:
                 row for kind in FAILURES for row in connection.execute(query.where(history.c.event == kind))
             ]
         return [_event(row) for row in sorted(rows, key=lambda row: row.id, reverse=True)[:limit]]
+
+    def runs(self, pipeline: str, *, since: datetime) -> list[RunRecord]:
+        query = (
+            select(_runs)
+            .join(flows, flows.c.flow_key == _runs.c.flow_key)
+            .where(flows.c.pipeline_key == pipeline_key(pipeline), _runs.c.started_at >= since)
+            .order_by(_runs.c.id.desc())
+        )
+        with self._reading() as connection:
+            return [run_of(row) for row in connection.execute(query)]
 
     def pipelines(self) -> list[str]:
         with self._reading() as connection:

@@ -35,6 +35,14 @@ class FlowSummary:
     """Whether the project file still names it."""
 
     @property
+    def seconds(self) -> float | None:
+        """That the last run took; None while it is under way."""
+        run = self.last_run
+        return (
+            None if run is None or run.ended_at is None else (run.ended_at - run.started_at).total_seconds()
+        )
+
+    @property
     def watermarks_text(self) -> dict[str, str]:
         return {name: to_text(position) for name, position in self.watermarks.items()}
 
@@ -80,7 +88,7 @@ def summarize_flows(project: Project, selection: Sequence[str]) -> tuple[datetim
         statuses = [
             one
             for one in ledger.status(project.pipeline)
-            if is_wanted(one.flow, selection) and not is_hidden(one, marks.get(one.flow, ()))
+            if selects(project, one.flow, selection) and not is_hidden(one, marks.get(one.flow, ()))
         ]
     return now, [
         replace(_summarize(status, marks.get(status.flow, []), now), in_file=is_named(project, status.flow))
@@ -135,6 +143,19 @@ def is_wanted(flow: str, selection: Sequence[str]) -> bool:
         for word in selection
         for name in (flow, table_of(flow))
     )
+
+
+def tags_of(project: Project, flow: str) -> frozenset[str]:
+    """The tags that the file gives a flow."""
+    own = [one.tags for one in project.delta_flows if one.name == flow]
+    own += [sync.tags for sync in project.syncs if means(sync, table_named(sync.source, flow))]
+    return frozenset(tag for tags in own for tag in tags)
+
+
+def selects(project: Project, flow: str, selection: Sequence[str]) -> bool:
+    """As `is_wanted`, and by `tag:WORD`."""
+    tagged = [word.removeprefix("tag:") for word in selection if word.startswith("tag:")]
+    return is_wanted(flow, selection) or not tags_of(project, flow).isdisjoint(tagged)
 
 
 def _summarize(status: FlowStatus, marks: list[Watermark], now: datetime) -> FlowSummary:

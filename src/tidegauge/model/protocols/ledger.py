@@ -10,7 +10,7 @@ from tidegauge.model.claim import Claim, Owner
 from tidegauge.model.override import Override
 from tidegauge.model.plan import Draft, Plan, Receipt
 from tidegauge.model.position import Position
-from tidegauge.model.run import FlowStatus, HistoryEvent
+from tidegauge.model.run import FlowStatus, HistoryEvent, RunRecord
 from tidegauge.model.state import State
 from tidegauge.model.watermark import Recalled, Tally, Watermark
 
@@ -31,6 +31,9 @@ class LedgerReader(Protocol):
         self, pipeline: str, *, flow: str | None = None, failed: bool = False, limit: int = 20
     ) -> list[HistoryEvent]:
         """Newest first."""
+
+    def runs(self, pipeline: str, *, since: datetime) -> list[RunRecord]:
+        """Every attempt that began since then and is still kept, newest first; those under way too."""
 
     def pipelines(self) -> list[str]:
         """Every pipeline that the ledger knows, in name order."""
