@@ -5,6 +5,7 @@ from __future__ import annotations
 import json as jsonlib
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -149,22 +150,34 @@ def _read(file: Path) -> dict[str, Imported]:
             f"{file} is not an export of watermarks: its schema is {shown!r}, not {SCHEMA!r}",
             hint="make one with `tidegauge watermark export FILE`",
         )
+    found: dict[str, Imported] = {}
     try:
-        marks = [(mark["flow"], _mark(mark)) for mark in document["watermarks"]]
+        for mark in document["watermarks"]:
+            if not _add_mark(found, mark):
+                raise ConfigError(f"{file} names a flow twice, or none", hint="export it again")
     except (KeyError, TypeError, AttributeError, PositionError) as error:
         raise ConfigError(
             f"{file} was changed by hand and cannot be read: {type(error).__name__}: {error}",
             hint="export it again",
         ) from error
-    found = dict(marks)
-    if len(found) != len(marks) or not all(isinstance(name, str) for name in found):
-        raise ConfigError(f"{file} names a flow twice, or none", hint="export it again")
     return found
 
 
-def _mark(body: dict[str, Any]) -> Imported:
+def _add_mark(found: dict[str, Imported], body: dict[str, Any]) -> bool:
+    """To those of its flow. False for one that is there already, and for one of no flow."""
     from tidegauge.flows.override import Imported
     from tidegauge.model.position import from_body
 
+    flow, name, position = body["flow"], body.get("input"), from_body(body["position"])
+    if not isinstance(flow, str):
+        return False
+    first = found.get(flow)
+    if first is not None:
+        if not isinstance(name, str) or name in first.inputs or not first.inputs:
+            return False
+        found[flow] = replace(first, inputs={**first.inputs, name: position})
+        return True
     source = body.get("source_id")
-    return Imported(from_body(body["position"]), source if isinstance(source, str) else None)
+    inputs = {name: position} if isinstance(name, str) else {}
+    found[flow] = Imported(position, source if isinstance(source, str) else None, inputs)
+    return True

@@ -44,10 +44,13 @@ class CopyOf:
 
 @dataclass(frozen=True)
 class Imported:
-    """One watermark of an exported document."""
+    """The watermarks of a flow in an exported document."""
 
     position: Position | None
+    """Of the first input that the document names."""
     source_id: str | None
+    inputs: Mapping[str, Position | None] = field(default_factory=dict)
+    """Of each input, by its name."""
 
 
 @dataclass(frozen=True)
@@ -101,6 +104,8 @@ class OverridePreview:
     notes: tuple[str, ...] = ()
     others: Mapping[str, Position | None] = field(default_factory=dict)
     """Where the other inputs go."""
+    stands: bool = False
+    """Every input is there already."""
 
     @property
     def name(self) -> str:
@@ -165,6 +170,7 @@ class OverridePreviewer(ABC):
             downstream=tuple(other.name for other in readers),
             dangers=tuple(dangers),
             notes=tuple(self.find_notes(request)),
+            stands=before == after,
         )
         counted = self.count_rows(made)
         if not isinstance(request, Reset | Refresh | UndoLast):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tidegauge.errors import ConfigError
@@ -32,22 +32,38 @@ class DeltaOverridePreviewer(OverridePreviewer):
     def __init__(self, flow: DeltaFlow, status: FlowStatus | None, marks: Sequence[Watermark]) -> None:
         self._delta_flow = flow
         self._marks = {mark.input: mark for mark in marks}
+        self._others: dict[str, Position | None] = {}
         super().__init__(flow, status, self._marks.get(flow.moving[0].name))
 
     def preview(self, request: OverrideRequest, every: Sequence[AnyFlow]) -> OverridePreview:
+        others = {part.name for part in self._delta_flow.inputs} - {self._flow.input}
+        found = self._find_positions(request)
+        self._others = {name: one for name, one in found.items() if name in others}
         made = super().preview(request, every)
-        rest = [part for part in self._delta_flow.inputs if part.name != self._flow.input]
+        there = all(self._position_of(name) == one for name, one in self._others.items())
+        return replace(made, others=self._others, stands=made.stands and there)
+
+    def _find_positions(self, request: OverrideRequest) -> Mapping[str, Position | None]:
+        """Where the request puts inputs, by their names."""
+        names = [part.name for part in self._delta_flow.inputs]
         match request:
             case Reset() | Refresh():
-                others: dict[str, Position | None] = {part.name: None for part in rest}
+                return dict.fromkeys(names)
             case SetTo(None, str(text)):
-                others = {name: one for name, one in self._versions(text).items() if name != self._flow.input}
+                return self._versions(text)
+            case Import(marks, _):
+                there = marks[self._delta_flow.name].inputs
+                # A snapshot is pinned anew by the next plan.
+                moving = [part.name for part in self._delta_flow.moving]
+                return {name: there[name] for name in moving if name in there}
             case UndoLast():
                 undo = self._status.undo if self._status else None
-                others = {part.name: undo.positions.get(part.name) for part in rest} if undo else {}
-            case SetTo() | CopyOf() | Import():
-                others = {}
-        return replace(made, others=others)
+                return {name: undo.positions.get(name) for name in names} if undo else {}
+            case _:
+                return {}
+
+    def _position_of(self, name: str) -> Position | None:
+        return self._marks[name].position if name in self._marks else None
 
     def find_position(
         self, request: OverrideRequest, before: Position | None
@@ -61,11 +77,12 @@ class DeltaOverridePreviewer(OverridePreviewer):
                     hint="name the last version that counts as read: --position 12",
                 )
             case Import(marks, shown):
-                there = marks[self._delta_flow.name].position
-                if len(self._delta_flow.moving) == 1 and (
-                    there is None or isinstance(there, VersionPosition)
+                there = marks[self._delta_flow.name].inputs
+                if all(
+                    isinstance(there.get(part.name, ""), VersionPosition | None)
+                    for part in self._delta_flow.moving
                 ):
-                    return there, []
+                    return there[self._flow.input], []
                 raise ConfigError(
                     f"{self._delta_flow.name}: {shown} does not hold the version of each of its inputs",
                     hint="`tidegauge ledger rebuild` brings them back from the output",
@@ -82,14 +99,15 @@ class DeltaOverridePreviewer(OverridePreviewer):
         return replace(preview, skipped=None, again=None, unknown="versions are not counted in rows")
 
     def find_dangers(self, preview: OverridePreview) -> list[str]:
-        back = _version(preview.after) < _version(preview.before)
-        if back and self._delta_flow.appends:
+        moves = [(_version(preview.before), _version(preview.after))]
+        moves += [(_version(self._position_of(name)), _version(one)) for name, one in self._others.items()]
+        if self._delta_flow.appends and any(after < before for before, after in moves):
             return [f"what is read again is appended to {self._delta_flow.output.table} a second time"]
-        if not back and preview.after != preview.before:
-            return [
-                f"changes up to version {_version(preview.after)} never reach {self._delta_flow.output.table}"
-            ]
-        return []
+        return [
+            f"changes up to version {after} never reach {self._delta_flow.output.table}"
+            for before, after in moves
+            if after > before
+        ]
 
     def _versions(self, text: str) -> dict[str, Position | None]:
         """`12` for a flow with one incremental input, `{"orders": 12, "customers": 3}` for any."""

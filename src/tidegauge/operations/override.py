@@ -80,7 +80,7 @@ def preview(
                 for flow in chosen
             ]
     # A document is about all its flows; those that stand there already need no new epoch.
-    return [one for one in previews if not isinstance(request, Import) or one.before != one.after]
+    return [one for one in previews if not isinstance(request, Import) or not one.stands]
 
 
 def _narrow(
