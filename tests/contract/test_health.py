@@ -133,3 +133,28 @@ def test_health_is_good_until_ledger_and_output_disagree_or_a_run_fails(tmp_path
     lost = project.here("health", "--select", "orders/load")
     assert lost.code == 1, lost.said
     assert "ledger knows nothing of them" in " ".join(lost.out.split())
+
+
+def test_the_five_checks_have_a_verdict_and_a_page(tmp_path: Path) -> None:
+    project = shop(tmp_path)
+    assert project.here("run").code == 0
+    page = tmp_path / "health.html"
+    good = project.here("health", "--json", "--report", page)
+    assert (good.code, good.json["status"]) == (0, "HEALTHY"), good.said
+    load = [one for one in good.json["checks"] if one["flow"] == "orders/load"]
+    assert [one["check"] for one in load] == ["status", "freshness", "counts", "performance"]
+    assert "FRESH: rows last came 0 min ago" in [one["says"] for one in load]
+    assert "orders/load" in page.read_text()
+    assert "HEALTHY" in project.here("health").out.splitlines()[-1]
+
+    text = project.file.read_text()
+    project.file.write_text(f"{text}health: {{fresh: 0s, stale: 1h}}\n")
+    stale = project.here("health", "--json")
+    assert (stale.code, stale.json["status"], stale.json["healthy"]) == (0, "WARNING", True)
+    project.file.write_text(f"{text}health: {{fresh: 0s, stale: 0s}}\n")
+    old = project.here("health", "--json")
+    assert (old.code, old.json["status"]) == (1, "CRITICAL")
+    assert old.flow("orders/load")["problems"] == ["VERY_STALE: rows last came 0 min ago"]
+    refused = project.here("health", "--report", tmp_path / "nowhere" / "health.html")
+    assert refused.code == 2
+    assert "cannot be written" in refused.err

@@ -2,44 +2,116 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
 import typer
 
-from tidegauge.cli.options import DebugOption, JsonOption, ProjectOption, SelectOption, TableOption, selection
+from tidegauge.cli.options import (
+    DebugOption,
+    JsonOption,
+    ProjectOption,
+    SelectOption,
+    TableOption,
+    local,
+    selection,
+)
 from tidegauge.cli.output import ago, print_json, print_table, say
 from tidegauge.cli.project import open_project
+from tidegauge.errors import ConfigError
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from tidegauge.model.spec import Project
+    from tidegauge.operations.health import Health
 
 
 def command(
+    data: Annotated[
+        bool, typer.Option("--data", help="Look into the rows of Delta outputs too, which starts Spark.")
+    ] = False,
+    report: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write a page for a browser, such as health.html.")
+    ] = None,
     project: ProjectOption = None,
     select: SelectOption = None,
     table: TableOption = None,
     json: JsonOption = False,
-    debug: DebugOption = False,  # noqa: ARG001 - read where errors are shown
+    debug: DebugOption = False,
 ) -> None:
-    """Say what is wrong, and what will be soon: failures, lost versions, outputs that disagree."""
+    """Say what is wrong, and what will be soon: freshness, counts, quality, performance, status."""
+    from tidegauge.model.health import worst
     from tidegauge.operations.health import examine
 
-    now, found = examine(open_project(project), selection(select, table))
-    healthy = not any(one.problems for one in found)
+    opened, chosen = open_project(project), selection(select, table)
+    now, found = examine(opened, chosen)
+    if data and opened.delta_flows:
+        found = _with_data(opened, found, debug=debug)
+    overall = worst(one.level for one in found)
+    if report is not None:
+        _write_page(local(report), opened, now, found)
     if json:
-        flows = [one.to_json() for one in found]
-        print_json({"schema": "tidegauge/health/1", "healthy": healthy, "flows": flows})
+        print_json(
+            {
+                "schema": "tidegauge/health/1",
+                "healthy": not any(one.problems for one in found),
+                "status": overall.value,
+                "flows": [one.to_json() for one in found],
+                "checks": [{"flow": one.flow, **check.to_json()} for one in found for check in one.findings],
+            }
+        )
     elif not found:
         say("this project has no flows")
     else:
-        print_table(
-            ["", "flow", "state", "last success", "failures", "what"],
+        _show(found, now)
+        say(overall.value)
+    raise typer.Exit(1 if any(one.problems for one in found) else 0)
+
+
+def _show(found: Sequence[Health], now: datetime) -> None:
+    print_table(
+        ["", "flow", "state", "last success", "failures", "what"],
+        [
             [
-                [
-                    "✗" if one.problems else "✓",
-                    one.flow,
-                    one.state,
-                    ago(one.last_success, now),
-                    one.failures,
-                    "; ".join((*one.problems, *one.warnings)),
-                ]
-                for one in found
-            ],
-            numbers=("failures",),
-        )
-    raise typer.Exit(0 if healthy else 1)
+                "✗" if one.problems else "✓",
+                one.flow,
+                one.state,
+                ago(one.last_success, now),
+                one.failures,
+                "; ".join((*one.problems, *one.warnings)),
+            ]
+            for one in found
+        ],
+        numbers=("failures",),
+    )
+
+
+def _with_data(project: Project, found: Sequence[Health], *, debug: bool) -> list[Health]:
+    from tidegauge.operations.health_data import check_tables
+
+    names = {flow.name for flow in project.delta_flows}
+    wanted = [one.flow for one in found if one.flow in names]
+    looked = check_tables(project, wanted, debug=debug) if wanted else {}
+    return [one.adding(looked.get(one.flow, ())) for one in found]
+
+
+def _write_page(file: Path, project: Project, now: datetime, found: Sequence[Health]) -> None:
+    from tidegauge.observe.health_page import health_page
+
+    tags = {flow.name: flow.tags for flow in project.delta_flows}
+    page = health_page(
+        project.pipeline, now, [one.to_report(next(iter(tags.get(one.flow, ())), "")) for one in found]
+    )
+    # Beside it first, so that nobody sees half a page.
+    beside = file.with_name(f".{file.name}.{os.getpid()}.tmp")
+    try:
+        beside.write_text(page, encoding="utf-8")
+        beside.replace(file)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        raise ConfigError(
+            f"{file} cannot be written: {error.strerror}", hint="choose another file"
+        ) from error

@@ -12,6 +12,7 @@ from tidegauge.config.connections import Connections, make_connections
 from tidegauge.config.declared import make_declared
 from tidegauge.config.document import read_document
 from tidegauge.config.flows import Around, make_flows
+from tidegauge.config.health import make_health
 from tidegauge.config.ledger import DEFAULT, check_address
 from tidegauge.config.lineage import connect
 from tidegauge.config.models import ProjectKeys, SparkKeys
@@ -48,6 +49,7 @@ def load_project(file: Path) -> Project:
     delta_flows = _delta_flows(check, tree, keys, connections)
     flows_connected = connect(delta_flows, check.problems, spark.conf if spark else {})
     workflow = make_workflow(check, tree.get("workflow"))
+    health = make_health(check, tree.get("health"))
     check.finish()
     assert keys is not None
     assert ledger is not None
@@ -61,6 +63,7 @@ def load_project(file: Path) -> Project:
         syncs=tuple(syncs),
         delta_flows=flows_connected,
         workflow=workflow,
+        health=health,
     )
 
 

@@ -104,6 +104,7 @@ class ProjectKeys(Keys):
         description="Where flows are declared in Python: modules, imported from the project's folder "
         "(`pipelines.silver`), or `.py` files. They are imported whenever the project is read.",
     )
+    health: Mapped = Field(default={}, description="From where on `health` finds a flow unwell; see below.")
     workflow: Mapped = Field(
         default={}, description="The tasks that `export workflow` makes for other schedulers; see below."
     )

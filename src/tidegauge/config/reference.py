@@ -13,6 +13,7 @@ from tidegauge.config.connection_keys import CONNECTIONS
 from tidegauge.config.durations import show_duration
 from tidegauge.config.flow_keys import FlowKeys, InputKeys, OutputKeys
 from tidegauge.config.forms import Form, Keys, Unless
+from tidegauge.config.health import HealthKeys
 from tidegauge.config.models import ProjectKeys, SparkKeys, SyncKeys, TableKeys
 from tidegauge.config.options import MEANINGS, engines_with
 from tidegauge.config.workflow import TaskKeys, WorkflowKeys
@@ -121,6 +122,7 @@ def reference() -> str:
         ("its `output`", OutputKeys),
     ):
         parts.append(_section(f"`flows`: {title}", keys.model_fields.values(), keys, level=3))
+    parts.append(_section("`health`", HealthKeys.model_fields.values(), HealthKeys))
     parts.append(_WORKFLOW)
     parts.append(_section("`workflow` itself", WorkflowKeys.model_fields.values(), WorkflowKeys, level=3))
     parts.append(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 from tidegauge.errors import Place
 from tidegauge.model.engines import Engine as Engine
 from tidegauge.model.epoch_numbers import Epoch
+from tidegauge.model.health import HealthSettings
 from tidegauge.model.mode import Mode
 from tidegauge.model.secret import Secret
 from tidegauge.model.workflow import Workflow
@@ -317,6 +318,7 @@ class Project:
     delta_flows: tuple[DeltaFlow, ...] = ()
     """The flows between Delta tables, in the order they are written; those in Python after those here."""
     workflow: Workflow | None = None
+    health: HealthSettings = field(default_factory=HealthSettings)
 
     @property
     def root(self) -> Path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from tidegauge.errors import TidegaugeError
@@ -19,15 +19,19 @@ from tidegauge.flows.select import Selection, Sources, choose
 from tidegauge.ledger.open import open_ledger
 from tidegauge.ledger.owner import is_gone
 from tidegauge.model.delta_flow import AnyFlow
+from tidegauge.model.health import HealthCheck, HealthFinding, HealthLevel, HealthLimits, HealthReport
 from tidegauge.model.run import FlowStatus, HistoryEvent, RunRecord
 from tidegauge.model.spec import Project
 from tidegauge.model.state import State
-from tidegauge.model.watermark import Watermark
+from tidegauge.model.watermark import Tally, Watermark
+from tidegauge.operations.health_checks import FlowFacts, check_flow
 from tidegauge.operations.retention import Notice, current_session, has_session, notices
-from tidegauge.operations.status import iso
+from tidegauge.operations.stats import seconds_of
+from tidegauge.operations.status import is_wanted, iso, lag_of
 
 _PARALLEL = 8
 _EVENTS = 2000
+_RECENT = timedelta(days=30)
 _ENDED_WELL, _ENDED_BADLY = ("finished", "skipped"), ("failed", "refused")
 
 
@@ -40,6 +44,39 @@ class Health:
     """In a row, up to now."""
     problems: tuple[str, ...]
     warnings: tuple[str, ...]
+    findings: tuple[HealthFinding, ...] = ()
+    """Of all checks, also what is well; what is not well is in `problems` or `warnings` too."""
+    runs: tuple[RunRecord, ...] = ()
+    """Of the last thirty days, newest first."""
+
+    @property
+    def level(self) -> HealthLevel:
+        if self.problems:
+            return HealthLevel.CRITICAL
+        return HealthLevel.WARNING if self.warnings else HealthLevel.HEALTHY
+
+    def adding(self, findings: Sequence[HealthFinding]) -> Health:
+        """The same with more findings, each also among the problems or warnings if it is one."""
+        said = {level: tuple(one.says for one in findings if one.level is level) for level in HealthLevel}
+        return replace(
+            self,
+            problems=(*self.problems, *said[HealthLevel.CRITICAL]),
+            warnings=(*self.warnings, *said[HealthLevel.WARNING]),
+            findings=(*self.findings, *findings),
+        )
+
+    def to_report(self, layer: str) -> HealthReport:
+        good = [run for run in reversed(self.runs) if run.state is State.SUCCESS]
+        took = [(seconds, run.rows_written) for run in good if (seconds := seconds_of(run)) is not None]
+        return HealthReport(
+            self.flow,
+            layer,
+            self.state.value,
+            self.level,
+            self.findings,
+            tuple(seconds for seconds, _ in took),
+            tuple(rows for _, rows in took),
+        )
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -67,6 +104,10 @@ def examine(project: Project, selection: Sequence[str]) -> tuple[datetime, list[
             recorded = {flow: mark.source_id for flow, mark in marks.items()}
             choice = choose(project, selection, sources, recorded=recorded)
         retained = notices(project, ledger, choice.delta_flows)
+        runs: dict[str, list[RunRecord]] = {}
+        for run in ledger.runs(project.pipeline, since=now - _RECENT):
+            runs.setdefault(run.flow, []).append(run)
+        tallies = ledger.tallies(project.pipeline, list(statuses))
     resources = FlowResources(Sources(), Places(current_session), marks_by_flow(list(marks.values())))
 
     def one(flow: AnyFlow) -> Health:
@@ -79,12 +120,45 @@ def examine(project: Project, selection: Sequence[str]) -> tuple[datetime, list[
             str(lost) if lost else _find_disagreement(flow, status, resources),
             now,
         )
-        return replace(found, state=State.FAILED) if lost else found
+        if lost:
+            return replace(found, state=State.FAILED)
+        if status is None or status.last_run is None:
+            return found
+        facts = _facts(
+            status, marks.get(flow.name), tallies.get(flow.name, Tally()), runs.get(flow.name, []), now
+        )
+        limits = limits_of(project, flow)
+        return replace(found, runs=tuple(facts.runs)).adding(list(check_flow(facts, limits)))
 
     if not choice.all_flows:
         return now, _faults(choice)
     with ThreadPoolExecutor(min(_PARALLEL, len(choice.all_flows))) as pool:
         return now, [*_faults(choice), *pool.map(one, choice.all_flows)]
+
+
+def limits_of(project: Project, flow: AnyFlow) -> HealthLimits:
+    for word, limits in project.health.override.items():
+        if (
+            word.removeprefix("tag:") in flow.tags
+            if word.startswith("tag:")
+            else is_wanted(flow.name, [word])
+        ):
+            return limits
+    return project.health.limits
+
+
+def _facts(
+    status: FlowStatus, mark: Watermark | None, tally: Tally, runs: Sequence[RunRecord], now: datetime
+) -> FlowFacts:
+    filled = [run.ended_at or run.started_at for run in runs if run.rows_written]
+    return FlowFacts(
+        now=now,
+        rows_at=max(filled) if filled else tally.advanced_at,
+        rows=tally.rows,
+        lag_seconds=lag_of(mark, now) if mark else None,
+        runs=runs,
+        planned_at=status.planned_at if status.plan else None,
+    )
 
 
 def _one(
@@ -103,7 +177,20 @@ def _one(
         problems.append(disagreement)
     warnings = [*(notice.text for notice in retained if not notice.over), *_warn_of(status, now)]
     success = next((event.at for event in events if event.event in _ENDED_WELL), None)
-    return Health(flow, state, success, _count_failures(events), tuple(problems), tuple(warnings))
+    findings = [
+        *(HealthFinding(HealthCheck.STATUS, HealthLevel.CRITICAL, text) for text in problems),
+        *(HealthFinding(HealthCheck.STATUS, HealthLevel.WARNING, text) for text in warnings),
+    ]
+    well = [HealthFinding(HealthCheck.STATUS, HealthLevel.HEALTHY, f"{state}, as it should be")]
+    return Health(
+        flow,
+        state,
+        success,
+        _count_failures(events),
+        tuple(problems),
+        tuple(warnings),
+        tuple(findings or well),
+    )
 
 
 def _find_failure(run: RunRecord | None) -> list[str]:
@@ -161,4 +248,10 @@ def _find_disagreement(flow: AnyFlow, status: FlowStatus | None, resources: Flow
 
 
 def _faults(choice: Selection) -> list[Health]:
-    return [Health(name, State.FAILED, None, 0, (error.message,), ()) for name, error in choice.faults]
+    nothing = Health("", State.FAILED, None, 0, (), ())
+    return [
+        replace(nothing, flow=name).adding(
+            [HealthFinding(HealthCheck.STATUS, HealthLevel.CRITICAL, error.message)]
+        )
+        for name, error in choice.faults
+    ]

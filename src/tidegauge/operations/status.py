@@ -159,7 +159,7 @@ def selects(project: Project, flow: str, selection: Sequence[str]) -> bool:
 
 
 def _summarize(status: FlowStatus, marks: list[Watermark], now: datetime) -> FlowSummary:
-    lags = [lag for mark in marks if (lag := _lag(mark, now)) is not None]
+    lags = [lag for mark in marks if (lag := lag_of(mark, now)) is not None]
     running = status.state is State.RUNNING and status.owner is not None
     return FlowSummary(
         flow=status.flow,
@@ -174,7 +174,7 @@ def _summarize(status: FlowStatus, marks: list[Watermark], now: datetime) -> Flo
     )
 
 
-def _lag(mark: Watermark, now: datetime) -> float | None:
+def lag_of(mark: Watermark, now: datetime) -> float | None:
     """How far behind the clock everything is delivered; only a cursor of moments can tell.
 
     On an idle table that is as far as was looked, and in the middle of a plan as far as its batches got.

@@ -1,0 +1,73 @@
+"""Looks into the rows of Delta outputs: are there any, and are they what their mode promises?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from tidegauge.model.delta_flow import IS_CURRENT, VALID_FROM, VALID_TO, DeltaFlow
+from tidegauge.model.health import HealthCheck, HealthFinding, HealthLevel
+from tidegauge.model.spec import Project
+from tidegauge.model.types import quote
+from tidegauge.operations.delta_tables import DeltaMaintenance, MaintainedTable, MaintenanceResult
+from tidegauge.spark.errors import translate_spark_error
+
+
+def check_tables(
+    project: Project, selection: Sequence[str], *, debug: bool = False
+) -> dict[str, list[HealthFinding]]:
+    """By flow, one pass over each table. Changes nothing. A table that is not there yet has no entry."""
+    maintenance = DeltaMaintenance(project, selection, debug=debug)
+    found: dict[str, list[HealthFinding]] = {}
+
+    def one(target: MaintainedTable) -> MaintenanceResult:
+        if target.delta_flow is not None:
+            words = ", ".join(
+                f"{sql} AS {quote(name)}" for name, sql in measures_of(target.delta_flow).items()
+            )
+            with maintenance.session_of(target) as session, translate_spark_error(target.name):
+                [row] = session.sql(f"SELECT {words} FROM {target.sql}").collect()
+            found[target.name] = list(judge(row.asDict()))
+        return MaintenanceResult(target)
+
+    for result in maintenance.each(one):
+        if result.error is not None:
+            says = f"its table could not be read: {result.error.message}"
+            found[result.target.name] = [HealthFinding(HealthCheck.QUALITY, HealthLevel.CRITICAL, says)]
+    return found
+
+
+def measures_of(flow: DeltaFlow) -> dict[str, str]:
+    """What is counted, in SQL. A row of a history is told by its key and its beginning."""
+    output, history = flow.output, flow.output.mode.facts.keeps_history
+    measures = {"rows": "count(*)"}
+    if output.key:
+        columns = [quote(name) for name in output.key]
+        measures["rows with a NULL in the key"] = (
+            f"count_if({' OR '.join(f'{name} IS NULL' for name in columns)})"
+        )
+        told = [*columns, quote(VALID_FROM)] if history else columns
+        if not flow.appends:
+            measures["rows whose key is there twice"] = (
+                f"count(*) - count(DISTINCT struct({', '.join(told)}))"
+            )
+        if history:
+            current = f"CASE WHEN {quote(IS_CURRENT)} THEN struct({', '.join(columns)}) END"
+            measures["keys with two current rows"] = f"count({current}) - count(DISTINCT {current})"
+    if history:
+        measures["rows that end before they begin"] = f"count_if({quote(VALID_FROM)} > {quote(VALID_TO)})"
+    return measures
+
+
+def judge(counts: Mapping[str, int]) -> Iterator[HealthFinding]:
+    rows = counts["rows"]
+    level = HealthLevel.HEALTHY if rows else HealthLevel.WARNING
+    yield HealthFinding(
+        HealthCheck.COUNTS, level, f"{rows:,} rows in the table" if rows else "the table is empty"
+    )
+    wrong = [(name, count) for name, count in counts.items() if name != "rows" and count]
+    for name, count in wrong:
+        yield HealthFinding(HealthCheck.QUALITY, HealthLevel.CRITICAL, f"{count:,} {name}")
+    if not wrong:
+        yield HealthFinding(
+            HealthCheck.QUALITY, HealthLevel.HEALTHY, "keys and intervals are as they should be"
+        )
