@@ -23,6 +23,7 @@ class Shop:
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self.spark, self.folder = spark, folder
         self.sql(f"CREATE TABLE {{orders}} (id BIGINT, g STRING, n BIGINT) {FEED}")
+        (folder / "stamped.sql").write_text("SELECT *, timestamp_seconds(1000 + abs(n)) AS at FROM orders")
 
     def sql(self, text: str) -> list[Any]:
         names = ("orders", "people", "out", "out_quarantine")
@@ -149,7 +150,7 @@ def test_what_cannot_be_or_is_not_as_expected_is_refused_with_its_place(shop: Sh
 
 MODES = {
     "append": "mode: append",
-    "scd2": "mode: scd2, key: id, sequence_by: n",
+    "scd2": "mode: scd2, key: id, sequence_by: at",
     "partitions": "mode: replace_partitions, partition_by: g",
     "whole": "mode: overwrite",
 }
@@ -163,7 +164,7 @@ def test_every_mode_leaves_out_what_is_set_aside_and_verify_agrees(shop: Shop) -
         '{"n >= 0": quarantine, id: {not_null: true, action: drop},'
         " foreign_key: {columns: id, path: people, to: key, action: quarantine}}"
     )
-    inputs = "inputs: {orders: {path: orders}}"
+    inputs = "inputs: {orders: {path: orders}}, transform: stamped.sql"
     flows = "".join(
         f"  {name}: {{{inputs}, expect: {expect}, output: {{path: {name}, {mode}}}}}\n"
         for name, mode in MODES.items()
@@ -192,3 +193,49 @@ def test_every_mode_leaves_out_what_is_set_aside_and_verify_agrees(shop: Shop) -
     proof = here("verify", "--json", "--project", shop.folder)
     assert proof.code == 0, proof.said
     assert all(one["equal"] for one in proof.json["tables"]), proof.said
+
+
+def test_rows_set_aside_are_listed_taken_up_again_and_discarded_with_a_reason(shop: Shop) -> None:
+    shop.insert("(1, 'x', 1)", "(2, 'x', -1)", "(3, 'y', -30)")
+    project = ("--json", "--project", shop.folder)
+    why = ("--reason", "the limit was wrong", "--yes")
+
+    def declare(limit: int) -> None:
+        flows = "".join(
+            f"  {name}: {{inputs: {{orders: {{path: orders}}}}, transform: stamped.sql,"
+            f" expect: {{'n > {limit}': quarantine}},"
+            f" output: {{path: {name}, {mode}}}}}\n"
+            for name, mode in {"merge": "mode: merge, key: id", **MODES}.items()
+            if name in ("merge", "append", "scd2")
+        )
+        (shop.folder / "tidegauge.yml").write_text(
+            f"pipeline: p\nledger: sqlite:///ledger.db\nflows:\n{flows}"
+        )
+
+    def listed() -> dict[str, int]:
+        ran = here("quarantine", "list", "--rows", 1, *project)
+        assert ran.code == 0, ran.said
+        return {one["flow"]: one["rows"] for one in ran.json["flows"]}
+
+    def ids(table: str) -> list[int]:
+        found = shop.spark.sql(f"SELECT id FROM delta.`{shop.folder / table}` ORDER BY 1").collect()
+        return [row[0] for row in found]
+
+    declare(0)
+    shop.run()
+    assert listed() == {"merge": 2, "append": 2, "scd2": 2}
+    declare(-10)
+    refused = here("quarantine", "replay", *project)
+    assert refused.code == 2
+    done = here("quarantine", "replay", *why, *project)
+    assert done.code == 0, done.said
+    assert listed() == {"merge": 1, "append": 1, "scd2": 1}
+    assert ids("merge") == ids("append") == ids("scd2") == [1, 2]
+    gone = here("quarantine", "discard", "--select", "append", *why, *project)
+    assert (gone.code, listed()) == (0, {"merge": 1, "scd2": 1}), gone.said
+    again = shop.run()
+    assert {one["state"] for one in again.json["flows"]} == {"SKIPPED"}, again.said
+    told = here("history", "--json", "--project", shop.folder).json["events"]
+    reasons = {one["event"]: one["reason"] for one in told if one["event"].startswith("quarantine_")}
+    assert set(reasons) == {"quarantine_replayed", "quarantine_discarded"}
+    assert all("the limit was wrong" in reason for reason in reasons.values())

@@ -21,6 +21,7 @@ from tidegauge.cli import (
     ledger,
     optimize,
     plan,
+    quarantine,
     retry,
     run,
     stats,
@@ -62,6 +63,7 @@ app.add_typer(watermark.app, name="watermark")
 app.add_typer(files.app, name="files")
 app.add_typer(files.app, name="s3clean", hidden=True)  # an older name that users may know
 app.add_typer(ledger.app, name="ledger")
+app.add_typer(quarantine.app, name="quarantine")
 app.add_typer(export.app, name="export")
 
 

@@ -153,9 +153,14 @@ class RowChecks:
 
 def fails(at: int) -> Column:
     """Whether a marked row fails the check at this place."""
+    return any_of(1 << at)
+
+
+def any_of(mask: int) -> Column:
+    """Whether a marked row fails one of the checks that have these bits."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    return F.col(FAILED).bitwiseAND(F.lit(1 << at).cast("bigint")) != 0
+    return F.col(FAILED).bitwiseAND(F.lit(mask).cast("bigint")) != 0
 
 
 def value_of(frame: DataFrame, one: Expectation, name: str) -> Column:

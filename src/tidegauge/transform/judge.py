@@ -14,7 +14,7 @@ from tidegauge.model.batch_data import Verdict
 from tidegauge.model.delta_flow import CHANGE_TYPE, DELETE, DeltaFlow
 from tidegauge.model.expectation import Action, CheckCount, Checks, Expectation, Fresh, RowCount, Unique
 from tidegauge.model.types import quote
-from tidegauge.transform.checks import FAILED, RowChecks, fails, value_of
+from tidegauge.transform.checks import FAILED, RowChecks, any_of, fails, value_of
 from tidegauge.transform.difference import HERE, filter_by_keys
 
 if TYPE_CHECKING:
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 ROW, REASONS = "row", "_reasons"
 _SHOWN = 300
-_EXACT = {
+EXACT = {
     "ignoreNullFields": "false",
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
 }
-"""So that the text of a row has all that the row has."""
+"""So that the JSON of a row has all that the row has; to read it with as well."""
 
 
 class Sifter:
@@ -76,7 +76,7 @@ def judge(flow: DeltaFlow, checks: RowChecks, rows: DataFrame, *, whole: bool) -
     """Of marked rows."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    aside, dropped = _any_of(checks.mask("quarantine")), _any_of(checks.mask("drop"))
+    aside, dropped = any_of(checks.mask("quarantine")), any_of(checks.mask("drop"))
     shown = F.substring(_as_text(rows), 1, _SHOWN)
     asked = [
         F.count(F.lit(1)).alias("rows"),
@@ -225,14 +225,8 @@ def _judge_stale(flow: DeltaFlow, one: Expectation, facts: dict[str, Any], at: i
     return CheckCount(one.name, one.action, int(stale))
 
 
-def _any_of(mask: int) -> Column:
-    from pyspark.sql import functions as F  # noqa: N812
-
-    return F.col(FAILED).bitwiseAND(F.lit(mask).cast("bigint")) != 0
-
-
 def _as_text(rows: DataFrame) -> Column:
     from pyspark.sql import functions as F  # noqa: N812
 
     columns: Sequence[str] = [name for name in rows.columns if name != FAILED]
-    return F.to_json(F.struct(*(F.col(quote(name)) for name in columns)), _EXACT)
+    return F.to_json(F.struct(*(F.col(quote(name)) for name in columns)), EXACT)

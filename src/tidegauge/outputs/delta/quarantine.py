@@ -8,25 +8,26 @@ JSON in one column: so a change of the target's columns never stands in its way.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from tidegauge.delta_log.location import lake_of
 from tidegauge.delta_log.newest import Log, Snapshot
 from tidegauge.errors import OutputDisagrees
 from tidegauge.model.batch_data import Verdict
-from tidegauge.model.delta_flow import DeltaFlow
+from tidegauge.model.delta_flow import DeltaFlow, TableRef
 from tidegauge.model.plan import Batch, Tag
 from tidegauge.model.position import to_text
 from tidegauge.model.types import quote
-from tidegauge.outputs.delta.commit import METADATA, find, tag_commits
+from tidegauge.outputs.delta.commit import APPLICATION, METADATA, VERSION, find, tag_commits
 from tidegauge.outputs.delta.session import name_of
 from tidegauge.outputs.delta.target import target_of
 from tidegauge.outputs.delta.types import literal
 from tidegauge.storage.store import open_store
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 
 KIND = "quarantine"
 COLUMNS = {
@@ -39,7 +40,9 @@ COLUMNS = {
     "_run_id": "string",
     "_window": "string",
     "_quarantined_at": "timestamp",
+    "_replay": "string",
 }
+"""`_replay`: the name under which a row is being appended to its target; it goes when that is done."""
 
 
 class Quarantine:
@@ -86,16 +89,69 @@ class Quarantine:
         else:
             writer = writer.mode("append")
         said = self._say(tag, run_id, verdict.checks.quarantined)
-        if known:
-            # Delta would pass over what has a tag that is there already.
-            session.conf.set(METADATA, said)
-            try:
-                writer.saveAsTable(name_of(self._ref)) if self._ref.path is None else writer.save(self.place)
-            finally:
-                session.conf.unset(METADATA)
-            return
-        with tag_commits(session, tag, said):
-            writer.saveAsTable(name_of(self._ref)) if self._ref.path is None else writer.save(self.place)
+        # Delta would pass over what has a tag that is there already.
+        with _saying(session, said) if known else tag_commits(session, tag, said):
+            _save(writer, self._ref)
+
+    def rows(self, session: SparkSession) -> DataFrame:
+        """Of the flow, all that are there."""
+        return session.read.table(name_of(self._ref)).where(self._of(None))
+
+    def delete(
+        self,
+        session: SparkSession,
+        reason: str,
+        *,
+        before_epoch: int | None = None,
+        mark: str | None = None,
+    ) -> None:
+        """The flow's rows, or those of earlier epochs, or those with a mark."""
+        which = [self._of(None)]
+        which += [f"_epoch < {before_epoch}"] if before_epoch is not None else []
+        which += [f"_replay = {literal(mark, 'string')}"] if mark is not None else []
+        with _saying(session, self._tell("discard" if mark is None else "replayed", reason)):
+            session.sql(f"DELETE FROM {name_of(self._ref)} WHERE {' AND '.join(which)}")
+
+    def marks(self, session: SparkSession) -> list[str]:
+        """Of rows that somebody began to append."""
+        found = self.rows(session).where("_replay IS NOT NULL").select("_replay").distinct().collect()
+        return [str(one[0]) for one in found]
+
+    def mark(self, session: SparkSession, passed: DataFrame, mark: str) -> bool:
+        """Give a mark to these rows, by `row`, `_epoch` and `_seq`; False where there are none."""
+        held = passed.distinct().localCheckpoint()
+        try:
+            if held.isEmpty():
+                return False
+            view = f"tidegauge_{mark}"
+            held.createOrReplaceTempView(view)
+            with _saying(session, self._tell("mark", mark)):
+                session.sql(
+                    f"MERGE INTO {name_of(self._ref)} AS t USING {view} AS s ON t.row = s.row"
+                    f" AND t._epoch = s._epoch AND t._seq = s._seq AND t._replay IS NULL"
+                    f" AND t._pipeline = {literal(self._flow.pipeline, 'string')}"
+                    f" AND t._flow = {literal(self._flow.name, 'string')}"
+                    f" WHEN MATCHED THEN UPDATE SET t._replay = {literal(mark, 'string')}"
+                )
+            session.catalog.dropTempView(view)
+        finally:
+            held.unpersist()
+        return True
+
+    def append(self, session: SparkSession, rows: DataFrame, mark: str, reason: str) -> None:
+        """To the target, once: Delta passes over a mark that it has already."""
+        said = {APPLICATION: f"tidegauge-replay/{mark}", VERSION: "1", METADATA: self._tell("replay", reason)}
+        try:
+            for name, value in said.items():
+                session.conf.set(name, value)
+            _save(rows.write.format("delta").mode("append"), self._flow.output.table)
+        finally:
+            for name in said:
+                session.conf.unset(name)
+
+    def _tell(self, what: str, reason: str) -> str:
+        said = {"tidegauge": 1, "kind": what, "pipeline": self._flow.pipeline, "flow": self._flow.name}
+        return json.dumps({**said, "reason": reason}, ensure_ascii=False)
 
     def _create(self, session: SparkSession) -> None:
         columns = ", ".join(f"{quote(name)} {type_}" for name, type_ in COLUMNS.items())
@@ -123,6 +179,7 @@ class Quarantine:
             F.lit(run_id).alias("_run_id"),
             F.lit(window).alias("_window"),
             F.current_timestamp().alias("_quarantined_at"),
+            F.lit(None).cast("string").alias("_replay"),
         )
 
     def _of(self, tag: Tag | None) -> str:
@@ -150,3 +207,20 @@ class Quarantine:
             },
             ensure_ascii=False,
         )
+
+
+@contextmanager
+def _saying(session: SparkSession, said: str) -> Iterator[None]:
+    """What is committed inside says this of itself, and has no tag."""
+    session.conf.set(METADATA, said)
+    try:
+        yield
+    finally:
+        session.conf.unset(METADATA)
+
+
+def _save(writer: DataFrameWriter, table: TableRef) -> None:
+    if table.path is None:
+        writer.saveAsTable(name_of(table))
+    else:
+        writer.save(table.path)

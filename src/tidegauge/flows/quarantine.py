@@ -1,0 +1,189 @@
+"""The rows that a flow has set aside: counted, discarded, and taken up again.
+
+A row is never moved by itself where the law says what the target is: its flow is set back and evaluated anew
+under what is expected today. Only a target that only grows gets the rows themselves, in three commits: they
+are marked, appended under the mark's name, and taken out of the quarantine. Whoever comes after a process
+that died goes on with its mark.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tidegauge.delta_log.location import lake_of
+from tidegauge.delta_log.newest import Log
+from tidegauge.errors import OutputDisagrees
+from tidegauge.flows.delta_places import Places
+from tidegauge.flows.override import OverrideRequest, Reset, SetTo
+from tidegauge.model.delta_flow import AnyFlow, DeltaFlow
+from tidegauge.model.position import VersionPosition
+from tidegauge.model.watermark import Watermark
+from tidegauge.outputs.delta import session as delta_session
+from tidegauge.outputs.delta.batches import CommittedBatches, committed_batches
+from tidegauge.outputs.delta.quarantine import Quarantine
+from tidegauge.storage.store import open_store
+from tidegauge.transform.checks import RowChecks, any_of
+from tidegauge.transform.judge import EXACT
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True)
+class SetAside:
+    """What a flow has in quarantine."""
+
+    flow: str
+    table: str
+    rows: int
+    reasons: dict[str, int]
+    """By check, how many rows fail it."""
+    first: str | None = None
+    last: str | None = None
+    examples: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "flow": self.flow,
+            "table": self.table,
+            "rows": self.rows,
+            "reasons": self.reasons,
+            "first": self.first,
+            "last": self.last,
+            "examples": [json.loads(one) for one in self.examples],
+        }
+
+
+class FlowQuarantine:
+    def __init__(self, flow: DeltaFlow, places: Places) -> None:
+        self.flow = flow
+        self._places = places
+        self._table = Quarantine(flow, lambda: places.find(flow.output.table.quarantine))
+
+    @property
+    def exists(self) -> bool:
+        """Raises OutputDisagrees where somebody has altered it."""
+        return self._table.look() is not None
+
+    def show(self, examples: int) -> SetAside:
+        """What is there; nothing where there is no table."""
+        if not self.exists:
+            return SetAside(self.flow.name, self._table.place, 0, {})
+        with self._session() as session:
+            rows = self._table.rows(session)
+            counted = rows.selectExpr("explode(_reasons) AS why").groupBy("why").count().collect()
+            facts = rows.selectExpr(
+                "count(1)", "string(min(_quarantined_at))", "string(max(_quarantined_at))"
+            ).collect()[0]
+            shown = rows.orderBy("_quarantined_at", "row").limit(examples).collect() if examples else []
+        reasons = {str(one[0]): int(one[1]) for one in sorted(counted)}
+        texts = tuple(str(one["row"]) for one in shown)
+        return SetAside(self.flow.name, self._table.place, int(facts[0]), reasons, facts[1], facts[2], texts)
+
+    def discard(self, reason: str, *, before_epoch: int | None = None) -> None:
+        """All of them, or those of earlier epochs."""
+        with self._session() as session:
+            self._table.delete(session, reason, before_epoch=before_epoch)
+
+    def set_back(self, marks: dict[str, Watermark]) -> OverrideRequest | None:
+        """From where the flow has to be evaluated anew, so that each of the rows is looked at again; None
+        where its target only grows."""
+        flow = self.flow
+        if flow.output.mode.facts.only_adds:
+            return None
+        after = {part.name: self._version(marks.get(part.name)) for part in flow.moving}
+        first = flow.moving[0].name
+        if flow.output.mode.facts.keeps_every_change:
+            after = self._first_windows() or after
+        else:
+            # Whatever is read again, the whole is evaluated then.
+            after[first] -= 1
+        if any(version < 0 for version in after.values()):
+            return Reset()
+        return SetTo(position=json.dumps(after))
+
+    def append(self, reason: str) -> int:
+        """Append the rows that are as expected today, and take them out of the quarantine: how many."""
+        moved = 0
+        with self._session() as session:
+            delta_session.configure(session)
+            for mark in self._table.marks(session):
+                moved += self._finish(session, mark, reason)
+            mark = uuid.uuid4().hex
+            passed = self._passed(session)
+            if self._table.mark(session, passed, mark):
+                moved += self._finish(session, mark, reason)
+        return moved
+
+    def _finish(self, session: SparkSession, mark: str, reason: str) -> int:
+        marked = self._table.rows(session).where(f"_replay = '{mark}'")
+        many = marked.count()
+        if many:
+            self._table.append(session, self._parsed(session, marked), mark, reason)
+        self._table.delete(session, reason, mark=mark)
+        return many
+
+    def _passed(self, session: SparkSession) -> DataFrame:
+        from pyspark.sql import functions as F  # noqa: N812
+
+        tables = {part.name: part.table for part in self.flow.inputs}
+        checks = RowChecks(
+            self.flow,
+            lambda name: session.read.format("delta").load(self._places.location(tables[name])),
+        )
+        rows = self._table.rows(session).where("_replay IS NULL")
+        marked = checks.mark(self._parsed(session, rows, "row", "_epoch", "_seq"))
+        refused = any_of(checks.mask("fail", "quarantine", "drop"))
+        names = ("row", "_epoch", "_seq")
+        return marked.where(~refused).select(
+            *(F.col(f"__tidegauge{'' if name[0] == '_' else '_'}{name}").alias(name) for name in names)
+        )
+
+    def _parsed(self, session: SparkSession, rows: DataFrame, *besides: str) -> DataFrame:
+        """The rows with the target's own columns."""
+        from pyspark.sql import functions as F  # noqa: N812
+
+        schema = session.read.table(delta_session.name_of(self.flow.output.table)).schema
+        as_ = {name: f"__tidegauge{'' if name[0] == '_' else '_'}{name}" for name in besides}
+        kept = (F.col(name).alias(given) for name, given in as_.items())
+        parsed = rows.select(F.from_json("row", schema, EXACT).alias("it"), *kept)
+        return parsed.select("it.*", *as_.values())
+
+    def _first_windows(self) -> dict[str, int] | None:
+        """Of each input, where the earliest batch began that has a row here."""
+        with self._session() as session:
+            found = self._table.rows(session).select("_epoch", "_seq").distinct().collect()
+        wanted = {(int(one[0]), int(one[1])) for one in found}
+        where = self._places.location(self.flow.output.table)
+        look = Log(open_store(lake_of(where, self.flow.output.table.storage))).look()
+        if look is None:
+            raise OutputDisagrees(f"there is no table {self.flow.output.table}", hint="run the flow first")
+        after: dict[str, int] = {}
+        for batch in committed_batches(look, self.flow.pipeline, self.flow.name):
+            if isinstance(batch, CommittedBatches) and (batch.epoch, batch.seq) in wanted:
+                wanted.discard((batch.epoch, batch.seq))
+                for part in self.flow.moving:
+                    begin = batch.windows[part.name].after
+                    version = begin.version if isinstance(begin, VersionPosition) else -1
+                    after[part.name] = min(version, after.get(part.name, version))
+        return after or None
+
+    @staticmethod
+    def _version(mark: Watermark | None) -> int:
+        return mark.position.version if mark and isinstance(mark.position, VersionPosition) else -1
+
+    @contextmanager
+    def _session(self) -> Iterator[SparkSession]:
+        with self._places.session(self.flow) as session:
+            session.conf.set("spark.sql.session.timeZone", "UTC")
+            yield session
+
+
+def quarantines(flows: list[AnyFlow], places: Places) -> list[FlowQuarantine]:
+    """Of the flows that can have one."""
+    return [FlowQuarantine(flow, places) for flow in flows if isinstance(flow, DeltaFlow)]

@@ -1,0 +1,121 @@
+"""Rows that expectations set aside: list them, take them up again, or discard them, with a reason."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tidegauge.errors import ConfigError, TidegaugeError, WrongState
+from tidegauge.flows.flow import marks_by_flow, resources_for
+from tidegauge.flows.quarantine import FlowQuarantine, SetAside, quarantines
+from tidegauge.flows.select import Sources, choose
+from tidegauge.ledger.open import open_ledger
+from tidegauge.ledger.owner import this_process
+from tidegauge.model.error_json import error_to_json
+from tidegauge.model.spec import Project
+from tidegauge.observe.events import Listener
+from tidegauge.operations import override
+from tidegauge.run.options import RunOptions
+from tidegauge.run.run import run
+
+
+@dataclass(frozen=True)
+class QuarantineResult:
+    """What became of a flow's rows."""
+
+    before: SetAside
+    left: int
+    error: TidegaugeError | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        error = error_to_json(self.error) if self.error else None
+        return {**self.before.to_json(), "left": self.left, "error": error}
+
+
+def find(project: Project, selection: Sequence[str], *, debug: bool = False) -> list[FlowQuarantine]:
+    """Of the selected flows those that can have rows set aside."""
+    with Sources() as sources:
+        flows = choose(project, selection, sources).all_flows
+        places = resources_for(project, flows, sources, debug=debug).delta_tables
+    found = quarantines(list(flows), places)
+    if not found:
+        raise ConfigError(
+            "no flow between Delta tables is selected, and only those set rows aside",
+            hint="`tidegauge status` lists the flows",
+        )
+    return found
+
+
+def show(found: Sequence[FlowQuarantine], *, examples: int = 0) -> list[SetAside]:
+    """Those that have rows set aside."""
+    return [shown for one in found if (shown := one.show(examples)).rows]
+
+
+def discard(project: Project, found: Sequence[FlowQuarantine], *, reason: str) -> list[QuarantineResult]:
+    """Delete the rows; the history keeps why."""
+    done: list[QuarantineResult] = []
+    for one in found:
+        before = one.show(0)
+        if not before.rows:
+            continue
+        try:
+            one.discard(reason)
+            _note(project, one, "quarantine_discarded", f"{before.rows:,} rows: {reason}")
+            done.append(QuarantineResult(before, one.show(0).rows))
+        except TidegaugeError as error:
+            done.append(QuarantineResult(before, before.rows, error))
+    return done
+
+
+def replay(
+    project: Project,
+    found: Sequence[FlowQuarantine],
+    *,
+    reason: str,
+    tell: Listener,
+    stop: threading.Event,
+) -> list[QuarantineResult]:
+    """Look at the rows again under what is expected today: those that pass reach the target."""
+    done: list[QuarantineResult] = []
+    for one in found:
+        before = one.show(0)
+        if not before.rows:
+            continue
+        try:
+            _replay(project, one, reason, tell, stop)
+            left = one.show(0).rows
+            _note(project, one, "quarantine_replayed", f"{before.rows:,} rows, {left:,} left: {reason}")
+            done.append(QuarantineResult(before, left))
+        except TidegaugeError as error:
+            done.append(QuarantineResult(before, before.rows, error))
+    return done
+
+
+def _replay(
+    project: Project, one: FlowQuarantine, reason: str, tell: Listener, stop: threading.Event
+) -> None:
+    name = one.flow.name
+    with open_ledger(project.ledger, create=False) as ledger:
+        marks = marks_by_flow(ledger.watermarks(project.pipeline, [name])).get(name, [])
+    request = one.set_back({mark.input: mark for mark in marks})
+    if request is None:
+        one.append(reason)
+        return
+    moves = override.preview(project, [name], request)
+    [result] = override.carry_out(project, moves, reason=f"replay of the quarantine: {reason}", tell=tell)
+    if result.error is not None:
+        raise result.error
+    report = run(project, RunOptions((name,)), tell=tell, stop=stop)
+    for error in report.errors:
+        raise error
+    if not any(flow.batches for flow in report.flows):
+        raise WrongState(f"{name}: nothing was read again", hint="run it, then replay once more")
+    # What is still not as expected was set aside again, under the epoch that has just begun.
+    one.discard(reason, before_epoch=result.epoch)
+
+
+def _note(project: Project, one: FlowQuarantine, event: str, reason: str) -> None:
+    with open_ledger(project.ledger, create=True) as ledger:
+        ledger.note(project.pipeline, one.flow.name, event, owner=this_process(), reason=reason)
