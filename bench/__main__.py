@@ -8,7 +8,18 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from bench import bookkeeping, extract, freshness, layers, load, planning, report, startup, updates
+from bench import (
+    bookkeeping,
+    expectations,
+    extract,
+    freshness,
+    layers,
+    load,
+    planning,
+    report,
+    startup,
+    updates,
+)
 from bench import versions as ranges
 from bench.machine import machine, versions
 from bench.result import FOLDER, Result, document, keep, kept
@@ -24,6 +35,7 @@ PARTS = (
     "extract",
     "load",
     "layers",
+    "expectations",
 )
 
 
@@ -43,6 +55,7 @@ def main(arguments: Sequence[str]) -> int:
         "extract": lambda: extract.measure(rows, times=options.times),
         "load": lambda: load.measure(rows, times=options.times),
         "layers": lambda: layers.measure(options.rows or layers.ROWS, times=options.times),
+        "expectations": lambda: expectations.measure(options.rows or expectations.ROWS),
     }
     # A trial is shown and not kept, unless a place for it is named.
     folder: Path | None = options.results or (None if options.rows else FOLDER)

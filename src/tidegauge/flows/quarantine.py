@@ -99,7 +99,7 @@ class FlowQuarantine:
         after = {part.name: self._version(marks.get(part.name)) for part in flow.moving}
         first = flow.moving[0].name
         if flow.output.mode.facts.keeps_every_change:
-            after = self._first_windows() or after
+            after = self._first_windows()
         else:
             # Whatever is read again, the whole is evaluated then.
             after[first] -= 1
@@ -151,11 +151,12 @@ class FlowQuarantine:
         schema = session.read.table(delta_session.name_of(self.flow.output.table)).schema
         as_ = {name: f"__tidegauge{'' if name[0] == '_' else '_'}{name}" for name in besides}
         kept = (F.col(name).alias(given) for name, given in as_.items())
-        parsed = rows.select(F.from_json("row", schema, EXACT).alias("it"), *kept)
+        parsed = rows.select(F.from_json("row", schema, {**EXACT, "mode": "FAILFAST"}).alias("it"), *kept)
         return parsed.select("it.*", *as_.values())
 
-    def _first_windows(self) -> dict[str, int] | None:
-        """Of each input, where the earliest batch began that has a row here."""
+    def _first_windows(self) -> dict[str, int]:
+        """Of each input, where the earliest batch began that has a row here; -1: at the beginning, or the log
+        does not tell any more."""
         with self._session() as session:
             found = self._table.rows(session).select("_epoch", "_seq").distinct().collect()
         wanted = {(int(one[0]), int(one[1])) for one in found}
@@ -171,7 +172,7 @@ class FlowQuarantine:
                     begin = batch.windows[part.name].after
                     version = begin.version if isinstance(begin, VersionPosition) else -1
                     after[part.name] = min(version, after.get(part.name, version))
-        return after or None
+        return dict.fromkeys((part.name for part in self.flow.moving), -1) if wanted else after
 
     @staticmethod
     def _version(mark: Watermark | None) -> int:
