@@ -121,7 +121,8 @@ def test_a_batch_that_fails_writes_nothing_and_says_which_row(shop: Shop) -> Non
 
 WRONG = {
     "{nn: not_null}": "`nn: not_null` is expected, and the rows have no column nn",
-    '{"nn > 1": warn}': "`nn > 1` cannot be checked: A column, variable, or function parameter with name",
+    '{"nn > 1": warn}': "`nn > 1` is expected, and the rows have no column nn",
+    '{"array_max(n) > 1": warn}': "`array_max(n) > 1` cannot be checked",
     "{n: {range: {min: low}}}": "'low' is no bigint",
     "{g: {matches: '('}}": "'(' is no regular expression",
     '{"n + 1": warn}': "gives bigint, and a predicate is true or false",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from tests.unit.test_config_flows import flow, load
 from tests.unit.test_declare import HEAD, declared
 from tidegauge.errors import ExpectationFailed
 from tidegauge.flows.made_by import MadeBy
-from tidegauge.model.delta_flow import DeltaFlow, TableRef
+from tidegauge.model.delta_flow import DeltaFlow, Function, Sql, TableRef
 from tidegauge.model.expectation import (
     Accepted,
     Action,
@@ -164,16 +165,39 @@ def test_unique_has_no_meaning_where_a_key_has_many_rows(tmp_path: Path) -> None
 def test_a_predicate_is_told_by_one_row_alone(tmp_path: Path, sql: str, why: str) -> None:
     made = flow_of(tmp_path, f'a: {{check: "{sql}"}}')
     with pytest.raises(ExpectationFailed, match=why.replace("(", r"\(").replace(")", r"\)")) as caught:
-        check_expectations(made, ["n", "d"])
+        check_expectations(made, {"a": {"n": "int", "d": "date"}})
     assert caught.value.place is not None
 
 
-def test_a_column_that_is_not_there_is_told_at_plan_where_columns_are_known(tmp_path: Path) -> None:
-    made = flow_of(tmp_path, "A: not_null, b.c: not_null, fresh: {column: gone, within: 1h}")
-    check_expectations(made, None)
-    with pytest.raises(ExpectationFailed, match="no column gone") as caught:
-        check_expectations(made, ["a", "b"])
-    assert caught.value.hint == "they have a, b"
+@pytest.mark.parametrize(
+    ("sql", "names"),
+    [
+        (None, {"a", "b"}),
+        ("SELECT *, a + 1 AS c FROM a", {"a", "b", "c"}),
+        ("SELECT a AS A1, b.c FROM a", {"a1", "c"}),
+    ],
+)
+def test_a_column_that_is_not_there_is_told_at_plan_where_columns_are_known(
+    tmp_path: Path, sql: str | None, names: set[str]
+) -> None:
+    inputs = {"a": {"a": "int", "b": "struct<c:int>"}}
+    transform = None if sql is None else Sql(sql)
+    for expect in (
+        "fresh: {column: gone, within: 1h}",
+        "gone: not_null",
+        '"gone > 1": warn',
+        "gone.x: unique",
+    ):
+        made = replace(flow_of(tmp_path, expect), transform=transform)
+        with pytest.raises(ExpectationFailed, match="no column gone") as caught:
+            check_expectations(made, inputs)
+        assert caught.value.hint == f"they have {', '.join(sorted(names))}"
+    for name in names:
+        made = flow_of(tmp_path, f'{name.upper()}: not_null, "{name} IS NOT NULL": warn')
+        check_expectations(replace(made, transform=transform), inputs)
+    # What only Spark can tell is left to it.
+    unknown = replace(flow_of(tmp_path, "gone: not_null"), transform=Function("m:f"))
+    check_expectations(unknown, inputs)
 
 
 def test_only_what_is_set_aside_changes_what_the_target_is_made_by(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from tidegauge.cli.confirm import ReasonOption, YesOption, agreed, check_reason
+from tidegauge.cli.confirm import ReasonOption, YesOption, check_reason, confirm_with_reason
 from tidegauge.cli.options import DebugOption, JsonOption, ProjectOption, SelectOption
 from tidegauge.cli.output import print_json, print_table, report_error, say
 from tidegauge.cli.project import open_project
@@ -66,7 +66,7 @@ def replay(
     shown = quarantine.show(found)
     if not json:
         _show(shown)
-    why = agreed(f"look at the rows of {_name(shown)} again?", reason, yes=yes) if shown else ""
+    why = confirm_with_reason(f"look at the rows of {_name(shown)} again?", reason, yes=yes) if shown else ""
     with watch(sys.stderr) as tell:
         done = quarantine.replay(opened, found, reason=why, tell=tell, stop=threading.Event())
     _close(done, "replay", json=json, debug=debug)
@@ -90,7 +90,11 @@ def discard(
     shown = quarantine.show(found)
     if not json:
         _show(shown)
-    why = agreed(f"delete the rows that {_name(shown)} set aside?", reason, yes=yes) if shown else ""
+    why = (
+        confirm_with_reason(f"delete the rows that {_name(shown)} set aside?", reason, yes=yes)
+        if shown
+        else ""
+    )
     done = quarantine.discard(opened, found, reason=why)
     _close(done, "discard", json=json, debug=debug)
 

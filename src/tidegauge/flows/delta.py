@@ -94,7 +94,7 @@ class DeltaTransform:
         # What is computed whole in any case may be SQL that only Spark can read.
         if not isinstance(sql, Sql) or (follows_clock(self.spec) and not is_readable(sql.text)):
             return ()
-        return check_transform(sql, self.spec.inputs, self._places)
+        return check_transform(sql, self.spec.read, self._places)
 
     def plan(self, *, limit: int | None = None, confirm_deletes: bool = False) -> PlannedWork:  # noqa: ARG002
         """Reads the logs of the inputs, and starts no Spark job. Versions are not cut at a number of rows."""
@@ -196,8 +196,7 @@ class DeltaTransform:
             for name, history in found.items()
         }
         best = choose_evaluation(self.spec, columns=columns)
-        as_it_is = columns[self.spec.input] if self.spec.transform is None else None
-        check_expectations(self.spec, as_it_is)
+        check_expectations(self.spec, columns)
         choice, now, mode = _Choice(best.evaluate, best.why), MadeBy.of(self.spec), self.spec.output.mode
         if origin.set_back and not mode.facts.keeps_every_change:
             return _Choice.whole(WholeBecause.SET_BACK)

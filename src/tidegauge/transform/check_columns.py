@@ -41,6 +41,18 @@ def check_columns(
     return tuple(name for name in inputs if name.lower() not in read)
 
 
+def find_outputs(text: str, columns: Columns) -> frozenset[str] | None:
+    """The names of the columns that come out of readable SQL, in lower case; None where that is not certain.
+
+    `columns`: of all the inputs.
+    """
+    known = {name.lower(): frozenset(map(str.lower, found)) for name, found in columns.items()}
+    try:
+        return _Checked(text, None, known).read_query(parse(text), {}, ())
+    except UnknownColumn:
+        return None  # whoever looks for that says it better
+
+
 @dataclass(frozen=True)
 class _Checked:
     text: str

@@ -9,20 +9,34 @@ from sqlglot import exp
 from sqlglot.errors import ParseError, TokenError
 
 from tidegauge.errors import ExpectationFailed
-from tidegauge.model.delta_flow import DeltaFlow
+from tidegauge.model.delta_flow import DeltaFlow, Sql
 from tidegauge.model.expectation import Expectation, ForeignKey, Fresh, Predicate, RowCount, Unique
+from tidegauge.transform.check_columns import find_outputs
 from tidegauge.transform.nondeterminism import find_clock_in, find_random_in
-from tidegauge.transform.parse import DIALECT
+from tidegauge.transform.parse import DIALECT, is_readable
+from tidegauge.transform.scope import Columns
 
 
-def check_expectations(flow: DeltaFlow, columns: Collection[str] | None) -> None:
-    """Raises ExpectationFailed, with the place. `columns`: that the rows have, where that is known."""
+def check_expectations(flow: DeltaFlow, inputs: Columns) -> None:
+    """Raises ExpectationFailed, with the place. `inputs`: the columns of each."""
+    columns = _columns_out(flow, inputs) if flow.expect else None
     for one in flow.expect:
         if isinstance(one.rule, Predicate):
             _check_predicate(one, one.rule.sql, columns)
         elif columns is not None:
             for name in columns_of(one):
                 find_column(one, name, columns)
+
+
+def _columns_out(flow: DeltaFlow, inputs: Columns) -> Collection[str] | None:
+    """The columns that the rows will have; None where only Spark knows."""
+    match flow.transform:
+        case None:
+            return tuple(inputs[flow.input])
+        case Sql(text) if is_readable(text):
+            return find_outputs(text, {part.name: inputs[part.name] for part in flow.read})
+        case _:
+            return None
 
 
 def columns_of(expectation: Expectation) -> tuple[str, ...]:
@@ -48,7 +62,7 @@ def find_column(expectation: Expectation, name: str, columns: Collection[str]) -
         return (spelled[first.casefold()], *rest)
     raise ExpectationFailed(
         f"`{expectation.name}` is expected, and the rows have no column {name}",
-        hint=f"they have {', '.join(columns)}",
+        hint=f"they have {', '.join(sorted(columns))}",
         place=expectation.place,
     )
 
@@ -75,6 +89,9 @@ def _check_predicate(one: Expectation, text: str, columns: Collection[str] | Non
         why = f"is another with every run: {random}()"
     elif (clock := find_clock_in(condition, columns or ())) is not None:
         why = f"reads the clock: {clock}"
+    elif columns is not None and not condition.find(exp.Lambda):
+        for column in condition.find_all(exp.Column):
+            find_column(one, column.parts[0].name, columns)
     if why is not None:
         raise ExpectationFailed(
             f"`{one.name}` {why}, and a predicate has to be told by one row alone",
