@@ -6,6 +6,7 @@ import pytest
 
 from tests.support.warehouses import (
     ORDERS,
+    SHOWN_WITHOUT_STAND_INS,
     Loader,
     Yard,
     batch_to,
@@ -23,6 +24,8 @@ from tidegauge.model.plan import Batch, Receipt
 from tidegauge.model.position import Window
 from tidegauge.model.spec import TableFlow
 from tidegauge.outputs.warehouse.commits import Commits
+
+pytestmark = SHOWN_WITHOUT_STAND_INS
 
 A, B, C = (1, "a", None, 1), (2, "b", None, 2), (3, "c", None, 3)
 
