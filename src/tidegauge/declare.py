@@ -123,7 +123,7 @@ def flow(
     drift: str | None = None,
     tags: str | Sequence[str] | None = None,
     name: str | None = None,
-    expect: Mapping[str, Any] | None = None,
+    expect: Mapping[str, Any] | object | None = None,
     **inputs: DeclaredInput | str,
 ) -> Callable[[_F], _F]:
     """Declare a flow: the function takes each input as a DataFrame by its name, and returns one.

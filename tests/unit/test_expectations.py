@@ -11,7 +11,7 @@ import pytest
 
 from tests.unit.test_config_flow_mistakes import IN, OUT, refused
 from tests.unit.test_config_flows import flow, load
-from tests.unit.test_declare import HEAD, declared
+from tests.unit.test_declare import HEAD, _untouched, declared  # noqa: F401 - a fixture for every test
 from tidegauge.errors import ExpectationFailed
 from tidegauge.flows.made_by import MadeBy
 from tidegauge.model.delta_flow import DeltaFlow, Function, Sql, TableRef

@@ -1,4 +1,4 @@
-"""`expect:` of a flow: one entry for each column, predicate or table-wide check → expectations."""
+"""`expect:` of a flow: one entry for each column, predicate or table-wide check, or a pandera schema."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 
 from tidegauge.config import flow_values, values
 from tidegauge.config.check import Check
+from tidegauge.config.modules import Failed, import_module
+from tidegauge.config.pandera_schema import is_pandera, read_pandera
 from tidegauge.config.problems import Complaint, Trail, quoted, suggest
 from tidegauge.model.delta_flow import TableRef
 from tidegauge.model.expectation import (
@@ -52,6 +54,10 @@ class _Written:
 def make_expectations(
     check: Check, written: Any, trail: Trail, find_table: FindTable
 ) -> tuple[Expectation, ...]:
+    if isinstance(written, str) and ":" in written:
+        written = _imported(check, written, trail)
+    if is_pandera(written):
+        written = check.attempt(partial(read_pandera, written), trail)
     if written is None:
         return ()
     if not isinstance(written, dict):
@@ -75,6 +81,21 @@ def make_expectations(
     if len(found) > _MOST:
         check.add(f"these are {len(found)} expectations, and {_MOST} is the most", trail, at_key=True)
     return tuple(found.values())
+
+
+def _imported(check: Check, written: str, trail: Trail) -> Any:
+    """What `MODULE:SCHEMA` names; None after a problem was noted."""
+    place = check.document.place(trail)
+    module, _, name = written.partition(":")
+    try:
+        found = getattr(import_module(check.document.file.parent, module, place), name, None)
+    except Failed as failed:
+        check.problems.append(failed.problem)
+        return None
+    if not is_pandera(found):
+        check.add(f"{quoted(written)} is no pandera schema", trail, hint="name one as `MODULE:SCHEMA`")
+        return None
+    return found
 
 
 def _read_all(key: str, body: Any, trail: Trail, find_table: FindTable) -> list[_Written]:

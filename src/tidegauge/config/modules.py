@@ -30,9 +30,21 @@ _brought: dict[Path, set[str]] = {}
 
 def import_flows(root: Path, written: str, place: Place) -> tuple[Declared, ...]:
     """What the module or file declares. Raises Failed for everything that can go wrong in it."""
+    found = declared_in(import_module(root, written, place).__name__)
+    if not found:
+        raise Failed(
+            f"{quoted(written)} declares no flow",
+            place,
+            "decorate a function there with `@tg.flow(…)`, or name the module that has one",
+        )
+    return found
+
+
+def import_module(root: Path, written: str, place: Place) -> ModuleType:
+    """The module or file, imported from the project's folder. Raises Failed likewise."""
     root = Path(os.path.normpath(root))
     try:
-        module = _module(root, written, place)
+        return _module(root, written, place)
     except Failed:
         raise
     except Complaint as complaint:
@@ -52,14 +64,6 @@ def import_flows(root: Path, written: str, place: Place) -> tuple[Declared, ...]
             if is_dotted(written)
             else "mend it, or install what it needs",
         ) from None
-    found = declared_in(module.__name__)
-    if not found:
-        raise Failed(
-            f"{quoted(written)} declares no flow",
-            place,
-            "decorate a function there with `@tg.flow(…)`, or name the module that has one",
-        )
-    return found
 
 
 class Failed(Exception):
