@@ -122,6 +122,8 @@ class SparkKeys(Keys):
 class TableKeys(Keys):
     """What may differ from table to table: on a sync for all of its tables, under `override` for some."""
 
+    later: ClassVar[dict[str, str]] = {"expect": ""}
+
     cursor: Annotated[
         Ordered | None,
         Form(_cursor, "text, or `{column: TEXT, epoch: s}`"),
