@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ASIDE = Death(("tidegauge.outputs.delta.quarantine:Quarantine.put",))
+MARKED = Death(("tidegauge.outputs.delta.quarantine:Quarantine.mark",))
+APPENDED = Death(("tidegauge.outputs.delta.quarantine:Quarantine.append",))
 WRITTEN = Death(("tidegauge.outputs.delta.modes:apply",))
 FLOW = "inputs: {t: {path: t}}, output: {path: out, %s}, expect: {'n %s 0': quarantine}"
 
@@ -84,3 +86,21 @@ def test_a_quarantine_that_was_altered_is_refused_and_one_that_was_dropped_is_ma
     shutil.rmtree(layers.folder / "out_quarantine")
     layers.run()
     assert found(layers) == ([1, 3], [(4, 2)])
+
+
+def test_a_replay_into_a_target_that_only_grows_is_finished_by_the_next_one(layers: Layers) -> None:
+    expect(layers, "mode: append")
+    layers.sql("INSERT INTO @t VALUES (1, 1), (2, -2), (3, -3), (4, 0)")
+    layers.run()
+    assert found(layers) == ([1, 4], [(2, 1), (3, 1)])
+    expect(layers, "mode: append", "<>")
+    again = ("quarantine", "replay", "--reason", "a test", "--yes")
+    layers.die(MARKED, *again, on_spark=True)
+    assert found(layers) == ([1, 4], [(2, 1), (3, 1)])
+    layers.die(APPENDED, *again, on_spark=True)
+    assert found(layers) == ([1, 2, 3, 4], [(2, 1), (3, 1)])
+    # What comes in between is no part of what was begun.
+    layers.sql("INSERT INTO @t VALUES (5, 0), (6, 6)")
+    layers.run()
+    layers.type(*again)
+    assert found(layers) == ([1, 2, 3, 4, 6], [(5, 2)])
