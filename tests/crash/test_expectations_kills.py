@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.crash.dying import Death
-from tests.crash.test_layers_kills import FEED, Layers
+from tests.crash.test_layers_kills import FEED, WHY, Layers
 from tests.support.nursery import Nursery
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ def found(layers: Layers) -> tuple[list[int], list[tuple[int, int]]]:
     )
 
 
+@pytest.mark.shown_on("merge")
 @pytest.mark.parametrize("mode", ["mode: append", "mode: merge, key: id"])
 def test_a_kill_at_either_commit_neither_loses_nor_doubles_a_row_set_aside(layers: Layers, mode: str) -> None:
     expect(layers, mode)
@@ -104,3 +105,8 @@ def test_a_replay_into_a_target_that_only_grows_is_finished_by_the_next_one(laye
     layers.run()
     layers.type(*again)
     assert found(layers) == ([1, 2, 3, 4, 6], [(5, 2)])
+    # All is read again from the beginning: what was set aside before no longer counts.
+    layers.run("--full-refresh", *WHY)
+    expect(layers, "mode: append", ">=")
+    layers.type(*again)
+    assert sorted(row[0] for row in layers.sql("SELECT id FROM @out")) == [1, 2, 3, 4, 5, 6]

@@ -25,6 +25,7 @@ from tidegauge.model.position import VersionPosition
 from tidegauge.model.watermark import Watermark
 from tidegauge.outputs.delta import session as delta_session
 from tidegauge.outputs.delta.batches import CommittedBatches, committed_batches
+from tidegauge.outputs.delta.place import TargetPlace
 from tidegauge.outputs.delta.quarantine import Quarantine
 from tidegauge.storage.store import open_store
 from tidegauge.transform.checks import RowChecks, any_of
@@ -136,13 +137,22 @@ class FlowQuarantine:
             self.flow,
             lambda name: session.read.format("delta").load(self._places.location(tables[name])),
         )
-        rows = self._table.rows(session).where("_replay IS NULL")
+        rows = self._table.rows(session).where(f"_replay IS NULL AND ({self._counting()})")
         marked = checks.mark(self._parsed(session, rows, "row", "_epoch", "_seq"))
         refused = any_of(checks.mask("fail", "quarantine", "drop"))
         names = ("row", "_epoch", "_seq")
         return marked.where(~refused).select(
             *(F.col(f"__tidegauge{'' if name[0] == '_' else '_'}{name}").alias(name) for name in names)
         )
+
+    def _counting(self) -> str:
+        """The batches whose other rows are in the target: what was read again since is set aside anew."""
+        table = self.flow.output.table
+        now = TargetPlace(self.flow, lambda: self._places.find(table)).opened().epochs.standing()
+        last = {now.epoch: now.logged or 0}
+        if now.marker is not None and now.marker.epoch == now.epoch:
+            last |= {one: seq for one, seq in now.marker.closed.items() if one >= now.marker.emptied}
+        return " OR ".join(f"(_epoch = {epoch} AND _seq <= {seq})" for epoch, seq in last.items())
 
     def _parsed(self, session: SparkSession, rows: DataFrame, *besides: str) -> DataFrame:
         """The rows with the target's own columns."""
