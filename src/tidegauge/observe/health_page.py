@@ -21,7 +21,8 @@ p.when { color: #888; margin: .2rem 0 1.2rem; }
 .tiles { display: flex; flex-wrap: wrap; gap: .8rem; }
 .tile { background: var(--soft); border-radius: .6rem; min-width: 8rem; padding: .7rem 1rem; }
 .tile b { display: block; font-size: 1.6rem; }
-table { border-collapse: collapse; width: 100%; }
+table { border-collapse: collapse; table-layout: fixed; width: 100%; }
+th:first-child { width: 19%; } th:nth-last-child(-n+2) { width: 8.6rem; }
 th { color: #888; font-size: .78rem; font-weight: 600; text-align: left; }
 th, td { border-bottom: 1px solid var(--line); padding: .45rem .6rem; vertical-align: top; }
 td.flow { font-weight: 600; overflow-wrap: anywhere; }
