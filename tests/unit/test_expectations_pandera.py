@@ -11,8 +11,6 @@ from tests.unit.test_config_flows import flow, load
 from tests.unit.test_declare import HEAD, _untouched, declared  # noqa: F401 - a fixture for every test
 from tidegauge.model.expectation import Accepted, Action, InRange, Matches, NotNull, Predicate, Unique
 
-pytest.importorskip("pandera.pandas")
-
 SCHEMA = """
 import pandera.pandas as pa
 Check, Column = pa.Check, pa.Column
