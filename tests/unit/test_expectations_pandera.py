@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pandera.pandas  # noqa: F401 - before modules are noted: numpy cannot be imported twice
 import pytest
 
 from tests.unit.test_config_flow_mistakes import IN, OUT, refused
