@@ -25,6 +25,7 @@ connections:
   snow: {type: snowflake, account: a, database: d, user: u}
 """
 SYNC = HEAD + "sync:\n  - {from: app, to: lake, tables: orders, cursor: updated_at, "
+DELTA = HEAD + "  tables: {type: delta, path: t}\nsync:\n  - {from: app, to: tables, tables: a, cursor: c, "
 WAREHOUSE = HEAD + "sync:\n  - {from: app, to: duck, tables: orders, cursor: updated_at, "
 
 
@@ -240,17 +241,31 @@ CASES = {
         "`to` is a lake behind a lake",
         "`to: bucket`",
     ),
-    "to delta": (
-        HEAD
-        + "  tables: {type: delta, path: t}\nsync:\n  - {from: app, to: ▲tables, tables: a, cursor: c}\n",
-        "`tables` is of type `delta`, which no sync writes to",
-        "`flows:`",
+    "delta tables with history": (
+        DELTA + "▲mode: scd2}\n",
+        "mode `scd2` is for warehouses and for `flows:`, and `to` has Delta tables",
+        "`merge`",
+    ),
+    "delta tables with marks": (
+        DELTA + "▲deletes: soft}\n",
+        "deletes `soft` marks rows of a warehouse, and `to` has Delta tables",
+        "`hard`",
+    ),
+    "delta tables that grow by what is read again": (
+        DELTA + "mode: append, ▲lookback: 1h}\n",
+        "`lookback` reads rows again, and mode `append` would add them a second time",
+        "`merge`",
+    ),
+    "delta tables with columns of ours": (
+        DELTA + "▲metadata_columns: true}\n",
+        "`metadata_columns` needs a warehouse",
+        "each commit of the table names its run",
     ),
     "via delta": (
         HEAD
         + "  tables: {type: delta, path: t}\nsync:\n  - {from: app, via: ▲tables, tables: a, cursor: c}\n",
-        "`tables` is of type `delta`, which no sync writes to",
-        "`parquet`",
+        "`tables` is of type `delta`; `via` names a connection of type `parquet`",
+        "`to: tables`",
     ),
     "redshift without via": (
         HEAD + "sync:\n  - {from: app, to: ▲dw, tables: a, cursor: c}\n",

@@ -11,7 +11,7 @@ from tidegauge.cli.output import print_json, say
 from tidegauge.errors import ConfigError
 from tidegauge.model.engines import FACTS
 from tidegauge.model.position import to_text
-from tidegauge.model.spec import Lake, LakeTable, WarehouseTable
+from tidegauge.model.spec import DeltaFolder, Lake, LakeTable, WarehouseTable
 
 if TYPE_CHECKING:
     from tidegauge.model.watermark import Watermark
@@ -115,9 +115,11 @@ def _hop(stage: StageSummary) -> str:
             return f"{FACTS[flow.source.engine].title} → {_lake(lake)} Backup Stage"
         case WarehouseTable(warehouse, _):
             target = FACTS[warehouse.engine].title
-            if flow.reads is None:
-                return f"{FACTS[flow.source.engine].title} → {target} Sync Stage"
-            return f"{_lake(flow.reads.lake)} → {target} Loading Stage"
+        case DeltaFolder():
+            target = "Delta"
+    if flow.reads is None:
+        return f"{FACTS[flow.source.engine].title} → {target} Sync Stage"
+    return f"{_lake(flow.reads.lake)} → {target} Loading Stage"
 
 
 def _lake(lake: Lake) -> str:

@@ -23,6 +23,8 @@ def conflicts(options: TableOptions, ends: SyncEnds, written: frozenset[str]) ->
     """`written`: the keys that the user gave, here or on the sync."""
     if isinstance(ends.to, Database):
         yield from _in_a_warehouse(options)
+    elif ends.to.delta:
+        yield from _in_delta_tables(options)
     else:
         yield from _in_a_lake(options, written)
     engine = ends.to.engine if isinstance(ends.to, Database) else None
@@ -52,6 +54,30 @@ def _in_a_lake(options: TableOptions, written: frozenset[str]) -> Iterator[Confl
             ("metadata_columns",),
             "`metadata_columns` needs a warehouse: files hold the source's columns only",
             "remove it; the lake's manifests name the run of every file",
+        )
+
+
+def _in_delta_tables(options: TableOptions) -> Iterator[Conflict]:
+    if options.mode not in (Mode.APPEND, Mode.MERGE):
+        yield Conflict(
+            ("mode",),
+            f"mode `{options.mode}` is for warehouses and for `flows:`, and `to` has Delta tables",
+            "write `append` or `merge`, and let a flow that reads the table keep it in that mode",
+        )
+    if options.mode is Mode.APPEND:
+        yield from _appended(options)
+    if options.deletes is Deletes.SOFT:
+        yield Conflict(
+            ("deletes",),
+            "deletes `soft` marks rows of a warehouse, and `to` has Delta tables",
+            "write `hard`: the table's change feed says which rows went and when, and a flow in mode `scd2`"
+            " keeps them",
+        )
+    if options.metadata_columns:
+        yield Conflict(
+            ("metadata_columns",),
+            "`metadata_columns` needs a warehouse: Delta tables get the source's columns only",
+            "remove it; each commit of the table names its run",
         )
 
 

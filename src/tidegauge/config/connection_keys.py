@@ -120,7 +120,8 @@ class ParquetKeys(Keys):
 class DeltaKeys(ParquetKeys):
     path: Text = Field(
         description="Where Delta tables lie: a local folder (relative to the project file), `file:…`, or "
-        "`s3a://bucket/prefix`. A table of a flow whose path lies below it is reached with the settings here."
+        "`s3a://bucket/prefix`. A sync fills `PATH/SCHEMA.TABLE`, or as `rename` says. A table of a flow "
+        "whose path lies below it is reached with the settings here."
     )
 
 

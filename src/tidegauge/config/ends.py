@@ -28,8 +28,8 @@ def find_ends(check: Check, keys: SyncKeys, trail: Trail, connections: Connectio
     if keys.to is None and keys.via is None:
         check.add("the key `to` is missing", trail, hint="add `to: CONNECTION`", at_key=True)
         return None
-    behind = _target(check, keys.via, (*trail, "via"), connections) if keys.via is not None else None
-    to = _target(check, keys.to, (*trail, "to"), connections) if keys.to is not None else None
+    behind = _lake_between(check, keys.via, (*trail, "via"), connections) if keys.via is not None else None
+    to = _named(check, keys.to, (*trail, "to"), connections) if keys.to is not None else None
     via = _refuse_database(check, behind, (*trail, "via"), connections)
     if keys.via is not None and via is None:
         return None
@@ -56,7 +56,7 @@ def _refuse_database(
 def _go_together(
     check: Check, via: Lake | None, to: Lake | Database, trail: Trail, connections: Connections
 ) -> bool:
-    if via is not None and isinstance(to, Lake):
+    if via is not None and _is_lake(to):
         check.add(
             "`to` is a lake behind a lake: `via` with `to` loads a warehouse from the lake",
             (*trail, "to"),
@@ -139,13 +139,13 @@ def _is_lake(item: Database | Lake | None) -> TypeGuard[Lake]:
     return isinstance(item, Lake) and not item.delta
 
 
-def _target(check: Check, name: str, trail: Trail, connections: Connections) -> Database | Lake | None:
+def _lake_between(check: Check, name: str, trail: Trail, connections: Connections) -> Database | Lake | None:
     found = _named(check, name, trail, connections)
     if isinstance(found, Lake) and found.delta:
         check.add(
-            f"{quoted(name)} is of type `delta`, which no sync writes to",
+            f"{quoted(name)} is of type `delta`; `via` names a connection of type `parquet`",
             trail,
-            hint="name a connection of type `parquet`, or a database; `flows:` are what writes Delta tables",
+            hint=f"write just `to: {name}` for Delta tables that are filled straight from the database",
         )
         return None
     return found

@@ -186,7 +186,7 @@ class TableKeys(Keys):
             values.choice(MODES[OutputKind.WAREHOUSE], later=("replace_partitions",)),
             "`append`, `merge`, `overwrite`, `scd2`",
         ),
-        Unless("`merge` into a warehouse, `append` into a lake"),
+        Unless("`append` into a lake, else `merge`"),
     ] = Field(
         default="merge",
         description="How rows land in a warehouse: each version of a row is added, the last one for each key "
@@ -236,7 +236,7 @@ class SyncKeys(TableKeys):
         "`to` from it. Alone it is the same as `to`.",
     )
     to: Annotated[MaybeText, Unless("required, or `via`")] = Field(
-        default=None, description="The connection to write: a lake, or a database of any type."
+        default=None, description="The connection to write: a lake, Delta tables, or a database of any type."
     )
     tables: SomeTexts = Field(description="Patterns over the database's own catalogue, such as `shop.*`.")
     exclude: Texts = Field(default=(), description="Patterns of tables to leave out.")

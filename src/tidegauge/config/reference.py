@@ -46,8 +46,9 @@ _CONNECTIONS = f"""\
 ## `connections`
 
 Each has a name of your choice, a `type`, and the keys of that type. Databases of type {_FIRST} and
-{_LAST} can be read and written; `duckdb`, `redshift` and `snowflake` can be written. A sync fills lakes
-of type `parquet`; one of type `delta` is where the tables of `flows` lie.
+{_LAST} can be read and written; `duckdb`, `redshift` and `snowflake` can be written. A sync fills
+databases, lakes of type `parquet`, and Delta tables below a connection of type `delta`, where those of
+`flows` lie too.
 """
 
 _FLOWS = """\

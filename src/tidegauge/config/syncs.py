@@ -115,7 +115,7 @@ def _table_options(check: Check, given: dict[str, Any], trail: Trail, ends: Sync
         hybrid=keys.hybrid,
         place=check.document.key_place(trail),
     )
-    if "mode" not in given and ends is not None and isinstance(ends.to, Lake):
+    if "mode" not in given and ends is not None and isinstance(ends.to, Lake) and not ends.to.delta:
         return replace(options, mode=Mode.APPEND)
     return options
 

@@ -99,12 +99,14 @@ class DatabaseFlow(TableFlowBase):
         """The table as it shall be read, and which of its columns have changed. What the output holds, and
         `drift`, decide."""
         source_table = source.describe(self.spec.table, self.spec.options)
-        if self.mark is None or self.mark.fingerprint == source_table.fingerprint:
+        same = self.mark is not None and self.mark.fingerprint == source_table.fingerprint
+        # Anybody who has Spark alters a Delta table, and then the source has not changed.
+        if self.mark is None or (same and not self.spec.uses_delta):
             return source_table, ()
         held = self.output.layout()
         if held is None:
             return source_table, ()
-        decision = decide_drift(self.spec, self.output, held, source_table.layout)
+        decision = decide_drift(self.spec, self.output, held, source_table.layout, known=same)
         return narrow(source_table, [field.name for field in decision.layout.fields]), decision.notes
 
     def _survey(self, source: Source, source_table: SourceTable, limit: int | None) -> Draft:

@@ -14,7 +14,7 @@ from tidegauge.flows.select import needs_of
 from tidegauge.model.delta_flow import AnyFlow, DeltaFlow, TableRef
 from tidegauge.model.plan import Plan
 from tidegauge.model.protocols.output import Output
-from tidegauge.model.spec import Lake, Project
+from tidegauge.model.spec import Lake, Project, TableFlow
 from tidegauge.sources.delta.catalogue import in_memory, locate, split_name
 from tidegauge.spark.hadoop import configure_bucket
 from tidegauge.spark.jars import Needs
@@ -96,6 +96,12 @@ class Places:
             locate_quarantine=lambda: self.find(table.quarantine),
             plan=plan,
         )
+
+    def synced_output(self, flow: TableFlow, plan: Plan | None = None) -> Output:
+        """Of a database table's flow. `plan`: the one whose batches are written next."""
+        from tidegauge.outputs.delta.synced import SyncedDeltaOutput, target_flow
+
+        return SyncedDeltaOutput(flow, plan=plan, own_session=lambda: self.session(target_flow(flow)))
 
     @contextmanager
     def session(self, flow: DeltaFlow) -> Iterator[SparkSession]:

@@ -1,4 +1,4 @@
-"""A table from a lake to a warehouse: what the extract has committed there and is not loaded yet."""
+"""A table from a lake to a warehouse or a Delta table: what was extracted and is not loaded yet."""
 
 from __future__ import annotations
 

@@ -64,6 +64,6 @@ def first_flow(sync: Sync, table: TableName) -> str:
 
 def flows_of(sync: Sync, table: TableName) -> tuple[str, ...]:
     """The names of a table's flows, in the order in which its rows go through them."""
-    if sync.via and isinstance(sync.to, Database):
+    if sync.via:
         return tuple(stage_flow(table, stage) for stage in Stage)
     return (str(table),)

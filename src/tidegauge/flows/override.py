@@ -148,6 +148,8 @@ class OverridePreviewer(ABC):
         self._status = status
         self._unended = status.override if status else None
         self._mark = mark
+        if flow.uses_delta:
+            self.emptied_when = ""
 
     def preview(self, request: OverrideRequest, every: Sequence[AnyFlow]) -> OverridePreview:
         flow, status = self._flow, self._status

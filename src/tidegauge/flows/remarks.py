@@ -22,11 +22,13 @@ def remarks(
     """For people; `flows` are all that the file means. A database that cannot be asked has none: that it
     cannot is said elsewhere."""
     said: list[str] = []
+    others = {flow.name for flow in project.delta_flows}
+    tables_only = {flow: taken for flow, taken in (recorded or {}).items() if flow not in others}
     for sync in project.syncs:
         tables = {flow.table for flow in flows if flow.source == sync.source and means(sync, flow.table)}
         try:
             source = sources.of(sync.source)
-            found = [*_views(sync, source), *_strangers(sync, tables, recorded or {})]
+            found = [*_views(sync, source), *_strangers(sync, tables, tables_only)]
         except TidegaugeError:
             continue
         said += [f"{sync.place}: {one}" if sync.place else one for one in found]

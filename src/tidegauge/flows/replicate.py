@@ -1,4 +1,4 @@
-"""A table from a database to a warehouse, in one stage."""
+"""A table from a database to a warehouse or a Delta table, in one stage."""
 
 from __future__ import annotations
 

@@ -11,11 +11,13 @@ from tidegauge.errors import ConfigError, Place, TableMissing, TidegaugeError
 from tidegauge.flows.missing_tables import RecordedFlows, find_missing
 from tidegauge.flows.names import matches, means, stage_flow, table_named, table_of
 from tidegauge.flows.select_words import select_flows
+from tidegauge.flows.synced_tables import link_to_syncs
 from tidegauge.model.default_schema import default_schema
 from tidegauge.model.delta_flow import AnyFlow, DeltaFlow
 from tidegauge.model.protocols.source import Source
 from tidegauge.model.spec import (
     Database,
+    DeltaFolder,
     Lake,
     LakeTable,
     Project,
@@ -87,7 +89,8 @@ def choose(
     found.add_lost(project.pipeline)
     for delta_flow in project.delta_flows:
         found.check_apart(delta_flow)
-    return found.select(project.delta_flows, selection, stage)
+    delta_flows = link_to_syncs(project.delta_flows, tuple(found.flows.values()))
+    return found.select(delta_flows, selection, stage)
 
 
 @dataclass
@@ -246,16 +249,11 @@ def _flows(pipeline: str, sync: Sync, table: TableName) -> list[TableFlow]:
             hint="name one on the sync or in its override; or exclude the table",
             place=sync.place,
         )
-    lake = sync.via or sync.to
-    folder = (
-        LakeTable(lake, folder_name(_renamed(options, table) or name)) if isinstance(lake, Lake) else None
-    )
-    if not isinstance(sync.to, Database):
-        assert folder is not None
-        return [TableFlow(pipeline, name, sync.source, table, folder, options, sync.tags)]
-    target = WarehouseTable(sync.to, target_name(sync.to, _renamed(options, table) or table.table))
+    below = folder_name(_renamed(options, table) or name)
+    folder = LakeTable(sync.via, below) if sync.via else None
+    target = _target(sync.to, below, _renamed(options, table) or table.table)
     if folder is None:
-        if sync.to == sync.source and target.table == table:
+        if isinstance(target, WarehouseTable) and sync.to == sync.source and target.table == table:
             raise ConfigError(
                 f"{name}: source and target are the same table",
                 hint="give the target another name with `rename`, or name another connection in `to`",
@@ -269,6 +267,12 @@ def _flows(pipeline: str, sync: Sync, table: TableName) -> list[TableFlow]:
             pipeline, load, sync.source, table, target, options, sync.tags, Stage.LOAD, folder, extract
         ),
     ]
+
+
+def _target(to: Database | Lake, folder: str, name: str) -> LakeTable | WarehouseTable | DeltaFolder:
+    if isinstance(to, Database):
+        return WarehouseTable(to, target_name(to, name))
+    return DeltaFolder(to, folder) if to.delta else LakeTable(to, folder)
 
 
 def _renamed(options: TableOptions, table: TableName) -> str | None:
@@ -287,7 +291,7 @@ def _place(flow: TableFlow) -> tuple[str | None, ...]:
     match flow.output:
         case WarehouseTable(warehouse, table):
             return (warehouse.name, table.schema, table.table.casefold())
-        case LakeTable(lake, folder):
+        case LakeTable(lake, folder) | DeltaFolder(lake, folder):
             return (lake.path, folder)
 
 

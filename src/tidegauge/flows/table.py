@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING, ClassVar
 
 from tidegauge.compare.frames import Difference
@@ -45,11 +46,11 @@ class TableFlowBase(ABC):
 
     def __init__(self, spec: TableFlow, resources: FlowResources) -> None:
         self.spec = spec
-        self.output = resources.open_output(spec)
+        self._resources = resources
+        self.output = self._open_output()
         self.mark = resources.mark(spec.name)
         self.upstream = resources.mark(spec.upstream)
         """The watermark of the flow whose output it reads."""
-        self._resources = resources
 
     @abstractmethod
     def find_new(self, *, limit: int | None, confirm_deletes: bool, refreshing: bool) -> NewRows:
@@ -88,7 +89,7 @@ class TableFlowBase(ABC):
             draft,
             _RowsAndDeletes(found.batch_data, deletes).batch_data,
             found.changes if news else (),
-            by_spark=found.by_jdbc or many,
+            by_spark=found.by_jdbc or many or self.spec.uses_delta,
             by_jdbc=found.by_jdbc,
         )
 
@@ -138,12 +139,25 @@ class TableFlowBase(ABC):
         """Source against output up to a position; None: the output has no row with a cursor."""
         return verify_warehouse(self.spec, self.source(), self.output, position, spark)
 
-    def open_output(self, plan: Plan) -> Output:  # noqa: ARG002
-        return self._resources.open_output(self.spec)
+    def open_output(self, plan: Plan) -> Output:
+        return self._open_output(plan)
 
     @contextmanager
     def session(self, shared: Callable[[], SparkSession]) -> Iterator[Callable[[], SparkSession]]:
-        yield shared
+        """One of its own for a Delta table, whose commits get their tag by a setting of the session."""
+        if not self.spec.uses_delta:
+            yield shared
+            return
+        from tidegauge.outputs.delta.synced import target_flow
+
+        with ExitStack() as opened:
+            own = self._resources.delta_tables.session(target_flow(self.spec))
+            yield cache(lambda: opened.enter_context(own))
+
+    def _open_output(self, plan: Plan | None = None) -> Output:
+        if self.spec.uses_delta:
+            return self._resources.delta_tables.synced_output(self.spec, plan)
+        return self._resources.open_output(self.spec)
 
     def _deletes(self, confirmed: bool) -> DeletedRows:
         return DeletedRows(self.spec, self.output, confirmed=confirmed, reached=self._reached())

@@ -108,6 +108,8 @@ class DeltaTable:
     """`scd2`: a column that holds a hash of key and `valid_from`."""
     on_delete: OnDelete = OnDelete.FAIL
     """`append`: what a delete at the source does."""
+    giver: str = "the transform"
+    """Who gives its rows, in messages."""
     place: Place | None = None
 
 

@@ -70,7 +70,7 @@ class Lake:
     access_key: Secret | None = None
     secret_key: Secret | None = None
     delta: bool = False
-    """Delta tables lie below it, which flows name by their paths; no sync writes there."""
+    """Delta tables lie below it: those that syncs fill, and those that flows name by their paths."""
     place: Place | None = None
 
     @property
@@ -172,6 +172,7 @@ class LakeTable:
     """A table's place in a lake."""
 
     in_lake: ClassVar[bool] = True
+    uses_delta: ClassVar[bool] = False
     lake: Lake
     folder: str
     """Below the lake's path, safe on every file system."""
@@ -190,11 +191,30 @@ class WarehouseTable:
 
     in_lake: ClassVar[bool] = False
     on_s3: ClassVar[bool] = False
+    uses_delta: ClassVar[bool] = False
     warehouse: Database
     table: TableName
 
     def __str__(self) -> str:
         return f"{self.warehouse.name}: {self.table}"
+
+
+@dataclass(frozen=True)
+class DeltaFolder:
+    """A Delta table's place below a connection."""
+
+    in_lake: ClassVar[bool] = False
+    uses_delta: ClassVar[bool] = True
+    lake: Lake
+    folder: str
+    """Below the connection's path, safe on every file system."""
+
+    def __str__(self) -> str:
+        return f"{self.lake.path}/{self.folder}"
+
+    @property
+    def on_s3(self) -> bool:
+        return self.lake.on_s3
 
 
 class Stage(StrEnum):
@@ -214,13 +234,11 @@ class Strategy(StrEnum):
 
 @dataclass(frozen=True)
 class TableFlow:
-    """A flow of one table: database to lake, lake to warehouse, or database to warehouse.
+    """A flow of one table: database to lake, or from either of them to a warehouse or a Delta table.
 
     Has the same facts under the same names as a `DeltaFlow`, so that nobody has to ask which of them it is.
     """
 
-    uses_delta: ClassVar[bool] = False
-    """Whether Spark needs Delta's jars for it."""
     in_catalogue: ClassVar[bool] = False
     """Whether its output is known only by a name in Spark's catalogue."""
     pipeline: str
@@ -228,7 +246,7 @@ class TableFlow:
     source: Database
     table: TableName
     """Of the database where the rows come from, also for a flow that finds them in a lake."""
-    output: LakeTable | WarehouseTable
+    output: LakeTable | WarehouseTable | DeltaFolder
     options: TableOptions
     tags: tuple[str, ...] = ()
     stage: Stage | None = None
@@ -283,6 +301,11 @@ class TableFlow:
     @property
     def on_s3(self) -> bool:
         return self.output.on_s3
+
+    @property
+    def uses_delta(self) -> bool:
+        """Whether Spark needs Delta's jars for it."""
+        return self.output.uses_delta
 
     @property
     def readers(self) -> int:

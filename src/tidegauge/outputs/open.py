@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidegauge.model.protocols.output import Output
-from tidegauge.model.spec import LakeTable, TableFlow
+from tidegauge.model.spec import DeltaFolder, LakeTable, TableFlow
 from tidegauge.outputs.lake.output import ParquetOutput
 from tidegauge.outputs.warehouse.output import WarehouseOutput
 
@@ -12,4 +12,8 @@ def open_output(flow: TableFlow) -> Output:
     """Nothing is connected yet: `prepare` does that."""
     if isinstance(flow.output, LakeTable):
         return ParquetOutput(flow.output.lake, flow.output.folder)
+    if isinstance(flow.output, DeltaFolder):
+        from tidegauge.outputs.delta.synced import SyncedDeltaOutput
+
+        return SyncedDeltaOutput(flow)
     return WarehouseOutput(flow)

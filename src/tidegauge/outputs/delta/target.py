@@ -164,7 +164,7 @@ def room_for(
                     f"the column {one.name} is not in {output.table} and is left out (drift: freeze)"
                 )
             else:
-                raise _drifted(output, f"has no column {one.name}, which the transform gives")
+                raise _drifted(output, f"has no column {one.name}, which {output.giver} gives")
         elif fits(held.type, one.type):
             written.append(DeltaColumn(held.name, one.name, held.type))
         elif can_widen(one.type, held.type) and drift is Drift.EVOLVE:
@@ -175,11 +175,11 @@ def room_for(
     given = {one.name.casefold() for one in columns}
     vanished: tuple[str, ...] = ()
     if output.mode.one_row_per_key(OutputKind.DELTA):
-        known = _known(target, output)
+        known = written_columns(target, output)
         statements += _note_written(known, written)
         vanished = _find_vanished(target, known, given)
         notes += [
-            f"the transform no longer gives the column {name} of {output.table}: it is NULL in the rows"
+            f"{output.giver} no longer gives the column {name} of {output.table}: it is NULL in the rows"
             " written from now on and as it was in the others"
             for name in vanished
         ]
@@ -212,12 +212,12 @@ def _check_not_given(target: DeltaTarget, output: DeltaTable, given: set[str], d
         if held.name.casefold() in given:
             continue
         if drift is Drift.FAIL:
-            raise _drifted(output, f"has a column {held.name}, which the transform does not give")
+            raise _drifted(output, f"has a column {held.name}, which {output.giver} does not give")
         if held.required:
             raise OutputDisagrees(
-                f"{output.table} has a column {held.name} that must not be NULL, and the transform does not"
+                f"{output.table} has a column {held.name} that must not be NULL, and {output.giver} does not"
                 " give it",
-                hint=f"ALTER TABLE … ALTER COLUMN {held.name} DROP NOT NULL, or let the transform give it",
+                hint=f"ALTER TABLE … ALTER COLUMN {held.name} DROP NOT NULL, or let {output.giver} give it",
             )
 
 
@@ -239,7 +239,8 @@ def _kept(names: list[str]) -> dict[str, str]:
     return {f"{WRITTEN}{at // _PART}": text[at : at + _PART] for at in range(0, len(text), _PART)}
 
 
-def _known(target: DeltaTarget, output: DeltaTable) -> list[str]:
+def written_columns(target: DeltaTarget, output: DeltaTable) -> list[str]:
+    """Of a table with one row for each key: the columns that its flow ever wrote."""
     there = {name for name in target.properties if name.startswith(WRITTEN)}
     try:
         text = "".join(target.properties[f"{WRITTEN}{number}"] for number in range(len(there)))
@@ -291,7 +292,7 @@ def _mismatch(output: DeltaTable, held: TargetColumn, one: TargetColumn) -> Outp
         else f"cast it in the transform to {as_sql(held.type)}, or alter the table"
     )
     return OutputDisagrees(
-        f"the column {held.name} of {output.table} is {as_sql(held.type)}, and the transform gives"
+        f"the column {held.name} of {output.table} is {as_sql(held.type)}, and {output.giver} gives"
         f" {as_sql(one.type)}, which does not fit",
         hint=hint,
     )
@@ -299,7 +300,8 @@ def _mismatch(output: DeltaTable, held: TargetColumn, one: TargetColumn) -> Outp
 
 def _drifted(output: DeltaTable, what: str) -> OutputDisagrees:
     return OutputDisagrees(
-        f"{output.table} {what} (drift: fail)", hint="mend the transform or the table, or set `drift: evolve`"
+        f"{output.table} {what} (drift: fail)",
+        hint=f"mend {output.giver} or the table, or set `drift: evolve`",
     )
 
 

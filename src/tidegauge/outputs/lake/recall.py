@@ -9,10 +9,14 @@ import json
 from contextlib import closing
 from dataclasses import dataclass
 
+from tidegauge.delta_log.location import lake_of
+from tidegauge.delta_log.newest import Log
 from tidegauge.errors import OutputDisagrees, TidegaugeError
 from tidegauge.model.plan import window_from_dict
 from tidegauge.model.position import Window
-from tidegauge.model.spec import LakeTable, TableFlow, WarehouseTable
+from tidegauge.model.spec import DeltaFolder, LakeTable, TableFlow, WarehouseTable
+from tidegauge.outputs.delta.batches import CommittedBatches, committed_batches
+from tidegauge.outputs.delta.recall import recall_delta
 from tidegauge.outputs.lake.epochs import EpochContents, contents, follow, load_opening
 from tidegauge.outputs.lake.manifest import Numbered
 from tidegauge.outputs.lake.table import load_all
@@ -49,6 +53,8 @@ def recall(flow: TableFlow) -> RecalledEpoch | None:
             return _of_folder(flow, flow.output)
         case WarehouseTable():
             return _of_landing(flow, flow.output)
+        case DeltaFolder():
+            return _of_delta(flow, flow.output)
 
 
 def recall_epochs(folder: LakeTable) -> tuple[tuple[int, int], ...]:
@@ -110,6 +116,23 @@ def _of_landing(flow: TableFlow, output: WarehouseTable) -> RecalledEpoch | None
         opened = None if heads[newest].last_seq else heads[newest].reason
         windows = _kept(flow, commits, session, heads, newest)
         return RecalledEpoch(newest, heads[newest].last_seq, windows, "", opened)
+
+
+def _of_delta(flow: TableFlow, output: DeltaFolder) -> RecalledEpoch | None:
+    lake = lake_of(str(output), output.lake)
+    found = recall_delta(lake, flow.pipeline, flow.name)
+    if found is None:
+        return None
+    mark = found.marks.get(flow.input)
+    windows: tuple[Window, ...] = (Window(None, mark.position),) if mark else ()
+    look = Log(open_store(lake)).look() if found.seq else None
+    if look is not None:
+        windows = tuple(
+            one.windows[flow.input]
+            for one in committed_batches(look, flow.pipeline, flow.name)
+            if isinstance(one, CommittedBatches) and one.epoch == found.epoch
+        )[::-1]
+    return RecalledEpoch(found.epoch, found.seq, windows, mark.cursor if mark else "", found.opened)
 
 
 def _kept(

@@ -1,0 +1,59 @@
+"""Delta tables that syncs fill: which flows read them, and that nothing else is written there."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tidegauge.errors import ConfigError, Place
+from tidegauge.model.delta_flow import DeltaFlow, TableRef
+from tidegauge.model.spec import TableFlow
+
+
+def link_to_syncs(delta_flows: Sequence[DeltaFlow], flows: Sequence[TableFlow]) -> tuple[DeltaFlow, ...]:
+    """The flows, each with the names also of the tables' flows that fill what it reads.
+
+    Raises ConfigError where a flow writes such a table too, or a table lies inside another one's folder.
+    """
+    filled = {_real(str(flow.output)): flow for flow in flows if flow.uses_delta}
+    if not filled:
+        return tuple(delta_flows)
+    for folder, flow in filled.items():
+        _refuse_nesting(folder, flow.name, filled, None)
+    made = []
+    for delta_flow in delta_flows:
+        where = _folder(delta_flow.output.table)
+        if where is not None:
+            if where in filled:
+                raise ConfigError(
+                    f"'{delta_flow.name}' of `flows:` and '{filled[where].name}' of `sync:` write one table,"
+                    f" {delta_flow.output.table}",
+                    hint="a table is written by one flow: give one of them another place",
+                    place=delta_flow.output.place,
+                )
+            _refuse_nesting(where, delta_flow.name, filled, delta_flow.output.place)
+        read = (_folder(part.table) for part in delta_flow.inputs)
+        more = dict.fromkeys(filled[folder].name for folder in read if folder in filled)
+        made.append(replace(delta_flow, upstreams=(*delta_flow.upstreams, *more)))
+    return tuple(made)
+
+
+def _refuse_nesting(folder: str, name: str, filled: dict[str, TableFlow], place: Place | None) -> None:
+    """A table in the folder of another one: VACUUM there takes its files for rubbish."""
+    for other, flow in filled.items():
+        if folder != other and (folder.startswith(f"{other}/") or other.startswith(f"{folder}/")):
+            raise ConfigError(
+                f"the tables of '{name}' and '{flow.name}' lie inside each other ({folder}, {other}), and"
+                " cleaning one up would delete the other",
+                hint="give each table a folder of its own",
+                place=place or flow.options.place,
+            )
+
+
+def _folder(table: TableRef) -> str | None:
+    return None if table.path is None else _real(table.path)
+
+
+def _real(path: str) -> str:
+    return path if path.startswith("s3a://") else os.path.realpath(path)

@@ -1,0 +1,172 @@
+"""A Delta table as the output of a database table's flow: rows and tag are one commit of its log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tidegauge.errors import KeyUnsuitable, OutputDisagrees, OutputError, SparkFailed, TransformFailed
+from tidegauge.model.arrow import schema_of
+from tidegauge.model.batch_data import BatchData, BatchRows, DeltaBatch, DeltaChange, KeysToDelete
+from tidegauge.model.delta_flow import CHANGE_TYPE, DELETE, DeltaFlow, DeltaTable, TableRef
+from tidegauge.model.mode import OutputKind
+from tidegauge.model.plan import Batch, Plan, Receipt, Tag
+from tidegauge.model.protocols.output import Capabilities
+from tidegauge.model.spec import DeltaFolder, TableFlow
+from tidegauge.model.staged import Staged
+from tidegauge.model.table import Field, Layout
+from tidegauge.model.types import quote
+from tidegauge.outputs.delta.output import DeltaOutput
+from tidegauge.outputs.delta.synced_rows import explain_failure, frame_of, read_few
+from tidegauge.outputs.delta.target import target_of, written_columns
+from tidegauge.outputs.delta.types import can_widen, fits
+from tidegauge.outputs.warehouse.fit import Verdict
+from tidegauge.outputs.warehouse.spark_rows import ensure_splits
+from tidegauge.spark.hadoop import is_scattered
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+_LEAVE_ROWS = frozenset(
+    {"SET TBLPROPERTIES", "UNSET TBLPROPERTIES", "ADD COLUMNS", "CHANGE COLUMN", "CHANGE COLUMNS", "OPTIMIZE"}
+    | {"VACUUM START", "VACUUM END", "DROP COLUMNS", "RENAME COLUMN", "UPGRADE PROTOCOL", "CREATE TABLE"}
+)
+"""Operations after which a table has the rows that it had before."""
+
+OwnSession = Callable[[], AbstractContextManager["SparkSession"]]
+
+
+def target_flow(flow: TableFlow, key: tuple[str, ...] = ()) -> DeltaFlow:
+    """The flow as the writer of Delta tables knows flows: it has no inputs there."""
+    assert isinstance(flow.output, DeltaFolder)
+    options = flow.options
+    table = TableRef(path=str(flow.output), storage=flow.output.lake)
+    output = DeltaTable(table, options.mode, key, giver="the source", place=options.place)
+    return DeltaFlow(flow.pipeline, flow.name, (), output, drift=options.drift, tags=flow.tags)
+
+
+class SyncedDeltaOutput(DeltaOutput):
+    """`model.protocols.output.Output` and `TargetTable` for a TableFlow whose output is a DeltaFolder.
+
+    The key of its rows is known with the first batch. `own_session`: to read what the target has.
+    """
+
+    def __init__(
+        self, flow: TableFlow, *, plan: Plan | None = None, own_session: OwnSession | None = None
+    ) -> None:
+        super().__init__(target_flow(flow), locate=lambda: str(flow.output), plan=plan)
+        self._flow = flow
+        self._own_session = own_session
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(stages_rows=False, deletes_keys=True, table=self)
+
+    def is_open(self, epoch: int, *, kept: bool = False) -> bool:
+        """`kept`: as the protocol promises, as far as the log alone tells."""
+        now = self._standing()
+        if kept and now is not None and now.look is not None and now.ours and now.look.is_empty():
+            made_it = (one for one in now.look.commits() if one.info.get("operation") not in _LEAVE_ROWS)
+            last = next(made_it, None)
+            if last is not None and last.note is None:
+                raise OutputDisagrees(
+                    f"{self.place} was emptied by something else ({last.info.get('operation')}, version"
+                    f" {last.version})",
+                    hint="RESTORE it to the version before, or fill it again with `tidegauge run --select"
+                    f" {self._flow.refresh_name} --full-refresh`",
+                )
+        return super().is_open(epoch, kept=kept)
+
+    def stage(self, batch_data: BatchData, spark: Callable[[], SparkSession]) -> Staged:
+        assert isinstance(batch_data, BatchRows)
+        layout, mode = batch_data.layout, self._flow.options.mode
+        if mode.needs_key(OutputKind.DELTA) and not layout.key:
+            raise KeyUnsuitable(
+                f"{layout.table} has no key, and mode {mode} needs one", hint="name one with `key:`"
+            )
+        key = layout.key if mode.needs_key(OutputKind.DELTA) else ()
+        self._delta_flow = target_flow(self._flow, key)
+        held = read_few(batch_data, key)
+        gone = isinstance(batch_data, KeysToDelete)
+
+        def change(session: SparkSession, target: Callable[[], DataFrame] | None) -> DeltaChange:
+            rows = frame_of(session, batch_data, held, key)
+            return DeltaChange(self._as_deletes(rows, target) if gone else rows)
+
+        staged = super().stage(DeltaBatch(layout, batch_data.rows, change=change), spark)
+        return replace(staged, rows=held.num_rows if held is not None else 0)
+
+    def commit(self, tag: Tag, batch: Batch, staged: Staged, *, layout: Layout, run_id: str) -> Receipt:
+        try:
+            return super().commit(tag, batch, staged, layout=layout, run_id=run_id)
+        except (SparkFailed, TransformFailed) as error:
+            if error.__cause__ is None:
+                raise
+            raise explain_failure(error.__cause__, self.place) from error
+
+    def _as_deletes(self, keys: DataFrame, target: Callable[[], DataFrame] | None) -> DataFrame:
+        """With the other columns that the flow has written, which need no values."""
+        from pyspark.sql import functions as f
+
+        there = {field.name.casefold() for field in keys.schema.fields}
+        ours = {name.casefold() for name in self.written()} - there
+        others = [one for one in target().schema.fields if one.name.casefold() in ours] if target else []
+        nulls = (f.lit(None).cast(one.dataType).alias(one.name) for one in others)
+        return keys.select("*", *nulls, f.lit(DELETE).alias(CHANGE_TYPE))
+
+    # The target as a table: `model.protocols.output.TargetTable`
+
+    @property
+    def loose_keys(self) -> bool:
+        return False
+
+    def named(self, name: str) -> str:
+        return name.casefold()
+
+    def written(self) -> frozenset[str]:
+        """Of a table that only grows, all: nothing there is ever made NULL."""
+        now = self._standing()
+        if now is None or now.look is None:
+            return frozenset()
+        target = target_of(now.look)
+        if self._flow.options.mode.facts.only_adds:
+            return frozenset(column.name for column in target.columns)
+        return frozenset(written_columns(target, self._delta_flow.output))
+
+    def fit(self, held: Field, field: Field, *, key: bool) -> str:  # noqa: ARG002
+        if fits(held.type, field.type):
+            return Verdict.HOLDS.value
+        return (Verdict.WIDEN if can_widen(field.type, held.type) else Verdict.REFUSED).value
+
+    def count(self) -> int:
+        if self.layout() is None:
+            return 0
+        with self._session() as session:
+            return self._frame(session).count()
+
+    def rows(self, layout: Layout) -> Iterator[pa.RecordBatch]:
+        held = {self.named(field.name): field.name for field in self.layout() or ()}
+        fields = tuple(field for field in layout.fields if self.named(field.name) in held)
+        if not held or not fields:
+            return
+        there = replace(layout, fields=fields)
+        with self._session() as session:
+            names = [f"{quote(held[self.named(one.name)])} AS {quote(one.name)}" for one in fields]
+            frame = self._frame(session).selectExpr(*names)
+            if is_scattered(session):
+                yield from frame.toArrow().cast(schema_of(there)).to_batches()
+                return
+            with ensure_splits(BatchRows(there, frame=lambda _: frame), lambda: session) as found:
+                for split in found.splits:
+                    yield from split.batches()
+
+    def _session(self) -> AbstractContextManager[SparkSession]:
+        if self._own_session is None:
+            raise OutputError(f"{self.place} can be read by Spark alone, and there is none here")
+        return self._own_session()
+
+    def _frame(self, session: SparkSession) -> DataFrame:
+        return session.read.format("delta").load(self.place)

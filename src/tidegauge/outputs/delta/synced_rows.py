@@ -1,0 +1,122 @@
+"""The rows of a table's batch as a frame that a Delta table is written from.
+
+Few rows are read by this process when the batch is staged. Of many, each task reads its split while the batch
+is committed: a commit that fails and is tried again reads the window again.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tidegauge.errors import OutputDisagrees, TidegaugeError
+from tidegauge.model.arrow import schema_of
+from tidegauge.model.batch_data import BatchRows, Split
+from tidegauge.model.spark_causes import with_causes
+from tidegauge.model.types import quote
+from tidegauge.outputs.lake.splits import FEW
+from tidegauge.spark.errors import from_spark
+from tidegauge.spark.task_values import raise_any, seal, try_work, unseal
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+_PART, _RANK = "__tidegauge_part", "__tidegauge_rank"
+_FAILED = re.compile(r"tidegauge-failed: (\{.*?\})\s*$", re.MULTILINE)
+
+
+def read_few(batch_data: BatchRows, key: Sequence[str]) -> pa.Table | None:
+    """The rows, where they are few; None: a frame has to bring them. With a key, the last row of each."""
+    import pyarrow as pa
+
+    schema = schema_of(batch_data.layout)
+    if not batch_data.splits and batch_data.frame is None:
+        return schema.empty_table()
+    if not batch_data.splits or batch_data.rows is None or batch_data.rows > FEW:
+        return None
+    parts = [pa.Table.from_batches(split.batches(), schema) for split in batch_data.splits]
+    rows = sum(part.num_rows for part in parts)
+    # At a live source rows leave the window after they were counted; in a lake they cannot.
+    if batch_data.paths and rows != batch_data.rows:
+        raise OutputDisagrees(
+            f"{rows} rows came from the lake, and {batch_data.rows} should have",
+            hint="somebody changes the files of the lake: run again; nothing was written",
+        )
+    return pa.concat_tables(_keep_last(parts, key) if key and len(parts) > 1 else parts)
+
+
+def frame_of(
+    session: SparkSession, batch_data: BatchRows, held: pa.Table | None, key: Sequence[str]
+) -> DataFrame:
+    """Lazy, but for the rows that are `held`. With a key, the last row of each that came in several parts."""
+    if held is not None:
+        return session.createDataFrame(held, schema=_schema(session, batch_data))
+    if batch_data.splits:
+        frame = _by_tasks(session, batch_data)
+    else:
+        assert batch_data.frame is not None
+        frame = batch_data.frame(session)
+    return _keep_last_of_frame(frame, key) if key and len(batch_data.splits) != 1 else frame
+
+
+def explain_failure(error: BaseException, place: str) -> TidegaugeError:
+    """What a commit died of, which had to read the rows first."""
+    if failed := _FAILED.search(with_causes(error)):
+        try:
+            raise_any([failed[1]])
+        except TidegaugeError as found:
+            return found
+    return from_spark(error, place)
+
+
+def _by_tasks(session: SparkSession, batch_data: BatchRows) -> DataFrame:
+    bodies = [seal(split) for split in batch_data.splits]
+
+    def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from _read(unseal(bodies[number]))
+
+    count = len(bodies)
+    return session.range(0, count, 1, count).mapInArrow(work, _schema(session, batch_data))
+
+
+def _read(split: Split) -> Iterator[pa.RecordBatch]:
+    """In a task, whose errors come out as text."""
+    batches = iter(split.batches())
+    while True:
+        batch, failure = try_work(lambda: next(batches, None))
+        if failure is not None:
+            raise RuntimeError(f"tidegauge-failed: {json.dumps(json.loads(failure))}")
+        if batch is None:
+            return
+        yield batch
+
+
+def _schema(session: SparkSession, batch_data: BatchRows) -> Any:
+    nulls = [f"CAST(NULL AS {field.type}) AS {quote(field.name)}" for field in batch_data.layout.fields]
+    return session.sql(f"SELECT {', '.join(nulls)} WHERE false").schema
+
+
+def _keep_last(parts: Sequence[pa.Table], key: Sequence[str]) -> list[pa.Table]:
+    """A row that moved on between two reads is in both parts; one part never has a key twice."""
+    seen: set[tuple[Any, ...]] = set()
+    kept: list[pa.Table] = []
+    for part in reversed(parts):
+        keys = list(zip(*(part.column(name).to_pylist() for name in key), strict=True))
+        kept.append(part.filter([one not in seen for one in keys]) if seen else part)
+        seen.update(keys)
+    return kept[::-1]
+
+
+def _keep_last_of_frame(frame: DataFrame, key: Sequence[str]) -> DataFrame:
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    # Not `row_number`: of a key that one part has twice both rows stay, and the commit refuses them.
+    last = Window.partitionBy(*(f.col(quote(name)) for name in key)).orderBy(f.col(_PART).desc())
+    parted = frame.withColumn(_PART, f.spark_partition_id())
+    return parted.withColumn(_RANK, f.rank().over(last)).where(f"{_RANK} = 1").drop(_PART, _RANK)
