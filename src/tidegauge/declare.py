@@ -69,8 +69,13 @@ def changes(
     max_versions: int | None = None,
     max_bytes: int | str | None = None,
     feed: str | None = None,
+    cursor: str | None = None,
+    key: str | Sequence[str] | None = None,
+    lookback: str | None = None,
+    settle: str | None = None,
+    format: str | None = None,  # noqa: A002 - as the file calls it
 ) -> DeclaredInput:
-    """A Delta table whose changes are followed, version by version."""
+    """A Delta table whose changes are followed, version by version; or any table, by a column."""
     keys = {
         "table": table,
         "path": path,
@@ -79,6 +84,11 @@ def changes(
         "max_versions": max_versions,
         "max_bytes": max_bytes,
         "feed": feed,
+        "cursor": cursor,
+        "key": key if key is None or isinstance(key, str) else list(key),
+        "lookback": lookback,
+        "settle": settle,
+        "format": format,
     }
     return DeclaredInput(_given(keys), _place(sys._getframe(1)))
 

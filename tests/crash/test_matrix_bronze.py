@@ -111,3 +111,22 @@ def test_b1_b2_a_delta_table_filled_from_a_database_loses_and_doubles_nothing(
     commits = spark.sql(f"DESCRIBE HISTORY delta.`{tmp_path}/bronze/t`").collect()
     seqs = [json.loads(one.userMetadata)["seq"] for one in commits if one.userMetadata]
     assert sorted(seqs) == [*range(1, len(seqs) + 1)]
+
+
+@pytest.mark.parametrize("mode", ["mode: append", pytest.param("mode: merge, key: id", marks=long)])
+def test_b1_b2_a_window_of_a_table_without_versions_killed_at_its_commit_comes_once(
+    spark: SparkSession, nursery: Nursery, tmp_path: Path, mode: str
+) -> None:
+    project, shared = tmp_path / "tidegauge.yml", address_of(spark)
+    project.write_text(
+        "pipeline: crash\nflows:\n  it: {inputs: {t: {path: t, format: parquet, cursor: n, key: id}},"
+        f" output: {{path: bronze, {mode}}}}}\n"
+    )
+    for turn, (side, step) in enumerate([*AT_THE_COMMIT, (None, None)]):
+        # The first row of each turn has the cursor that the last one of the turn before had.
+        rows = spark.range(turn * 3, turn * 3 + 3).selectExpr("id", "id - id DIV 3 AS n")
+        rows.coalesce(1).write.mode("append").parquet(f"{tmp_path}/t")
+        ended = nursery.run(project, Kill("it", side, step) if side and step else None, shared)
+        assert ended.code == (-9 if side else 0), (side, step, ended)
+    found = spark.sql(f"SELECT id, n FROM delta.`{tmp_path}/bronze`").collect()
+    assert sorted(map(tuple, found)) == [(number, number - number // 3) for number in range(12)]

@@ -53,7 +53,51 @@ CASES = {
         "keep one",
     ),
     "no place": (flow(f"inputs: {{▲a: {{cursor: version}}}}, {OUT}"), "the input names no table", "`path`"),
-    "cursor": (flow(f"inputs: {{a: {{table: t, cursor: ▲updated_at}}}}, {OUT}"), "`updated_at`", "`version`"),
+    "a lookback over versions": (
+        flow(f"inputs: {{a: {{table: t, ▲lookback: 2h}}}}, {OUT}"),
+        "`lookback` belongs to an input with a column as its cursor",
+        "`cursor`",
+    ),
+    "versions of a column": (
+        flow(f"inputs: {{a: {{table: t, cursor: at, ▲max_versions: 3}}}}, {OUT}"),
+        "`max_versions` belongs to versions",
+        "remove it",
+    ),
+    "the format of a name": (
+        flow(f"inputs: {{a: {{table: t, cursor: at, ▲format: parquet}}}}, {OUT}"),
+        "`format` says what is at a `path`",
+        "remove it",
+    ),
+    "a lookback over the whole": (
+        flow(f"inputs: {{a: {{table: t, cursor: none, ▲lookback: 2h}}}}, {OUT}"),
+        "`lookback` means nothing where the whole table is compared",
+        "remove it",
+    ),
+    "a column beside versions": (
+        flow(f"inputs: {{a: {{table: t, cursor: at}}, ▲b: {{table: v}}}}, transform: 'm:f', {OUT}"),
+        "`b` is followed beside `a`, which has no versions",
+        "snapshots",
+    ),
+    "an append without a key": (
+        flow("inputs: {▲a: {table: t, cursor: at}}, output: {table: u, mode: append}"),
+        "`a` needs a `key`",
+        "name the columns",
+    ),
+    "a history by a column": (
+        flow("inputs: {a: {table: t, cursor: at}}, output: {table: u, ▲mode: scd2, key: k, sequence_by: s}"),
+        "mode `scd2` does not go with `a`, which has a column as its cursor",
+        "`append` or `merge`",
+    ),
+    "an append of the whole": (
+        flow("inputs: {a: {table: t, cursor: none}}, output: {table: u, ▲mode: append}"),
+        "mode `append` does not go with `a`, which is read whole each time",
+        "`merge`",
+    ),
+    "keys of a column": (
+        flow(f"inputs: {{a: {{table: t, cursor: at}}}}, {OUT}, ▲evaluate: keys"),
+        "evaluate `keys` needs versions",
+        "remove it",
+    ),
     "feed": (flow(f"inputs: {{a: {{table: t, feed: ▲net}}}}, {OUT}"), "`net`", "`raw`"),
     "initial": (flow(f"inputs: {{a: {{table: t, initial: ▲soon}}}}, {OUT}"), "`soon` is not a", "earliest"),
     "initial below 0": (flow(f"inputs: {{a: {{table: t, initial: ▲-1}}}}, {OUT}"), "`-1`", "a version"),
@@ -260,7 +304,5 @@ def test_a_mistake_of_several_flows_names_the_places_of_all(tmp_path: Path, case
 
 def test_several_mistakes_in_flows_come_at_once(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
-        load(
-            tmp_path, flow("inputs: {a: {table: t, cursor: x}}, output: {table: u, mode: scd2}, evaluate: y")
-        )
+        load(tmp_path, flow("inputs: {a: {table: t, feed: x}}, output: {table: u, mode: scd2}, evaluate: y"))
     assert len(caught.value.message.split("\n")) == 4

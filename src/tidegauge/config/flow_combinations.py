@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tidegauge.config.flow_keys import InputKeys, OutputKeys
+from tidegauge.config.flow_values import NONE, VERSION
 from tidegauge.config.problems import Trail, quoted
-from tidegauge.model.delta_flow import IS_CURRENT, VALID_FROM, VALID_TO, DeltaFlow, Evaluate
+from tidegauge.model.delta_flow import IS_CURRENT, VALID_FROM, VALID_TO, DeltaFlow, DeltaInput, Evaluate
 from tidegauge.model.expectation import Unique
 from tidegauge.model.mode import Mode, OutputKind
 
-_OF_CHANGES = ("cursor", "feed", "initial", "on_missing", "max_versions", "max_bytes")
+_OF_VERSIONS = ("feed", "initial", "on_missing", "max_versions", "max_bytes")
+_OF_CHANGES = ("cursor", *_OF_VERSIONS, "key", "lookback", "settle", "format")
 _ADDED = (VALID_FROM, VALID_TO, IS_CURRENT)
 
 
@@ -44,6 +46,37 @@ def in_an_input(keys: InputKeys) -> Iterator[FlowConflict]:
                     f"`{key}` belongs to an input whose changes are followed, and this one is a snapshot",
                     "remove it, or `snapshot`",
                 )
+    else:
+        yield from _in_an_input_by_column(keys)
+
+
+def _in_an_input_by_column(keys: InputKeys) -> Iterator[FlowConflict]:
+    if keys.cursor == VERSION:
+        for key in ("key", "lookback", "settle", "format"):
+            if key in keys.model_fields_set:
+                yield FlowConflict(
+                    ((key,),),
+                    f"`{key}` belongs to an input with a column as its cursor, and this one has versions",
+                    "remove it, or name the column with `cursor`",
+                )
+        return
+    for key in _OF_VERSIONS:
+        if key in keys.model_fields_set:
+            yield FlowConflict(
+                ((key,),),
+                f"`{key}` belongs to versions, and the cursor of this input is `{keys.cursor}`",
+                "remove it, or `cursor`",
+            )
+    if keys.cursor == NONE:
+        for key in ("key", "lookback", "settle"):
+            if key in keys.model_fields_set:
+                yield FlowConflict(
+                    ((key,),), f"`{key}` means nothing where the whole table is compared", "remove it"
+                )
+    if keys.format is not None and keys.path is None:
+        yield FlowConflict(
+            (("format",),), "`format` says what is at a `path`, and this is a table's name", "remove it"
+        )
 
 
 def in_an_output(keys: OutputKeys) -> Iterator[FlowConflict]:
@@ -146,6 +179,9 @@ def in_a_flow(flow: DeltaFlow) -> Iterator[FlowConflict]:
             "name a `.sql` file or `MODULE:FUNCTION` that makes one table of them",
         )
     yield from _in_expectations(flow)
+    if flow.by_column is not None:
+        yield from _in_a_flow_by_column(flow, flow.by_column)
+        return
     at_evaluate: tuple[Trail, ...] = (("evaluate",), ())
     if len(moving) > 1:
         names = ", ".join(f"`{part.name}`" for part in moving)
@@ -174,3 +210,37 @@ def in_a_flow(flow: DeltaFlow) -> Iterator[FlowConflict]:
                 f"evaluate `{flow.evaluate}` computes from whole tables, and feed `raw` gives changes only",
                 "leave out one of the two",
             )
+
+
+def _in_a_flow_by_column(flow: DeltaFlow, part: DeltaInput) -> Iterator[FlowConflict]:
+    assert part.by_column is not None
+    column, mode = part.by_column.column, flow.output.mode
+    for other in flow.moving:
+        if other is not part:
+            yield FlowConflict(
+                (("inputs", other.name),),
+                f"{quoted(other.name)} is followed beside {quoted(part.name)}, which has no versions",
+                "let all other inputs be snapshots, or copy the table by a flow of its own first",
+            )
+    at_mode: tuple[Trail, ...] = (("output", "mode"), ("output",))
+    allowed = (Mode.APPEND, Mode.MERGE) if column else (Mode.MERGE, Mode.REPLACE_PARTITIONS, Mode.OVERWRITE)
+    if mode not in allowed:
+        why = "has a column as its cursor" if column else "is read whole each time"
+        yield FlowConflict(
+            at_mode,
+            f"mode `{mode}` does not go with {quoted(part.name)}, which {why}",
+            f"use {' or '.join(f'`{one}`' for one in allowed)}, and let a flow that reads the target keep it"
+            f" in mode `{mode}`",
+        )
+    if column and mode is Mode.APPEND and not part.by_column.key:
+        yield FlowConflict(
+            (("inputs", part.name),),
+            f"{quoted(part.name)} needs a `key`: what is read again must not be appended a second time",
+            "name the columns that tell its rows apart",
+        )
+    if flow.evaluate not in (Evaluate.AUTO, Evaluate.ROWS if column else Evaluate.WHOLE):
+        yield FlowConflict(
+            (("evaluate",), ()),
+            f"evaluate `{flow.evaluate}` needs versions, and {quoted(part.name)} has none",
+            "remove it",
+        )

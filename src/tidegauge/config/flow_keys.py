@@ -1,5 +1,6 @@
 """The keys of `flows:`: of a flow, of each of its inputs, and of its output."""
 
+from datetime import timedelta
 from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
@@ -59,8 +60,28 @@ class InputKeys(Keys):
         default=None,
         description="The table's folder, relative to the project file, `file:…` or `s3a://bucket/prefix`.",
     )
-    cursor: Annotated[str, Form(flow_values.cursor, "`version`")] = Field(
-        default="version", description="Its changes are followed version by version."
+    cursor: Annotated[str, Form(flow_values.cursor, "`version`, column or `none`")] = Field(
+        default="version",
+        description="Its changes are followed version by version; or, of any table that Spark reads, by a "
+        "column of dates, timestamps or numbers that grows; or it is read whole each time and compared.",
+    )
+    key: MaybeColumns = Field(
+        default=(),
+        description="With a column as cursor: the columns that tell its rows apart, for what is read twice; "
+        "else those of the output.",
+    )
+    lookback: Annotated[timedelta, Form(values.duration(), "duration")] = Field(
+        default=timedelta(0),
+        description="With a column as cursor: how far below the watermark it is read again.",
+    )
+    settle: Annotated[timedelta, Form(values.duration(), "duration")] = Field(
+        default=timedelta(0),
+        description="With a column as cursor: rows younger than that wait.",
+    )
+    format: Annotated[MaybeText, Unless("`delta`")] = Field(
+        default=None,
+        description="With a column or `none` as cursor, and a `path`: what Spark calls the files there, "
+        "such as `parquet`.",
     )
     snapshot: Annotated[Flag, Unless("`false`")] = Field(
         default=False,

@@ -10,7 +10,7 @@ from typing import Any
 from tidegauge.config.problems import Complaint, quoted
 from tidegauge.config.values import some_texts, text, whole
 
-VERSION = "version"
+VERSION, NONE = "version", "none"
 
 _PART = re.compile(r"`((?:[^`]|``)+)`|(\w+)")
 _SIZE = re.compile(r"(\d{1,18})\s*([kmgt]?i?b)?", re.ASCII | re.IGNORECASE)
@@ -60,13 +60,8 @@ def columns(value: Any) -> tuple[str, ...]:
 
 
 def cursor(value: Any) -> str:
-    word = text(value)
-    if word != VERSION:
-        raise Complaint(
-            f"{quoted(word)} cannot be the cursor of a Delta table, which is followed by its versions",
-            hint="write `version`, or leave it out",
-        )
-    return word
+    """`version`, `none`, or a column."""
+    return text(value).strip()
 
 
 def initial(value: Any) -> str:

@@ -14,7 +14,7 @@ from tidegauge.config.check import Check
 from tidegauge.config.expectations import make_expectations
 from tidegauge.config.flow_combinations import FlowConflict, in_a_flow, in_an_input, in_an_output
 from tidegauge.config.flow_keys import FlowKeys, InputKeys, OutputKeys
-from tidegauge.config.flow_values import is_dotted
+from tidegauge.config.flow_values import NONE, VERSION, is_dotted
 from tidegauge.config.problems import Complaint, Trail, quoted
 from tidegauge.model.delta_flow import (
     DeltaFlow,
@@ -24,6 +24,7 @@ from tidegauge.model.delta_flow import (
     Function,
     OnDelete,
     OnMissing,
+    ReadByColumn,
     Sql,
     TableRef,
 )
@@ -147,6 +148,7 @@ def _input(check: Check, name: str, body: Any, trail: Trail, around: Around) -> 
         on_missing=OnMissing(keys.on_missing),
         max_versions=keys.max_versions,
         max_bytes=keys.max_bytes,
+        by_column=_by_column(keys),
         place=place,
     )
 
@@ -161,6 +163,13 @@ def _looked_up(expect: Iterable[Expectation]) -> Iterator[DeltaInput]:
     for one in expect:
         if isinstance(one.rule, ForeignKey):
             yield DeltaInput(one.rule.input, one.rule.table, snapshot=True, for_checks=True, place=one.place)
+
+
+def _by_column(keys: InputKeys) -> ReadByColumn | None:
+    if keys.snapshot or keys.cursor == VERSION:
+        return None
+    column = None if keys.cursor == NONE else keys.cursor
+    return ReadByColumn(column, keys.key, keys.lookback, keys.settle, keys.format)
 
 
 def _output(check: Check, body: Any, trail: Trail, around: Around) -> DeltaTable | None:

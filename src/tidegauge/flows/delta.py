@@ -145,7 +145,7 @@ class DeltaTransform:
 
     def check_refillable(self) -> None:
         """Its inputs can be read from the beginning, whatever the output holds."""
-        DeltaTransform(self.spec, FlowResources(self._sources, self._places))._plan_new()
+        type(self)(self.spec, FlowResources(self._sources, self._places))._plan_new()
 
     def _plan_new(self) -> PlannedWork:
         flow, first = self.spec, self.mark

@@ -11,6 +11,10 @@ from tidegauge.model.delta_flow import AnyFlow, DeltaFlow
 
 def open_flow(spec: AnyFlow, resources: FlowResources) -> Flow:
     """Connects to nothing."""
+    if isinstance(spec, DeltaFlow) and spec.by_column is not None:
+        from tidegauge.flows.by_column import ColumnTransform
+
+        return ColumnTransform(spec, resources)
     if isinstance(spec, DeltaFlow):
         # Not before it is needed: who has tables alone shall not wait for a parser of SQL.
         from tidegauge.flows.delta import DeltaTransform

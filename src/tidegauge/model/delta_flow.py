@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -76,6 +77,23 @@ class TableRef:
 
 
 @dataclass(frozen=True)
+class ReadByColumn:
+    """An input that need not be a Delta table, and is not followed by its versions."""
+
+    column: str | None
+    """Its rows in the order of this column, from the watermark on; None: the whole table each time, compared
+    with what the output has."""
+    key: tuple[str, ...] = ()
+    """The columns that tell its rows apart: a row that is read again is known by them."""
+    lookback: timedelta = timedelta(0)
+    """How far below the watermark it is read again, for rows that come late."""
+    settle: timedelta = timedelta(0)
+    """Rows younger than that wait."""
+    format: str | None = None
+    """Of the files at its path; None: a Delta table, or one of the catalogue."""
+
+
+@dataclass(frozen=True)
 class DeltaInput:
     name: str
     """Of the view that the transform reads, and in the ledger."""
@@ -92,6 +110,8 @@ class DeltaInput:
     max_bytes: int | None = None
     for_checks: bool = False
     """Read by an expectation, and not by the transform."""
+    by_column: ReadByColumn | None = None
+    """None: its changes are followed version by version."""
     place: Place | None = None
 
 
@@ -172,6 +192,11 @@ class DeltaFlow:
     def read(self) -> tuple[DeltaInput, ...]:
         """The inputs that the transform sees."""
         return tuple(part for part in self.inputs if not part.for_checks)
+
+    @property
+    def by_column(self) -> DeltaInput | None:
+        """The input that is not followed by its versions, where there is one: the others are snapshots."""
+        return next((part for part in self.inputs if part.by_column is not None), None)
 
     @property
     def input(self) -> str:

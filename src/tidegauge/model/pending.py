@@ -1,7 +1,8 @@
-"""What a watermark remembers for the next plan of its input: one stored text, which has one of two meanings.
+"""What a watermark remembers for the next plan of its input: one stored text with one of three meanings.
 
 Of a database it is the points that become safe to read once the transactions end that were open. Of an input
-of a Delta flow it is by which transform the target was made, or that the watermark was set back. Whoever
+of a Delta flow it is by which transform the target was made, or that the watermark was set back. Of a
+table that is read by a column it is what the table was like (`plan.columns`). Whoever
 stands between those who write it and those who read it only carries the text.
 """
 

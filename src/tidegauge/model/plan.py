@@ -27,6 +27,8 @@ class ReadWay(StrEnum):
     """What differs between the table at the window's two ends."""
     PINNED = "pinned"
     """No change of it counts: the whole table at the window's end, to be joined with."""
+    COLUMN = "column"
+    """Of a table without versions: the rows that a column puts into the window, or all there are."""
     NOTHING = "nothing"
     """Nothing has changed in the window; it may be empty."""
 

@@ -42,6 +42,8 @@ class Readers:
         found = []
         for flow in self._delta_flows:
             for part in flow.inputs:
+                if part.by_column is not None:
+                    continue  # read as it is, and never as it was
                 if (where := self._places.find(part.table)) is None or plain(where) != plain(location):
                     continue
                 reader = self._one(flow, part, location, table_id, earliest)

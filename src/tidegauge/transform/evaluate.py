@@ -71,7 +71,7 @@ def evaluate_change(
     batch = BatchInputs(flow, inputs, session, keep)
     try:
         with silence_pyspark():
-            return _checked(batch, _change(batch, target, check_choice(batch, choice)), target)
+            return add_checks(batch, _change(batch, target, check_choice(batch, choice)), target)
     except AnalysisException as error:
         raise TransformFailed(
             f"{name_transform(flow)}: {first_sentence(error)}",
@@ -80,7 +80,9 @@ def evaluate_change(
         ) from error
 
 
-def _checked(batch: BatchInputs, change: DeltaChange, target: Callable[[], DataFrame] | None) -> DeltaChange:
+def add_checks(
+    batch: BatchInputs, change: DeltaChange, target: Callable[[], DataFrame] | None
+) -> DeltaChange:
     """With what the expectations of the flow have to say of it."""
     flow = batch.flow
     if not flow.expect:

@@ -30,6 +30,8 @@ def check_expectations(flow: DeltaFlow, inputs: Columns) -> None:
 
 def _columns_out(flow: DeltaFlow, inputs: Columns) -> Collection[str] | None:
     """The columns that the rows will have; None where only Spark knows."""
+    if any(part.name not in inputs for part in flow.read):
+        return None
     match flow.transform:
         case None:
             return tuple(inputs[flow.input])

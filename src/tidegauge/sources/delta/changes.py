@@ -192,7 +192,7 @@ class DeltaChangedInput:
                 return self._steps([(self._after, self._upto)])
             case ReadWay.SNAPSHOT:
                 return self._as_inserts()
-            case ReadWay.PINNED | ReadWay.NOTHING:
+            case ReadWay.PINNED | ReadWay.NOTHING | ReadWay.COLUMN:
                 return self._none(*FEED_COLUMNS)
 
     def _read_added(self, *, stamps: bool) -> DataFrame:

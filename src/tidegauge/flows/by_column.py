@@ -1,0 +1,259 @@
+"""A flow that reads a table without a change feed: by a column that orders its rows, or whole each time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from tidegauge.compare.frames import Difference
+from tidegauge.delta_log.history import histories
+from tidegauge.errors import NotCompared, OutputDisagrees, TidegaugeError
+from tidegauge.flows.delta import DeltaTransform
+from tidegauge.flows.flow import FlowResources, PlannedWork
+from tidegauge.flows.made_by import MadeBy
+from tidegauge.flows.override import OverridePreview, OverrideRequest
+from tidegauge.flows.override_column import ColumnOverridePreviewer
+from tidegauge.model.batch_data import BatchData, DeltaBatch, DeltaChange
+from tidegauge.model.delta_flow import AnyFlow, DeltaFlow, DeltaInput, Evaluate, ReadByColumn
+from tidegauge.model.plan import Batch, Draft, InputPlan, Plan, ReadWay
+from tidegauge.model.position import Position, RowPosition, Value, ValueKind, VersionPosition, Window
+from tidegauge.model.protocols.ledger import LedgerReader
+from tidegauge.model.protocols.source import ChangedInput
+from tidegauge.model.run import FlowStatus
+from tidegauge.model.spec import TableName
+from tidegauge.model.table import Layout
+from tidegauge.model.versions import LATEST, History
+from tidegauge.plan.columns import Remembered, check_not_lower, check_same, go_back, note_late
+from tidegauge.sources.delta.changes import moved
+from tidegauge.sources.spark_tables import MOMENTS, ColumnInput, SparkTable, list_files
+from tidegauge.transform.evaluate import evaluate_change
+from tidegauge.transform.predicates import check_expectations
+from tidegauge.transform.window import evaluate_window
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What is new of the input."""
+
+    window: Window | None
+    """None: nothing."""
+    cursor: str = "value"
+    fingerprint: str = ""
+    rows: int | None = None
+    rows_null: int = 0
+    remembered: Remembered = field(default_factory=Remembered)
+    checked: Position | None = None
+    notes: tuple[str, ...] = ()
+
+
+class ColumnTransform(DeltaTransform):
+    """Its other inputs are pinned when the plan is made, as those of every flow between Delta tables are."""
+
+    def __init__(self, spec: DeltaFlow, resources: FlowResources) -> None:
+        super().__init__(spec, resources)
+        assert spec.by_column is not None
+        assert spec.by_column.by_column is not None
+        self._part: DeltaInput = spec.by_column
+        self._by: ReadByColumn = spec.by_column.by_column
+
+    def preview_override(
+        self,
+        request: OverrideRequest,
+        status: FlowStatus | None,
+        every: Sequence[AnyFlow],
+        ledger: LedgerReader,  # noqa: ARG002
+    ) -> OverridePreview:
+        previewer = ColumnOverridePreviewer(self.spec, status, self._marks.get(self._part.name))
+        return previewer.preview(request, every)
+
+    def verify(self, ledger: LedgerReader, spark: Callable[[], SparkSession]) -> Difference:  # noqa: ARG002
+        raise NotCompared(
+            f"{self.spec.name} reads a table without versions, which may have changed since",
+            hint="compare it with a query of your own",
+            excused=True,
+        )
+
+    def resume(self, plan: Plan, *, confirm_deletes: bool = False) -> PlannedWork:  # noqa: ARG002
+        """The same window, read as the table is now."""
+        parts = {part.input: part for part in plan.draft.inputs}
+        wanted = {part.name for part in self.spec.inputs}
+        if set(parts) != wanted:
+            raise OutputDisagrees(
+                f"{self.spec.name}: its plan froze the inputs {', '.join(sorted(parts))}, and now it has"
+                f" {', '.join(sorted(wanted))}",
+                hint="bring the inputs back until the plan has ended, or begin again with `tidegauge"
+                f" watermark reset --select {self.spec.name}`",
+            )
+        check_same(self.spec.name, self._part, parts[self._part.name].source_id, self._identity)
+        return PlannedWork(plan.draft, self._batch_reader(plan.draft), by_jdbc=True)
+
+    def _plan_new(self) -> PlannedWork:
+        mark = self._marks.get(self._part.name)
+        check_expectations(self.spec, {})
+        check_same(self.spec.name, self._part, mark.source_id if mark else None, self._identity)
+        pins = self._pins()
+        found = self._find_new()
+        count = 1 if found.window else 0
+        planned = [
+            self._planned(part, found) if part is self._part else _pinned(part, pins[part.name])
+            for part in self.spec.inputs
+        ]
+        batches = [
+            Batch(
+                tuple(part.window or Window(None, None) for part in planned),
+                rows=found.rows,
+                ways=tuple(
+                    ReadWay.COLUMN if part is self._part else ReadWay.PINNED for part in self.spec.inputs
+                ),
+            )
+        ] * count
+        seen = (self.mark.epoch, self.mark.seq) if self.mark else (0, 0)
+        draft = Draft(
+            self.spec.pipeline,
+            self.spec.name,
+            tuple(planned),
+            tuple(batches),
+            rows_null=found.rows_null,
+            rows_waiting=found.remembered.waiting,
+            notes=found.notes,
+            seen=seen,
+        )
+        return PlannedWork(draft, self._batch_reader(draft), by_jdbc=True)
+
+    @property
+    def _identity(self) -> str:
+        """Which table this is and what orders it."""
+        return f"{self._part.table} by {self._by.column or 'nothing'}"
+
+    @property
+    def _key(self) -> tuple[str, ...]:
+        return self._by.key or self.spec.output.key
+
+    def _find_new(self) -> _Found:
+        mark = self._marks.get(self._part.name)
+        kept = Remembered.parse(mark.pending if mark else None)
+        state = self._state()
+        now = Remembered(state, transform=str(MadeBy.of(self.spec)))
+        same = state is not None and kept.state == state and mark is not None and mark.seq > 0
+        if self._by.column is None:
+            if same and kept.transform == now.transform:
+                return _Found(None, remembered=kept)
+            read = state or f"as read at {datetime.now(UTC).isoformat(sep=' ', timespec='microseconds')}"
+            upto = RowPosition(Value(ValueKind.TEXT, read))
+            return _Found(Window(mark.position if mark else None, upto), remembered=now)
+        if same and not kept.waiting:
+            return _Found(None, remembered=kept)
+        stands = mark.position if mark else None
+        with self._places.session(self.spec) as session:
+            return self._find_rows(SparkTable(session, self._part), stands, kept, now)
+
+    def _find_rows(
+        self, table: SparkTable, stands: Position | None, kept: Remembered, now: Remembered
+    ) -> _Found:
+        part, cursor = self._part, table.cursor
+        table.check_key(self._key)
+        survey = table.survey()
+        check_not_lower(self.spec.name, part, stands, survey.highest)
+        at = stands.cursor if isinstance(stands, RowPosition) else None
+        upto = survey.upto
+        if at is not None and (upto is None or (upto.kind is at.kind and upto < at)):
+            upto = at
+        notes: tuple[str, ...] = ()
+        kind = "timestamp" if cursor.kind in MOMENTS else "value"
+        if survey.rows_null:
+            notes = (f"{part.name}: {survey.rows_null:,} rows have no {cursor.name}, and are never read",)
+        now = replace(now, waiting=survey.rows_waiting)
+        found = _Found(None, kind, table.fingerprint, None, survey.rows_null, now, None, notes)
+        if upto is None:
+            return replace(found, notes=(*notes, f"{part.name}: there is no row to read yet"))
+        after = go_back(at, self._by.lookback, cursor.scale, part) if at else None
+        older, rows = table.count(after, upto)
+        next_after = go_back(upto, self._by.lookback, cursor.scale, part)
+        ahead, _ = table.count(next_after, upto)
+        return replace(
+            found,
+            window=Window(RowPosition(after) if after else None, RowPosition(upto)) if rows else None,
+            rows=rows,
+            remembered=replace(now, older=(next_after.text, ahead)),
+            checked=RowPosition(upto),
+            notes=(*notes, *note_late(part, kept.older, older, after)),
+        )
+
+    def _state(self) -> str | None:
+        """What tells without Spark that a table has not changed; None: nothing does."""
+        table = self._part.table
+        if self._by.format not in (None, "delta"):
+            return list_files(table.path) if table.path and not table.on_s3 else None
+        location = self._places.find(table)
+        if location is None:
+            return None
+        answer = histories({"": (location, LATEST, table.storage)})[""]
+        return None if isinstance(answer, TidegaugeError) else f"{answer.table_id} {answer.latest}"
+
+    def _pins(self) -> dict[str, History]:
+        others = [part for part in self.spec.inputs if part is not self._part]
+        found: dict[str, History] = {}
+        where = {part.name: self._places.location(part.table) for part in others}
+        asked = {part.name: (where[part.name], LATEST, part.table.storage) for part in others}
+        for name, answer in histories(asked).items():
+            if isinstance(answer, TidegaugeError):
+                raise answer
+            found[name] = answer
+        return found
+
+    def _planned(self, part: DeltaInput, found: _Found) -> InputPlan:
+        return InputPlan(
+            input=part.name,
+            cursor=found.cursor,
+            window=found.window,
+            source_id=self._identity,
+            fingerprint=found.fingerprint,
+            pending=str(found.remembered),
+            checked=found.checked,
+        )
+
+    def _batch_reader(self, draft: Draft) -> Callable[[Batch], BatchData]:
+        spec, names = self.spec, [part.input for part in draft.inputs]
+        layout = Layout(TableName(None, spec.name), (), spec.output.key, "value", None)
+        last_of = () if spec.output.mode.facts.only_adds or self._by.column is None else self._key
+
+        def read_batch(batch: Batch) -> BatchData:
+            def change(session: SparkSession, target: Callable[[], DataFrame] | None) -> DeltaChange:
+                table = SparkTable(session, self._part)
+                inputs: dict[str, ChangedInput] = {}
+                for part, window in zip(spec.inputs, self._in_order(names, batch), strict=True):
+                    if part is self._part:
+                        inputs[part.name] = ColumnInput(table, window, last_of)
+                    else:
+                        where = self._places.location(part.table)
+                        inputs[part.name] = moved(session, part.table, where, window, ReadWay.PINNED)
+                keep: list[DataFrame] = []
+                if self._by.column is None:
+                    made = evaluate_change(spec, inputs, session, target, Evaluate.WHOLE, keep=keep)
+                else:
+                    made = evaluate_window(spec, inputs, session, target, keep=keep)
+                return replace(made, kept=tuple(keep))
+
+            return DeltaBatch(layout, batch.rows, change=change)
+
+        return read_batch
+
+    def _in_order(self, names: Sequence[str], batch: Batch) -> Iterator[Window]:
+        """The windows as the flow lists its inputs now."""
+        by_name: Mapping[str, Window] = dict(zip(names, batch.windows, strict=True))
+        return (by_name[part.name] for part in self.spec.inputs)
+
+
+def _pinned(part: DeltaInput, history: History) -> InputPlan:
+    return InputPlan(
+        input=part.name,
+        cursor="snapshot",
+        window=Window(None, VersionPosition(history.latest)),
+        source_id=history.table_id,
+        fingerprint=history.digest,
+    )

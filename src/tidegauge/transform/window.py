@@ -1,0 +1,98 @@
+"""What a batch does to its target where an input is read by a column: the transform over the window's rows.
+
+No law of the whole holds here. What the window has is merged by its key, or appended unless it is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from tidegauge.errors import TransformFailed
+from tidegauge.model.batch_data import DeltaChange
+from tidegauge.model.delta_flow import COMMIT_TIMESTAMP, COMMIT_VERSION, DeltaFlow
+from tidegauge.model.protocols.source import ChangedInput
+from tidegauge.model.types import quote
+from tidegauge.spark.comparable import make_comparable
+from tidegauge.transform.batch import BatchInputs
+from tidegauge.transform.evaluate import add_checks, drop_deletes
+from tidegauge.transform.faults import first_sentence, name_transform, silence_pyspark
+from tidegauge.transform.history import add_change_type
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import StructField
+
+_HERE, _THERE = "__tidegauge_h", "__tidegauge_t"
+
+
+def evaluate_window(
+    flow: DeltaFlow,
+    inputs: Mapping[str, ChangedInput],
+    session: SparkSession,
+    target: Callable[[], DataFrame] | None,
+    *,
+    keep: list[DataFrame] | None = None,
+) -> DeltaChange:
+    """Lazy. The session is the flow's own: it gets views. Raises TransformFailed."""
+    from pyspark.errors import AnalysisException
+
+    try:
+        with silence_pyspark():
+            batch = BatchInputs(flow, inputs, session, keep)
+            rows = batch.whole()
+            if flow.output.mode.facts.only_adds:
+                rows = leave_out_known(drop_deletes(rows), target() if target else None)
+                return add_checks(batch, DeltaChange(batch.sifter.sift(rows)), target)
+            rows = add_change_type(batch.sifter.sift(rows)).drop(COMMIT_VERSION, COMMIT_TIMESTAMP)
+            return add_checks(batch, DeltaChange(rows), target)
+    except AnalysisException as error:
+        raise TransformFailed(
+            f"{name_transform(flow)}: {first_sentence(error)}",
+            hint="run again with --debug for all that Spark says",
+            detail=str(error),
+        ) from error
+
+
+def leave_out_known(rows: DataFrame, target: DataFrame | None) -> DataFrame:
+    """The rows that the target does not have just so, each once."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    fields = rows.schema.fields
+    held = {field.name.casefold(): field for field in target.schema.fields} if target is not None else {}
+    pairs = [_pair(field, held.get(field.name.casefold())) for field in fields]
+    names = [f"{_HERE}{at}" for at in range(len(fields))]
+    marked = rows.withColumns({name: pair[0] for name, pair in zip(names, pairs, strict=True)})
+    once = marked.dropDuplicates(names)
+    if target is not None:
+        there = target.select(*(pair[1].alias(f"{_THERE}{at}") for at, pair in enumerate(pairs)))
+        same = (F.col(f"{_HERE}{at}").eqNullSafe(F.col(f"{_THERE}{at}")) for at in range(len(fields)))
+        once = once.join(there, reduce(lambda one, other: one & other, same), "left_anti")
+    return once.drop(*names)
+
+
+def _pair(field: StructField, held: StructField | None) -> tuple[Column, Column]:
+    """A column of the rows and that of the target, as they can be compared; the target may lack it, or have
+    it with another type."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    one = F.col(quote(field.name))
+    if held is None:
+        here = make_comparable(one, field.dataType)
+        return here, make_comparable(F.lit(None).cast(field.dataType), field.dataType)
+    other = F.col(quote(held.name))
+    if field.dataType.simpleString() == held.dataType.simpleString():
+        return make_comparable(one, field.dataType), make_comparable(other, held.dataType)
+    return _as_text(one), _as_text(other)
+
+
+def _as_text(column: Column) -> Column:
+    """Of structs too, of which one may have more fields than the other: what is NULL is left out."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    forms = {
+        "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+        "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+    }
+    return F.to_json(F.struct(column.alias("v")), forms)
