@@ -5,12 +5,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tidegauge.declare import changes, delta, flow, snapshot
+    from tidegauge.declare import changes, delta, flow, snapshot, table, view
     from tidegauge.tracker import WatermarkTracker
     from tidegauge.transform.as_of import as_of
 
 __version__ = "0.1.0"
-__all__ = ["WatermarkTracker", "__version__", "as_of", "changes", "delta", "flow", "snapshot"]
+__all__ = [
+    "WatermarkTracker",
+    "__version__",
+    "as_of",
+    "changes",
+    "delta",
+    "flow",
+    "snapshot",
+    "table",
+    "view",
+]
 
 
 def __getattr__(name: str) -> Any:
@@ -23,7 +33,7 @@ def __getattr__(name: str) -> Any:
         from tidegauge.transform.as_of import as_of
 
         return as_of
-    if name in {"changes", "delta", "flow", "snapshot"}:
+    if name in {"changes", "delta", "flow", "snapshot", "table", "view"}:
         from tidegauge import declare
 
         return getattr(declare, name)

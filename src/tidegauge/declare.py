@@ -46,7 +46,8 @@ class Declared:
     """`evaluate`, `allow_nondeterministic`, `drift`, `tags` and `expect`, those that were given."""
     place: Place
     module: str
-    function: Callable[..., Any] = field(repr=False)
+    function: Callable[..., Any] | None = field(repr=False)
+    """None: its SQL is in a file, as a view's is."""
 
 
 @dataclass
@@ -184,6 +185,40 @@ def flow(
         return function
 
     return declare
+
+
+def view(
+    table: str,
+    *,
+    transform: str,
+    name: str | None = None,
+    tags: str | Sequence[str] | None = None,
+    **inputs: str | DeclaredInput,
+) -> None:
+    """Declare a view in Spark's catalogue, made of the SELECT in the file `transform` over the inputs.
+
+    An input is the name of a table or of another view; `tg.table(path=…)` is one by its folder. The flow is
+    called like the view without its schema, unless `name` says otherwise.
+    """
+    frame = sys._getframe(1)
+    place = _place(frame)
+    module, code = _running(frame)
+    _flows_of(module, code).flows.append(
+        Declared(
+            name=name or table.rpartition(".")[2],
+            inputs=dict(inputs),
+            output=DeclaredOutput({"table": table}, place),
+            keys=_given({"kind": "view", "transform": transform, "tags": tags}),
+            place=place,
+            module=module,
+            function=None,
+        )
+    )
+
+
+def table(name: str | None = None, *, path: str | None = None) -> DeclaredInput:
+    """A table that a view reads, by its name or its folder."""
+    return DeclaredInput(_given({"table": name, "path": path}), _place(sys._getframe(1)))
 
 
 def declared_in(module: str) -> tuple[Declared, ...]:

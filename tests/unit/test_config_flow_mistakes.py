@@ -261,6 +261,57 @@ CASES = {
         "flows wait for each other in a circle: c → a → b → c",
         "another table",
     ),
+    "kind": (flow(f"kind: ▲veiw, {IN}, {OUT}"), "`veiw`", "`view`"),
+    "view without SQL": (
+        flow("kind: view, inputs: {a: t}, output: {table: v}").replace("f:", "▲f:"),
+        "`transform`",
+        None,
+    ),
+    "view of a function": (
+        flow("kind: view, inputs: {a: t}, transform: ▲m:f, output: {table: v}"),
+        "a view is made of SQL",
+        "`.sql` file",
+    ),
+    "view by path": (
+        flow("kind: view, inputs: {a: t}, transform: v.sql, output: {table: v, ▲path: p}"),
+        "unknown key `path`",
+        None,
+    ),
+    "view with a mode": (
+        flow("kind: view, inputs: {a: t}, transform: v.sql, output: {table: v, ▲mode: append}"),
+        "unknown key `mode`",
+        None,
+    ),
+    "view of changes": (
+        flow("kind: view, inputs: {a: {table: t, ▲snapshot: true}}, transform: v.sql, output: {table: v}"),
+        "unknown key `snapshot`",
+        None,
+    ),
+    "view evaluated": (
+        flow("kind: view, inputs: {a: t}, transform: v.sql, ▲evaluate: whole, output: {table: v}"),
+        "unknown key `evaluate`",
+        None,
+    ),
+    "a flow over a view": (
+        "pipeline: x\nflows:\n"
+        "  v: {kind: view, inputs: {a: t}, transform: v.sql, output: {table: s.v}}\n"
+        f"  f: {{inputs: {{▲a: S.V}}, {OUT}}}\n",
+        "the flow `f` reads S.V, which is the view `v` at ",
+        "made of",
+    ),
+    "a view and a flow": (
+        f"pipeline: x\nflows:\n  f: {{{IN}, {OUT}}}\n"
+        "  v: {kind: view, inputs: {a: t}, transform: v.sql, ▲output: {table: default.u}}\n",
+        "the flows `f` and `v` write one table",
+        None,
+    ),
+    "views in a circle": (
+        "pipeline: x\nflows:\n"
+        "  ▲v: {kind: view, inputs: {a: w}, transform: v.sql, output: {table: v}}\n"
+        "  w: {kind: view, inputs: {a: v}, transform: v.sql, output: {table: w}}\n",
+        "in a circle: v → w → v",
+        None,
+    ),
     "module": ("pipeline: x\nmodules: ▲nope_nope\n", "there is no module `nope_nope`", "pipelines.silver"),
     "module file": ("pipeline: x\nmodules: [▲nope.py]\n", "nope.py", "relative to the project file"),
     "module form": ("pipeline: x\nmodules: [▲a-b]\n", "neither a module nor a `.py` file", "pipelines/"),
@@ -271,6 +322,7 @@ CASES = {
 def test_a_mistake_in_a_flow_is_named_with_its_place(tmp_path: Path, case: str) -> None:
     (tmp_path / "folder.sql").mkdir()
     (tmp_path / "empty.sql").write_text(" \n")
+    (tmp_path / "v.sql").write_text("SELECT * FROM a")
     (tmp_path / "latin.sql").write_bytes("SELECT *\nFROM a -- für\n".encode("latin-1"))
     marked, message, hint = CASES[case]
     error = refused(tmp_path, marked)

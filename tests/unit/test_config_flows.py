@@ -199,3 +199,21 @@ flows:
         "plain": (),
         "from_plain": ("plain",),
     }
+
+
+def test_a_view_is_a_flow_without_data_in_the_same_graph(tmp_path: Path) -> None:
+    (tmp_path / "v.sql").write_text("SELECT * FROM a")
+    (tmp_path / "tidegauge.yml").write_text(
+        "pipeline: x\nflows:\n"
+        "  w: {kind: view, inputs: {a: g.v}, transform: v.sql, output: {table: g.w}, tags: top}\n"
+        "  v: {kind: view, inputs: {a: {path: lake/t}}, transform: v.sql, output: {table: g.v}}\n"
+        "  f: {inputs: {a: s}, output: {path: lake/t, key: k}}\n"
+    )
+    project = load_project(tmp_path / "tidegauge.yml")
+    w, v = project.views
+    assert [flow.name for flow in project.delta_flows] == ["f"]
+    assert (w.upstreams, v.upstreams, w.tags) == (("v",), ("f",), ("top",))
+    assert (w.target, v.inputs[0].table) == ("g.w", TableRef(path=str(tmp_path / "lake/t")))
+    assert v.transform == Sql("SELECT * FROM a", tmp_path / "v.sql")
+    assert v.place == Place(str(tmp_path / "tidegauge.yml"), 4, 3)
+    assert project.delta_flows[0].place == Place(str(tmp_path / "tidegauge.yml"), 5, 3)

@@ -331,3 +331,20 @@ def test_declaring_flows_brings_neither_spark_nor_the_config() -> None:
         "assert not {'pyspark', 'pydantic', 'tidegauge.config'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_a_view_in_python_is_that_of_yaml(tmp_path: Path) -> None:
+    (tmp_path / "v.sql").write_text("SELECT * FROM a")
+    code = HEAD + (
+        'tg.view("g.v", transform="v.sql", a="s.t")\n'
+        'tg.view("g.w", name="top", transform="v.sql", tags="x", a=tg.table(path="lake/t"))\n'
+    )
+    (tmp_path / "silver.py").write_text(code)
+    v, top = load(tmp_path, "pipeline: lakehouse\nmodules: [silver.py]\n").views
+    assert (v.name, v.target, str(v.inputs[0].table), v.transform.text) == (
+        "v", "g.v", "s.t", "SELECT * FROM a"
+    )  # fmt: skip
+    assert (top.name, top.tags, top.inputs[0].table.path) == ("top", ("x",), str(tmp_path / "lake/t"))
+    assert v.place == Place(str(tmp_path / "silver.py"), 2, 1)
+    error = refused(tmp_path / "other", HEAD + '▲tg.view("g.v", transform="m:f", a="s.t")\n')
+    assert "a view is made of SQL" in error.message

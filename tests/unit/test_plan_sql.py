@@ -100,6 +100,27 @@ def test_a_chain_that_is_yet_to_be_made_is_planned_as_far_as_it_goes(plan: Plan)
     assert planned.flow("top")["notes"] == ["what gold brings comes after that"]
 
 
+def test_a_partition_column_that_does_not_come_out_is_named(plan: Plan, tmp_path: Path) -> None:
+    (tmp_path / "tidegauge.yml").write_text(
+        "pipeline: p\nflows:\n  silver:\n    inputs: {orders: {path: bronze/orders}}\n"
+        "    transform: silver.sql\n"
+        "    output: {path: silver, mode: replace_partitions, partition_by: day}\n"
+    )
+    ran = plan("SELECT who, sum(amount) AS amount FROM orders GROUP BY who")
+    assert "silver.sql:1:1: " in refused(ran, "drops the partition column day", "comes out is who, amount")
+
+
 def test_a_missing_input_is_named(plan: Plan, tmp_path: Path) -> None:
     (tmp_path / "bronze" / "people").rename(tmp_path / "gone")
     refused(plan(GOOD), "people: there is no Delta table at", "check the location")
+
+
+def test_a_table_that_only_an_expectation_reads_is_no_input_of_the_sql(plan: Plan, tmp_path: Path) -> None:
+    (tmp_path / "tidegauge.yml").write_text(
+        "pipeline: p\nflows:\n  silver:\n    inputs: {orders: {path: bronze/orders}}\n"
+        "    transform: silver.sql\n    output: {path: silver, key: id}\n"
+        "    expect: {foreign_key: {columns: who, path: bronze/people, to: id}}\n"
+    )
+    planned = plan("SELECT id, who FROM orders", "", "--json")
+    assert planned.code == 0, planned.said
+    assert not [note for note in planned.flow("silver")["notes"] if "does not read it" in note]

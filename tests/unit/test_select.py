@@ -10,7 +10,7 @@ import pytest
 
 from tidegauge.errors import ConfigError, Place, TableMissing
 from tidegauge.flows.select import Selection, Sources, choose, expand
-from tidegauge.model.delta_flow import DeltaFlow, DeltaInput, DeltaTable, TableRef
+from tidegauge.model.delta_flow import DeltaFlow, DeltaInput, DeltaTable, Sql, TableRef
 from tidegauge.model.protocols.source import Source
 from tidegauge.model.spec import (
     Database,
@@ -26,6 +26,8 @@ from tidegauge.model.spec import (
     TableOptions,
     WarehouseTable,
 )
+from tidegauge.model.view_flow import ViewFlow, ViewName
+from tidegauge.operations.status import spread
 
 POSTGRES = Database("app", Engine.POSTGRESQL, database="shop", schema="sales")
 OPTIONS = TableOptions(cursor="at")
@@ -178,6 +180,32 @@ def test_a_sync_and_a_flow_that_write_one_table_are_refused_with_both_places() -
     ) as caught:
         choose(one, (), Known())
     assert caught.value.place == Place("tidegauge.yml", 9, 3)
+
+
+def test_words_are_written_out_where_only_the_ledger_is_asked() -> None:
+    part = DeltaInput("t", TableRef(name="s.t"))
+    flow = DeltaFlow("p", "f", (part,), DeltaTable(TableRef(name="g.f"), key=("id",)), tags=("top",))
+    below = replace(flow, name="g", upstreams=("f",), tags=())
+    one = replace(project(sync("sales.*", tags=("top",))), delta_flows=(flow, below))
+    assert spread(one, ()) == []
+    assert spread(one, ("f",)) == ["f"]
+    assert spread(one, ("tag:top",)) == ["f", "sales.*"]
+    assert spread(one, ("+g",)) == ["f", "g", "g"]
+    assert spread(one, ("+sales.orders/load",)) == ["sales.orders/load"]
+    assert spread(one, ("tag:nobody",)) == ["tag:nobody"]
+
+
+def test_views_are_selected_for_commands_that_know_them_and_told_to_the_others() -> None:
+    part = DeltaInput("t", TableRef(name="s.t"))
+    view = ViewFlow("p", "v", (part,), ViewName(TableRef(name="g.v")), Sql("SELECT 1"), ("top",), ("f",))
+    flow = DeltaFlow("p", "f", (part,), DeltaTable(TableRef(name="g.f"), key=("id",)), tags=("top",))
+    one = replace(project(sync("orders")), syncs=(), delta_flows=(flow,), views=(view,))
+    assert choose(one, ("f+",), Known(), views=True).views == (view,)
+    assert choose(one, ("g.v",), Known(), views=True).all_flows == ()
+    assert choose(one, ("tag:top",), Known()).views == ()
+    assert choose(replace(one, delta_flows=()), (), Known()).all_flows == ()
+    with pytest.raises(ConfigError, match="v: a view has no data and no watermark of its own"):
+        choose(one, ("v",), Known())
 
 
 def test_two_tables_that_would_land_in_one_are_refused() -> None:

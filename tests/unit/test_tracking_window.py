@@ -120,6 +120,8 @@ def test_the_tracker_is_imported_only_when_asked_for_and_never_brings_spark() ->
         "delta",
         "flow",
         "snapshot",
+        "table",
+        "view",
     ]
     with pytest.raises(AttributeError, match="nothing_else"):
         tidegauge.nothing_else  # noqa: B018

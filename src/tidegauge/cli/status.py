@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tidegauge.cli.options import DebugOption, JsonOption, ProjectOption, SelectOption, TableOption, selection
@@ -23,7 +24,8 @@ def command(
     from tidegauge.operations.status import summarize_flows
 
     found = open_project(project)
-    now, shown = summarize_flows(found, selection(select, table))
+    wanted = selection(select, table)
+    now, shown = summarize_flows(found, wanted)
     warnings = _warnings(found)
     if json:
         flows = [
@@ -32,8 +34,11 @@ def command(
         ]
         print_json({"schema": "tidegauge/status/1", "flows": flows})
         return
+    views = _list_views(found, wanted)
+    for name in views:
+        say(f"{name} is a view: it has no data and no state of its own")
     if not shown:
-        say("no flow has run yet; `tidegauge run` does")
+        say("nothing else is selected" if views and wanted else "no flow has run yet; `tidegauge run` does")
         return
     print_table(
         ["flow", "state", "watermark", "checked", "lag", "rows", "took", "last run", "waits for"],
@@ -56,6 +61,12 @@ def command(
     for one in shown:
         for warning in warnings.get(one.flow, []):
             say(f"{one.flow}: {warning}")
+
+
+def _list_views(project: Project, wanted: Sequence[str]) -> list[str]:
+    from tidegauge.flows.select_words import select_flows
+
+    return [view.name for view in select_flows(project.views, wanted)[0]]
 
 
 def _warnings(project: Project) -> dict[str, list[str]]:

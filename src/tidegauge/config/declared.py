@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tidegauge.config.check import Check
@@ -13,13 +13,14 @@ from tidegauge.config.modules import Failed, as_shown, import_flows
 from tidegauge.config.problems import Problem, quoted
 from tidegauge.declare import Declared, DeclaredInput, DeclaredOutput
 from tidegauge.errors import Place
-from tidegauge.model.delta_flow import DeltaFlow, Function
+from tidegauge.model.delta_flow import Function
 from tidegauge.model.spec import Lake
+from tidegauge.model.view_flow import WrittenInFlows
 
 
 def make_declared(
     check: Check, modules: Sequence[str], *, pipeline: str, lakes: Sequence[Lake]
-) -> list[DeltaFlow]:
+) -> list[WrittenInFlows]:
     """The flows of these modules, after those that the project file has itself."""
     root = check.document.file.parent
     taken = _in_the_file(check)
@@ -40,12 +41,13 @@ def make_declared(
         taken[declared.name] = place
         python.values["flows", declared.name] = place
         bodies[declared.name] = _body(python, declared)
-        functions[declared.name] = Function(
-            name=f"{declared.module}:{getattr(declared.function, '__qualname__', declared.name)}",
-            root=root,
-            call=declared.function,
-        )
-        _check_parameters(check.problems, declared, place)
+        if declared.function is not None:
+            functions[declared.name] = Function(
+                name=f"{declared.module}:{getattr(declared.function, '__qualname__', declared.name)}",
+                root=root,
+                call=declared.function,
+            )
+            _check_parameters(check.problems, declared, declared.function, place)
     return make_flows(check.beside(python), bodies, Around(pipeline, lakes, functions))
 
 
@@ -102,10 +104,12 @@ def _text(value: Any) -> Any:
     return [_text(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def _check_parameters(problems: list[Problem], declared: Declared, place: Place) -> None:
+def _check_parameters(
+    problems: list[Problem], declared: Declared, function: Callable[..., Any], place: Place
+) -> None:
     """Each input goes to the function by its name."""
     try:
-        signature = inspect.signature(declared.function)
+        signature = inspect.signature(function)
     except (TypeError, ValueError):
         return
     by_name = {

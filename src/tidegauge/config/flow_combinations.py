@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from tidegauge.config.flow_keys import InputKeys, OutputKeys
 from tidegauge.config.flow_values import NONE, VERSION
 from tidegauge.config.problems import Trail, quoted
+from tidegauge.config.view_keys import ViewInputKeys
 from tidegauge.model.delta_flow import IS_CURRENT, VALID_FROM, VALID_TO, DeltaFlow, DeltaInput, Evaluate
 from tidegauge.model.expectation import Unique
 from tidegauge.model.mode import Mode, OutputKind
@@ -25,7 +26,7 @@ class FlowConflict:
     hint: str
 
 
-def in_a_place(keys: InputKeys | OutputKeys, what: str) -> Iterator[FlowConflict]:
+def in_a_place(keys: InputKeys | OutputKeys | ViewInputKeys, what: str) -> Iterator[FlowConflict]:
     if keys.table is not None and keys.path is not None:
         yield FlowConflict((("path",),), f"`table` and `path` both name the {what}", "keep one of them")
     elif keys.table is None and keys.path is None:

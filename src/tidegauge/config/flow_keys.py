@@ -10,6 +10,7 @@ from tidegauge.config.forms import Flag, Form, Keys, Mapped, MaybeText, Tags, Un
 from tidegauge.model.delta_flow import Evaluate, OnDelete, OnMissing
 from tidegauge.model.mode import MODES, OutputKind
 from tidegauge.model.spec import Drift
+from tidegauge.model.view_flow import VIEW
 
 MaybeTable = Annotated[str | None, Form(flow_values.table_name, "name in Spark's catalogue")]
 MaybeColumns = Annotated[tuple[str, ...], Form(flow_values.columns, "column or list"), Unless("none")]
@@ -18,6 +19,11 @@ MaybeColumns = Annotated[tuple[str, ...], Form(flow_values.columns, "column or l
 class FlowKeys(Keys):
     later: ClassVar[dict[str, str]] = {"schedule": ""}
 
+    kind: Annotated[str, Form(values.choice(("table", VIEW)), "`table`, `view`")] = Field(
+        default="table",
+        description="A table that is kept up to date, or a view, which has no rows of its own; its keys are "
+        "below.",
+    )
     inputs: Mapped = Field(
         description="The Delta tables it reads, each under the name that the transform knows it by; see "
         "below. `NAME: TABLE` is short for `NAME: {table: TABLE}`."

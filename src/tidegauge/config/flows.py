@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,10 +12,17 @@ from typing import Any
 from tidegauge.config import values
 from tidegauge.config.check import Check
 from tidegauge.config.expectations import make_expectations
-from tidegauge.config.flow_combinations import FlowConflict, in_a_flow, in_an_input, in_an_output
+from tidegauge.config.flow_combinations import (
+    FlowConflict,
+    in_a_flow,
+    in_a_place,
+    in_an_input,
+    in_an_output,
+)
 from tidegauge.config.flow_keys import FlowKeys, InputKeys, OutputKeys
 from tidegauge.config.flow_values import NONE, VERSION, is_dotted
 from tidegauge.config.problems import Complaint, Trail, quoted
+from tidegauge.config.view_keys import ViewInputKeys, ViewKeys, ViewOutputKeys
 from tidegauge.model.delta_flow import (
     DeltaFlow,
     DeltaInput,
@@ -31,6 +38,7 @@ from tidegauge.model.delta_flow import (
 from tidegauge.model.expectation import Expectation, ForeignKey
 from tidegauge.model.mode import Mode
 from tidegauge.model.spec import Drift, Lake
+from tidegauge.model.view_flow import VIEW, ViewFlow, ViewName, WrittenInFlows
 
 MAX_SQL = 1024 * 1024
 
@@ -49,10 +57,16 @@ class Around:
     """By the flow's name: transforms that are no text."""
 
 
-def make_flows(check: Check, written: Any, around: Around) -> list[DeltaFlow]:
+MakeInput = Callable[[Check, str, Any, Trail, Around], DeltaInput | None]
+
+
+def make_flows(check: Check, written: Any, around: Around) -> list[WrittenInFlows]:
     if not isinstance(written, dict):
         return []
-    found = [_flow(check, name, body, ("flows", name), around) for name, body in written.items()]
+    found: list[WrittenInFlows | None] = []
+    for name, body in written.items():
+        is_view = isinstance(body, dict) and body.get("kind") == VIEW
+        found.append((_view if is_view else _flow)(check, name, body, ("flows", name), around))
     return [flow for flow in found if flow is not None]
 
 
@@ -61,13 +75,7 @@ def _flow(check: Check, name: str, body: Any, trail: Trail, around: Around) -> D
         check.add("this must be a mapping with `inputs` and an `output`", trail)
         return None
     before = len(check.problems)
-    if not _NAME.fullmatch(name):
-        check.add(
-            f"{quoted(name)} cannot be the name of a flow",
-            trail,
-            hint="use letters, digits, `_`, `-` and `.`",
-            at_key=True,
-        )
+    _check_name(check, name, trail)
     keys = check.keys(FlowKeys, body, trail)
     inputs = _inputs(check, body.get("inputs"), (*trail, "inputs"), around)
     output = _output(check, body.get("output"), (*trail, "output"), around)
@@ -99,7 +107,41 @@ def _flow(check: Check, name: str, body: Any, trail: Trail, around: Around) -> D
     return flow if len(check.problems) == before else None
 
 
-def _inputs(check: Check, written: Any, trail: Trail, around: Around) -> tuple[DeltaInput, ...]:
+def _view(check: Check, name: str, body: Any, trail: Trail, around: Around) -> ViewFlow | None:
+    before = len(check.problems)
+    _check_name(check, name, trail)
+    keys = check.keys(ViewKeys, body, trail)
+    inputs = _inputs(check, body.get("inputs"), (*trail, "inputs"), around, _view_input)
+    at_output = (*trail, "output")
+    output = check.keys(ViewOutputKeys, body["output"], at_output) if body.get("output") is not None else None
+    written = None if keys is None else keys.transform
+    made = check.attempt(lambda: _view_sql(written, check.document.file.parent), (*trail, "transform"))
+    if keys is None or output is None or made is None or len(check.problems) > before:
+        return None
+    return ViewFlow(
+        pipeline=around.pipeline,
+        name=name,
+        inputs=inputs,
+        output=ViewName(TableRef(name=output.table), check.document.key_place(at_output)),
+        transform=made,
+        tags=keys.tags,
+        place=check.document.key_place(trail),
+    )
+
+
+def _check_name(check: Check, name: str, trail: Trail) -> None:
+    if not _NAME.fullmatch(name):
+        check.add(
+            f"{quoted(name)} cannot be the name of a flow",
+            trail,
+            hint="use letters, digits, `_`, `-` and `.`",
+            at_key=True,
+        )
+
+
+def _inputs(
+    check: Check, written: Any, trail: Trail, around: Around, make: MakeInput | None = None
+) -> tuple[DeltaInput, ...]:
     if not isinstance(written, dict):
         return ()
     if not written:
@@ -123,7 +165,8 @@ def _inputs(check: Check, written: Any, trail: Trail, around: Around) -> tuple[D
                 hint="names of inputs differ by more than their case",
                 at_key=True,
             )
-    made = [_input(check, name, body, (*trail, name), around) for name, body in written.items()]
+    make = make or _input
+    made = [make(check, name, body, (*trail, name), around) for name, body in written.items()]
     return tuple(part for part in made if part is not None)
 
 
@@ -172,6 +215,14 @@ def _by_column(keys: InputKeys) -> ReadByColumn | None:
     return ReadByColumn(column, keys.key, keys.lookback, keys.settle, keys.format)
 
 
+def _view_input(check: Check, name: str, body: Any, trail: Trail, around: Around) -> DeltaInput | None:
+    keys = check.keys(ViewInputKeys, {"table": body} if isinstance(body, str) else body, trail)
+    if keys is None:
+        return None
+    _refuse(check, in_a_place(keys, "input"), trail)
+    return DeltaInput(name, _table(check, keys, trail, around), place=check.document.key_place(trail))
+
+
 def _output(check: Check, body: Any, trail: Trail, around: Around) -> DeltaTable | None:
     if not isinstance(body, dict):
         return None
@@ -192,7 +243,9 @@ def _output(check: Check, body: Any, trail: Trail, around: Around) -> DeltaTable
     )
 
 
-def _table(check: Check, keys: InputKeys | OutputKeys, trail: Trail, around: Around) -> TableRef:
+def _table(
+    check: Check, keys: InputKeys | OutputKeys | ViewInputKeys, trail: Trail, around: Around
+) -> TableRef:
     written = keys.path
     if written is None:
         return TableRef(name=keys.table)
@@ -228,6 +281,16 @@ def _transform(written: str | None, base: Path) -> Sql | Function | None:
     elif re.match(r"\s*(select|with|from)\s", written, re.IGNORECASE):
         hint = "put the SQL into a file of its own, and its path here"
     raise Complaint(f"{quoted(written)} is neither a `.sql` file nor a function", hint=hint)
+
+
+def _view_sql(written: str | None, base: Path) -> Sql | None:
+    made = _transform(written, base)
+    if isinstance(made, Function):
+        raise Complaint(
+            "a view is made of SQL, and a function can only run",
+            hint="put a SELECT into a `.sql` file, or leave `kind` out for a table",
+        )
+    return made
 
 
 def _sql(file: Path) -> Sql:

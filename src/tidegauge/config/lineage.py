@@ -10,7 +10,8 @@ from graphlib import CycleError, TopologicalSorter
 from tidegauge.config.flow_values import name_parts
 from tidegauge.config.problems import Problem, quoted
 from tidegauge.errors import Place
-from tidegauge.model.delta_flow import DeltaFlow, DeltaInput, TableRef
+from tidegauge.model.delta_flow import DeltaInput, TableRef
+from tidegauge.model.view_flow import ViewFlow, WrittenInFlows
 
 DEFAULT_CATALOGUE = "spark.sql.defaultCatalog"
 WAREHOUSE = "spark.sql.warehouse.dir"
@@ -18,11 +19,11 @@ _OF_SESSION = "spark_catalog"
 
 
 def connect(
-    flows: Sequence[DeltaFlow], problems: list[Problem], conf: Mapping[str, str]
-) -> tuple[DeltaFlow, ...]:
+    flows: Sequence[WrittenInFlows], problems: list[Problem], conf: Mapping[str, str]
+) -> tuple[WrittenInFlows, ...]:
     """The same flows, each with the names of those that it reads from."""
     homes = _Homes(conf)
-    writers: dict[tuple[str, ...], DeltaFlow] = {}
+    writers: dict[tuple[str, ...], WrittenInFlows] = {}
     for flow in flows:
         found = [writers.setdefault(one, flow) for one in homes.identities(flow.output.table)]
         first = next((writer for writer in found if writer is not flow), None)
@@ -35,7 +36,7 @@ def connect(
                     "a table is written by one flow: give one of them another output",
                 )
             )
-    made = []
+    made: list[WrittenInFlows] = []
     for flow in flows:
         upstreams: dict[str, DeltaInput] = {}
         for part in flow.inputs:
@@ -49,6 +50,15 @@ def connect(
                         "read the table that it is made from, or write another one",
                     )
                 )
+            elif isinstance(writer, ViewFlow) and not isinstance(flow, ViewFlow):
+                problems.append(
+                    Problem(
+                        f"the flow {quoted(flow.name)} reads {part.table}, which is the view"
+                        f" {quoted(writer.name)} at {_place(writer.place)} and has no changes to follow",
+                        _place(part.place),
+                        "read the tables that the view is made of, or read it in another view",
+                    )
+                )
             elif writer is not None:
                 upstreams.setdefault(writer.name, part)
         made.append(replace(flow, upstreams=tuple(upstreams)))
@@ -57,7 +67,7 @@ def connect(
     return tuple(made)
 
 
-def _refuse_circles(flows: Sequence[DeltaFlow], problems: list[Problem]) -> None:
+def _refuse_circles(flows: Sequence[WrittenInFlows], problems: list[Problem]) -> None:
     places = {flow.name: _place(flow.place) for flow in flows}
     try:
         TopologicalSorter({flow.name: flow.upstreams for flow in flows}).prepare()
@@ -76,7 +86,7 @@ def _refuse_circles(flows: Sequence[DeltaFlow], problems: list[Problem]) -> None
         )
 
 
-def _refuse_nesting(flows: Sequence[DeltaFlow], homes: _Homes, problems: list[Problem]) -> None:
+def _refuse_nesting(flows: Sequence[WrittenInFlows], homes: _Homes, problems: list[Problem]) -> None:
     """A table in the folder of another one: VACUUM there takes its files for rubbish."""
     tables = [(flow.output.table, flow.output.place) for flow in flows]
     outputs = {homes.folder(table) for table, _ in tables}

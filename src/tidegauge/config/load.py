@@ -20,8 +20,8 @@ from tidegauge.config.problems import Complaint
 from tidegauge.config.secrets import interpolate
 from tidegauge.config.syncs import make_syncs
 from tidegauge.config.workflow import make_workflow
-from tidegauge.model.delta_flow import DeltaFlow
 from tidegauge.model.spec import Lake, Project, SparkSettings
+from tidegauge.model.view_flow import ViewFlow, WrittenInFlows
 
 
 def load_project(file: Path) -> Project:
@@ -46,8 +46,8 @@ def load_project(file: Path) -> Project:
         ),
         ("ledger",),
     )
-    delta_flows = _delta_flows(check, tree, keys, connections)
-    flows_connected = connect(delta_flows, check.problems, spark.conf if spark else {})
+    written = _written_in_flows(check, tree, keys, connections)
+    connected = connect(written, check.problems, spark.conf if spark else {})
     workflow = make_workflow(check, tree.get("workflow"))
     health = make_health(check, tree.get("health"))
     check.finish()
@@ -61,15 +61,16 @@ def load_project(file: Path) -> Project:
         spark=SparkSettings(master=spark.master or None, conf=spark.conf) if spark else SparkSettings(),
         connections={name: found for name, found in connections.items() if found is not None},
         syncs=tuple(syncs),
-        delta_flows=flows_connected,
+        delta_flows=tuple(flow for flow in connected if not isinstance(flow, ViewFlow)),
+        views=tuple(flow for flow in connected if isinstance(flow, ViewFlow)),
         workflow=workflow,
         health=health,
     )
 
 
-def _delta_flows(
+def _written_in_flows(
     check: Check, tree: dict[str, Any], keys: ProjectKeys | None, connections: Connections
-) -> list[DeltaFlow]:
+) -> list[WrittenInFlows]:
     pipeline = keys.pipeline if keys is not None else ""
     lakes = [item for item in connections.values() if isinstance(item, Lake) and item.delta]
     written = make_flows(check, tree.get("flows"), Around(pipeline, lakes))

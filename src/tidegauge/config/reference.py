@@ -16,6 +16,7 @@ from tidegauge.config.forms import Form, Keys, Unless
 from tidegauge.config.health import HealthKeys
 from tidegauge.config.models import ProjectKeys, SparkKeys, SyncKeys, TableKeys
 from tidegauge.config.options import MEANINGS, engines_with
+from tidegauge.config.view_keys import ViewInputKeys, ViewKeys
 from tidegauge.config.workflow import TaskKeys, WorkflowKeys
 from tidegauge.model.engines import name_readable
 
@@ -92,6 +93,22 @@ with the settings of the connection of type `delta` that it lies below, of sever
 with what the environment gives. A flow that reads what another one writes, also as a snapshot, runs after it.
 """
 
+_VIEWS = """\
+A flow of `kind: view` is a view in Spark's catalogue. It has no rows and no watermark; a run makes it when it
+is not there as the file has it. In Python: `tg.view("gold.v_usage", transform="views/usage.sql",
+usage="gold.usage")`, with `tg.table(path=…)` for an input by its folder. [The graph of flows](graph.md#views)
+says more.
+
+```yaml
+flows:
+  v_usage:
+    kind: view
+    inputs: {usage: gold.usage}
+    transform: views/usage.sql
+    output: {table: gold.v_usage}
+```
+"""
+
 _WORKFLOW = """\
 ## `workflow`
 
@@ -123,6 +140,9 @@ def reference() -> str:
         ("its `output`", OutputKeys),
     ):
         parts.append(_section(f"`flows`: {title}", keys.model_fields.values(), keys, level=3))
+    parts.append(_VIEWS)
+    for title, model in (("a view", ViewKeys), ("each of its `inputs`, of a view", ViewInputKeys)):
+        parts.append(_section(f"`flows`: {title}", model.model_fields.values(), model, level=3))
     parts.append(_section("`health`", HealthKeys.model_fields.values(), HealthKeys))
     parts.append(_WORKFLOW)
     parts.append(_section("`workflow` itself", WorkflowKeys.model_fields.values(), WorkflowKeys, level=3))

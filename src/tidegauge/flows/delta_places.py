@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 
 from tidegauge.errors import OutputUnsafe, TableMissing
 from tidegauge.flows.select import needs_of
-from tidegauge.model.delta_flow import AnyFlow, DeltaFlow, TableRef
+from tidegauge.model.delta_flow import DeltaFlow, TableRef
 from tidegauge.model.plan import Plan
 from tidegauge.model.protocols.output import Output
 from tidegauge.model.spec import Lake, Project, TableFlow
+from tidegauge.model.view_flow import GraphFlow, WrittenInFlows
 from tidegauge.sources.delta.catalogue import in_memory, locate, split_name
 from tidegauge.spark.hadoop import configure_bucket
 from tidegauge.spark.jars import Needs
@@ -30,7 +31,7 @@ _LASTING = (
 )
 
 
-def places_of(project: Project, flows: Sequence[AnyFlow], *, debug: bool = False) -> Places:
+def places_of(project: Project, flows: Sequence[GraphFlow], *, debug: bool = False) -> Places:
     """For a command that is not a run; Spark is started only if a name has to be looked up."""
     needs = {Needs.JDBC} | needs_of(flows)
     return Places(functools.cache(partial(open_session, project.spark, needs, debug=debug)))
@@ -103,8 +104,12 @@ class Places:
 
         return SyncedDeltaOutput(flow, plan=plan, own_session=lambda: self.session(target_flow(flow)))
 
+    def shared_session(self) -> SparkSession:
+        """To look things up in; whoever sets anything takes one of his own."""
+        return self._spark()
+
     @contextmanager
-    def session(self, flow: DeltaFlow) -> Iterator[SparkSession]:
+    def session(self, flow: WrittenInFlows) -> Iterator[SparkSession]:
         """A session of the flow's own, so that no setting and no view of one is seen by another."""
         tables = [flow.output.table, *(part.table for part in flow.inputs)]
         with own_session(self._spark(), [table.at(table.path) for table in tables if table.path]) as session:

@@ -20,6 +20,7 @@ from tidegauge.model.protocols.output import Output
 from tidegauge.model.protocols.source import Reader
 from tidegauge.model.run import FlowStatus
 from tidegauge.model.spec import Project, TableFlow
+from tidegauge.model.view_flow import GraphFlow
 from tidegauge.model.watermark import Watermark
 from tidegauge.outputs.open import open_output
 from tidegauge.sources.direct import DirectReader
@@ -135,7 +136,7 @@ class FlowResources:
 
 def resources_for(
     project: Project,
-    flows: Sequence[AnyFlow],
+    flows: Sequence[GraphFlow],
     sources: Sources,
     marks: Sequence[Watermark] = (),
     *,

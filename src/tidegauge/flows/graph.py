@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tidegauge.model.delta_flow import AnyFlow, DeltaFlow
 from tidegauge.model.run import FlowStatus
+from tidegauge.model.spec import TableFlow
+from tidegauge.model.view_flow import GraphFlow, ViewFlow
 
 
 @dataclass(frozen=True)
@@ -19,10 +20,10 @@ class GraphNode:
     sources: tuple[str, ...]
     """The tables that it reads and no flow of the graph writes."""
     state: str
-    """By the ledger."""
+    """By the ledger; `view` for a view, which has none."""
 
 
-def make_graph(flows: Sequence[AnyFlow], statuses: Mapping[str, FlowStatus]) -> list[GraphNode]:
+def make_graph(flows: Sequence[GraphFlow], statuses: Mapping[str, FlowStatus]) -> list[GraphNode]:
     """In an order in which they can run."""
     targets = {flow.name: flow.target for flow in flows}
     nodes = [
@@ -31,7 +32,7 @@ def make_graph(flows: Sequence[AnyFlow], statuses: Mapping[str, FlowStatus]) -> 
             flow.target,
             tuple(name for name in flow.upstreams if name in targets),
             tuple(_sources(flow, targets)),
-            _state(statuses.get(flow.name)),
+            "view" if isinstance(flow, ViewFlow) else _state(statuses.get(flow.name)),
         )
         for flow in flows
     ]
@@ -49,8 +50,8 @@ def find_layers(nodes: Sequence[GraphNode]) -> dict[str, int]:
     return found
 
 
-def _sources(flow: AnyFlow, targets: Mapping[str, str]) -> list[str]:
-    if isinstance(flow, DeltaFlow):
+def _sources(flow: GraphFlow, targets: Mapping[str, str]) -> list[str]:
+    if not isinstance(flow, TableFlow):
         written = {targets[name].casefold() for name in flow.upstreams if name in targets}
         tables = dict.fromkeys(str(part.table) for part in flow.inputs)
         return [table for table in tables if table.casefold() not in written]

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from tidegauge.errors import ConfigError, Place, TableMissing, TidegaugeError
 from tidegauge.flows.missing_tables import RecordedFlows, find_missing
 from tidegauge.flows.names import matches, means, stage_flow, table_named, table_of
-from tidegauge.flows.select_words import select_flows
+from tidegauge.flows.select_words import nothing_selected, only_views, select_flows
 from tidegauge.flows.synced_tables import link_to_syncs
 from tidegauge.model.default_schema import default_schema
 from tidegauge.model.delta_flow import AnyFlow, DeltaFlow
@@ -28,9 +29,12 @@ from tidegauge.model.spec import (
     TableOptions,
     WarehouseTable,
 )
+from tidegauge.model.view_flow import GraphFlow, ViewFlow, WrittenInFlows, in_flows
 from tidegauge.sources.open import open_source
 from tidegauge.spark.jars import Needs
 from tidegauge.storage.folder import folder_name
+
+_W = TypeVar("_W", bound=DeltaFlow | ViewFlow)
 
 
 class Sources:
@@ -63,6 +67,8 @@ class Selection:
     under."""
     missing: Mapping[str, TidegaugeError] = field(default_factory=dict)
     """By flow, why those cannot run whose table the database shows no more."""
+    views: tuple[ViewFlow, ...] = ()
+    """None, unless the command knows what to do with them."""
 
     @property
     def all_flows(self) -> tuple[AnyFlow, ...]:
@@ -76,21 +82,31 @@ def choose(
     *,
     stage: Stage | None = None,
     recorded: RecordedFlows | None = None,
+    views: bool = False,
 ) -> Selection:
     """The flows of the project that are selected; all of them without a selection.
 
     `stage` leaves out the other stage of tables that have two. `recorded` are the flows with a watermark: a
     table of theirs that has gone is still one of the project's. A database that cannot be reached, and a name
-    that means no table, is a fault of its own: the others' flows still run.
+    that means no table, is a fault of its own: the others' flows still run. Without `views` they are left
+    out, and a selection that means nothing else is refused.
     """
     found = _Found()
     for sync in project.syncs:
         found.add_sync(project.pipeline, sync, selection, sources, recorded or {})
     found.add_lost(project.pipeline)
-    for delta_flow in project.delta_flows:
-        found.check_apart(delta_flow)
-    delta_flows = link_to_syncs(project.delta_flows, tuple(found.flows.values()))
-    return found.select(delta_flows, selection, stage)
+    for one in in_flows(project):
+        found.check_apart(one)
+    synced = tuple(found.flows.values())
+    project = replace(
+        project,
+        delta_flows=link_to_syncs(project.delta_flows, synced),
+        views=link_to_syncs(project.views, synced),
+    )
+    choice = found.select(project, selection, stage)
+    if not views and selection and choice.views and not choice.all_flows and not choice.faults:
+        raise only_views([view.name for view in choice.views])
+    return choice if views else replace(choice, views=())
 
 
 @dataclass
@@ -143,19 +159,22 @@ class _Found:
         self.flows[flow.name] = self.places[place] = flow
         self.origins[flow.name] = sync.place
 
-    def select(
-        self, delta_flows: Sequence[DeltaFlow], selection: Sequence[str], stage: Stage | None
-    ) -> Selection:
-        every: list[AnyFlow] = [*self.flows.values(), *delta_flows]
+    def select(self, project: Project, selection: Sequence[str], stage: Stage | None) -> Selection:
+        every: list[GraphFlow] = [*self.flows.values(), *in_flows(project)]
         meant, unknown = select_flows(every, selection)
         names = {flow.name for flow in meant if stage is None or stage in flow.stages}
         if (unknown or ((selection or stage) and not names)) and not self.faults:
-            raise _nothing_selected(unknown or selection, stage, [flow.name for flow in every])
+            raise nothing_selected(unknown or selection, stage, [flow.name for flow in every])
         chosen = [self.flows[name] for name in sorted(names & set(self.flows))]
-        between = sorted((one for one in delta_flows if one.name in names), key=lambda one: one.name)
-        return Selection(tuple(chosen), tuple(between), tuple(self.faults), self.errors_of(chosen))
+        return Selection(
+            tuple(chosen),
+            _pick(project.delta_flows, names),
+            tuple(self.faults),
+            self.errors_of(chosen),
+            _pick(project.views, names),
+        )
 
-    def check_apart(self, delta_flow: DeltaFlow) -> None:
+    def check_apart(self, delta_flow: WrittenInFlows) -> None:
         """Neither by its name nor by its output is it one of a sync's flows."""
         twin = next((flow for flow in self.flows.values() if flow.target == delta_flow.target), None)
         if twin is not None:
@@ -187,13 +206,8 @@ class _Found:
                     self.errors[flow.name] = why
 
 
-def _nothing_selected(selection: Sequence[str], stage: Stage | None, names: Sequence[str]) -> ConfigError:
-    words = (*selection, *([f"--stage {stage}"] if stage else []))
-    near = difflib.get_close_matches(words[0].strip("+"), names, n=3, cutoff=0.4)
-    return ConfigError(
-        f"nothing is selected by {', '.join(words)}",
-        hint=f"did you mean {', '.join(near)}?" if near else f"there are: {', '.join(sorted(names)[:10])}",
-    )
+def _pick(flows: Sequence[_W], names: Set[str]) -> tuple[_W, ...]:
+    return tuple(sorted((one for one in flows if one.name in names), key=lambda one: one.name))
 
 
 def expand(pipeline: str, sync: Sync, catalogue: Sequence[TableName]) -> list[TableFlow]:
@@ -304,7 +318,7 @@ def _options(sync: Sync, table: TableName) -> TableOptions:
     return sync.options
 
 
-def needs_of(flows: Sequence[AnyFlow]) -> set[Needs]:
+def needs_of(flows: Sequence[GraphFlow]) -> set[Needs]:
     """What Spark needs for these flows, besides the drivers."""
     delta = {Needs.DELTA for flow in flows if flow.uses_delta}
     return delta | {Needs.S3 for flow in flows if flow.on_s3}

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import TypeVar
 
+from tidegauge.errors import ConfigError
 from tidegauge.flows.names import matches, stage_of, table_of
-from tidegauge.model.delta_flow import AnyFlow, DeltaFlow
-from tidegauge.model.spec import TableFlow
+from tidegauge.model.delta_flow import DeltaFlow
+from tidegauge.model.spec import Stage, TableFlow
+from tidegauge.model.view_flow import GraphFlow, ViewFlow
 
-_F = TypeVar("_F", bound=TableFlow | DeltaFlow)
+_F = TypeVar("_F", bound=TableFlow | DeltaFlow | ViewFlow)
 _TAG = "tag:"
 
 
@@ -36,11 +39,11 @@ def select_flows(flows: Sequence[_F], selection: Sequence[str]) -> tuple[list[_F
     return [flow for flow in flows if flow.name in wanted], unknown
 
 
-def is_meant(flow: AnyFlow, word: str) -> bool:
+def is_meant(flow: GraphFlow, word: str) -> bool:
     """By a word without `+`."""
     if word.startswith(_TAG):
         return word.removeprefix(_TAG) in flow.tags
-    if isinstance(flow, DeltaFlow):
+    if not isinstance(flow, TableFlow):
         return any(name == word or fnmatchcase(name, word) for name in (flow.name, flow.target))
     if flow.name == word or matches(flow.table, word, flow.source):
         return True
@@ -49,6 +52,22 @@ def is_meant(flow: AnyFlow, word: str) -> bool:
         flow.stage is not None
         and flow.stage is stage_of(word)
         and matches(flow.table, table_of(word), flow.source)
+    )
+
+
+def nothing_selected(selection: Sequence[str], stage: Stage | None, names: Sequence[str]) -> ConfigError:
+    words = (*selection, *([f"--stage {stage}"] if stage else []))
+    near = difflib.get_close_matches(words[0].strip("+"), names, n=3, cutoff=0.4)
+    return ConfigError(
+        f"nothing is selected by {', '.join(words)}",
+        hint=f"did you mean {', '.join(near)}?" if near else f"there are: {', '.join(sorted(names)[:10])}",
+    )
+
+
+def only_views(names: Sequence[str]) -> ConfigError:
+    return ConfigError(
+        f"{', '.join(names)}: a view has no data and no watermark of its own, so there is nothing to do here",
+        hint="select the tables that it reads; `tidegauge run` makes a view again when it has changed",
     )
 
 

@@ -5,13 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from tidegauge.errors import ConfigError, Place
 from tidegauge.model.delta_flow import DeltaFlow, TableRef
 from tidegauge.model.spec import TableFlow
+from tidegauge.model.view_flow import ViewFlow
+
+_W = TypeVar("_W", bound=DeltaFlow | ViewFlow)
 
 
-def link_to_syncs(delta_flows: Sequence[DeltaFlow], flows: Sequence[TableFlow]) -> tuple[DeltaFlow, ...]:
+def link_to_syncs(delta_flows: Sequence[_W], flows: Sequence[TableFlow]) -> tuple[_W, ...]:
     """The flows, each with the names also of the tables' flows that fill what it reads.
 
     Raises ConfigError where a flow writes such a table too, or a table lies inside another one's folder.

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from tidegauge.flows.names import matches, means, table_named, table_of
 from tidegauge.flows.select_words import select_flows
-from tidegauge.model.delta_flow import DeltaFlow
 from tidegauge.model.spec import Lake, Project, Sync
+from tidegauge.model.view_flow import ViewFlow, WrittenInFlows, in_flows
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ def written_flows(project: Project) -> tuple[WrittenFlow, ...]:
     syncs = {_name(sync): sync for sync in project.syncs}
     return (
         *(_of_sync(name, sync) for name, sync in syncs.items()),
-        *(_of_delta(flow, project, syncs) for flow in project.delta_flows),
+        *(_of_delta(flow, project, syncs) for flow in in_flows(project)),
     )
 
 
@@ -40,7 +40,7 @@ def select_written(project: Project, selection: Sequence[str]) -> tuple[WrittenF
     found = written_flows(project)
     if not selection:
         return found
-    delta = {flow.name for flow in select_flows(project.delta_flows, selection)[0]}
+    delta = {flow.name for flow in select_flows(in_flows(project), selection)[0]}
     syncs = {_name(sync): sync for sync in project.syncs}
     chosen = []
     for one in found:
@@ -60,8 +60,8 @@ def _of_sync(name: str, sync: Sync) -> WrittenFlow:
     return WrittenFlow(name, sync.tables, sync.tags, writes_delta=isinstance(sync.to, Lake) and sync.to.delta)
 
 
-def _of_delta(flow: DeltaFlow, project: Project, syncs: dict[str, Sync]) -> WrittenFlow:
-    own = {other.name for other in project.delta_flows}
+def _of_delta(flow: WrittenInFlows, project: Project, syncs: dict[str, Sync]) -> WrittenFlow:
+    own = {other.name for other in in_flows(project)}
     reads = {name for name in flow.upstreams if name in own}
     for name, sync in syncs.items():
         above = isinstance(sync.to, Lake) and any(
@@ -69,7 +69,8 @@ def _of_delta(flow: DeltaFlow, project: Project, syncs: dict[str, Sync]) -> Writ
         )
         if above or any(means(sync, table_named(sync.source, word)) for word in set(flow.upstreams) - own):
             reads.add(name)
-    return WrittenFlow(flow.name, (flow.name,), flow.tags, frozenset(reads), writes_delta=True)
+    writes = not isinstance(flow, ViewFlow)
+    return WrittenFlow(flow.name, (flow.name,), flow.tags, frozenset(reads), writes_delta=writes)
 
 
 def _words_of(sync: Sync, selection: Sequence[str]) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from tidegauge.model.workflow import Workflow
 
 if TYPE_CHECKING:
     from tidegauge.model.delta_flow import DeltaFlow
+    from tidegauge.model.view_flow import ViewFlow
 
 
 @dataclass(frozen=True)
@@ -340,6 +341,7 @@ class Project:
     syncs: tuple[Sync, ...]
     delta_flows: tuple[DeltaFlow, ...] = ()
     """The flows between Delta tables, in the order they are written; those in Python after those here."""
+    views: tuple[ViewFlow, ...] = ()
     workflow: Workflow | None = None
     health: HealthSettings = field(default_factory=HealthSettings)
 

@@ -19,7 +19,7 @@ def find_graph(
     """Databases are asked for their tables alone; one that cannot be is an error beside the graph."""
     with open_ledger(project.ledger, create=False) as ledger, sources_for(project, ledger, stage) as sources:
         recorded = find_recorded(ledger, project.pipeline)
-        choice = choose(project, selection, sources, stage=stage, recorded=recorded)
+        choice = choose(project, selection, sources, stage=stage, recorded=recorded, views=True)
         names = [flow.name for flow in choice.all_flows]
         statuses = {status.flow: status for status in ledger.status(project.pipeline, names)}
-    return make_graph(choice.all_flows, statuses), [error for _, error in choice.faults]
+    return make_graph((*choice.all_flows, *choice.views), statuses), [error for _, error in choice.faults]

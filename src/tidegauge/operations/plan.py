@@ -15,6 +15,7 @@ from tidegauge.flows.missing_tables import find_recorded, refuse_forgotten
 from tidegauge.flows.open import open_flow
 from tidegauge.flows.remarks import remarks
 from tidegauge.flows.select import choose
+from tidegauge.flows.view import View
 from tidegauge.ledger.open import open_ledger
 from tidegauge.ledger.owner import is_gone
 from tidegauge.model.delta_flow import AnyFlow
@@ -25,6 +26,7 @@ from tidegauge.model.run import FlowStatus
 from tidegauge.model.secret import mask
 from tidegauge.model.spec import Project, Stage
 from tidegauge.model.state import State
+from tidegauge.model.view_flow import GraphFlow, ViewFlow
 from tidegauge.run.report import windows_to_json
 
 
@@ -55,6 +57,11 @@ class Preview:
     @property
     def batches(self) -> int:
         return len(self.draft.batches) - self.done if self.draft else 0
+
+    @property
+    def brings(self) -> bool:
+        """Whether there is more for who reads from it, once it has run."""
+        return bool(self.batches or self.follows) or self.state is State.PLANNED
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -113,14 +120,15 @@ def preview(
     """
     with open_ledger(project.ledger, create=False) as ledger, sources_for(project, ledger, stage) as sources:
         recorded = find_recorded(ledger, project.pipeline)
-        choice = choose(project, selection, sources, stage=stage, recorded=recorded)
+        choice = choose(project, selection, sources, stage=stage, recorded=recorded, views=True)
         if remark is not None and not selection and stage is None:
             for note in remarks(project, choice.flows, sources, recorded):
                 remark(note)
         names = [flow.name for flow in choice.all_flows]
         statuses = {status.flow: status for status in ledger.status(project.pipeline, names)}
         found = ledger.watermarks(project.pipeline)
-        resources = resources_for(project, choice.all_flows, sources, found)
+        every: list[GraphFlow] = [*choice.all_flows, *choice.views]
+        resources = resources_for(project, every, sources, found)
         shown = [Preview(name, State.FAILED, "—", error=error) for name, error in choice.faults]
         shown += [
             replace(
@@ -129,7 +137,8 @@ def preview(
             )
             for flow in choice.all_flows
         ]
-    return _with_followers(shown, choice.all_flows)
+        shown += [_preview_view(view, resources) for view in choice.views]
+    return _with_followers(shown, every)
 
 
 def _preview_one(
@@ -169,7 +178,25 @@ def _preview_one(
     return replace(shown, state=state, draft=draft, remarks=remarks)
 
 
-def _with_followers(shown: Sequence[Preview], flows: Sequence[AnyFlow]) -> list[Preview]:
+def _preview_view(spec: ViewFlow, resources: FlowResources) -> Preview:
+    view = View(spec, resources.delta_tables)
+    shown = Preview(
+        spec.name,
+        State.FAILED,
+        spec.target,
+        upstreams=spec.upstreams,
+        fingerprint=view.fingerprint,
+    )
+    try:
+        why = view.find_difference()
+        remarks = view.check()
+    except TidegaugeError as error:
+        return replace(shown, error=error)
+    made = () if why is None else (f"it is made: {why}",)
+    return replace(shown, state=State.PLANNED if why else State.SKIPPED, remarks=(*made, *remarks))
+
+
+def _with_followers(shown: Sequence[Preview], flows: Sequence[GraphFlow]) -> list[Preview]:
     """A flow that reads what another one here writes does so after it: what that brings is not there yet."""
     found = {one.flow: one for one in shown}
     above = {flow.name: [name for name in flow.upstreams if name in found] for flow in flows}
@@ -186,7 +213,7 @@ def _follow(one: Preview, uppers: Sequence[Preview]) -> Preview:
         said = f"held back: {bad.flow} cannot run, and it reads from that"
         state = State.SKIPPED if one.error else one.state
         return replace(one, state=state, error=None, follows=said, held_back=True)
-    before = next((upper for upper in uppers if upper.batches or upper.follows), None)
+    before = next((upper for upper in uppers if upper.brings), None)
     if before is None:
         return one
     # What it reads may not even be there yet.

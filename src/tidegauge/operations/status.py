@@ -9,12 +9,14 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from tidegauge.flows.names import flows_of, means, table_named, table_of
+from tidegauge.flows.select_words import select_flows
 from tidegauge.ledger.open import open_ledger
 from tidegauge.model.override import FORGET
 from tidegauge.model.position import Position, RowPosition, to_json, to_moment, to_text
 from tidegauge.model.run import FlowStatus, RunRecord
 from tidegauge.model.spec import Project
 from tidegauge.model.state import State
+from tidegauge.model.view_flow import in_flows
 from tidegauge.model.watermark import Watermark
 
 
@@ -80,6 +82,7 @@ class FlowSummary:
 
 def summarize_flows(project: Project, selection: Sequence[str]) -> tuple[datetime, list[FlowSummary]]:
     """The store's clock, and the flows that are selected."""
+    selection = spread(project, selection)
     with open_ledger(project.ledger, create=False) as ledger:
         now = ledger.now()
         marks: dict[str, list[Watermark]] = {}
@@ -134,6 +137,19 @@ def run_to_json(run: RunRecord) -> dict[str, Any]:
 
 def iso(moment: datetime) -> str:
     return moment.isoformat(timespec="microseconds") + "Z"
+
+
+def spread(project: Project, selection: Sequence[str]) -> list[str]:
+    """The words of a selection with `tag:` and `+` written out, as far as the file alone knows them."""
+    words: list[str] = []
+    for word in selection:
+        bare = word.strip("+")
+        tag = bare.removeprefix("tag:") if bare.startswith("tag:") else None
+        if tag is not None or bare != word:
+            words += [flow.name for flow in select_flows(in_flows(project), [word])[0]]
+            words += [name for sync in project.syncs if tag in sync.tags for name in sync.tables]
+        words += [bare] if tag is None else []
+    return words or list(selection)
 
 
 def is_wanted(flow: str, selection: Sequence[str]) -> bool:

@@ -19,6 +19,7 @@ from tidegauge.ledger.open import open_ledger
 from tidegauge.model.delta_flow import AnyFlow
 from tidegauge.model.error_json import error_to_json
 from tidegauge.model.spec import Project, Stage
+from tidegauge.model.view_flow import ViewFlow
 from tidegauge.observe.events import Comparing, Listener
 from tidegauge.spark.errors import translate_spark_error
 from tidegauge.spark.jars import Needs
@@ -92,7 +93,7 @@ def verify(
     """
     with open_ledger(project.ledger, create=False) as ledger, Sources() as sources:
         recorded = find_recorded(ledger, project.pipeline)
-        choice = choose(project, selection, sources, stage=stage, recorded=recorded)
+        choice = choose(project, selection, sources, stage=stage, recorded=recorded, views=True)
         passed = {flow.upstream for flow in choice.flows}
         flows: list[AnyFlow] = [flow for flow in choice.flows if flow.name not in passed]
         flows += choice.delta_flows
@@ -100,6 +101,7 @@ def verify(
         spark = functools.cache(partial(open_session, project.spark, needs, debug=debug))
         resources = FlowResources(sources, Places(spark))
         results = [Verified(name, None, error) for name, error in choice.faults]
+        results += [Verified(view.name, None, _no_data(view)) for view in choice.views]
         for number, flow in enumerate(flows, start=1):
             name = flow.label
             if tell is not None:
@@ -114,6 +116,14 @@ def verify(
             except TidegaugeError as error:
                 results.append(Verified(name, None, error))
     return results
+
+
+def _no_data(view: ViewFlow) -> NotCompared:
+    return NotCompared(
+        f"{view.name} is a view, and has no data of its own",
+        hint="the tables that it reads can be compared",
+        excused=True,
+    )
 
 
 def explain_nothing_compared(results: Sequence[Verified]) -> NotCompared | None:

@@ -21,6 +21,7 @@ from tidegauge.model.protocols.ledger import LedgerWriter
 from tidegauge.model.protocols.output import Output
 from tidegauge.model.spec import Project
 from tidegauge.model.state import State
+from tidegauge.model.view_flow import GraphFlow
 from tidegauge.model.watermark import Watermark
 from tidegauge.observe.events import FlowEnded, Listener, SparkStarting
 from tidegauge.run.environment import Environment
@@ -101,7 +102,7 @@ class SharedSpark:
         self.by_jdbc = False
         """Whether rows of any flow go through Java."""
 
-    def prepare_for(self, flows: Sequence[AnyFlow]) -> None:
+    def prepare_for(self, flows: Sequence[GraphFlow]) -> None:
         self._needs |= needs_of(flows)
 
     def start(self) -> SparkSession:

@@ -7,8 +7,8 @@ from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from functools import partial
 
 from tidegauge.errors import Stopped
-from tidegauge.model.delta_flow import AnyFlow
 from tidegauge.model.state import State
+from tidegauge.model.view_flow import GraphFlow
 from tidegauge.run.context import RunContext
 from tidegauge.run.report import FlowReport
 
@@ -24,8 +24,8 @@ class Schedule:
         self,
         context: RunContext,
         jobs: Mapping[str, Job],
-        later: Sequence[AnyFlow] = (),
-        follow: Callable[[AnyFlow], list[FlowReport]] | None = None,
+        later: Sequence[GraphFlow] = (),
+        follow: Callable[[GraphFlow], list[FlowReport]] | None = None,
         before: Sequence[FlowReport] = (),
         order: Sequence[str] = (),
     ) -> None:
@@ -76,14 +76,14 @@ class Schedule:
         self._later = [flow for flow in self._later if flow not in ready]
         return bool(ready)
 
-    def _above(self, flow: AnyFlow) -> list[str]:
+    def _above(self, flow: GraphFlow) -> list[str]:
         """The flows of this run that it reads from."""
         return [name for name in flow.upstreams if name in self._expected]
 
     def _is_bad(self, name: str) -> bool:
         return name in self._held_back or not self._ended[name].ok
 
-    def _hold_back(self, flow: AnyFlow, before: FlowReport) -> FlowReport:
+    def _hold_back(self, flow: GraphFlow, before: FlowReport) -> FlowReport:
         """What is not begun because a flow that it reads from did not end well."""
         if isinstance(before.error, Stopped):
             stopped = Stopped("stopped as asked, before it began", hint="the next run goes on from here")

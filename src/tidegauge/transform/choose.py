@@ -89,4 +89,5 @@ def _read_transform(flow: DeltaFlow, columns: Columns | None) -> Reading:
         by=by,
         place=transform.file,
         columns=columns,
+        kind="partition" if partitions else "key",
     )

@@ -12,8 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tidegauge.errors import Place, TransformFailed
-from tidegauge.model.delta_flow import DeltaFlow, Function, Sql
+from tidegauge.model.delta_flow import Function, Sql
 from tidegauge.model.secret import mask
+from tidegauge.model.view_flow import WrittenInFlows
 
 _CLASS = re.compile(r"^\[[A-Z0-9_.]+\]\s*")
 _END = re.compile(r"\s*(?:SQLSTATE: \w+|;\s*line \d+ pos \d+|== |\n).*$", re.DOTALL)
@@ -32,7 +33,7 @@ _LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 _quiet = threading.local()
 
 
-def name_transform(flow: DeltaFlow) -> str:
+def name_transform(flow: WrittenInFlows) -> str:
     """The transform as messages name it."""
     match flow.transform:
         case Function(name=name):
@@ -53,7 +54,7 @@ def first_sentence(error: BaseException) -> str:
     return (first.group(1) if first else text).rstrip(".") or type(error).__name__
 
 
-def explain_sql_error(error: BaseException, flow: DeltaFlow, *, above: int) -> TransformFailed:
+def explain_sql_error(error: BaseException, flow: WrittenInFlows, *, above: int) -> TransformFailed:
     """An error of Spark's analysis. `above`: how many lines of ours stand before the user's own."""
     text = mask(str(error))
     meant = _MEANT.search(text)

@@ -36,14 +36,15 @@ def read_sql(
     by: Sequence[str],
     place: Path | None = None,
     columns: Columns | None = None,
+    kind: str = "key",
 ) -> Reading:
-    """`by`: the output columns that must be found, which are the key or the partition columns.
+    """`by`: the output columns that must be found, of this `kind`: `key` or `partition`.
 
     Raises TransformFailed, with the place in the text, for what does not parse, is no query or several
     statements, reads no input or a table that is none, or drops a column of `by`.
     """
     query = parse_transform(text, inputs=inputs, place=place)
-    _refuse_dropped(query, by, columns or {}, place)
+    _refuse_dropped(query, by, columns or {}, place, kind)
     return _best(query, moving, by, columns or {})
 
 
@@ -72,7 +73,9 @@ def _best(query: exp.Query, moving: Sequence[str], by: Sequence[str], columns: C
     return Reading(Evaluate.KEYS, f"{first}; {covers}")
 
 
-def _refuse_dropped(query: exp.Query, by: Sequence[str], columns: Columns, place: Path | None) -> None:
+def _refuse_dropped(
+    query: exp.Query, by: Sequence[str], columns: Columns, place: Path | None, kind: str
+) -> None:
     first: exp.Expr = query
     while isinstance(first, exp.SetOperation | exp.Subquery):
         first = first.this
@@ -90,7 +93,7 @@ def _refuse_dropped(query: exp.Query, by: Sequence[str], columns: Columns, place
         except Missing as missing:
             there = ", ".join(missing.there) or "not named"
             raise TransformFailed(
-                f"the SQL drops the key column {column}",
+                f"the SQL drops the {kind} column {column}",
                 hint=f"what comes out is {there}: add {column} to the SELECT, or name other columns under "
                 "`key` or `partition_by`",
                 place=Place(str(place), 1, 1) if place else None,

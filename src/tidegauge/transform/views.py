@@ -42,7 +42,7 @@ class Views:
             f"{quote(name)} AS (SELECT * FROM {quote(self._view(frame, name))})"
             for name, frame in frames.items()
         )
-        return self._session.sql(f"WITH {given} SELECT * FROM (\n{_query(text)}\n)")
+        return self._session.sql(f"WITH {given} SELECT * FROM (\n{without_semicolon(text)}\n)")
 
     def _view(self, frame: DataFrame, name: str) -> str:
         for known, view in self._known:
@@ -55,7 +55,7 @@ class Views:
         return view
 
 
-def _query(text: str) -> str:
+def without_semicolon(text: str) -> str:
     """Without the semicolon that may stand at its end, and without what follows."""
     try:
         tokens = sqlglot.tokenize(text, read="spark")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
@@ -63,6 +64,26 @@ def register(spark: SparkSession, table: str, location: str) -> None:
     place = location.replace("\\", "\\\\").replace("'", "\\'")
     statement = f"CREATE TABLE IF NOT EXISTS {_quote(table)} USING delta LOCATION '{place}'"
     _rows(spark, statement, f"the table {table}")
+
+
+@dataclass(frozen=True)
+class DescribedView:
+    is_view: bool
+    """Else the name is a table's."""
+    text: str = ""
+    properties: str = ""
+    """As the catalogue prints them: `[name=value, …]`."""
+
+
+def describe_view(spark: SparkSession, name: str) -> DescribedView | None:
+    """What the catalogue keeps of a view; None where nothing has that name."""
+    if not spark.catalog.tableExists(_quote(name)):
+        return None
+    rows = _rows(spark, f"DESCRIBE TABLE EXTENDED {_quote(name)}", f"the view {name}")
+    facts = {row.col_name: row.data_type or "" for row in _detail(rows)}
+    if facts.get("Type") not in _VIEWS:
+        return DescribedView(is_view=False)
+    return DescribedView(True, facts.get("View Text", ""), facts.get("Table Properties", ""))
 
 
 def _is_schema(spark: SparkSession, quoted: str) -> bool:

@@ -1,0 +1,156 @@
+"""A view in Spark's catalogue: whether it is there as the file has it, and making it so.
+
+The view's text and a fingerprint of it are in the catalogue itself, and nowhere else: a view that somebody
+changed or dropped is noticed by looking, and one statement of the catalogue makes or replaces it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from tidegauge.delta_log.history import histories
+from tidegauge.errors import OutputUnsafe, TableMissing
+from tidegauge.flows.check_transform import check_transform
+from tidegauge.flows.delta_places import Places
+from tidegauge.model.delta_flow import TableRef
+from tidegauge.model.types import quote
+from tidegauge.model.versions import LATEST
+from tidegauge.model.view_flow import ViewFlow
+from tidegauge.outputs.delta.session import name_of
+from tidegauge.outputs.delta.types import literal
+from tidegauge.sources.delta.catalogue import describe_view
+from tidegauge.spark.errors import translate_spark_error
+from tidegauge.transform.faults import explain_sql_error, silence_pyspark
+from tidegauge.transform.parse import is_readable
+from tidegauge.transform.views import ABOVE, without_semicolon
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FINGERPRINT = "tidegauge.fingerprint"
+
+
+class View:
+    def __init__(self, spec: ViewFlow, places: Places) -> None:
+        self.spec = spec
+        self._places = places
+
+    @property
+    def fingerprint(self) -> str:
+        """Of its SQL and of what its inputs are called."""
+        return _digest(self._text("default"))
+
+    def check(self) -> tuple[str, ...]:
+        """Remarks on its SQL. Raises TransformFailed, with the place, for what cannot run, and TableMissing
+        for an input that is not there."""
+        if not is_readable(self.spec.transform.text):
+            return ("the SQL is left to Spark to read",)
+        said = check_transform(self.spec.transform, self.spec.inputs, self._places)
+        with self._session() as session:
+            self._refuse_missing(session)
+        return said
+
+    def find_difference(self) -> str | None:
+        """Why it has to be made; None where it is there as it should be. Raises OutputUnsafe where its name
+        is a table's."""
+        with self._session() as session:
+            return self._difference(session, self._text(session.catalog.currentDatabase()))
+
+    def bring_up_to_date(self) -> str | None:
+        """Make it where it has to be made, and say why."""
+        with self._session() as session:
+            text = self._text(session.catalog.currentDatabase())
+            why = self._difference(session, text)
+            if why is not None:
+                self._refuse_missing(session)
+                self._make(session, text)
+            return why
+
+    def _difference(self, session: SparkSession, text: str) -> str | None:
+        name = str(self.spec.output.table)
+        found = describe_view(session, name)
+        if found is None:
+            return f"the view {name} is not there"
+        if not found.is_view:
+            raise OutputUnsafe(
+                f"{name} is a table, and {self.spec.name} would make a view of that name",
+                hint="give the view another name, or drop the table if nobody needs it; nothing was changed",
+                place=self.spec.output.place,
+            )
+        if found.text == text and _kept(text) in found.properties:
+            return None
+        if _kept(found.text) in found.properties:
+            return f"the SQL or the inputs of the view {name} have changed"
+        return f"the view {name} was not made here, or was changed by hand since"
+
+    def _make(self, session: SparkSession, text: str) -> None:
+        name, spec = name_of(self.spec.output.table), self.spec
+        kept = {FINGERPRINT: _digest(text), "tidegauge.pipeline": spec.pipeline, "tidegauge.flow": spec.name}
+        properties = ", ".join(f"'{key}' = {literal(value, 'string')}" for key, value in kept.items())
+        with silence_pyspark():
+            try:
+                if schema := name.rpartition(".")[0]:
+                    session.sql(f"CREATE SCHEMA IF NOT EXISTS {schema}")
+                # Schema evolution: a column that comes to an input later is seen through SELECT *.
+                head = f"CREATE OR REPLACE VIEW {name} TBLPROPERTIES ({properties}) WITH SCHEMA EVOLUTION"
+                session.sql(f"{head} AS {text}")
+            except Exception as error:
+                if not _is_analysis(error):
+                    raise
+                raise explain_sql_error(error, spec, above=ABOVE) from error
+
+    def _text(self, schema: str) -> str:
+        """The view's SQL: each input under its name, then the user's own.
+
+        A table without a schema is named with the session's, or it would be taken for an input of its name.
+        """
+        given = ", ".join(
+            f"{quote(part.name)} AS (SELECT * FROM {_source(part.table, schema)})"
+            for part in self.spec.inputs
+        )
+        return f"WITH {given} SELECT * FROM (\n{without_semicolon(self.spec.transform.text)}\n)"
+
+    def _refuse_missing(self, session: SparkSession) -> None:
+        for part in self.spec.inputs:
+            if part.table.name is not None:
+                there = session.catalog.tableExists(name_of(part.table))
+            else:
+                where = {part.name: (str(part.table.path), LATEST, part.table.storage)}
+                there = not isinstance(histories(where)[part.name], TableMissing)
+            if not there:
+                raise TableMissing(
+                    f"{self.spec.name}: its input {part.name} is not there: {part.table}",
+                    hint="check the name; if a flow is to make it, let that flow run first",
+                    place=part.place,
+                )
+
+    @contextmanager
+    def _session(self) -> Iterator[SparkSession]:
+        with translate_spark_error(self.spec.name):
+            if self.spec.on_s3:
+                with self._places.session(self.spec) as session:
+                    yield session
+            else:
+                # Nothing is set in it, and one of its own would cost more than the look.
+                yield self._places.shared_session()
+
+
+def _source(table: TableRef, schema: str) -> str:
+    name = name_of(table)
+    return f"{quote(schema)}.{name}" if table.name is not None and "." not in name else name
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _kept(text: str) -> str:
+    """What the properties of a view with this text hold, as long as nobody has changed it."""
+    return f"{FINGERPRINT}={_digest(text)}"
+
+
+def _is_analysis(error: BaseException) -> bool:
+    return any(kind.__name__ in ("AnalysisException", "ParseException") for kind in type(error).__mro__)
