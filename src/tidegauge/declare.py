@@ -110,6 +110,7 @@ def delta(
     track: str | Sequence[str] | None = None,
     surrogate_key: str | None = None,
     on_delete: str | None = None,
+    zorder: str | Sequence[str] | None = None,
 ) -> DeclaredOutput:
     """The Delta table that a flow writes."""
     keys = {
@@ -122,6 +123,7 @@ def delta(
         "track": track,
         "surrogate_key": surrogate_key,
         "on_delete": on_delete,
+        "zorder": zorder,
     }
     return DeclaredOutput(_given(keys), _place(sys._getframe(1)))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +21,7 @@ from tidegauge.model.position import VersionPosition, Window
 from tidegauge.model.spec import Project, SparkSettings
 from tidegauge.model.watermark import Recalled
 from tidegauge.operations.delta_tables import DeltaMaintenance, MaintenanceResult
+from tidegauge.operations.health_data import check_tables
 from tidegauge.operations.optimize import optimize
 from tidegauge.operations.retention import notices
 from tidegauge.operations.vacuum import check
@@ -163,3 +165,36 @@ def test_optimize_makes_one_file_of_many_and_costs_readers_nothing(
     assert spark.read.format("delta").load(str(silver)).count() == 3
     with open_ledger(project.ledger, create=True) as ledger:
         assert notices(project, ledger) == {}, "nothing that gold has not read is in danger"
+
+
+def test_optimize_leaves_alone_what_has_not_changed_and_reports_sizes(
+    spark: SparkSession, project: Project, silver: Path
+) -> None:
+    stand(project, "gold", "silver", 2, seq=1)
+    declared = replace(project.delta_flows[0].output, zorder=("id",))
+    flows = (replace(project.delta_flows[0], output=declared), *project.delta_flows[1:])
+    maintenance = DeltaMaintenance(replace(project, delta_flows=flows), ["silver"])
+    [target] = maintenance.targets
+    spark.sql(f"INSERT INTO delta.`{silver}` SELECT id, 'more' FROM range(10, 12) DISTRIBUTE BY id")
+    first = optimize(maintenance, target, clean=False)
+    assert first.before is not None
+    assert first.after is not None
+    assert (first.before.files > 1, first.after.files, first.left_alone) == (True, 1, None)
+    again = optimize(maintenance, target, clean=False)
+    assert (again.after, again.left_alone) == (first.after, "it has no small files")
+    spark.sql(f"INSERT INTO delta.`{silver}` VALUES (99, 'z')")
+    third = optimize(maintenance, target, clean=False).to_json()
+    assert (third["files_before"], third["files_after"], third["left_alone"]) == (2, 1, None)
+
+
+def test_health_looks_into_the_rows_of_a_table(spark: SparkSession, project: Project, silver: Path) -> None:
+    def said() -> set[str]:
+        return {one.says for one in check_tables(project, ["silver"])["silver"]}
+
+    assert said() == {"3 rows in the table", "keys and intervals are as they should be"}
+    spark.sql(f"INSERT INTO delta.`{silver}` VALUES (1, 'again'), (NULL, 'nobody')")
+    assert said() == {
+        "5 rows in the table",
+        "1 rows with a NULL in the key",
+        "1 rows whose key is there twice",
+    }

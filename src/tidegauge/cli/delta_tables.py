@@ -61,15 +61,38 @@ def _cell(one: MaintenanceResult, column: str) -> object:
     match column:
         case "table":
             return one.target.name
-        case "files written":
-            return one.added
-        case "for":
-            return one.replaced
         case "kept for":
             return shown(one.retain) if one.retain is not None else None
         case "removed" | "would go":
             return f"{one.removed:,} and more" if one.more else one.removed
-        case _:
+        case "":
             if one.absent:
                 return "not there yet"
-            return "refused" if one.error and not one.done else "not vacuumed" if one.error else ""
+            if one.error:
+                return "refused" if not one.done else "not vacuumed"
+            return f"left alone: {one.left_alone}" if one.left_alone else ""
+        case _:
+            return _measured(one, column)
+
+
+def _measured(one: MaintenanceResult, column: str) -> object:
+    """Before and after an optimize."""
+    if one.before is None or one.after is None or one.seconds is None:
+        return None
+    cells: dict[str, object] = {
+        "files": one.before.files,
+        "files now": one.after.files,
+        "size": _size(one.before.bytes),
+        "size now": _size(one.after.bytes),
+        "seconds": f"{one.seconds:.1f}",
+    }
+    return cells[column]
+
+
+def _size(count: int) -> str:
+    """`812 B`, `3.4 MB`: one number is enough to judge by."""
+    amount, units = float(count), iter(("B", "kB", "MB", "GB", "TB"))
+    unit = next(units)
+    while amount >= 1000 and unit != "TB":
+        amount, unit = amount / 1000, next(units)
+    return f"{amount:.0f} {unit}" if unit == "B" or amount >= 100 else f"{amount:.1f} {unit}"

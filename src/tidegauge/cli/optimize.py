@@ -13,18 +13,25 @@ from tidegauge.cli.project import open_project
 
 def command(
     zorder: Annotated[
-        str | None, typer.Option(metavar="COLUMNS", help="Sort by these columns, with commas between.")
+        str | None,
+        typer.Option(
+            metavar="COLUMNS", help="Sort by these columns, with commas between; else as each output says."
+        ),
     ] = None,
     vacuum: Annotated[
         bool, typer.Option("--vacuum/--no-vacuum", help="Remove afterwards what no reader needs.")
     ] = True,
+    force: Annotated[bool, typer.Option("--force", help="Also tables for which it does not pay.")] = False,
     project: ProjectOption = None,
     select: SelectOption = None,
     table: TablesOption = None,
     json: JsonOption = False,
     debug: DebugOption = False,
 ) -> None:
-    """Make few large files of many small ones in Delta outputs, then vacuum what no reader needs."""
+    """Make few large files of many small ones in Delta outputs, then vacuum what no reader needs.
+
+    A table that has no small files, or has not changed since it was last optimized, is left as it is.
+    """
     from tidegauge.operations.delta_tables import DeltaMaintenance
     from tidegauge.operations.optimize import optimize
 
@@ -33,8 +40,11 @@ def command(
         open_project(project), tuple(select or ()), tuple(table or ()), debug=debug
     )
     found = maintenance.each(
-        lambda one: optimize(maintenance, one, zorder=columns, clean=vacuum), Tell("optimizing", quiet=json)
+        lambda one: optimize(maintenance, one, zorder=columns, clean=vacuum, force=force),
+        Tell("optimizing", quiet=json),
     )
-    maintenance.note(found, "optimized", f"Z-order by {', '.join(columns)}" if columns else "compaction")
-    shown = ["table", "files written", "for", *(["kept for", "removed"] if vacuum else []), ""]
+    compacted = [one for one in found if one.left_alone is None]
+    maintenance.note(compacted, "optimized", f"Z-order by {', '.join(columns)}" if columns else "compaction")
+    sizes = ["files", "files now", "size", "size now", "seconds"]
+    shown = ["table", *sizes, *(["kept for", "removed"] if vacuum else []), ""]
     close(found, shown, command="optimize", done=True, json=json, debug=debug)

@@ -117,7 +117,19 @@ def in_an_output(keys: OutputKeys) -> Iterator[FlowConflict]:
             yield FlowConflict(
                 ((key,),), f"`{key}` belongs to mode `{owner}`, and this is `{mode}`", "remove it"
             )
+    yield from _in_zorder(keys)
     yield from _among_columns(keys, mode)
+
+
+def _in_zorder(keys: OutputKeys) -> Iterator[FlowConflict]:
+    partitions = {column.casefold() for column in keys.partition_by}
+    for column in keys.zorder:
+        if column.casefold() in partitions:
+            yield FlowConflict(
+                (("zorder",),),
+                f"the table is partitioned by {quoted(column)}, which `zorder` cannot sort by",
+                "name another column",
+            )
 
 
 def _among_columns(keys: OutputKeys, mode: Mode) -> Iterator[FlowConflict]:

@@ -163,3 +163,8 @@ class OutputKeys(Keys):
     on_delete: Annotated[str, Form(values.choice(OnDelete), "`fail`, `ignore`")] = Field(
         default="fail", description="`append` only: when a row is deleted at the source."
     )
+    zorder: MaybeColumns = Field(
+        default=(),
+        description="The columns that `tidegauge optimize` sorts by, so that a query by any of them reads "
+        "few files. None that the table is partitioned by.",
+    )

@@ -239,6 +239,7 @@ def _output(check: Check, body: Any, trail: Trail, around: Around) -> DeltaTable
         track=keys.track,
         surrogate_key=keys.surrogate_key,
         on_delete=OnDelete(keys.on_delete),
+        zorder=keys.zorder,
         place=check.document.key_place(trail),
     )
 

@@ -130,6 +130,8 @@ class DeltaTable:
     """`append`: what a delete at the source does."""
     giver: str = "the transform"
     """Who gives its rows, in messages."""
+    zorder: tuple[str, ...] = ()
+    """The columns that `optimize` sorts by."""
     place: Place | None = None
 
 

@@ -11,7 +11,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from tidegauge.config.flows import storage_of
-from tidegauge.errors import ConfigError, TableMissing, TidegaugeError
+from tidegauge.delta_log.location import lake_of, missing_error
+from tidegauge.delta_log.log import ListedLog
+from tidegauge.errors import ConfigError, OutputError, SourceError, TableMissing, TidegaugeError
 from tidegauge.flows.delta_places import Places, own_session
 from tidegauge.flows.select import Sources, choose, needs_of
 from tidegauge.ledger.open import open_ledger
@@ -51,6 +53,12 @@ class MaintainedTable:
 
 
 @dataclass(frozen=True)
+class TableSize:
+    files: int
+    bytes: int
+
+
+@dataclass(frozen=True)
 class MaintenanceResult:
     """What was done to a table, or would be."""
 
@@ -64,6 +72,12 @@ class MaintenanceResult:
     """Files that the vacuum removed, or would remove."""
     more: bool = False
     """There are more of them than were counted."""
+    before: TableSize | None = None
+    """Of an optimized table, as is what follows."""
+    after: TableSize | None = None
+    seconds: float | None = None
+    left_alone: str | None = None
+    """Why it was not compacted."""
     done: bool = False
     absent: bool = False
     """The flow that writes it has not run yet."""
@@ -80,6 +94,19 @@ class MaintenanceResult:
             "done": self.done,
             "exists": not self.absent,
             "error": error_to_json(self.error) if self.error else None,
+            **self._sizes_to_json(),
+        }
+
+    def _sizes_to_json(self) -> dict[str, Any]:
+        if self.before is None or self.after is None:
+            return {}
+        return {
+            "files_before": self.before.files,
+            "files_after": self.after.files,
+            "bytes_before": self.before.bytes,
+            "bytes_after": self.after.bytes,
+            "seconds": round(self.seconds or 0.0, 3),
+            "left_alone": self.left_alone,
         }
 
 
@@ -200,6 +227,17 @@ class DeltaMaintenance:
             ),
             None,
         )
+
+
+def check_exists(target: MaintainedTable) -> None:
+    """Raises TableMissing where there is no Delta table yet; asks its log, and no Spark."""
+    lake = lake_of(target.location, target.table.storage)
+    try:
+        latest = ListedLog(lake).latest
+    except OutputError as error:
+        raise SourceError(f"{target.name}: {error.message}", hint=error.hint) from error
+    if latest is None:
+        raise missing_error(target.location, lake)
 
 
 def _ref(project: Project, text: str) -> TableRef:
