@@ -17,7 +17,10 @@ from tidegauge.model.delta_flow import DeltaFlow, DeltaInput, DeltaTable, TableR
 from tidegauge.model.position import VersionPosition
 from tidegauge.model.spec import Project, SparkSettings
 from tidegauge.model.watermark import Recalled
+from tidegauge.operations.delta_tables import DeltaMaintenance
 from tidegauge.operations.health import Health, examine
+from tidegauge.operations.health_data import check_tables
+from tidegauge.operations.optimize import optimize
 from tidegauge.operations.retention import find_restored, warnings
 
 DAY = timedelta(days=1)
@@ -179,3 +182,10 @@ def test_a_target_that_somebody_restored_is_named_until_a_batch_is_ours_again(
     assert "in version 2" in find_restored(project.delta_flows)["a"]
     commit(4, "MERGE", '{"tidegauge": 1}')
     assert find_restored(project.delta_flows) == {}
+
+
+def test_a_table_that_is_not_there_yet_is_neither_optimized_nor_looked_into(project: Project) -> None:
+    maintenance = DeltaMaintenance(project, ["a"])
+    [absent] = maintenance.each(lambda one: optimize(maintenance, one))
+    assert (absent.absent, absent.error) == (True, None)
+    assert check_tables(project, ["a"]) == {}

@@ -12,6 +12,7 @@ import pytest
 from tests.support.workflows import FLOWS, load
 from tests.unit.test_stats import run
 from tidegauge.errors import ConfigError
+from tidegauge.flows.quarantine import SetAside
 from tidegauge.model.delta_flow import DeltaFlow, DeltaInput, DeltaTable, TableRef
 from tidegauge.model.health import (
     HealthCheck,
@@ -26,7 +27,7 @@ from tidegauge.model.state import State
 from tidegauge.observe.health_page import health_page
 from tidegauge.operations.health import limits_of
 from tidegauge.operations.health_checks import FlowFacts, check_flow
-from tidegauge.operations.health_data import judge, measures_of
+from tidegauge.operations.health_data import judge, judge_aside, measures_of
 
 NOW = datetime(2026, 3, 2, 12)
 HOUR = timedelta(hours=1)
@@ -140,6 +141,13 @@ def test_counts_are_judged() -> None:
     _, wrong = judge({"rows": 5, "rows with a NULL in the key": 2})
     assert (wrong.check, wrong.level) == (HealthCheck.QUALITY, HealthLevel.CRITICAL)
     assert wrong.says == "2 rows with a NULL in the key"
+
+
+def test_rows_set_aside_are_a_warning() -> None:
+    assert list(judge_aside(SetAside("f", "/q", 0, {}))) == []
+    [found] = judge_aside(SetAside("f", "/q", 3, {"owner_known": 2, "workers": 1}))
+    assert (found.check, found.level) == (HealthCheck.QUALITY, HealthLevel.WARNING)
+    assert found.says.startswith("3 rows are set aside (owner_known 2, workers 1)")
 
 
 def test_limits_come_from_the_file_and_from_overrides(tmp_path: Path) -> None:

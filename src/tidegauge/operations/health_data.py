@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from tidegauge.flows.quarantine import FlowQuarantine, SetAside
 from tidegauge.model.delta_flow import IS_CURRENT, VALID_FROM, VALID_TO, DeltaFlow
 from tidegauge.model.health import HealthCheck, HealthFinding, HealthLevel
 from tidegauge.model.spec import Project
 from tidegauge.model.types import quote
-from tidegauge.operations.delta_tables import DeltaMaintenance, MaintainedTable, MaintenanceResult
+from tidegauge.operations.delta_tables import (
+    DeltaMaintenance,
+    MaintainedTable,
+    MaintenanceResult,
+    check_exists,
+)
 from tidegauge.spark.errors import translate_spark_error
 
 
@@ -21,12 +27,14 @@ def check_tables(
 
     def one(target: MaintainedTable) -> MaintenanceResult:
         if target.delta_flow is not None:
+            check_exists(target)
             words = ", ".join(
                 f"{sql} AS {quote(name)}" for name, sql in measures_of(target.delta_flow).items()
             )
             with maintenance.session_of(target) as session, translate_spark_error(target.name):
                 [row] = session.sql(f"SELECT {words} FROM {target.sql}").collect()
-            found[target.name] = list(judge(row.asDict()))
+            aside = FlowQuarantine(target.delta_flow, maintenance.places).show(0)
+            found[target.name] = [*judge(row.asDict()), *judge_aside(aside)]
         return MaintenanceResult(target)
 
     for result in maintenance.each(one):
@@ -71,3 +79,11 @@ def judge(counts: Mapping[str, int]) -> Iterator[HealthFinding]:
         yield HealthFinding(
             HealthCheck.QUALITY, HealthLevel.HEALTHY, "keys and intervals are as they should be"
         )
+
+
+def judge_aside(aside: SetAside) -> Iterator[HealthFinding]:
+    """Rows that expectations keep out of the table wait for somebody."""
+    if aside.rows:
+        reasons = ", ".join(f"{name} {count:,}" for name, count in aside.reasons.items())
+        says = f"{aside.rows:,} rows are set aside ({reasons}); see `tidegauge quarantine list`"
+        yield HealthFinding(HealthCheck.QUALITY, HealthLevel.WARNING, says)
