@@ -68,7 +68,12 @@ def _write(folder: Path, output: str) -> None:
 
 def _run(folder: Path, flow: str) -> float:
     began = time.perf_counter()
-    report = run(load_project(folder), RunOptions((flow,)), tell=lambda _: None, stop=threading.Event())
+    report = run(
+        load_project(folder / "tidegauge.yml"),
+        RunOptions((flow,)),
+        tell=lambda _: None,
+        stop=threading.Event(),
+    )
     seconds = time.perf_counter() - began
     assert not report.errors, report.errors
     return seconds
