@@ -58,4 +58,4 @@ def test_a_column_that_is_missing_or_that_both_have_is_named(used: DataFrame, hi
         (used.selectExpr("*", "1 AS size"), history, "used_at", "both have a column size"),
     ):
         with pytest.raises(TransformFailed, match=cause):
-            tg.as_of(fact, dimension, on="workspace", at=at)
+            tg.as_of(fact, dimension, on=["workspace", "id.x"], at=at)
