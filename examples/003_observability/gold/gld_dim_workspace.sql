@@ -1,0 +1,2 @@
+SELECT workspace_id, workspace_name, workspace_url, cloud, status
+FROM workspaces

@@ -1,0 +1,5 @@
+SELECT workspace_id, job_id, run_id, task_key, period_start_time, period_end_time, result_state, termination_code,
+  get(compute_ids, 0) AS cluster_id,
+  CAST(date_format(period_end_time, 'yyyyMMdd') AS INT) AS date_sk,
+  unix_seconds(period_end_time) - unix_seconds(period_start_time) AS seconds
+FROM tasks
