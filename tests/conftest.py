@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
+from tests.support import haste
 from tests.support.servers import (
     S3,
     MariaDB,
@@ -174,17 +175,10 @@ def _postgres_ledger(postgres: Postgres, _postgres_database: str) -> str:
 
 @pytest.fixture(scope="session")
 def spark() -> SparkSession:
-    """The one session of a test process, as a run opens it, but in haste: its tables have a few rows, for
-    which Java need not be written and compiled. Commands that are tested from outside open their own."""
-    conf = {
-        "spark.driver.memory": "1g",
-        "spark.sql.adaptive.enabled": "false",
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-        "spark.databricks.delta.snapshotPartitions": "1",
-    }
+    """The one session of a test process, as a run opens it, but in haste. Commands that are tested from
+    outside open their own."""
     # The second number lets a failed task be repeated, as a cluster does.
-    return open_session(SparkSettings("local[2,2]", conf), list(Needs), light=True)
+    return open_session(SparkSettings("local[2,2]", haste.CONF_AND_JAVA), list(Needs))
 
 
 @pytest.fixture(params=["sqlite", "mysql", "postgresql"])

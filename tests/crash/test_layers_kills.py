@@ -6,6 +6,7 @@ The killed processes use the Spark of the tests, so that most deaths cost no Jav
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import shutil
 import signal
@@ -22,6 +23,7 @@ from tests.crash.dying import Death, Stop
 from tests.crash.javas import Alone
 from tests.crash.pausing import stands_still
 from tests.crash.test_matrix_layers import MODES, Rows, Table
+from tests.support import haste
 from tests.support.nursery import Nursery, start_nursery
 from tests.support.project import Ran, here, until
 from tidegauge.config.load import load_project
@@ -61,8 +63,10 @@ class Layers:
     def write(self) -> None:
         (self.folder / "now.sql").write_text(MODES["merge"].transform)
         flows = "".join(f"  {name}: {{{body}}}\n" for name, body in self.flows.items())
+        spark = {"conf": haste.CONF_AND_JAVA}
         # Only an override takes a flow away from a runner that stands still.
-        self.file.write_text(f"pipeline: crash\nledger: '{self.ledger}'\nlease: 10m\nflows:\n{flows}")
+        top = f"pipeline: crash\nledger: '{self.ledger}'\nlease: 10m\nspark: {json.dumps(spark)}\n"
+        self.file.write_text(f"{top}flows:\n{flows}")
 
     def type(self, *words: object, code: int = 0) -> Ran:
         ran = here(*words, "--project", self.file)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import pty
 import re
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.conftest import Make
+from tests.support import haste
 from tests.support.project import ROOT, Project, command
 
 ESCAPE = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
@@ -24,7 +26,7 @@ def project(make: Make, tmp_path_factory: pytest.TempPathFactory) -> Project:
     made.database.insert("orders", [(n, "2025-01-01 00:00:00") for n in range(3000)])
     return made.write(
         "tables: [orders], cursor: at, settle: 1s, batch_rows: 1000, parallel: 1, read: jdbc",
-        top="spark: {master: 'local[1]', conf: {spark.driver.memory: 1g}}",
+        top=f"spark: {json.dumps({'master': 'local[1]', 'conf': haste.CONF_AND_JAVA})}",
     )
 
 

@@ -14,7 +14,9 @@ from pathlib import Path
 
 import pyspark
 
+from tests.support import haste
 from tests.support.servers import free_port
+from tidegauge.spark.archive import java_options
 from tidegauge.spark.jars import Needs, jars
 from tidegauge.spark.java import find_java
 from tidegauge.spark.session import DELTA
@@ -31,10 +33,10 @@ def start_connect(folder: Path) -> Iterator[str]:
         "spark.ui.enabled": "false",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.memory": "1g",
-        "spark.driver.extraJavaOptions": "-Duser.timezone=UTC",
+        "spark.driver.extraJavaOptions": f"-Duser.timezone=UTC {java_options(find_java())} {haste.JAVA}",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         **DELTA,
+        **haste.CONF,
     }
     # Ends with us, so that a test run cut short leaves no server behind.
     command = ["setpriv", "--pdeathsig", "KILL", str(home / "bin" / "spark-submit"), "--master", "local[2]"]
