@@ -105,6 +105,10 @@ def test_few_runs_and_quick_ones_are_not_compared() -> None:
     assert unwell(replace(WELL, runs=[*skipped, *WELL.runs])) == []
 
 
+def test_a_ledger_that_was_rebuilt_says_nothing_of_rows_it_does_not_know() -> None:
+    assert unwell(replace(WELL, rows_at=None, rows=None, runs=[])) == []
+
+
 def test_the_worst_level_is_that_of_the_whole() -> None:
     assert worst([]) is HealthLevel.HEALTHY
     assert worst([HealthLevel.CRITICAL, HealthLevel.WARNING]) is HealthLevel.CRITICAL

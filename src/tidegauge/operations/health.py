@@ -156,7 +156,7 @@ def _facts(
     return FlowFacts(
         now=now,
         rows_at=max(filled) if filled else tally.advanced_at,
-        rows=tally.rows,
+        rows=None if mark is not None and mark.seq and not tally.batches else tally.rows,
         lag_seconds=lag_of(mark, now) if mark else None,
         runs=runs,
         planned_at=status.planned_at if status.plan else None,

@@ -14,6 +14,7 @@ from tidegauge.operations.stats import seconds_of
 
 _ENOUGH = 5
 """Earlier runs, before one is compared with their median."""
+_UNKNOWN = "not known: no batch was written since the ledger was rebuilt"
 _QUICK = 10.0
 """Seconds: a run that is done by then is never called slow."""
 
@@ -25,8 +26,8 @@ class FlowFacts:
     now: datetime
     rows_at: datetime | None
     """When rows last reached the target; None: never."""
-    rows: int
-    """Written since the flow was last reset."""
+    rows: int | None
+    """Written since the flow was last reset; None: the ledger was rebuilt since, and does not know."""
     lag_seconds: float | None
     runs: Sequence[RunRecord] = ()
     """Newest first."""
@@ -43,6 +44,8 @@ def check_flow(facts: FlowFacts, limits: HealthLimits) -> Iterator[HealthFinding
 
 
 def check_freshness(facts: FlowFacts, limits: HealthLimits) -> HealthFinding:
+    if facts.rows_at is None and facts.rows is None:
+        return HealthFinding(HealthCheck.FRESHNESS, HealthLevel.HEALTHY, _UNKNOWN)
     if facts.rows_at is None:
         return HealthFinding(
             HealthCheck.FRESHNESS, HealthLevel.WARNING, "no rows have reached the target yet"
@@ -64,6 +67,8 @@ def _check_watermark(facts: FlowFacts, limits: HealthLimits) -> Iterator[HealthF
 
 def check_counts(facts: FlowFacts, limits: HealthLimits) -> HealthFinding:
     """The rows of the last run that had something to do, against those before it."""
+    if facts.rows is None:
+        return HealthFinding(HealthCheck.COUNTS, HealthLevel.HEALTHY, _UNKNOWN)
     if not facts.rows:
         return HealthFinding(HealthCheck.COUNTS, HealthLevel.WARNING, "no row was ever written to the target")
     counts = [run.rows_written for run in facts.runs if run.state is State.SUCCESS]
