@@ -21,7 +21,7 @@ from tidegauge.operations.delta_tables import DeltaMaintenance
 from tidegauge.operations.health import Health, examine
 from tidegauge.operations.health_data import check_tables
 from tidegauge.operations.optimize import optimize
-from tidegauge.operations.retention import find_restored, warnings
+from tidegauge.operations.retention import warnings
 
 DAY = timedelta(days=1)
 
@@ -161,27 +161,6 @@ def test_the_five_checks_have_a_verdict_and_a_page(tmp_path: Path) -> None:
     refused = project.here("health", "--report", tmp_path / "nowhere" / "health.html")
     assert refused.code == 2
     assert "cannot be written" in refused.err
-
-
-def test_a_target_that_somebody_restored_is_named_until_a_batch_is_ours_again(
-    tmp_path: Path, project: Project
-) -> None:
-    for name in "AB":
-        delta_table(tmp_path / name, DAY, DAY)
-    target = delta_table(tmp_path / "a-out", DAY)
-
-    def commit(version: int, operation: str, note: str | None = None) -> None:
-        info = {"operation": operation, "timestamp": 1, **({"userMetadata": note} if note else {})}
-        file = target / "_delta_log" / f"{version:020}.json"
-        file.write_text(json.dumps({"commitInfo": info}) + "\n")
-
-    commit(1, "MERGE", '{"tidegauge": 1}')
-    assert find_restored(project.delta_flows) == {}
-    commit(2, "RESTORE")
-    commit(3, "OPTIMIZE")
-    assert "in version 2" in find_restored(project.delta_flows)["a"]
-    commit(4, "MERGE", '{"tidegauge": 1}')
-    assert find_restored(project.delta_flows) == {}
 
 
 def test_a_table_that_is_not_there_yet_is_neither_optimized_nor_looked_into(project: Project) -> None:

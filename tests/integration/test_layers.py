@@ -43,6 +43,10 @@ class Lakehouse:
         ]
         return sorted(tuple(row) for row in self.spark.sql(" ".join(words)).collect())
 
+    def newest(self, table: str) -> int:
+        """Its version."""
+        return max(version for version, *_ in self.sql(f"DESCRIBE HISTORY @{table}"))
+
     def type(self, *words: str) -> Ran:
         return here(*words, "--project", str(self.file))
 
@@ -190,6 +194,38 @@ def test_d9_a_target_that_was_removed_is_refused_and_a_full_refresh_fills_it(lak
         house.sql(f"INSERT INTO @a VALUES ({place}, 'c')")
     house.run("--full-refresh", "--yes", "--reason", "it was removed")
     assert house.sql("SELECT id FROM @copy") == [(1,), (2,), (3,), (4,)]
+
+
+def test_d9_a_target_that_was_restored_is_refused_until_somebody_says_where_to_go_on(
+    lakehouse: Lakehouse,
+) -> None:
+    house = lakehouse
+    house.sql(f"CREATE TABLE @a (id INT) {FEED}")
+    house.sql("INSERT INTO @a VALUES (1)")
+    house.write("  copy: {inputs: {a: {path: a}}, output: {path: copy, key: id}}\n")
+    house.run()
+    exported = house.type("watermark", "export")
+    (house.folder / "then.json").write_text(exported.out)
+    before = house.newest("copy")
+    house.sql("INSERT INTO @a VALUES (2)")
+    house.run()
+    after = house.newest("copy")
+    # To our own last batch: somebody's DELETE is mended, and nothing is missing.
+    house.sql("DELETE FROM @copy WHERE id = 1")
+    house.sql(f"RESTORE TABLE @copy TO VERSION AS OF {after}")
+    assert house.run()["copy"]["state"] == "SKIPPED"
+    house.sql(f"RESTORE TABLE @copy TO VERSION AS OF {before}")
+    refused = house.run(code=1)["copy"]
+    assert refused["state"] == "FAILED"
+    assert "was restored to an earlier version" in refused["error"]["message"]
+    health = house.type("health")
+    assert (health.code, "was restored to an earlier version" in health.out) == (1, True)
+    assert house.sql("SELECT id FROM @copy") == [(1,)]
+    words = ("--reason", "restored by hand", "--yes")
+    imported = house.type("watermark", "import", str(house.folder / "then.json"), *words)
+    assert imported.code == 0, imported
+    assert house.run()["copy"]["rows_inserted"] == 1
+    assert house.sql("SELECT id FROM @copy") == [(1,), (2,)]
 
 
 def test_d11_a_full_refresh_looks_first_whether_its_inputs_can_be_read(lakehouse: Lakehouse) -> None:

@@ -2,28 +2,43 @@
 
 from __future__ import annotations
 
-from tidegauge.delta_log.commit import parse_commit
-from tidegauge.delta_log.log import ListedLog
-from tidegauge.model.spec import Lake
+from collections.abc import Iterable
+from itertools import islice
+
+from tidegauge.delta_log.commit import Commit
 
 _MOST = 200
 """Commits of others that are looked through."""
 
 
-def find_restore(lake: Lake) -> int | None:
-    """The version in which a RESTORE was made since our last commit; None: there was none.
+def find_restore(commits: Iterable[Commit]) -> int | None:
+    """The version in which a RESTORE took our last commit back; None: none did. `commits`: newest first.
 
-    Raises OutputError where the store refuses, ValueError for a damaged file.
+    One to our last commit, or to a later one, takes nothing back. Of one by time it is not known.
     """
-    log = ListedLog(lake)
-    newest = -1 if log.latest is None else log.latest
-    for version in range(newest, max(newest - _MOST, -1), -1):
-        body = log.commit(version)
-        if body is None:
-            return None
-        commit = parse_commit(version, body)
+    restores: dict[int, int | None] = {}
+    for commit in islice(commits, _MOST):
         if commit.note is not None:
-            return None
+            return _taken_back(restores, commit.version)
         if commit.info.get("operation") == "RESTORE":
-            return version
+            restores[commit.version] = _target(commit)
     return None
+
+
+def _taken_back(restores: dict[int, int | None], ours: int) -> int | None:
+    """`restores`: which version each gave back, newest first. That may be the outcome of an earlier one."""
+    now: int | None = max(restores, default=ours)
+    while now is not None and now > ours:
+        made = next((version for version in restores if version <= now), None)
+        if made is None:
+            return None
+        now = restores[made]
+        if now is None or now < ours:
+            return made
+    return None
+
+
+def _target(commit: Commit) -> int | None:
+    parameters = commit.info.get("operationParameters")
+    version = parameters.get("version") if isinstance(parameters, dict) else None
+    return int(text) if (text := str(version)).isdecimal() else None

@@ -25,7 +25,7 @@ from tidegauge.model.spec import Project
 from tidegauge.model.state import State
 from tidegauge.model.watermark import Tally, Watermark
 from tidegauge.operations.health_checks import FlowFacts, check_flow
-from tidegauge.operations.retention import Notice, current_session, find_restored, has_session, notices
+from tidegauge.operations.retention import Notice, current_session, has_session, notices
 from tidegauge.operations.stats import seconds_of
 from tidegauge.operations.status import is_wanted, iso, lag_of
 
@@ -110,8 +110,6 @@ def examine(project: Project, selection: Sequence[str]) -> tuple[datetime, list[
         tallies = ledger.tallies(project.pipeline, list(statuses))
     resources = FlowResources(Sources(), Places(current_session), marks_by_flow(list(marks.values())))
 
-    restored = find_restored(choice.delta_flows)
-
     def one(flow: AnyFlow) -> Health:
         status, lost = statuses.get(flow.name), choice.missing.get(flow.name)
         found = _one(
@@ -119,7 +117,7 @@ def examine(project: Project, selection: Sequence[str]) -> tuple[datetime, list[
             status,
             events.get(flow.name, []),
             retained.get(flow.name, []),
-            str(lost) if lost else _find_disagreement(flow, status, resources) or restored.get(flow.name),
+            str(lost) if lost else _find_disagreement(flow, status, resources),
             now,
         )
         if lost:

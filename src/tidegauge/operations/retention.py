@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from tidegauge.delta_log.history import histories
-from tidegauge.delta_log.restored import find_restore
 from tidegauge.errors import TidegaugeError
 from tidegauge.flows.delta_places import Places
 from tidegauge.model.delta_flow import DeltaFlow, DeltaInput
@@ -76,24 +74,6 @@ def notices(
         notice = _notice(part, answers[name], after, marks[delta_flow.name, part.name], now, name)
         if notice is not None:
             found.setdefault(delta_flow.name, []).append(notice)
-    return found
-
-
-def find_restored(delta_flows: Sequence[DeltaFlow]) -> dict[str, str]:
-    """By flow, whose output somebody restored to an earlier version after its last batch."""
-    places, found = Places(current_session), {}
-    for delta_flow in delta_flows:
-        table = delta_flow.output.table
-        # What cannot be read is said where the output is asked whether it agrees with the ledger.
-        with suppress(TidegaugeError, ValueError):
-            location = places.find(table) if table.path or has_session() else None
-            version = find_restore(table.at(location)) if location else None
-            if version is not None:
-                found[delta_flow.name] = (
-                    f"{table} was restored to an earlier version (in version {version}) after its last batch:"
-                    " rows that were delivered are gone; `tidegauge watermark import` or `reset` brings them"
-                    " again, and `verify` compares"
-                )
     return found
 
 

@@ -10,6 +10,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from tidegauge.delta_log.newest import Snapshot
+from tidegauge.delta_log.restored import find_restore
 from tidegauge.errors import OutputDisagrees, OutputError, TidegaugeError
 from tidegauge.model.batch_data import BatchData, DeltaBatch, DeltaChange
 from tidegauge.model.delta_flow import IS_CURRENT, VALID_FROM, VALID_TO, DeltaFlow
@@ -98,14 +100,27 @@ class DeltaOutput:
             return True
         return not now.ours and now.look.is_empty()
 
-    def is_open(self, epoch: int, *, kept: bool = False) -> bool:  # noqa: ARG002
-        """Rows and tags are one log, and go together."""
+    def is_open(self, epoch: int, *, kept: bool = False) -> bool:
+        """Rows and tags are one log, and go together, but for a RESTORE: it leaves the tags."""
         now = self._standing()
         if now is None:
             return True  # a table of the catalogue that is not there yet: see `epochs`
+        if kept and now.ours and now.look is not None:
+            self._refuse_restored(now.look)
         if now.epoch == epoch:
             return True
         return now.epoch < epoch and not now.ours and now.marker is None and self._table.by_name
+
+    def _refuse_restored(self, look: Snapshot) -> None:
+        version = find_restore(look.commits())
+        if version is not None:
+            name = self._delta_flow.name
+            raise OutputDisagrees(
+                f"{self.place} was restored to an earlier version (in version {version}) after its last"
+                " batch, so rows that were delivered are gone",
+                hint=f"say where to go on with `tidegauge watermark set --select {name}`, or `import` of what"
+                f" was exported then; or fill it again: `tidegauge run --select {name} --full-refresh`",
+            )
 
     def open_epoch(
         self,
