@@ -88,6 +88,7 @@ def test_a_merge_takes_late_rows_within_the_lookback_and_the_last_of_each_key(sy
         (5, "2025-01-01 13:00:00", "twice"),
         (6, "2025-01-01 09:00:00", "too late"),
     )
+    assert "(2025-01-01 10:00:00.123455, 2025-01-01 13:00:00]" in system.type("explain").out
     second = system.type("run", "--json")
     assert second.flow("bronze")["rows_inserted"] == 3
     assert second.flow("bronze")["rows_updated"] == 1
@@ -95,6 +96,8 @@ def test_a_merge_takes_late_rows_within_the_lookback_and_the_last_of_each_key(sy
     assert system.rows() == [(1, "a"), (2, "b2"), (3, "late"), (4, "tie"), (5, "twice")]
     assert system.run()["state"] == "SKIPPED"
 
+    for word in ("status", "plan", "verify"):
+        system.type(word)
     system.type(
         "watermark",
         "set",
