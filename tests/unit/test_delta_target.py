@@ -237,3 +237,30 @@ def test_only_a_conflict_is_tried_again() -> None:
     assert not is_conflict(other)
     assert "(UPDATE)" in translate_conflict(conflict, "t").message
     assert translate_conflict(other, "t").message == "t: no"
+
+
+def test_a_struct_that_grows_at_its_end_is_followed_and_any_other_change_of_it_is_refused() -> None:
+    inner = {"struct": [["c", "string"]]}
+    held = _target(TargetColumn("s", {"struct": [["a", "string"], ["b", inner]]}))
+    wider = {
+        "struct": [["a", "string"], ["b", {"struct": [["c", "string"], ["d", "long"]]}], ["e f", "date"]]
+    }
+
+    room = room_for((TargetColumn("s", wider),), held, _output(), Drift.EVOLVE)
+
+    assert room.columns == (DeltaColumn("s", "s", wider),)
+    assert room.statements == (
+        "SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')",
+        "ADD COLUMNS (`s`.`b`.`d` bigint, `s`.`e f` date)",
+    )
+    for other in (
+        {"struct": [["a", "string"]]},
+        {"struct": [["b", inner], ["a", "string"], ["e", "date"]]},
+        {"struct": [["a", "long"], ["b", inner], ["e", "date"]]},
+        {"struct": [["a", "string"], ["b", {"struct": []}], ["e", "date"]]},
+    ):
+        with pytest.raises(OutputDisagrees, match="does not fit"):
+            room_for((TargetColumn("s", other),), held, _output(), Drift.EVOLVE)
+    for drift in (Drift.FREEZE, Drift.FAIL):
+        with pytest.raises(OutputDisagrees, match="does not fit"):
+            room_for((TargetColumn("s", wider),), held, _output(), drift)

@@ -13,7 +13,15 @@ from tidegauge.model.delta_flow import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VER
 from tidegauge.model.mode import OutputKind
 from tidegauge.model.spec import Drift
 from tidegauge.model.types import quote
-from tidegauge.outputs.delta.types import as_sql, bare, can_widen, fits, literal, names_in
+from tidegauge.outputs.delta.types import (
+    as_sql,
+    bare,
+    can_widen,
+    find_new_fields,
+    fits,
+    literal,
+    names_in,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -153,6 +161,7 @@ def room_for(
         statements.append(f"SET TBLPROPERTIES ('{FEED}' = 'true')")
         notes.append(f"the change data feed of {output.table} was off, and is on from here")
     added, widened, written = [], [], []
+    grown: list[NewField] = []
     for one in columns:
         held = target.column(one.name)
         if held is None:
@@ -170,6 +179,9 @@ def room_for(
         elif can_widen(one.type, held.type) and drift is Drift.EVOLVE:
             widened.append(TargetColumn(held.name, one.type))
             written.append(DeltaColumn(held.name, one.name, one.type))
+        elif drift is Drift.EVOLVE and (fields := find_new_fields(held.type, one.type)):
+            grown += [((held.name, *path), type_) for path, type_ in fields]
+            written.append(DeltaColumn(held.name, one.name, one.type))
         else:
             raise _mismatch(output, held, one)
     given = {one.name.casefold() for one in columns}
@@ -184,7 +196,7 @@ def room_for(
             for name in vanished
         ]
     _check_not_given(target, output, given, drift)
-    statements += _alter(target, added, widened)
+    statements += _alter(target, added, widened, grown)
     return RoomInDelta(tuple(written), tuple(statements), tuple(notes), vanished)
 
 
@@ -221,13 +233,22 @@ def _check_not_given(target: DeltaTarget, output: DeltaTable, given: set[str], d
             )
 
 
+NewField = tuple[tuple[str, ...], Any]
+"""A field of a struct, by its path from the column on, and its type."""
+
+
 def _alter(
-    target: DeltaTarget, added: Sequence[TargetColumn], widened: Sequence[TargetColumn]
+    target: DeltaTarget,
+    added: Sequence[TargetColumn],
+    widened: Sequence[TargetColumn],
+    grown: Sequence[NewField],
 ) -> Iterator[str]:
-    if needs_mapping(added) and target.properties.get(_MAPPING, "none") == "none":
+    inside = [TargetColumn(path[-1], type_) for path, type_ in grown]
+    if needs_mapping([*added, *inside]) and target.properties.get(_MAPPING, "none") == "none":
         yield f"SET TBLPROPERTIES ('{_MAPPING}' = 'name')"
-    if added:
-        columns = ", ".join(f"{quote(one.name)} {as_sql(one.type)}" for one in added)
+    if added or grown:
+        fields: list[NewField] = [*(((one.name,), one.type) for one in added), *grown]
+        columns = ", ".join(f"{'.'.join(map(quote, path))} {as_sql(type_)}" for path, type_ in fields)
         yield f"ADD COLUMNS ({columns})"
     if widened and target.properties.get(_WIDENING, "").lower() != "true":
         yield f"SET TBLPROPERTIES ('{_WIDENING}' = 'true')"

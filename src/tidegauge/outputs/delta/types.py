@@ -54,6 +54,21 @@ def can_widen(wide: Any, narrow: Any) -> bool:
     return both_plain and widening.can_widen(as_sql(wide), as_sql(narrow))
 
 
+def find_new_fields(held: Any, brought: Any) -> list[tuple[tuple[str, ...], Any]]:
+    """The fields, each by its path, that a struct has at its end and that the held one lacks; structs inside
+    it likewise. Empty where anything else differs."""
+    match held, brought:
+        case {"struct": old}, {"struct": new} if len(new) >= len(old):
+            found: list[tuple[tuple[str, ...], Any]] = []
+            for (name, type_), (other, other_type) in zip(old, new, strict=False):
+                inside = find_new_fields(type_, other_type)
+                if name != other or (type_ != other_type and not inside):
+                    return []
+                found += [((name, *path), new_type) for path, new_type in inside]
+            return found + [((name,), type_) for name, type_ in new[len(old) :]]
+    return []
+
+
 def has_map(part: Any) -> bool:
     """Spark compares everything but maps, and variants."""
     match part:
