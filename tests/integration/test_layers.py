@@ -45,7 +45,7 @@ class Lakehouse:
 
     def newest(self, table: str) -> int:
         """Its version."""
-        return max(version for version, *_ in self.sql(f"DESCRIBE HISTORY @{table}"))
+        return max(int(version) for version, *_ in self.sql(f"DESCRIBE HISTORY @{table}"))
 
     def type(self, *words: str) -> Ran:
         return here(*words, "--project", str(self.file))
