@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow as pa
+from deltalake import DeltaTable, QueryBuilder
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
 
@@ -29,6 +31,7 @@ def test_the_demo_proves_itself_and_prints_what_the_readme_shows(tmp_path: Path)
     )
     assert demo.returncode == 0, demo.stdout + demo.stderr
     assert "Proven: the warehouse has every row of the source" in demo.stdout
+    assert "Proven: every layer is what it would be" in demo.stdout
     [shown] = re.findall(r"```\n\$ tidegauge demo\n(.*?)```", README, re.DOTALL)
     printed = {words(line) for line in demo.stdout.splitlines()}
     assert [line for line in shown.splitlines() if line.strip() and words(line) not in printed] == []
@@ -36,6 +39,23 @@ def test_the_demo_proves_itself_and_prints_what_the_readme_shows(tmp_path: Path)
     source, target = tables(tmp_path / "shop")
     assert [len(rows) for rows in source.values()] == [4624, 215221, 86175, 463]
     assert target == source
+    assert gold(tmp_path / "shop" / "layers") == revenue(tmp_path / "shop" / "layers" / "shop.db")
+
+
+def revenue(shop: Path) -> set[tuple[Any, ...]]:
+    with closing(sqlite3.connect(shop)) as connection:
+        return set(
+            connection.execute(
+                "SELECT ifnull(city, 'unknown'), count(*), sum(total_cents) FROM orders JOIN customers"
+                " ON customers.id = customer_id WHERE status IN ('paid', 'shipped') GROUP BY city"
+            ).fetchall()
+        )
+
+
+def gold(folder: Path) -> set[tuple[Any, ...]]:
+    table = DeltaTable(folder / "gold" / "revenue")
+    found = QueryBuilder().register("revenue", table).execute("SELECT * FROM revenue").read_all()
+    return {tuple(row.values()) for row in pa.table(found).to_pylist()}
 
 
 def tables(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -1,11 +1,11 @@
-"""`tidegauge demo`: see it work in a minute, without a server or an account."""
+"""`tidegauge demo`: see it work in a minute and a half, without a server or an account."""
 
 from __future__ import annotations
 
 import sys
 import tempfile
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,12 +13,15 @@ from tidegauge.cli.options import DebugOption, local
 from tidegauge.cli.output import print_table, say
 from tidegauge.errors import ConfigError
 
+if TYPE_CHECKING:
+    from tidegauge.demo.story import Ending
+
 
 def command(
     keep: Annotated[Path | None, typer.Option(help="Leave the project in this folder to play with.")] = None,
     debug: DebugOption = False,  # noqa: ARG001 - read where errors are shown
 ) -> None:
-    """Make a shop, sync it, change it, kill a run half-way, and prove that nothing was lost."""
+    """Make a shop, sync it, kill runs half-way, build three layers of it, and prove that nothing was lost."""
     if keep is None:
         with tempfile.TemporaryDirectory(prefix="tidegauge-demo-") as folder:
             proven = _play(Path(folder))
@@ -34,6 +37,7 @@ def command(
 
 def _play(folder: Path) -> bool:
     from tidegauge.cli.verify import show
+    from tidegauge.demo.layers import play_layers
     from tidegauge.demo.story import play
     from tidegauge.observe.view import watch
 
@@ -43,6 +47,20 @@ def _play(folder: Path) -> bool:
 
     with watch(sys.stderr) as tell:
         ending = play(folder, say=speak, tell=tell)
+    _show_ending(ending)
+    with watch(sys.stderr) as tell:
+        layers = play_layers(folder, say=speak, tell=tell)
+    show(list(layers))
+    equal = bool(layers) and all(one.equal for one in layers)
+    say(
+        "Proven: every layer is what it would be if all of it were computed anew." if equal else "NOT proven."
+    )
+    return ending.proven and equal
+
+
+def _show_ending(ending: Ending) -> None:
+    from tidegauge.cli.verify import show
+
     show(list(ending.verified))
     numbers = ("rows", "batches", "inserted", "updated", "deleted", "seconds")
     print_table(
@@ -57,4 +75,3 @@ def _play(folder: Path) -> bool:
         say("Proven: the warehouse has every row of the source, at its latest version, and nothing else.")
     else:
         say("NOT proven: source and target differ, or a killed plan was not taken over.")
-    return ending.proven

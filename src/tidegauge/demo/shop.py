@@ -26,6 +26,8 @@ CREATE INDEX products_by_time ON products (updated_at, sku);
 CREATE INDEX orders_by_time ON orders (updated_at, id);
 CREATE INDEX order_items_by_time ON order_items (updated_at, order_id, line);
 """
+SETTLED = 3
+"""Seconds after which the newest rows lie below the source's clock by more than the `settle` of the demo."""
 _CITIES = ("Bergen", "Porto", "Košice", "Århus", "Kraków", None)
 _NOTES = (None, None, "gift", "leave at the door", "it's “fragile” 🎁", "line one\nline two")
 
@@ -108,5 +110,9 @@ def _shop(file: Path) -> Iterator[sqlite3.Connection]:
         yield shop
 
 
+def as_text(moment: datetime) -> str:
+    return moment.strftime("%Y-%m-%d %H:%M:%S")
+
+
 def _moment(base: datetime, seconds: float) -> str:
-    return (base + timedelta(seconds=seconds)).strftime("%Y-%m-%d %H:%M:%S")
+    return as_text(base + timedelta(seconds=seconds))

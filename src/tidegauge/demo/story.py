@@ -1,4 +1,4 @@
-"""The product at work in about a minute: a first run, a second, two killed half-way, and the proof."""
+"""The first half of the demonstration: a first run, a second, two killed half-way, and the proof."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from tidegauge.config.load import load_project
-from tidegauge.demo.shop import add_orders, delete_orders, make_shop, open_shop
+from tidegauge.demo.shop import SETTLED, add_orders, as_text, delete_orders, make_shop, open_shop
 from tidegauge.errors import TidegaugeError
 from tidegauge.ledger.open import open_ledger
 from tidegauge.model.spec import Project
@@ -24,10 +24,10 @@ from tidegauge.operations.verify import Verified, verify
 from tidegauge.run.options import RunOptions
 from tidegauge.run.report import RunReport
 from tidegauge.run.run import run
+from tidegauge.spark.jars import Needs
+from tidegauge.spark.session import open_session
 
 ORDERS = 55_000
-_SETTLED = 3
-"""Seconds after which the newest rows lie below the source's clock by more than `settle`."""
 _BIG = "order_items"
 """The table in whose middle the runs are killed."""
 _PROJECT = """\
@@ -86,6 +86,8 @@ def play(folder: Path, *, say: Callable[[str], None], tell: Listener) -> Ending:
     say(f"A shop with {ORDERS:,} orders in SQLite; every timestamp is shared by about a hundred rows.")
     make_shop(shop_file, orders=ORDERS)
     project = load_project(file)
+    # A process has one Spark, and the second half needs one that knows Delta.
+    open_session(project.spark, {Needs.DELTA}, light=True)
     acts: list[Act] = []
 
     def act(title: str) -> None:
@@ -107,7 +109,7 @@ def play(folder: Path, *, say: Callable[[str], None], tell: Listener) -> Ending:
     with open_shop(shop_file) as shop:
         now = datetime.now(UTC)
         add_orders(shop, first=ORDERS + 2001, count=30_000, began=now, to_a_second=30_000, chance=chance)
-    time.sleep(_SETTLED)
+    time.sleep(SETTLED)
     say(f"   killed after {_run_and_kill(folder, f'{_BIG}/extract')}")
     say("\n4. The next run takes over the frozen plan, and is killed in its turn, while it loads.")
     say(f"   killed after {_run_and_kill(folder, f'{_BIG}/load')}")
@@ -134,17 +136,13 @@ def _change_shop(file: Path, chance: random.Random) -> None:
     now = datetime.now(UTC)
     with open_shop(file) as shop:
         add_orders(shop, first=ORDERS + 1, count=1200, began=now, to_a_second=1200, chance=chance)
-        shop.execute("UPDATE orders SET status = 'paid', updated_at = ? WHERE id <= 300", (_text(now),))
+        shop.execute("UPDATE orders SET status = 'paid', updated_at = ? WHERE id <= 300", (as_text(now),))
         delete_orders(shop, first=1001, count=25)
         shop.executemany(
             "INSERT INTO customers (name, city, updated_at) VALUES (?, ?, ?)",
-            [(f"Late customer {n}", "Tromsø", _text(now - timedelta(minutes=10))) for n in range(40)],
+            [(f"Late customer {n}", "Tromsø", as_text(now - timedelta(minutes=10))) for n in range(40)],
         )
-    time.sleep(_SETTLED)
-
-
-def _text(moment: datetime) -> str:
-    return moment.strftime("%Y-%m-%d %H:%M:%S")
+    time.sleep(SETTLED)
 
 
 def _run_and_kill(folder: Path, flow: str) -> str:
