@@ -281,7 +281,8 @@ def partitions(dice: random.Random) -> Wanted:
     made = dice.choice([filters, simple_join, aggregate, union])(dice)
     assert isinstance(made.transform, str)
     by = dice.choice(["k % 2", "k"]) if made.key == ("k",) else "s" if "s" in made.key else made.key[0]
-    if made.transform.startswith("SELECT concat(") or (made.key == ("k",) and ".g AS k" in made.transform):
+    is_text = ".g AS k" in made.transform or "'?') AS k" in made.transform
+    if made.transform.startswith("SELECT concat(") or (made.key == ("k",) and is_text):
         by = "k"
     text = f"SELECT *, {by} AS part FROM ({made.transform})" if dice.random() < 0.7 else made.transform
     part = "part" if text is not made.transform else made.key[0]
