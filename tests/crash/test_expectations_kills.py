@@ -89,6 +89,7 @@ def test_a_quarantine_that_was_altered_is_refused_and_one_that_was_dropped_is_ma
     assert found(layers) == ([1, 3], [(4, 2)])
 
 
+@pytest.mark.long
 def test_a_replay_into_a_target_that_only_grows_is_finished_by_the_next_one(layers: Layers) -> None:
     expect(layers, "mode: append")
     layers.sql("INSERT INTO @t VALUES (1, 1), (2, -2), (3, -3), (4, 0)")

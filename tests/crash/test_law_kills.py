@@ -124,7 +124,8 @@ class World:
         return f"delta.`{self.folder}/{name}`"
 
 
-@pytest.mark.parametrize("number", [0, *(pytest.param(one, marks=pytest.mark.long) for one in range(1, 12))])
+@pytest.mark.long
+@pytest.mark.parametrize("number", range(12))
 def test_b1_the_law_holds_for_generated_transforms_whose_runs_die_anywhere(
     spark: SparkSession, nursery: Nursery, tmp_path: Path, number: int
 ) -> None:

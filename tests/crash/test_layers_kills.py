@@ -147,6 +147,7 @@ def table(made: tuple[Layers, Table], delta_flows: Layers) -> Table:
     return copied
 
 
+@pytest.mark.long
 def test_b4_a_rebuild_killed_at_any_step_is_done_again_and_nothing_is_lost_or_comes_twice(
     delta_flows: Layers, table: Table
 ) -> None:
@@ -278,6 +279,7 @@ def spans(delta_flows: Layers, flow: str) -> Rows:
     return sorted(found, key=lambda row: row[1])
 
 
+@pytest.mark.long
 def test_b17_a_runner_paused_in_its_commit_before_an_override_cannot_write_into_the_new_life(
     delta_flows: Layers, table: Table, zombies: Nursery
 ) -> None:

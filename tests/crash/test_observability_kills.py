@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.timeout(3600)
 
 
-@pytest.mark.parametrize("days", [2, pytest.param(30, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("days", [2, 30])
 def test_b1_days_whose_runs_die_anywhere_end_in_the_same_gold(
     spark: SparkSession, nursery: Nursery, tmp_path: Path, days: int
 ) -> None:

@@ -106,6 +106,7 @@ def change(bucket: Bucket) -> None:
     bucket.sql("INSERT INTO @bronze/t VALUES (3, DATE'2026-01-01', 30, 2)")
 
 
+@pytest.mark.long
 def test_the_layers_keep_their_law_on_s3_and_a_batch_that_changes_nothing_is_committed_too(
     bucket: Bucket,
 ) -> None:

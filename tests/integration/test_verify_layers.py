@@ -72,6 +72,7 @@ def every_mode(house: Lakehouse) -> None:
     house.run()
 
 
+@pytest.mark.long
 def test_f1_every_mode_is_compared_with_its_transform_over_whole_inputs(lakehouse: Lakehouse) -> None:
     house = lakehouse
     every_mode(house)

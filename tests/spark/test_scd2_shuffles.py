@@ -138,7 +138,8 @@ class Killed(Exception):
     pass
 
 
-@pytest.mark.parametrize("shuffles", [24, pytest.param(200, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("shuffles", [24, 200])
 def test_d5_d6_d8_any_shuffle_replay_and_crash_gives_one_history(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shuffles: int
 ) -> None:
