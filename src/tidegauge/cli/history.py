@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 import typer
@@ -16,11 +17,18 @@ def command(
     project: ProjectOption = None,
     flow: Annotated[str | None, typer.Option("--select", "-t", "--table", help="Only this flow.")] = None,
     failed: Annotated[bool, typer.Option("--failed", help="Only what went wrong.")] = False,
+    event: Annotated[
+        list[str] | None, typer.Option(metavar="EVENT", help="Only this kind: advanced, failed, reset, …")
+    ] = None,
+    since: Annotated[str | None, typer.Option(metavar="AGE", help="Only what is younger: 12h, 7d.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="How many events at the most.")] = 20,
     json: JsonOption = False,
     debug: DebugOption = False,  # noqa: ARG001 - read where errors are shown
 ) -> None:
     """Show what happened: who did what, when, from where to where."""
+    from datetime import datetime
+
+    from tidegauge.config.durations import parse_duration
     from tidegauge.ledger.open import open_ledger
     from tidegauge.model.position import to_json, to_text
     from tidegauge.operations.status import iso
@@ -29,9 +37,13 @@ def command(
     with open_ledger(loaded.ledger, create=False) as ledger:
         # A table that has two stages means both of them.
         names = [None] if flow is None else [flow, *(f"{flow}/{stage}" for stage in Stage)]
-        found = [ledger.history(loaded.pipeline, flow=name, failed=failed, limit=limit) for name in names]
+        # What is left out afterwards must not count.
+        most = limit if event is None and since is None else sys.maxsize
+        found = [ledger.history(loaded.pipeline, flow=name, failed=failed, limit=most) for name in names]
+        oldest = datetime.min if since is None else ledger.now() - parse_duration(since)
+    kept = (one for part in found for one in part if one.at >= oldest and (not event or one.event in event))
     # Stable: of events at one moment, those of one flow stay in the order that the ledger gives.
-    events = sorted((one for part in found for one in part), key=lambda one: one.at, reverse=True)[:limit]
+    events = sorted(kept, key=lambda one: one.at, reverse=True)[:limit]
     if json:
         print_json(
             {
@@ -54,7 +66,11 @@ def command(
             }
         )
     elif not events:
-        say("nothing has happened yet")
+        say(
+            "nothing has happened yet"
+            if event is None and since is None
+            else "nothing of that kind has happened"
+        )
     else:
         print_table(
             ["at (UTC)", "flow", "event", "from", "to", "by", "why"],

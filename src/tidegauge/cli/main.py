@@ -24,6 +24,7 @@ from tidegauge.cli import (
     quarantine,
     retry,
     run,
+    sql,
     stats,
     status,
     sync,
@@ -53,6 +54,7 @@ app.command("retry")(retry.command)
 app.command("status")(status.command)
 app.command("stats")(stats.command)
 app.command("history")(history.command)
+app.command("sql")(sql.command)
 app.command("forget")(forget.command)
 app.command("verify")(verify.command)
 app.command("health")(health.command)

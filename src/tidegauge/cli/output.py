@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json as jsonlib
 import os
 import shutil
@@ -31,6 +33,14 @@ def print_json(document: dict[str, Any]) -> None:
 
 def say(text: str) -> None:
     sys.stdout.write(mask(text) + "\n")
+
+
+def print_csv(columns: Sequence[str], bodies: Sequence[dict[str, Any]]) -> None:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(bodies)
+    sys.stdout.write(mask(text.getvalue()))
 
 
 def print_table(

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import csv as csvlib
-import io
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tidegauge.cli.options import DebugOption, JsonOption, ProjectOption, SelectOption, TableOption, selection
-from tidegauge.cli.output import duration, print_json, print_table, say
+from tidegauge.cli.output import duration, print_csv, print_json, print_table, say
 from tidegauge.cli.project import open_project
 from tidegauge.errors import ConfigError
 
@@ -48,7 +46,7 @@ def command(
     elif not bodies:
         say("no run has ended in this time")
     elif csv:
-        _print_csv(bodies)
+        print_csv(list(bodies[0]), bodies)
     elif daily:
         print_table(list(bodies[0]), [list(body.values()) for body in bodies], numbers=list(bodies[0])[1:])
     else:
@@ -90,11 +88,3 @@ def _print_flows(bodies: Sequence[dict[str, Any]]) -> None:
         ],
         numbers=columns[1:-1],
     )
-
-
-def _print_csv(bodies: Sequence[dict[str, Any]]) -> None:
-    text = io.StringIO()
-    writer = csvlib.DictWriter(text, list(bodies[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(bodies)
-    say(text.getvalue().rstrip("\n"))

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Self
 
 from tidegauge.ledger.document_store import DocumentStore
+from tidegauge.ledger.document_tables import (
+    TableRow,
+    active_plan_rows,
+    ended_plan_row,
+    flow_rows,
+    history_rows,
+    run_rows,
+    watermark_rows,
+)
 from tidegauge.ledger.flow_document import FlowDocument, sort_newest_first
 from tidegauge.ledger.flow_view import status_of, watermarks_of
 from tidegauge.ledger.journal import FAILURES
@@ -112,6 +122,24 @@ class DocumentReader:
                 if any(entry["plan_id"] == plan_id for entry in ended):
                     return pipeline, stored_flow.flow, False
         return None
+
+    def table_rows(self, table: str) -> list[TableRow]:
+        """All rows of `flows`, `watermarks`, `plans`, `runs` or `history`, as a SQL ledger has them."""
+        names = self._documents.pipelines()
+        if table == "runs":
+            return run_rows(run for name in names for run in self.runs(name, since=datetime.min))
+        if table == "history":
+            return history_rows(event for name in names for event in self.history(name, limit=sys.maxsize))
+        documents = [document for name in names for document in self._load_documents(name, None)]
+        if table == "flows":
+            return list(flow_rows(documents))
+        if table == "watermarks":
+            return list(watermark_rows(documents))
+        assert table == "plans"
+        waiting = [entry for document in documents for entry in document.pending.get("plans", ())]
+        moved = [entry for name in names for entry in self._documents.read("plans", name)]
+        ended = sort_newest_first([*moved, *waiting])
+        return [*map(ended_plan_row, reversed(ended)), *active_plan_rows(documents)]
 
     def _load_documents(self, pipeline: str, flows: Sequence[str] | None) -> list[FlowDocument]:
         stored_flows = self._documents.load(pipeline, flows).stored_flows.values()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
 
 from tidegauge.ledger.sql_reader import SqlReader
 from tidegauge.model.run import FlowStatus, HistoryEvent, RunRecord
@@ -40,3 +41,6 @@ class EmptyLedger(SqlReader):
 
     def find_plan(self, plan_id: str) -> tuple[str, str, bool] | None:  # noqa: ARG002
         return None
+
+    def table_rows(self, table: str) -> list[dict[str, Any]]:  # noqa: ARG002
+        return []

@@ -25,7 +25,7 @@ from tidegauge.ledger.sql_rows import (
     tallies_of,
     undo_of,
 )
-from tidegauge.ledger.sql_tables import flows, history, plans, runs, watermarks
+from tidegauge.ledger.sql_tables import flows, history, metadata, plans, runs, watermarks
 from tidegauge.model.position import decode
 from tidegauge.model.run import FlowStatus, HistoryEvent, RunRecord
 from tidegauge.model.state import State
@@ -117,6 +117,13 @@ class SqlReader:
         with self._reading() as connection:
             row = connection.execute(query).one_or_none()
         return None if row is None else (row.pipeline, row.flow, row.active == 1)
+
+    def table_rows(self, table: str) -> list[dict[str, Any]]:
+        """All rows of one of the ledger's tables, oldest first."""
+        wanted = metadata.tables[table]
+        with self._reading() as connection:
+            found = connection.execute(select(wanted).order_by(*wanted.primary_key.columns)).mappings()
+            return [dict(row) for row in found]
 
     @contextmanager
     def _reading(self) -> Iterator[Connection]:

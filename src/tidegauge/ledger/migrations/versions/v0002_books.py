@@ -56,7 +56,7 @@ def upgrade() -> None:
             f"UPDATE flows SET {name} = COALESCE((SELECT MAX(m.{name}) FROM watermarks m"
             f" WHERE m.flow_key = flows.flow_key{within}), 0)"
         )
-    for statement in _views(op.get_bind().dialect.name):
+    for statement in views(op.get_bind().dialect.name):
         # Not op.execute: a colon in a view is not a parameter.
         op.get_bind().exec_driver_sql(statement)
 
@@ -66,7 +66,8 @@ def _add(inspector: sa.Inspector, table: str, column: sa.Column[Any]) -> None:
         op.add_column(table, column)
 
 
-def _views(dialect: str) -> list[str]:
+def views(dialect: str) -> list[str]:
+    """Also for `ledger.views`, which shows every kind of ledger in DuckDB."""
     sqlite, postgresql = dialect == "sqlite", dialect == "postgresql"
     if sqlite or postgresql:
         name = "CASE WHEN {0}.flow = {0}.pipeline THEN {0}.pipeline ELSE {0}.pipeline || '/' || {0}.flow END"

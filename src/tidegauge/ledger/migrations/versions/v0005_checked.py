@@ -21,7 +21,7 @@ _watermarks = sa.table(
     *(sa.column(name) for name in ("flow_key", "input_key", "cursor_kind", "checked", "stamp")),
     sa.column("checked_ts", _moment),
 )
-_VIEW = (
+VIEW = (
     " VIEW watermark_positions AS SELECT pipeline AS pipeline_name, flow AS flow_name, input AS input_name,"
     " cursor_kind, position_ts AS watermark_ts, position_version AS watermark_version, checked_ts, epoch, seq"
     " AS batches, updated_at FROM watermarks"
@@ -39,4 +39,4 @@ def upgrade() -> None:
         bind.execute(sa.update(_watermarks).where(mine).values(checked_ts=at))
     if bind.dialect.name == "sqlite":
         bind.exec_driver_sql("DROP VIEW IF EXISTS watermark_positions")
-    bind.exec_driver_sql(("CREATE" if bind.dialect.name == "sqlite" else "CREATE OR REPLACE") + _VIEW)
+    bind.exec_driver_sql(("CREATE" if bind.dialect.name == "sqlite" else "CREATE OR REPLACE") + VIEW)
