@@ -12,6 +12,7 @@ import pytest
 
 from tests.contract.test_rebuild import shop
 from tests.support.drafts import ME
+from tidegauge import WatermarkTracker
 from tidegauge.ledger.open import open_ledger
 from tidegauge.model.delta_flow import DeltaFlow, DeltaInput, DeltaTable, TableRef
 from tidegauge.model.position import VersionPosition
@@ -168,3 +169,21 @@ def test_a_table_that_is_not_there_yet_is_neither_optimized_nor_looked_into(proj
     [absent] = maintenance.each(lambda one: optimize(maintenance, one))
     assert (absent.absent, absent.error) == (True, None)
     assert check_tables(project, ["a"]) == {}
+
+
+def test_the_pipelines_of_trackers_are_watched_too(tmp_path: Path) -> None:
+    project = shop(tmp_path)
+    assert project.here("run").code == 0
+    tracker = WatermarkTracker(f"sqlite:///{tmp_path / 'ledger.db'}")
+    tracker.commit_processing_state("silver_workspace", datetime.now(UTC) - timedelta(days=614))
+    run = tracker.start_pipeline_run("wos_pipeline", "job_001")
+    tracker.finalize_pipeline_run(run, "FAILED", error="no disk")
+    found = project.here("health", "--json")
+    assert found.code == 1, found.said
+    assert "orders/load" in [one["flow"] for one in found.json["flows"]]
+    assert found.flow("wos_pipeline")["problems"] == ["no disk"]
+    assert found.flow("silver_workspace")["problems"] == []
+    [late] = found.flow("silver_workspace")["warnings"]
+    assert late == "its watermark is 14736 h behind the clock"
+    alone = project.here("health", "--json", "--select", "wos_pipeline")
+    assert [one["flow"] for one in alone.json["flows"]] == ["wos_pipeline"]

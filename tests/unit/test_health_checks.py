@@ -197,3 +197,20 @@ def test_the_page_needs_nothing_else_and_shows_every_flow() -> None:
     assert not re.search(r"https?://|src=|@import|url\(", page)
     assert page.count("<rect") == 4
     assert health_page("empty", NOW, []).startswith("<!doctype html>")
+
+
+def test_a_lag_beyond_its_target_is_critical_and_without_one_a_warning() -> None:
+    late = replace(WELL, lag_seconds=4 * 86400.0)
+    assert [level for _, level, _ in unwell(late)] == ["WARNING"]
+    [(check, level, says)] = unwell(late, replace(LIMITS, lag=2 * HOUR))
+    assert (check, level) == ("freshness", "CRITICAL")
+    assert says == "its watermark is 96 h behind the clock, and 2 h is the target"
+    assert unwell(replace(WELL, lag_seconds=7200.0), replace(LIMITS, lag=2 * HOUR)) == []
+
+
+def test_rows_not_as_expected_are_named_for_a_day() -> None:
+    said = [(NOW - HOUR, "batch 7: a bad one"), (NOW - 5 * HOUR, "batch 6"), (NOW - 30 * HOUR, "batch 1")]
+    [(check, level, says)] = unwell(replace(WELL, not_as_expected=said))
+    assert (check, level) == ("quality", "WARNING")
+    assert says == "rows not as expected in 2 batches of the last 24 h, the last time: batch 7: a bad one"
+    assert unwell(replace(WELL, not_as_expected=said[2:])) == []

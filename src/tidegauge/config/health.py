@@ -9,7 +9,7 @@ from pydantic import Field
 
 from tidegauge.config import values
 from tidegauge.config.check import Check
-from tidegauge.config.forms import Duration, Form, Keys, Mapped
+from tidegauge.config.forms import Duration, Form, Keys, Mapped, MaybeDuration
 from tidegauge.config.problems import Complaint, Trail, quoted
 from tidegauge.model.health import HealthLimits, HealthSettings
 
@@ -37,6 +37,10 @@ class LimitKeys(Keys):
     )
     watermark: Duration = Field(
         default=_PLAIN.watermark, description="A watermark this far behind the clock is a warning."
+    )
+    lag: MaybeDuration = Field(
+        default=None,
+        description="The target for a flow with a timestamp cursor: a watermark further behind is critical.",
     )
     stuck: Duration = Field(
         default=_PLAIN.stuck, description="A plan that was made so long ago and is not done is critical."
@@ -84,5 +88,12 @@ def _limits(check: Check, keys: LimitKeys | None, trail: Trail) -> HealthLimits:
             hint="`stale` is the longer of the two",
         )
     return HealthLimits(
-        keys.fresh, keys.stale, keys.watermark, keys.stuck, keys.slower, keys.fewer, keys.more
+        keys.fresh,
+        keys.stale,
+        keys.watermark,
+        keys.lag,
+        keys.stuck,
+        keys.slower,
+        keys.fewer,
+        keys.more,
     )

@@ -40,6 +40,8 @@ class HealthLimits:
     stale: timedelta = timedelta(hours=48)
     """Up to here they are STALE, and from then on VERY_STALE."""
     watermark: timedelta = timedelta(hours=72)
+    lag: timedelta | None = None
+    """The target: a watermark further behind the clock is critical."""
     stuck: timedelta = timedelta(hours=6)
     slower: float = 3.0
     """Times the median of its own runs."""

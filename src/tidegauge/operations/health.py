@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from tidegauge.errors import TidegaugeError
 from tidegauge.flows.agreement import check_agreement, check_still_there
 from tidegauge.flows.delta_places import Places
-from tidegauge.flows.flow import FlowResources, marks_by_flow
+from tidegauge.flows.flow import FlowResources
 from tidegauge.flows.known_sources import KnownSources
 from tidegauge.flows.missing_tables import find_remembered, refuse_forgotten
 from tidegauge.flows.open import open_flow
@@ -20,18 +20,17 @@ from tidegauge.ledger.open import open_ledger
 from tidegauge.ledger.owner import is_gone
 from tidegauge.model.delta_flow import AnyFlow
 from tidegauge.model.health import HealthCheck, HealthFinding, HealthLevel, HealthLimits, HealthReport
+from tidegauge.model.protocols.ledger import LedgerReader
 from tidegauge.model.run import FlowStatus, HistoryEvent, RunRecord
 from tidegauge.model.spec import Project
 from tidegauge.model.state import State
-from tidegauge.model.watermark import Tally, Watermark
-from tidegauge.operations.health_checks import FlowFacts, check_flow
+from tidegauge.operations.health_checks import check_flow, check_tracker
+from tidegauge.operations.health_facts import PipelineFacts, read_facts
 from tidegauge.operations.retention import Notice, current_session, has_session, notices
 from tidegauge.operations.stats import seconds_of
-from tidegauge.operations.status import is_wanted, iso, lag_of
+from tidegauge.operations.status import is_wanted, iso
 
 _PARALLEL = 8
-_EVENTS = 2000
-_RECENT = timedelta(days=30)
 _ENDED_WELL, _ENDED_BADLY = ("finished", "skipped"), ("failed", "refused")
 
 
@@ -92,90 +91,73 @@ class Health:
 def examine(project: Project, selection: Sequence[str]) -> tuple[datetime, list[Health]]:
     """The store's clock, and every flow that is selected. Changes nothing, and starts no Spark."""
     with open_ledger(project.ledger, create=False) as ledger:
-        now = ledger.now()
-        statuses = {status.flow: status for status in ledger.status(project.pipeline)}
-        marks: dict[str, Watermark] = {}
-        for mark in ledger.watermarks(project.pipeline):
-            marks.setdefault(mark.flow, mark)
-        events: dict[str, list[HistoryEvent]] = {}
-        for event in ledger.history(project.pipeline, limit=_EVENTS):
-            events.setdefault(event.flow, []).append(event)
-        with KnownSources(project, find_remembered(statuses.values())) as sources:
-            recorded = {flow: mark.source_id for flow, mark in marks.items()}
-            choice = choose(project, selection, sources, recorded=recorded)
+        known = read_facts(ledger, project.pipeline)
+        trackers = _examine_trackers(project, ledger, selection)
+        words = [word for word in selection if word not in {one.flow for one in trackers}]
+        if selection and not words:
+            return known.now, trackers
+        with KnownSources(project, find_remembered(known.statuses.values())) as sources:
+            recorded = {flow: marks[0].source_id for flow, marks in known.marks.items()}
+            choice = choose(project, words, sources, recorded=recorded)
         retained = notices(project, ledger, choice.delta_flows)
-        runs: dict[str, list[RunRecord]] = {}
-        for run in ledger.runs(project.pipeline, since=now - _RECENT):
-            runs.setdefault(run.flow, []).append(run)
-        tallies = ledger.tallies(project.pipeline, list(statuses))
-    resources = FlowResources(Sources(), Places(current_session), marks_by_flow(list(marks.values())))
+    resources = FlowResources(Sources(), Places(current_session), known.marks)
 
     def one(flow: AnyFlow) -> Health:
-        status, lost = statuses.get(flow.name), choice.missing.get(flow.name)
-        found = _one(
-            flow.name,
-            status,
-            events.get(flow.name, []),
-            retained.get(flow.name, []),
-            str(lost) if lost else _find_disagreement(flow, status, resources),
-            now,
-        )
+        status, lost = known.statuses.get(flow.name), choice.missing.get(flow.name)
+        disagreement = str(lost) if lost else _find_disagreement(flow, status, resources)
+        found = _one(flow.name, known, retained.get(flow.name, []), disagreement)
         if lost:
             return replace(found, state=State.FAILED)
-        if status is None or status.last_run is None:
+        facts = known.of(flow.name)
+        if facts is None:
             return found
-        facts = _facts(
-            status, marks.get(flow.name), tallies.get(flow.name, Tally()), runs.get(flow.name, []), now
-        )
-        limits = limits_of(project, flow)
-        return replace(found, runs=tuple(facts.runs)).adding(list(check_flow(facts, limits)))
+        findings = list(check_flow(facts, limits_of(project, flow)))
+        return replace(found, runs=tuple(facts.runs)).adding(findings)
 
     if not choice.all_flows:
-        return now, _faults(choice)
+        return known.now, [*_faults(choice), *trackers]
     with ThreadPoolExecutor(min(_PARALLEL, len(choice.all_flows))) as pool:
-        return now, [*_faults(choice), *pool.map(one, choice.all_flows)]
+        return known.now, [*_faults(choice), *pool.map(one, choice.all_flows), *trackers]
+
+
+def _examine_trackers(project: Project, ledger: LedgerReader, selection: Sequence[str]) -> list[Health]:
+    """The pipelines that a WatermarkTracker keeps in the same ledger: each is its own only flow."""
+    found: list[Health] = []
+    for name in ledger.pipelines():
+        if name == project.pipeline or not is_wanted(name, selection):
+            continue
+        known = read_facts(ledger, name)
+        if name not in known.statuses:
+            continue
+        health, facts = _one(name, known, (), None), known.of(name)
+        if facts is not None:
+            facts = replace(facts, rows_at=known.tallies[name].advanced_at)
+            findings = list(check_tracker(facts, limits_named(project, name, ())))
+            health = replace(health, runs=tuple(facts.runs)).adding(findings)
+        found.append(health)
+    return found
 
 
 def limits_of(project: Project, flow: AnyFlow) -> HealthLimits:
+    return limits_named(project, flow.name, flow.tags)
+
+
+def limits_named(project: Project, name: str, tags: Collection[str]) -> HealthLimits:
     for word, limits in project.health.override.items():
-        if (
-            word.removeprefix("tag:") in flow.tags
-            if word.startswith("tag:")
-            else is_wanted(flow.name, [word])
-        ):
+        if word.removeprefix("tag:") in tags if word.startswith("tag:") else is_wanted(name, [word]):
             return limits
     return project.health.limits
 
 
-def _facts(
-    status: FlowStatus, mark: Watermark | None, tally: Tally, runs: Sequence[RunRecord], now: datetime
-) -> FlowFacts:
-    filled = [run.ended_at or run.started_at for run in runs if run.rows_written]
-    return FlowFacts(
-        now=now,
-        rows_at=max(filled) if filled else tally.advanced_at,
-        rows=None if mark is not None and mark.seq and not tally.batches else tally.rows,
-        lag_seconds=lag_of(mark, now) if mark else None,
-        runs=runs,
-        planned_at=status.planned_at if status.plan else None,
-    )
-
-
-def _one(
-    flow: str,
-    status: FlowStatus | None,
-    events: Sequence[HistoryEvent],
-    retained: Sequence[Notice],
-    disagreement: str | None,
-    now: datetime,
-) -> Health:
+def _one(flow: str, known: PipelineFacts, retained: Sequence[Notice], disagreement: str | None) -> Health:
+    status, events = known.statuses.get(flow), known.events.get(flow, [])
     state = status.shown_state if status else State.READY
     problems = [notice.text for notice in retained if notice.over]
     if status is not None and state is not State.RUNNING:
         problems = [*_find_failure(status.last_run), *problems]
     if disagreement is not None and disagreement not in problems:
         problems.append(disagreement)
-    warnings = [*(notice.text for notice in retained if not notice.over), *_warn_of(status, now)]
+    warnings = [*(notice.text for notice in retained if not notice.over), *_warn_of(status, known.now)]
     success = next((event.at for event in events if event.event in _ENDED_WELL), None)
     findings = [
         *(HealthFinding(HealthCheck.STATUS, HealthLevel.CRITICAL, text) for text in problems),

@@ -33,12 +33,23 @@ class FlowFacts:
     """Newest first."""
     planned_at: datetime | None = None
     """Of the plan that is not done yet."""
+    not_as_expected: Sequence[tuple[datetime, str]] = ()
+    """When rows failed an expectation, and what was said of it; newest first."""
+
+
+def check_tracker(facts: FlowFacts, limits: HealthLimits) -> Iterator[HealthFinding]:
+    """Of a pipeline that somebody's own job runs, which need not say how many rows it moved."""
+    yield check_freshness(facts, limits)
+    yield from _check_watermark(facts, limits)
+    yield check_performance(facts, limits)
+    yield from check_stuck(facts, limits)
 
 
 def check_flow(facts: FlowFacts, limits: HealthLimits) -> Iterator[HealthFinding]:
     yield check_freshness(facts, limits)
     yield from _check_watermark(facts, limits)
     yield check_counts(facts, limits)
+    yield from check_expectations(facts, limits)
     yield check_performance(facts, limits)
     yield from check_stuck(facts, limits)
 
@@ -60,7 +71,11 @@ def check_freshness(facts: FlowFacts, limits: HealthLimits) -> HealthFinding:
 
 
 def _check_watermark(facts: FlowFacts, limits: HealthLimits) -> Iterator[HealthFinding]:
-    if facts.lag_seconds is not None and facts.lag_seconds > limits.watermark.total_seconds():
+    if facts.lag_seconds is not None and limits.lag and facts.lag_seconds > limits.lag.total_seconds():
+        target = _hours(limits.lag.total_seconds())
+        says = f"its watermark is {_hours(facts.lag_seconds)} behind the clock, and {target} is the target"
+        yield HealthFinding(HealthCheck.FRESHNESS, HealthLevel.CRITICAL, says)
+    elif facts.lag_seconds is not None and facts.lag_seconds > limits.watermark.total_seconds():
         says = f"its watermark is {_hours(facts.lag_seconds)} behind the clock"
         yield HealthFinding(HealthCheck.FRESHNESS, HealthLevel.WARNING, says)
 
@@ -78,6 +93,15 @@ def check_counts(facts: FlowFacts, limits: HealthLimits) -> HealthFinding:
     says = f"{counts[0]:,} rows in the last run, usually {usual:,.0f}"
     odd = not limits.fewer * usual <= counts[0] <= limits.more * usual
     return HealthFinding(HealthCheck.COUNTS, HealthLevel.WARNING if odd else HealthLevel.HEALTHY, says)
+
+
+def check_expectations(facts: FlowFacts, limits: HealthLimits) -> Iterator[HealthFinding]:
+    """Rows that failed one of late; what is set aside in all, `--data` says."""
+    since = [said for at, said in facts.not_as_expected if facts.now - at < limits.fresh]
+    if since:
+        batches = f"{len(since)} batches" if len(since) > 1 else "a batch"
+        says = f"in {batches} of the last {_hours(limits.fresh.total_seconds())}, the last time: {since[0]}"
+        yield HealthFinding(HealthCheck.QUALITY, HealthLevel.WARNING, f"rows not as expected {says}")
 
 
 def check_performance(facts: FlowFacts, limits: HealthLimits) -> HealthFinding:

@@ -1,0 +1,80 @@
+"""What the ledger knows of a pipeline's flows, read once for all checks of health."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Protocol, TypeVar
+
+from tidegauge.model.protocols.ledger import LedgerReader
+from tidegauge.model.run import FlowStatus, HistoryEvent, RunRecord
+from tidegauge.model.watermark import Tally, Watermark
+from tidegauge.operations.health_checks import FlowFacts
+from tidegauge.operations.status import lag_of
+
+_EVENTS = 2000
+_RECENT = timedelta(days=30)
+
+
+@dataclass(frozen=True)
+class PipelineFacts:
+    now: datetime
+    """The store's clock."""
+    statuses: Mapping[str, FlowStatus]
+    marks: Mapping[str, list[Watermark]]
+    events: Mapping[str, list[HistoryEvent]]
+    """The newest two thousand, newest first."""
+    runs: Mapping[str, list[RunRecord]]
+    """Of the last thirty days, newest first."""
+    tallies: Mapping[str, Tally]
+
+    def of(self, flow: str) -> FlowFacts | None:
+        """None of a flow that has not run."""
+        status = self.statuses.get(flow)
+        if status is None or status.last_run is None:
+            return None
+        mark = next(iter(self.marks.get(flow, ())), None)
+        tally, runs = self.tallies.get(flow, Tally()), self.runs.get(flow, [])
+        filled = [run.ended_at or run.started_at for run in runs if run.rows_written]
+        return FlowFacts(
+            now=self.now,
+            rows_at=max(filled) if filled else tally.advanced_at,
+            rows=None if mark is not None and mark.seq and not tally.batches else tally.rows,
+            lag_seconds=lag_of(mark, self.now) if mark else None,
+            runs=runs,
+            planned_at=status.planned_at if status.plan else None,
+            not_as_expected=[
+                (one.at, one.reason or "")
+                for one in self.events.get(flow, ())
+                if one.event == "not_as_expected"
+            ],
+        )
+
+
+def read_facts(ledger: LedgerReader, pipeline: str) -> PipelineFacts:
+    now = ledger.now()
+    statuses = {status.flow: status for status in ledger.status(pipeline)}
+    return PipelineFacts(
+        now,
+        statuses,
+        _by_flow(ledger.watermarks(pipeline)),
+        _by_flow(ledger.history(pipeline, limit=_EVENTS)),
+        _by_flow(ledger.runs(pipeline, since=now - _RECENT)),
+        ledger.tallies(pipeline, list(statuses)),
+    )
+
+
+class _OfFlow(Protocol):
+    @property
+    def flow(self) -> str: ...
+
+
+_Kept = TypeVar("_Kept", bound=_OfFlow)
+
+
+def _by_flow(kept: Iterable[_Kept]) -> dict[str, list[_Kept]]:
+    found: dict[str, list[_Kept]] = {}
+    for one in kept:
+        found.setdefault(one.flow, []).append(one)
+    return found
