@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -20,7 +19,7 @@ from tidegauge.cli.options import (
 )
 from tidegauge.cli.output import ago, print_json, print_table, say
 from tidegauge.cli.project import open_project
-from tidegauge.errors import ConfigError
+from tidegauge.cli.write_file import write_file
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -105,13 +104,4 @@ def _write_page(file: Path, project: Project, now: datetime, found: Sequence[Hea
     page = health_page(
         project.pipeline, now, [one.to_report(next(iter(tags.get(one.flow, ())), "")) for one in found]
     )
-    # Beside it first, so that nobody sees half a page.
-    beside = file.with_name(f".{file.name}.{os.getpid()}.tmp")
-    try:
-        beside.write_text(page, encoding="utf-8")
-        beside.replace(file)
-    except OSError as error:
-        beside.unlink(missing_ok=True)
-        raise ConfigError(
-            f"{file} cannot be written: {error.strerror}", hint="choose another file"
-        ) from error
+    write_file(file, page)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,6 +11,10 @@ from tidegauge.cli.options import DebugOption, JsonOption, ProjectOption
 from tidegauge.cli.output import print_json, print_table, say
 from tidegauge.cli.project import open_project
 from tidegauge.model.spec import Stage
+
+if TYPE_CHECKING:
+    from tidegauge.model.run import HistoryEvent
+    from tidegauge.model.spec import Project
 
 
 def command(
@@ -26,24 +30,11 @@ def command(
     debug: DebugOption = False,  # noqa: ARG001 - read where errors are shown
 ) -> None:
     """Show what happened: who did what, when, from where to where."""
-    from datetime import datetime
-
-    from tidegauge.config.durations import parse_duration
-    from tidegauge.ledger.open import open_ledger
     from tidegauge.model.position import to_json, to_text
     from tidegauge.operations.status import iso
 
     loaded = open_project(project)
-    with open_ledger(loaded.ledger, create=False) as ledger:
-        # A table that has two stages means both of them.
-        names = [None] if flow is None else [flow, *(f"{flow}/{stage}" for stage in Stage)]
-        # What is left out afterwards must not count.
-        most = limit if event is None and since is None else sys.maxsize
-        found = [ledger.history(loaded.pipeline, flow=name, failed=failed, limit=most) for name in names]
-        oldest = datetime.min if since is None else ledger.now() - parse_duration(since)
-    kept = (one for part in found for one in part if one.at >= oldest and (not event or one.event in event))
-    # Stable: of events at one moment, those of one flow stay in the order that the ledger gives.
-    events = sorted(kept, key=lambda one: one.at, reverse=True)[:limit]
+    events = _find_events(loaded, flow, event, since, failed=failed, limit=limit)
     if json:
         print_json(
             {
@@ -87,3 +78,30 @@ def command(
                 for one in events
             ],
         )
+
+
+def _find_events(
+    project: Project,
+    flow: str | None,
+    kinds: list[str] | None,
+    since: str | None,
+    *,
+    failed: bool,
+    limit: int,
+) -> list[HistoryEvent]:
+    """Newest first, so many at the most."""
+    from datetime import datetime
+
+    from tidegauge.config.durations import parse_duration
+    from tidegauge.ledger.open import open_ledger
+
+    with open_ledger(project.ledger, create=False) as ledger:
+        # A table that has two stages means both of them.
+        names = [None] if flow is None else [flow, *(f"{flow}/{stage}" for stage in Stage)]
+        # What is left out afterwards must not count.
+        most = limit if kinds is None and since is None else sys.maxsize
+        found = [ledger.history(project.pipeline, flow=name, failed=failed, limit=most) for name in names]
+        oldest = datetime.min if since is None else ledger.now() - parse_duration(since)
+    kept = (one for part in found for one in part if one.at >= oldest and (not kinds or one.event in kinds))
+    # Stable: of events at one moment, those of one flow stay in the order that the ledger gives.
+    return sorted(kept, key=lambda one: one.at, reverse=True)[:limit]

@@ -1,18 +1,30 @@
-"""`tidegauge ledger migrate | prune | rebuild`: the store of watermarks itself."""
+"""`tidegauge ledger migrate | prune | export | import | rebuild`: the store of watermarks itself."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tidegauge.cli.confirm import DryRunOption, ReasonOption, YesOption, check_reason, confirm_with_reason
-from tidegauge.cli.options import DebugOption, JsonOption, ProjectOption, SelectOption, TableOption, selection
+from tidegauge.cli.options import (
+    DebugOption,
+    JsonOption,
+    ProjectOption,
+    SelectOption,
+    TableOption,
+    local,
+    selection,
+)
 from tidegauge.cli.output import print_json, print_table, report_error, say
 from tidegauge.cli.project import open_project
+from tidegauge.cli.write_file import write_file
+from tidegauge.errors import ConfigError
 
 if TYPE_CHECKING:
+    from tidegauge.ledger.backup import FlowBackup
     from tidegauge.operations.rebuild import RebuildPreview
 
 app = typer.Typer(help="The store of watermarks itself.", no_args_is_help=True, rich_markup_mode=None)
@@ -51,6 +63,77 @@ def prune(
         return
     counts = ", ".join(f"{count:,} of {name}" for name, count in removed.items())
     say(f"removed what is older than {older_than}: {counts}")
+
+
+@app.command("export")
+def export(
+    file: Annotated[Path, typer.Argument(help="Where to.")],
+    every: Annotated[
+        bool, typer.Option("--all-pipelines", help="Not just this project's: all that the ledger knows.")
+    ] = False,
+    project: ProjectOption = None,
+    json: JsonOption = False,
+    debug: DebugOption = False,  # noqa: ARG001 - read where errors are shown
+) -> None:
+    """Write watermarks, plans, runs and history to a file that `import` takes, on any store."""
+    from tidegauge.operations.backup import export_ledger, find_running
+
+    text, found = export_ledger(open_project(project), every=every)
+    write_file(local(file), text)
+    running = find_running(found)
+    if json:
+        counts = _count(found)
+        print_json({"schema": "tidegauge/ledger-exported/1", "file": str(file), **counts, "running": running})
+        return
+    say(f"wrote {_describe(found)} to {file}")
+    if running:
+        say(f"note: {', '.join(running)} is running: what happens from now on is not in the file")
+
+
+@app.command("import")
+def import_(
+    file: Annotated[Path, typer.Argument(help="A file that `export` wrote.")],
+    reason: ReasonOption = None,
+    yes: YesOption = False,
+    dry_run: DryRunOption = False,
+    project: ProjectOption = None,
+    json: JsonOption = False,
+    debug: DebugOption = False,  # noqa: ARG001 - read where errors are shown
+) -> None:
+    """Take over an exported ledger, into a store that does not know its flows."""
+    from tidegauge.operations.backup import import_ledger, read_backup
+
+    if not dry_run:
+        check_reason("ledger import", reason)
+    opened = open_project(project)
+    try:
+        text = local(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"{file} cannot be read: {error}", hint="name a file that `export` wrote"
+        ) from error
+    found = read_backup(str(file), text)
+    if not json:
+        say(f"{file} has {_describe(found)}")
+    if not dry_run:
+        reason = confirm_with_reason("take them over?", reason, yes=yes)
+        import_ledger(opened, found, reason=reason)
+    if json:
+        print_json({"schema": "tidegauge/ledger-import/1", "done": not dry_run, **_count(found)})
+    else:
+        say("nothing was changed" if dry_run else "done; the next run compares them with the outputs")
+
+
+def _count(found: Sequence[FlowBackup]) -> dict[str, int]:
+    return {
+        "flows": len(found),
+        "runs": sum(len(one.runs) for one in found),
+        "events": sum(len(one.events) for one in found),
+    }
+
+
+def _describe(found: Sequence[FlowBackup]) -> str:
+    return ", ".join(f"{count:,} {name}" for name, count in _count(found).items())
 
 
 @app.command("rebuild")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json as jsonlib
-import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +24,7 @@ from tidegauge.cli.options import (
 from tidegauge.cli.output import print_json, say
 from tidegauge.cli.project import open_project
 from tidegauge.cli.watermark_ask import override
+from tidegauge.cli.write_file import write_file
 from tidegauge.errors import ConfigError, PositionError
 from tidegauge.model.spec import Stage
 
@@ -80,7 +80,7 @@ def export(
     if file is None or file == _STANDARD:
         print_json(document)
         return
-    _write(local(file), document)
+    write_file(local(file), jsonlib.dumps(document, indent=2) + "\n")
     if json:
         print_json(document)
     else:
@@ -121,19 +121,6 @@ def _of_stage(flow: str, stage: Stage | None) -> bool:
     from tidegauge.flows.names import stage_of
 
     return stage is None or stage_of(flow) in (None, stage)
-
-
-def _write(file: Path, document: dict[str, Any]) -> None:
-    # Beside it first, so that an older export is not lost to a full disk.
-    beside = file.with_name(f".{file.name}.{os.getpid()}.tmp")
-    try:
-        beside.write_text(jsonlib.dumps(document, indent=2) + "\n", encoding="utf-8")
-        beside.replace(file)
-    except OSError as error:
-        beside.unlink(missing_ok=True)
-        raise ConfigError(
-            f"{file} cannot be written: {error.strerror}", hint="choose another file"
-        ) from error
 
 
 def _read(file: Path) -> dict[str, Imported]:

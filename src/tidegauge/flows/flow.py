@@ -13,6 +13,7 @@ from tidegauge.flows.override import OverridePreview, OverrideRequest
 from tidegauge.flows.recall import RecalledFlow
 from tidegauge.flows.select import Sources
 from tidegauge.model.batch_data import ReadBatch
+from tidegauge.model.by_flow import gather_by_flow
 from tidegauge.model.delta_flow import AnyFlow
 from tidegauge.model.plan import Draft, Plan
 from tidegauge.model.protocols.ledger import LedgerReader
@@ -143,11 +144,4 @@ def resources_for(
     debug: bool = False,
 ) -> FlowResources:
     """For a command that is not a run; Spark is started only if a table's name has to be looked up."""
-    return FlowResources(sources, places_of(project, flows, debug=debug), marks_by_flow(marks))
-
-
-def marks_by_flow(marks: Sequence[Watermark]) -> dict[str, list[Watermark]]:
-    found: dict[str, list[Watermark]] = {}
-    for mark in marks:
-        found.setdefault(mark.flow, []).append(mark)
-    return found
+    return FlowResources(sources, places_of(project, flows, debug=debug), gather_by_flow(marks))

@@ -7,9 +7,11 @@ import random
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 
 from tidegauge.errors import LedgerError, LedgerUnreachable
 from tidegauge.ledger import plan_rules
+from tidegauge.ledger.backup import FlowBackup, restore
 from tidegauge.ledger.base import BaseLedger, Rule
 from tidegauge.ledger.document_reader import DocumentReader, mark_of
 from tidegauge.ledger.document_store import LOGS, LoadedDocuments, StoredFlow, WriterCameBetween
@@ -44,6 +46,19 @@ class DocumentLedger(DocumentReader, BaseLedger):
         for pipeline, group in groups.items():
             answer |= self._plan(pipeline, group, owner=owner, run_id=run_id)
         return {draft.flow: answer[draft.flow] for draft in drafts if draft.flow in answer}
+
+    def restore(self, backups: Sequence[FlowBackup], *, owner: Owner, reason: str) -> None:
+        """Take over flows that this ledger does not know. Raises WrongState for one it knows, before anything
+        is taken over. If the process dies on the way, the next import passes over what is there."""
+        known = {
+            (state.pipeline, state.flow): state
+            for pipeline in {backup.name[0] for backup in backups}
+            for state in self.flow_states(pipeline)
+        }
+        for backup in backups:
+            restore(known.get(backup.name, FlowState(*backup.name)), self.now(), backup, owner, reason)
+        for backup in backups:
+            self._change(*backup.name, partial(restore, backup=backup, owner=owner, reason=reason))
 
     def prune(self, *, before: datetime, pipeline: str | None = None) -> dict[str, int]:
         counts = dict.fromkeys(LOGS, 0)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Self
 
-from tidegauge.ledger.document_store import DocumentStore
+from tidegauge.ledger.document_store import DocumentStore, Entry
 from tidegauge.ledger.document_tables import (
     TableRow,
     active_plan_rows,
@@ -131,15 +131,15 @@ class DocumentReader:
         if table == "history":
             return history_rows(event for name in names for event in self.history(name, limit=sys.maxsize))
         documents = [document for name in names for document in self._load_documents(name, None)]
-        if table == "flows":
-            return list(flow_rows(documents))
-        if table == "watermarks":
-            return list(watermark_rows(documents))
-        assert table == "plans"
+        if table == "plans":
+            return [*map(ended_plan_row, self._ended_plans(names, documents)), *active_plan_rows(documents)]
+        return list(flow_rows(documents) if table == "flows" else watermark_rows(documents))
+
+    def _ended_plans(self, pipelines: Sequence[str], documents: Sequence[FlowDocument]) -> list[Entry]:
+        """Oldest first."""
         waiting = [entry for document in documents for entry in document.pending.get("plans", ())]
-        moved = [entry for name in names for entry in self._documents.read("plans", name)]
-        ended = sort_newest_first([*moved, *waiting])
-        return [*map(ended_plan_row, reversed(ended)), *active_plan_rows(documents)]
+        moved = [entry for name in pipelines for entry in self._documents.read("plans", name)]
+        return sort_newest_first([*moved, *waiting])[::-1]
 
     def _load_documents(self, pipeline: str, flows: Sequence[str] | None) -> list[FlowDocument]:
         stored_flows = self._documents.load(pipeline, flows).stored_flows.values()

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
+from tidegauge.ledger.flow_state import FlowState
 from tidegauge.ledger.sql_reader import SqlReader
 from tidegauge.model.run import FlowStatus, HistoryEvent, RunRecord
 from tidegauge.model.watermark import Tally, Watermark
@@ -43,4 +44,7 @@ class EmptyLedger(SqlReader):
         return None
 
     def table_rows(self, table: str) -> list[dict[str, Any]]:  # noqa: ARG002
+        return []
+
+    def flow_states(self, pipeline: str) -> list[FlowState]:  # noqa: ARG002
         return []

@@ -8,6 +8,7 @@ import time
 import uuid
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from datetime import datetime
 from typing import TypeVar
 
@@ -16,6 +17,7 @@ from sqlalchemy.exc import DBAPIError
 
 from tidegauge.errors import LedgerUnreachable
 from tidegauge.ledger import plan_rules
+from tidegauge.ledger.backup import FlowBackup, restore
 from tidegauge.ledger.base import BaseLedger, Rule
 from tidegauge.ledger.database_errors import may_succeed_again, translate_database_error
 from tidegauge.ledger.flow_state import FlowState, StateChange
@@ -66,6 +68,27 @@ class SqlLedger(SqlReader, BaseLedger):
             return answer
 
         return self._write(work)
+
+    def restore(self, backups: Sequence[FlowBackup], *, owner: Owner, reason: str) -> None:
+        """Take over flows that this ledger does not know, all or none. Raises WrongState for one it knows."""
+
+        def work(connection: Connection) -> None:
+            loaded = load(connection, [backup.name for backup in backups], make=True)
+            found = [
+                (state, change)
+                for backup in backups
+                for state in (loaded.flow_states[flow_key(*backup.name)],)
+                for change in (restore(state, loaded.now, backup, owner, reason),)
+                if change is not None
+            ]
+            save(connection, [(state, replace(one, events=(), runs=())) for state, one in found], loaded.now)
+            # Runs and events are numbered as they are inserted, so all flows' together, in the order of time.
+            events = sorted((event for _, one in found for event in one.events), key=lambda event: event.at)
+            runs = sorted((run for _, one in found for run in one.runs), key=lambda run: run.started_at)
+            nobody = FlowState("", "")
+            save(connection, [(nobody, StateChange(nobody, tuple(events), tuple(runs)))], loaded.now)
+
+        self._write(work)
 
     def prune(self, *, before: datetime, pipeline: str | None = None) -> dict[str, int]:
         return self._write(lambda connection: prune(connection, before=before, pipeline=pipeline))

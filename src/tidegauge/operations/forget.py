@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidegauge.errors import ConfigError, SourceUnreachable, TidegaugeError
-from tidegauge.flows.flow import marks_by_flow
 from tidegauge.flows.load import has_caught_up
 from tidegauge.flows.missing_tables import find_recorded
 from tidegauge.flows.names import is_pattern, means, table_named
@@ -16,6 +15,7 @@ from tidegauge.flows.override import name_holder, name_plan
 from tidegauge.flows.select import Selection, Sources, choose
 from tidegauge.ledger.open import open_ledger
 from tidegauge.ledger.owner import this_process
+from tidegauge.model.by_flow import gather_by_flow
 from tidegauge.model.position import Position, to_json
 from tidegauge.model.run import FlowStatus
 from tidegauge.model.spec import Project, TableFlow
@@ -55,7 +55,7 @@ def preview(project: Project, selection: Sequence[str]) -> list[Parting]:
     Raises ConfigError for a flow that the file names and whose table is there: it would only come back.
     """
     with open_ledger(project.ledger, create=False) as ledger, Sources() as sources:
-        marks = marks_by_flow(ledger.watermarks(project.pipeline))
+        marks = gather_by_flow(ledger.watermarks(project.pipeline))
         statuses = [
             one for one in ledger.status(project.pipeline) if not is_hidden(one, marks.get(one.flow, ()))
         ]

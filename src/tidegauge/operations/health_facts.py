@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Protocol, TypeVar
 
+from tidegauge.model.by_flow import gather_by_flow
 from tidegauge.model.protocols.ledger import LedgerReader
 from tidegauge.model.run import FlowStatus, HistoryEvent, RunRecord
 from tidegauge.model.watermark import Tally, Watermark
@@ -58,23 +58,8 @@ def read_facts(ledger: LedgerReader, pipeline: str) -> PipelineFacts:
     return PipelineFacts(
         now,
         statuses,
-        _by_flow(ledger.watermarks(pipeline)),
-        _by_flow(ledger.history(pipeline, limit=_EVENTS)),
-        _by_flow(ledger.runs(pipeline, since=now - _RECENT)),
+        gather_by_flow(ledger.watermarks(pipeline)),
+        gather_by_flow(ledger.history(pipeline, limit=_EVENTS)),
+        gather_by_flow(ledger.runs(pipeline, since=now - _RECENT)),
         ledger.tallies(pipeline, list(statuses)),
     )
-
-
-class _OfFlow(Protocol):
-    @property
-    def flow(self) -> str: ...
-
-
-_Kept = TypeVar("_Kept", bound=_OfFlow)
-
-
-def _by_flow(kept: Iterable[_Kept]) -> dict[str, list[_Kept]]:
-    found: dict[str, list[_Kept]] = {}
-    for one in kept:
-        found.setdefault(one.flow, []).append(one)
-    return found

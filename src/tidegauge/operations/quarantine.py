@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidegauge.errors import ConfigError, TidegaugeError, WrongState
-from tidegauge.flows.flow import marks_by_flow, resources_for
+from tidegauge.flows.flow import resources_for
 from tidegauge.flows.quarantine import FlowQuarantine, SetAside, quarantines
 from tidegauge.flows.select import Sources, choose
 from tidegauge.ledger.open import open_ledger
 from tidegauge.ledger.owner import this_process
+from tidegauge.model.by_flow import gather_by_flow
 from tidegauge.model.error_json import error_to_json
 from tidegauge.model.spec import Project
 from tidegauge.observe.events import Listener
@@ -98,7 +99,7 @@ def _replay(
 ) -> None:
     name = one.flow.name
     with open_ledger(project.ledger, create=False) as ledger:
-        marks = marks_by_flow(ledger.watermarks(project.pipeline, [name])).get(name, [])
+        marks = gather_by_flow(ledger.watermarks(project.pipeline, [name])).get(name, [])
     request = one.set_back({mark.input: mark for mark in marks})
     if request is None:
         one.append(reason)

@@ -9,13 +9,14 @@ from typing import Any
 
 from tidegauge.errors import TidegaugeError, WrongState
 from tidegauge.flows.delta_places import Places
-from tidegauge.flows.flow import FlowResources, marks_by_flow
+from tidegauge.flows.flow import FlowResources
 from tidegauge.flows.known_sources import KnownSources
 from tidegauge.flows.open import open_flow
 from tidegauge.flows.select import Selection, Sources, choose, needs_of
 from tidegauge.ledger.open import open_ledger
 from tidegauge.ledger.owner import this_process
 from tidegauge.ledger.rebuild_rules import active_plan_error, ledger_ahead_error
+from tidegauge.model.by_flow import gather_by_flow
 from tidegauge.model.delta_flow import AnyFlow
 from tidegauge.model.error_json import error_to_json
 from tidegauge.model.position import Position, to_json
@@ -85,7 +86,7 @@ def preview(project: Project, selection: Sequence[str], *, debug: bool = False) 
     """
     with open_ledger(project.ledger, create=False) as ledger:
         statuses = {status.flow: status for status in ledger.status(project.pipeline)}
-        marks = marks_by_flow(ledger.watermarks(project.pipeline))
+        marks = gather_by_flow(ledger.watermarks(project.pipeline))
     with KnownSources(project, tuple(statuses)) as sources:
         recorded = {flow: mine[0].source_id for flow, mine in marks.items()}
         choice = choose(project, selection, sources, recorded=recorded)

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 
 from tidegauge.errors import TidegaugeError, WrongState
 from tidegauge.flows.delta_places import Places
-from tidegauge.flows.flow import Flow, FlowResources, marks_by_flow
+from tidegauge.flows.flow import Flow, FlowResources
 from tidegauge.flows.open import open_flow
 from tidegauge.flows.select import Sources, needs_of
 from tidegauge.ledger.heartbeat import Heartbeat
+from tidegauge.model.by_flow import gather_by_flow
 from tidegauge.model.delta_flow import AnyFlow
 from tidegauge.model.error_json import error_to_json
 from tidegauge.model.protocols.ledger import LedgerWriter
@@ -63,7 +64,7 @@ class RunContext:
     def _resources(self, sources: Sources, marks: Sequence[Watermark]) -> FlowResources:
         environment = self.environment
         return FlowResources(
-            sources, self.delta_tables, marks_by_flow(marks), environment.output, environment.reader
+            sources, self.delta_tables, gather_by_flow(marks), environment.output, environment.reader
         )
 
     def clock(self) -> float:
