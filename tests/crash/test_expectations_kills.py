@@ -20,6 +20,7 @@ ASIDE = Death(("tidegauge.outputs.delta.quarantine:Quarantine.put",))
 MARKED = Death(("tidegauge.outputs.delta.quarantine:Quarantine.mark",))
 APPENDED = Death(("tidegauge.outputs.delta.quarantine:Quarantine.append",))
 WRITTEN = Death(("tidegauge.outputs.delta.modes:apply",))
+GUARD_MET = Death(("tidegauge.outputs.delta.output:DeltaOutput._plan_again",), "before")
 FLOW = "inputs: {t: {path: t}}, output: {path: out, %s}, expect: {'n %s 0': quarantine}"
 
 
@@ -67,6 +68,32 @@ def test_a_kill_at_either_commit_neither_loses_nor_doubles_a_row_set_aside(layer
     target, aside = found(layers)
     assert (target[-2:], aside[-1]) == ([6, 7], (8, 3))
     assert (7, 3) not in aside
+
+
+def test_a_kill_in_a_batch_under_the_guard_or_before_it_is_done_again_leaves_nothing_half_done(
+    layers: Layers,
+) -> None:
+    expect(layers, "mode: append")
+    layers.sql("INSERT INTO @t VALUES (1, 1), (2, 2)")
+    layers.die(WRITTEN, "run", on_spark=True)
+    taken_up = layers.run().json["flows"][0]
+    assert taken_up["resumed"]
+    assert taken_up["expectations"] == {
+        "checked": 2,
+        "quarantined": 0,
+        "dropped": 0,
+        "checks": [{"check": "n >= 0", "action": "quarantine", "failed": 0}],
+    }
+    layers.sql("INSERT INTO @t VALUES (3, 3), (4, -4)")
+    layers.die(GUARD_MET, "run", on_spark=True)
+    assert sorted(row[0] for row in layers.sql("SELECT id FROM @out")) == [1, 2]
+    assert not (layers.folder / "out_quarantine").exists()
+    layers.die(ASIDE, "run", on_spark=True)
+    assert found(layers) == ([1, 2], [(4, 2)])
+    # By what is expected now every row passes, and what the batch had set aside is taken away.
+    expect(layers, "mode: append", "<>")
+    layers.run()
+    assert found(layers) == ([1, 2, 3, 4], [])
 
 
 def test_a_quarantine_that_was_altered_is_refused_and_one_that_was_dropped_is_made_anew(

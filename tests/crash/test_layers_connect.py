@@ -40,6 +40,11 @@ def test_b1_flows_that_share_a_connect_server_and_a_name_keep_apart_and_survive_
         f" output: {{path: {name}_sums, key: g}}}}\n"
         for name in TABLES
     )
+    # That a row is not as expected has to be told from what the server says of a failed job.
+    flows += (
+        "  aside: {inputs: {rows: {path: north}}, expect: {'id <> 7': quarantine},"
+        " output: {path: aside, mode: append, on_delete: ignore}}\n"
+    )
     file = tmp_path / "tidegauge.yml"
     file.write_text(f'pipeline: two\nspark: {{master: "{connect}"}}\nflows:\n{flows}')
     words = ("run", "--project", file, "--parallel", "4")
@@ -54,6 +59,9 @@ def test_b1_flows_that_share_a_connect_server_and_a_name_keep_apart_and_survive_
     first = shell(*words)
     assert first.code == 0, first
     check()
+    aside = spark.read.format("delta").load(f"{tmp_path}/aside_quarantine")
+    assert [json.loads(one.row)["id"] for one in aside.collect()] == [7]
+    assert spark.read.format("delta").load(f"{tmp_path}/aside").count() == 29
     for base, name in enumerate(TABLES):
         path = f"delta.`{tmp_path}/{name}`"
         spark.sql(f"UPDATE {path} SET n = n + {10 + base} WHERE id % 5 = {base}")

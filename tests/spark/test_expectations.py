@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.support.project import Ran, here
+from tidegauge.model.batch_data import GUARD
+from tidegauge.model.delta_flow import CHANGE_TYPE, DeltaFlow, DeltaTable, TableRef
+from tidegauge.model.expectation import Action, Expectation, Predicate
+from tidegauge.model.mode import Mode
+from tidegauge.transform import judge as judging
+from tidegauge.transform.checks import RowChecks
+from tidegauge.transform.difference import HERE
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 FEED = "USING delta TBLPROPERTIES (delta.enableChangeDataFeed = true)"
 
@@ -117,6 +125,93 @@ def test_a_batch_that_fails_writes_nothing_and_says_which_row(shop: Shop) -> Non
     shop.expect('{"n >= 0": {action: quarantine, max_fraction: 0.5}}')
     shop.run()
     assert (shop.target(), shop.aside()) == ([1], [(2, ["n >= 0"], 1)])
+
+
+@pytest.fixture
+def ways(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """How batches are checked, as it happens: under a guard, or by a look at all rows."""
+    seen: list[str] = []
+
+    def note(way: str, real: Callable[..., Any]) -> Callable[..., Any]:
+        def noting(*given: Any, **named: Any) -> Any:
+            seen.append(way)
+            return real(*given, **named)
+
+        return noting
+
+    monkeypatch.setattr(RowChecks, "guard", note("guard", RowChecks.guard))
+    monkeypatch.setattr(judging, "judge", note("look", judging.judge))
+    return seen
+
+
+def test_rows_that_all_pass_are_written_in_one_pass_and_one_that_does_not_brings_the_careful_way(
+    shop: Shop, ways: list[str]
+) -> None:
+    expect = '{"n >= 0": quarantine, g: {not_null: true, action: warn}}'
+    shop.expect(expect, "mode: append")
+
+    def passed(checked: int) -> dict[str, Any]:
+        checks = [("n >= 0", "quarantine"), ("g: not_null", "warn")]
+        counts = [{"check": name, "action": action, "failed": 0} for name, action in checks]
+        return {"checked": checked, "quarantined": 0, "dropped": 0, "checks": counts}
+
+    shop.insert("(1, 'x', 1)", "(2, 'x', NULL)")
+    assert shop.run().flow("f")["expectations"] == passed(2)
+    assert ways == ["guard"]
+    assert not (shop.folder / "out_quarantine").exists()
+
+    shop.sql("INSERT INTO {orders} SELECT id, 'x', if(id = 777, -1, id) FROM range(100, 1100)")
+    ways.clear()
+    done = shop.run().flow("f")
+    assert ways == ["guard", "look"]
+    assert (done["rows_written"], done["rows_quarantined"], done["expectations"]["checked"]) == (999, 1, 1000)
+    assert shop.aside() == [(777, ["n >= 0"], 2)]
+    assert len(shop.target()) == 1001
+
+    # After a batch with such rows the next one is not tried under the guard; after one without, it is again.
+    shop.insert("(3, 'x', 3)")
+    ways.clear()
+    assert shop.run().flow("f")["expectations"] == passed(1)
+    assert ways == ["look"]
+
+    # What goes wrong inside the transform is no row that is not as expected.
+    (shop.folder / "raising.sql").write_text(
+        "SELECT id, g, CASE WHEN n = 4 THEN raise_error('tidegauge-unexpected') ELSE n END AS n FROM orders"
+    )
+    shop.expect(expect, "mode: append", "    transform: raising.sql\n")
+    shop.insert("(4, 'x', 4)")
+    ways.clear()
+    failed = shop.run(1).flow("f")["error"]
+    assert failed["type"] == "TransformFailed", failed
+    assert ways == ["guard"]
+    assert len(shop.target()) == 1002
+
+
+def test_the_guard_sees_the_rows_that_are_written_and_no_others(spark: SparkSession) -> None:
+    expected = Expectation("n >= 0", Predicate("n >= 0"), Action.QUARANTINE)
+    output = DeltaTable(TableRef(path="out"), Mode.APPEND)
+    checks = RowChecks(DeltaFlow("p", "f", (), output, expect=(expected,)), lambda _: spark.range(0))
+
+    def guarded(sql: str) -> DataFrame:
+        return checks.guard(spark.sql(sql), GUARD)
+
+    def ids(frame: DataFrame) -> list[int]:
+        return sorted(row[0] for row in frame.select("id").collect())
+
+    rows = "SELECT * FROM VALUES (1, 1), (2, -2), (3, NULL) AS r (id, n)"
+    # Neither below a join or a filter that leaves the row out, nor below one of ours that comes later.
+    assert ids(guarded(f"SELECT r.* FROM ({rows}) r JOIN VALUES (1), (3) AS k (id) ON r.id = k.id")) == [1, 3]
+    assert ids(guarded(f"SELECT * FROM ({rows}) WHERE id <> 2")) == [1, 3]
+    assert ids(guarded(f"SELECT id, max(n) AS n FROM ({rows}) GROUP BY id HAVING max(id) <> 2")) == [1, 3]
+    assert ids(guarded(f"SELECT *, id <> 2 AS {HERE} FROM ({rows})")) == [1, 3]
+    assert ids(guarded(f"SELECT *, if(id = 2, 'delete', 'insert') AS {CHANGE_TYPE} FROM ({rows})")) == [
+        1,
+        2,
+        3,
+    ]
+    for wrong in (guarded(rows), guarded(rows).where("id <> 2"), guarded(rows).groupBy().count()):
+        with pytest.raises(Exception, match=GUARD):
+            wrong.collect()
 
 
 WRONG = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tidegauge.compare.frames import Difference
@@ -29,6 +30,7 @@ from tidegauge.plan.columns import Remembered, check_not_lower, check_same, go_b
 from tidegauge.sources.delta.changes import moved
 from tidegauge.sources.spark_tables import MOMENTS, ColumnInput, SparkTable, list_files
 from tidegauge.transform.evaluate import evaluate_change
+from tidegauge.transform.judge import can_guard
 from tidegauge.transform.predicates import check_expectations
 from tidegauge.transform.window import evaluate_window
 
@@ -223,7 +225,9 @@ class ColumnTransform(DeltaTransform):
         last_of = () if spec.output.mode.facts.only_adds or self._by.column is None else self._key
 
         def read_batch(batch: Batch) -> BatchData:
-            def change(session: SparkSession, target: Callable[[], DataFrame] | None) -> DeltaChange:
+            def change(
+                session: SparkSession, target: Callable[[], DataFrame] | None, *, guarded: bool = False
+            ) -> DeltaChange:
                 table = SparkTable(session, self._part)
                 inputs: dict[str, ChangedInput] = {}
                 for part, window in zip(spec.inputs, self._in_order(names, batch), strict=True):
@@ -234,12 +238,15 @@ class ColumnTransform(DeltaTransform):
                         inputs[part.name] = moved(session, part.table, where, window, ReadWay.PINNED)
                 keep: list[DataFrame] = []
                 if self._by.column is None:
-                    made = evaluate_change(spec, inputs, session, target, Evaluate.WHOLE, keep=keep)
+                    made = evaluate_change(
+                        spec, inputs, session, target, Evaluate.WHOLE, keep=keep, guarded=guarded
+                    )
                 else:
-                    made = evaluate_window(spec, inputs, session, target, keep=keep)
+                    made = evaluate_window(spec, inputs, session, target, keep=keep, guarded=guarded)
                 return replace(made, kept=tuple(keep))
 
-            return DeltaBatch(layout, batch.rows, change=change)
+            quick = partial(change, guarded=True) if can_guard(spec) else None
+            return DeltaBatch(layout, batch.rows, change=change, guarded=quick)
 
         return read_batch
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from tidegauge.compare.frames import Difference
@@ -41,6 +41,7 @@ from tidegauge.sources.delta.changes import moved
 from tidegauge.sources.delta.errors import translate_read_error
 from tidegauge.transform.choose import choose_evaluation
 from tidegauge.transform.evaluate import evaluate_change
+from tidegauge.transform.judge import can_guard
 from tidegauge.transform.nondeterminism import follows_clock
 from tidegauge.transform.parse import is_readable
 from tidegauge.transform.predicates import check_expectations
@@ -246,7 +247,9 @@ class DeltaTransform:
         layout = Layout(TableName(None, flow.name), (), flow.output.key, "version", None)
 
         def read_batch(batch: Batch) -> BatchData:
-            def change(session: SparkSession, target: Callable[[], DataFrame] | None) -> DeltaChange:
+            def change(
+                session: SparkSession, target: Callable[[], DataFrame] | None, *, guarded: bool = False
+            ) -> DeltaChange:
                 keep: list[DataFrame] = []
                 inputs = {
                     name: moved(
@@ -260,11 +263,16 @@ class DeltaTransform:
                     )
                     for name, window, way in zip(names, batch.windows, batch.ways, strict=True)
                 }
-                made = evaluate_change(flow, inputs, session, target, choice.evaluate, keep=keep)
+                made = evaluate_change(
+                    flow, inputs, session, target, choice.evaluate, keep=keep, guarded=guarded
+                )
                 return replace(made, kept=tuple(keep))
 
             return DeltaBatch(
-                layout, change=change, explain=lambda error: translate_read_error(error, self._tables())
+                layout,
+                change=change,
+                guarded=partial(change, guarded=True) if can_guard(flow) else None,
+                explain=lambda error: translate_read_error(error, self._tables()),
             )
 
         return read_batch

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
@@ -21,6 +22,10 @@ from tidegauge.model.table import Layout
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
+
+
+GUARD = f"tidegauge-unexpected-{uuid.uuid4().hex}"
+"""In the error that a row raises which is not as expected. No row can hold it: each process draws another."""
 
 
 class Split(Protocol):
@@ -84,6 +89,9 @@ class DeltaChange:
     """With `again`: every key has to be asked for, and not just that of an `insert`."""
     judge: Callable[[], Verdict | None] | None = None
     """What the expectations find. Asked before anything is committed; raises ExpectationFailed."""
+    guarded: bool = False
+    """As soon as a row is not as expected, `rows` fail with an error that says `GUARD`; `judge` says what
+    holds if none does. False: `judge` looks at the rows itself."""
     count_repeated: Callable[[DataFrame], tuple[CheckCount, ...]] | None = None
     """Of the rows as they are about to be written, those whose values are there twice; raises likewise."""
     notes: tuple[str, ...] = ()
@@ -140,6 +148,11 @@ class DeltaBatch(BatchData):
     change: Callable[[SparkSession, Callable[[], DataFrame] | None], DeltaChange] = field(kw_only=True)
     """Given a session of the flow's own, and the target as it is now (None while there is none), what the
     batch does to it. Lazy."""
+    guarded: Callable[[SparkSession, Callable[[], DataFrame] | None], DeltaChange] | None = field(
+        default=None, kw_only=True
+    )
+    """The same, `guarded`, which costs less as long as every row is as expected. None: cannot be had. It may
+    itself raise what `GUARD` says."""
 
 
 ReadBatch = Callable[[Batch], BatchData]

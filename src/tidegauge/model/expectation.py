@@ -131,8 +131,8 @@ class CheckCount:
 class Checks:
     """What a batch came to under all of them."""
 
-    checked: int
-    """Rows that were looked at."""
+    checked: int | None
+    """Rows that were looked at; None, in a commit: as many as it writes."""
     counts: tuple[CheckCount, ...] = ()
     quarantined: int = 0
     """Rows, however many checks each of them failed."""
@@ -149,7 +149,7 @@ class Checks:
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Checks:
         return cls(
-            int(body["checked"]),
+            None if body["checked"] is None else int(body["checked"]),
             tuple(
                 CheckCount(str(one["check"]), Action(one["action"]), int(one["failed"]))
                 for one in body["checks"]
@@ -169,7 +169,7 @@ class Checks:
     def tell(self) -> str | None:
         """For people; None where all was as expected."""
         said = [f"{one.name}: {one.failed:,} ({one.action})" for one in self.counts if one.failed]
-        return f"of {self.checked:,} rows not as expected: {'; '.join(said)}" if said else None
+        return f"of {self.checked or 0:,} rows not as expected: {'; '.join(said)}" if said else None
 
 
 def add_up(found: Iterable[Checks]) -> Checks | None:
@@ -182,7 +182,7 @@ def add_up(found: Iterable[Checks]) -> Checks | None:
         for count in one.counts:
             failed[count.name, count.action] = failed.get((count.name, count.action), 0) + count.failed
     return Checks(
-        sum(one.checked for one in every),
+        sum(one.checked or 0 for one in every),
         tuple(CheckCount(name, action, many) for (name, action), many in failed.items()),
         sum(one.quarantined for one in every),
         sum(one.dropped for one in every),

@@ -32,6 +32,8 @@ class BatchInputs:
         inputs: Mapping[str, ChangedInput],
         session: SparkSession,
         keep: list[DataFrame] | None,
+        *,
+        guarded: bool = False,
     ) -> None:
         self.flow = flow
         self.inputs = inputs
@@ -39,7 +41,7 @@ class BatchInputs:
         self.notes: list[str] = []
         self._keep = keep
         self._made: dict[tuple[str, str], DataFrame] = {}
-        self.sifter = Sifter(flow, self.now, self.keep)
+        self.sifter = Sifter(flow, self.now, self.keep, guarded=guarded)
 
     @property
     def by(self) -> tuple[str, ...]:

@@ -25,6 +25,7 @@ from tidegauge.model.expectation import (
     Unique,
 )
 from tidegauge.model.types import quote
+from tidegauge.transform.difference import HERE
 from tidegauge.transform.faults import first_sentence
 from tidegauge.transform.predicates import find_column
 
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 FAILED = "__tidegauge_failed"
 """One bit for each check that a row fails; NULL: the row is not checked."""
 _FOUND = "__tidegauge_found"
+_TRIED: set[tuple[str, ...]] = set()
+"""Patterns, and values of a type, that were found good: they cost a query once, and not in each batch."""
 
 
 class RowChecks:
@@ -62,6 +65,21 @@ class RowChecks:
         if CHANGE_TYPE in columns:
             failed = F.when(~F.col(CHANGE_TYPE).eqNullSafe(DELETE), failed)
         return joined.select(*(F.col(quote(name)) for name in columns), failed.alias(FAILED))
+
+    def guard(self, frame: DataFrame, text: str) -> DataFrame:
+        """The rows, as long as none of them fails a check: else an error that has this text.
+
+        Rows that are not `HERE` are those of before: which of them were set aside is told by `kept`.
+        """
+        from pyspark.sql import functions as F  # noqa: N812
+
+        marked, wrong, passed = self.mark(frame), F.col(FAILED) != 0, F.lit(True)
+        if HERE in frame.columns:
+            wrong, passed = F.col(HERE) & wrong, self.kept()
+        # Not deterministic for Spark, so that it neither moves the guard below a join or another filter,
+        # where it would see rows that are not written, nor leaves it out.
+        passed &= F.spark_partition_id() >= 0
+        return marked.where(F.when(wrong, F.raise_error(F.lit(text))).otherwise(passed)).drop(FAILED)
 
     def mask(self, *actions: str) -> int:
         """The bits of all checks with one of these actions."""
@@ -170,6 +188,10 @@ def value_of(frame: DataFrame, one: Expectation, name: str) -> Column:
 
 
 def type_of(frame: DataFrame, one: Expectation, name: str) -> DataType:
+    parts = find_column(one, name, _own(frame.columns))
+    if len(parts) == 1:
+        # Without asking Spark, which would have to analyse a query for it.
+        return next(field.dataType for field in frame.schema.fields if field.name == parts[0])
     return frame.select(value_of(frame, one, name).alias("it")).schema.fields[0].dataType
 
 
@@ -185,7 +207,7 @@ def _literals(frame: DataFrame, one: Expectation, texts: Sequence[str], type_: D
     from pyspark.sql import functions as F  # noqa: N812
 
     values = [F.lit(text).try_cast(type_) for text in texts]
-    if type_.simpleString() == "string":
+    if type_.simpleString() == "string" or (type_.simpleString(), *texts) in _TRIED:
         return values
     asked = [value.isNotNull().alias(f"it{at}") for at, value in enumerate(values)]
     try:
@@ -199,6 +221,7 @@ def _literals(frame: DataFrame, one: Expectation, texts: Sequence[str], type_: D
                 hint="write it as the column has it",
                 place=one.place,
             )
+    _TRIED.add((type_.simpleString(), *texts))
     return values
 
 
@@ -206,6 +229,8 @@ def _try_pattern(frame: DataFrame, one: Expectation, pattern: str) -> None:
     from pyspark.errors import PySparkException
     from pyspark.sql import functions as F  # noqa: N812
 
+    if ("pattern", pattern) in _TRIED:
+        return
     try:
         asked = frame.sparkSession.sql("SELECT '' AS it")
         asked.select(F.col("it").rlike(rf"\A(?:{pattern})\z")).collect()
@@ -216,3 +241,4 @@ def _try_pattern(frame: DataFrame, one: Expectation, pattern: str) -> None:
             place=one.place,
             detail=str(error),
         ) from error
+    _TRIED.add(("pattern", pattern))

@@ -59,16 +59,17 @@ def evaluate_change(
     choice: Evaluate,
     *,
     keep: list[DataFrame] | None = None,
+    guarded: bool = False,
 ) -> DeltaChange:
     """`choice`: as `choose_evaluation` gives it, never `auto`. The session is the flow's own: it gets views.
 
     What is used several times is held in memory and put into `keep`, to be released after the commit; without
-    a list it is computed each time. Raises TransformFailed for what the user has to mend, and Spark's own
-    errors where a job fails that had to run already.
+    a list it is computed each time. `guarded`: see `DeltaChange`. Raises TransformFailed for
+    what the user has to mend, and Spark's own errors where a job fails that had to run already.
     """
     from pyspark.errors import AnalysisException
 
-    batch = BatchInputs(flow, inputs, session, keep)
+    batch = BatchInputs(flow, inputs, session, keep, guarded=guarded)
     try:
         with silence_pyspark():
             return add_checks(batch, _change(batch, target, check_choice(batch, choice)), target)
@@ -93,7 +94,7 @@ def add_checks(
         def again(rows: DataFrame) -> tuple[CheckCount, ...]:
             return count_repeated(flow, rows, None if target is None else target(), change.touched)
 
-    return replace(change, judge=batch.sifter.judge, count_repeated=again)
+    return replace(change, judge=batch.sifter.judge, guarded=batch.sifter.guarded, count_repeated=again)
 
 
 def _change(batch: BatchInputs, target: Callable[[], DataFrame] | None, choice: Evaluate) -> DeltaChange:

@@ -1,4 +1,5 @@
-"""What the checks found in the rows of a batch: one look at rows that are computed and held already.
+"""What the checks found in the rows of a batch: a guard that no row has met while they were written, or one
+look at rows that are computed and held already.
 
 Raises ExpectationFailed for a batch that must not be written.
 """
@@ -10,9 +11,10 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from tidegauge.errors import ExpectationFailed
-from tidegauge.model.batch_data import Verdict
+from tidegauge.model.batch_data import GUARD, Verdict
 from tidegauge.model.delta_flow import CHANGE_TYPE, DELETE, DeltaFlow
 from tidegauge.model.expectation import Action, CheckCount, Checks, Expectation, Fresh, RowCount, Unique
+from tidegauge.model.mode import Mode
 from tidegauge.model.types import quote
 from tidegauge.transform.checks import FAILED, RowChecks, any_of, fails, value_of
 from tidegauge.transform.difference import HERE, filter_by_keys
@@ -34,12 +36,18 @@ class Sifter:
     """Keeps from the target what is set aside, and remembers all rows of the batch for the verdict."""
 
     def __init__(
-        self, flow: DeltaFlow, look_up: Callable[[str], DataFrame], keep: Callable[[DataFrame], DataFrame]
+        self,
+        flow: DeltaFlow,
+        look_up: Callable[[str], DataFrame],
+        keep: Callable[[DataFrame], DataFrame],
+        *,
+        guarded: bool = False,
     ) -> None:
         self._flow = flow
         self._checks = RowChecks(flow, look_up)
         self._keep = keep
         self._seen: list[DataFrame] = []
+        self.guarded = guarded and bool(flow.expect)
         self.whole = False
         """All rows that the transform gives were looked at, and not just those of a change."""
 
@@ -50,6 +58,8 @@ class Sifter:
         """
         if not self._flow.expect:
             return rows
+        if self.guarded:
+            return self._checks.guard(rows, GUARD)
         marked = self._keep(self._checks.mark(rows))
         here = marked.where(HERE).drop(HERE) if HERE in rows.columns else marked
         self._seen.append(here.where(f"{FAILED} IS NOT NULL"))
@@ -63,6 +73,9 @@ class Sifter:
 
     def judge(self) -> Verdict | None:
         """None where the batch has no rows of its own to look at."""
+        if self.guarded:
+            counts = tuple(CheckCount(one.name, one.action, 0) for one in self._checks.expectations)
+            return Verdict(Checks(None, counts), None, whole=self.whole)
         if not self._seen:
             return None
         rows = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), self._seen)
@@ -70,6 +83,21 @@ class Sifter:
             *(name for name in rows.columns if name.startswith("_commit_") or name == CHANGE_TYPE)
         )
         return judge(self._flow, self._checks, rows, whole=self.whole)
+
+
+def can_guard(flow: DeltaFlow) -> bool:
+    """Whether a guard tells all that the flow expects, and how many rows it saw is known by the commit.
+
+    `row_count` and `fresh` are told by all rows together, before the commit. So is `unique`, which has to
+    read the rows once more unless they are held, as those of a merge are. How many events made a history,
+    its commit does not say.
+    """
+    mode = flow.output.mode
+    return (
+        bool(flow.expect)
+        and not mode.facts.keeps_history
+        and all(one.by_row or (isinstance(one.rule, Unique) and mode is Mode.MERGE) for one in flow.expect)
+    )
 
 
 def judge(flow: DeltaFlow, checks: RowChecks, rows: DataFrame, *, whole: bool) -> Verdict:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tidegauge.delta_log.application import application
@@ -147,14 +147,13 @@ def receipt_of(found: TaggedCommit, tag: Tag) -> Receipt:
         )
     try:
         windows = tuple(window_from_dict(one) for one in said["windows"])
-        checks = _checks_in(said)
+        checks = _checks_in(said, info)
     except (KeyError, TypeError, ValueError, PositionError) as error:
         raise OutputDisagrees(
             f"what the commit {found.commit.version} of the flow {tag.flow} says cannot be read: {error}",
             hint="another version of tidegauge wrote it: use that one; nothing was changed",
         ) from error
-    metrics = info.get("operationMetrics") or {}
-    count = {name: int(value) for name, value in metrics.items() if _whole(value)}
+    count = _counts_in(info)
     base = (tag, windows)
     run_id, read = str(said.get("run_id") or ""), said.get("read")
     if info.get("operation") == "MERGE":
@@ -173,7 +172,7 @@ def receipt_of(found: TaggedCommit, tag: Tag) -> Receipt:
             read=count.get("numSourceRows") if read is None else read,
             checks=checks,
         )
-    rows = count.get("numOutputRows", 0) - count.get("numCopiedRows", 0)
+    rows = _rows_in(count)
     append = (info.get("operationParameters") or {}).get("mode", "Append") == "Append"
     return Receipt(
         *base,
@@ -189,8 +188,21 @@ def receipt_of(found: TaggedCommit, tag: Tag) -> Receipt:
     )
 
 
-def _checks_in(said: dict[str, Any]) -> Checks | None:
-    return Checks.from_json(said["expectations"]) if "expectations" in said else None
+def _checks_in(said: dict[str, Any], info: dict[str, Any]) -> Checks | None:
+    if "expectations" not in said:
+        return None
+    checks = Checks.from_json(said["expectations"])
+    return replace(checks, checked=_rows_in(_counts_in(info))) if checks.checked is None else checks
+
+
+def _counts_in(info: dict[str, Any]) -> dict[str, int]:
+    metrics = info.get("operationMetrics") or {}
+    return {name: int(value) for name, value in metrics.items() if _whole(value)}
+
+
+def _rows_in(count: dict[str, int]) -> int:
+    """That a write has put there, other than a merge."""
+    return count.get("numOutputRows", 0) - count.get("numCopiedRows", 0)
 
 
 def _whole(value: Any) -> bool:

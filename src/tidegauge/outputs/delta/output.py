@@ -6,14 +6,12 @@ import random
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import suppress
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tidegauge.delta_log.newest import Snapshot
 from tidegauge.delta_log.restored import find_restore
 from tidegauge.errors import OutputDisagrees, OutputError, TidegaugeError
-from tidegauge.model.batch_data import BatchData, DeltaBatch, DeltaChange
+from tidegauge.model.batch_data import BatchData, DeltaBatch
 from tidegauge.model.delta_flow import IS_CURRENT, VALID_FROM, VALID_TO, DeltaFlow
 from tidegauge.model.plan import Batch, Plan, Receipt, Tag
 from tidegauge.model.protocols.output import Capabilities
@@ -24,31 +22,20 @@ from tidegauge.outputs.delta.commit import describe_commit, find, receipt_of, ta
 from tidegauge.outputs.delta.conflicts import is_conflict, translate_conflict
 from tidegauge.outputs.delta.epochs import DeltaEpochOpening, EpochStanding
 from tidegauge.outputs.delta.kept_events import EventsEpoch
+from tidegauge.outputs.delta.pending import PendingChange, met_guard, passed_last, plan_change
 from tidegauge.outputs.delta.place import TargetPlace
 from tidegauge.outputs.delta.quarantine import Quarantine
 from tidegauge.outputs.delta.remake import remake
 from tidegauge.outputs.delta.small_batches import is_small, read_log_ahead, tune_for_small
-from tidegauge.outputs.delta.target import RoomInDelta, target_of
+from tidegauge.outputs.delta.target import target_of
 from tidegauge.outputs.delta.types import as_sql
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 _TRIES = 6
 _WAIT = 0.2
 """Seconds before the second try; twice as long before each that follows."""
-
-
-@dataclass
-class _Pending:
-    """A batch that is planned and not committed: frames are computed by the commit itself."""
-
-    batch_data: DeltaBatch
-    session: SparkSession
-    change: DeltaChange
-    room: RoomInDelta
-    notes: tuple[str, ...]
-    checked: modes.Checked | None = None
 
 
 class DeltaOutput:
@@ -75,7 +62,7 @@ class DeltaOutput:
         beside = self._ref.quarantine.path
         self._quarantine = Quarantine(delta_flow, locate_quarantine or (lambda: beside))
         self._plan = plan
-        self._pending: dict[str, _Pending] = {}
+        self._pending: dict[str, PendingChange] = {}
         self._ready = False
 
     @property
@@ -183,7 +170,7 @@ class DeltaOutput:
         own = spark()
         session.configure(own)
         token = uuid.uuid4().hex
-        self._pending[token] = self._planned(batch_data, own)
+        self._pending[token] = self._planned(batch_data, own, guarded=True)
         return Staged(rows=0, change=token, notes=self._pending[token].notes)
 
     def commit(
@@ -195,23 +182,13 @@ class DeltaOutput:
         layout: Layout,  # noqa: ARG002 - the rows say themselves what they are
         run_id: str,
     ) -> Receipt:
+        guarded = True
         for attempt in range(1, _TRIES + 1):
             now = self._table.opened().epochs.ensure(tag.epoch, unmarked=self._table.by_name)
             if receipt := self._receipt(now, tag):
                 return self._same(receipt, batch)
-            pending = self._pending.get(staged.change)
-            if pending is None:
-                raise OutputError(
-                    f"batch {tag.seq} for {self.place} was planned by another process",
-                    hint="run again: it is planned once more",
-                    retryable=True,
-                )
             try:
-                if attempt > 1:
-                    _release(pending)
-                    pending = self._pending[staged.change] = self._planned(
-                        pending.batch_data, pending.session
-                    )
+                pending = self._pending_of(staged, tag, again=attempt > 1, guarded=guarded)
                 self._commit(now, pending, tag, batch, run_id)
                 break
             except TidegaugeError:
@@ -220,6 +197,11 @@ class DeltaOutput:
                 # Which proves nothing: the commit may be there all the same.
                 if receipt := self.receipt(tag):
                     return self._same(receipt, batch)
+                met = self._pending[staged.change].change.guarded and met_guard(error)
+                # The last try is one that no row can end.
+                guarded = guarded and not met and attempt + 1 < _TRIES
+                if met:
+                    continue
                 if attempt == _TRIES or not is_conflict(error):
                     raise translate_conflict(error, self.place) from error
                 time.sleep(_WAIT * 2 ** (attempt - 1) * random.uniform(0.5, 1.5))  # noqa: S311
@@ -236,15 +218,40 @@ class DeltaOutput:
     def discard(self, staged: Staged) -> None:
         pending = self._pending.pop(staged.change, None)
         if pending is not None:
-            _release(pending)
+            pending.release()
 
-    def _planned(self, batch_data: DeltaBatch, own: SparkSession) -> _Pending:
+    def _pending_of(self, staged: Staged, tag: Tag, *, again: bool, guarded: bool) -> PendingChange:
+        """As it was staged, or planned again; without a guard where rows have to leave the quarantine."""
+        pending = self._pending.get(staged.change)
+        if pending is None:
+            raise OutputError(
+                f"batch {tag.seq} for {self.place} was planned by another process",
+                hint="run again: it is planned once more",
+                retryable=True,
+            )
+        if again:
+            pending = self._plan_again(staged, guarded=guarded)
+        if pending.change.guarded and self._quarantine.has_to_replace(tag, whole=pending.whole):
+            pending = self._plan_again(staged, guarded=False)
+        return pending
+
+    def _plan_again(self, staged: Staged, *, guarded: bool) -> PendingChange:
+        before = self._pending[staged.change]
+        before.release()
+        made = self._planned(before.batch_data, before.session, guarded=guarded)
+        self._pending[staged.change] = made
+        return made
+
+    def _planned(self, batch_data: DeltaBatch, own: SparkSession, *, guarded: bool) -> PendingChange:
+        """`guarded`: if it can be, and promises to be worth it."""
         found = self._table.open()
         look = found.log.look() if found else None
         name = session.name_of(self._ref)
         if found is not None and look is not None:
             read_log_ahead(own, name, look, remote=found.log.store.remote)
-        change = batch_data.change(own, None if look is None else lambda: own.read.table(name))
+        guarded = guarded and passed_last(look, self._delta_flow)
+        target = None if look is None else lambda: own.read.table(name)
+        change = plan_change(batch_data, own, target, guarded=guarded)
         schema = change.rows.schema
         try:
             if found is not None and look is not None and not found.epochs.standing().ours:
@@ -254,9 +261,11 @@ class DeltaOutput:
             raise
         except Exception as error:
             raise translate_conflict(error, self.place) from error
-        return _Pending(batch_data, own, change, room, (*change.notes, *room.notes, *self._warnings()))
+        return PendingChange(batch_data, own, change, room, (*change.notes, *room.notes, *self._warnings()))
 
-    def _commit(self, now: EpochStanding, pending: _Pending, tag: Tag, batch: Batch, run_id: str) -> None:
+    def _commit(
+        self, now: EpochStanding, pending: PendingChange, tag: Tag, batch: Batch, run_id: str
+    ) -> None:
         if now.look is None:
             raise OutputError(
                 f"the table {self.place} is gone", hint="somebody removed it: run again", retryable=True
@@ -274,12 +283,8 @@ class DeltaOutput:
             events_epoch=_events_epoch(now, tag),
             vanished=pending.room.vanished,
         )
-        verdict = pending.change.judge() if pending.change.judge else None
-        pending.checked = modes.check(job)
-        if pending.change.count_repeated and verdict:
-            repeated = pending.change.count_repeated(pending.checked.rows)
-            verdict = replace(verdict, checks=verdict.checks.and_also(repeated))
-        if verdict is not None:
+        checked, verdict = pending.check(job)
+        if verdict is not None and not pending.change.guarded:
             self._quarantine.put(pending.session, verdict, tag, batch, run_id)
         said = describe_commit(
             self._delta_flow,
@@ -287,14 +292,14 @@ class DeltaOutput:
             tag,
             batch,
             run_id,
-            read=pending.checked.read,
+            read=checked.read,
             checks=verdict.checks if verdict else None,
         )
-        if modes.is_idle(job, pending.checked) and self._table.opened().put(now.look, tag, said):
+        if modes.is_idle(job, checked) and self._table.opened().put(now.look, tag, said):
             return
-        few = job.is_few(pending.checked) and is_small(now.look)
+        few = job.is_few(checked) and is_small(now.look)
         with tag_commits(pending.session, tag, said), tune_for_small(pending.session, few=few):
-            modes.apply(job, pending.checked)
+            modes.apply(job, checked)
 
     def _receipt(self, now: EpochStanding, tag: Tag) -> Receipt | None:
         if now.epoch > tag.epoch:
@@ -337,12 +342,3 @@ def _events_epoch(now: EpochStanding, tag: Tag) -> EventsEpoch:
         return EventsEpoch(tag.epoch, tag.seq, None)
     before = {one: last for one, last in opening.closed.items() if one >= opening.emptied}
     return EventsEpoch(tag.epoch, tag.seq, before)
-
-
-def _release(pending: _Pending) -> None:
-    held: list[DataFrame] = list(pending.change.kept)
-    if pending.checked is not None and pending.checked.held is not None:
-        held.append(pending.checked.held)
-    for frame in held:
-        with suppress(Exception):  # a session that has ended has let go of them too
-            frame.unpersist()

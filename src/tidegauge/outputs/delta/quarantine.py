@@ -71,6 +71,12 @@ class Quarantine:
             )
         return look
 
+    def has_to_replace(self, tag: Tag, *, whole: bool) -> bool:
+        """Whether rows are there that the batch takes away, also if it puts none there: those of an earlier
+        try of it, or all of the flow where it is evaluated `whole`."""
+        look = self.look()
+        return look is not None and (find(look, tag) is not None or (whole and not look.is_empty()))
+
     def put(self, session: SparkSession, verdict: Verdict, tag: Tag, batch: Batch, run_id: str) -> None:
         """Set the rows aside, or take away what an earlier try of the batch has put there."""
         look = self.look()

@@ -1,0 +1,98 @@
+"""A batch that is planned and not committed: its frames are computed by the commit itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from tidegauge.delta_log.application import prefix_of
+from tidegauge.delta_log.newest import Snapshot
+from tidegauge.model.batch_data import GUARD, DeltaBatch, DeltaChange, Verdict
+from tidegauge.model.delta_flow import DeltaFlow
+from tidegauge.model.expectation import Checks
+from tidegauge.model.spark_causes import with_causes
+from tidegauge.outputs.delta import modes
+from tidegauge.outputs.delta.target import RoomInDelta
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass
+class PendingChange:
+    batch_data: DeltaBatch
+    session: SparkSession
+    change: DeltaChange
+    room: RoomInDelta
+    notes: tuple[str, ...]
+    checked: modes.Checked | None = None
+
+    @property
+    def whole(self) -> bool:
+        """Of a guarded change: all that the transform gives is looked at."""
+        verdict = self.change.judge() if self.change.judge else None
+        return verdict is not None and verdict.whole
+
+    def check(self, job: modes.Job) -> tuple[modes.Checked, Verdict | None]:
+        """Everything that can be refused is refused here, by what is expected and by the output's mode."""
+        verdict = self.change.judge() if self.change.judge else None
+        self.checked = modes.check(job)
+        if verdict is None:
+            return self.checked, None
+        checks = verdict.checks
+        if checks.checked is None and self.checked.read is not None:
+            checks = replace(checks, checked=self.checked.read - (self.checked.deletes or 0))
+        if self.change.count_repeated:
+            checks = checks.and_also(self.change.count_repeated(self.checked.rows))
+        return self.checked, replace(verdict, checks=checks)
+
+    def release(self) -> None:
+        held: list[DataFrame] = list(self.change.kept)
+        if self.checked is not None and self.checked.held is not None:
+            held.append(self.checked.held)
+        for frame in held:
+            with suppress(Exception):  # a session that has ended has let go of them too
+                frame.unpersist()
+
+
+def plan_change(
+    batch_data: DeltaBatch,
+    session: SparkSession,
+    target: Callable[[], DataFrame] | None,
+    *,
+    guarded: bool,
+) -> DeltaChange:
+    """`guarded`: if it can be."""
+    if guarded and batch_data.guarded is not None:
+        try:
+            return batch_data.guarded(session, target)
+        except Exception as error:
+            if not met_guard(error):
+                raise
+    return batch_data.change(session, target)
+
+
+def met_guard(error: BaseException) -> bool:
+    """Whether a row was not as expected, so that the batch has to be done without a guard.
+
+    It decides no more than that: of an error that is wrongly taken for it, the batch is only done once more.
+    """
+    return GUARD in with_causes(error)
+
+
+def passed_last(look: Snapshot | None, flow: DeltaFlow) -> bool:
+    """Whether every row of the flow's last batch was as expected, as far as the log's newest commits tell.
+
+    Where one was not, the next batch most likely has one too.
+    """
+    prefix, by_row = prefix_of(flow.pipeline, flow.name), {one.name for one in flow.expect if one.by_row}
+    for commit in look.since_checkpoint() if look else ():
+        if any(name.startswith(prefix) for name in commit.transactions):
+            try:
+                checks = Checks.from_json((commit.note or {})["expectations"])
+            except (KeyError, TypeError, ValueError):
+                return True  # by an epoch's opening, or before anything was expected
+            return not any(one.failed and one.name in by_row for one in checks.counts)
+    return True
