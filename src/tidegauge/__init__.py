@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tidegauge.declare import changes, delta, flow, snapshot, table, view
+    from tidegauge.declare import changes, delta, flow, optimize, snapshot, table, view
     from tidegauge.tracker import WatermarkTracker
     from tidegauge.transform.as_of import as_of
 
@@ -17,6 +17,7 @@ __all__ = [
     "changes",
     "delta",
     "flow",
+    "optimize",
     "snapshot",
     "table",
     "view",
@@ -33,7 +34,7 @@ def __getattr__(name: str) -> Any:
         from tidegauge.transform.as_of import as_of
 
         return as_of
-    if name in {"changes", "delta", "flow", "snapshot", "table", "view"}:
+    if name in {"changes", "delta", "flow", "optimize", "snapshot", "table", "view"}:
         from tidegauge import declare
 
         return getattr(declare, name)

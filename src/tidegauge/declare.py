@@ -41,7 +41,8 @@ class DeclaredOutput:
 class Declared:
     name: str
     inputs: Mapping[str, DeclaredInput | str]
-    output: DeclaredOutput
+    output: DeclaredOutput | None
+    """None: it has neither inputs nor an output, as an optimize flow has not."""
     keys: Mapping[str, Any]
     """`evaluate`, `allow_nondeterministic`, `drift`, `tags` and `expect`, those that were given."""
     place: Place
@@ -212,6 +213,32 @@ def view(
             output=DeclaredOutput({"table": table}, place),
             keys=_given({"kind": "view", "transform": transform, "tags": tags}),
             place=place,
+            module=module,
+            function=None,
+        )
+    )
+
+
+def optimize(
+    name: str,
+    *,
+    select: str | Sequence[str] | None = None,
+    vacuum: bool | None = None,
+    tags: str | Sequence[str] | None = None,
+) -> None:
+    """Declare a flow that compacts and vacuums the tables of others, after these have run and where it pays.
+
+    `select`: their names, patterns or `tag:WORD`; all flows between Delta tables without it.
+    """
+    frame = sys._getframe(1)
+    module, code = _running(frame)
+    _flows_of(module, code).flows.append(
+        Declared(
+            name=name,
+            inputs={},
+            output=None,
+            keys=_given({"kind": "optimize", "select": select, "vacuum": vacuum, "tags": tags}),
+            place=_place(frame),
             module=module,
             function=None,
         )

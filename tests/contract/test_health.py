@@ -13,6 +13,7 @@ import pytest
 from tests.contract.test_rebuild import shop
 from tests.support.drafts import ME
 from tidegauge import WatermarkTracker
+from tidegauge.flows.optimize import optimize
 from tidegauge.ledger.open import open_ledger
 from tidegauge.model.delta_flow import DeltaFlow, DeltaInput, DeltaTable, TableRef
 from tidegauge.model.position import VersionPosition
@@ -21,7 +22,6 @@ from tidegauge.model.watermark import Recalled
 from tidegauge.operations.delta_tables import DeltaMaintenance
 from tidegauge.operations.health import Health, examine
 from tidegauge.operations.health_data import check_tables
-from tidegauge.operations.optimize import optimize
 from tidegauge.operations.retention import warnings
 
 DAY = timedelta(days=1)

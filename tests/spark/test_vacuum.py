@@ -13,6 +13,10 @@ import pytest
 from tests.support.drafts import ME, draft
 from tidegauge.delta_log.table import read_newest
 from tidegauge.errors import WrongState
+from tidegauge.flows.maintenance import MaintenanceResult
+from tidegauge.flows.optimize import optimize
+from tidegauge.flows.vacuum import check
+from tidegauge.flows.vacuum import vacuum as run_vacuum
 from tidegauge.ledger.open import open_ledger
 from tidegauge.model.delta_flow import DeltaFlow, DeltaInput, DeltaTable, TableRef
 from tidegauge.model.mode import Mode
@@ -20,12 +24,9 @@ from tidegauge.model.plan import Batch, Draft, InputPlan, ReadWay
 from tidegauge.model.position import VersionPosition, Window
 from tidegauge.model.spec import Project, SparkSettings
 from tidegauge.model.watermark import Recalled
-from tidegauge.operations.delta_tables import DeltaMaintenance, MaintenanceResult
+from tidegauge.operations.delta_tables import DeltaMaintenance
 from tidegauge.operations.health_data import check_tables
-from tidegauge.operations.optimize import optimize
 from tidegauge.operations.retention import notices
-from tidegauge.operations.vacuum import check
-from tidegauge.operations.vacuum import vacuum as run_vacuum
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -27,6 +27,16 @@ def refused(folder: Path, marked: str) -> ConfigError:
     return error
 
 
+def optimize(select: str) -> str:
+    return (
+        f"pipeline: x\nflows:\n  f: {{{IN}, {OUT}}}\n"
+        "  g: {inputs: {a: t}, output: {table: g, key: k}, tags: gold}\n"
+        "  v: {kind: view, inputs: {a: t}, transform: v.sql, output: {table: v}}\n"
+        f"  o: {{kind: optimize, tags: night, select: {select}}}\n"
+        "  p: {kind: optimize, tags: night, select: g}\n"
+    )
+
+
 CASES = {
     "flows text": ("pipeline: x\nflows: ▲silver\n", "`flows` must be a mapping", None),
     "flow text": ("pipeline: x\nflows: {a: ▲b}\n", "`a` must be a mapping with `inputs`", None),
@@ -262,6 +272,26 @@ CASES = {
         "another table",
     ),
     "kind": (flow(f"kind: ▲veiw, {IN}, {OUT}"), "`veiw`", "`view`"),
+    "kind that has other keys": (flow("kind: ▲optimise, select: a"), "`optimise`", "`optimize`"),
+    "optimize of nothing": (optimize('▲"tag:glod"'), "means no flow of `flows:`: `tag:glod`", "`tag:gold`"),
+    "optimize of one of two": (optimize("▲[f, nix]"), "means no flow of `flows:`: `nix`", "write tables"),
+    "optimize of no word": (optimize("▲[]"), "must not be an empty list", None),
+    "optimize of itself": (optimize("▲o"), "`select` of `o` means itself: `o`", None),
+    "optimize of a view": (optimize("▲v"), "means no table: `v` is v", "write tables"),
+    "optimize of what optimizes": (optimize("▲tag:night"), "means no table: `tag:night` is o, p", None),
+    "optimize in vain": (
+        "pipeline: x\nflows:\n  ▲o: {kind: optimize}\n",
+        "`o` has nothing to optimize: no flow here writes a Delta table",
+        "remove this one",
+    ),
+    "optimized twice": (
+        optimize("f").replace(
+            "p: {kind: optimize, tags: night, select: g}", "p: {kind: optimize, select: ▲'*'}"
+        ),
+        "the flows `o` and `p` both optimize the table of `f`; the first one at ",
+        "narrow `select`",
+    ),
+    "optimize with inputs": (flow(f"kind: optimize, ▲{IN}"), "unknown key `inputs`", None),
     "view without SQL": (
         flow("kind: view, inputs: {a: t}, output: {table: v}").replace("f:", "▲f:"),
         "`transform`",

@@ -333,6 +333,21 @@ def test_declaring_flows_brings_neither_spark_nor_the_config() -> None:
     subprocess.run([sys.executable, "-c", script], check=True)
 
 
+def test_an_optimize_flow_in_python_is_that_of_yaml(tmp_path: Path) -> None:
+    code = HEAD + 'tg.optimize("tidy", select=["tag:s", "b"], vacuum=False, tags="night")\n'
+    (tmp_path / "silver.py").write_text(code)
+    flows = "".join(
+        f"  {name}: {{inputs: {{x: {reads}}}, output: {{table: l.{name}, key: id}}, tags: {tag}}}\n"
+        for name, reads, tag in (("a", "l.raw", "s"), ("b", "l.a", "g"), ("c", "l.b", "g"))
+    )
+    [tidy] = load(tmp_path, f"pipeline: p\nmodules: [silver.py]\nflows:\n{flows}").optimizes
+    assert (tidy.name, tidy.select, tidy.vacuum, tidy.tags) == ("tidy", ("tag:s", "b"), False, ("night",))
+    assert (tidy.upstreams, tidy.readers) == (("a", "b"), ("c",))
+    assert tidy.place == Place(str(tmp_path / "silver.py"), 2, 1)
+    error = refused(tmp_path / "other", HEAD + '▲tg.optimize("tidy", select="nobody")\n')
+    assert "`select` of `tidy` means no flow of `flows:`: `nobody`" in error.message
+
+
 def test_a_view_in_python_is_that_of_yaml(tmp_path: Path) -> None:
     (tmp_path / "v.sql").write_text("SELECT * FROM a")
     code = HEAD + (

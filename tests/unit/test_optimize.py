@@ -7,17 +7,20 @@ from pathlib import Path
 import pytest
 
 from tests.support.workflows import FLOWS, load
+from tidegauge.delta_log.commit import Commit
 from tidegauge.errors import ConfigError
-from tidegauge.operations.delta_tables import TableSize
-from tidegauge.operations.optimize import Commit, find_reason
+from tidegauge.flows.maintenance import TableSize
+from tidegauge.flows.optimize import find_reason
 
-MANY = TableSize(10, 10_000)
-WRITE: Commit = ("MERGE", {})
-VACUUM: Commit = ("VACUUM END", {})
+MANY = TableSize(10, 10_000, 10)
+WRITE = Commit(1, ({"commitInfo": {"operation": "MERGE"}}, {"add": {"path": "a", "dataChange": True}}))
+VACUUM = Commit(2, ({"commitInfo": {"operation": "VACUUM END"}},))
+WINDOW = Commit(3, ({"commitInfo": {"operation": "TIDEGAUGE BATCH"}}, {"txn": {"appId": "a", "version": 1}}))
 
 
-def optimized(columns: str = "[]") -> Commit:
-    return ("OPTIMIZE", {"predicate": "[]", "zOrderBy": columns})
+def optimized(columns: str = "[]", predicate: str = "[]") -> Commit:
+    said = {"operation": "OPTIMIZE", "operationParameters": {"predicate": predicate, "zOrderBy": columns}}
+    return Commit(4, ({"commitInfo": said}, {"add": {"path": "b", "dataChange": False}}))
 
 
 @pytest.mark.parametrize(
@@ -29,13 +32,16 @@ def optimized(columns: str = "[]") -> Commit:
         (MANY, [VACUUM, WRITE, optimized()], [], None),
         (MANY, [optimized(), WRITE], [], "nothing has changed since it was last optimized"),
         (MANY, [VACUUM, VACUUM, optimized(), WRITE], [], "nothing has changed since it was last optimized"),
+        (MANY, [WINDOW, optimized(), WRITE], [], "nothing has changed since it was last optimized"),
+        (MANY, [optimized(predicate='["(day > 1)"]'), WRITE, optimized()], [], None),
         (MANY, [optimized()], ["id"], None),
         (MANY, [optimized('["ID"]')], ["id"], "nothing has changed since it was last optimized"),
         (MANY, [optimized('["id"]')], ["day"], None),
-        (TableSize(1, 10), [WRITE], [], "it has no small files"),
-        (TableSize(0, 0), [], ["id"], "it has no small files"),
-        (TableSize(10, 2 * 1024**3), [WRITE], [], "its files are large already"),
-        (TableSize(10, 2 * 1024**3), [WRITE], ["id"], None),
+        (TableSize(1, 10, 1), [WRITE], [], "it has no small files"),
+        (TableSize(0, 0, 0), [], ["id"], "it has no small files"),
+        (TableSize(30, 10_000, 1), [WRITE], [], "each of its partitions is one file"),
+        (TableSize(10, 2 * 1024**3, 10), [WRITE], [], "its files are large already"),
+        (TableSize(10, 2 * 1024**3, 10), [WRITE], ["id"], None),
     ],
 )
 def test_a_table_is_compacted_only_where_it_pays(

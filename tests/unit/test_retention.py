@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from tidegauge.errors import SourceError
+from tidegauge.flows.vacuum_needs import VacuumCommit, VacuumReader, needs
 from tidegauge.model.retention import (
     FILE_RETENTION,
     LOG_RETENTION,
@@ -17,7 +18,6 @@ from tidegauge.model.retention import (
     unread,
 )
 from tidegauge.model.versions import History, Version
-from tidegauge.operations.vacuum_needs import VacuumCommit, VacuumReader, needs
 
 NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
 DAY, HOUR = timedelta(days=1), timedelta(hours=1)

@@ -119,6 +119,7 @@ def test_the_tracker_is_imported_only_when_asked_for_and_never_brings_spark() ->
         "changes",
         "delta",
         "flow",
+        "optimize",
         "snapshot",
         "table",
         "view",

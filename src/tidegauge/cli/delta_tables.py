@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
@@ -11,7 +11,7 @@ import typer
 from tidegauge.cli.output import print_json, print_table, report_error, say
 
 if TYPE_CHECKING:
-    from tidegauge.operations.delta_tables import MaintenanceResult
+    from tidegauge.flows.maintenance import MaintenanceResult
 
 TablesOption = Annotated[
     list[str] | None,
@@ -77,22 +77,34 @@ def _cell(one: MaintenanceResult, column: str) -> object:
 
 def _measured(one: MaintenanceResult, column: str) -> object:
     """Before and after an optimize."""
+    from tidegauge.flows.maintenance import show_bytes
+
     if one.before is None or one.after is None or one.seconds is None:
         return None
     cells: dict[str, object] = {
         "files": one.before.files,
         "files now": one.after.files,
-        "size": _size(one.before.bytes),
-        "size now": _size(one.after.bytes),
+        "size": show_bytes(one.before.bytes),
+        "size now": show_bytes(one.after.bytes),
         "seconds": f"{one.seconds:.1f}",
     }
     return cells[column]
 
 
-def _size(count: int) -> str:
-    """`812 B`, `3.4 MB`: one number is enough to judge by."""
-    amount, units = float(count), iter(("B", "kB", "MB", "GB", "TB"))
-    unit = next(units)
-    while amount >= 1000 and unit != "TB":
-        amount, unit = amount / 1000, next(units)
-    return f"{amount:.0f} {unit}" if unit == "B" or amount >= 100 else f"{amount:.1f} {unit}"
+def describe(found: Sequence[MaintenanceResult]) -> Iterator[str]:
+    """What was done to each table, in a line; those that were left alone together."""
+    left_alone: dict[str, list[str]] = {}
+    for one in found:
+        name = one.target.name
+        if one.absent or one.left_alone:
+            left_alone.setdefault(one.left_alone or "not there yet", []).append(name)
+        elif one.error is not None and not one.done:
+            yield f"{name}: {one.error.message}"
+        else:
+            yield f"{name}: {one.before} ─▶ {one.after}"
+        if one.removed:
+            yield f"{name}: {one.removed:,} {'file' if one.removed == 1 else 'files'} removed"
+        if one.error is not None and one.done:
+            yield f"{name}: not vacuumed, {one.error.message}"
+    for reason, names in left_alone.items():
+        yield f"{', '.join(names)}: left alone, {reason}"

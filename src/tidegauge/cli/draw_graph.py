@@ -36,7 +36,7 @@ def draw_mermaid(nodes: Sequence[GraphNode], *, root: str) -> list[str]:
     """A flow chart from left to right: tables as cylinders, flows as boxes."""
     tables: dict[str, str] = {}
     flows = {node.flow: f"f{number}" for number, node in enumerate(nodes, start=1)}
-    targets = {node.flow: node.target for node in nodes}
+    targets = {node.flow: node.target for node in nodes if node.target is not None}
     lines = ["flowchart LR"]
 
     def table(text: str) -> str:
@@ -49,7 +49,8 @@ def draw_mermaid(nodes: Sequence[GraphNode], *, root: str) -> list[str]:
         lines.append(f'  {flows[node.flow]}["{_escaped(node.flow)}<br/>{_escaped(node.state)}"]')
         for text in (*(targets[name] for name in node.upstreams), *node.sources):
             lines.append(f"  {table(text)} --> {flows[node.flow]}")
-        lines.append(f"  {flows[node.flow]} --> {table(node.target)}")
+        if node.target is not None:
+            lines.append(f"  {flows[node.flow]} --> {table(node.target)}")
     return lines
 
 
@@ -65,7 +66,7 @@ def _lines(nodes: Sequence[GraphNode], root: str) -> Iterator[tuple[str, str | N
         for number, node in enumerate(children, start=1):
             last = number == len(children)
             inner = f"{bars}{'   ' if last else '│  '}"
-            where = "" if node.target == node.flow else f" ─▶ {_from(node.target, root)}"
+            where = _arrow(node, root)
             yield f"{bars}{'└─ ' if last else '├─ '}{node.flow}{where}", node.state
             others = [name for kind, name in _reads(node) if (kind, name) != at]
             if others:
@@ -76,6 +77,10 @@ def _lines(nodes: Sequence[GraphNode], root: str) -> Iterator[tuple[str, str | N
     for kind, name in sorted(at for at in below if at[0] == "table"):
         yield _from(name, root), ""
         yield from grow((kind, name), "")
+
+
+def _arrow(node: GraphNode, root: str) -> str:
+    return "" if node.target in (None, node.flow) else f" ─▶ {_from(str(node.target), root)}"
 
 
 def _reads(node: GraphNode) -> list[tuple[str, str]]:

@@ -32,8 +32,8 @@ def command(
 
     A table that has no small files, or has not changed since it was last optimized, is left as it is.
     """
+    from tidegauge.flows.optimize import optimize
     from tidegauge.operations.delta_tables import DeltaMaintenance
-    from tidegauge.operations.optimize import optimize
 
     columns = tuple(name.strip() for name in (zorder or "").split(",") if name.strip())
     maintenance = DeltaMaintenance(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
+from tidegauge.cli.delta_tables import describe
 from tidegauge.cli.output import fits, print_json, print_table, report_error, say
 from tidegauge.cli.override_table import count
 from tidegauge.errors import Stopped, TidegaugeError
@@ -121,6 +122,8 @@ def _show_flows(report: RunReport) -> None:
 def _show_endings(report: RunReport) -> None:
     for flow in report.flows:
         for said in (*flow.limit_notes, *flow.endings):
+            say(f"{flow.flow}: {said}")
+        for said in describe(flow.optimized):
             say(f"{flow.flow}: {said}")
 
 

@@ -11,6 +11,7 @@ from tidegauge.cli.project import open_project
 
 if TYPE_CHECKING:
     from tidegauge.model.spec import Project
+    from tidegauge.model.view_flow import WithoutData
 
 
 def command(
@@ -34,11 +35,11 @@ def command(
         ]
         print_json({"schema": "tidegauge/status/1", "flows": flows})
         return
-    views = _list_views(found, wanted)
-    for name in views:
-        say(f"{name} is a view: it has no data and no state of its own")
+    others = _list_others(found, wanted)
+    for name, kind in others:
+        say(f"{name} is {kind}: it has no data and no state of its own")
     if not shown:
-        say("nothing else is selected" if views and wanted else "no flow has run yet; `tidegauge run` does")
+        say("nothing else is selected" if others and wanted else "no flow has run yet; `tidegauge run` does")
         return
     print_table(
         ["flow", "state", "watermark", "checked", "lag", "rows", "took", "last run", "waits for"],
@@ -63,10 +64,13 @@ def command(
             say(f"{one.flow}: {warning}")
 
 
-def _list_views(project: Project, wanted: Sequence[str]) -> list[str]:
+def _list_others(project: Project, wanted: Sequence[str]) -> list[tuple[str, str]]:
+    """What has a place in the graph and no line in the ledger, with what it is."""
     from tidegauge.flows.select_words import select_flows
 
-    return [view.name for view in select_flows(project.views, wanted)[0]]
+    every: list[WithoutData] = [*project.views, *project.optimizes]
+    others = select_flows(every, wanted)[0]
+    return [(one.name, one.kind_of_flow) for one in others]
 
 
 def _warnings(project: Project) -> dict[str, list[str]]:

@@ -30,8 +30,9 @@ def command(
     A table of which a flow has not read every version yet is refused, with the flow's name and its watermark.
     """
     from tidegauge.config.durations import parse_duration
-    from tidegauge.operations.delta_tables import DeltaMaintenance, MaintenanceResult
-    from tidegauge.operations.vacuum import check, vacuum
+    from tidegauge.flows.maintenance import MaintenanceResult
+    from tidegauge.flows.vacuum import check, vacuum
+    from tidegauge.operations.delta_tables import DeltaMaintenance
 
     opened, kept = open_project(project), None if retain is None else parse_duration(retain)
     maintenance = DeltaMaintenance(opened, tuple(select or ()), tuple(table or ()), debug=debug)

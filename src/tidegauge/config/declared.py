@@ -14,13 +14,14 @@ from tidegauge.config.problems import Problem, quoted
 from tidegauge.declare import Declared, DeclaredInput, DeclaredOutput
 from tidegauge.errors import Place
 from tidegauge.model.delta_flow import Function
+from tidegauge.model.optimize_flow import OptimizeFlow
 from tidegauge.model.spec import Lake
 from tidegauge.model.view_flow import WrittenInFlows
 
 
 def make_declared(
     check: Check, modules: Sequence[str], *, pipeline: str, lakes: Sequence[Lake]
-) -> list[WrittenInFlows]:
+) -> list[WrittenInFlows | OptimizeFlow]:
     """The flows of these modules, after those that the project file has itself."""
     root = check.document.file.parent
     taken = _in_the_file(check)
@@ -74,6 +75,8 @@ def _declared(check: Check, modules: Sequence[str]) -> list[Declared]:
 def _body(document: YamlDocument, declared: Declared) -> dict[str, Any]:
     """The flow as the project file would have it."""
     trail = ("flows", declared.name)
+    if declared.output is None:
+        return _written(declared.keys)
     inputs: dict[str, Any] = {}
     for name, part in declared.inputs.items():
         inputs[name] = _written(part.keys) if isinstance(part, DeclaredInput) else part

@@ -9,9 +9,11 @@ from tidegauge.config import flow_values, values
 from tidegauge.config.forms import Flag, Form, Keys, Mapped, MaybeText, Tags, Unless, as_it_is
 from tidegauge.model.delta_flow import Evaluate, OnDelete, OnMissing
 from tidegauge.model.mode import MODES, OutputKind
+from tidegauge.model.optimize_flow import OPTIMIZE
 from tidegauge.model.spec import Drift
 from tidegauge.model.view_flow import VIEW
 
+KINDS = ("table", VIEW, OPTIMIZE)
 MaybeTable = Annotated[str | None, Form(flow_values.table_name, "name in Spark's catalogue")]
 MaybeColumns = Annotated[tuple[str, ...], Form(flow_values.columns, "column or list"), Unless("none")]
 
@@ -19,10 +21,10 @@ MaybeColumns = Annotated[tuple[str, ...], Form(flow_values.columns, "column or l
 class FlowKeys(Keys):
     later: ClassVar[dict[str, str]] = {"schedule": ""}
 
-    kind: Annotated[str, Form(values.choice(("table", VIEW)), "`table`, `view`")] = Field(
+    kind: Annotated[str, Form(values.choice(KINDS), "`table`, `view`, `optimize`")] = Field(
         default="table",
-        description="A table that is kept up to date, or a view, which has no rows of its own; its keys are "
-        "below.",
+        description="A table that is kept up to date; or a view, or the compaction of other tables, "
+        "which have no rows of their own: their keys are below.",
     )
     inputs: Mapped = Field(
         description="The Delta tables it reads, each under the name that the transform knows it by; see "

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,9 @@ from tidegauge.config.flow_combinations import (
     in_an_input,
     in_an_output,
 )
-from tidegauge.config.flow_keys import FlowKeys, InputKeys, OutputKeys
+from tidegauge.config.flow_keys import KINDS, FlowKeys, InputKeys, OutputKeys
 from tidegauge.config.flow_values import NONE, VERSION, is_dotted
+from tidegauge.config.optimize_flows import make_optimize
 from tidegauge.config.problems import Complaint, Trail, quoted
 from tidegauge.config.view_keys import ViewInputKeys, ViewKeys, ViewOutputKeys
 from tidegauge.model.delta_flow import (
@@ -37,6 +39,7 @@ from tidegauge.model.delta_flow import (
 )
 from tidegauge.model.expectation import Expectation, ForeignKey
 from tidegauge.model.mode import Mode
+from tidegauge.model.optimize_flow import OPTIMIZE, OptimizeFlow
 from tidegauge.model.spec import Drift, Lake
 from tidegauge.model.view_flow import VIEW, ViewFlow, ViewName, WrittenInFlows
 
@@ -60,13 +63,20 @@ class Around:
 MakeInput = Callable[[Check, str, Any, Trail, Around], DeltaInput | None]
 
 
-def make_flows(check: Check, written: Any, around: Around) -> list[WrittenInFlows]:
+def make_flows(check: Check, written: Any, around: Around) -> list[WrittenInFlows | OptimizeFlow]:
     if not isinstance(written, dict):
         return []
-    found: list[WrittenInFlows | None] = []
+    found: list[WrittenInFlows | OptimizeFlow | None] = []
     for name, body in written.items():
-        is_view = isinstance(body, dict) and body.get("kind") == VIEW
-        found.append((_view if is_view else _flow)(check, name, body, ("flows", name), around))
+        trail = ("flows", name)
+        _check_name(check, name, trail)
+        kind = (body.get("kind") if isinstance(body, dict) else None) or KINDS[0]
+        if kind == VIEW:
+            found.append(_view(check, name, body, trail, around))
+        elif kind == OPTIMIZE:
+            found.append(make_optimize(check, name, body, trail, around.pipeline))
+        elif check.attempt(partial(values.choice(KINDS), kind), (*trail, "kind")) is not None:
+            found.append(_flow(check, name, body, trail, around))
     return [flow for flow in found if flow is not None]
 
 
@@ -75,7 +85,6 @@ def _flow(check: Check, name: str, body: Any, trail: Trail, around: Around) -> D
         check.add("this must be a mapping with `inputs` and an `output`", trail)
         return None
     before = len(check.problems)
-    _check_name(check, name, trail)
     keys = check.keys(FlowKeys, body, trail)
     inputs = _inputs(check, body.get("inputs"), (*trail, "inputs"), around)
     output = _output(check, body.get("output"), (*trail, "output"), around)
@@ -109,7 +118,6 @@ def _flow(check: Check, name: str, body: Any, trail: Trail, around: Around) -> D
 
 def _view(check: Check, name: str, body: Any, trail: Trail, around: Around) -> ViewFlow | None:
     before = len(check.problems)
-    _check_name(check, name, trail)
     keys = check.keys(ViewKeys, body, trail)
     inputs = _inputs(check, body.get("inputs"), (*trail, "inputs"), around, _view_input)
     at_output = (*trail, "output")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,13 @@ from tidegauge.config.health import make_health
 from tidegauge.config.ledger import DEFAULT, check_address
 from tidegauge.config.lineage import connect
 from tidegauge.config.models import ProjectKeys, SparkKeys
+from tidegauge.config.optimize_flows import find_tables
 from tidegauge.config.problems import Complaint
 from tidegauge.config.secrets import interpolate
 from tidegauge.config.syncs import make_syncs
 from tidegauge.config.workflow import make_workflow
+from tidegauge.model.delta_flow import DeltaFlow
+from tidegauge.model.optimize_flow import OptimizeFlow
 from tidegauge.model.spec import Lake, Project, SparkSettings
 from tidegauge.model.view_flow import ViewFlow, WrittenInFlows
 
@@ -47,7 +51,7 @@ def load_project(file: Path) -> Project:
         ("ledger",),
     )
     written = _written_in_flows(check, tree, keys, connections)
-    connected = connect(written, check.problems, spark.conf if spark else {})
+    delta_flows, views, optimizes = _connected(check, written, spark.conf if spark else {})
     workflow = make_workflow(check, tree.get("workflow"))
     health = make_health(check, tree.get("health"))
     check.finish()
@@ -61,8 +65,9 @@ def load_project(file: Path) -> Project:
         spark=SparkSettings(master=spark.master or None, conf=spark.conf) if spark else SparkSettings(),
         connections={name: found for name, found in connections.items() if found is not None},
         syncs=tuple(syncs),
-        delta_flows=tuple(flow for flow in connected if not isinstance(flow, ViewFlow)),
-        views=tuple(flow for flow in connected if isinstance(flow, ViewFlow)),
+        delta_flows=delta_flows,
+        views=views,
+        optimizes=optimizes,
         workflow=workflow,
         health=health,
     )
@@ -70,7 +75,7 @@ def load_project(file: Path) -> Project:
 
 def _written_in_flows(
     check: Check, tree: dict[str, Any], keys: ProjectKeys | None, connections: Connections
-) -> list[WrittenInFlows]:
+) -> list[WrittenInFlows | OptimizeFlow]:
     pipeline = keys.pipeline if keys is not None else ""
     lakes = [item for item in connections.values() if isinstance(item, Lake) and item.delta]
     written = make_flows(check, tree.get("flows"), Around(pipeline, lakes))
@@ -78,3 +83,15 @@ def _written_in_flows(
     with suppress(Complaint):  # noted with the other keys
         modules = values.texts(tree.get("modules") or [])
     return [*written, *make_declared(check, modules, pipeline=pipeline, lakes=lakes)]
+
+
+def _connected(
+    check: Check, written: Sequence[WrittenInFlows | OptimizeFlow], conf: Mapping[str, str]
+) -> tuple[tuple[DeltaFlow, ...], tuple[ViewFlow, ...], tuple[OptimizeFlow, ...]]:
+    """By kind, each flow with what it comes after."""
+    optimizes = tuple(flow for flow in written if isinstance(flow, OptimizeFlow))
+    others = connect([flow for flow in written if not isinstance(flow, OptimizeFlow)], check.problems, conf)
+    if not check.problems:  # else a flow that is meant may be one that could not be made
+        optimizes = find_tables(optimizes, others, check.problems)
+    views = tuple(flow for flow in others if isinstance(flow, ViewFlow))
+    return tuple(flow for flow in others if not isinstance(flow, ViewFlow)), views, optimizes

@@ -15,6 +15,7 @@ from tidegauge.config.flow_keys import FlowKeys, InputKeys, OutputKeys
 from tidegauge.config.forms import Form, Keys, Unless
 from tidegauge.config.health import HealthKeys
 from tidegauge.config.models import ProjectKeys, SparkKeys, SyncKeys, TableKeys
+from tidegauge.config.optimize_flows import OptimizeKeys
 from tidegauge.config.options import MEANINGS, engines_with
 from tidegauge.config.view_keys import ViewInputKeys, ViewKeys
 from tidegauge.config.workflow import TaskKeys, WorkflowKeys
@@ -109,6 +110,17 @@ flows:
 ```
 """
 
+_OPTIMIZES = """\
+A flow of `kind: optimize` compacts the tables of other flows and vacuums them, where that pays, once those
+have run. It has no rows and no watermark. In Python: `tg.optimize("tidy_gold", select="tag:gold")`.
+[The graph of flows](graph.md#optimize) says more.
+
+```yaml
+flows:
+  tidy_gold: {kind: optimize, select: "tag:gold"}
+```
+"""
+
 _WORKFLOW = """\
 ## `workflow`
 
@@ -143,6 +155,9 @@ def reference() -> str:
     parts.append(_VIEWS)
     for title, model in (("a view", ViewKeys), ("each of its `inputs`, of a view", ViewInputKeys)):
         parts.append(_section(f"`flows`: {title}", model.model_fields.values(), model, level=3))
+    parts.append(_OPTIMIZES)
+    fields = OptimizeKeys.model_fields.values()
+    parts.append(_section("`flows`: an optimize flow", fields, OptimizeKeys, level=3))
     parts.append(_section("`health`", HealthKeys.model_fields.values(), HealthKeys))
     parts.append(_WORKFLOW)
     parts.append(_section("`workflow` itself", WorkflowKeys.model_fields.values(), WorkflowKeys, level=3))

@@ -66,9 +66,9 @@ class ListedLog:
             found = checkpoint.facts() | found
         return TableState(found["protocol"], found["metaData"]) if len(found) == 2 else None
 
-    def files(self, version: int) -> list[Action] | None:
-        """Every file of the table at a version, by path and deletion vector; None where the log does not
-        reach back that far."""
+    def files(self, version: int, fields: Sequence[str] = ()) -> list[Action] | None:
+        """Every file of the table at a version, by path and deletion vector, with these `fields` besides;
+        None where the log does not reach back that far."""
         checkpoint = self._checkpoint(version)
         numbers = range(checkpoint.version + 1 if checkpoint else 0, version + 1)
         commits = []
@@ -76,7 +76,7 @@ class ListedLog:
             if body is None:
                 return None
             commits.append(parse_commit(number, body))
-        held = checkpoint.actions("add", ("path", "deletionVector")) if checkpoint else ()
+        held = checkpoint.actions("add", ("path", "deletionVector", *fields)) if checkpoint else ()
         return list(live_files(reversed(commits), held))
 
     def _checkpoint(self, version: int) -> Checkpoint | None:

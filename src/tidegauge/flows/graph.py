@@ -5,22 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from tidegauge.model.optimize_flow import OPTIMIZE, OptimizeFlow
 from tidegauge.model.run import FlowStatus
 from tidegauge.model.spec import TableFlow
-from tidegauge.model.view_flow import GraphFlow, ViewFlow
+from tidegauge.model.view_flow import VIEW, GraphFlow, ViewFlow
 
 
 @dataclass(frozen=True)
 class GraphNode:
     flow: str
-    target: str
-    """The table that it writes, as people read it."""
+    target: str | None
+    """The table that it writes, as people read it; None: it writes no table of its own."""
     upstreams: tuple[str, ...]
     """The flows of the graph that it reads from."""
     sources: tuple[str, ...]
     """The tables that it reads and no flow of the graph writes."""
     state: str
-    """By the ledger; `view` for a view, which has none."""
+    """By the ledger; `view` and `optimize` for those, which have none."""
 
 
 def make_graph(flows: Sequence[GraphFlow], statuses: Mapping[str, FlowStatus]) -> list[GraphNode]:
@@ -29,10 +30,10 @@ def make_graph(flows: Sequence[GraphFlow], statuses: Mapping[str, FlowStatus]) -
     nodes = [
         GraphNode(
             flow.name,
-            flow.target,
+            None if isinstance(flow, OptimizeFlow) else flow.target,
             tuple(name for name in flow.upstreams if name in targets),
             tuple(_sources(flow, targets)),
-            "view" if isinstance(flow, ViewFlow) else _state(statuses.get(flow.name)),
+            _kind(flow) or _state(statuses.get(flow.name)),
         )
         for flow in flows
     ]
@@ -50,7 +51,13 @@ def find_layers(nodes: Sequence[GraphNode]) -> dict[str, int]:
     return found
 
 
+def _kind(flow: GraphFlow) -> str | None:
+    return VIEW if isinstance(flow, ViewFlow) else OPTIMIZE if isinstance(flow, OptimizeFlow) else None
+
+
 def _sources(flow: GraphFlow, targets: Mapping[str, str]) -> list[str]:
+    if isinstance(flow, OptimizeFlow):
+        return [one.target for one in flow.looks_after if one.name not in targets]
     if not isinstance(flow, TableFlow):
         written = {targets[name].casefold() for name in flow.upstreams if name in targets}
         tables = dict.fromkeys(str(part.table) for part in flow.inputs)

@@ -11,10 +11,11 @@ from typing import TypeVar
 from tidegauge.errors import ConfigError, Place, TableMissing, TidegaugeError
 from tidegauge.flows.missing_tables import RecordedFlows, find_missing
 from tidegauge.flows.names import matches, means, stage_flow, table_named, table_of
-from tidegauge.flows.select_words import nothing_selected, only_views, select_flows
+from tidegauge.flows.select_words import nothing_of_its_own, nothing_selected, select_flows
 from tidegauge.flows.synced_tables import link_to_syncs
 from tidegauge.model.default_schema import default_schema
 from tidegauge.model.delta_flow import AnyFlow, DeltaFlow
+from tidegauge.model.optimize_flow import OptimizeFlow
 from tidegauge.model.protocols.source import Source
 from tidegauge.model.spec import (
     Database,
@@ -29,12 +30,12 @@ from tidegauge.model.spec import (
     TableOptions,
     WarehouseTable,
 )
-from tidegauge.model.view_flow import GraphFlow, ViewFlow, WrittenInFlows, in_flows
+from tidegauge.model.view_flow import GraphFlow, ViewFlow, WithoutData, WrittenInFlows, in_flows
 from tidegauge.sources.open import open_source
 from tidegauge.spark.jars import Needs
 from tidegauge.storage.folder import folder_name
 
-_W = TypeVar("_W", bound=DeltaFlow | ViewFlow)
+_W = TypeVar("_W", bound=DeltaFlow | ViewFlow | OptimizeFlow)
 
 
 class Sources:
@@ -68,11 +69,16 @@ class Selection:
     missing: Mapping[str, TidegaugeError] = field(default_factory=dict)
     """By flow, why those cannot run whose table the database shows no more."""
     views: tuple[ViewFlow, ...] = ()
-    """None, unless the command knows what to do with them."""
+    """None, unless the command knows what to do with them; so with the next."""
+    optimizes: tuple[OptimizeFlow, ...] = ()
 
     @property
     def all_flows(self) -> tuple[AnyFlow, ...]:
         return (*self.flows, *self.delta_flows)
+
+    @property
+    def without_data(self) -> tuple[WithoutData, ...]:
+        return (*self.views, *self.optimizes)
 
 
 def choose(
@@ -88,8 +94,8 @@ def choose(
 
     `stage` leaves out the other stage of tables that have two. `recorded` are the flows with a watermark: a
     table of theirs that has gone is still one of the project's. A database that cannot be reached, and a name
-    that means no table, is a fault of its own: the others' flows still run. Without `views` they are left
-    out, and a selection that means nothing else is refused.
+    that means no table, is a fault of its own: the others' flows still run. Without `views` these and
+    optimize flows are left out, and a selection that means nothing else is refused.
     """
     found = _Found()
     for sync in project.syncs:
@@ -97,6 +103,8 @@ def choose(
     found.add_lost(project.pipeline)
     for one in in_flows(project):
         found.check_apart(one)
+    for optimize in project.optimizes:
+        found.check_name(optimize)
     synced = tuple(found.flows.values())
     project = replace(
         project,
@@ -104,9 +112,9 @@ def choose(
         views=link_to_syncs(project.views, synced),
     )
     choice = found.select(project, selection, stage)
-    if not views and selection and choice.views and not choice.all_flows and not choice.faults:
-        raise only_views([view.name for view in choice.views])
-    return choice if views else replace(choice, views=())
+    if not views and selection and choice.without_data and not choice.all_flows and not choice.faults:
+        raise nothing_of_its_own(choice.without_data)
+    return choice if views else replace(choice, views=(), optimizes=())
 
 
 @dataclass
@@ -160,7 +168,7 @@ class _Found:
         self.origins[flow.name] = sync.place
 
     def select(self, project: Project, selection: Sequence[str], stage: Stage | None) -> Selection:
-        every: list[GraphFlow] = [*self.flows.values(), *in_flows(project)]
+        every: list[GraphFlow] = [*self.flows.values(), *in_flows(project), *project.optimizes]
         meant, unknown = select_flows(every, selection)
         names = {flow.name for flow in meant if stage is None or stage in flow.stages}
         if (unknown or ((selection or stage) and not names)) and not self.faults:
@@ -172,6 +180,7 @@ class _Found:
             tuple(self.faults),
             self.errors_of(chosen),
             _pick(project.views, names),
+            _pick(project.optimizes, names),
         )
 
     def check_apart(self, delta_flow: WrittenInFlows) -> None:
@@ -184,12 +193,14 @@ class _Found:
                 hint="a table is written by one flow: give one of them another output",
                 place=delta_flow.output.place,
             )
-        if delta_flow.name in self.flows:
+        self.check_name(delta_flow)
+
+    def check_name(self, flow: WrittenInFlows | OptimizeFlow) -> None:
+        if flow.name in self.flows:
             raise ConfigError(
-                f"'{delta_flow.name}' is a flow of `sync:`, at {self.origins.get(delta_flow.name)}, and one"
-                " of `flows:`",
+                f"'{flow.name}' is a flow of `sync:`, at {self.origins.get(flow.name)}, and one of `flows:`",
                 hint="give one of them another name",
-                place=delta_flow.place,
+                place=flow.place,
             )
 
     def errors_of(self, flows: Sequence[TableFlow]) -> dict[str, TidegaugeError]:

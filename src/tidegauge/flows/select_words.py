@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
-from fnmatch import fnmatchcase
+from collections.abc import Sequence
 from typing import TypeVar
 
 from tidegauge.errors import ConfigError
 from tidegauge.flows.names import matches, stage_of, table_of
 from tidegauge.model.delta_flow import DeltaFlow
+from tidegauge.model.optimize_flow import OptimizeFlow
+from tidegauge.model.select_words import TAG, is_called, select_by
 from tidegauge.model.spec import Stage, TableFlow
-from tidegauge.model.view_flow import GraphFlow, ViewFlow
+from tidegauge.model.view_flow import GraphFlow, ViewFlow, WithoutData
 
-_F = TypeVar("_F", bound=TableFlow | DeltaFlow | ViewFlow)
-_TAG = "tag:"
+_F = TypeVar("_F", bound=TableFlow | DeltaFlow | ViewFlow | OptimizeFlow)
 
 
 def select_flows(flows: Sequence[_F], selection: Sequence[str]) -> tuple[list[_F], list[str]]:
@@ -23,28 +23,13 @@ def select_flows(flows: Sequence[_F], selection: Sequence[str]) -> tuple[list[_F
     A word is a name, a pattern, `tag:WORD` or the table that is read or written; `+WORD` adds all that those
     flows read from, `WORD+` all that reads from them.
     """
-    above = {flow.name: set(flow.upstreams) for flow in flows}
-    below = {name: {flow.name for flow in flows if name in flow.upstreams} for name in above}
-    wanted: set[str] = set() if selection else set(above)
-    unknown: list[str] = []
-    for word in selection:
-        found = {flow.name for flow in flows if is_meant(flow, word.strip("+"))}
-        if not found:
-            unknown.append(word)
-        wanted |= found
-        if word.startswith("+"):
-            wanted |= _reach(found, above)
-        if word.endswith("+"):
-            wanted |= _reach(found, below)
-    return [flow for flow in flows if flow.name in wanted], unknown
+    return select_by(flows, selection, is_meant)
 
 
 def is_meant(flow: GraphFlow, word: str) -> bool:
     """By a word without `+`."""
-    if word.startswith(_TAG):
-        return word.removeprefix(_TAG) in flow.tags
-    if not isinstance(flow, TableFlow):
-        return any(name == word or fnmatchcase(name, word) for name in (flow.name, flow.target))
+    if word.startswith(TAG) or not isinstance(flow, TableFlow):
+        return is_called(flow, word)
     if flow.name == word or matches(flow.table, word, flow.source):
         return True
     # `settlement.*/load`: one stage of some tables.
@@ -64,15 +49,10 @@ def nothing_selected(selection: Sequence[str], stage: Stage | None, names: Seque
     )
 
 
-def only_views(names: Sequence[str]) -> ConfigError:
+def nothing_of_its_own(flows: Sequence[WithoutData]) -> ConfigError:
+    names = ", ".join(flow.name for flow in flows)
+    kinds = " and ".join(sorted({flow.kind_of_flow for flow in flows}))
     return ConfigError(
-        f"{', '.join(names)}: a view has no data and no watermark of its own, so there is nothing to do here",
-        hint="select the tables that it reads; `tidegauge run` makes a view again when it has changed",
+        f"{names}: {kinds} has no data and no watermark of its own, so there is nothing to do here",
+        hint="select the tables that it is about; `tidegauge run` does what there is to do for it",
     )
-
-
-def _reach(names: set[str], steps: Mapping[str, set[str]]) -> set[str]:
-    found = set(names)
-    while more := {step for name in found for step in steps.get(name, set())} - found:
-        found |= more
-    return found

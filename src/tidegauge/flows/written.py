@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from tidegauge.flows.names import matches, means, table_named, table_of
 from tidegauge.flows.select_words import select_flows
 from tidegauge.model.spec import Lake, Project, Sync
-from tidegauge.model.view_flow import ViewFlow, WrittenInFlows, in_flows
+from tidegauge.model.view_flow import GraphFlow, ViewFlow, WrittenInFlows, in_flows
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,10 @@ def written_flows(project: Project) -> tuple[WrittenFlow, ...]:
     return (
         *(_of_sync(name, sync) for name, sync in syncs.items()),
         *(_of_delta(flow, project, syncs) for flow in in_flows(project)),
+        *(
+            WrittenFlow(one.name, (one.name,), one.tags, frozenset(one.upstreams))
+            for one in project.optimizes
+        ),
     )
 
 
@@ -40,7 +44,8 @@ def select_written(project: Project, selection: Sequence[str]) -> tuple[WrittenF
     found = written_flows(project)
     if not selection:
         return found
-    delta = {flow.name for flow in select_flows(in_flows(project), selection)[0]}
+    every: list[GraphFlow] = [*in_flows(project), *project.optimizes]
+    delta = {flow.name for flow in select_flows(every, selection)[0]}
     syncs = {_name(sync): sync for sync in project.syncs}
     chosen = []
     for one in found:

@@ -18,8 +18,7 @@ from tidegauge.model.secret import Secret
 from tidegauge.model.workflow import Workflow
 
 if TYPE_CHECKING:
-    from tidegauge.model.delta_flow import DeltaFlow
-    from tidegauge.model.view_flow import ViewFlow
+    from tidegauge.model import delta_flow, optimize_flow, view_flow
 
 
 @dataclass(frozen=True)
@@ -339,9 +338,10 @@ class Project:
     spark: SparkSettings
     connections: Mapping[str, Database | Lake]
     syncs: tuple[Sync, ...]
-    delta_flows: tuple[DeltaFlow, ...] = ()
+    delta_flows: tuple[delta_flow.DeltaFlow, ...] = ()
     """The flows between Delta tables, in the order they are written; those in Python after those here."""
-    views: tuple[ViewFlow, ...] = ()
+    views: tuple[view_flow.ViewFlow, ...] = ()
+    optimizes: tuple[optimize_flow.OptimizeFlow, ...] = ()
     workflow: Workflow | None = None
     health: HealthSettings = field(default_factory=HealthSettings)
 

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from tidegauge.errors import Place
 from tidegauge.model.delta_flow import AnyFlow, DeltaFlow, DeltaInput, Sql, TableRef
+from tidegauge.model.optimize_flow import OptimizeFlow
 from tidegauge.model.spec import Project, Stage
 
 VIEW = "view"
@@ -27,6 +28,7 @@ class ViewFlow:
     uses_delta: ClassVar[bool] = True
     stages: ClassVar[tuple[Stage, ...]] = ()
     skip_hint: ClassVar[str] = ""
+    kind_of_flow: ClassVar[str] = "a view"
     pipeline: str
     name: str
     inputs: tuple[DeltaInput, ...]
@@ -47,8 +49,10 @@ class ViewFlow:
 
 
 WrittenInFlows = DeltaFlow | ViewFlow
-"""Whatever stands under `flows:`."""
-GraphFlow = AnyFlow | ViewFlow
+"""Whatever stands under `flows:` and has an output."""
+WithoutData = ViewFlow | OptimizeFlow
+"""What has a place in the graph, and neither rows nor a watermark."""
+GraphFlow = AnyFlow | WithoutData
 """Whatever has a place in the graph."""
 
 

@@ -22,4 +22,6 @@ def find_graph(
         choice = choose(project, selection, sources, stage=stage, recorded=recorded, views=True)
         names = [flow.name for flow in choice.all_flows]
         statuses = {status.flow: status for status in ledger.status(project.pipeline, names)}
-    return make_graph((*choice.all_flows, *choice.views), statuses), [error for _, error in choice.faults]
+    return make_graph((*choice.all_flows, *choice.without_data), statuses), [
+        error for _, error in choice.faults
+    ]

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from tidegauge.flows.maintenance import MaintainedTable, MaintenanceResult, open_log
 from tidegauge.flows.quarantine import FlowQuarantine, SetAside
 from tidegauge.model.delta_flow import IS_CURRENT, VALID_FROM, VALID_TO, DeltaFlow
 from tidegauge.model.health import HealthCheck, HealthFinding, HealthLevel
 from tidegauge.model.spec import Project
 from tidegauge.model.types import quote
-from tidegauge.operations.delta_tables import (
-    DeltaMaintenance,
-    MaintainedTable,
-    MaintenanceResult,
-    check_exists,
-)
+from tidegauge.operations.delta_tables import DeltaMaintenance
 from tidegauge.spark.errors import translate_spark_error
 
 
@@ -27,7 +23,7 @@ def check_tables(
 
     def one(target: MaintainedTable) -> MaintenanceResult:
         if target.delta_flow is not None:
-            check_exists(target)
+            open_log(target)
             words = ", ".join(
                 f"{sql} AS {quote(name)}" for name, sql in measures_of(target.delta_flow).items()
             )

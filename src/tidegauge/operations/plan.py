@@ -11,8 +11,10 @@ from tidegauge.errors import TableMissing, TidegaugeError, UnknownColumn, WrongS
 from tidegauge.flows.agreement import check_still_there
 from tidegauge.flows.flow import FlowResources, resources_for
 from tidegauge.flows.known_sources import sources_for
+from tidegauge.flows.maintenance import output_of
 from tidegauge.flows.missing_tables import find_recorded, refuse_forgotten
 from tidegauge.flows.open import open_flow
+from tidegauge.flows.optimize import look_at
 from tidegauge.flows.remarks import remarks
 from tidegauge.flows.select import choose
 from tidegauge.flows.view import View
@@ -20,6 +22,7 @@ from tidegauge.ledger.open import open_ledger
 from tidegauge.ledger.owner import is_gone
 from tidegauge.model.delta_flow import AnyFlow
 from tidegauge.model.error_json import error_to_json
+from tidegauge.model.optimize_flow import OptimizeFlow
 from tidegauge.model.plan import Draft
 from tidegauge.model.position import to_text
 from tidegauge.model.run import FlowStatus
@@ -127,7 +130,7 @@ def preview(
         names = [flow.name for flow in choice.all_flows]
         statuses = {status.flow: status for status in ledger.status(project.pipeline, names)}
         found = ledger.watermarks(project.pipeline)
-        every: list[GraphFlow] = [*choice.all_flows, *choice.views]
+        every: list[GraphFlow] = [*choice.all_flows, *choice.without_data]
         resources = resources_for(project, every, sources, found)
         shown = [Preview(name, State.FAILED, "—", error=error) for name, error in choice.faults]
         shown += [
@@ -138,6 +141,7 @@ def preview(
             for flow in choice.all_flows
         ]
         shown += [_preview_view(view, resources) for view in choice.views]
+        shown += [_preview_optimize(one, resources) for one in choice.optimizes]
     return _with_followers(shown, every)
 
 
@@ -194,6 +198,27 @@ def _preview_view(spec: ViewFlow, resources: FlowResources) -> Preview:
         return replace(shown, error=error)
     made = () if why is None else (f"it is made: {why}",)
     return replace(shown, state=State.PLANNED if why else State.SKIPPED, remarks=(*made, *remarks))
+
+
+def _preview_optimize(spec: OptimizeFlow, resources: FlowResources) -> Preview:
+    """What it would look at, and why some of it would be left alone, from the tables' logs."""
+    shown = Preview(spec.name, State.FAILED, "—", upstreams=spec.upstreams)
+    said: list[str] = []
+    left_alone: dict[str, list[str]] = {}
+    for flow in spec.looks_after:
+        try:
+            size, reason = look_at(output_of(flow, resources.delta_tables))
+        except TableMissing:
+            reason = "not there yet"
+        except TidegaugeError as error:
+            return replace(shown, error=error)
+        if reason is None:
+            said.append(f"{flow.name}: {size} would be compacted")
+        else:
+            left_alone.setdefault(reason, []).append(flow.name)
+    said += [f"{', '.join(names)}: left alone, {reason}" for reason, names in left_alone.items()]
+    pays = len(said) > len(left_alone)
+    return replace(shown, state=State.PLANNED if pays else State.SKIPPED, remarks=tuple(said))
 
 
 def _with_followers(shown: Sequence[Preview], flows: Sequence[GraphFlow]) -> list[Preview]:

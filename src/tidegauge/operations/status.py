@@ -146,7 +146,7 @@ def spread(project: Project, selection: Sequence[str]) -> list[str]:
         bare = word.strip("+")
         tag = bare.removeprefix("tag:") if bare.startswith("tag:") else None
         if tag is not None or bare != word:
-            words += [flow.name for flow in select_flows(in_flows(project), [word])[0]]
+            words += [flow.name for flow in select_flows([*in_flows(project), *project.optimizes], [word])[0]]
             words += [name for sync in project.syncs if tag in sync.tags for name in sync.tables]
         words += [bare] if tag is None else []
     return words or list(selection)

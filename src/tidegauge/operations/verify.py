@@ -19,7 +19,7 @@ from tidegauge.ledger.open import open_ledger
 from tidegauge.model.delta_flow import AnyFlow
 from tidegauge.model.error_json import error_to_json
 from tidegauge.model.spec import Project, Stage
-from tidegauge.model.view_flow import ViewFlow
+from tidegauge.model.view_flow import WithoutData
 from tidegauge.observe.events import Comparing, Listener
 from tidegauge.spark.errors import translate_spark_error
 from tidegauge.spark.jars import Needs
@@ -101,7 +101,7 @@ def verify(
         spark = functools.cache(partial(open_session, project.spark, needs, debug=debug))
         resources = FlowResources(sources, Places(spark))
         results = [Verified(name, None, error) for name, error in choice.faults]
-        results += [Verified(view.name, None, _no_data(view)) for view in choice.views]
+        results += [Verified(one.name, None, _no_data(one)) for one in choice.without_data]
         for number, flow in enumerate(flows, start=1):
             name = flow.label
             if tell is not None:
@@ -118,10 +118,10 @@ def verify(
     return results
 
 
-def _no_data(view: ViewFlow) -> NotCompared:
+def _no_data(flow: WithoutData) -> NotCompared:
     return NotCompared(
-        f"{view.name} is a view, and has no data of its own",
-        hint="the tables that it reads can be compared",
+        f"{flow.name} is {flow.kind_of_flow}, and has no data of its own",
+        hint="the tables that it is about can be compared",
         excused=True,
     )
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tidegauge.errors import LimitReached, Stopped, TidegaugeError
+from tidegauge.flows.maintenance import MaintenanceResult
 from tidegauge.model.error_json import error_to_json
 from tidegauge.model.expectation import Checks, add_up
 from tidegauge.model.plan import Draft, Receipt
@@ -35,6 +36,8 @@ class FlowReport:
     """Why it was skipped, where that is not because there is nothing new."""
     noted: tuple[str, ...] = ()
     """What the output said on the way."""
+    optimized: tuple[MaintenanceResult, ...] = ()
+    """Of an optimize flow: what was done to each table."""
 
     @property
     def ok(self) -> bool:
@@ -94,6 +97,7 @@ class FlowReport:
             "resumed": self.resumed,
             "windows": windows_to_json(self.draft) if self.draft else [],
             **({"expectations": self.checks.to_json()} if self.checks else {}),
+            **({"tables": [one.to_json() for one in self.optimized]} if self.optimized else {}),
             "notes": [mask(note) for note in self.notes],
             "error": error_to_json(self.error) if self.error and not self.ok else None,
         }

@@ -18,17 +18,17 @@ from tidegauge.model.delta_flow import AnyFlow
 from tidegauge.model.plan import Plan
 from tidegauge.model.spec import Project
 from tidegauge.model.state import State
-from tidegauge.model.view_flow import ViewFlow
+from tidegauge.model.view_flow import WithoutData
 from tidegauge.observe.events import Listener, Planning
 from tidegauge.outputs.warehouse.open_files import kept_open
 from tidegauge.run.context import RunContext
 from tidegauge.run.executor import Executor
-from tidegauge.run.make_view import make_view
 from tidegauge.run.options import RunOptions
 from tidegauge.run.planner import PlanFlow, Planner
 from tidegauge.run.report import FlowReport, RunReport
 from tidegauge.run.scheduler import Job, Schedule
 from tidegauge.run.standing import drop_missing, find_standing
+from tidegauge.run.without_data import bring_up_to_date
 
 
 def run(project: Project, options: RunOptions, *, tell: Listener, stop: threading.Event) -> RunReport:
@@ -40,7 +40,7 @@ def run(project: Project, options: RunOptions, *, tell: Listener, stop: threadin
         )
         whole = not options.selection and options.stage is None
         notes = remarks(project, choice.flows, runner.sources, recorded) if whole else ()
-        reports = runner.schedule(choice.all_flows, choice.missing, choice.views).run()
+        reports = runner.schedule(choice.all_flows, choice.missing, choice.without_data).run()
         failed = [FlowReport(name, State.FAILED, 0.0, error=error) for name, error in choice.faults]
         return RunReport(runner.run_id, (*failed, *reports), notes)
 
@@ -79,14 +79,14 @@ class Runner:
         self,
         flows: Sequence[AnyFlow],
         missing: Mapping[str, TidegaugeError] | None = None,
-        views: Sequence[ViewFlow] = (),
+        others: Sequence[WithoutData] = (),
     ) -> Schedule:
         """Plan the flows; the schedule finishes what was left of them, and executes the plans.
 
         `missing`: the flows whose table is gone, and what to report of them.
         """
-        context, names = self._context, [flow.name for flow in (*flows, *views)]
-        context.spark.prepare_for((*flows, *views))
+        context, names = self._context, [flow.name for flow in (*flows, *others)]
+        context.spark.prepare_for((*flows, *others))
         context.tell(Planning(len(flows)))
         flows = [context.options.with_readers(flow) for flow in flows]
         context.tables = len({flow.label for flow in flows})
@@ -103,13 +103,13 @@ class Runner:
             if flow.name in standing.left
         }
         before = [*standing.refused, *dropped, *refused]
-        following = self._following(later, views)
-        return Schedule(context, jobs, [*later, *views], lambda one: following[one.name](), before, names)
+        following = self._following(later, others)
+        return Schedule(context, jobs, [*later, *others], lambda one: following[one.name](), before, names)
 
-    def _following(self, flows: Sequence[AnyFlow], views: Sequence[ViewFlow]) -> dict[str, Job]:
+    def _following(self, flows: Sequence[AnyFlow], others: Sequence[WithoutData]) -> dict[str, Job]:
         """By name, what brings one up to date after those that it reads from."""
         jobs: dict[str, Job] = {flow.name: partial(self._follow, flow) for flow in flows}
-        return jobs | {view.name: partial(make_view, self._context, view) for view in views}
+        return jobs | {one.name: partial(bring_up_to_date, self._context, one) for one in others}
 
     def schedule_left(
         self, flows: Sequence[AnyFlow], missing: Mapping[str, TidegaugeError] | None = None

@@ -7,6 +7,7 @@ from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from functools import partial
 
 from tidegauge.errors import Stopped
+from tidegauge.model.optimize_flow import OptimizeFlow
 from tidegauge.model.state import State
 from tidegauge.model.view_flow import GraphFlow
 from tidegauge.run.context import RunContext
@@ -30,7 +31,7 @@ class Schedule:
         order: Sequence[str] = (),
     ) -> None:
         """`jobs`, by flow, begin at once; each of the `later` flows is given to `follow` once all that it
-        reads from has ended well.
+        reads from has ended well, and an optimize flow once the readers of its tables have ended too.
 
         `before` are the reports of flows that never got as far as a job. `order`: of the reports.
         """
@@ -63,7 +64,7 @@ class Schedule:
 
     def _begin_later(self, pool: Executor, working: dict[Future[list[FlowReport]], str]) -> bool:
         """Begin the flows, or hold them back, whose inputs have all ended; whether there were any."""
-        ready = [flow for flow in self._later if all(name in self._ended for name in self._above(flow))]
+        ready = [flow for flow in self._later if all(name in self._ended for name in self._awaited(flow))]
         for flow in ready:
             bad = next((name for name in self._above(flow) if self._is_bad(name)), None)
             if bad is None:
@@ -79,6 +80,10 @@ class Schedule:
     def _above(self, flow: GraphFlow) -> list[str]:
         """The flows of this run that it reads from."""
         return [name for name in flow.upstreams if name in self._expected]
+
+    def _awaited(self, flow: GraphFlow) -> list[str]:
+        readers = flow.readers if isinstance(flow, OptimizeFlow) else ()
+        return [*self._above(flow), *(name for name in readers if name in self._expected)]
 
     def _is_bad(self, name: str) -> bool:
         return name in self._held_back or not self._ended[name].ok

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 
 from tidegauge.delta_log.history import version_at
 from tidegauge.flows.delta_places import Places
+from tidegauge.flows.vacuum_needs import VacuumReader
 from tidegauge.model.delta_flow import DeltaFlow, DeltaInput
 from tidegauge.model.plan import Plan, ReadWay
 from tidegauge.model.position import Position, VersionPosition
 from tidegauge.model.run import FlowStatus
 from tidegauge.model.watermark import Watermark
-from tidegauge.operations.vacuum_needs import VacuumReader
 from tidegauge.plan.versions import read_up_to
 
 _WHOLE = (ReadWay.SNAPSHOT, ReadWay.PINNED, ReadWay.NOTHING)

@@ -7,26 +7,29 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from urllib.parse import unquote
 
-from tidegauge.delta_log.commit import parse_commit
-from tidegauge.delta_log.location import lake_of, missing_error
+from tidegauge.delta_log.commit import parse_commit, time_of
+from tidegauge.delta_log.location import damaged_error, lake_of, missing_error
 from tidegauge.delta_log.log import ListedLog
 from tidegauge.errors import OutputError, SourceError, WrongState
+from tidegauge.flows.maintenance import MaintainedTable, Maintenance, MaintenanceResult, open_log
+from tidegauge.flows.vacuum_needs import Need, VacuumCommit, needs
 from tidegauge.model.retention import FILE_RETENTION, retention, shown
 from tidegauge.model.run import FlowStatus
 from tidegauge.model.state import State
-from tidegauge.operations.delta_tables import DeltaMaintenance, MaintainedTable, MaintenanceResult
-from tidegauge.operations.vacuum_needs import Need, VacuumCommit, needs
 from tidegauge.spark.errors import translate_spark_error
 
 _CHECK = "spark.databricks.delta.retentionDurationCheck.enabled"
 _LOGGED = "spark.databricks.delta.vacuum.logging.enabled"
 _FEED = "_change_data"
+_VACUUMED = "VACUUM END"
+_VACUUM_AGAIN = timedelta(days=1)
+"""What became old enough since then is worth a look at every file of the table."""
 _MOST = 1000
 """Paths that a dry run of Delta's names at most."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def check(maintenance: DeltaMaintenance, target: MaintainedTable, retain: timedelta | None) -> timedelta:
+def check(maintenance: Maintenance, target: MaintainedTable, retain: timedelta | None) -> timedelta:
     """How long a vacuum of this table keeps files. Raises WrongState if a reader still needs what would go.
 
     Without `retain`: as long as the table's own properties say.
@@ -60,7 +63,7 @@ def check(maintenance: DeltaMaintenance, target: MaintainedTable, retain: timede
 
 
 def vacuum(
-    maintenance: DeltaMaintenance, target: MaintainedTable, retain: timedelta | None, *, dry_run: bool = False
+    maintenance: Maintenance, target: MaintainedTable, retain: timedelta | None, *, dry_run: bool = False
 ) -> MaintenanceResult:
     """Remove files that are older than `check` allows. A dry run only says what would go."""
     kept = check(maintenance, target, retain)
@@ -76,6 +79,30 @@ def vacuum(
         files = [row for row in rows if row[0].endswith(".parquet") or f"/{_FEED}" not in row[0]]
         return MaintenanceResult(target, retain=kept, removed=len(files), more=len(rows) >= _MOST)
     return MaintenanceResult(target, retain=kept, removed=_count_deleted(target), done=True)
+
+
+def find_vacuum_reason(target: MaintainedTable, now: datetime) -> str | None:
+    """Why a vacuum that keeps files as long as the table says would take nothing, or too little to look for;
+    None: it pays."""
+    log = open_log(target)
+    assert log.latest is not None
+    try:
+        state = log.state(log.latest)
+        own = retention(state.properties if state else {}, FILE_RETENTION)
+        newest_first = sorted(log.commits, reverse=True)
+        begun = time_of(log.commit(0) or b"") if 0 in log.commits else None
+        if begun is not None and now - begun < own:
+            return f"nothing in it is older than {shown(own)}"
+        for version in newest_first:
+            body = log.commit(version) or b""
+            at = time_of(body)
+            if at is None or now - at >= _VACUUM_AGAIN:
+                return None
+            if parse_commit(version, body).info.get("operation") == _VACUUMED:
+                return f"it was vacuumed less than {shown(_VACUUM_AGAIN)} ago"
+    except (ValueError, KeyError, TypeError) as error:
+        raise damaged_error(target.location, error) from error
+    return None
 
 
 def _commits(log: ListedLog, first: int) -> list[VacuumCommit]:
@@ -114,8 +141,8 @@ def _count_deleted(target: MaintainedTable) -> int | None:
     log = ListedLog(lake_of(target.location, target.table.storage))
     for number in sorted(log.commits, reverse=True)[:3]:
         for line in (log.commit(number) or b"").splitlines():
-            info = json.loads(line).get("commitInfo", {}) if b"VACUUM END" in line else {}
-            if info.get("operation") == "VACUUM END":
+            info = json.loads(line).get("commitInfo", {}) if _VACUUMED.encode() in line else {}
+            if info.get("operation") == _VACUUMED:
                 count = (info.get("operationMetrics") or {}).get("numDeletedFiles")
                 return None if count is None else int(count)
     return None

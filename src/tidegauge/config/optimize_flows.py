@@ -1,0 +1,119 @@
+"""The entries of `flows:` that optimize the tables of others: their keys, and which tables they mean."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from tidegauge.config import values
+from tidegauge.config.check import Check
+from tidegauge.config.forms import Flag, Form, Keys, SomeTexts, Tags, Unless
+from tidegauge.config.problems import Problem, Trail, nearest, quoted
+from tidegauge.errors import Place
+from tidegauge.model.delta_flow import DeltaFlow
+from tidegauge.model.optimize_flow import OPTIMIZE, OptimizeFlow
+from tidegauge.model.select_words import TAG, InGraph, is_called, select_by
+from tidegauge.model.view_flow import WrittenInFlows
+
+
+class OptimizeKeys(Keys):
+    kind: Annotated[str, Form(values.choice((OPTIMIZE,)), "`optimize`")] = Field(
+        description="An optimize flow has no rows of its own, and no watermark."
+    )
+    select: Annotated[SomeTexts, Unless("every flow between Delta tables")] = Field(
+        default=(),
+        description="The flows whose tables it looks after, in the words of `--select`: `tag:gold`, "
+        "`silver_*`, a flow's name or its table, with `+` for what is above or below.",
+    )
+    vacuum: Annotated[Flag, Unless("`true`")] = Field(
+        default=True,
+        description="Also remove files that are older than the table keeps and that no reader needs.",
+    )
+    tags: Tags = Field(default=(), description="Words to select by: `--select tag:WORD`.")
+
+
+def make_optimize(check: Check, name: str, body: Any, trail: Trail, pipeline: str) -> OptimizeFlow | None:
+    before = len(check.problems)
+    keys = check.keys(OptimizeKeys, body, trail)
+    if keys is None or len(check.problems) > before:
+        return None
+    here = check.document.key_place(trail)
+    written = (*trail, "select")
+    return OptimizeFlow(
+        pipeline=pipeline,
+        name=name,
+        select=keys.select,
+        vacuum=keys.vacuum,
+        tags=keys.tags,
+        place=here,
+        select_place=check.document.place(written) if written in check.document.values else here,
+    )
+
+
+def find_tables(
+    optimizes: Sequence[OptimizeFlow], flows: Sequence[WrittenInFlows], problems: list[Problem]
+) -> tuple[OptimizeFlow, ...]:
+    """The same, each with the flows whose tables it looks after and those that read them."""
+    tables = [flow for flow in flows if isinstance(flow, DeltaFlow)]
+    taken: dict[str, OptimizeFlow] = {}
+    made = []
+    for one in optimizes:
+        meant, unknown = select_by(tables, one.select, is_called)
+        for word in unknown:
+            problems.append(_means_nothing(one, word, [*flows, *optimizes]))
+        if not meant and not unknown:
+            problems.append(
+                Problem(
+                    f"the flow {quoted(one.name)} has nothing to optimize: no flow here writes a Delta table",
+                    _known(one.place),
+                    "write flows between Delta tables under `flows:`, or remove this one",
+                )
+            )
+        for flow in meant:
+            first = taken.setdefault(flow.name, one)
+            if first is not one:
+                problems.append(
+                    Problem(
+                        f"the flows {quoted(first.name)} and {quoted(one.name)} both optimize the table of"
+                        f" {quoted(flow.name)}; the first one at {_known(first.select_place)}",
+                        _known(one.select_place),
+                        "narrow `select` of one of them: a table is looked after by one flow",
+                    )
+                )
+                break
+        names = {flow.name for flow in meant}
+        readers = tuple(
+            flow.name for flow in tables if names & set(flow.upstreams) and flow.name not in names
+        )
+        made.append(replace(one, looks_after=tuple(meant), readers=readers))
+    return tuple(made)
+
+
+def _means_nothing(one: OptimizeFlow, word: str, every: Sequence[InGraph]) -> Problem:
+    bare = word.strip("+")
+    found = [flow.name for flow in every if is_called(flow, bare)]
+    if found == [one.name]:
+        message = f"`select` of {quoted(one.name)} means itself: {quoted(word)}"
+    elif found:
+        message = (
+            f"`select` of {quoted(one.name)} means no table: {quoted(word)} is {', '.join(found)}, and a view"
+            " or an optimize flow has no files"
+        )
+    else:
+        message = f"`select` of {quoted(one.name)} means no flow of `flows:`: {quoted(word)}"
+    words = [flow.name for flow in every] + [f"{TAG}{tag}" for flow in every for tag in flow.tags]
+    close = None if found else nearest(bare, words)
+    hint = (
+        f"did you mean `{close}`?"
+        if close
+        else "name flows of `flows:` that write tables; those of `sync:` have `tidegauge optimize -t PATH`"
+    )
+    return Problem(message, _known(one.select_place), hint)
+
+
+def _known(place: Place | None) -> Place:
+    assert place is not None
+    return place

@@ -1,0 +1,195 @@
+"""Delta tables that are vacuumed or optimized: what that needs of the project, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from tidegauge.delta_log.location import lake_of, missing_error
+from tidegauge.delta_log.log import ListedLog
+from tidegauge.errors import OutputError, SourceError, TableMissing, TidegaugeError
+from tidegauge.flows.delta_places import Places, own_session
+from tidegauge.flows.delta_readers import Readers
+from tidegauge.model.delta_flow import DeltaFlow, TableRef
+from tidegauge.model.error_json import error_to_json
+from tidegauge.model.protocols.ledger import LedgerReader
+from tidegauge.model.run import FlowStatus
+from tidegauge.model.spec import Project
+from tidegauge.model.types import quote
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_PARALLEL = 4
+OpenLedger = Callable[[], AbstractContextManager[LedgerReader]]
+
+
+def show_bytes(count: int) -> str:
+    """`812 B`, `3.4 MB`: one number is enough to judge by."""
+    amount, units = float(count), iter(("B", "kB", "MB", "GB", "TB"))
+    unit = next(units)
+    while amount >= 1000 and unit != "TB":
+        amount, unit = amount / 1000, next(units)
+    return f"{amount:.0f} {unit}" if unit == "B" or amount >= 100 else f"{amount:.1f} {unit}"
+
+
+@dataclass(frozen=True)
+class MaintainedTable:
+    """A Delta table to be vacuumed or optimized."""
+
+    table: TableRef
+    location: str
+    delta_flow: DeltaFlow | None = None
+    """The flow that writes it."""
+
+    @property
+    def name(self) -> str:
+        return self.delta_flow.name if self.delta_flow else str(self.table)
+
+    @property
+    def sql(self) -> str:
+        return f"delta.{quote(self.location)}"
+
+
+@dataclass(frozen=True)
+class TableSize:
+    files: int
+    bytes: int
+    most: int
+    """Files in the partition that has most of them."""
+
+    def __str__(self) -> str:
+        return f"{self.files:,} {'file' if self.files == 1 else 'files'}, {show_bytes(self.bytes)}"
+
+
+@dataclass(frozen=True)
+class MaintenanceResult:
+    """What was done to a table, or would be."""
+
+    target: MaintainedTable
+    added: int | None = None
+    """Files that OPTIMIZE wrote; None, here and below: it was not asked for, or it is not known."""
+    replaced: int | None = None
+    """Files that those stand for now."""
+    retain: timedelta | None = None
+    removed: int | None = None
+    """Files that the vacuum removed, or would remove."""
+    more: bool = False
+    """There are more of them than were counted."""
+    before: TableSize | None = None
+    """Of an optimized table, as is what follows."""
+    after: TableSize | None = None
+    seconds: float | None = None
+    left_alone: str | None = None
+    """Why it was not compacted."""
+    done: bool = False
+    absent: bool = False
+    """The flow that writes it has not run yet."""
+    error: TidegaugeError | None = None
+
+    @property
+    def compacted(self) -> bool:
+        """Files were written anew."""
+        return bool(self.added)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "table": str(self.target.table),
+            "flow": self.target.delta_flow.name if self.target.delta_flow else None,
+            "files_added": self.added,
+            "files_replaced": self.replaced,
+            "retain_hours": self.retain.total_seconds() / 3600 if self.retain is not None else None,
+            "files_removed": self.removed,
+            "done": self.done,
+            "exists": not self.absent,
+            "error": error_to_json(self.error) if self.error else None,
+            **self._sizes_to_json(),
+        }
+
+    def _sizes_to_json(self) -> dict[str, Any]:
+        if self.before is None or self.after is None:
+            return {}
+        return {
+            "files_before": self.before.files,
+            "files_after": self.after.files,
+            "bytes_before": self.before.bytes,
+            "bytes_after": self.after.bytes,
+            "seconds": round(self.seconds or 0.0, 3),
+            "left_alone": self.left_alone,
+        }
+
+
+class Maintenance:
+    """A project's tables and their readers, as the ledger shows them whenever it is asked."""
+
+    def __init__(self, project: Project, places: Places, ledger: OpenLedger) -> None:
+        self._project = project
+        self._ledger = ledger
+        self.places = places
+
+    def flows(self) -> tuple[dict[str, FlowStatus], Readers]:
+        """The project's flows as the ledger shows them at this moment, and what each of them reads."""
+        project = self._project
+        with self._ledger() as ledger:
+            statuses = {status.flow: status for status in ledger.status(project.pipeline)}
+            marks = {(mark.flow, mark.input): mark for mark in ledger.watermarks(project.pipeline)}
+        return statuses, Readers(project.delta_flows, statuses, marks, self.places)
+
+    @contextmanager
+    def session_of(self, target: MaintainedTable) -> Iterator[SparkSession]:
+        if target.delta_flow is not None:
+            with self.places.session(target.delta_flow) as session:
+                yield session
+        else:
+            with own_session(self.places.shared_session(), [target.table.at(target.location)]) as session:
+                yield session
+
+    def work_on(
+        self,
+        targets: Sequence[MaintainedTable],
+        one: Callable[[MaintainedTable], MaintenanceResult],
+        tell: Callable[[str], None] | None = None,
+    ) -> list[MaintenanceResult]:
+        """Work on several tables at once. `tell` hears of each as it begins.
+
+        An error of one table is its result, and does not stop the others.
+        """
+
+        def safely(target: MaintainedTable) -> MaintenanceResult:
+            if tell is not None:
+                tell(target.name)
+            try:
+                return one(target)
+            except TidegaugeError as error:
+                absent = isinstance(error, TableMissing) and target.delta_flow is not None
+                return (
+                    MaintenanceResult(target, absent=True)
+                    if absent
+                    else MaintenanceResult(target, error=error)
+                )
+
+        if not targets:
+            return []
+        with ThreadPoolExecutor(min(_PARALLEL, len(targets))) as pool:
+            return list(pool.map(safely, targets))
+
+
+def output_of(flow: DeltaFlow, places: Places) -> MaintainedTable:
+    """Raises TableMissing where the catalogue knows nothing of it yet."""
+    return MaintainedTable(flow.output.table, places.location(flow.output.table), flow)
+
+
+def open_log(target: MaintainedTable) -> ListedLog:
+    """The table's log, without Spark. Raises TableMissing where there is no Delta table yet."""
+    lake = lake_of(target.location, target.table.storage)
+    try:
+        log = ListedLog(lake)
+    except OutputError as error:
+        raise SourceError(f"{target.name}: {error.message}", hint=error.hint) from error
+    if log.latest is None:
+        raise missing_error(target.location, lake)
+    return log

@@ -1,0 +1,47 @@
+"""The compaction of some flows' tables, as the user asked for it: a flow without data of its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from tidegauge.errors import Place
+from tidegauge.model.delta_flow import DeltaFlow
+from tidegauge.model.spec import Stage
+
+OPTIMIZE = "optimize"
+"""The `kind` of such a flow."""
+
+
+@dataclass(frozen=True)
+class OptimizeFlow:
+    """Has no watermark, and nothing of it is in the ledger: what it did is in the tables' own logs."""
+
+    uses_delta: ClassVar[bool] = True
+    stages: ClassVar[tuple[Stage, ...]] = ()
+    skip_hint: ClassVar[str] = ""
+    kind_of_flow: ClassVar[str] = "an optimize flow"
+    pipeline: str
+    name: str
+    select: tuple[str, ...]
+    """As it is written; none: every flow between Delta tables."""
+    vacuum: bool = True
+    tags: tuple[str, ...] = ()
+    looks_after: tuple[DeltaFlow, ...] = ()
+    """The flows whose tables are meant."""
+    readers: tuple[str, ...] = ()
+    """The flows that read those tables: a vacuum asks how far they are, so it comes after them too."""
+    place: Place | None = None
+    select_place: Place | None = None
+
+    @property
+    def target(self) -> str:
+        return self.name
+
+    @property
+    def upstreams(self) -> tuple[str, ...]:
+        return tuple(flow.name for flow in self.looks_after)
+
+    @property
+    def on_s3(self) -> bool:
+        return any(flow.output.table.on_s3 for flow in self.looks_after)
