@@ -38,6 +38,8 @@ there is one, and whether trying again may help (`retryable`).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -81,6 +83,16 @@ class TidegaugeError(Exception):
 
     def __str__(self) -> str:
         return f"{self.place}: {self.message}" if self.place else self.message
+
+
+@contextmanager
+def at_place(place: Place | None) -> Iterator[None]:
+    """What is raised within, and has no place of its own, gets this one."""
+    try:
+        yield
+    except TidegaugeError as error:
+        error.place = error.place or place
+        raise
 
 
 class ConfigError(TidegaugeError):

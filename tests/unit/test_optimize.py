@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from tests.support.workflows import FLOWS, load
 from tidegauge.delta_log.commit import Commit
-from tidegauge.errors import ConfigError
-from tidegauge.flows.maintenance import TableSize
-from tidegauge.flows.optimize import find_reason
+from tidegauge.errors import ConfigError, SourceError, TableMissing
+from tidegauge.flows.maintenance import MaintainedTable, TableSize
+from tidegauge.flows.optimize import find_reason, look_at
+from tidegauge.flows.vacuum import find_vacuum_reason
+from tidegauge.model.delta_flow import TableRef
 
+NOW = datetime(2026, 1, 20, tzinfo=UTC)
 MANY = TableSize(10, 10_000, 10)
 WRITE = Commit(1, ({"commitInfo": {"operation": "MERGE"}}, {"add": {"path": "a", "dataChange": True}}))
 VACUUM = Commit(2, ({"commitInfo": {"operation": "VACUUM END"}},))
@@ -58,3 +63,45 @@ def test_the_columns_to_sort_by_are_declared(tmp_path: Path) -> None:
         load(tmp_path, wrong)
     assert caught.value.place is not None
     assert caught.value.place.line == 5
+
+
+def table_of(folder: Path, *operations: tuple[int, str]) -> MaintainedTable:
+    """A log with a commit for each: hours ago, and what it did."""
+    log = folder / "_delta_log"
+    log.mkdir(parents=True)
+    for version, (hours, operation) in enumerate(operations):
+        at = int((NOW - timedelta(hours=hours)).timestamp() * 1000)
+        actions: list[dict[str, object]] = [{"commitInfo": {"timestamp": at, "operation": operation}}]
+        if version == 0:
+            actions += [{"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}]
+            actions += [{"metaData": {"id": "t", "schemaString": "{}", "partitionColumns": ["day"]}}]
+        part = {"path": f"{version}.parquet", "partitionValues": {"day": str(version // 2)}, "size": 7}
+        actions += [{"add": {**part, "dataChange": True}}] if operation == "WRITE" else []
+        (log / f"{version:020}.json").write_text("\n".join(json.dumps(one) for one in actions))
+    return MaintainedTable(TableRef(path=str(folder)), str(folder))
+
+
+@pytest.mark.parametrize(
+    ("operations", "reason"),
+    [
+        ([(100, "WRITE"), (1, "WRITE")], "nothing in it is older than 7 days"),
+        ([(200, "WRITE"), (1, "WRITE")], None),
+        ([(200, "WRITE"), (3, "VACUUM END"), (1, "WRITE")], "it was vacuumed less than 1 day ago"),
+        ([(200, "WRITE"), (25, "VACUUM END"), (1, "WRITE")], None),
+    ],
+)
+def test_a_flow_vacuums_only_where_that_may_find_something(
+    tmp_path: Path, operations: list[tuple[int, str]], reason: str | None
+) -> None:
+    assert find_vacuum_reason(table_of(tmp_path / "t", *operations), NOW) == reason
+
+
+def test_a_table_is_measured_by_its_log(tmp_path: Path) -> None:
+    table = table_of(tmp_path / "t", (5, "WRITE"), (4, "WRITE"), (3, "WRITE"), (2, "VACUUM END"))
+    assert look_at(table) == (TableSize(3, 21, 2), None)
+    assert str(TableSize(3, 21_000, 2)) == "3 files, 21.0 kB"
+    with pytest.raises(TableMissing):
+        look_at(MaintainedTable(TableRef(path="/nowhere"), "/nowhere"))
+    (tmp_path / "t" / "_delta_log" / f"{2:020}.json").write_text("{")
+    with pytest.raises(SourceError, match="cannot be read"):
+        look_at(table)

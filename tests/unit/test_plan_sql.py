@@ -110,9 +110,24 @@ def test_a_partition_column_that_does_not_come_out_is_named(plan: Plan, tmp_path
     assert "silver.sql:1:1: " in refused(ran, "drops the partition column day", "comes out is who, amount")
 
 
+def test_a_column_that_rows_as_they_are_do_not_have_is_named_before_anything_is_read(
+    plan: Plan, tmp_path: Path
+) -> None:
+    for output, said in (
+        ("mode: append, partition_by: dya", "the input of silver has no partition column dya"),
+        ("key: [id, whom]", "the input of silver has no key column whom, which output.key names"),
+    ):
+        (tmp_path / "tidegauge.yml").write_text(
+            "pipeline: p\nflows:\n"
+            f"  silver: {{inputs: {{o: {{path: bronze/orders}}}}, output: {{path: s, {output}}}}}\n"
+        )
+        assert "tidegauge.yml:3:" in refused(plan(""), said, "it gives id, ")
+
+
 def test_a_missing_input_is_named(plan: Plan, tmp_path: Path) -> None:
     (tmp_path / "bronze" / "people").rename(tmp_path / "gone")
-    refused(plan(GOOD), "people: there is no Delta table at", "check the location")
+    said = refused(plan(GOOD), "people: there is no Delta table at", "check the location")
+    assert "tidegauge.yml:5:" in said
 
 
 def test_a_table_that_only_an_expectation_reads_is_no_input_of_the_sql(plan: Plan, tmp_path: Path) -> None:

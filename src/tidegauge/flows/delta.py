@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from tidegauge.compare.frames import Difference
 from tidegauge.delta_log.history import histories, version_at
 from tidegauge.delta_log.location import lake_of
-from tidegauge.errors import OutputDisagrees, TidegaugeError
+from tidegauge.errors import OutputDisagrees, TidegaugeError, at_place
 from tidegauge.flows.agreement import check_agreement
 from tidegauge.flows.check_transform import check_transform
 from tidegauge.flows.flow import FlowResources, PlannedWork
@@ -30,7 +30,7 @@ from tidegauge.model.position import VersionPosition, Window
 from tidegauge.model.protocols.ledger import LedgerReader
 from tidegauge.model.protocols.output import Output
 from tidegauge.model.run import FlowStatus
-from tidegauge.model.spec import TableName
+from tidegauge.model.spec import Lake, TableName
 from tidegauge.model.table import Layout
 from tidegauge.model.versions import History
 from tidegauge.model.watermark import Recalled
@@ -41,7 +41,9 @@ from tidegauge.sources.delta.changes import moved
 from tidegauge.sources.delta.errors import translate_read_error
 from tidegauge.transform.choose import choose_evaluation
 from tidegauge.transform.evaluate import evaluate_change
+from tidegauge.transform.faults import name_transform
 from tidegauge.transform.judge import can_guard
+from tidegauge.transform.needed import refuse_without_needed
 from tidegauge.transform.nondeterminism import follows_clock
 from tidegauge.transform.parse import is_readable
 from tidegauge.transform.predicates import check_expectations
@@ -198,6 +200,7 @@ class DeltaTransform:
         }
         best = choose_evaluation(self.spec, columns=columns)
         check_expectations(self.spec, columns)
+        self._check_rows_as_they_are(columns)
         choice, now, mode = _Choice(best.evaluate, best.why), MadeBy.of(self.spec), self.spec.output.mode
         if origin.set_back and not mode.facts.keeps_every_change:
             return _Choice.whole(WholeBecause.SET_BACK)
@@ -210,15 +213,24 @@ class DeltaTransform:
             return _Choice.whole(WholeBecause.UNCOUNTED)
         return choice
 
+    def _check_rows_as_they_are(self, columns: Mapping[str, Mapping[str, str]]) -> None:
+        """Without a transform, what comes out is known before anything is read."""
+        parts = [part for part in self.spec.inputs if not part.for_checks]
+        if self.spec.transform is None and len(parts) == 1 and not parts[0].raw:
+            refuse_without_needed(self.spec, name_transform(self.spec), list(columns[parts[0].name]))
+
     def _histories(self, after: Mapping[str, int | None]) -> dict[str, History]:
-        wanted = {
-            part.name: (self._places.location(part.table), after[part.name], part.table.storage)
-            for part in self.spec.inputs
-        }
+        places = {part.name: part.place for part in self.spec.inputs}
         found: dict[str, History] = {}
+        wanted: dict[str, tuple[str, int | None, Lake | None]] = {}
+        for part in self.spec.inputs:
+            with at_place(part.place):
+                where = self._places.location(part.table)
+            wanted[part.name] = (where, after[part.name], part.table.storage)
         for name, answer in histories(wanted).items():
             if isinstance(answer, TidegaugeError):
-                raise answer
+                with at_place(places[name]):
+                    raise answer
             found[name] = answer
         return found
 

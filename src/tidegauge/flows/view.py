@@ -24,7 +24,7 @@ from tidegauge.outputs.delta.types import literal
 from tidegauge.sources.delta.catalogue import describe_view
 from tidegauge.spark.errors import translate_spark_error
 from tidegauge.transform.faults import explain_sql_error, silence_pyspark
-from tidegauge.transform.parse import is_readable
+from tidegauge.transform.parse import is_readable, parse_transform
 from tidegauge.transform.views import ABOVE, without_semicolon
 
 if TYPE_CHECKING:
@@ -65,6 +65,7 @@ class View:
             text = self._text(session.catalog.currentDatabase())
             why = self._difference(session, text)
             if why is not None:
+                self._refuse_other_tables()
                 self._refuse_missing(session)
                 self._make(session, text)
             return why
@@ -112,6 +113,12 @@ class View:
             for part in self.spec.inputs
         )
         return f"WITH {given} SELECT * FROM (\n{without_semicolon(self.spec.transform.text)}\n)"
+
+    def _refuse_other_tables(self) -> None:
+        """What it reads besides its inputs has no place in the graph: nobody would wait for it."""
+        sql = self.spec.transform
+        if is_readable(sql.text):
+            parse_transform(sql.text, inputs=[part.name for part in self.spec.inputs], place=sql.file)
 
     def _refuse_missing(self, session: SparkSession) -> None:
         for part in self.spec.inputs:

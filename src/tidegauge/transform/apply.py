@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from tidegauge.errors import TransformFailed
 from tidegauge.model.delta_flow import COMMIT_TIMESTAMP, COMMIT_VERSION, DeltaFlow, Function, Sql
-from tidegauge.model.mode import OutputKind
 from tidegauge.transform.faults import (
     explain_sql_error,
     name_transform,
     silence_pyspark,
 )
 from tidegauge.transform.function import call
+from tidegauge.transform.needed import refuse_without_needed
 from tidegauge.transform.nondeterminism import FOR_CHANCE
 from tidegauge.transform.spark_plan import find_random, has_plan
 from tidegauge.transform.views import ABOVE, Views
@@ -69,24 +69,10 @@ class Transform:
                     f"{name} gives the column {column} more than once",
                     hint="give each column a name of its own, or join by USING",
                 )
-        for option, column in self._needed():
-            if column.casefold() not in many:
-                what = {"key": "key column", "partition_by": "partition column"}.get(option, "column")
-                verb = "has no" if self.flow.transform is None else "drops the"
-                raise TransformFailed(
-                    f"{name} {verb} {what} {column}, which output.{option} names",
-                    hint=f"it gives {', '.join(frame.columns)}",
-                    place=self.flow.output.place,
-                )
+        refuse_without_needed(self.flow, name, frame.columns)
         if self.flow.transform is None or self.flow.allow_nondeterministic or not has_plan(frame):
             return
         if (found := find_random(frame)) is not None:
-            raise TransformFailed(f"{name} is not deterministic ({found})", hint=FOR_CHANCE)
-
-    def _needed(self) -> Iterator[tuple[str, str]]:
-        output = self.flow.output
-        if output.mode.needs_key(OutputKind.DELTA):
-            yield from (("key", column) for column in output.key)
-        yield from (("sequence_by", column) for column in (output.sequence_by,) if column is not None)
-        yield from (("partition_by", column) for column in output.partition_by)
-        yield from (("track", column) for column in output.track)
+            raise TransformFailed(
+                f"{name} is not deterministic ({found})", hint=FOR_CHANCE, place=self.flow.place
+            )

@@ -212,12 +212,14 @@ def _refuse_nondeterminism(flow: DeltaFlow, whole: DataFrame, *, stable: bool) -
             f"{name} is not deterministic: called again with the same inputs, it gave something else",
             hint="keep clocks, random numbers and what is counted of them out of the function;"
             f" {ALLOW} takes what comes",
+            place=flow.place,
         )
     if (moment := find_clock(whole)) is not None and not follows_clock(flow):
         raise TransformFailed(
             f"{name} reads the clock: {moment} is another one with every run, and rows that do not change"
             " would keep the old one",
             hint=FOR_CLOCK,
+            place=flow.place,
         )
 
 
