@@ -228,7 +228,7 @@ def optimize(
 ) -> None:
     """Declare a flow that compacts and vacuums the tables of others, after these have run and where it pays.
 
-    `select`: their names, patterns or `tag:WORD`; all flows between Delta tables without it.
+    `select`: their names, patterns or `tag:WORD`; without it, all that write a Delta table.
     """
     frame = sys._getframe(1)
     module, code = _running(frame)

@@ -273,11 +273,26 @@ CASES = {
     ),
     "kind": (flow(f"kind: ▲veiw, {IN}, {OUT}"), "`veiw`", "`view`"),
     "kind that has other keys": (flow("kind: ▲optimise, select: a"), "`optimise`", "`optimize`"),
-    "optimize of nothing": (optimize('▲"tag:glod"'), "means no flow of `flows:`: `tag:glod`", "`tag:gold`"),
-    "optimize of one of two": (optimize("▲[f, nix]"), "means no flow of `flows:`: `nix`", "write tables"),
+    "optimize of nothing": (
+        optimize('▲"tag:glod"'),
+        "means no flow that writes a Delta table: `tag:glod`",
+        "`tag:gold`",
+    ),
+    "optimize of one of two": (
+        optimize("▲[f, nix]"),
+        "means no flow that writes a Delta table: `nix`",
+        "or their tags",
+    ),
+    "optimize of a tag of no sync": (
+        "pipeline: x\nconnections:\n  a: {type: sqlite, path: a.db}\n  b: {type: delta, path: lake}\n"
+        "sync:\n  - {from: a, to: b, tables: ['*'], cursor: at, tags: bronze}\n"
+        "flows:\n  o: {kind: optimize, select: ▲[tag:bronze, tag:bronce, orders]}\n",
+        "means no flow that writes a Delta table: `tag:bronce`",
+        None,
+    ),
     "optimize of no word": (optimize("▲[]"), "must not be an empty list", None),
     "optimize of itself": (optimize("▲o"), "`select` of `o` means itself: `o`", None),
-    "optimize of a view": (optimize("▲v"), "means no table: `v` is v", "write tables"),
+    "optimize of a view": (optimize("▲v"), "means no table: `v` is v", "or their tags"),
     "optimize of what optimizes": (optimize("▲tag:night"), "means no table: `tag:night` is o, p", None),
     "optimize in vain": (
         "pipeline: x\nflows:\n  ▲o: {kind: optimize}\n",

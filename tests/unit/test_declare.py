@@ -345,7 +345,7 @@ def test_an_optimize_flow_in_python_is_that_of_yaml(tmp_path: Path) -> None:
     assert (tidy.upstreams, tidy.readers) == (("a", "b"), ("c",))
     assert tidy.place == Place(str(tmp_path / "silver.py"), 2, 1)
     error = refused(tmp_path / "other", HEAD + '▲tg.optimize("tidy", select="nobody")\n')
-    assert "`select` of `tidy` means no flow of `flows:`: `nobody`" in error.message
+    assert "`select` of `tidy` means no flow that writes a Delta table: `nobody`" in error.message
 
 
 def test_a_view_in_python_is_that_of_yaml(tmp_path: Path) -> None:

@@ -9,8 +9,9 @@ import pytest
 from tidegauge.errors import ConfigError
 from tidegauge.flows.select import expand
 from tidegauge.flows.select_words import select_flows
-from tidegauge.flows.synced_tables import link_to_syncs
+from tidegauge.flows.synced_tables import link_optimizes, link_to_syncs
 from tidegauge.model.delta_flow import AnyFlow, DeltaFlow, DeltaInput, DeltaTable, TableRef
+from tidegauge.model.optimize_flow import OptimizeFlow
 from tidegauge.model.spec import Database, Engine, Lake, Sync, TableFlow, TableName, TableOptions
 
 APP = Database("app", Engine.POSTGRESQL, database="shop", schema="public")
@@ -54,6 +55,24 @@ def test_flows_come_after_the_tables_they_read_and_are_selected_with_them() -> N
     assert names_of(every, "+gold") == {"gold", "silver", "public.orders"}
     assert names_of(every, "public.orders+") == {"gold", "silver", "public.orders"}
     assert names_of(every, "public.customers+") == {"public.customers"}
+
+
+def test_optimize_flows_look_after_tables_that_syncs_fill_and_come_after_their_readers() -> None:
+    tagged = flows(replace(SYNC, tags=("bronze",)))
+    silver = delta_flow("silver", "/lake/silver", "/lake/bronze/public.orders")
+    linked = link_to_syncs([silver], tagged)
+    by_tag, by_name = OptimizeFlow("p", "t", ("tag:bronze",)), OptimizeFlow("p", "n", ("orders", "silver"))
+    [one] = link_optimizes([by_tag], linked, tagged)
+    assert (one.upstreams, one.readers) == (("public.orders", "public.customers"), ("silver",))
+    assert str(one.looks_after[0].output.table) == "/lake/bronze/public.orders"
+    [one] = link_optimizes([by_name], linked, tagged)
+    assert (one.upstreams, one.readers) == (("public.orders", "silver"), ())
+    [one] = link_optimizes([OptimizeFlow("p", "all", ())], linked, tagged)
+    assert set(one.upstreams) == {"public.orders", "public.customers", "silver"}
+    with pytest.raises(ConfigError, match="means no flow that writes a Delta table: order"):
+        link_optimizes([OptimizeFlow("p", "n", ("order",))], linked, tagged)
+    with pytest.raises(ConfigError, match=r"both optimize the table of `public\.orders`"):
+        link_optimizes([by_tag, by_name], linked, tagged)
 
 
 @pytest.mark.parametrize(

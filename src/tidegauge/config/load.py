@@ -24,7 +24,7 @@ from tidegauge.config.syncs import make_syncs
 from tidegauge.config.workflow import make_workflow
 from tidegauge.model.delta_flow import DeltaFlow
 from tidegauge.model.optimize_flow import OptimizeFlow
-from tidegauge.model.spec import Lake, Project, SparkSettings
+from tidegauge.model.spec import Lake, Project, SparkSettings, Sync
 from tidegauge.model.view_flow import ViewFlow, WrittenInFlows
 
 
@@ -51,7 +51,7 @@ def load_project(file: Path) -> Project:
         ("ledger",),
     )
     written = _written_in_flows(check, tree, keys, connections)
-    delta_flows, views, optimizes = _connected(check, written, spark.conf if spark else {})
+    delta_flows, views, optimizes = _connected(check, written, syncs, spark.conf if spark else {})
     workflow = make_workflow(check, tree.get("workflow"))
     health = make_health(check, tree.get("health"))
     check.finish()
@@ -86,12 +86,15 @@ def _written_in_flows(
 
 
 def _connected(
-    check: Check, written: Sequence[WrittenInFlows | OptimizeFlow], conf: Mapping[str, str]
+    check: Check,
+    written: Sequence[WrittenInFlows | OptimizeFlow],
+    syncs: Sequence[Sync],
+    conf: Mapping[str, str],
 ) -> tuple[tuple[DeltaFlow, ...], tuple[ViewFlow, ...], tuple[OptimizeFlow, ...]]:
     """By kind, each flow with what it comes after."""
     optimizes = tuple(flow for flow in written if isinstance(flow, OptimizeFlow))
     others = connect([flow for flow in written if not isinstance(flow, OptimizeFlow)], check.problems, conf)
     if not check.problems:  # else a flow that is meant may be one that could not be made
-        optimizes = find_tables(optimizes, others, check.problems)
+        optimizes = find_tables(optimizes, others, syncs, check.problems)
     views = tuple(flow for flow in others if isinstance(flow, ViewFlow))
     return tuple(flow for flow in others if not isinstance(flow, ViewFlow)), views, optimizes

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -16,6 +15,7 @@ from tidegauge.errors import Place
 from tidegauge.model.delta_flow import DeltaFlow
 from tidegauge.model.optimize_flow import OPTIMIZE, OptimizeFlow
 from tidegauge.model.select_words import TAG, InGraph, is_called, select_by
+from tidegauge.model.spec import Lake, Sync
 from tidegauge.model.view_flow import WrittenInFlows
 
 
@@ -23,7 +23,7 @@ class OptimizeKeys(Keys):
     kind: Annotated[str, Form(values.choice((OPTIMIZE,)), "`optimize`")] = Field(
         description="An optimize flow has no rows of its own, and no watermark."
     )
-    select: Annotated[SomeTexts, Unless("every flow between Delta tables")] = Field(
+    select: Annotated[SomeTexts, Unless("every flow that writes one")] = Field(
         default=(),
         description="The flows whose tables it looks after, in the words of `--select`: `tag:gold`, "
         "`silver_*`, a flow's name or its table, with `+` for what is above or below.",
@@ -54,17 +54,26 @@ def make_optimize(check: Check, name: str, body: Any, trail: Trail, pipeline: st
 
 
 def find_tables(
-    optimizes: Sequence[OptimizeFlow], flows: Sequence[WrittenInFlows], problems: list[Problem]
+    optimizes: Sequence[OptimizeFlow],
+    flows: Sequence[WrittenInFlows],
+    syncs: Sequence[Sync],
+    problems: list[Problem],
 ) -> tuple[OptimizeFlow, ...]:
-    """The same, each with the flows whose tables it looks after and those that read them."""
+    """The same, each with the flows whose tables it looks after and those that read them.
+
+    Which tables a sync fills, only its database can tell: a word that may mean some of them is left to who
+    asks it.
+    """
+    filling = [sync for sync in syncs if isinstance(sync.to, Lake) and sync.to.delta]
     tables = [flow for flow in flows if isinstance(flow, DeltaFlow)]
     taken: dict[str, OptimizeFlow] = {}
     made = []
     for one in optimizes:
         meant, unknown = select_by(tables, one.select, is_called)
         for word in unknown:
-            problems.append(_means_nothing(one, word, [*flows, *optimizes]))
-        if not meant and not unknown:
+            if not _may_be_filled(word, filling) or _find(word, [*flows, *optimizes]):
+                problems.append(_means_nothing(one, word, [*flows, *optimizes]))
+        if not meant and not unknown and not filling:
             problems.append(
                 Problem(
                     f"the flow {quoted(one.name)} has nothing to optimize: no flow here writes a Delta table",
@@ -84,17 +93,12 @@ def find_tables(
                     )
                 )
                 break
-        names = {flow.name for flow in meant}
-        readers = tuple(
-            flow.name for flow in tables if names & set(flow.upstreams) and flow.name not in names
-        )
-        made.append(replace(one, looks_after=tuple(meant), readers=readers))
+        made.append(one.look_after(meant, tables))
     return tuple(made)
 
 
 def _means_nothing(one: OptimizeFlow, word: str, every: Sequence[InGraph]) -> Problem:
-    bare = word.strip("+")
-    found = [flow.name for flow in every if is_called(flow, bare)]
+    found = _find(word, every)
     if found == [one.name]:
         message = f"`select` of {quoted(one.name)} means itself: {quoted(word)}"
     elif found:
@@ -103,15 +107,20 @@ def _means_nothing(one: OptimizeFlow, word: str, every: Sequence[InGraph]) -> Pr
             " or an optimize flow has no files"
         )
     else:
-        message = f"`select` of {quoted(one.name)} means no flow of `flows:`: {quoted(word)}"
+        message = f"`select` of {quoted(one.name)} means no flow that writes a Delta table: {quoted(word)}"
     words = [flow.name for flow in every] + [f"{TAG}{tag}" for flow in every for tag in flow.tags]
-    close = None if found else nearest(bare, words)
-    hint = (
-        f"did you mean `{close}`?"
-        if close
-        else "name flows of `flows:` that write tables; those of `sync:` have `tidegauge optimize -t PATH`"
-    )
+    close = None if found else nearest(word.strip("+"), words)
+    hint = f"did you mean `{close}`?" if close else "name flows that write Delta tables, or their tags"
     return Problem(message, _known(one.select_place), hint)
+
+
+def _find(word: str, every: Sequence[InGraph]) -> list[str]:
+    return [flow.name for flow in every if is_called(flow, word.strip("+"))]
+
+
+def _may_be_filled(word: str, filling: Sequence[Sync]) -> bool:
+    bare = word.strip("+")
+    return any(not bare.startswith(TAG) or bare.removeprefix(TAG) in sync.tags for sync in filling)
 
 
 def _known(place: Place | None) -> Place:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from tidegauge.compare.frames import Difference
 from tidegauge.delta_log.history import histories, version_at
 from tidegauge.delta_log.location import lake_of
-from tidegauge.errors import OutputDisagrees, TidegaugeError, at_place
+from tidegauge.errors import OutputDisagrees, TableMissing, TidegaugeError, at_place
 from tidegauge.flows.agreement import check_agreement
 from tidegauge.flows.check_transform import check_transform
 from tidegauge.flows.flow import FlowResources, PlannedWork
@@ -224,15 +224,29 @@ class DeltaTransform:
         found: dict[str, History] = {}
         wanted: dict[str, tuple[str, int | None, Lake | None]] = {}
         for part in self.spec.inputs:
-            with at_place(part.place):
+            with at_place(part.place), self._naming_writers():
                 where = self._places.location(part.table)
             wanted[part.name] = (where, after[part.name], part.table.storage)
         for name, answer in histories(wanted).items():
             if isinstance(answer, TidegaugeError):
-                with at_place(places[name]):
+                with at_place(places[name]), self._naming_writers():
                     raise answer
             found[name] = answer
         return found
+
+    @contextmanager
+    def _naming_writers(self) -> Iterator[None]:
+        """An input that is not there may be one that has yet to be made."""
+        try:
+            yield
+        except TableMissing as error:
+            if self.spec.upstreams:
+                above = ", ".join(self.spec.upstreams)
+                error.hint = (
+                    f"if {above} makes it, run that first (`--select +{self.spec.name}` takes along what it"
+                    f" reads from); else {error.hint}"
+                )
+            raise
 
     def _tables(self) -> dict[str, str]:
         return {part.name: self._places.location(part.table) for part in self.spec.inputs}

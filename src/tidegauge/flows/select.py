@@ -12,7 +12,7 @@ from tidegauge.errors import ConfigError, Place, TableMissing, TidegaugeError
 from tidegauge.flows.missing_tables import RecordedFlows, find_missing
 from tidegauge.flows.names import matches, means, stage_flow, table_named, table_of
 from tidegauge.flows.select_words import nothing_of_its_own, nothing_selected, select_flows
-from tidegauge.flows.synced_tables import link_to_syncs
+from tidegauge.flows.synced_tables import link_project
 from tidegauge.model.default_schema import default_schema
 from tidegauge.model.delta_flow import AnyFlow, DeltaFlow
 from tidegauge.model.optimize_flow import OptimizeFlow
@@ -105,12 +105,7 @@ def choose(
         found.check_apart(one)
     for optimize in project.optimizes:
         found.check_name(optimize)
-    synced = tuple(found.flows.values())
-    project = replace(
-        project,
-        delta_flows=link_to_syncs(project.delta_flows, synced),
-        views=link_to_syncs(project.views, synced),
-    )
+    project = link_project(project, tuple(found.flows.values()), known=not found.faults)
     choice = found.select(project, selection, stage)
     if not views and selection and choice.without_data and not choice.all_flows and not choice.faults:
         raise nothing_of_its_own(choice.without_data)

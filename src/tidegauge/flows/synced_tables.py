@@ -8,11 +8,27 @@ from dataclasses import replace
 from typing import TypeVar
 
 from tidegauge.errors import ConfigError, Place
-from tidegauge.model.delta_flow import DeltaFlow, TableRef
-from tidegauge.model.spec import TableFlow
+from tidegauge.flows.select_words import select_flows
+from tidegauge.model.delta_flow import AnyFlow, DeltaFlow, TableRef
+from tidegauge.model.optimize_flow import OptimizeFlow
+from tidegauge.model.spec import DeltaFolder, Project, TableFlow
 from tidegauge.model.view_flow import ViewFlow
+from tidegauge.outputs.delta.synced import target_flow
 
 _W = TypeVar("_W", bound=DeltaFlow | ViewFlow)
+
+
+def link_project(project: Project, flows: Sequence[TableFlow], *, known: bool) -> Project:
+    """The project, whose flows know which tables' flows fill what they read or look after.
+
+    Not `known`: a database could not be asked, so there may be tables that none of these is about.
+    """
+    delta_flows = link_to_syncs(project.delta_flows, flows)
+    optimizes = project.optimizes
+    if project.syncs and known:
+        optimizes = link_optimizes(optimizes, delta_flows, flows)
+    views = link_to_syncs(project.views, flows)
+    return replace(project, delta_flows=delta_flows, views=views, optimizes=optimizes)
 
 
 def link_to_syncs(delta_flows: Sequence[_W], flows: Sequence[TableFlow]) -> tuple[_W, ...]:
@@ -40,6 +56,39 @@ def link_to_syncs(delta_flows: Sequence[_W], flows: Sequence[TableFlow]) -> tupl
         read = (_folder(part.table) for part in delta_flow.inputs)
         more = dict.fromkeys(filled[folder].name for folder in read if folder in filled)
         made.append(replace(delta_flow, upstreams=(*delta_flow.upstreams, *more)))
+    return tuple(made)
+
+
+def link_optimizes(
+    optimizes: Sequence[OptimizeFlow], delta_flows: Sequence[DeltaFlow], flows: Sequence[TableFlow]
+) -> tuple[OptimizeFlow, ...]:
+    """The optimize flows, each with the tables also that syncs fill and its words mean.
+
+    Raises ConfigError for a word that means nothing after all, and for a table that two of them look after.
+    """
+    filled = [flow for flow in flows if isinstance(flow.output, DeltaFolder)]
+    taken: dict[str, OptimizeFlow] = {}
+    made = []
+    every: list[AnyFlow] = [*filled, *delta_flows]
+    for one in optimizes:
+        meant, unknown = select_flows(every, one.select)
+        if unknown:
+            raise ConfigError(
+                f"`select` of `{one.name}` means no flow that writes a Delta table: {', '.join(unknown)}",
+                hint="name flows that write Delta tables, or their tags",
+                place=one.select_place,
+            )
+        for flow in meant:
+            first = taken.setdefault(flow.name, one)
+            if first is not one:
+                raise ConfigError(
+                    f"the flows `{first.name}` at {first.select_place} and `{one.name}` both optimize the"
+                    f" table of `{flow.name}`",
+                    hint="narrow `select` of one of them: a table is looked after by one flow",
+                    place=one.select_place,
+                )
+        tables = [target_flow(flow) if isinstance(flow, TableFlow) else flow for flow in meant]
+        made.append(one.look_after(tables, delta_flows))
     return tuple(made)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from tidegauge.flows.names import matches, means, table_named, table_of
 from tidegauge.flows.select_words import select_flows
+from tidegauge.model.optimize_flow import OptimizeFlow
 from tidegauge.model.spec import Lake, Project, Sync
 from tidegauge.model.view_flow import GraphFlow, ViewFlow, WrittenInFlows, in_flows
 
@@ -32,10 +33,7 @@ def written_flows(project: Project) -> tuple[WrittenFlow, ...]:
     return (
         *(_of_sync(name, sync) for name, sync in syncs.items()),
         *(_of_delta(flow, project, syncs) for flow in in_flows(project)),
-        *(
-            WrittenFlow(one.name, (one.name,), one.tags, frozenset(one.upstreams))
-            for one in project.optimizes
-        ),
+        *(_of_optimize(one, syncs) for one in project.optimizes),
     )
 
 
@@ -76,6 +74,15 @@ def _of_delta(flow: WrittenInFlows, project: Project, syncs: dict[str, Sync]) ->
             reads.add(name)
     writes = not isinstance(flow, ViewFlow)
     return WrittenFlow(flow.name, (flow.name,), flow.tags, frozenset(reads), writes_delta=writes)
+
+
+def _of_optimize(flow: OptimizeFlow, syncs: dict[str, Sync]) -> WrittenFlow:
+    filled = {
+        name
+        for name, sync in syncs.items()
+        if isinstance(sync.to, Lake) and sync.to.delta and (not flow.select or _words_of(sync, flow.select))
+    }
+    return WrittenFlow(flow.name, (flow.name,), flow.tags, frozenset(filled.union(flow.upstreams)))
 
 
 def _words_of(sync: Sync, selection: Sequence[str]) -> tuple[str, ...]:

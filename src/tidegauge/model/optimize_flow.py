@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from tidegauge.errors import Place
@@ -24,7 +25,7 @@ class OptimizeFlow:
     pipeline: str
     name: str
     select: tuple[str, ...]
-    """As it is written; none: every flow between Delta tables."""
+    """As it is written; none: every flow that writes a Delta table."""
     vacuum: bool = True
     tags: tuple[str, ...] = ()
     looks_after: tuple[DeltaFlow, ...] = ()
@@ -33,6 +34,14 @@ class OptimizeFlow:
     """The flows that read those tables: a vacuum asks how far they are, so it comes after them too."""
     place: Place | None = None
     select_place: Place | None = None
+
+    def look_after(self, meant: Sequence[DeltaFlow], delta_flows: Sequence[DeltaFlow]) -> OptimizeFlow:
+        """`meant`, of which flows that fill tables from a database may be; read by some of `delta_flows`."""
+        names = {flow.name for flow in meant}
+        readers = (
+            flow.name for flow in delta_flows if flow.name not in names and names & set(flow.upstreams)
+        )
+        return replace(self, looks_after=tuple(meant), readers=tuple(readers))
 
     @property
     def target(self) -> str:
