@@ -7,14 +7,16 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 from tests.unit.test_config_flow_mistakes import IN, OUT, refused
 from tests.unit.test_config_flows import flow, load
 from tests.unit.test_declare import HEAD, _untouched, declared  # noqa: F401 - a fixture for every test
-from tidegauge.errors import ExpectationFailed
+from tidegauge.errors import ExpectationFailed, OutputDisagrees
 from tidegauge.flows.made_by import MadeBy
-from tidegauge.model.delta_flow import DeltaFlow, Function, Sql, TableRef
+from tidegauge.model.delta_flow import DeltaFlow, DeltaTable, Function, Sql, TableRef
 from tidegauge.model.expectation import (
     Accepted,
     Action,
@@ -30,6 +32,7 @@ from tidegauge.model.expectation import (
     Unique,
     add_up,
 )
+from tidegauge.outputs.delta.quarantine import COLUMNS, Quarantine
 from tidegauge.transform.predicates import check_expectations
 
 WRITTEN = """
@@ -235,3 +238,36 @@ def test_counts_of_batches_add_up_and_come_back_from_json() -> None:
 )
 def test_the_table_for_rows_set_aside_stands_beside_the_target(table: TableRef, beside: str) -> None:
     assert str(table.quarantine) == beside
+
+
+@pytest.mark.parametrize(
+    ("column", "kind", "said"),
+    [
+        ("_window", None, "has no column _window"),
+        ("_seq", pa.string(), "has a column _seq that is no bigint"),
+        ("_reasons", pa.string(), "has a column _reasons that is no array<string>"),
+        ("who", pa.field("who", pa.string(), nullable=False), "wants a value for who, which is NOT NULL"),
+        ("who", pa.string(), None),
+        ("_replay", pa.string(), None),
+    ],
+)
+def test_a_quarantine_that_somebody_altered_takes_no_rows_and_says_why(
+    tmp_path: Path, column: str, kind: pa.DataType | pa.Field | None, said: str | None
+) -> None:
+    moment = pa.timestamp("us", "UTC")
+    types = {"bigint": pa.int64(), "array<string>": pa.list_(pa.string()), "timestamp": moment}
+    fields = {name: pa.field(name, types.get(one, pa.string())) for name, one in COLUMNS.items()}
+    if kind is None:
+        del fields[column]
+    else:
+        fields[column] = kind if isinstance(kind, pa.Field) else pa.field(column, kind)
+    flow = DeltaFlow("p", "f", (), DeltaTable(TableRef(path=str(tmp_path / "t")), key=("id",)))
+    where = str(tmp_path / "t_quarantine")
+    quarantine = Quarantine(flow, lambda: where)
+    write_deltalake(where, pa.schema(list(fields.values())).empty_table())
+    if said is None:
+        assert quarantine.look() is not None
+        return
+    with pytest.raises(OutputDisagrees, match=said) as caught:
+        quarantine.look()
+    assert "move it away" in str(caught.value.hint)

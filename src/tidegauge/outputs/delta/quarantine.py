@@ -8,7 +8,7 @@ JSON in one column: so a change of the target's columns never stands in its way.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,7 @@ from tidegauge.model.position import to_text
 from tidegauge.model.types import quote
 from tidegauge.outputs.delta.commit import APPLICATION, METADATA, VERSION, find, tag_commits
 from tidegauge.outputs.delta.session import name_of
-from tidegauge.outputs.delta.target import target_of
+from tidegauge.outputs.delta.target import TargetColumn, target_of
 from tidegauge.outputs.delta.types import literal
 from tidegauge.storage.store import open_store
 
@@ -43,6 +43,19 @@ COLUMNS = {
     "_replay": "string",
 }
 """`_replay`: the name under which a row is being appended to its target; it goes when that is done."""
+_IN_LOG: dict[str, object] = {"bigint": "long", "array<string>": {"array": "string"}}
+
+
+def _find_altered(columns: Sequence[TargetColumn]) -> str | None:
+    """What keeps the table from taking rows; None where nothing does. A column more is left alone."""
+    held = {one.name: one for one in columns}
+    for name, wanted in COLUMNS.items():
+        if name not in held:
+            return f"has no column {name}"
+        if held[name].type != _IN_LOG.get(wanted, wanted):
+            return f"has a column {name} that is no {wanted}"
+    extra = next((one.name for one in columns if one.name not in COLUMNS and one.required), None)
+    return None if extra is None else f"wants a value for {extra}, which is NOT NULL"
 
 
 class Quarantine:
@@ -61,13 +74,12 @@ class Quarantine:
         look = None if where is None else Log(open_store(lake_of(where, self._ref.storage))).look()
         if look is None:
             return None
-        held = {one.name: one.type for one in target_of(look).columns}
-        lost = [name for name in COLUMNS if name not in held]
-        if lost:
+        wrong = _find_altered(target_of(look).columns)
+        if wrong is not None:
             raise OutputDisagrees(
-                f"{self.place} has no column {lost[0]}, so no row of {self._flow.name} can be set aside",
-                hint="somebody altered it, or it is another table: bring the column back, or move the table"
-                " away, and one is made anew; nothing was written",
+                f"{self.place} {wrong}, so no row of {self._flow.name} can be set aside",
+                hint="somebody altered it, or it is another table: make it as it was, or move it away, and"
+                " one is made anew; nothing was written",
             )
         return look
 
