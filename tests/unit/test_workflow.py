@@ -71,6 +71,18 @@ def test_flows_without_a_tag_are_selected_by_their_names(tmp_path: Path) -> None
     assert tasks(tmp_path, SYNCS) == {"early": (("tag:early",), ()), "untagged": (("items",), ())}
 
 
+def test_an_optimize_flow_comes_after_what_it_looks_after_and_its_name_is_no_table_of_a_sync(
+    tmp_path: Path,
+) -> None:
+    text = FLOWS.replace("flows:\n", (
+        "connections:\n  app: {type: sqlite, path: app.db}\n  raw: {type: delta, path: raw}\n"
+        "sync:\n  - {from: app, to: raw, tables: ['*'], cursor: at, tags: raw}\n"
+        "flows:\n  tidy: {kind: optimize, select: [tag:raw, tag:gold]}\n"
+    ))  # fmt: skip
+    found = tasks(tmp_path, text)
+    assert found["untagged"] == (("tidy",), ("raw", "gold"))
+
+
 def test_a_second_tag_does_not_bring_a_flow_into_two_tasks(tmp_path: Path) -> None:
     text = FLOWS.replace("tags: gold", "tags: [gold, silver]")
     assert tasks(tmp_path, text)["silver"] == (("silver_usage",), ("bronze",))

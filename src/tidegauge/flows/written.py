@@ -45,10 +45,13 @@ def select_written(project: Project, selection: Sequence[str]) -> tuple[WrittenF
     every: list[GraphFlow] = [*in_flows(project), *project.optimizes]
     delta = {flow.name for flow in select_flows(every, selection)[0]}
     syncs = {_name(sync): sync for sync in project.syncs}
+    # No table of a sync may have the name of a flow, so such a word is not one that `*` means.
+    own = {flow.name for flow in every}
+    of_tables = [word for word in selection if word.strip("+") not in own]
     chosen = []
     for one in found:
         if one.name in syncs:
-            words = _words_of(syncs[one.name], selection)
+            words = _words_of(syncs[one.name], of_tables)
             chosen += [replace(one, words=words, in_part=words != one.words)] if words else []
         elif one.name in delta:
             chosen.append(one)
