@@ -19,6 +19,7 @@ from tidegauge.ledger.flow_view import status_of, watermarks_of
 from tidegauge.model.claim import Owner
 from tidegauge.model.plan import Draft, Plan
 from tidegauge.model.run import FlowStatus, HistoryEvent, RunRecord
+from tidegauge.model.ticks import TickBook
 from tidegauge.model.watermark import Tally, Watermark
 
 
@@ -81,6 +82,9 @@ class MemoryLedger(BaseLedger):
 
     def pipelines(self) -> list[str]:
         return [PIPELINE]
+
+    def ticks(self, pipeline: str) -> TickBook:
+        return TickBook()
 
     def find_plan(self, plan_id: str) -> tuple[str, str, bool] | None:
         active = self._read("find_plan").active

@@ -159,6 +159,14 @@ class LeaseLost(LedgerError):
     default_retryable = True
 
 
+class FlowSuspended(LedgerError):
+    pass
+
+
+class SchedulersDisagree(LedgerError):
+    pass
+
+
 class OutputError(TidegaugeError):
     pass
 

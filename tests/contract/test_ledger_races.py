@@ -30,7 +30,9 @@ from tidegauge.ledger import document_ledger as documents
 from tidegauge.ledger.open import Ledger, open_ledger
 from tidegauge.ledger.sql_ledger import SqlLedger
 from tidegauge.model.claim import Claim, Owner
+from tidegauge.model.schedule import Every, FlowSchedule
 from tidegauge.model.state import State
+from tidegauge.model.ticks import SeenScheduler
 
 MINUTE = timedelta(minutes=1)
 RACERS = 8
@@ -46,6 +48,8 @@ CALLS = (
     "fail",
     "release",
     "forget",
+    "suspend",
+    "take tick",
 )
 
 
@@ -193,7 +197,13 @@ def _stage(ledger: Ledger, call: str) -> Callable[[Ledger], object]:
         return lambda mine: mine.plan(drafts, owner=ME, run_id="run")
     if call == "refuse":
         return lambda mine: mine.refuse("shop", "orders", {"message": "no"}, owner=ME, run_id="run")
+    if call == "take tick":
+        yearly = FlowSchedule(Every(timedelta(days=365)), "every 365d")
+        ledger.join_schedulers("shop", SeenScheduler(ME, "f00d", "a file", datetime(1970, 1, 1)), [])
+        return lambda mine: mine.take_tick("shop", yearly, owner=ME)
     plan = ledger.plan([draft(batches=1)], owner=ME, run_id="run")["orders"]
+    if call == "suspend":
+        return lambda mine: mine.suspend("shop", "orders", owner=OTHER, reason="wait")
     if call == "claim":
         return lambda mine: mine.claim(plan, owner=ME, run_id="run", lease=MINUTE)
     claim = ledger.claim(plan, owner=ME, run_id="run", lease=MINUTE)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -17,6 +17,7 @@ from tidegauge.ledger import (
     override_rules,
     plan_rules,
     rebuild_rules,
+    schedule_rules,
 )
 from tidegauge.ledger.flow_state import FlowState, StateChange
 from tidegauge.model.claim import Claim, Owner
@@ -24,7 +25,10 @@ from tidegauge.model.override import Override
 from tidegauge.model.plan import Draft, Plan, Receipt
 from tidegauge.model.position import Position
 from tidegauge.model.run import FlowStatus
+from tidegauge.model.schedule import FlowSchedule
 from tidegauge.model.state import State
+from tidegauge.model.suspension import ALL
+from tidegauge.model.ticks import SeenScheduler, Tick
 from tidegauge.model.watermark import Recalled
 
 Rule = Callable[[FlowState, datetime], StateChange | None]
@@ -79,12 +83,17 @@ class BaseLedger(ABC):
     def claim(
         self, plan: Plan, *, owner: Owner, run_id: str, lease: timedelta, dead: Owner | None = None
     ) -> Claim:
+        def rule(flow_state: FlowState, now: datetime) -> StateChange:
+            # Here, and not where a caller claims and completes at once: what is done may be said.
+            schedule_rules.refuse_suspended(flow_state)
+            return claim_rules.claim(
+                flow_state, plan.plan_id, owner=owner, run_id=run_id, lease=lease, dead=dead, now=now
+            )
+
         flow_state = self._change(
             plan.draft.pipeline,
             plan.draft.flow,
-            lambda flow_state, now: claim_rules.claim(
-                flow_state, plan.plan_id, owner=owner, run_id=run_id, lease=lease, dead=dead, now=now
-            ),
+            rule,
             plan=plan,
             marks=False,
         )
@@ -197,15 +206,78 @@ class BaseLedger(ABC):
         owner: Owner,
         reason: str,
     ) -> bool:
-        changed = False
+        return self._changes(
+            pipeline,
+            flow,
+            lambda flow_state, now: rebuild_rules.rebuild(
+                flow_state, marks, epoch, seq, owner=owner, reason=reason, now=now
+            ),
+        )
+
+    def suspend(self, pipeline: str, flow: str, *, owner: Owner, reason: str) -> bool:
+        return self._changes(
+            pipeline,
+            flow,
+            lambda flow_state, now: schedule_rules.suspend(flow_state, owner=owner, reason=reason, now=now),
+        )
+
+    def resume(self, pipeline: str, flow: str, *, owner: Owner, reason: str) -> bool:
+        return self._changes(
+            pipeline,
+            flow,
+            lambda flow_state, now: schedule_rules.resume(flow_state, owner=owner, reason=reason, now=now),
+        )
+
+    def join_schedulers(
+        self,
+        pipeline: str,
+        me: SeenScheduler,
+        schedules: Sequence[FlowSchedule],
+        *,
+        dead: Collection[Owner] = (),
+    ) -> None:
+        self._changes(
+            pipeline,
+            ALL,
+            lambda flow_state, now: schedule_rules.join_schedulers(
+                flow_state, me, schedules, dead=dead, now=now
+            ),
+        )
+
+    def leave_schedulers(self, pipeline: str, *, owner: Owner) -> None:
+        self._changes(
+            pipeline, ALL, lambda flow_state, _: schedule_rules.leave_schedulers(flow_state, owner)
+        )
+
+    def take_tick(
+        self, pipeline: str, schedule: FlowSchedule, *, owner: Owner, dead: Collection[Owner] = ()
+    ) -> Tick:
+        taken = Tick(None)
 
         def rule(flow_state: FlowState, now: datetime) -> StateChange | None:
+            nonlocal taken
+            change, taken = schedule_rules.take_tick(flow_state, schedule, owner=owner, dead=dead, now=now)
+            return change
+
+        self._changes(pipeline, ALL, rule)
+        return taken
+
+    def end_tick(self, pipeline: str, schedule: FlowSchedule, *, owner: Owner) -> None:
+        self._changes(
+            pipeline, ALL, lambda flow_state, _: schedule_rules.end_tick(flow_state, schedule, owner=owner)
+        )
+
+    def _changes(self, pipeline: str, flow: str, rule: Rule) -> bool:
+        """Whether the rule changed anything. `*` is kept, and not listed as a flow."""
+        changed = False
+
+        def watched(flow_state: FlowState, now: datetime) -> StateChange | None:
             nonlocal changed
-            change = rebuild_rules.rebuild(flow_state, marks, epoch, seq, owner=owner, reason=reason, now=now)
+            change = rule(flow_state, now)
             changed = change is not None
             return change
 
-        self._change(pipeline, flow, rule)
+        self._change(pipeline, flow, watched)
         return changed
 
     def _plan_id(self, draft: Draft) -> str:  # noqa: ARG002 - a store may want to find the flow by it

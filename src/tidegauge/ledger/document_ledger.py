@@ -20,6 +20,7 @@ from tidegauge.ledger.flow_state import FlowState
 from tidegauge.ledger.stored_flow import document_of, stored_flow_of
 from tidegauge.model.claim import Owner
 from tidegauge.model.plan import Draft, Plan
+from tidegauge.model.suspension import ALL
 
 _PATIENCE = 30.0
 """Seconds to go on trying. A lost race means that somebody else won it, so nobody loses for that long by
@@ -91,7 +92,7 @@ class DocumentLedger(DocumentReader, BaseLedger):
             change = rule(document.flow_state, now)
             if change is None:
                 return document.flow_state
-            after = apply_change(document, change, now, known=register)
+            after = apply_change(document, change, now, known=register and flow != ALL)
             if self._save(loaded, stored_flow_of(after)):
                 if after.waiting >= _MANY or any(run.ended_at for run in change.runs) or change.ended:
                     self._move(pipeline, [flow])

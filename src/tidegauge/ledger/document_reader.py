@@ -25,6 +25,8 @@ from tidegauge.ledger.keys import flow_key
 from tidegauge.ledger.log_entries import event_of, run_of
 from tidegauge.ledger.stored_flow import document_of
 from tidegauge.model.run import FlowStatus, HistoryEvent, RunRecord
+from tidegauge.model.suspension import ALL
+from tidegauge.model.ticks import TickBook
 from tidegauge.model.watermark import Tally, Watermark
 
 
@@ -104,6 +106,10 @@ class DocumentReader:
     def pipelines(self) -> list[str]:
         return self._documents.pipelines()
 
+    def ticks(self, pipeline: str) -> TickBook:
+        found = self._documents.load(pipeline, [ALL]).stored_flows.get(ALL)
+        return TickBook() if found is None else document_of(found).flow_state.ticks
+
     def find_plan(self, plan_id: str) -> tuple[str, str, bool] | None:
         for pipeline in self._documents.pipelines():
             for stored_flow in self._documents.load(pipeline).stored_flows.values():
@@ -143,7 +149,12 @@ class DocumentReader:
 
     def _load_documents(self, pipeline: str, flows: Sequence[str] | None) -> list[FlowDocument]:
         stored_flows = self._documents.load(pipeline, flows).stored_flows.values()
-        return [document for document in map(document_of, stored_flows) if document.known]
+        asked = flows or ()
+        return [
+            document
+            for document in map(document_of, stored_flows)
+            if document.known or (document.flow_state.flow == ALL and ALL in asked)
+        ]
 
 
 def mark_of(pipeline: str, flow: str) -> str:

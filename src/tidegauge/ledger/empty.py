@@ -9,6 +9,7 @@ from typing import Any
 from tidegauge.ledger.flow_state import FlowState
 from tidegauge.ledger.sql_reader import SqlReader
 from tidegauge.model.run import FlowStatus, HistoryEvent, RunRecord
+from tidegauge.model.ticks import TickBook
 from tidegauge.model.watermark import Tally, Watermark
 
 
@@ -39,6 +40,9 @@ class EmptyLedger(SqlReader):
 
     def pipelines(self) -> list[str]:
         return []
+
+    def ticks(self, pipeline: str) -> TickBook:  # noqa: ARG002
+        return TickBook()
 
     def find_plan(self, plan_id: str) -> tuple[str, str, bool] | None:  # noqa: ARG002
         return None

@@ -13,6 +13,8 @@ from tidegauge.model.plan import Plan
 from tidegauge.model.position import Position
 from tidegauge.model.run import HistoryEvent, RunRecord
 from tidegauge.model.state import State
+from tidegauge.model.suspension import Suspension
+from tidegauge.model.ticks import TickBook
 from tidegauge.model.watermark import Tally
 
 
@@ -73,6 +75,9 @@ class FlowState:
     tally: Tally = field(default_factory=Tally)
     tally_before: Tally | None = None
     """What the last override replaced, for its undo."""
+    suspended: Suspension | None = None
+    ticks: TickBook = field(default_factory=TickBook)
+    """Only ever of the flow `*`, which stands for the pipeline."""
 
     @property
     def state(self) -> State:

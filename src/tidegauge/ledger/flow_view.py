@@ -44,4 +44,5 @@ def status_of(flow_state: FlowState, last_run: RunRecord | None) -> FlowStatus:
         planned_at=active.created_at if active else None,
         override=flow_state.override,
         undo=flow_state.undo,
+        suspended=flow_state.suspended,
     )

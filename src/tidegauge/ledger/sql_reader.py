@@ -14,6 +14,7 @@ from tidegauge.ledger.database_errors import translate_database_error
 from tidegauge.ledger.flow_view import watermark_of
 from tidegauge.ledger.journal import FAILURES
 from tidegauge.ledger.keys import flow_key, pipeline_key
+from tidegauge.ledger.schedule_json import schedule_of
 from tidegauge.ledger.sql_clock import store_now
 from tidegauge.ledger.sql_rows import (
     completed_of,
@@ -29,6 +30,8 @@ from tidegauge.ledger.sql_tables import flows, history, metadata, plans, runs, w
 from tidegauge.model.position import decode
 from tidegauge.model.run import FlowStatus, HistoryEvent, RunRecord
 from tidegauge.model.state import State
+from tidegauge.model.suspension import ALL
+from tidegauge.model.ticks import TickBook
 from tidegauge.model.watermark import Tally, Watermark
 
 _last = runs.alias("last")
@@ -112,6 +115,11 @@ class SqlReader:
         with self._reading() as connection:
             return sorted(set(connection.execute(select(flows.c.pipeline).distinct()).scalars()))
 
+    def ticks(self, pipeline: str) -> TickBook:
+        query = select(flows.c.schedule_body).where(flows.c.flow_key == flow_key(pipeline, ALL))
+        with self._reading() as connection:
+            return schedule_of(connection.execute(query).scalar_one_or_none())[1]
+
     def find_plan(self, plan_id: str) -> tuple[str, str, bool] | None:
         query = select(plans.c.pipeline, plans.c.flow, plans.c.active).where(plans.c.plan_id == plan_id)
         with self._reading() as connection:
@@ -150,6 +158,7 @@ def _status_query(pipeline: str, names: Sequence[str] | None) -> Select[Any]:
             flows.c.fence,
             flows.c.override_body,
             flows.c.undo_body,
+            flows.c.schedule_body,
             plans.c.plan_id,
             plans.c.state,
             plans.c.epoch,
@@ -166,6 +175,8 @@ def _status_query(pipeline: str, names: Sequence[str] | None) -> Select[Any]:
         .outerjoin(plans, and_(plans.c.flow_key == flows.c.flow_key, plans.c.active == 1))
         .outerjoin(_last, and_(_last.c.flow_key == flows.c.flow_key, _last.c.id == newest))
     )
+    if names is None:
+        query = query.where(flows.c.flow_key != flow_key(pipeline, ALL))
     return _only(query, flows.c.flow_key, flows.c.pipeline_key, pipeline, names)
 
 
@@ -184,6 +195,7 @@ def _status(row: Row[Any]) -> FlowStatus:
         planned_at=row.planned_at,
         override=override_of(row.override_body),
         undo=undo_of(row.undo_body),
+        suspended=schedule_of(row.schedule_body)[0],
     )
 
 

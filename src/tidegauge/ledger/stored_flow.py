@@ -13,6 +13,7 @@ from tidegauge.ledger.flow_document import FlowDocument
 from tidegauge.ledger.flow_state import ActivePlan, FlowState, InputState
 from tidegauge.ledger.log_entries import moment_of, moment_text, run_body, run_of
 from tidegauge.ledger.override_json import override_from_body, override_to_body, undo_from_body, undo_to_body
+from tidegauge.ledger.schedule_json import schedule_body, schedule_of
 from tidegauge.ledger.summary import split_position, stage_row
 from tidegauge.ledger.tallies import tally_body, tally_of
 from tidegauge.model.claim import Owner
@@ -42,6 +43,7 @@ def stored_flow_of(document: FlowDocument) -> StoredFlow:
             "run": run_body(flow_state.run) if flow_state.run else None,
             "override": override_to_body(flow_state.override) if flow_state.override else None,
             "undo": undo_to_body(flow_state.undo) if flow_state.undo else None,
+            "schedule": schedule_body(flow_state),
         },
         "last_run": run_body(document.last) if document.last else None,
         "numbers": dict(document.numbers),
@@ -174,6 +176,7 @@ def document_of(stored_flow: StoredFlow) -> FlowDocument:
 
 def _flow_state_of(pipeline: str, flow: str, body: Mapping[str, Any]) -> FlowState:
     override, undo = body["override"], body["undo"]
+    suspended, ticks = schedule_of(body.get("schedule"))
     return FlowState(
         pipeline=pipeline,
         flow=flow,
@@ -186,6 +189,8 @@ def _flow_state_of(pipeline: str, flow: str, body: Mapping[str, Any]) -> FlowSta
         run=run_of(body["run"]) if body["run"] else None,
         override=override_from_body(override) if override else None,
         undo=undo_from_body(undo) if undo else None,
+        suspended=suspended,
+        ticks=ticks,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import date, datetime, time
 
 from tidegauge.errors import ConfigError
 
@@ -45,6 +46,26 @@ class Cron:
     months: frozenset[int]
     weekdays: frozenset[int]
     """0 is Sunday."""
+
+    @property
+    def every_hour(self) -> bool:
+        return self.hours == _HOUR.whole
+
+    def times_on(self, day: date) -> list[datetime]:
+        """The times of one day, by the clock on the wall."""
+        if day.month not in self.months or not self._has_day(day):
+            return []
+        return [
+            datetime.combine(day, time(hour, minute))
+            for hour in sorted(self.hours)
+            for minute in sorted(self.minutes)
+        ]
+
+    def _has_day(self, day: date) -> bool:
+        by_month, by_week = day.day in self.days, day.isoweekday() % len(_DAYS) in self.weekdays
+        if self.days == _DAY.whole or len(self.weekdays) == len(_DAYS):
+            return by_month and by_week
+        return by_month or by_week
 
     def to_quartz(self) -> str:
         """Six fields: seconds come first, and one of the two kinds of day is `?`.

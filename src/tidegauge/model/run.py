@@ -11,6 +11,7 @@ from tidegauge.model.override import Override, Undo
 from tidegauge.model.plan import Plan
 from tidegauge.model.position import Position, Window
 from tidegauge.model.state import State
+from tidegauge.model.suspension import Suspension
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,7 @@ class FlowStatus:
     override: Override | None = None
     """One that was begun and not ended."""
     undo: Undo | None = None
+    suspended: Suspension | None = None
 
     @property
     def shown_state(self) -> State:

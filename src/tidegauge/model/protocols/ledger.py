@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
@@ -11,7 +11,9 @@ from tidegauge.model.override import Override
 from tidegauge.model.plan import Draft, Plan, Receipt
 from tidegauge.model.position import Position
 from tidegauge.model.run import FlowStatus, HistoryEvent, RunRecord
+from tidegauge.model.schedule import FlowSchedule
 from tidegauge.model.state import State
+from tidegauge.model.ticks import SeenScheduler, Tick, TickBook
 from tidegauge.model.watermark import Recalled, Tally, Watermark
 
 
@@ -22,7 +24,10 @@ class LedgerReader(Protocol):
     def watermarks(self, pipeline: str, flows: Sequence[str] | None = None) -> list[Watermark]: ...
 
     def status(self, pipeline: str, flows: Sequence[str] | None = None) -> list[FlowStatus]:
-        """Every flow that the ledger knows, in name order."""
+        """Every flow that the ledger knows, in name order.
+
+        `*`, which stands for the pipeline itself, is among them only when it is asked for by name.
+        """
 
     def tallies(self, pipeline: str, flows: Sequence[str]) -> dict[str, Tally]:
         """By flow; one that the ledger does not know has no entry."""
@@ -37,6 +42,9 @@ class LedgerReader(Protocol):
 
     def pipelines(self) -> list[str]:
         """Every pipeline that the ledger knows, in name order."""
+
+    def ticks(self, pipeline: str) -> TickBook:
+        """What the pipeline's schedulers have done, and who they are."""
 
     def find_plan(self, plan_id: str) -> tuple[str, str, bool] | None:
         """Pipeline and flow of a plan, and whether it is active; None where it is not known (any more)."""
@@ -163,6 +171,43 @@ class LedgerWriter(LedgerReader, Protocol):
         False: it is there already. Raises WrongState where the ledger is ahead of the output or an
         override was begun, and FlowHeld while a plan is active: only a run can say what became of that.
         """
+
+    def suspend(self, pipeline: str, flow: str, *, owner: Owner, reason: str) -> bool:
+        """From here on nobody may claim the flow; `*` is every flow. False: it was suspended already.
+
+        Whoever holds the flow ends what it has claimed.
+        """
+
+    def resume(self, pipeline: str, flow: str, *, owner: Owner, reason: str) -> bool:
+        """False: it was not suspended."""
+
+    def join_schedulers(
+        self,
+        pipeline: str,
+        me: SeenScheduler,
+        schedules: Sequence[FlowSchedule],
+        *,
+        dead: Collection[Owner] = (),
+    ) -> None:
+        """Show that a scheduler is there, with every schedule of its file; a schedule that is new begins now.
+
+        `dead` are schedulers which `ticks` showed and which are known to be gone. Raises SchedulersDisagree
+        while one is there whose file has other flows or schedules.
+        """
+
+    def leave_schedulers(self, pipeline: str, *, owner: Owner) -> None: ...
+
+    def take_tick(
+        self, pipeline: str, schedule: FlowSchedule, *, owner: Owner, dead: Collection[Owner] = ()
+    ) -> Tick:
+        """The time that is due by the store's clock: of all who ask, one is given it.
+
+        Whoever is given a time runs for it, and then calls `end_tick`. Until then, times that come are passed
+        over and counted; if the runner is gone, its time is due again. `dead` are those that are known to be:
+        also the caller itself, where a run in its name is none that it knows of.
+        """
+
+    def end_tick(self, pipeline: str, schedule: FlowSchedule, *, owner: Owner) -> None: ...
 
     def prune(self, *, before: datetime, pipeline: str | None = None) -> dict[str, int]:
         """Remove history, runs and ended plans older than a moment; how many of each.

@@ -1,0 +1,67 @@
+"""Suspensions and ticks as plain JSON values, and back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from tidegauge.ledger.flow_state import FlowState
+from tidegauge.model.claim import Owner
+from tidegauge.model.suspension import Suspension
+from tidegauge.model.ticks import ScheduleTicks, SeenScheduler, TickBook
+
+
+def schedule_body(flow_state: FlowState) -> dict[str, Any] | None:
+    """What a flow's state has of schedules; None: nothing."""
+    suspended, ticks = flow_state.suspended, flow_state.ticks
+    if suspended is None and ticks == TickBook():
+        return None
+    return {
+        "suspended": {**vars(suspended), "at": suspended.at.isoformat()} if suspended else None,
+        "schedules": {
+            name: {
+                **vars(one),
+                "fired": one.fired.isoformat(),
+                "runner": vars(one.runner) if one.runner else None,
+            }
+            for name, one in ticks.schedules.items()
+        },
+        "schedulers": [
+            {**vars(one), "owner": vars(one.owner), "seen": one.seen.isoformat()} for one in ticks.schedulers
+        ],
+    }
+
+
+def schedule_text(flow_state: FlowState) -> str | None:
+    body = schedule_body(flow_state)
+    return None if body is None else json.dumps(body)
+
+
+def schedule_of(body: Mapping[str, Any] | str | None) -> tuple[Suspension | None, TickBook]:
+    if body is None:
+        return None, TickBook()
+    found: Mapping[str, Any] = json.loads(body) if isinstance(body, str) else body
+    suspended = found["suspended"]
+    ticks = TickBook(
+        {
+            name: ScheduleTicks(
+                **{
+                    **one,
+                    "fired": datetime.fromisoformat(one["fired"]),
+                    "runner": Owner(**one["runner"]) if one["runner"] else None,
+                }
+            )
+            for name, one in found["schedules"].items()
+        },
+        tuple(
+            SeenScheduler(
+                Owner(**one["owner"]), one["file"], one["path"], datetime.fromisoformat(one["seen"])
+            )
+            for one in found["schedulers"]
+        ),
+    )
+    if suspended is None:
+        return None, ticks
+    return Suspension(**{**suspended, "at": datetime.fromisoformat(suspended["at"])}), ticks

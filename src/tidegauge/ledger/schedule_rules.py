@@ -1,0 +1,144 @@
+"""Rules of schedules: suspend and resume, who schedules a pipeline, and who runs for a time. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from tidegauge.errors import FlowSuspended, SchedulersDisagree
+from tidegauge.ledger.flow_state import FlowState, StateChange
+from tidegauge.ledger.journal import clean
+from tidegauge.ledger.rule_records import make_event, name_owner
+from tidegauge.model.claim import Owner
+from tidegauge.model.schedule import FlowSchedule, find_due
+from tidegauge.model.secret import mask
+from tidegauge.model.suspension import Suspension
+from tidegauge.model.ticks import SILENCE, ScheduleTicks, SeenScheduler, Tick
+
+_MOMENT = timedelta(microseconds=1)
+
+
+def suspend(flow_state: FlowState, *, owner: Owner, reason: str, now: datetime) -> StateChange | None:
+    """None: it is suspended already, for the reason that was given then."""
+    if flow_state.suspended is not None:
+        return None
+    kept = Suspension(clean(mask(reason)), clean(owner.actor), now)
+    said = make_event(flow_state, "suspended", now, owner.actor, reason=reason)
+    return StateChange(replace(flow_state, suspended=kept), (said,))
+
+
+def resume(flow_state: FlowState, *, owner: Owner, reason: str, now: datetime) -> StateChange | None:
+    """None: it is not suspended."""
+    if flow_state.suspended is None:
+        return None
+    said = make_event(flow_state, "resumed", now, owner.actor, reason=reason)
+    return StateChange(replace(flow_state, suspended=None), (said,))
+
+
+def refuse_suspended(flow_state: FlowState) -> None:
+    if flow_state.suspended is not None:
+        raise explain_suspension(flow_state.flow, flow_state.suspended)
+
+
+def explain_suspension(flow: str, suspended: Suspension, *, pipeline: str | None = None) -> FlowSuspended:
+    """`pipeline`: it is the whole pipeline that is suspended."""
+    who = f"the pipeline {pipeline}" if pipeline is not None else flow
+    return FlowSuspended(
+        f"{who} was suspended by {suspended.actor} at {suspended.at:%Y-%m-%d %H:%M:%S} UTC:"
+        f" {suspended.reason}",
+        hint=f"`tidegauge schedule resume {flow if pipeline is None else pipeline} --reason …` lets it run",
+    )
+
+
+def join_schedulers(
+    flow_state: FlowState,
+    me: SeenScheduler,
+    schedules: Sequence[FlowSchedule],
+    *,
+    dead: Collection[Owner],
+    now: datetime,
+) -> StateChange:
+    """Show that a scheduler is there. Raises SchedulersDisagree while one with another file is.
+
+    A schedule that is new begins now; one that the file has no more is dropped.
+    """
+    book = flow_state.ticks
+    others = [
+        one
+        for one in book.schedulers
+        if one.owner != me.owner and one.owner not in dead and abs(now - one.seen) < SILENCE
+    ]
+    other = next((one for one in others if one.file != me.file), None)
+    if other is not None:
+        raise SchedulersDisagree(
+            f"{flow_state.pipeline} is scheduled by {name_owner(other.owner)} too, whose {other.path} has"
+            f" other flows or schedules than {me.path}",
+            hint="give both the same file; or stop that one first, and begin again",
+        )
+    kept = {str(one): book.schedules.get(str(one)) or ScheduleTicks(fired=now) for one in schedules}
+    changed = replace(book, schedules=kept, schedulers=(*others, replace(me, seen=now)))
+    return StateChange(replace(flow_state, ticks=changed))
+
+
+def leave_schedulers(flow_state: FlowState, owner: Owner) -> StateChange | None:
+    """A scheduler ends, and others need not wait until they miss it. A run that it has not ended is theirs."""
+    book = flow_state.ticks
+    kept = tuple(one for one in book.schedulers if one.owner != owner)
+    if kept == book.schedulers:
+        return None
+    return StateChange(replace(flow_state, ticks=replace(book, schedulers=kept)))
+
+
+def take_tick(
+    flow_state: FlowState, schedule: FlowSchedule, *, owner: Owner, dead: Collection[Owner], now: datetime
+) -> tuple[StateChange | None, Tick]:
+    """Give the time that is due to whoever asks first.
+
+    While a run for an earlier time is under way, what comes due is passed over and counted. A run whose
+    runner is gone has not ended: its time is due again.
+    """
+    name, book = str(schedule), flow_state.ticks
+    ticks = book.schedules.get(name) or ScheduleTicks(fired=now)
+    lost = ticks.runner is not None and _is_gone(flow_state, ticks.runner, owner, dead, now)
+    busy = ticks.runner is not None and not lost
+    due = find_due(schedule, ticks.fired - _MOMENT if lost else ticks.fired, now)
+    if name in book.schedules and due.upto == ticks.fired and not lost:
+        return None, Tick(None)
+    if busy and due.upto > ticks.fired:
+        newest = schedule.last(now)
+        skipped = schedule.count(ticks.fired, newest)
+        after, tick = (
+            replace(ticks, fired=newest, skipped=ticks.skipped + skipped),
+            Tick(None, skipped=skipped),
+        )
+    else:
+        tick = Tick(due.tick, missed=due.missed)
+        after = replace(
+            ticks,
+            fired=due.upto,
+            runner=owner if due.tick is not None else ticks.runner if busy else None,
+            ran=ticks.ran + (due.tick is not None),
+            missed=ticks.missed + due.missed,
+        )
+    changed = replace(book, schedules={**book.schedules, name: after})
+    return StateChange(replace(flow_state, ticks=changed)), tick
+
+
+def end_tick(flow_state: FlowState, schedule: FlowSchedule, *, owner: Owner) -> StateChange | None:
+    """The run for a time has ended."""
+    book, name = flow_state.ticks, str(schedule)
+    ticks = book.schedules.get(name)
+    if ticks is None or ticks.runner != owner:
+        return None
+    changed = replace(book, schedules={**book.schedules, name: replace(ticks, runner=None)})
+    return StateChange(replace(flow_state, ticks=changed))
+
+
+def _is_gone(
+    flow_state: FlowState, runner: Owner, me: Owner, dead: Collection[Owner], now: datetime
+) -> bool:
+    if runner in dead:
+        return True
+    seen = {one.owner for one in flow_state.ticks.schedulers if abs(now - one.seen) < SILENCE}
+    return runner != me and runner not in seen
