@@ -44,7 +44,7 @@ class Declared:
     output: DeclaredOutput | None
     """None: it has neither inputs nor an output, as an optimize flow has not."""
     keys: Mapping[str, Any]
-    """`evaluate`, `allow_nondeterministic`, `drift`, `tags` and `expect`, those that were given."""
+    """`evaluate`, `allow_nondeterministic`, `drift`, `tags`, `expect` and `schedule`, if they were given."""
     place: Place
     module: str
     function: Callable[..., Any] | None = field(repr=False)
@@ -138,6 +138,7 @@ def flow(
     tags: str | Sequence[str] | None = None,
     name: str | None = None,
     expect: Mapping[str, Any] | object | None = None,
+    schedule: str | Mapping[str, str] | None = None,
     **inputs: DeclaredInput | str,
 ) -> Callable[[_F], _F]:
     """Declare a flow: the function takes each input as a DataFrame by its name, and returns one.
@@ -167,6 +168,7 @@ def flow(
             "drift": drift,
             "tags": tags,
             "expect": expect,
+            "schedule": schedule,
         }
     )
     module, code = _running(frame)

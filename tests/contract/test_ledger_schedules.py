@@ -58,7 +58,7 @@ def test_a_suspended_flow_cannot_be_claimed_until_it_is_resumed(ledger_address: 
         assert (status.suspended.actor, status.suspended.reason) == (ME.actor, "the\ufffd source moves")
         assert abs(status.suspended.at - ledger.now()) < timedelta(minutes=10)
         before = everything(ledger)
-        with pytest.raises(FlowSuspended, match="me@here.*the. source moves") as caught:
+        with pytest.raises(FlowSuspended, match=r"me@here.*the. source moves") as caught:
             ledger.claim(plan, owner=OTHER, run_id="run 2", lease=MINUTE)
         assert "schedule resume orders" in str(caught.value.hint)
         assert everything(ledger) == before

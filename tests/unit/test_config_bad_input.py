@@ -59,7 +59,12 @@ CASES = {
     "blank pipeline": ("pipeline: ▲' '\n", "`pipeline` must not be empty", None),
     "list pipeline": ("pipeline: ▲[a]\n", "`pipeline` must be text, not a list", None),
     "control pipeline": ('pipeline: ▲"a\\nb"\n', "`pipeline` holds a control character", None),
-    "later key": ("pipeline: x\n▲schedule: every 1 minute\n", "not supported by this version", None),
+    "later key": (
+        "pipeline: x\nconnections: {a: {type: sqlite, path: a}, b: {type: duckdb, path: b}}\n"
+        "sync:\n  - {from: a, to: b, tables: t, cursor: c, ▲expect: {}}\n",
+        "not supported by this version",
+        None,
+    ),
     "bad lease": ("pipeline: x\nlease: ▲1 minute\n", "`1 minute` is not a duration", "1h30m"),
     "short lease": ("pipeline: x\nlease: ▲2s\n", "`lease` must be at least 3s", None),
     "sync no list": ("pipeline: x\nsync: ▲{from: a}\n", "`sync` must be a list", None),

@@ -1,4 +1,4 @@
-"""When a schedule is due: over days on which the clock is set, after a sleep, and after a clock that jumped."""
+"""When a schedule is due: on days when the clock is set, after a sleep, and after a clock that jumped."""
 
 from __future__ import annotations
 

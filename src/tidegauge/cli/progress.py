@@ -135,7 +135,7 @@ def _list_flows(report: RunReport, changes: Sequence[str]) -> tuple[list[str], l
         rows.append(
             [
                 flow.flow,
-                flow.state,
+                flow.shown_state,
                 flow.batches,
                 flow.rows,
                 *(flow.count(which) for which in changes),

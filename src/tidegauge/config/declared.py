@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from tidegauge.config.check import Check
@@ -15,12 +16,11 @@ from tidegauge.declare import Declared, DeclaredInput, DeclaredOutput
 from tidegauge.errors import Place
 from tidegauge.model.delta_flow import Function
 from tidegauge.model.optimize_flow import OptimizeFlow
-from tidegauge.model.spec import Lake
 from tidegauge.model.view_flow import WrittenInFlows
 
 
 def make_declared(
-    check: Check, modules: Sequence[str], *, pipeline: str, lakes: Sequence[Lake]
+    check: Check, modules: Sequence[str], around: Around
 ) -> list[WrittenInFlows | OptimizeFlow]:
     """The flows of these modules, after those that the project file has itself."""
     root = check.document.file.parent
@@ -49,7 +49,7 @@ def make_declared(
                 call=declared.function,
             )
             _check_parameters(check.problems, declared, declared.function, place)
-    return make_flows(check.beside(python), bodies, Around(pipeline, lakes, functions))
+    return make_flows(check.beside(python), bodies, replace(around, functions=functions))
 
 
 def _in_the_file(check: Check) -> dict[str, Place]:

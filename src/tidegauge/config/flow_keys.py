@@ -1,12 +1,13 @@
 """The keys of `flows:`: of a flow, of each of its inputs, and of its output."""
 
 from datetime import timedelta
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 from pydantic import Field
 
 from tidegauge.config import flow_values, values
 from tidegauge.config.forms import Flag, Form, Keys, Mapped, MaybeText, Tags, Unless, as_it_is
+from tidegauge.config.schedule import ScheduledHere
 from tidegauge.model.delta_flow import Evaluate, OnDelete, OnMissing
 from tidegauge.model.mode import MODES, OutputKind
 from tidegauge.model.optimize_flow import OPTIMIZE
@@ -19,8 +20,6 @@ MaybeColumns = Annotated[tuple[str, ...], Form(flow_values.columns, "column or l
 
 
 class FlowKeys(Keys):
-    later: ClassVar[dict[str, str]] = {"schedule": ""}
-
     kind: Annotated[str, Form(values.choice(KINDS), "`table`, `view`, `optimize`")] = Field(
         default="table",
         description="A table that is kept up to date; or a view, or the compaction of other tables, "
@@ -58,6 +57,9 @@ class FlowKeys(Keys):
         "columns as they are, or stop.",
     )
     tags: Tags = Field(default=(), description="Words to select by: `--select tag:WORD`.")
+    schedule: ScheduledHere = Field(
+        default=None, description="When it is due; `none`: only by hand. [Schedules](schedule.md)."
+    )
 
 
 class InputKeys(Keys):

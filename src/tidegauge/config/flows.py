@@ -40,6 +40,7 @@ from tidegauge.model.delta_flow import (
 from tidegauge.model.expectation import Expectation, ForeignKey
 from tidegauge.model.mode import Mode
 from tidegauge.model.optimize_flow import OPTIMIZE, OptimizeFlow
+from tidegauge.model.schedule import FlowSchedule
 from tidegauge.model.spec import Drift, Lake
 from tidegauge.model.view_flow import VIEW, ViewFlow, ViewName, WrittenInFlows
 
@@ -58,6 +59,8 @@ class Around:
     lakes: Sequence[Lake] = ()
     functions: Mapping[str, Function] = field(default_factory=dict)
     """By the flow's name: transforms that are no text."""
+    schedule: FlowSchedule | None = None
+    """Of the flows that have none of their own."""
 
 
 MakeInput = Callable[[Check, str, Any, Trail, Around], DeltaInput | None]
@@ -111,6 +114,7 @@ def _flow(check: Check, name: str, body: Any, trail: Trail, around: Around) -> D
         drift=Drift(keys.drift),
         tags=keys.tags,
         place=check.document.key_place(trail),
+        schedule=keys.schedule if "schedule" in keys.model_fields_set else around.schedule,
     )
     _refuse(check, in_a_flow(flow), trail)
     return flow if len(check.problems) == before else None

@@ -24,6 +24,7 @@ from tidegauge.config.syncs import make_syncs
 from tidegauge.config.workflow import make_workflow
 from tidegauge.model.delta_flow import DeltaFlow
 from tidegauge.model.optimize_flow import OptimizeFlow
+from tidegauge.model.schedule import FlowSchedule
 from tidegauge.model.spec import Lake, Project, SparkSettings, Sync
 from tidegauge.model.view_flow import ViewFlow, WrittenInFlows
 
@@ -40,7 +41,7 @@ def load_project(file: Path) -> Project:
     keys = check.keys(ProjectKeys, tree, ())
     # What lies below is looked at even when a key at the top is wrong: all mistakes in one go.
     connections = make_connections(check, tree.get("connections"))
-    syncs = make_syncs(check, tree.get("sync"), connections)
+    syncs = make_syncs(check, tree.get("sync"), connections, _schedule_of(keys))
     spark = check.keys(SparkKeys, tree["spark"], ("spark",)) if isinstance(tree.get("spark"), dict) else None
     ledger = check.attempt(
         lambda: check_address(
@@ -70,7 +71,12 @@ def load_project(file: Path) -> Project:
         optimizes=optimizes,
         workflow=workflow,
         health=health,
+        schedule=keys.schedule,
     )
+
+
+def _schedule_of(keys: ProjectKeys | None) -> FlowSchedule | None:
+    return keys.schedule if keys is not None else None
 
 
 def _written_in_flows(
@@ -78,11 +84,12 @@ def _written_in_flows(
 ) -> list[WrittenInFlows | OptimizeFlow]:
     pipeline = keys.pipeline if keys is not None else ""
     lakes = [item for item in connections.values() if isinstance(item, Lake) and item.delta]
-    written = make_flows(check, tree.get("flows"), Around(pipeline, lakes))
+    around = Around(pipeline, lakes, schedule=_schedule_of(keys))
+    written = make_flows(check, tree.get("flows"), around)
     modules: tuple[str, ...] = ()
     with suppress(Complaint):  # noted with the other keys
         modules = values.texts(tree.get("modules") or [])
-    return [*written, *make_declared(check, modules, pipeline=pipeline, lakes=lakes)]
+    return [*written, *make_declared(check, modules, around)]
 
 
 def _connected(

@@ -26,6 +26,7 @@ from tidegauge.config.forms import (
     texts_by_name,
 )
 from tidegauge.config.problems import Complaint
+from tidegauge.config.schedule import Scheduled, ScheduledHere
 from tidegauge.model.epoch_numbers import Epoch
 from tidegauge.model.mode import MODES, OutputKind
 from tidegauge.model.spec import Deletes, Drift, FutureGuard, NullCursor, Read
@@ -81,7 +82,7 @@ def _cursor(value: Any) -> Ordered:
 
 
 class ProjectKeys(Keys):
-    later: ClassVar[dict[str, str]] = {"schedule": "", "alerts": ""}
+    later: ClassVar[dict[str, str]] = {"alerts": ""}
 
     pipeline: Text = Field(description="The name of this set of flows, under which the ledger keeps it.")
     ledger: Annotated[Any, Form(as_it_is, "address")] = Field(
@@ -94,6 +95,11 @@ class ProjectKeys(Keys):
     lease: Lease = Field(
         default=timedelta(seconds=60),
         description="How long a runner that fell silent keeps its flows; it renews at a third of this.",
+    )
+    schedule: Scheduled = Field(
+        default=None,
+        description="When `tidegauge schedule start` runs every flow that has no schedule of its own: "
+        "[schedules](schedule.md).",
     )
     spark: Mapped = Field(default={}, description="Settings of the Spark session; see below.")
     connections: Mapped = Field(default={}, description="Databases and lakes by name; see below.")
@@ -241,6 +247,9 @@ class SyncKeys(TableKeys):
     tables: SomeTexts = Field(description="Patterns over the database's own catalogue, such as `shop.*`.")
     exclude: Texts = Field(default=(), description="Patterns of tables to leave out.")
     tags: Tags = Field(default=(), description="Words to select by: `--select tag:WORD`.")
+    schedule: ScheduledHere = Field(
+        default=None, description="When its flows are due; `none`: only by hand. [Schedules](schedule.md)."
+    )
     override: Mapped = Field(
         default={}, description="By table pattern: any key of the table below, for the tables that match."
     )

@@ -84,10 +84,10 @@ def silver_clusters(clusters, workspaces):
     return clusters.join(workspaces, "workspace_id", "left")
 ```
 
-`tg.flow` takes `evaluate`, `allow_nondeterministic`, `drift`, `tags` and `name` besides, `tg.changes` the
-keys of an input, and `tg.delta` those of the output. The function is given each input as a DataFrame by its
-name, and stays one that you can call in a test of your own. Both ways are checked alike, and errors name the
-file and the line.
+`tg.flow` takes `evaluate`, `allow_nondeterministic`, `drift`, `tags`, `schedule` and `name` besides,
+`tg.changes` the keys of an input, and `tg.delta` those of the output. The function is given each input as a
+DataFrame by its name, and stays one that you can call in a test of your own. Both ways are checked alike, and
+errors name the file and the line.
 
 A table is named as Spark's catalogue has it (`table`), or by its folder (`path`). A path on S3 is reached
 with the settings of the connection of type `delta` that it lies below, of several the nearest; without one,

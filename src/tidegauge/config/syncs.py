@@ -13,20 +13,26 @@ from tidegauge.config.ends import SyncEnds, find_ends, refuse_itself
 from tidegauge.config.models import SyncKeys, TableKeys
 from tidegauge.config.problems import Trail, quoted
 from tidegauge.model.mode import Mode
+from tidegauge.model.schedule import FlowSchedule
 from tidegauge.model.spec import Deletes, Drift, FutureGuard, Lake, NullCursor, Read, Sync, TableOptions
 
 _NEED_CURSOR = "add `cursor: COLUMN` to the sync, or to every override"
 
 
-def make_syncs(check: Check, written: Any, connections: Connections) -> list[Sync]:
+def make_syncs(
+    check: Check, written: Any, connections: Connections, schedule: FlowSchedule | None = None
+) -> list[Sync]:
+    """`schedule`: of those that have none of their own."""
     found = [
-        _sync(check, body, ("sync", index), connections)
+        _sync(check, body, ("sync", index), connections, schedule)
         for index, body in enumerate(written if isinstance(written, list) else ())
     ]
     return [sync for sync in found if sync is not None]
 
 
-def _sync(check: Check, body: Any, trail: Trail, connections: Connections) -> Sync | None:
+def _sync(
+    check: Check, body: Any, trail: Trail, connections: Connections, schedule: FlowSchedule | None
+) -> Sync | None:
     if not isinstance(body, dict):
         check.add("each entry of `sync` must be a mapping", trail)
         return None
@@ -62,6 +68,7 @@ def _sync(check: Check, body: Any, trail: Trail, connections: Connections) -> Sy
         override=merged,
         tags=keys.tags,
         place=check.document.place(trail),
+        schedule=keys.schedule if "schedule" in keys.model_fields_set else schedule,
     )
 
 

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
 from typing import Annotated, Any
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import Field
 
@@ -15,30 +14,14 @@ from tidegauge.config import values
 from tidegauge.config.check import Check
 from tidegauge.config.forms import Form, Keys, Mapped, MaybeText, Texts, Unless
 from tidegauge.config.problems import Complaint, quoted, suggest
+from tidegauge.config.schedule import cron as parse_cron_key
+from tidegauge.config.schedule import timezone as parse_timezone
 from tidegauge.errors import ConfigError
-from tidegauge.model.cron import Cron, parse_cron
+from tidegauge.model.cron import Cron
 from tidegauge.model.workflow import Task, TaskCommand, Workflow
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}", re.ASCII)
 _ADDRESS = re.compile(r"[^\s@,;<>\"']+@[^\s@,;<>\"']+")
-
-
-def _schedule(value: Any) -> Cron:
-    try:
-        return parse_cron(values.text(value))
-    except ConfigError as error:
-        raise Complaint(error.message, hint=error.hint) from None
-
-
-def _timezone(value: Any) -> str:
-    name = values.text(value)
-    try:
-        ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise Complaint(
-            f"{quoted(name)} is not a time zone", hint="write it as `UTC` or `Europe/Berlin`"
-        ) from None
-    return name
 
 
 def _email(value: Any) -> tuple[str, ...]:
@@ -55,9 +38,9 @@ class WorkflowKeys(Keys):
         default=None, description="What the job is called there."
     )
     schedule: Annotated[
-        Cron | None, Form(_schedule, "five fields, such as `30 5 * * *`"), Unless("started by hand")
+        Cron | None, Form(parse_cron_key, "five fields, such as `30 5 * * *`"), Unless("started by hand")
     ] = Field(default=None, description="When it starts: minute, hour, day, month, day of the week.")
-    timezone: Annotated[str, Form(_timezone, "time zone, such as `Europe/Berlin`")] = Field(
+    timezone: Annotated[str, Form(parse_timezone, "time zone, such as `Europe/Berlin`")] = Field(
         default="UTC", description="What the schedule's hours are hours of."
     )
     email: Annotated[tuple[str, ...], Form(_email, "mail address or list"), Unless("nobody")] = Field(
@@ -118,8 +101,8 @@ def override_workflow(
     try:
         return replace(
             workflow,
-            schedule=workflow.schedule if schedule is None else _schedule(schedule),
-            timezone=workflow.timezone if timezone is None else _timezone(timezone),
+            schedule=workflow.schedule if schedule is None else parse_cron_key(schedule),
+            timezone=workflow.timezone if timezone is None else parse_timezone(timezone),
             email=_email(list(email)) if email else workflow.email,
         )
     except Complaint as complaint:

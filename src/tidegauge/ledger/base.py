@@ -245,9 +245,7 @@ class BaseLedger(ABC):
         )
 
     def leave_schedulers(self, pipeline: str, *, owner: Owner) -> None:
-        self._changes(
-            pipeline, ALL, lambda flow_state, _: schedule_rules.leave_schedulers(flow_state, owner)
-        )
+        self._changes(pipeline, ALL, lambda flow_state, _: schedule_rules.leave_schedulers(flow_state, owner))
 
     def take_tick(
         self, pipeline: str, schedule: FlowSchedule, *, owner: Owner, dead: Collection[Owner] = ()

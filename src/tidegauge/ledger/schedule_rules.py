@@ -82,7 +82,7 @@ def join_schedulers(
 
 
 def leave_schedulers(flow_state: FlowState, owner: Owner) -> StateChange | None:
-    """A scheduler ends, and others need not wait until they miss it. A run that it has not ended is theirs."""
+    """Others need not wait until they miss a scheduler that ends. A run it has begun is due again."""
     book = flow_state.ticks
     kept = tuple(one for one in book.schedulers if one.owner != owner)
     if kept == book.schedulers:
@@ -135,9 +135,7 @@ def end_tick(flow_state: FlowState, schedule: FlowSchedule, *, owner: Owner) -> 
     return StateChange(replace(flow_state, ticks=changed))
 
 
-def _is_gone(
-    flow_state: FlowState, runner: Owner, me: Owner, dead: Collection[Owner], now: datetime
-) -> bool:
+def _is_gone(flow_state: FlowState, runner: Owner, me: Owner, dead: Collection[Owner], now: datetime) -> bool:
     if runner in dead:
         return True
     seen = {one.owner for one in flow_state.ticks.schedulers if abs(now - one.seen) < SILENCE}

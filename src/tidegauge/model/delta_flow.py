@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Self
 from tidegauge.errors import Place
 from tidegauge.model.expectation import Expectation
 from tidegauge.model.mode import Mode
+from tidegauge.model.schedule import FlowSchedule
 from tidegauge.model.spec import Drift, Lake, Stage, TableFlow
 
 VALID_FROM, VALID_TO, IS_CURRENT = "valid_from", "valid_to", "is_current"
@@ -184,6 +185,7 @@ class DeltaFlow:
     upstreams: tuple[str, ...] = ()
     """The flows of this project whose outputs it reads."""
     place: Place | None = None
+    schedule: FlowSchedule | None = None
 
     @property
     def moving(self) -> tuple[DeltaInput, ...]:

@@ -77,7 +77,9 @@ class FlowSchedule:
     def count(self, after: datetime, upto: datetime) -> int:
         """How many times lie after one moment and not after another; at most ten thousand."""
         if isinstance(self.rule, Every):
-            return min(max((upto - _EPOCH) // self.rule.length - (after - _EPOCH) // self.rule.length, 0), _MOST)
+            return min(
+                max((upto - _EPOCH) // self.rule.length - (after - _EPOCH) // self.rule.length, 0), _MOST
+            )
         count = 0
         for at in islice(self.times(after), _MOST):
             if at > upto:

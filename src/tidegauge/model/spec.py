@@ -14,7 +14,9 @@ from tidegauge.model.engines import Engine as Engine
 from tidegauge.model.epoch_numbers import Epoch
 from tidegauge.model.health import HealthSettings
 from tidegauge.model.mode import Mode
+from tidegauge.model.schedule import FlowSchedule
 from tidegauge.model.secret import Secret
+from tidegauge.model.strategy import Strategy as Strategy
 from tidegauge.model.workflow import Workflow
 
 if TYPE_CHECKING:
@@ -165,6 +167,7 @@ class Sync:
     """By pattern; each already merged with the defaults of the sync."""
     tags: tuple[str, ...] = ()
     place: Place | None = None
+    schedule: FlowSchedule | None = None
 
 
 @dataclass(frozen=True)
@@ -222,14 +225,6 @@ class Stage(StrEnum):
 
     EXTRACT = "extract"
     LOAD = "load"
-
-
-class Strategy(StrEnum):
-    """What goes side by side: nothing, tables, or the readers inside one table."""
-
-    SEQUENTIAL = "sequential"
-    INTER_TABLE = "inter-table"
-    INTRA_TABLE = "intra-table"
 
 
 @dataclass(frozen=True)
@@ -344,6 +339,8 @@ class Project:
     optimizes: tuple[optimize_flow.OptimizeFlow, ...] = ()
     workflow: Workflow | None = None
     health: HealthSettings = field(default_factory=HealthSettings)
+    schedule: FlowSchedule | None = None
+    """Of the file; each sync and flow has its own, or this one."""
 
     @property
     def root(self) -> Path:

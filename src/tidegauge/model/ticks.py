@@ -1,4 +1,4 @@
-"""What the ledger keeps of a pipeline's schedulers: which times were dealt with, by whom, and who is there."""
+"""What the ledger keeps of a pipeline's schedulers: who is there, and which times were dealt with."""
 
 from __future__ import annotations
 

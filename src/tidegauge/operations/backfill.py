@@ -23,6 +23,7 @@ from tidegauge.model.position import Position, to_json, to_text
 from tidegauge.model.protocols.source import Source
 from tidegauge.model.run import FlowStatus
 from tidegauge.model.spec import Drift, Project, TableFlow
+from tidegauge.model.suspension import ALL
 from tidegauge.model.table import SourceTable
 from tidegauge.observe.events import Listener
 from tidegauge.outputs.open import open_output
@@ -30,6 +31,7 @@ from tidegauge.plan.draft import is_whole
 from tidegauge.run.options import RunOptions
 from tidegauge.run.report import RunReport
 from tidegauge.run.run import open_runner
+from tidegauge.run.suspended import find_suspension
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,9 @@ def preview(project: Project, selection: Sequence[str], request: BackfillRequest
         recorded = find_recorded(ledger, project.pipeline)
         flows = _choose(project, selection, sources, recorded).flows
         statuses = {status.flow: status for status in ledger.status(project.pipeline)}
+        suspended = [*statuses.values(), *ledger.status(project.pipeline, [ALL])]
+        for why in filter(None, (find_suspension(suspended, flow.name) for flow in flows)):
+            raise why
         heads = [flow for flow in flows if flow.reads is None]
         if not heads:
             raise ConfigError(

@@ -16,9 +16,11 @@ from tidegauge.flows.select import Sources
 from tidegauge.ledger.open import open_ledger
 from tidegauge.model.delta_flow import AnyFlow
 from tidegauge.model.spec import Project, Stage
+from tidegauge.model.suspension import ALL
 from tidegauge.observe.events import Listener
 from tidegauge.operations import override
 from tidegauge.operations.override import OverrideResult, carry_out
+from tidegauge.run.suspended import find_suspension
 
 
 def preview(
@@ -82,9 +84,14 @@ def _find_unfillable(project: Project, moves: Sequence[OverridePreview]) -> dict
     found: dict[str, TidegaugeError] = {}
     with open_ledger(project.ledger, create=False) as ledger, Sources() as sources:
         marks = ledger.watermarks(project.pipeline)
+        statuses = ledger.status(project.pipeline, [*anew, ALL])
         resources = resources_for(project, [move.flow for move in moves], sources, marks)
         for move in moves:
             flow = move.flow
+            suspended = find_suspension(statuses, flow.name)
+            if suspended is not None:
+                found[move.name] = _explain(flow, suspended)
+                continue
             if anew & set(flow.upstreams):
                 continue
             try:

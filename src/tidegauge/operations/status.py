@@ -16,6 +16,7 @@ from tidegauge.model.position import Position, RowPosition, to_json, to_moment, 
 from tidegauge.model.run import FlowStatus, RunRecord
 from tidegauge.model.spec import Project
 from tidegauge.model.state import State
+from tidegauge.model.suspension import ALL, Suspension
 from tidegauge.model.view_flow import in_flows
 from tidegauge.model.watermark import Watermark
 
@@ -35,6 +36,8 @@ class FlowSummary:
     """What somebody began to change by hand, and did not end."""
     in_file: bool = True
     """Whether the project file still names it."""
+    suspended: Suspension | None = None
+    """By itself, or with the whole pipeline."""
 
     @property
     def seconds(self) -> float | None:
@@ -54,6 +57,8 @@ class FlowSummary:
 
     @property
     def waits_for(self) -> str:
+        if self.suspended:
+            return f"`schedule resume`: suspended by {self.suspended.actor}: {self.suspended.reason}"
         if self.override:
             return f"the next run, which ends the override ({self.override})"
         if self.state is State.RUNNING and self.holder:
@@ -77,6 +82,7 @@ class FlowSummary:
             if self.holder and self.lease_until
             else None,
             **({} if self.in_file else {"in_file": False}),
+            **({"suspended": suspension_to_json(self.suspended)} if self.suspended else {}),
         }
 
 
@@ -85,6 +91,7 @@ def summarize_flows(project: Project, selection: Sequence[str]) -> tuple[datetim
     selection = spread(project, selection)
     with open_ledger(project.ledger, create=False) as ledger:
         now = ledger.now()
+        above = next((one.suspended for one in ledger.status(project.pipeline, [ALL])), None)
         marks: dict[str, list[Watermark]] = {}
         for mark in ledger.watermarks(project.pipeline):
             marks.setdefault(mark.flow, []).append(mark)
@@ -94,7 +101,11 @@ def summarize_flows(project: Project, selection: Sequence[str]) -> tuple[datetim
             if selects(project, one.flow, selection) and not is_hidden(one, marks.get(one.flow, ()))
         ]
     return now, [
-        replace(_summarize(status, marks.get(status.flow, []), now), in_file=is_named(project, status.flow))
+        replace(
+            _summarize(status, marks.get(status.flow, []), now),
+            in_file=is_named(project, status.flow),
+            suspended=status.suspended or above,
+        )
         for status in statuses
     ]
 
@@ -137,6 +148,10 @@ def run_to_json(run: RunRecord) -> dict[str, Any]:
 
 def iso(moment: datetime) -> str:
     return moment.isoformat(timespec="microseconds") + "Z"
+
+
+def suspension_to_json(suspended: Suspension) -> dict[str, Any]:
+    return {"reason": suspended.reason, "actor": suspended.actor, "at": iso(suspended.at)}
 
 
 def spread(project: Project, selection: Sequence[str]) -> list[str]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from tidegauge.errors import FlowHeld, Stopped
 from tidegauge.model.claim import Claim
 from tidegauge.model.plan import Plan
+from tidegauge.model.suspension import ALL
 from tidegauge.run.context import RunContext
+from tidegauge.run.suspended import find_suspension
 
 _POLL = 0.5
 """Seconds between two tries for a flow that another runner holds, under `--wait`."""
@@ -18,8 +20,12 @@ def claim_plan(run: RunContext, plan: Plan) -> Claim:
     while True:
         if run.stop.is_set():
             raise Stopped("stopped as asked, before it began", hint="the next run takes up the same plan")
-        [status] = run.ledger.status(plan.draft.pipeline, [plan.draft.flow])
-        dead = status.owner if status.owner is not None and environment.is_gone(status.owner) else None
+        statuses = run.ledger.status(plan.draft.pipeline, [plan.draft.flow, ALL])
+        why = find_suspension(statuses, plan.draft.flow)
+        if why is not None:
+            raise why
+        [owner] = [one.owner for one in statuses if one.flow == plan.draft.flow]
+        dead = owner if owner is not None and environment.is_gone(owner) else None
         try:
             return run.ledger.claim(
                 plan,

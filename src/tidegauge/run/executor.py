@@ -6,7 +6,15 @@ import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from tidegauge.errors import FlowHeld, LeaseLost, LimitReached, Stopped, TidegaugeError, WrongState
+from tidegauge.errors import (
+    FlowHeld,
+    FlowSuspended,
+    LeaseLost,
+    LimitReached,
+    Stopped,
+    TidegaugeError,
+    WrongState,
+)
 from tidegauge.model.claim import Claim
 from tidegauge.model.error_json import error_to_json
 from tidegauge.model.plan import Plan, Receipt
@@ -84,6 +92,10 @@ class Executor:
             return FlowReport(flow, State.RUNNING, 0.0, draft=draft, error=error)
         except Stopped as error:
             return FlowReport(flow, State.PLANNED, 0.0, draft=draft, error=error)
+        except FlowSuspended as error:
+            # In this very moment; the next run finds its plan.
+            reason = f"{error.message}; {error.hint}"
+            return FlowReport(flow, State.SKIPPED, 0.0, draft=draft, reason=reason, suspended=True)
         except WrongState:
             # Another runner ended this very plan since we saw it: its rows are there, and not by us.
             return FlowReport(flow, State.SKIPPED, 0.0, draft=draft)

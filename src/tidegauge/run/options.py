@@ -23,6 +23,8 @@ class RunOptions:
     wait: timedelta = timedelta(0)
     confirm_deletes: bool = False
     """Take from the outputs what the sources no longer have, however much that is."""
+    remarks: bool = True
+    """Say which parts of the project file have no effect."""
     debug: bool = False
 
     @property

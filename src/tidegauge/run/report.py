@@ -38,10 +38,16 @@ class FlowReport:
     """What the output said on the way."""
     optimized: tuple[MaintenanceResult, ...] = ()
     """Of an optimize flow: what was done to each table."""
+    suspended: bool = False
+    """A person has suspended it, and it was not run."""
 
     @property
     def ok(self) -> bool:
         return self.error is None or isinstance(self.error, LimitReached)
+
+    @property
+    def shown_state(self) -> str:
+        return "SUSPENDED" if self.suspended else self.state.value
 
     @property
     def batches(self) -> int:
@@ -83,7 +89,7 @@ class FlowReport:
     def to_json(self) -> dict[str, Any]:
         return {
             "flow": self.flow,
-            "state": self.state.value,
+            "state": self.shown_state,
             "batches": self.batches,
             "rows_read": self.read,
             "rows_written": self.rows,

@@ -16,12 +16,15 @@ from tidegauge.ledger.heartbeat import Heartbeat
 from tidegauge.ledger.open import open_ledger
 from tidegauge.model.delta_flow import AnyFlow
 from tidegauge.model.plan import Plan
+from tidegauge.model.protocols.ledger import LedgerReader
 from tidegauge.model.spec import Project
 from tidegauge.model.state import State
+from tidegauge.model.suspension import ALL
 from tidegauge.model.view_flow import WithoutData
 from tidegauge.observe.events import Listener, Planning
 from tidegauge.outputs.warehouse.open_files import kept_open
 from tidegauge.run.context import RunContext
+from tidegauge.run.environment import Environment
 from tidegauge.run.executor import Executor
 from tidegauge.run.options import RunOptions
 from tidegauge.run.planner import PlanFlow, Planner
@@ -31,16 +34,26 @@ from tidegauge.run.standing import drop_missing, find_standing
 from tidegauge.run.without_data import bring_up_to_date
 
 
-def run(project: Project, options: RunOptions, *, tell: Listener, stop: threading.Event) -> RunReport:
+def run(
+    project: Project,
+    options: RunOptions,
+    *,
+    tell: Listener,
+    stop: threading.Event,
+    environment: Environment | None = None,
+) -> RunReport:
     """Bring every selected flow up to date. One flow's failure never stops another's."""
-    with open_runner(project, options, tell=tell, stop=stop) as runner:
+    with open_runner(project, options, tell=tell, stop=stop, environment=environment) as runner:
         recorded = find_recorded(runner.ledger, project.pipeline)
         choice = choose(
             project, options.selection, runner.sources, stage=options.stage, recorded=recorded, views=True
         )
         whole = not options.selection and options.stage is None
+        whole = whole and options.remarks
         notes = remarks(project, choice.flows, runner.sources, recorded) if whole else ()
-        reports = runner.schedule(choice.all_flows, choice.missing, choice.without_data).run()
+        without = choice.without_data
+        without = () if without and _is_suspended(runner.ledger, project) else without
+        reports = runner.schedule(choice.all_flows, choice.missing, without).run()
         failed = [FlowReport(name, State.FAILED, 0.0, error=error) for name, error in choice.faults]
         return RunReport(runner.run_id, (*failed, *reports), notes)
 
@@ -53,6 +66,7 @@ def open_runner(
     tell: Listener,
     stop: threading.Event,
     plan_flow: PlanFlow | None = None,
+    environment: Environment | None = None,
 ) -> Iterator[Runner]:
     with (
         open_ledger(project.ledger, create=True) as ledger,
@@ -60,7 +74,9 @@ def open_runner(
         Heartbeat(ledger, project.lease) as heartbeat,
         kept_open(),
     ):
-        context = RunContext(project, options, ledger, heartbeat, tell, stop)
+        context = RunContext(
+            project, options, ledger, heartbeat, tell, stop, environment=environment or Environment()
+        )
         yield Runner(context, sources, plan_flow)
 
 
@@ -151,3 +167,9 @@ class Runner:
     def _plan_and_execute(self, flows: Sequence[AnyFlow], sources: Sources) -> list[FlowReport]:
         planned, refused = self._planner.plan(flows, sources)
         return [*refused, *(report for one in planned for report in self._executor.execute(one))]
+
+
+def _is_suspended(ledger: LedgerReader, project: Project) -> bool:
+    """The whole pipeline is. Views are not in the ledger, and go by it alone."""
+    statuses = ledger.status(project.pipeline, [ALL])
+    return any(one.flow == ALL and one.suspended for one in statuses)

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tidegauge.errors import FlowHeld, Stopped, TidegaugeError, WrongState
+from tidegauge.errors import FlowHeld, FlowSuspended, Stopped, TidegaugeError, WrongState
 from tidegauge.flows.flow import Flow
 from tidegauge.model.delta_flow import AnyFlow
 from tidegauge.model.error_json import error_to_json
@@ -14,16 +14,18 @@ from tidegauge.model.override import Undo
 from tidegauge.model.plan import Plan
 from tidegauge.model.run import FlowStatus
 from tidegauge.model.state import State
+from tidegauge.model.suspension import ALL
 from tidegauge.run.claim import claim_plan
 from tidegauge.run.context import RunContext
 from tidegauge.run.end_override import end_override
 from tidegauge.run.report import FlowReport
+from tidegauge.run.suspended import find_suspension, report_suspended
 
 
 @dataclass(frozen=True)
 class Standing:
     free: list[AnyFlow]
-    """The flows that no override holds."""
+    """The flows that no override holds, and that nobody has suspended."""
     left: dict[str, Plan]
     """By flow, the plans that earlier runs left."""
     refused: list[FlowReport]
@@ -41,16 +43,21 @@ def find_standing(run: RunContext, specs: Sequence[AnyFlow]) -> Standing:
 def end_overrides(
     run: RunContext, specs: Sequence[AnyFlow]
 ) -> tuple[list[AnyFlow], list[FlowStatus], list[FlowReport]]:
-    """End the overrides that somebody began and did not end.
+    """End the overrides that somebody began and did not end; suspended flows are left as they are.
 
-    Returns the flows that are free now, the statuses from before, and reports of flows where it failed.
+    Returns the flows that are free now, the statuses from before, and reports of the other flows.
     """
-    statuses = run.ledger.status(run.project.pipeline, [spec.name for spec in specs]) if specs else []
+    names = [*(spec.name for spec in specs), ALL]
+    statuses = run.ledger.status(run.project.pipeline, names) if specs else []
     begun = {status.flow: status.override for status in statuses if status.override is not None}
     free: list[AnyFlow] = []
     refused: list[FlowReport] = []
     for spec in specs:
         began = run.clock()
+        why = find_suspension(statuses, spec.name)
+        if why is not None:
+            refused.append(report_suspended(run, spec, why))
+            continue
         try:
             if spec.name in begun:
                 end_override(run.ledger, run.open_output(spec), spec, begun[spec.name], run.tell)
@@ -76,7 +83,7 @@ def drop_missing(
             reports.append(run.refuse(spec.name, error, began))
             continue
         # Another runner that holds it finds out by itself; it is not ours to say.
-        with contextlib.suppress(FlowHeld, WrongState, Stopped):
+        with contextlib.suppress(FlowHeld, FlowSuspended, WrongState, Stopped):
             run.ledger.finish(claim_plan(run, plan), State.FAILED, error_to_json(error))
         report = FlowReport(spec.name, State.FAILED, run.since(began), draft=plan.draft, error=error)
         reports.append(run.end(report))

@@ -1,0 +1,84 @@
+"""Which flows a schedule is for, as far as the file alone tells."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from tidegauge.model.schedule import FlowSchedule
+from tidegauge.model.spec import Lake, Project, Sync
+from tidegauge.model.view_flow import ViewFlow, in_flows
+from tidegauge.spark.jars import Needs
+
+
+@dataclass(frozen=True)
+class ScheduledPart:
+    """All that a project file has under one schedule: its flows are due together, and run in their order."""
+
+    schedule: FlowSchedule
+    project: Project
+    """With nothing else in it."""
+    names: tuple[str, ...]
+    """Flows by their names, tables as `tables:` of a sync has them."""
+
+
+def find_scheduled(project: Project) -> list[ScheduledPart]:
+    """In the order in which the file first names each schedule."""
+    own = [sync.schedule for sync in project.syncs] + [flow.schedule for flow in project.delta_flows]
+    # Views alone go by the schedule of the file.
+    found = dict.fromkeys(one for one in (*own, project.schedule) if one is not None)
+    parts = [_part(project, schedule) for schedule in found]
+    return [part for part in parts if part.names]
+
+
+def digest(parts: Sequence[ScheduledPart]) -> str:
+    """Two files with the same digest schedule the same flows at the same times."""
+    lines = sorted(
+        f"{part.schedule}\t{_describe(sync)}" for part in parts for sync in part.project.syncs
+    ) + sorted(f"{part.schedule}\t{flow.name}" for part in parts for flow in part.project.delta_flows)
+    return hashlib.sha256("\n".join(lines).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def needs_of_project(project: Project) -> set[Needs]:
+    """What Spark needs for any flow of the project, besides the drivers."""
+    ends = [end for sync in project.syncs for end in (sync.via, sync.to)]
+    lakes = [end for end in ends if isinstance(end, Lake)]
+    written = in_flows(project)
+    needs = {Needs.JDBC}
+    if written or any(lake.delta for lake in lakes):
+        needs.add(Needs.DELTA)
+    if any(lake.on_s3 for lake in lakes) or any(flow.on_s3 for flow in written):
+        needs.add(Needs.S3)
+    return needs
+
+
+def _part(project: Project, schedule: FlowSchedule) -> ScheduledPart:
+    syncs = tuple(sync for sync in project.syncs if sync.schedule == schedule)
+    flows = tuple(flow for flow in project.delta_flows if flow.schedule == schedule)
+    views = _views_of(project, {flow.name for flow in flows}, whole=schedule == project.schedule)
+    names = [name for sync in syncs for name in sync.tables] + [flow.name for flow in flows]
+    names += [view.name for view in views]
+    narrowed = replace(project, syncs=syncs, delta_flows=flows, views=views)
+    return ScheduledPart(schedule, narrowed, tuple(dict.fromkeys(names)))
+
+
+def _views_of(project: Project, flows: set[str], *, whole: bool) -> tuple[ViewFlow, ...]:
+    """A view is made after what it reads; one that reads nothing of this project, by the file's schedule."""
+    names = set(flows)
+    chosen: dict[str, ViewFlow] = {}
+    while True:
+        more = [
+            view
+            for view in project.views
+            if view.name not in chosen and (names & set(view.upstreams) or (whole and not view.upstreams))
+        ]
+        if not more:
+            return tuple(view for view in project.views if view.name in chosen)
+        chosen |= {view.name: view for view in more}
+        names |= {view.name for view in more}
+
+
+def _describe(sync: Sync) -> str:
+    via = sync.via.name if sync.via else None
+    return repr((sync.source.name, via, sync.to.name, sorted(sync.tables), sorted(sync.exclude)))

@@ -1,0 +1,40 @@
+"""Flows that a person has suspended: nobody runs them, and whoever asks for one by name is told why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from tidegauge.errors import FlowSuspended
+from tidegauge.flows.names import is_pattern
+from tidegauge.ledger.schedule_rules import explain_suspension
+from tidegauge.model.delta_flow import AnyFlow
+from tidegauge.model.run import FlowStatus
+from tidegauge.model.state import State
+from tidegauge.model.suspension import ALL
+from tidegauge.observe.events import NoteAdded
+from tidegauge.run.context import RunContext
+from tidegauge.run.report import FlowReport
+
+
+def find_suspension(statuses: Iterable[FlowStatus], flow: str) -> FlowSuspended | None:
+    """Why the flow may not run, by statuses of it and of `*`; None: it may."""
+    found = {one.flow: one for one in statuses if one.suspended is not None}
+    one = found.get(flow) or found.get(ALL)
+    if one is None or one.suspended is None:
+        return None
+    return explain_suspension(flow, one.suspended, pipeline=one.pipeline if one.flow == ALL else None)
+
+
+def report_suspended(run: RunContext, spec: AnyFlow, why: FlowSuspended) -> FlowReport:
+    """What becomes of a suspended flow in a run: nothing. It is an error only for whoever named it."""
+    if is_named(spec, run.options.selection):
+        return run.end(FlowReport(spec.name, State.SKIPPED, 0.0, error=why, suspended=True))
+    said = f"{why.message}; {why.hint}"
+    run.tell(NoteAdded(spec.name, said))
+    return FlowReport(spec.name, State.SKIPPED, 0.0, reason=said, suspended=True)
+
+
+def is_named(spec: AnyFlow, selection: Sequence[str]) -> bool:
+    """By its own name or its table's, and not by a pattern or a tag."""
+    words = [word.strip("+") for word in selection if not is_pattern(word)]
+    return any(word in (spec.name, spec.label) or spec.label.endswith(f".{word}") for word in words)
