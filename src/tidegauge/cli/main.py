@@ -24,6 +24,7 @@ from tidegauge.cli import (
     quarantine,
     retry,
     run,
+    schedule,
     sql,
     stats,
     status,
@@ -67,6 +68,7 @@ app.add_typer(files.app, name="s3clean", hidden=True)  # an older name that user
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(quarantine.app, name="quarantine")
 app.add_typer(export.app, name="export")
+app.add_typer(schedule.app, name="schedule")
 
 
 def main() -> None:

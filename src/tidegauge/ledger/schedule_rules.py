@@ -11,7 +11,7 @@ from tidegauge.ledger.flow_state import FlowState, StateChange
 from tidegauge.ledger.journal import clean
 from tidegauge.ledger.rule_records import make_event, name_owner
 from tidegauge.model.claim import Owner
-from tidegauge.model.schedule import FlowSchedule, find_due
+from tidegauge.model.schedule import CatchUp, FlowSchedule, find_due
 from tidegauge.model.secret import mask
 from tidegauge.model.suspension import Suspension
 from tidegauge.model.ticks import SILENCE, ScheduleTicks, SeenScheduler, Tick
@@ -95,8 +95,8 @@ def take_tick(
 ) -> tuple[StateChange | None, Tick]:
     """Give the time that is due to whoever asks first.
 
-    While a run for an earlier time is under way, what comes due is passed over and counted. A run whose
-    runner is gone has not ended: its time is due again.
+    While a run for an earlier time is under way, what comes due is passed over and counted; under `all` it
+    waits. A run whose runner is gone has not ended: its time is due again.
     """
     name, book = str(schedule), flow_state.ticks
     ticks = book.schedules.get(name) or ScheduleTicks(fired=now)
@@ -104,6 +104,8 @@ def take_tick(
     busy = ticks.runner is not None and not lost
     due = find_due(schedule, ticks.fired - _MOMENT if lost else ticks.fired, now)
     if name in book.schedules and due.upto == ticks.fired and not lost:
+        return None, Tick(None)
+    if busy and schedule.catch_up is CatchUp.ALL:
         return None, Tick(None)
     if busy and due.upto > ticks.fired:
         newest = schedule.last(now)

@@ -1,0 +1,251 @@
+"""Run flows when they are due, in the foreground, until somebody asks to stop."""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from tidegauge.errors import ConfigError, LedgerUnreachable
+from tidegauge.flows.scheduled import ScheduledPart, digest, find_scheduled, needs_of_project
+from tidegauge.ledger.open import Ledger, open_ledger
+from tidegauge.ledger.owner import is_gone, this_process
+from tidegauge.model.claim import Owner
+from tidegauge.model.schedule import SKEW
+from tidegauge.model.spec import Project
+from tidegauge.model.ticks import SeenScheduler
+from tidegauge.operations.tick import Say, TickLines, TickResult, run_tick
+from tidegauge.run.environment import Environment
+from tidegauge.run.options import RunOptions
+from tidegauge.spark.warm import WarmSpark
+
+BEAT = 60.0
+"""Seconds between two signs of life, and at most between two looks at the ledger."""
+_NAP = 0.2
+"""Seconds between two looks at runs that are under way."""
+_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
+"""Seconds until a ledger that did not answer is asked again; each time twice as many."""
+_JUMP = timedelta(minutes=1)
+
+
+@dataclass
+class SchedulerState:
+    """What a scheduler knows of itself, for whoever asks after its health. One writer, the scheduler."""
+
+    next: datetime | None = None
+    last: TickResult | None = None
+    ticks: int = 0
+    skipped: int = 0
+    missed: int = 0
+    failed: int = 0
+    failing: dict[str, int] = field(default_factory=dict)
+    """By schedule, how many of its times in a row went wrong."""
+    looked: float = field(default_factory=time.monotonic)
+    """When the ledger last answered, by this process's own clock."""
+    trouble: str | None = None
+    """Why it does not answer now."""
+
+
+class Scheduler:
+    """Of several on one ledger each time goes to one. Due times and who has which are the ledger's: its clock
+    counts, and a process that dies loses nothing but the time it takes to notice."""
+
+    def __init__(
+        self,
+        project: Project,
+        *,
+        options: RunOptions,
+        say: Say,
+        stop: threading.Event,
+        most: int | None = None,
+    ) -> None:
+        """`most`: how many times to run for, and then end. Raises ConfigError where nothing is scheduled."""
+        self._project = project
+        self._parts = find_scheduled(project)
+        if not self._parts:
+            raise ConfigError(
+                f"{project.file} has no schedule",
+                hint="add `schedule: every 5 minutes` at the top, to a sync or to a flow",
+            )
+        self.state = SchedulerState()
+        self._me = SeenScheduler(this_process(), digest(self._parts), str(project.file), datetime(1970, 1, 1))
+        self._options = options
+        self._say = say
+        self._tell = TickLines(say)
+        self._stop = stop
+        self._most = most
+        self._warm = WarmSpark(needs_of_project(project))
+        self._environment = Environment(spark=self._warm.open)
+        self._running: dict[str, Future[TickResult]] = {}
+        self._next: dict[str, datetime] = {}
+        self._taken = 0
+        self._beat: float | None = None
+        self._seen: tuple[datetime, float] | None = None
+
+    def run(self) -> SchedulerState:
+        """Raises SchedulersDisagree, and whatever the ledger says that will not mend itself."""
+        for part in self._parts:
+            self._say(f"{part.schedule}: {', '.join(part.names)}")
+        with (
+            open_ledger(self._project.ledger, create=True) as ledger,
+            ThreadPoolExecutor(len(self._parts), thread_name_prefix="tidegauge-schedule") as pool,
+        ):
+            try:
+                self._loop(ledger, pool)
+            finally:
+                self._finish(ledger)
+        return self.state
+
+    def _loop(self, ledger: Ledger, pool: ThreadPoolExecutor) -> None:
+        pause = 0.0
+        while not self._stop.is_set() and not (self._is_enough() and not self._running):
+            try:
+                wait = self._look(ledger, pool)
+                pause, self.state.trouble, self.state.looked = 0.0, None, time.monotonic()
+            except LedgerUnreachable as error:
+                if not error.retryable:
+                    raise
+                pause = min(max(pause * 2, _FIRST_PAUSE), _LONGEST_PAUSE)
+                self.state.trouble = error.message
+                self._say(f"{error.message}; asking again in {pause:.0f} s")
+                wait = pause
+            self._sleep(wait)
+
+    def _sleep(self, seconds: float) -> None:
+        """Until then, until somebody asks to stop, or until a run has ended."""
+        end = time.monotonic() + seconds
+        while not self._stop.is_set() and (left := end - time.monotonic()) > 0:
+            if self.state.trouble is None and any(one.done() for one in self._running.values()):
+                return
+            self._stop.wait(min(left, _NAP) if self._running else left)
+
+    def _look(self, ledger: Ledger, pool: ThreadPoolExecutor) -> float:
+        """Begin what is due; how many seconds to sleep."""
+        self._gather(ledger)
+        if not self._running:
+            self._renew_spark()
+        now = ledger.now()
+        anew = self._notice_jump(now)
+        beat = self._beat is None or time.monotonic() - self._beat >= BEAT
+        if beat:
+            self._show_life(ledger)
+        dead = self._find_dead(ledger) if beat or anew else ()
+        for part in self._parts:
+            if beat or anew or now >= self._next.get(str(part.schedule), now):
+                self._take(ledger, pool, part, now, dead)
+        self.state.next = min(self._next.values())
+        return min((self.state.next - now).total_seconds(), BEAT)
+
+    def _take(
+        self,
+        ledger: Ledger,
+        pool: ThreadPoolExecutor,
+        part: ScheduledPart,
+        now: datetime,
+        dead: tuple[Owner, ...],
+    ) -> None:
+        name, mine = str(part.schedule), self._me.owner
+        if self._is_enough():
+            self._next[name] = part.schedule.next(now)
+            return
+        # Until the ledger has answered, it is not known what is next.
+        self._next.pop(name, None)
+        if name not in self._running:
+            # A run in our name that we know nothing of: the ledger's answer was lost.
+            dead = (*dead, mine)
+        tick = ledger.take_tick(self._project.pipeline, part.schedule, owner=mine, dead=dead)
+        self._next[name] = part.schedule.next(now)
+        self.state.skipped += tick.skipped
+        self.state.missed += tick.missed
+        if tick.skipped:
+            self._say(f"{name}: {_times(tick.skipped)} passed over: the run before is still under way")
+        if tick.missed:
+            self._say(f"{name}: {_times(tick.missed)} missed; catch_up: {part.schedule.catch_up}")
+        if tick.at is None:
+            return
+        self._taken += 1
+        self._running[name] = pool.submit(
+            run_tick,
+            part,
+            tick.at,
+            options=self._options,
+            environment=self._environment,
+            tell=self._tell,
+            stop=self._stop,
+        )
+
+    def _gather(self, ledger: Ledger) -> None:
+        """Take note of the runs that have ended."""
+        schedules = {str(part.schedule): part.schedule for part in self._parts}
+        for name in [name for name, future in self._running.items() if future.done()]:
+            result = self._running[name].result()
+            if not result.stopped:
+                # Before it is forgotten here: if the ledger does not answer, it is told at the next look.
+                ledger.end_tick(self._project.pipeline, schedules[name], owner=self._me.owner)
+            del self._running[name]
+            self._note(name, result)
+            # Under `catch_up: all` the next time is waiting.
+            self._next.pop(name, None)
+
+    def _note(self, name: str, result: TickResult) -> None:
+        state = self.state
+        state.last, state.ticks = result, state.ticks + 1
+        state.failed += bool(result.errors)
+        state.failing[name] = state.failing.get(name, 0) + 1 if result.errors else 0
+        self._say(result.describe())
+        for error in result.errors:
+            self._say(f"{name}: {error.type}: {error}")
+            if self._options.debug and error.detail:
+                self._say(error.detail)
+
+    def _show_life(self, ledger: Ledger) -> None:
+        dead = self._find_dead(ledger)
+        schedules = [part.schedule for part in self._parts]
+        ledger.join_schedulers(self._project.pipeline, self._me, schedules, dead=dead)
+        self._beat = time.monotonic()
+
+    def _find_dead(self, ledger: Ledger) -> tuple[Owner, ...]:
+        book = ledger.ticks(self._project.pipeline)
+        runners = [one.runner for one in book.schedules.values() if one.runner is not None]
+        return tuple(
+            {owner for owner in (*runners, *(one.owner for one in book.schedulers)) if is_gone(owner)}
+        )
+
+    def _notice_jump(self, now: datetime) -> bool:
+        """Whether the ledger's clock was set since the last look; what is next is to be found anew then."""
+        before, self._seen = self._seen, (now, time.monotonic())
+        if before is None:
+            return False
+        jump = (now - before[0]) - timedelta(seconds=self._seen[1] - before[1])
+        if -SKEW < jump < _JUMP:
+            return False
+        how = f"forward by {jump}" if jump > timedelta(0) else f"back by {-jump}"
+        self._say(f"the ledger's clock was set {how}, or this process slept")
+        return True
+
+    def _renew_spark(self) -> None:
+        why = self._warm.find_fault()
+        if why is not None:
+            self._say(f"{why}: it is begun anew")
+            self._warm.end()
+
+    def _is_enough(self) -> bool:
+        return self._most is not None and self._taken >= self._most
+
+    def _finish(self, ledger: Ledger) -> None:
+        """Wait for what is under way, which was asked to stop, and leave."""
+        for future in self._running.values():
+            while not future.done():
+                # In short naps: a signal may reach any thread, and only an awake main thread acts on it.
+                time.sleep(_NAP / 4)
+        try:
+            self._gather(ledger)
+            ledger.leave_schedulers(self._project.pipeline, owner=self._me.owner)
+        except LedgerUnreachable as error:
+            self._say(f"the ledger was not told that this scheduler ends: {error.message}")
+
+
+def _times(count: int) -> str:
+    return "1 time" if count == 1 else f"{count:,} times"
