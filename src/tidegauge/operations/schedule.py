@@ -129,12 +129,14 @@ class Scheduler:
         now = ledger.now()
         anew = self._notice_jump(now)
         beat = self._beat is None or time.monotonic() - self._beat >= BEAT
+        due = [part for part in self._parts if beat or anew or now >= self._next.get(str(part.schedule), now)]
+        dead = self._find_dead(ledger) if due else ()
         if beat:
-            self._show_life(ledger)
-        dead = self._find_dead(ledger) if beat or anew else ()
-        for part in self._parts:
-            if beat or anew or now >= self._next.get(str(part.schedule), now):
-                self._take(ledger, pool, part, now, dead)
+            schedules = [part.schedule for part in self._parts]
+            ledger.join_schedulers(self._project.pipeline, self._me, schedules, dead=dead)
+            self._beat = time.monotonic()
+        for part in due:
+            self._take(ledger, pool, part, now, dead)
         self.state.next = min(self._next.values())
         return min((self.state.next - now).total_seconds(), BEAT)
 
@@ -199,12 +201,6 @@ class Scheduler:
             self._say(f"{name}: {error.type}: {error}")
             if self._options.debug and error.detail:
                 self._say(error.detail)
-
-    def _show_life(self, ledger: Ledger) -> None:
-        dead = self._find_dead(ledger)
-        schedules = [part.schedule for part in self._parts]
-        ledger.join_schedulers(self._project.pipeline, self._me, schedules, dead=dead)
-        self._beat = time.monotonic()
 
     def _find_dead(self, ledger: Ledger) -> tuple[Owner, ...]:
         book = ledger.ticks(self._project.pipeline)
