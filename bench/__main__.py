@@ -17,6 +17,7 @@ from bench import (
     load,
     planning,
     report,
+    schedule,
     startup,
     updates,
 )
@@ -36,6 +37,7 @@ PARTS = (
     "load",
     "layers",
     "expectations",
+    "schedule",
 )
 
 
@@ -56,6 +58,7 @@ def main(arguments: Sequence[str]) -> int:
         "load": lambda: load.measure(rows, times=options.times),
         "layers": lambda: layers.measure(options.rows or layers.ROWS, times=options.times),
         "expectations": lambda: expectations.measure(options.rows or expectations.ROWS),
+        "schedule": schedule.measure,
     }
     # A trial is shown and not kept, unless a place for it is named.
     folder: Path | None = options.results or (None if options.rows else FOLDER)

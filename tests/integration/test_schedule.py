@@ -6,14 +6,18 @@ import json
 import os
 import re
 import signal
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from datetime import datetime
+from datetime import datetime, timedelta
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import duckdb
 import pytest
@@ -30,8 +34,12 @@ from tests.support.project import (
     until,
 )
 from tests.support.servers import Postgres
+from tidegauge.config.load import load_project
+from tidegauge.ledger.json_store import JsonDocumentStore
 from tidegauge.ledger.open import open_ledger
 from tidegauge.model.ticks import TickBook
+from tidegauge.operations.schedule import Scheduler
+from tidegauge.run.options import RunOptions
 
 WAREHOUSE = "  warehouse: {type: duckdb, path: warehouse.duckdb}\n"
 TIME = re.compile(r"every 1 second: (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) UTC: ")
@@ -286,6 +294,56 @@ def children(pid: int) -> list[int]:
         if task.name != str(pid)
         for one in (task / "children").read_text().split()
     ]
+
+
+def test_a_flow_suspended_between_its_plan_and_its_claim_is_not_run(project: Project) -> None:
+    add(project, 1)
+    assert project.here("schedule", "suspend", "t", "--reason", "stop").code == 0
+    # As if it had been looked at before.
+    with patch("tidegauge.run.standing.find_suspension", return_value=None):
+        ran = project.here("run", "--json")
+        assert (ran.code, ran.flow("t")["state"]) == (0, "SUSPENDED"), ran.said
+        with patch("tidegauge.run.claim.find_suspension", return_value=None):
+            ran = project.here("run", "--json")
+            assert (ran.code, ran.flow("t")["state"]) == (0, "SUSPENDED"), ran.said
+    assert landed(project) == [-1]
+    assert project.here("schedule", "resume", "t").code == 0
+    assert project.here("run").code == 0
+    assert landed(project) == [1]
+
+
+def test_a_clock_that_is_set_an_hour_either_way_stops_nothing(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ahead = timedelta(0)
+    real = JsonDocumentStore.now
+    monkeypatch.setattr(JsonDocumentStore, "now", lambda self: real(self) + ahead)
+    project.write("tables: [t], cursor: at, settle: 0s", ledger="json:ledger")
+    stop, said = threading.Event(), list[str]()
+    scheduler = Scheduler(
+        load_project(project.file), options=RunOptions(remarks=False), say=said.append, stop=stop
+    )
+
+    def has_said(words: str) -> bool:
+        return any(words in line for line in said) or running.done()
+
+    def has_run(times: int) -> bool:
+        return scheduler.state.ticks >= times or running.done()
+
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(scheduler.run)
+        try:
+            until(partial(has_run, 2))
+            for jump, words in ((1, "forward by"), (-1, "back by")):
+                ahead += timedelta(hours=jump)
+                until(partial(has_said, words))
+                until(partial(has_run, scheduler.state.ticks + 3))
+        finally:
+            stop.set()
+        state = running.result()
+    assert state.failed == 0, said
+    # An hour that nobody was there for; and none that is waited for again.
+    assert state.missed >= 3_500
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from pathlib import Path
 
@@ -92,6 +93,17 @@ def test_files_are_the_same_to_schedulers_if_they_schedule_the_same(tmp_path: Pa
     assert of("schedule: every 2 minutes") != same
     assert of("schedule: every 1 minute", "", ", schedule: every 2 minutes") != same
     assert of("schedule: every 1 minute", "", ", schedule: none") != same
+
+
+def test_the_file_on_the_page_about_schedules_is_one(tmp_path: Path) -> None:
+    page = Path(__file__).parents[2] / "docs" / "schedule.md"
+    [text] = re.findall(r"```yaml\n(.*?)```", page.read_text(), re.DOTALL)
+    (tmp_path / "tidegauge.yml").write_text(text)
+    found = find_scheduled(load_project(tmp_path / "tidegauge.yml"))
+    assert [str(part.schedule) for part in found] == [
+        "every 1 minute",
+        "30 5 * * 1-5 Europe/Berlin, catch_up: none",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -26,8 +26,13 @@ class CommitsTable:
         name = json.dumps([pipeline, flow], ensure_ascii=False).encode("utf-8", "surrogatepass")
         self._key = hashlib.sha256(name).hexdigest()
         self._kept_columns: frozenset[str] = frozenset()
+        self._made = False
 
     def is_there(self, session: WarehouseSession) -> bool:
+        """Once `make` was called, the catalogue is not asked again, which is slow where there are many
+        tables: should somebody drop it since, every statement about it fails."""
+        if self._made:
+            return True
         held = self._warehouse.columns(session, self.table)
         self._kept_columns = frozenset(field.name for field in held or ())
         return held is not None
@@ -50,6 +55,7 @@ class CommitsTable:
                 )
                 session.commit()
         self._kept_columns |= {WRITTEN, SHAPE}
+        self._made = True
 
     def check_owner(self, session: WarehouseSession) -> None:
         """Raises OutputDisagrees where the target belongs to another flow."""
