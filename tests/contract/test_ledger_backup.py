@@ -18,7 +18,10 @@ from tidegauge.ledger.backup import FlowBackup, back_up
 from tidegauge.ledger.empty import EmptyLedger
 from tidegauge.ledger.open import Ledger, open_ledger
 from tidegauge.model.override import Override
+from tidegauge.model.schedule import Every, FlowSchedule
 from tidegauge.model.state import State
+from tidegauge.model.suspension import ALL
+from tidegauge.model.ticks import SeenScheduler
 
 PIPELINES = ("shop", "other")
 
@@ -35,6 +38,10 @@ def filled(tmp_path: Path) -> Iterator[list[FlowBackup]]:
         ledger.begin(claim, 1)
         ledger.finish(claim, State.FAILED, {"type": "Boom", "message": "☂ 'quoted'"})
         ledger.begin_override("shop", "half", "reset", {}, owner=ME, reason="a test")
+        ledger.suspend("shop", "half", owner=ME, reason="a flow")
+        ledger.suspend("shop", ALL, owner=ME, reason="a pipeline")
+        scheduler = SeenScheduler(ME, "f00d", "tidegauge.yml", ledger.now())
+        ledger.join_schedulers("shop", scheduler, [FlowSchedule(Every(MINUTE), "every 1 minute")])
         yield back_up(ledger, PIPELINES)
 
 
@@ -42,6 +49,8 @@ def facts(ledger: Ledger | EmptyLedger) -> dict[str, Any]:
     """All that can be asked; what the import itself has added is left out."""
     return {
         "status": [ledger.status(pipeline) for pipeline in PIPELINES],
+        "suspended": [[one.suspended for one in ledger.status(name, [ALL])] for name in PIPELINES],
+        "ticks": [ledger.ticks(pipeline) for pipeline in PIPELINES],
         "watermarks": [ledger.watermarks(pipeline) for pipeline in PIPELINES],
         "runs": {
             (run.flow, run.run_id): run
@@ -89,6 +98,7 @@ def test_an_import_that_died_is_ended_by_the_next_one(filled: list[FlowBackup], 
         ledger.restore(filled, owner=ME, reason="and again")
         events = [event for name in PIPELINES for event in ledger.history(name, limit=1000)]
         assert sorted(event.flow for event in events if event.event == "imported") == [
+            "*",
             "half",
             "items",
             "orders",

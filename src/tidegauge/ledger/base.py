@@ -58,8 +58,9 @@ class BaseLedger(ABC):
         """
 
     def flow_states(self, pipeline: str) -> list[FlowState]:
-        """Of every flow that the ledger lists, in name order."""
-        names = [status.flow for status in self.status(pipeline)]
+        """Of every flow that the ledger lists, in name order; `*` first, where there is anything of it."""
+        found = [*self.status(pipeline, [ALL]), *self.status(pipeline)]
+        names = [status.flow for status in found]
         return [self._change(pipeline, name, _change_nothing, register=False) for name in names]
 
     @abstractmethod
