@@ -104,7 +104,7 @@ def test_an_import_that_died_is_ended_by_the_next_one(filled: list[FlowBackup], 
             "orders",
             "orders",
         ]
-        assert len(events) == sum(len(one.events) for one in filled) + 4
+        assert len(events) == sum(len(one.events) for one in filled) + 5
 
 
 def test_a_flow_that_the_ledger_knows_is_not_written_over(

@@ -12,6 +12,9 @@ from tidegauge.model.claim import Owner
 from tidegauge.model.suspension import Suspension
 from tidegauge.model.ticks import ScheduleTicks, SeenScheduler, TickBook
 
+SCHEDULE = "schedule"
+BEGINNING = f'{{"{SCHEDULE}":'
+
 
 def schedule_body(flow_state: FlowState) -> dict[str, Any] | None:
     """What a flow's state has of schedules; None: nothing."""
@@ -34,15 +37,16 @@ def schedule_body(flow_state: FlowState) -> dict[str, Any] | None:
     }
 
 
-def schedule_text(flow_state: FlowState) -> str | None:
-    body = schedule_body(flow_state)
-    return None if body is None else json.dumps(body)
-
-
-def schedule_of(body: Mapping[str, Any] | str | None) -> tuple[Suspension | None, TickBook]:
-    if body is None:
+def schedule_of_tally(text: str | None) -> tuple[Suspension | None, TickBook]:
+    """From the text in which a SQL ledger keeps it before a tally; most have none, and are not read."""
+    if text is None or not text.startswith(BEGINNING):
         return None, TickBook()
-    found: Mapping[str, Any] = json.loads(body) if isinstance(body, str) else body
+    return schedule_of(json.loads(text)[SCHEDULE])
+
+
+def schedule_of(found: Mapping[str, Any] | None) -> tuple[Suspension | None, TickBook]:
+    if found is None:
+        return None, TickBook()
     suspended = found["suspended"]
     ticks = TickBook(
         {

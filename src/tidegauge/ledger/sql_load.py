@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Row, Select, and_, bindparam, select
 
 from tidegauge.ledger.flow_state import ActivePlan, FlowState, InputState
 from tidegauge.ledger.keys import flow_key
-from tidegauge.ledger.schedule_json import schedule_of
+from tidegauge.ledger.schedule_json import schedule_of_tally
 from tidegauge.ledger.sql_bulk import insert_rows, moment
 from tidegauge.ledger.sql_clock import store_now
 from tidegauge.ledger.sql_rows import (
@@ -147,7 +147,7 @@ def _flow_state(row: Row[Any], known: Plan | None, marks: Mapping[str, InputStat
             updated_at=row.plan_updated_at,
         )
     tally, tally_before = tallies_of(row)
-    suspended, ticks = schedule_of(row.schedule_body)
+    suspended, ticks = schedule_of_tally(row.tally_body)
     return FlowState(
         pipeline=row.pipeline,
         flow=row.flow,

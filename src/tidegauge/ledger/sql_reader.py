@@ -8,13 +8,13 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, Self
 
-from sqlalchemy import Connection, Engine, Row, Select, and_, func, select
+from sqlalchemy import Connection, Engine, Row, Select, and_, case, func, select
 
 from tidegauge.ledger.database_errors import translate_database_error
 from tidegauge.ledger.flow_view import watermark_of
 from tidegauge.ledger.journal import FAILURES
 from tidegauge.ledger.keys import flow_key, pipeline_key
-from tidegauge.ledger.schedule_json import schedule_of
+from tidegauge.ledger.schedule_json import BEGINNING, schedule_of_tally
 from tidegauge.ledger.sql_clock import store_now
 from tidegauge.ledger.sql_rows import (
     completed_of,
@@ -38,6 +38,10 @@ _last = runs.alias("last")
 _runs = runs
 _heads = flows
 """The same tables, where a parameter or a method has their name."""
+_SCHEDULE = case(
+    (flows.c.tally_body.startswith(BEGINNING, autoescape=True), flows.c.tally_body), else_=None
+).label("schedule_text")
+"""The other tallies are long, and not asked for."""
 _OWNER = (plans.c.owner_actor, plans.c.owner_host, plans.c.owner_pid, plans.c.owner_started)
 
 
@@ -116,9 +120,9 @@ class SqlReader:
             return sorted(set(connection.execute(select(flows.c.pipeline).distinct()).scalars()))
 
     def ticks(self, pipeline: str) -> TickBook:
-        query = select(flows.c.schedule_body).where(flows.c.flow_key == flow_key(pipeline, ALL))
+        query = select(_SCHEDULE).where(flows.c.flow_key == flow_key(pipeline, ALL))
         with self._reading() as connection:
-            return schedule_of(connection.execute(query).scalar_one_or_none())[1]
+            return schedule_of_tally(connection.execute(query).scalar_one_or_none())[1]
 
     def find_plan(self, plan_id: str) -> tuple[str, str, bool] | None:
         query = select(plans.c.pipeline, plans.c.flow, plans.c.active).where(plans.c.plan_id == plan_id)
@@ -158,7 +162,7 @@ def _status_query(pipeline: str, names: Sequence[str] | None) -> Select[Any]:
             flows.c.fence,
             flows.c.override_body,
             flows.c.undo_body,
-            flows.c.schedule_body,
+            _SCHEDULE,
             plans.c.plan_id,
             plans.c.state,
             plans.c.epoch,
@@ -195,7 +199,7 @@ def _status(row: Row[Any]) -> FlowStatus:
         planned_at=row.planned_at,
         override=override_of(row.override_body),
         undo=undo_of(row.undo_body),
-        suspended=schedule_of(row.schedule_body)[0],
+        suspended=schedule_of_tally(row.schedule_text)[0],
     )
 
 

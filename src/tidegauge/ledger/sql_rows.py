@@ -12,7 +12,7 @@ from tidegauge.ledger.flow_state import ActivePlan, FlowState, InputState
 from tidegauge.ledger.journal import clean, error_text, position_text
 from tidegauge.ledger.keys import flow_key, input_key, pipeline_key
 from tidegauge.ledger.override_json import override_from_body, override_to_body, undo_from_body, undo_to_body
-from tidegauge.ledger.schedule_json import schedule_text
+from tidegauge.ledger.schedule_json import SCHEDULE, schedule_body
 from tidegauge.ledger.tallies import tally_body, tally_of
 from tidegauge.model.claim import Owner
 from tidegauge.model.override import Override, Undo
@@ -53,17 +53,18 @@ def head_values(flow_state: FlowState, at: Any) -> dict[str, Any]:
         else json.dumps(override_to_body(flow_state.override)),
         "undo_body": None if flow_state.undo is None else json.dumps(undo_to_body(flow_state.undo)),
         "tally_body": _tally_text(flow_state),
-        "schedule_body": schedule_text(flow_state),
         "created_at": at,
         "updated_at": at,
     }
 
 
 def _tally_text(flow_state: FlowState) -> str | None:
-    if flow_state.tally == Tally() and flow_state.tally_before is None:
+    schedule = schedule_body(flow_state)
+    if flow_state.tally == Tally() and flow_state.tally_before is None and schedule is None:
         return None
     before = None if flow_state.tally_before is None else tally_body(flow_state.tally_before)
-    return json.dumps({"now": tally_body(flow_state.tally), "before": before})
+    body = {"now": tally_body(flow_state.tally), "before": before}
+    return json.dumps({SCHEDULE: schedule, **body} if schedule is not None else body)
 
 
 def plan_values(flow_state: FlowState, active: ActivePlan) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from tidegauge.ledger.sql_rows import (
 from tidegauge.ledger.sql_tables import flows, history, plans, runs, watermarks
 from tidegauge.model.run import RunRecord
 
-_HEAD = ("idle_state", "fence", "epoch", "seq", "override_body", "undo_body", "tally_body", "schedule_body")
+_HEAD = ("idle_state", "fence", "epoch", "seq", "override_body", "undo_body", "tally_body")
 _MARK_KEY = ("flow_key", "input_key", "pipeline_key", "pipeline", "flow", "input")
 
 _PLAN = update(plans).where(plans.c.plan_id == bindparam("of_plan"))

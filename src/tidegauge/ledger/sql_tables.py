@@ -24,7 +24,7 @@ from sqlalchemy.dialects import mysql
 from tidegauge.ledger.keys import LENGTH
 
 VERSION_TABLE = "tidegauge_version"
-VERSIONS = ("0001", "0002", "0003", "0004", "0005", "0006")
+VERSIONS = ("0001", "0002", "0003", "0004", "0005")
 """Every version this code knows, oldest first. The last is the one it works with."""
 
 # MySQL: 64 KiB do not hold a plan of many batches, and a datetime without digits loses the fraction.
@@ -63,11 +63,9 @@ flows = Table(
     # An override that was begun and not ended, and what the last one replaced.
     Column("override_body", _text),
     Column("undo_body", _text),
-    # What it has done since it was last reset, for people; NULL before the first batch.
+    # What it has done since it was last reset, for people; NULL before the first batch. Whether a person has
+    # suspended it, and of `*`, which stands for the pipeline, what was due when, comes before that.
     Column("tally_body", _text),
-    # Whether a person has suspended it, and of `*`, which stands for the pipeline, what was due when; NULL
-    # where there is neither.
-    Column("schedule_body", _text),
     # NULL where the ledger is older than this column, and its history was pruned.
     Column("created_at", _moment),
     Index("ix_flows_pipeline", "pipeline_key"),
