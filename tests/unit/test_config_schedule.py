@@ -83,6 +83,15 @@ def test_a_view_goes_with_what_it_reads(tmp_path: Path) -> None:
     assert found == {"every 1 minute": ("orders",), "every 1 hour": ("gold", "v_gold")}
 
 
+def test_a_vacuum_runs_only_where_it_knows_every_reader(tmp_path: Path) -> None:
+    tidy = "\n  tidy: {kind: optimize}"
+    whole = load(tmp_path, "schedule: every 1 minute", gold=tidy)
+    assert [part.names for part in find_scheduled(whole)] == [("orders", "c*", "gold", "v_gold", "tidy")]
+    parts = find_scheduled(load(tmp_path, "schedule: every 1 minute", ", schedule: every 1 hour", gold=tidy))
+    assert len(parts) == 2
+    assert all(part.project.optimizes == () for part in parts)
+
+
 def test_files_are_the_same_to_schedulers_if_they_schedule_the_same(tmp_path: Path) -> None:
     def of(*parts: str) -> str:
         return digest(find_scheduled(load(tmp_path, *parts)))

@@ -58,8 +58,11 @@ def _part(project: Project, schedule: FlowSchedule) -> ScheduledPart:
     flows = tuple(flow for flow in project.delta_flows if flow.schedule == schedule)
     views = _views_of(project, {flow.name for flow in flows}, whole=schedule == project.schedule)
     names = [name for sync in syncs for name in sync.tables] + [flow.name for flow in flows]
-    names += [view.name for view in views]
-    narrowed = replace(project, syncs=syncs, delta_flows=flows, views=views)
+    # A vacuum has to ask every reader how far it is, so it is not for a part that does not know them all.
+    whole = syncs == project.syncs and flows == project.delta_flows
+    optimizes = project.optimizes if whole else ()
+    names += [one.name for one in views] + [one.name for one in optimizes]
+    narrowed = replace(project, syncs=syncs, delta_flows=flows, views=views, optimizes=optimizes)
     return ScheduledPart(schedule, narrowed, tuple(dict.fromkeys(names)))
 
 

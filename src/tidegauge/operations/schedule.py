@@ -88,6 +88,10 @@ class Scheduler:
         """Raises SchedulersDisagree, and whatever the ledger says that will not mend itself."""
         for part in self._parts:
             self._say(f"{part.schedule}: {', '.join(part.names)}")
+        named = {name for part in self._parts for name in part.names}
+        for flow in self._project.optimizes:
+            if flow.name not in named:
+                self._say(f"{flow.name}: not scheduled: not every flow of the file has one schedule")
         with (
             open_ledger(self._project.ledger, create=True) as ledger,
             ThreadPoolExecutor(len(self._parts), thread_name_prefix="tidegauge-schedule") as pool,
