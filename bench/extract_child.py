@@ -69,11 +69,9 @@ def plain(project: Project, target: str) -> dict[str, Any]:
     database = project.connections["app"]
     assert isinstance(database, Database)
     spark = open_session(project.spark, {Needs.JDBC})
-    reader = (
-        spark.read.format("jdbc")
-        .options(**find_engine(database).jdbc_options(database))
-        .option("dbtable", TABLE)
-    )
+    options = find_engine(database).jdbc_options
+    assert options is not None
+    reader = spark.read.format("jdbc").options(**options(database)).option("dbtable", TABLE)
     reader.load().write.parquet(f"file:{target}")
     return {}
 

@@ -19,7 +19,8 @@ from tests.support.servers import (
     start_redshift,
 )
 from tests.support.shared_servers import SharedServers, shared_postgres, shared_s3
-from tests.support.source_parts import Place, mysql_place, postgresql_place, sqlite_place
+from tests.support.snowflake_server import SnowflakeServer, start_snowflake
+from tests.support.source_parts import Place, duckdb_place, mysql_place, postgresql_place, sqlite_place
 from tidegauge.model.spec import SparkSettings
 from tidegauge.spark.jars import Needs
 from tidegauge.spark.session import open_session
@@ -105,6 +106,13 @@ def fake_snowflake() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session")
+def snowflake() -> Iterator[SnowflakeServer]:
+    """Snowflake's own connector reaches fakesnow's server, from any process."""
+    with start_snowflake() as server:
+        yield server
+
+
 SQL = ["sqlite", "postgres", "mariadb"]
 DOCUMENTS = ["json", "json-s3", "delta", "delta-s3"]
 
@@ -181,7 +189,7 @@ def spark() -> SparkSession:
     return open_session(SparkSettings("local[2,2]", haste.CONF_AND_JAVA), list(Needs))
 
 
-@pytest.fixture(params=["sqlite", "mysql", "postgresql"])
+@pytest.fixture(params=["sqlite", "mysql", "postgresql", "duckdb"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     """A source of its own, on each database in turn."""
     match request.param:
@@ -189,5 +197,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
             return sqlite_place(tmp_path)
         case "mysql":
             return mysql_place(request.getfixturevalue("mariadb"))
+        case "duckdb":
+            return duckdb_place(tmp_path)
         case _:
             return postgresql_place(request.getfixturevalue("postgres"))

@@ -26,6 +26,7 @@ from tidegauge.errors import (
 from tidegauge.model.position import ValueKind
 from tidegauge.model.secret import Secret
 from tidegauge.model.spec import Engine, NullCursor
+from tidegauge.sources.duckdb import engine as duckdb_engine
 from tidegauge.sources.mysql import engine as mysql_engine
 from tidegauge.sources.open import open_source
 from tidegauge.sources.postgresql import engine as postgresql_engine
@@ -176,6 +177,8 @@ def test_types_that_cannot_be_held_are_refused_with_the_override(place: Place) -
         place.run("CREATE TABLE t (id int PRIMARY KEY, v)")
     elif place.engine is Engine.MYSQL:
         place.run("CREATE TABLE t (id int PRIMARY KEY, v decimal(65,30))")
+    elif place.engine is Engine.DUCKDB:
+        place.run("CREATE TABLE t (id int PRIMARY KEY, v bignum)")
     else:
         place.run("CREATE TABLE t (id int PRIMARY KEY, v numeric)")
     with pytest.raises(TypeNotHeld, match="column v") as caught:
@@ -246,6 +249,7 @@ def quote_of(place: Place) -> Callable[[str], str]:
         Engine.SQLITE: sqlite_engine.quote,
         Engine.MYSQL: mysql_engine.quote,
         Engine.POSTGRESQL: postgresql_engine.quote,
+        Engine.DUCKDB: duckdb_engine.quote,
     }[place.engine]
 
 

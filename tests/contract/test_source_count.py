@@ -38,6 +38,7 @@ def test_b15_the_latest_moment_is_the_sources_own_clock_as_the_column_writes_it(
         Engine.SQLITE: ["text"],
         Engine.MYSQL: ["datetime", "timestamp(3)", "date"],
         Engine.POSTGRESQL: ["timestamp", "timestamptz", "date"],
+        Engine.DUCKDB: ["timestamp", "timestamptz", "timestamp_ns", "timestamp_s", "date"],
     }[place.engine]
     source = open_source(place.database)
     clock = source.outlook().clock

@@ -45,6 +45,7 @@ def walked(place: Place, name: str, columns: str, step: int, parallel: int, **op
     return rows
 
 
+@pytest.mark.shown_on("sqlite", "mysql", "postgresql")
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows=ROWS, step=st.integers(1, 7), parallel=st.integers(1, 3))
 def test_a1_ties_survive_any_batch_size(
@@ -62,6 +63,7 @@ def test_a1_ties_survive_any_batch_size(
     assert sorted(found) == sorted(rows)
 
 
+@pytest.mark.shown_on("sqlite", "mysql", "postgresql")
 def test_a1_a_whole_table_with_one_timestamp_is_cut_between_its_rows(place: Place) -> None:
     place.run("CREATE TABLE t (id int PRIMARY KEY, at timestamp NOT NULL)")
     place.run("INSERT INTO t VALUES " + ", ".join(f"({i}, '2006-02-15 04:34:33')" for i in range(1000)))

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import duckdb
+
 from tests.support.servers import MariaDB, Postgres
+from tests.support.snowflake_server import SnowflakeServer
 from tidegauge.model.plan import Batch
 from tidegauge.model.position import RowPosition, Window
 from tidegauge.model.secret import Secret
@@ -21,6 +26,7 @@ from tidegauge.sources.jdbc import JdbcReader
 from tidegauge.sources.open import open_source
 
 NOW = timedelta(0)
+_BARE_AT = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|\bat\b""")
 
 
 @dataclass(frozen=True)
@@ -41,6 +47,10 @@ class Place:
                 return TableName(None, name)
             case Engine.MYSQL:
                 return TableName(self.database.database, name)
+            case Engine.DUCKDB:
+                return TableName("main", name)
+            case Engine.SNOWFLAKE:
+                return TableName(self.database.schema, name)
             case _:
                 return TableName("public", name)
 
@@ -97,6 +107,35 @@ def sqlite_place(folder: Path) -> Place:
             return connection.execute(statement).fetchall()
 
     return Place(Database("local", Engine.SQLITE, path=path), run, connect)
+
+
+def duckdb_place(folder: Path) -> Place:
+    path = folder / "it's 100% the source?.duckdb"
+    duckdb.connect(str(path)).close()
+
+    def connect() -> duckdb.DuckDBPyConnection:
+        connection = duckdb.connect(str(path))
+        connection.execute("SET TimeZone = 'UTC'")
+        return connection
+
+    def run(statement: str) -> Any:
+        # DuckDB keeps the word `at` for itself; our tables have a column of that name.
+        quoted = _BARE_AT.sub(lambda found: '"at"' if found[0] == "at" else found[0], statement)
+        with connect() as connection:
+            return connection.execute(quoted).fetchall()
+
+    return Place(Database("local", Engine.DUCKDB, path=path), run, connect)
+
+
+def snowflake_place(server: SnowflakeServer) -> Place:
+    """A schema of its own. Unquoted names become upper case, as there."""
+    schema = f"S_{uuid.uuid4().hex[:12].upper()}"
+    server.run(f"CREATE SCHEMA {schema}")
+
+    def run(statement: str) -> Any:
+        return server.run(statement, schema)
+
+    return Place(server.database("app", schema), run, lambda: server.connect(schema))
 
 
 def mysql_place(server: MariaDB) -> Place:

@@ -227,8 +227,8 @@ CASES = {
         "`app`",
     ),
     "from a warehouse": (
-        HEAD + "sync:\n  - {from: ▲duck, to: lake, tables: a, cursor: c}\n",
-        "`duck` is of type `duckdb`, which is written to and not read from",
+        HEAD + "sync:\n  - {from: ▲dw, to: lake, tables: a, cursor: c}\n",
+        "`dw` is of type `redshift`, which is written to and not read from",
         "`app`",
     ),
     "via a database": (

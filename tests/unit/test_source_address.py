@@ -15,7 +15,9 @@ from tidegauge.sources.engines import find_engine
 
 
 def jdbc_options(database: Database) -> dict[str, str]:
-    return find_engine(database).jdbc_options(database)
+    options = find_engine(database).jdbc_options
+    assert options is not None
+    return options(database)
 
 
 HOSTILE = [

@@ -25,9 +25,9 @@ def test_every_kind_has_its_facts_and_its_keys() -> None:
     assert set(Engine) <= set(CONNECTIONS)
 
 
-def test_what_can_be_read_is_in_the_table_of_sources_with_a_jdbc_driver() -> None:
+def test_what_can_be_read_is_in_the_table_of_sources_with_a_jdbc_driver_or_without() -> None:
     assert set(ENGINES) == set(READABLE)
-    assert all(FACTS[engine].jdbc_jar for engine in READABLE)
+    assert all(bool(FACTS[engine].jdbc_jar) == bool(ENGINES[engine].jdbc_options) for engine in READABLE)
 
 
 @pytest.mark.parametrize("engine", READABLE)
@@ -40,9 +40,9 @@ def test_only_its_own_folder_names_a_source_database(engine: Engine) -> None:
 
 def test_a_database_that_is_only_written_to_is_refused_as_a_source() -> None:
     with pytest.raises(ConfigError) as caught:
-        find_engine(Database("house", Engine.DUCKDB, path=Path("/x.duckdb")))
-    assert caught.value.message == "house: a duckdb can be written to, and not read from"
-    assert caught.value.hint == "read from a sqlite, mysql or postgresql connection"
+        find_engine(Database("house", Engine.REDSHIFT))
+    assert caught.value.message == "house: a redshift can be written to, and not read from"
+    assert caught.value.hint == "read from a sqlite, mysql, postgresql, duckdb or snowflake connection"
 
 
 @pytest.mark.parametrize(

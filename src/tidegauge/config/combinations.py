@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from tidegauge.config.ends import SyncEnds
+from tidegauge.model.engines import FACTS
 from tidegauge.model.mode import MODES, Mode, OutputKind
 from tidegauge.model.spec import Database, Deletes, Engine, NullCursor, TableOptions
 
@@ -32,7 +33,7 @@ def conflicts(options: TableOptions, ends: SyncEnds, written: frozenset[str]) ->
         for key in ("distkey", "sortkey"):
             if getattr(options, key):
                 yield Conflict((key,), f"`{key}` belongs to Redshift, and `to` is not", "remove it")
-    if engine is not Engine.SNOWFLAKE and options.hybrid:
+    if options.hybrid and not (engine and FACTS[engine].hybrid_tables):
         yield Conflict(("hybrid",), "`hybrid` belongs to Snowflake, and `to` is not", "remove it")
 
 

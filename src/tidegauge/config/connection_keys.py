@@ -50,9 +50,14 @@ class DuckdbKeys(FileKeys):
     later: ClassVar[dict[str, str]] = {"database": "a DuckDB database is a file: use `path`"}
 
     path: Text = Field(
-        description="The database file, relative to the project file; made if it is not there."
+        description="The database file, relative to the project file; one that is written to is made if it is"
+        " not there."
     )
-    schema_: Text = Field(default="main", alias="schema", description="Where tables land.")
+    schema_: Text = Field(
+        default="main",
+        alias="schema",
+        description="Where a table name without a schema lives, and where tables land.",
+    )
 
 
 class RedshiftKeys(ServerKeys):
@@ -85,7 +90,11 @@ class SnowflakeKeys(Keys):
     password: Annotated[Hidden, Unless("none")] = Field(
         default=None, description="Its password, which never stands in the file itself."
     )
-    schema_: Text = Field(default="PUBLIC", alias="schema", description="Where tables land.")
+    schema_: Text = Field(
+        default="PUBLIC",
+        alias="schema",
+        description="Where a table name without a schema lives, and where tables land.",
+    )
     warehouse: Annotated[MaybeText, Unless("the login's own")] = Field(
         default=None, description="The virtual warehouse that does the work."
     )

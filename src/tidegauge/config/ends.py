@@ -101,7 +101,9 @@ def _same(source: Database, target: Database) -> bool:
         return False
     if source.path is not None:
         return source.path == target.path
-    return (source.host, source.port, source.database) == (target.host, target.port, target.database)
+    return all(
+        getattr(source, one) == getattr(target, one) for one in ("account", "host", "port", "database")
+    )
 
 
 def _refuse_redshift(check: Check, via: Lake | None, trail: Trail, connections: Connections) -> None:

@@ -47,8 +47,8 @@ _FIRST, _LAST = name_readable("`")
 _CONNECTIONS = f"""\
 ## `connections`
 
-Each has a name of your choice, a `type`, and the keys of that type. Databases of type {_FIRST} and
-{_LAST} can be read and written; `duckdb`, `redshift` and `snowflake` can be written. A sync fills
+Each has a name of your choice, a `type`, and the keys of that type. Databases of type
+{_FIRST} and {_LAST} can be read and written; `redshift` can be written. A sync fills
 databases, lakes of type `parquet`, and Delta tables below a connection of type `delta`, where those of
 `flows` lie too.
 """

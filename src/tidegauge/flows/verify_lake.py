@@ -12,7 +12,7 @@ from tidegauge.model.protocols.source import Source
 from tidegauge.model.spec import LakeTable, NullCursor, TableFlow
 from tidegauge.outputs.lake.table import latest
 from tidegauge.plan.draft import start
-from tidegauge.sources.jdbc import JdbcReader
+from tidegauge.sources.direct import DirectReader
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,19 +24,19 @@ def verify_lake(
     """What of the source up to a position is not in the lake as it should be; see `verify_warehouse`."""
     assert isinstance(flow.output, LakeTable)
     source_table = source.describe(flow.table, flow.options)
-    reader = JdbcReader(flow.source)
+    reader = DirectReader(flow.source)
     key = [part.name for part in source_table.key]
     begin = start(flow, source_table, None)
     batches = [Batch((Window(begin, position),), empty=position is None)]
     if flow.options.null_cursor is NullCursor.INCLUDE:
         batches.append(Batch((Window(position, position),), nulls=True))
     rows = reduce(
-        lambda one, other: one.unionAll(other), (reader.read(spark, source_table, one) for one in batches)
+        lambda one, other: one.unionAll(other), (reader.frame(spark, source_table, one) for one in batches)
     )
     target = latest(spark, flow.output.lake, flow.output.folder, key=key, epoch=epoch)
     waiting = reader.keys_after(spark, source_table, position)
     found = compare(rows, target, key=key, beside=Beside(waiting=waiting), hold=True)
     if not found.extra or begin is None or position is None:
         return found
-    below = reader.read(spark, source_table, Batch((Window(None, begin),)))
+    below = reader.frame(spark, source_table, Batch((Window(None, begin),)))
     return compare(rows, target, key=key, beside=Beside(waiting=waiting, allowed=below), hold=True)

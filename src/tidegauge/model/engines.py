@@ -50,8 +50,10 @@ class EngineFacts:
     """The connection options that are allowed, by our own names; every other is refused."""
     ssl_modes: tuple[str, ...] = SSL_MODES
     """What the option `ssl` may say."""
+    hybrid_tables: bool = False
+    """A table can be made a hybrid one, whose key is enforced."""
     jdbc_jar: str | None = None
-    """Maven coordinates of the JDBC driver that Spark reads it with."""
+    """Maven coordinates of the JDBC driver that Spark reads it with; None: it is read without JDBC alone."""
     jdbc_excludes: tuple[str, ...] = ()
     """What that jar asks for and Spark has already, or only an optional part of the driver needs."""
 
@@ -84,7 +86,7 @@ FACTS: Mapping[Engine, EngineFacts] = {
         jdbc_jar="org.postgresql:postgresql:42.7.8",
         jdbc_excludes=("org.checkerframework:checker-qual",),
     ),
-    Engine.DUCKDB: EngineFacts("DuckDB", default_schema="main"),
+    Engine.DUCKDB: EngineFacts("DuckDB", readable=True, default_schema="main"),
     Engine.REDSHIFT: EngineFacts(
         "Redshift",
         port=5439,
@@ -95,8 +97,10 @@ FACTS: Mapping[Engine, EngineFacts] = {
     ),
     Engine.SNOWFLAKE: EngineFacts(
         "Snowflake",
+        readable=True,
         default_schema="PUBLIC",
         options=frozenset({"connect_timeout", "host", "port", "protocol"}),
+        hybrid_tables=True,
     ),
 }
 

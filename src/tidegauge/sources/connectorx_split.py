@@ -11,12 +11,17 @@ from urllib.parse import quote as percent
 from urllib.parse import urlencode
 
 from tidegauge.errors import RuntimeMissing, SourceError, SourceUnreachable
-from tidegauge.model.arrow import schema_of
 from tidegauge.model.engines import FACTS
 from tidegauge.model.secret import Secret, mask
 from tidegauge.model.spec import Database
 from tidegauge.model.table import SourceTable
-from tidegauge.sources.direct_types import BeforeYear1, ColumnWay, finish_array, value_not_held
+from tidegauge.sources.direct_types import (
+    BeforeYear1,
+    ColumnWay,
+    finish_array,
+    finish_batch,
+    value_not_held,
+)
 from tidegauge.sources.split_process import is_task, read_in_process
 
 if TYPE_CHECKING:
@@ -99,32 +104,9 @@ class ConnectorxSplit:
     def _finish(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """What arrives, from what connectorx gave. Raises for a value that cannot be held exactly."""
         try:
-            return self._finish_columns(batch)
+            return finish_batch(batch, self.source_table, self.ways)
         except BeforeYear1:
             raise self._explain("a date before the year 1") from None
-
-    def _finish_columns(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        layout = self.source_table.layout
-        columns = [
-            finish_array(
-                batch.column(number), way.how, column, f"{self.source_table.table}, column {column.name}"
-            )
-            for number, (way, column) in enumerate(zip(self.ways, self.source_table.columns, strict=True))
-        ]
-        ready = pa.RecordBatch.from_arrays(columns, schema=schema_of(layout))
-        if batch.num_columns > len(columns):
-            guard = batch.column(len(columns))
-            if guard.null_count < len(guard):
-                first = pc.indices_nonzero(pc.is_valid(guard))[0].as_py()
-                raise value_not_held(
-                    self.source_table,
-                    guard[first].as_py(),
-                    ready.select(list(layout.key)).slice(first, 1).to_pylist()[0],
-                )
-        return ready
 
     def _call(self, ask: Callable[[Any], Any]) -> Any:
         """What connectorx answers. Its errors may hold the address, and some are made to end Python."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from difflib import get_close_matches
@@ -96,6 +97,9 @@ class Dialect(Protocol):
     rules: Rules
     folds_case: bool
     """Column names differ by more than case."""
+
+    def held(self) -> AbstractContextManager[None]:
+        """Around questions that belong together: what has to be opened for them is opened once."""
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
         """Run one SELECT of ours."""

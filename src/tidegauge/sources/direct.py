@@ -6,15 +6,26 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from tidegauge.errors import ConfigError
 from tidegauge.model.batch_data import BatchRows, Split
+from tidegauge.model.engines import FACTS
 from tidegauge.model.plan import Batch
+from tidegauge.model.position import RowPosition
 from tidegauge.model.spec import Database, Read
 from tidegauge.model.table import SourceColumn, SourceTable
+from tidegauge.sources import sql
 from tidegauge.sources.direct_types import ColumnWay, column_ways, why_no_way
 from tidegauge.sources.engines import find_engine
-from tidegauge.sources.jdbc import JdbcReader
+from tidegauge.sources.jdbc import JdbcReader, only_key
+from tidegauge.spark.split_frame import frame_of_splits
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+MANY = 100_000
+"""Rows from which on more splits are worth asking the server for them: below, this process reads them."""
 
 
 class DirectReader:
@@ -31,14 +42,34 @@ class DirectReader:
         batch_data = self._jdbc.batch_data(source_table, batch)
         if check(source_table, self._database) is not None or source_table.options.read is Read.JDBC:
             return batch_data
-        return replace(batch_data, splits=self._splits(source_table, batch))
+        splits = self._splits(source_table, batch)
+        if self._engine.spread and (batch.rows or 0) > MANY:
+            splits = self._engine.spread(splits)
+        frame = batch_data.frame if self._engine.jdbc_options else None
+        return replace(batch_data, splits=splits, frame=frame)
+
+    def frame(self, spark: SparkSession, source_table: SourceTable, batch: Batch) -> DataFrame:
+        """The rows of a batch as a frame: through JDBC, where there is a driver."""
+        if self._engine.jdbc_options:
+            return self._jdbc.read(spark, source_table, batch)
+        return frame_of_splits(spark, source_table.layout, self._splits(source_table, batch))
+
+    def keys_after(
+        self, spark: SparkSession, source_table: SourceTable, position: RowPosition | None
+    ) -> DataFrame:
+        """As a frame, the keys of the rows past a position, which no batch has read yet."""
+        if self._engine.jdbc_options:
+            return self._jdbc.keys_after(spark, source_table, position)
+        narrow = only_key(source_table)
+        ways = column_ways(narrow, self._engine.column_way)
+        past = sql.after(source_table, position, self._engine.literal)
+        select = self._jdbc.select(_by_ways(narrow, ways), past)
+        split = self._engine.make_split(self._database, narrow, ways, select, guard_query=None, rows=None)
+        return frame_of_splits(spark, narrow.layout, [split])
 
     def _splits(self, source_table: SourceTable, batch: Batch) -> tuple[Split, ...]:
         ways = column_ways(source_table, self._engine.column_way)
-        columns = tuple(
-            _column_by(way, column) for column, way in zip(source_table.columns, ways, strict=True)
-        )
-        selects = self._jdbc.selects(replace(source_table, columns=columns), batch)
+        selects = self._jdbc.selects(_by_ways(source_table, ways), batch)
         queries = self._guard_queries(source_table, ways, batch)
         rows = None if batch.rows is None else batch.rows // len(selects)
         return tuple(
@@ -68,10 +99,17 @@ class DirectReader:
 def check(source_table: SourceTable, database: Database) -> str | None:
     """Why `read: auto` goes through JDBC, for the plan to show; None where it does not, or for `read: jdbc`.
 
-    Raises ConfigError for `read: direct` where it is not possible.
+    Raises ConfigError for `read: direct` or `read: jdbc` where it is not possible.
     """
     wanted = source_table.options.read
     if wanted is Read.JDBC:
+        if find_engine(database).jdbc_options is None:
+            raise ConfigError(
+                f"{source_table.table}: `read: jdbc` is not possible: {FACTS[database.engine].title} is read"
+                " by its own driver alone",
+                hint="leave `read:` at auto",
+                place=source_table.options.place,
+            )
         return None
     reason = direct_reason(source_table, database)
     if reason is not None and wanted is Read.DIRECT:
@@ -88,6 +126,12 @@ def direct_reason(source_table: SourceTable, database: Database) -> str | None:
     engine = find_engine(database)
     reason = engine.why_not_direct(database, source_table.options.read)
     return reason or why_no_way(source_table, engine.column_way)
+
+
+def _by_ways(source_table: SourceTable, ways: tuple[ColumnWay, ...]) -> SourceTable:
+    """The table with the SQL that the ways of its columns ask for."""
+    columns = tuple(_column_by(way, column) for column, way in zip(source_table.columns, ways, strict=True))
+    return replace(source_table, columns=columns)
 
 
 def _column_by(way: ColumnWay, column: SourceColumn) -> SourceColumn:

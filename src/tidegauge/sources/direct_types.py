@@ -15,7 +15,7 @@ from decimal import Decimal, localcontext
 from typing import TYPE_CHECKING, Any
 
 from tidegauge.errors import TypeNotHeld
-from tidegauge.model.arrow import type_of
+from tidegauge.model.arrow import schema_of, type_of
 from tidegauge.model.table import SourceColumn, SourceTable
 from tidegauge.model.types import parse_decimal
 from tidegauge.sources.types import FINISH
@@ -113,10 +113,38 @@ def finish_array(array: pa.Array, how: str, column: SourceColumn, what: str) -> 
             return pa.Array.from_buffers(target, len(whole), whole.buffers(), whole.null_count, whole.offset)
         case "digits":
             return array.cast(target)
+        case "whole":
+            # An integer, as narrow as its values, or a decimal.
+            wide = array.cast(pa.decimal128(19, 0)) if pa.types.is_integer(array.type) else array
+            return wide.cast(target)
         case "parsed":
             return pa.array([_parse(text, column, what) for text in array.to_pylist()], target)
         case _:
             raise AssertionError(how)
+
+
+def finish_batch(
+    batch: pa.RecordBatch, source_table: SourceTable, ways: tuple[ColumnWay, ...]
+) -> pa.RecordBatch:
+    """What arrives, from the driver's columns and, behind them, the number of the column that a guard stops.
+
+    Raises TypeNotHeld for a value that cannot be held exactly, with the row that has it.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    columns = [
+        finish_array(batch.column(number), way.how, column, f"{source_table.table}, column {column.name}")
+        for number, (way, column) in enumerate(zip(ways, source_table.columns, strict=True))
+    ]
+    ready = pa.RecordBatch.from_arrays(columns, schema=schema_of(source_table.layout))
+    if batch.num_columns > len(columns):
+        guard = batch.column(len(columns))
+        if guard.null_count < len(guard):
+            first = pc.indices_nonzero(pc.is_valid(guard))[0].as_py()
+            key = ready.select([part.name for part in source_table.key]).slice(first, 1)
+            raise value_not_held(source_table, int(guard[first].as_py()), key.to_pylist()[0])
+    return ready
 
 
 def _cast(array: pa.Array, target: pa.DataType) -> pa.Array:

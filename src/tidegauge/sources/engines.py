@@ -7,12 +7,16 @@ from collections.abc import Mapping
 from tidegauge.errors import ConfigError
 from tidegauge.model.engines import Engine, name_readable
 from tidegauge.model.spec import Database
+from tidegauge.sources.duckdb.engine import DUCKDB
 from tidegauge.sources.engine import SourceEngine
 from tidegauge.sources.mysql.engine import MYSQL
 from tidegauge.sources.postgresql.engine import POSTGRESQL
+from tidegauge.sources.snowflake.engine import SNOWFLAKE
 from tidegauge.sources.sqlite.engine import SQLITE
 
-ENGINES: Mapping[Engine, SourceEngine] = {one.engine: one for one in (MYSQL, POSTGRESQL, SQLITE)}
+ENGINES: Mapping[Engine, SourceEngine] = {
+    one.engine: one for one in (MYSQL, POSTGRESQL, SQLITE, DUCKDB, SNOWFLAKE)
+}
 
 
 def find_engine(database: Database) -> SourceEngine:

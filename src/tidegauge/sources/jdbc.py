@@ -29,7 +29,7 @@ class JdbcReader:
 
     def __init__(self, database: Database) -> None:
         self._engine = find_engine(database)
-        self._options = self._engine.jdbc_options(database)
+        self._options = self._engine.jdbc_options(database) if self._engine.jdbc_options else {}
 
     def batch_data(self, source_table: SourceTable, batch: Batch) -> BatchRows:
         return BatchRows(
@@ -43,11 +43,9 @@ class JdbcReader:
         self, spark: SparkSession, source_table: SourceTable, position: RowPosition | None
     ) -> DataFrame:
         """The keys of the rows past a position, which no batch has read yet."""
-        names = [part.name for part in source_table.key]
-        keys = {column.name: column for column in source_table.columns if column.name in names}
-        narrow = replace(source_table, columns=tuple(keys[name] for name in names))
+        narrow = only_key(source_table)
         past = sql.after(source_table, position, self._engine.literal)
-        return self._load(spark, narrow, [self._select(narrow, past)])
+        return self._load(spark, narrow, [self.select(narrow, past)])
 
     def _load(self, spark: SparkSession, source_table: SourceTable, selects: list[str]) -> DataFrame:
         guarded = any(column.guard for column in source_table.columns)
@@ -75,9 +73,9 @@ class JdbcReader:
     def selects(self, source_table: SourceTable, batch: Batch) -> list[str]:
         """One SELECT for each parallel reader of the batch."""
         wheres = sql.splits(source_table, batch, self._engine.literal)
-        return [self._select(source_table, where) for where in wheres]
+        return [self.select(source_table, where) for where in wheres]
 
-    def _select(self, source_table: SourceTable, where: str) -> str:
+    def select(self, source_table: SourceTable, where: str) -> str:
         columns = [f"{column.select} AS c{i}" for i, column in enumerate(source_table.columns)]
         guards = [
             f"WHEN {column.guard} THEN {i}" for i, column in enumerate(source_table.columns) if column.guard
@@ -86,6 +84,12 @@ class JdbcReader:
             columns.append(f"CASE {' '.join(guards)} END AS g")
         table = self._engine.table_name(source_table.table)
         return f"SELECT {MARK} {', '.join(columns)} FROM {table} WHERE {where}"
+
+
+def only_key(source_table: SourceTable) -> SourceTable:
+    """The table with the columns of its key alone."""
+    columns = {column.name: column for column in source_table.columns}
+    return replace(source_table, columns=tuple(columns[part.name] for part in source_table.key))
 
 
 def _raise_error(source_table: SourceTable) -> str:

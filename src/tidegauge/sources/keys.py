@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tidegauge.errors import KeyUnsuitable, TypeNotHeld
@@ -18,6 +17,7 @@ from tidegauge.model.spec import Database
 from tidegauge.model.table import Field, Layout, SourceColumn, SourceTable
 from tidegauge.sources import sql
 from tidegauge.sources.dialect import MARK, Dialect
+from tidegauge.sources.jdbc import only_key
 from tidegauge.sources.open import open_dialect
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ _MOMENT = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)?)?(Z|\+0
 
 def key_layout(source_table: SourceTable) -> Layout:
     """The layout of a table's keys alone, in the key's own order."""
-    return _narrow(source_table).layout
+    return only_key(source_table).layout
 
 
 def keys(
@@ -48,7 +48,7 @@ def keys(
 
     Raises KeyUnsuitable for a key that is NULL, TypeNotHeld for one that cannot be held exactly.
     """
-    narrow = _narrow(source_table)
+    narrow = only_key(source_table)
     # Not the session of the source: that one has to stay free while this one streams.
     with closing(open_dialect(database)) as dialect:
         where = None if after is None and not ordered else sql.after(source_table, after, dialect.literal)
@@ -79,11 +79,6 @@ def moment(source_table: SourceTable, value: Value | None) -> pa.Scalar:
 
 def _cursor(source_table: SourceTable) -> SourceColumn:
     return next(column for column in source_table.columns if column.name == source_table.cursor.name)
-
-
-def _narrow(source_table: SourceTable) -> SourceTable:
-    columns = {column.name: column for column in source_table.columns}
-    return replace(source_table, columns=tuple(columns[part.name] for part in source_table.key))
 
 
 def _batches(

@@ -29,21 +29,21 @@ class DatabaseSource:
         self._bound_wait = BoundWait(dialect.moment)
 
     def tables(self) -> tuple[TableName, ...]:
-        with self._lock:
+        with self._lock, self._dialect.held():
             return tuple(sorted(self._dialect.tables(), key=lambda table: (table.schema or "", table.table)))
 
     def left_out(self) -> tuple[tuple[TableName, str], ...]:
-        with self._lock:
+        with self._lock, self._dialect.held():
             return tuple(
                 sorted(self._dialect.left_out(), key=lambda one: (one[0].schema or "", one[0].table))
             )
 
     def identity(self) -> str:
-        with self._lock:
+        with self._lock, self._dialect.held():
             return self._dialect.identity()
 
     def describe(self, table: TableName, options: TableOptions) -> SourceTable:
-        with self._lock:
+        with self._lock, self._dialect.held():
             catalogue = self._dialect.catalogue(table)
             refuse_unused_types(table, options, catalogue.columns)
             cursor, cursor_kind, notes = self._cursor(table, options, catalogue)
@@ -75,7 +75,7 @@ class DatabaseSource:
     def survey(
         self, source_table: SourceTable, after: RowPosition | None, step: int, pending: str | None
     ) -> Survey:
-        with self._lock:
+        with self._lock, self._dialect.held():
             try:
                 return self._look_at(source_table, after, step).make(pending)
             except PositionError as error:
@@ -87,11 +87,11 @@ class DatabaseSource:
     def cuts(
         self, source_table: SourceTable, after: RowPosition | None, upto: RowPosition, step: int
     ) -> tuple[Cut, ...]:
-        with self._lock:
+        with self._lock, self._dialect.held():
             return self._look_at(source_table, after, step).cut_window(upto)
 
     def count(self, source_table: SourceTable, after: RowPosition | None, upto: RowPosition) -> int:
-        with self._lock:
+        with self._lock, self._dialect.held():
             where = sql.between(source_table, after, upto, self._dialect.literal)
             ((rows,),) = self._dialect.rows(
                 sql.count(source_table, self._dialect.name(source_table.table), where)
@@ -99,7 +99,7 @@ class DatabaseSource:
             return int(rows)
 
     def latest(self, source_table: SourceTable) -> Value | None:
-        with self._lock:
+        with self._lock, self._dialect.held():
             every = sql.after(source_table, None, self._dialect.literal)
             if source_table.cursor_kind != "timestamp":
                 found = self._dialect.rows(
@@ -113,11 +113,11 @@ class DatabaseSource:
             return notation.write(now) if notation else None
 
     def find_settled(self, source_table: SourceTable) -> Value | None:
-        with self._lock:
+        with self._lock, self._dialect.held():
             return self._look_at(source_table, None, 1).find_settled()
 
     def outlook(self) -> Outlook:
-        with self._lock:
+        with self._lock, self._dialect.held():
             moment = self._dialect.moment(fresh=True)
             return Outlook(moment.clock, moment.blind)
 

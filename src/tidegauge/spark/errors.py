@@ -8,12 +8,15 @@ from contextlib import contextmanager
 
 from tidegauge.errors import OutputUnreachable, SourceUnreachable, SparkFailed, TidegaugeError, TypeNotHeld
 from tidegauge.model.secret import mask
+from tidegauge.spark.task_values import FAILED, raise_any
 
 _CAUSE = re.compile(r"Caused by: ([\w.$]+)(?:: ([^\n]*))?")
 _LEADING_CLASS = re.compile(r"^(?:[a-z][\w$]*\.)+[\w$]+: ")
 _ERROR_CLASS = re.compile(r"^\[[A-Z0-9_.]+\] ")
 _SQLSTATE = re.compile(r"\s*SQLSTATE: \w+.*$", re.DOTALL)
 _OURS = re.compile(r"tidegauge: ([^\n]*?)(?:\s*SQLSTATE: \w+)?\s*$", re.MULTILINE)
+
+_SPLIT = re.compile(re.escape(FAILED) + r"(\{.*?\})\s*$", re.MULTILINE)
 
 
 @contextmanager
@@ -29,6 +32,11 @@ def translate_spark_error(flow: str) -> Iterator[None]:
 
 def from_spark(error: BaseException, table: str) -> TidegaugeError:
     text = mask(_with_causes(error))
+    if failed := _SPLIT.search(text):
+        try:
+            raise_any([failed[1]])
+        except TidegaugeError as found:
+            return found
     if ours := _OURS.search(text):
         return TypeNotHeld(
             ours.group(1),

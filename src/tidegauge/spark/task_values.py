@@ -12,6 +12,8 @@ from tidegauge.errors import TidegaugeError, TypeNotHeld
 from tidegauge.model.secret import Secret, mask
 
 _OURS = "tidegauge: "
+FAILED = "tidegauge-failed: "
+"""What the text of a task's error begins with, where that is an error of ours as JSON."""
 _MEND = "mend the row at the source, or say how the column shall arrive with `types:`"
 
 _Result = TypeVar("_Result")

@@ -19,11 +19,12 @@ from tidegauge.model.staged import Staged
 from tidegauge.model.table import Field, Layout
 from tidegauge.model.types import quote
 from tidegauge.outputs.delta.output import DeltaOutput
-from tidegauge.outputs.delta.synced_rows import explain_failure, frame_of, read_few
+from tidegauge.outputs.delta.synced_rows import frame_of, read_few
 from tidegauge.outputs.delta.target import target_of, written_columns
 from tidegauge.outputs.delta.types import can_widen, fits
 from tidegauge.outputs.warehouse.fit import Verdict
 from tidegauge.outputs.warehouse.spark_rows import ensure_splits
+from tidegauge.spark.errors import from_spark
 from tidegauge.spark.hadoop import is_scattered
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ class SyncedDeltaOutput(DeltaOutput):
         except (SparkFailed, TransformFailed) as error:
             if error.__cause__ is None:
                 raise
-            raise explain_failure(error.__cause__, self.place) from error
+            raise from_spark(error.__cause__, self.place) from error
 
     def _as_deletes(self, keys: DataFrame, target: Callable[[], DataFrame] | None) -> DataFrame:
         """With the other columns that the flow has written, which need no values."""

@@ -6,26 +6,21 @@ is committed: a commit that fails and is tried again reads the window again.
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from tidegauge.errors import OutputDisagrees, TidegaugeError
+from tidegauge.errors import OutputDisagrees
 from tidegauge.model.arrow import schema_of
-from tidegauge.model.batch_data import BatchRows, Split
-from tidegauge.model.spark_causes import with_causes
+from tidegauge.model.batch_data import BatchRows
 from tidegauge.model.types import quote
 from tidegauge.outputs.lake.splits import FEW
-from tidegauge.spark.errors import from_spark
-from tidegauge.spark.task_values import raise_any, seal, try_work, unseal
+from tidegauge.spark.split_frame import frame_of_splits, spark_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 _PART, _RANK = "__tidegauge_part", "__tidegauge_rank"
-_FAILED = re.compile(r"tidegauge-failed: (\{.*?\})\s*$", re.MULTILINE)
 
 
 def read_few(batch_data: BatchRows, key: Sequence[str]) -> pa.Table | None:
@@ -53,52 +48,13 @@ def frame_of(
 ) -> DataFrame:
     """Lazy, but for the rows that are `held`. With a key, the last row of each that came in several parts."""
     if held is not None:
-        return session.createDataFrame(held, schema=_schema(session, batch_data))
+        return session.createDataFrame(held, schema=spark_schema(session, batch_data.layout))
     if batch_data.splits:
-        frame = _by_tasks(session, batch_data)
+        frame = frame_of_splits(session, batch_data.layout, batch_data.splits)
     else:
         assert batch_data.frame is not None
         frame = batch_data.frame(session)
     return _keep_last_of_frame(frame, key) if key and len(batch_data.splits) != 1 else frame
-
-
-def explain_failure(error: BaseException, place: str) -> TidegaugeError:
-    """What a commit died of, which had to read the rows first."""
-    if failed := _FAILED.search(with_causes(error)):
-        try:
-            raise_any([failed[1]])
-        except TidegaugeError as found:
-            return found
-    return from_spark(error, place)
-
-
-def _by_tasks(session: SparkSession, batch_data: BatchRows) -> DataFrame:
-    bodies = [seal(split) for split in batch_data.splits]
-
-    def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                yield from _read(unseal(bodies[number]))
-
-    count = len(bodies)
-    return session.range(0, count, 1, count).mapInArrow(work, _schema(session, batch_data))
-
-
-def _read(split: Split) -> Iterator[pa.RecordBatch]:
-    """In a task, whose errors come out as text."""
-    batches = iter(split.batches())
-    while True:
-        batch, failure = try_work(lambda: next(batches, None))
-        if failure is not None:
-            raise RuntimeError(f"tidegauge-failed: {json.dumps(json.loads(failure))}")
-        if batch is None:
-            return
-        yield batch
-
-
-def _schema(session: SparkSession, batch_data: BatchRows) -> Any:
-    nulls = [f"CAST(NULL AS {field.type}) AS {quote(field.name)}" for field in batch_data.layout.fields]
-    return session.sql(f"SELECT {', '.join(nulls)} WHERE false").schema
 
 
 def _keep_last(parts: Sequence[pa.Table], key: Sequence[str]) -> list[pa.Table]:

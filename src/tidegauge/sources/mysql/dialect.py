@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -99,6 +100,9 @@ class MysqlDialect:
                 f"{database.name}: {self._address} cannot be reached: {mask(str(error))}",
                 hint="check host, port and the ssl options in `connections:`",
             ) from error
+
+    def held(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import psycopg
@@ -85,6 +86,9 @@ class PostgresqlDialect:
             )
         except (psycopg.Error, OSError) as error:
             raise self._explain_unreachable(error) from error
+
+    def held(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
         try:

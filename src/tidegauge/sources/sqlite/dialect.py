@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
 from functools import reduce
 from typing import Any
@@ -56,6 +57,9 @@ class SqliteDialect:
                 hint="check the path in `connections:`, and that the file is a database you may read",
                 retryable=False,
             ) from error
+
+    def held(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
         try:

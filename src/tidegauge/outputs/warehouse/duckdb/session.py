@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import threading
 import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,21 +12,19 @@ from tidegauge.model.secret import mask
 from tidegauge.outputs.warehouse import open_files as keep
 from tidegauge.outputs.warehouse.file_lock import FileLock
 from tidegauge.outputs.warehouse.warehouse import Overtaken, Refused
+from tidegauge.storage.duckdb_files import DuckDBFile
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from duckdb import DuckDBPyConnection
-
-door = threading.Lock()
-"""Held while a file is opened or closed: DuckDB refuses to open one that another thread is just closing."""
 
 
 class DuckDBSession:
     """A `WarehouseSession`. Transactions of one process write one by one: DuckDB lets one of two that change
     the same row fail, and ours are worth the wait."""
 
-    def __init__(self, connection: DuckDBPyConnection, path: Path) -> None:
-        self._connection = connection
+    def __init__(self, file: DuckDBFile, path: Path) -> None:
+        self._file = file
+        self._connection = file.connection
         self._path = path
         self._file_lock = FileLock(path)
         self._began = False
@@ -65,11 +61,7 @@ class DuckDBSession:
 
     def close(self) -> None:
         self.rollback()
-        keep.close(os.path.realpath(self._path), self._shut)
-
-    def _shut(self) -> None:
-        with door:
-            self._connection.close()
+        keep.close(self._file.path, self._file.close)
 
     def alone(self, sql: str) -> None:
         """Run a statement about a table of ours as a transaction of its own; waits for no writer."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
@@ -12,14 +11,15 @@ from typing import TYPE_CHECKING, Any
 from tidegauge.errors import OutputError, RuntimeMissing
 from tidegauge.model.arrow import schema_of
 from tidegauge.model.batch_data import BatchRows, LakeFile
-from tidegauge.model.spec import TableName
+from tidegauge.model.spec import Database, TableName
 from tidegauge.model.table import Field
 from tidegauge.model.types import parse_decimal
 from tidegauge.outputs.warehouse import lake_files as lake
-from tidegauge.outputs.warehouse.duckdb.session import DuckDBSession, door, first_line
+from tidegauge.outputs.warehouse.duckdb.session import DuckDBSession, first_line
 from tidegauge.outputs.warehouse.file_warehouse import FileWarehouse
 from tidegauge.outputs.warehouse.spark_rows import ensure_splits
 from tidegauge.outputs.warehouse.warehouse import StagingTable, WarehouseColumn, WarehouseSession
+from tidegauge.storage.duckdb_files import is_held, open_duckdb, will_write
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,9 +40,7 @@ _TYPES = {
     "timestamp_ntz": "TIMESTAMP",
 }
 _SPARK = {kind: name for name, kind in _TYPES.items()}
-_HELD = re.compile(r"Could not set lock|Conflicting lock|being used by another process")
 _PATTERN = re.compile(r"[*?\[]")
-_NAP = 0.2
 
 
 class DuckDB(FileWarehouse):
@@ -52,6 +50,10 @@ class DuckDB(FileWarehouse):
     key_after = True
     folds_case = True
 
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
+        will_write(self._path)
+
     def connect(self) -> DuckDBSession:
         """Sessions of this process share the open file; it is closed with the last of them."""
         try:
@@ -60,20 +62,13 @@ class DuckDB(FileWarehouse):
             raise RuntimeMissing(
                 "loading into DuckDB needs the duckdb library", hint="pip install duckdb"
             ) from error
-        limit = time.monotonic() + self.patience
-        while True:
-            try:
-                self._path.parent.mkdir(parents=True, exist_ok=True)
-                with door:
-                    connection = duckdb.connect(str(self._path))
-                connection.execute("SET TimeZone = 'UTC'")
-                return DuckDBSession(connection, self._path)
-            except (duckdb.Error, OSError) as error:
-                held = _HELD.search(str(error)) is not None
-                if held and time.monotonic() < limit:
-                    time.sleep(_NAP)
-                    continue
-                raise self.cannot_open(first_line(error), held=held) from error
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            file = open_duckdb(self._path, writing=True, patience=self.patience)
+        except (duckdb.Error, OSError) as error:
+            raise self.cannot_open(first_line(error), held=is_held(error)) from error
+        file.connection.execute("SET TimeZone = 'UTC'")
+        return DuckDBSession(file, self._path)
 
     def columns(self, session: WarehouseSession, table: TableName) -> tuple[Field, ...] | None:
         place = (table.schema or "main", table.table)

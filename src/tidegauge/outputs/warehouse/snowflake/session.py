@@ -10,10 +10,10 @@ from typing import Any
 
 from tidegauge.errors import OutputError, OutputUnreachable, RuntimeMissing, TidegaugeError
 from tidegauge.model.secret import mask
+from tidegauge.model.snowflake_login import snowflake_login
 from tidegauge.model.spec import Database
 from tidegauge.outputs.warehouse.warehouse import Locked, Overtaken, Refused
 
-_CONNECT_SECONDS = 30
 _CHANGES = ("INSERT", "UPDATE", "DELETE", "MERGE")
 _COMMITS = ("CREATE ", "ALTER ", "DROP ")
 _CONFLICT = re.compile(r"conflict|number of waiters", re.IGNORECASE)
@@ -33,27 +33,8 @@ class SnowflakeSession:
     def open(cls, database: Database, patience: float) -> SnowflakeSession:
         connector = _connector()
         place = f"Snowflake, account {database.account}"
-        options = database.options
-        wanted: dict[str, Any] = {
-            "account": database.account,
-            "user": database.user,
-            "password": database.password.reveal() if database.password else None,
-            "database": database.database,
-            "schema": database.schema or "PUBLIC",
-            "warehouse": database.warehouse,
-            "role": database.role,
-            "host": options.get("host"),
-            "port": options.get("port"),
-            "protocol": options.get("protocol"),
-        }
         try:
-            connection = connector.connect(
-                **{key: value for key, value in wanted.items() if value is not None},
-                login_timeout=int(options.get("connect_timeout", _CONNECT_SECONDS)),
-                paramstyle="qmark",
-                application="tidegauge",
-                session_parameters={"TIMEZONE": "UTC", "QUERY_TAG": "tidegauge"},
-            )
+            connection = connector.connect(**snowflake_login(database))
             session = cls(connection, place)
         except Exception as error:
             raise OutputUnreachable(

@@ -1,0 +1,33 @@
+"""What Snowflake's connector is told of a connection, by those who read and by those who write."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tidegauge.model.spec import Database
+
+_CONNECT_SECONDS = 30
+
+
+def snowflake_login(database: Database) -> dict[str, Any]:
+    """Arguments of its `connect`, the password among them: for the connector alone."""
+    options = database.options
+    wanted: dict[str, Any] = {
+        "account": database.account,
+        "user": database.user,
+        "password": database.password.reveal() if database.password else None,
+        "database": database.database,
+        "schema": database.schema or "PUBLIC",
+        "warehouse": database.warehouse,
+        "role": database.role,
+        "host": options.get("host"),
+        "port": options.get("port"),
+        "protocol": options.get("protocol"),
+    }
+    return {
+        **{key: value for key, value in wanted.items() if value is not None},
+        "login_timeout": int(options.get("connect_timeout", _CONNECT_SECONDS)),
+        "paramstyle": "qmark",
+        "application": "tidegauge",
+        "session_parameters": {"TIMEZONE": "UTC", "QUERY_TAG": "tidegauge"},
+    }

@@ -1,0 +1,247 @@
+"""DuckDB: a file that is opened for each question, so that its writer can have it between two of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from datetime import datetime
+from typing import Any
+
+from tidegauge.errors import ColumnMissing, CursorUnsuitable, TableMissing
+from tidegauge.model.position import Value, ValueKind
+from tidegauge.model.spec import Database, TableName
+from tidegauge.model.table import OrderedColumn, SourceTable
+from tidegauge.sources.dialect import (
+    MARK,
+    Catalogue,
+    Moment,
+    Unique,
+    kind_of_cursor,
+    refuse_nul,
+    suggest_names,
+)
+from tidegauge.sources.duckdb.engine import literal, quote, table_name
+from tidegauge.sources.duckdb.file import first_line, open_file, translate
+from tidegauge.sources.duckdb.types import RULES
+from tidegauge.sources.notation import Notation
+from tidegauge.sources.types import Native
+from tidegauge.storage.duckdb_files import DuckDBFile
+
+_INTEGERS = ("tinyint", "smallint", "integer", "bigint", "hugeint")
+_KINDS = {
+    **dict.fromkeys(_INTEGERS, ValueKind.INT),
+    **dict.fromkeys((f"u{name}" for name in _INTEGERS), ValueKind.INT),
+    "decimal": ValueKind.DECIMAL,
+    "date": ValueKind.DATE,
+    "timestamp": ValueKind.TIMESTAMP,
+    "timestamp_s": ValueKind.TIMESTAMP,
+    "timestamp_ms": ValueKind.TIMESTAMP,
+    "timestamp_ns": ValueKind.TIMESTAMP,
+    "timestamp with time zone": ValueKind.TIMESTAMPTZ,
+    "varchar": ValueKind.TEXT,
+    "uuid": ValueKind.TEXT,
+    "blob": ValueKind.BYTES,
+}
+_SCALES = {"timestamp_s": 0, "timestamp_ms": 3, "timestamp_ns": 9}
+_DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
+_HERE = "database_name = current_database() AND NOT internal"
+_BLIND = (
+    "another part of this process has the file open for writing, and its transactions cannot be seen: only"
+    " `settle` guards against late commits"
+)
+
+
+class DuckDBDialect:
+    rules = RULES
+    folds_case = True
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._file: DuckDBFile | None = None
+        self.rows(f"SELECT {MARK} 1")  # raises where the file cannot be opened
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        with self._open():
+            yield
+
+    @contextmanager
+    def _open(self) -> Iterator[DuckDBFile]:
+        if self._file is not None:
+            yield self._file
+            return
+        with closing(open_file(self._database)) as self._file:
+            try:
+                yield self._file
+            finally:
+                self._file = None
+
+    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        import duckdb
+
+        with self._open() as file:
+            try:
+                return file.connection.execute(sql).fetchall()
+            except duckdb.Error as error:
+                raise translate(self._database, error) from error
+
+    def stream(self, sql: str, size: int) -> Iterator[Sequence[tuple[Any, ...]]]:
+        import duckdb
+
+        with self._open() as file:
+            try:
+                cursor = file.connection.execute(sql)
+                while block := cursor.fetchmany(size):
+                    yield block
+            except duckdb.Error as error:
+                raise translate(self._database, error) from error
+
+    def quote(self, name: str) -> str:
+        return quote(name)
+
+    def name(self, table: TableName) -> str:
+        return table_name(table)
+
+    def literal(self, value: Value) -> str:
+        return literal(value)
+
+    def tables(self) -> tuple[TableName, ...]:
+        found = self.rows(
+            f"SELECT {MARK} schema_name, table_name FROM duckdb_tables() WHERE {_HERE} AND NOT temporary"
+        )
+        return tuple(TableName(schema, table) for schema, table in found)
+
+    def left_out(self) -> tuple[tuple[TableName, str], ...]:
+        found = self.rows(
+            f"SELECT {MARK} schema_name, view_name FROM duckdb_views() WHERE {_HERE} AND NOT temporary"
+        )
+        return tuple((TableName(schema, view), "view") for schema, view in found)
+
+    def identity(self) -> str:
+        return f"duckdb:{self._database.path}"
+
+    def catalogue(self, table: TableName) -> Catalogue:
+        schema, name = _text(table.schema or "main"), _text(table.table)
+        where = f"database_name = current_database() AND schema_name = {schema} AND table_name = {name}"
+        described = self.rows(
+            f"SELECT {MARK} column_name, data_type, is_nullable FROM duckdb_columns() WHERE {where}"
+            f" AND EXISTS (SELECT 1 FROM duckdb_tables() WHERE {where}) ORDER BY column_index"
+        )
+        if not described:
+            raise TableMissing(
+                f"{self._database.name}: there is no table '{table}' in {self._database.path}",
+                hint=suggest_names(str(table), tuple(str(other) for other in self.tables())),
+            )
+        columns = tuple(_native(*row) for row in described)
+        required = {column.name for column in columns if not column.nullable}
+        uniques, indexed = [], set()
+        for kind, names in self.rows(
+            f"SELECT {MARK} constraint_type, constraint_column_names FROM duckdb_constraints()"
+            f" WHERE {where} AND constraint_type IN ('PRIMARY KEY', 'UNIQUE')"
+        ):
+            indexed.add(names[0])
+            if kind == "PRIMARY KEY" or required.issuperset(names):
+                uniques.append(Unique(tuple(names), primary=kind == "PRIMARY KEY"))
+        for unique, expressions in self.rows(
+            f"SELECT {MARK} is_unique, expressions FROM duckdb_indexes() WHERE {where}"
+        ):
+            parts = _index_columns(expressions, columns)
+            indexed.update(parts[:1])
+            if unique and parts and required.issuperset(parts):
+                uniques.append(Unique(parts, primary=False))
+        identity = f"{self.identity()}#{table}"
+        return Catalogue(columns, tuple(uniques), frozenset(indexed), identity)
+
+    def expression(self, table: TableName, sql: str) -> Native:
+        import duckdb
+
+        shown = sql.strip("()\n ")
+        with self._open() as file:
+            try:
+                described = file.connection.execute(
+                    f"DESCRIBE SELECT {sql} AS o FROM {self.name(table)}"
+                ).fetchall()
+            except duckdb.BinderException as error:
+                if "not found in FROM" in str(error):
+                    raise ColumnMissing(
+                        f"{table}: the cursor {shown} names a column that is not there: {first_line(error)}",
+                        hint="check the names in the expression",
+                    ) from error
+                raise _no_expression(table, shown, error) from error
+            except (duckdb.Error, RuntimeError) as error:
+                raise _no_expression(table, shown, error) from error
+        return _native(sql, described[0][1], True)
+
+    def ordered(
+        self,
+        table: TableName,  # noqa: ARG002 - a column has one type
+        native: Native,
+        sql: str,
+    ) -> OrderedColumn | None:
+        kind = _KINDS.get(native.type)
+        if kind is None:
+            return None
+        text = "CAST({} AS VARCHAR)"
+        if kind is ValueKind.BYTES:
+            text = "lower(hex({}))"
+        elif kind is ValueKind.TIMESTAMPTZ:
+            text = "regexp_replace(CAST({} AS VARCHAR), '[+]00$', '')"  # in UTC by the session
+        return OrderedColumn(native.name, sql, text, kind, native.nullable, _SCALES.get(native.type, 6))
+
+    def cursor_kind(
+        self,
+        table: TableName,  # noqa: ARG002 - a column has one type
+        native: Native,
+        ordered: OrderedColumn,
+    ) -> str | None:
+        return kind_of_cursor(ordered, grows_as_text=native.type == "varchar")
+
+    def notation(self, source_table: SourceTable, where: str) -> Notation | None:  # noqa: ARG002 - columns have one type
+        return None
+
+    def moment(self, *, fresh: bool) -> Moment:  # noqa: ARG002 - it always is
+        """While a process writes to the file, no other can open it: what is open elsewhere has ended."""
+        with self._open() as file:
+            row = file.connection.execute(
+                f"SELECT {MARK} CAST(now() AT TIME ZONE 'UTC' AS VARCHAR)"
+            ).fetchone()
+            assert row is not None
+            clock = datetime.fromisoformat(row[0])
+            return Moment(clock, blind=_BLIND if file.foreign else None, serial=not file.foreign)
+
+    def close(self) -> None:
+        """Nothing is open between two questions."""
+
+
+def _native(name: str, declared: str, nullable: bool) -> Native:
+    plain = declared.lower()
+    if size := _DECIMAL.fullmatch(plain):
+        return Native(name, "decimal", declared, nullable, int(size[1]), int(size[2]))
+    if plain.endswith("[]"):
+        kind = "list"
+    elif plain.endswith("]"):
+        kind = "array"
+    else:
+        kind = plain.partition("(")[0]
+    return Native(name, kind, declared, nullable)
+
+
+def _index_columns(expressions: str, columns: tuple[Native, ...]) -> tuple[str, ...]:
+    """The columns of an index, as DuckDB lists them: `[id, '"my col"']`; none where one is an expression."""
+    inner = expressions.strip("[]")
+    listed = [part.strip().strip("'").strip('"') for part in inner.split(",")]
+    known = {column.name.casefold(): column.name for column in columns}
+    found = [known.get(name.casefold()) for name in listed]
+    return tuple(name for name in found if name is not None) if None not in found else ()
+
+
+def _no_expression(table: TableName, shown: str, error: Exception) -> CursorUnsuitable:
+    return CursorUnsuitable(
+        f"{table}: the cursor {shown} is not an expression that DuckDB understands: {first_line(error)}",
+        hint="a cursor is a column, or an expression of the database's own SQL",
+    )
+
+
+def _text(text: str) -> str:
+    return literal(Value(ValueKind.TEXT, refuse_nul(text)))

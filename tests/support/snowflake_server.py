@@ -1,0 +1,85 @@
+"""A stand-in of Snowflake that speaks its protocol: fakesnow's server, in a thread of this process.
+
+Snowflake's own connector talks to it, from this process and from others. What it does not know is listed in
+`docs/warehouses.md`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from tests.support.project import until
+from tests.support.servers.process import free_port
+from tidegauge.model.secret import Secret
+from tidegauge.model.snowflake_login import snowflake_login
+from tidegauge.model.spec import Database, Engine
+
+IDLE = [
+    r"ALTER SESSION SET LOCK_TIMEOUT",
+    r"DROP STAGE",
+    r"SHOW PARAMETERS",
+]
+"""Statements that it does not know, and whose effect is not seen here."""
+DATABASE = "DW"
+
+
+@dataclass(frozen=True)
+class SnowflakeServer:
+    port: int
+
+    def database(self, name: str, schema: str = "PUBLIC") -> Database:
+        return Database(
+            name,
+            Engine.SNOWFLAKE,
+            account="test",
+            user="tester",
+            password=Secret("snow secret"),
+            database=DATABASE,
+            schema=schema,
+            options={"host": "127.0.0.1", "port": str(self.port), "protocol": "http"},
+        )
+
+    def connect(self, schema: str = "PUBLIC") -> Any:
+        import snowflake.connector
+
+        return snowflake.connector.connect(**snowflake_login(self.database("test", schema)))
+
+    def run(self, statement: str, schema: str = "PUBLIC") -> list[tuple[Any, ...]]:
+        with closing(self.connect(schema)) as connection:
+            return [tuple(row) for row in connection.cursor().execute(statement).fetchall()]
+
+
+@contextmanager
+def start_snowflake() -> Iterator[SnowflakeServer]:
+    import uvicorn
+    from fakesnow.instance import FakeSnow
+
+    # By its full name: the package has a function that is called so, too.
+    module = importlib.import_module("fakesnow.server")
+
+    class Instance(FakeSnow):
+        def connect(self, *args: Any, **options: Any) -> Any:
+            return super().connect(*args, **{**options, "nop_regexes": IDLE})
+
+    vars(module)["shared_fs"] = Instance()
+    # What a statement may not say is asserted by tests; its own log would fill theirs.
+    logging.getLogger("sqlglot").setLevel(logging.ERROR)
+    logging.getLogger("fakesnow.server").setLevel(logging.CRITICAL)
+    port = free_port()
+    config = uvicorn.Config(module.app, host="127.0.0.1", port=port, log_level="critical")
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, name="snowflake stand-in", daemon=True)
+    thread.start()
+    until(lambda: server.started)
+    try:
+        yield SnowflakeServer(port)
+    finally:
+        server.should_exit = True
+        server.force_exit = True
+        thread.join()
