@@ -47,6 +47,7 @@ IMPORTED = (
     "pyspark.sql",
     "pytest",
     "redshift_connector",
+    "snowflake.connector",
     "sqlalchemy.dialects.mysql.pymysql",
     "sqlalchemy.dialects.postgresql.psycopg",
     "sqlalchemy.dialects.sqlite.pysqlite",

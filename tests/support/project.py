@@ -18,11 +18,13 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import duckdb
 import typer.main
 
 from tests.support.lake import Lake, LocalLake, S3Lake
 from tests.support.nursery import Forked, own_nursery
 from tests.support.servers import S3, MariaDB, Postgres
+from tests.support.snowflake_server import DATABASE, SnowflakeServer
 from tidegauge.cli.main import app, main
 
 ROOT = Path(__file__).parents[2]
@@ -133,7 +135,7 @@ def until(true: Callable[[], object], *, seconds: float = PATIENCE, every: float
 
 @dataclass(frozen=True)
 class Database:
-    """A source of its own for one test, on any of the three engines."""
+    """A database of its own for one test, to read from or to write to."""
 
     engine: str
     connection: str
@@ -173,11 +175,17 @@ class Database:
     @property
     def moment(self) -> str:
         """The type of a column that holds a moment."""
-        return {"sqlite": "TEXT", "mysql": "DATETIME(6)", "postgresql": "TIMESTAMP(6)"}[self.engine]
+        return {
+            "sqlite": "TEXT",
+            "mysql": "DATETIME(6)",
+            "postgresql": "TIMESTAMP(6)",
+            "duckdb": "TIMESTAMP",
+            "snowflake": "TIMESTAMP_NTZ",
+        }[self.engine]
 
     @property
     def word(self) -> str:
-        return {"sqlite": "TEXT", "mysql": "VARCHAR(60)", "postgresql": "TEXT"}[self.engine]
+        return "VARCHAR(60)" if self.engine == "mysql" else "TEXT"
 
     def ago(self, seconds: int) -> str:
         """SQL for a moment before the database's own clock, in UTC."""
@@ -185,6 +193,8 @@ class Database:
             "sqlite": f"strftime('%Y-%m-%d %H:%M:%S', 'now', '-{seconds} seconds')",
             "mysql": f"utc_timestamp(6) - INTERVAL {seconds} SECOND",
             "postgresql": f"(clock_timestamp() AT TIME ZONE 'UTC') - INTERVAL '{seconds} seconds'",
+            "duckdb": f"(now() AT TIME ZONE 'UTC') - INTERVAL '{seconds} seconds'",
+            "snowflake": f"DATEADD(second, -{seconds}, SYSDATE())",
         }[self.engine]
 
 
@@ -212,6 +222,37 @@ def postgres_database(server: Postgres, *, password: str = "${env:TG_POSTGRES}")
         f' user: {server.user}, password: "{password}"}}'
     )
     return Database("postgresql", text, "public.", lambda: server.connect(name))
+
+
+class _DuckDBConnection:
+    """With the words of the others. Its own cursor would be a connection of its own."""
+
+    def __init__(self, file: Path) -> None:
+        self._connection = duckdb.connect(str(file))
+
+    def cursor(self) -> duckdb.DuckDBPyConnection:
+        return self._connection
+
+    def commit(self) -> None:
+        """Every statement has done it already."""
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def duckdb_database(file: Path) -> Database:
+    return Database("duckdb", f"{{type: duckdb, path: '{file}'}}", "main.", lambda: _DuckDBConnection(file))
+
+
+def snowflake_database(server: SnowflakeServer) -> Database:
+    os.environ["TG_SNOWFLAKE"] = "snow secret"
+    schema = server.create_schema()
+    text = (
+        f"{{type: snowflake, account: test, user: tester, database: {DATABASE}, schema: {schema},"
+        f" options: {{host: 127.0.0.1, port: {server.port}, protocol: http}},"
+        ' password: "${env:TG_SNOWFLAKE}"}'
+    )
+    return Database("snowflake", text, f"{schema}.", lambda: server.connect(schema))
 
 
 def s3_lake(s3: S3) -> tuple[str, Lake]:

@@ -9,12 +9,13 @@ from __future__ import annotations
 import importlib
 import logging
 import threading
+import time
+import uuid
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from tests.support.project import until
 from tests.support.servers.process import free_port
 from tidegauge.model.secret import Secret
 from tidegauge.model.snowflake_login import snowflake_login
@@ -44,6 +45,11 @@ class SnowflakeServer:
             schema=schema,
             options={"host": "127.0.0.1", "port": str(self.port), "protocol": "http"},
         )
+
+    def create_schema(self) -> str:
+        schema = f"S_{uuid.uuid4().hex[:12].upper()}"
+        self.run(f"CREATE SCHEMA {schema}")
+        return schema
 
     def connect(self, schema: str = "PUBLIC") -> Any:
         import snowflake.connector
@@ -76,7 +82,9 @@ def start_snowflake() -> Iterator[SnowflakeServer]:
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, name="snowflake stand-in", daemon=True)
     thread.start()
-    until(lambda: server.started)
+    while not server.started:
+        assert thread.is_alive(), "the stand-in did not start"
+        time.sleep(0.01)
     try:
         yield SnowflakeServer(port)
     finally:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sqlite3
-import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -129,8 +128,7 @@ def duckdb_place(folder: Path) -> Place:
 
 def snowflake_place(server: SnowflakeServer) -> Place:
     """A schema of its own. Unquoted names become upper case, as there."""
-    schema = f"S_{uuid.uuid4().hex[:12].upper()}"
-    server.run(f"CREATE SCHEMA {schema}")
+    schema = server.create_schema()
 
     def run(statement: str) -> Any:
         return server.run(statement, schema)
