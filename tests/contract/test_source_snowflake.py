@@ -37,6 +37,7 @@ from tidegauge.sources import direct
 from tidegauge.sources.direct import DirectReader
 from tidegauge.sources.keys import keys
 from tidegauge.sources.open import open_source
+from tidegauge.sources.snowflake.dialect import offsets_of
 from tidegauge.sources.snowflake.engine import literal
 from tidegauge.sources.snowflake.types import RULES
 from tidegauge.sources.types import Native, arrive
@@ -122,6 +123,20 @@ def test_the_bound_is_the_servers_clock_less_settle_and_its_blindness_is_said(pl
     assert abs(outlook.clock - datetime.now(UTC).replace(tzinfo=None)) < timedelta(minutes=5)
     assert survey.upto is not None
     assert datetime.fromisoformat(survey.upto.cursor.text) < outlook.clock - timedelta(minutes=59)
+
+
+def test_a15_the_accounts_zone_keeps_columns_without_one_waiting() -> None:
+    lowest, highest, name = offsets_of("America/Los_Angeles")
+    assert (lowest, highest, name) == (timedelta(hours=-8), timedelta(0), "America/Los_Angeles")
+    assert offsets_of("Asia/Kolkata")[1] == timedelta(hours=5, minutes=30)
+    for unknown in (None, "", "Nowhere/At_All"):
+        assert offsets_of(unknown) == (timedelta(0), timedelta(0), "")
+
+
+def test_a15_a_zone_that_cannot_be_seen_is_said(place: Place) -> None:
+    place.run("CREATE TABLE t (id int PRIMARY KEY, ts timestamp_ntz)")
+    _, survey = place.survey("T", cursor="TS")
+    assert any("TIMEZONE cannot be seen" in note for note in survey.notes)
 
 
 def test_a10_null_cursors_fail_or_are_counted_as_the_user_says(place: Place) -> None:

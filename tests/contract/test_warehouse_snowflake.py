@@ -249,3 +249,16 @@ def test_a_late_event_lands_in_its_place(yard: Yard) -> None:
     history.rows(ORDERS, [(1, "b", None, 20)])
     shown = yard.contents("orders", ["name", "valid_from", "valid_to", "is_current"], ["valid_from"])
     assert shown == [("a", 10, 20, 0), ("b", 20, 30, 0), ("c", 30, None, 1)]
+
+
+@pytest.mark.parametrize("digits", [3, 5, 10, 19, 38])
+def test_a_whole_number_of_snowflakes_own_is_not_altered_again_and_again(yard: Yard, digits: int) -> None:
+    """NUMBER(10,0) is also what an `int` lands in, and may be a decimal of ten digits as well."""
+    house = yard.house()
+    field = Field("n", f"decimal({digits},0)", f"NUMBER({digits},0)")
+    yard.run(house.create(yard.table("t"), [WarehouseColumn("n", house.type(field, key=True))]))
+    session = house.connect()
+    held = house.columns(session, yard.table("t"))
+    session.close()
+    assert held is not None
+    assert house.fit(held[0], field, key=True).verdict is Verdict.HOLDS

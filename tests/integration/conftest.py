@@ -10,9 +10,11 @@ from tests.support.lake import LocalLake
 from tests.support.project import (
     Database,
     Project,
+    duckdb_database,
     mysql_database,
     postgres_database,
     s3_lake,
+    snowflake_database,
     sqlite_database,
 )
 
@@ -29,6 +31,10 @@ def make(request: pytest.FixtureRequest, tmp_path: Path, spark: SparkSession) ->
         database: Database
         if engine == "sqlite":
             database = sqlite_database(tmp_path / "source.db")
+        elif engine == "duckdb":
+            database = duckdb_database(tmp_path / "source.duckdb")
+        elif engine == "snowflake":
+            database = snowflake_database(request.getfixturevalue("snowflake"))
         elif engine == "mysql":
             database = mysql_database(request.getfixturevalue("mariadb"))
         else:

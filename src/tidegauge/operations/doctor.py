@@ -49,12 +49,15 @@ def examine(project: Project) -> Iterator[Finding]:
     if "spark.jars" not in project.spark.conf:
         yield from _guard("jars", lambda: _jars(needs, project))
     yield from _guard("ledger", lambda: _ledger(project))
+    read = {sync.source.name for sync in project.syncs}
+    # A file that the first run makes is not there yet.
+    only_written = {sync.to.name for sync in project.syncs} - read
     with Sources() as sources:
         for one in project.connections.values():
             about = f"connection {one.name}"
             if isinstance(one, Lake):
                 yield from _guard(about, lambda lake=one: _lake(lake))
-            elif one.engine in READABLE:
+            elif one.engine in READABLE and one.name not in only_written:
                 yield from _guard(about, lambda base=one: _database(base, sources))
             else:
                 yield from _guard(about, lambda base=one: _warehouse(base))

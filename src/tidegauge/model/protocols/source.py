@@ -76,7 +76,7 @@ class Reader(Protocol):
     def batch_data(self, source_table: SourceTable, batch: Batch) -> BatchRows:
         """The rows of a batch, exactly those of its window, with the columns of the source table.
 
-        Lazy: nothing is read until an output takes them. A value that cannot be held exactly fails the write.
+        Lazy: no row is read until an output takes them. A value that cannot be held exactly fails the write.
         """
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from tidegauge.errors import ColumnMissing, CursorUnsuitable, SourceError, SourceUnreachable, TableMissing
 from tidegauge.model.position import Value, ValueKind
@@ -53,6 +53,7 @@ _KINDS = {
     "varchar": ValueKind.TEXT,
     "binary": ValueKind.BYTES,
 }
+Offsets = tuple[timedelta, timedelta, str]
 _DECLARED = re.compile(r"(\w+)(?:\((\d+)(?:,\s*(\d+))?\))?")
 _NO_COLUMN = re.compile(r"invalid identifier|not found in FROM", re.IGNORECASE)
 _STAMP = "'YYYY-MM-DD HH24:MI:SS{digits}'"
@@ -60,6 +61,8 @@ _BLIND = (
     "Snowflake does not show other sessions' transactions: only `settle` guards against late commits; make it"
     " longer than the longest statement or transaction that writes to the table"
 )
+
+_NO_ZONE = "the account's TIMEZONE cannot be seen, so a column without a zone is taken to hold UTC"
 
 
 class SnowflakeDialect:
@@ -215,7 +218,7 @@ class SnowflakeDialect:
         lowest, highest, zone = self._offsets
         return Moment(
             datetime.fromisoformat(clock),
-            blind=_BLIND,
+            blind=_BLIND if zone else f"{_BLIND}; {_NO_ZONE}",
             lowest_offset=lowest,
             highest_offset=highest,
             zone=zone,
@@ -224,22 +227,16 @@ class SnowflakeDialect:
     def close(self) -> None:
         close(self._connection)
 
-    def _read_offsets(self) -> tuple[timedelta, timedelta, str]:
-        """The lowest and highest offset of the account's own zone within a year: in a column without a zone
-        CURRENT_TIMESTAMP has its digits, unless a session says otherwise."""
+    def _read_offsets(self) -> Offsets:
+        """Of the account's own zone: in a column without one CURRENT_TIMESTAMP has its digits, unless a
+        session says otherwise."""
         try:
             found = self._named("SHOW PARAMETERS LIKE 'TIMEZONE' IN ACCOUNT")
         except SourceUnreachable:
             raise
         except SourceError:
             found = []
-        name = next((str(row["value"]) for row in found if row.get("key") == "TIMEZONE"), "UTC")
-        zone, now = ZoneInfo(name), datetime.now(UTC)
-        offsets = [timedelta(0)]
-        for days in range(-183, 184, 15):
-            offset = (now + timedelta(days=days)).astimezone(zone).utcoffset()
-            offsets.append(offset or timedelta(0))
-        return min(offsets), max(offsets), name
+        return offsets_of(next((str(row["value"]) for row in found if row.get("key") == "TIMEZONE"), None))
 
     def _named(self, sql: str) -> list[dict[str, Any]]:
         """Rows by the names of their columns, in lower case: DESCRIBE and SHOW get more of them with time."""
@@ -254,6 +251,18 @@ class SnowflakeDialect:
             return [str(one.name).lower() for one in cursor.description], rows
         except Exception as error:
             raise translate(self._database, error) from error
+
+
+def offsets_of(name: str | None) -> Offsets:
+    """The lowest and highest offset from UTC within a year, and the name, which is empty for no zone."""
+    try:
+        zone = ZoneInfo(name or "")
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return timedelta(0), timedelta(0), ""
+    now = datetime.now(UTC)
+    days = [now + timedelta(days=days) for days in range(-183, 184, 15)]
+    offsets = [timedelta(0), *(day.astimezone(zone).utcoffset() or timedelta(0) for day in days)]
+    return min(offsets), max(offsets), zone.key
 
 
 def _native(row: dict[str, Any]) -> Native:

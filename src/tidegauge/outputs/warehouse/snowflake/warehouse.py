@@ -128,6 +128,8 @@ class Snowflake(Warehouse):
     def fit(self, held: Field, field: Field, *, key: bool) -> Fit:
         """Text can be made longer, and a number be given more digits in front; its scale stays."""
         wanted = self.type(field, key=key)
+        if held.source_type == wanted:
+            return Fit(Verdict.HOLDS)
         if (held.type, field.type) == ("string", "string"):
             limit = _LENGTH.search(held.source_type)
             fits = limit is None or _characters(field) <= int(limit[1])
