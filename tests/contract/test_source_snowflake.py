@@ -298,7 +298,7 @@ def test_many_rows_are_one_result_whose_parts_go_to_tasks(
     assert "pieces" not in repr(splits)
 
 
-def test_d13_no_secret_stands_in_an_error(place: Place) -> None:
+def test_e3_no_secret_stands_in_an_error(place: Place) -> None:
     wrong = replace(
         place.database, password=Secret("hunter2 secret"), options={**place.database.options, "port": "1"}
     )
