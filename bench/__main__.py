@@ -20,6 +20,7 @@ from bench import (
     schedule,
     startup,
     updates,
+    verify,
 )
 from bench import versions as ranges
 from bench.machine import machine, versions
@@ -38,6 +39,7 @@ PARTS = (
     "layers",
     "expectations",
     "schedule",
+    "verify",
 )
 
 
@@ -59,6 +61,7 @@ def main(arguments: Sequence[str]) -> int:
         "layers": lambda: layers.measure(options.rows or layers.ROWS, times=options.times),
         "expectations": lambda: expectations.measure(options.rows or expectations.ROWS),
         "schedule": schedule.measure,
+        "verify": lambda: verify.measure(rows, times=options.times),
     }
     # A trial is shown and not kept, unless a place for it is named.
     folder: Path | None = options.results or (None if options.rows else FOLDER)

@@ -16,8 +16,9 @@ from tidegauge.model.spec import Database, TableName
 from tidegauge.sources.engines import ENGINES, find_engine
 
 SOURCE = Path(tidegauge.__file__).parent
-PLACES = ("model/engines.py", "config/connection_keys.py", "outputs/", "flows/deletes.py")
-"""Beside an engine's own folder. `flows/deletes.py` asks how a target compares keys."""
+PLACES = ("model/engines.py", "config/connection_keys.py", "outputs/", "flows/deletes.py", "compare/blocks/")
+"""Beside an engine's own folder. `flows/deletes.py` asks how a target compares keys, `compare/blocks` has the
+SQL of each one's hashes."""
 
 
 def test_every_kind_has_its_facts_and_its_keys() -> None:

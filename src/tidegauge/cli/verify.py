@@ -60,15 +60,15 @@ def command(
 
 def show(results: list[Verified]) -> None:
     print_table(
-        ["table", "equal", "source rows", "target rows", "missing", "extra", "different", "newer"],
+        ["table", "equal", "source rows", "target rows", "missing", "extra", "different", "newer", "by"],
         [
             [
                 one.table,
                 _MARKS[one.equal],
                 *(
-                    (d.source_rows, d.target_rows, d.missing, d.extra, d.different, d.newer)
+                    (d.source_rows, d.target_rows, d.missing, d.extra, d.different, d.newer, d.method)
                     if (d := one.difference)
-                    else (None,) * 6
+                    else (None,) * 7
                 ),
             ]
             for one in results
@@ -78,5 +78,7 @@ def show(results: list[Verified]) -> None:
     for one in results:
         for kind, key in one.difference.examples if one.difference else ():
             say(f"{one.table}: {kind}: {key}")
+        if one.difference and one.difference.why_rows:
+            say(f"{one.table}: compared row by row: {one.difference.why_rows}")
         for note in one.notes:
             say(f"{one.table}: {note}")

@@ -4,7 +4,7 @@ with a hash of its values; a difference names its keys."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from tidegauge.compare.match import Match, as_type, common, field_of, total
 from tidegauge.model.types import quote
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType
 
@@ -35,6 +36,14 @@ class Difference:
     """Rows that the source has past the watermark: the next run's, and no difference. None: not counted."""
     notes: tuple[str, ...] = ()
     """What a person should know of the comparison."""
+    method: str = field(default="rows", compare=False)
+    """`blocks`: both databases hashed their rows themselves; `rows`: the rows came here."""
+    why_rows: str | None = field(default=None, compare=False)
+    """Why it was not by blocks, where a table of a database is compared."""
+    unlike: Mapping[str, pa.Table] | None = field(default=None, compare=False, repr=False)
+    """All keys by what is wrong with them (`missing`, `extra`, `different`), where they were asked for."""
+    repeated: int = field(default=0, compare=False)
+    """How many of the different keys the target has more than once."""
 
     @property
     def equal(self) -> bool:

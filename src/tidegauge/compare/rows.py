@@ -26,6 +26,7 @@ def compare_rows(
     leave_out: Iterable[pa.RecordBatch] = (),
     allowed: Callable[[], Iterable[pa.RecordBatch]] | None = None,
     versions: bool = False,
+    name_all: bool = False,
 ) -> Difference:
     """Full comparison of the columns that both have, in any order of rows.
 
@@ -33,7 +34,8 @@ def compare_rows(
     else as texts. Keys in `leave_out` count on neither side: they are `newer`. `allowed` are rows that the
     target may have or not, but if it does, as they are there; they are read only if it has more than the
     source. A key that the target has twice is `different`, unless it keeps all `versions` of a row: then only
-    keys are compared. Raises OutputDisagrees for two columns that have nothing in common.
+    keys are compared. `name_all`: the result has all keys with which something is wrong. Raises
+    OutputDisagrees for two columns that have nothing in common.
     """
     target, found = _peek(target)
     notes = tuple(
@@ -68,17 +70,37 @@ def compare_rows(
             ANTI JOIN waiting USING ({using})
             """
         )
-        [(here, there, missing, extra, different)] = sets.execute(
+        [(here, there, missing, extra, different, repeated)] = sets.execute(
             "SELECT count(*) FILTER (here), coalesce(sum(t), 0)::BIGINT,"
             " count(*) FILTER (verdict = 'missing'), count(*) FILTER (verdict = 'extra'),"
-            " count(*) FILTER (verdict = 'different') FROM judged"
+            " count(*) FILTER (verdict = 'different'),"
+            " count(*) FILTER (verdict = 'different' AND t > 1) FROM judged"
         ).fetchall()
         shown = f"FROM judged WHERE verdict IS NOT NULL ORDER BY verdict, {using} LIMIT {SHOWN}"
         verdicts = [word for (word,) in sets.execute(f"SELECT verdict {shown}").fetchall()]
         examples = restore(sets.sql(f"SELECT {using} {shown}").to_arrow_table(), keys).to_pylist()
+        unlike = None
+        if name_all:
+            unlike = {
+                word: restore(
+                    sets.sql(f"SELECT {using} FROM judged WHERE verdict = '{word}'").to_arrow_table(), keys
+                )
+                for word in ("missing", "extra", "different")
+            }
     texts = [_key_text(example) for example in examples]
     shown_keys = tuple(zip(verdicts, texts, strict=True))
-    return Difference(here, there, missing, extra, different, shown_keys, newer=newer, notes=notes)
+    return Difference(
+        here,
+        there,
+        missing,
+        extra,
+        different,
+        shown_keys,
+        newer=newer,
+        notes=notes,
+        unlike=unlike,
+        repeated=repeated,
+    )
 
 
 def _choose_columns(

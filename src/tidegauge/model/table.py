@@ -91,6 +91,8 @@ class SourceTable:
     """A constraint of the database says the key is unique."""
     source_id: str
     notes: tuple[str, ...] = ()
+    only: str = ""
+    """SQL that is true for the rows that are wanted, of those in a window; empty: all of them."""
     along: str = ""
     """SQL behind the table's name that makes the database go along an index in the order of cursor and key,
     which finds batch ends quickly; empty where there is none, or where the database finds it by itself."""

@@ -72,6 +72,8 @@ class Verified:
             "extra": found.extra if found else None,
             "different": found.different if found else None,
             "newer": found.newer if found else None,
+            "method": found.method if found else None,
+            "why_rows": found.why_rows if found else None,
             "examples": [{"kind": kind, "key": key} for kind, key in found.examples] if found else [],
             "notes": list(self.notes),
             "error": error_to_json(self.error) if self.error else None,

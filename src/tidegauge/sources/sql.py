@@ -53,17 +53,18 @@ def between(
 
 def splits(source_table: SourceTable, batch: Batch, literal: Literal) -> list[str]:
     """The predicates of a batch's parallel readers; neighbours share their end, so nothing falls between."""
+    only = f" AND {source_table.only}" if source_table.only else ""
     if batch.empty:
         return ["1 = 0"]
     if batch.nulls:
-        return [f"{source_table.cursor.order} IS NULL"]
+        return [f"{source_table.cursor.order} IS NULL{only}"]
     (window,) = batch.windows
     points = [window.after, *batch.splits, window.upto]
     made = []
     for lower, upper in pairwise(points):
         assert lower is None or isinstance(lower, RowPosition)
         assert isinstance(upper, RowPosition)
-        made.append(between(source_table, lower, upper, literal))
+        made.append(between(source_table, lower, upper, literal) + only)
     return made
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tidegauge.model.batch_data import BatchData
+from tidegauge.model.engines import Engine
 from tidegauge.model.plan import Batch, Receipt, Tag
 from tidegauge.model.staged import Staged
 from tidegauge.model.table import Field, Layout
@@ -35,11 +36,29 @@ class TargetTable(Protocol):
     def count(self) -> int:
         """How many rows there are, of whatever kind."""
 
-    def rows(self, layout: Layout) -> Iterator[pa.RecordBatch]:
+    def rows(self, layout: Layout, *, only: str = "") -> Iterator[pa.RecordBatch]:
         """What the target shows of a layout's columns, as `schema_of` says of those that it has.
 
-        Rows that are marked as deleted, and versions that are not current, are left out.
+        Rows that are marked as deleted, and versions that are not current, are left out. `only`: SQL of the
+        target's that is true for the rows that are wanted.
         """
+
+
+class SqlTable(Protocol):
+    """A target that answers SELECTs in its own SQL."""
+
+    @property
+    def engine(self) -> Engine: ...
+
+    def name(self, column: str) -> str:
+        """As its SQL quotes it."""
+
+    def shown(self) -> tuple[str, str]:
+        """What FROM names it, and the condition for the rows that it shows, as in `TargetTable.rows`; empty:
+        none."""
+
+    def ask(self, sql: str) -> list[tuple[Any, ...]]:
+        """The rows of one SELECT, which sees one moment of the table."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +71,8 @@ class Capabilities:
     """It takes `KeysToDelete`."""
     table: TargetTable | None = None
     """The target as a table of a database, where it is one."""
+    sql: SqlTable | None = None
+    """The same, where it also answers SQL."""
 
 
 class Output(Protocol):

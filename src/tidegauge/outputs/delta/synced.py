@@ -148,7 +148,7 @@ class SyncedDeltaOutput(DeltaOutput):
         with self._session() as session:
             return self._frame(session).count()
 
-    def rows(self, layout: Layout) -> Iterator[pa.RecordBatch]:
+    def rows(self, layout: Layout, *, only: str = "") -> Iterator[pa.RecordBatch]:
         held = {self.named(field.name): field.name for field in self.layout() or ()}
         fields = tuple(field for field in layout.fields if self.named(field.name) in held)
         if not held or not fields:
@@ -156,7 +156,7 @@ class SyncedDeltaOutput(DeltaOutput):
         there = replace(layout, fields=fields)
         with self._session() as session:
             names = [f"{quote(held[self.named(one.name)])} AS {quote(one.name)}" for one in fields]
-            frame = self._frame(session).selectExpr(*names)
+            frame = self._frame(session).where(only or "true").selectExpr(*names)
             if is_scattered(session):
                 yield from frame.toArrow().cast(schema_of(there)).to_batches()
                 return

@@ -18,9 +18,9 @@ from tidegauge.outputs.warehouse.commit_batch import StagedBatch, commit_batch
 from tidegauge.outputs.warehouse.fit import Verdict
 from tidegauge.outputs.warehouse.flow_target import FlowTarget
 from tidegauge.outputs.warehouse.heads import Head
-from tidegauge.outputs.warehouse.modes import DELETED_AT, IS_CURRENT
 from tidegauge.outputs.warehouse.open import open_warehouse
 from tidegauge.outputs.warehouse.stage_batch import stage_rows
+from tidegauge.outputs.warehouse.target_sql import TargetSql, shown_where
 from tidegauge.outputs.warehouse.warehouse import Warehouse
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class WarehouseOutput:
 
     @property
     def capabilities(self) -> Capabilities:
-        return Capabilities(deletes_keys=True, table=self)
+        return Capabilities(deletes_keys=True, table=self, sql=TargetSql(self.target))
 
     def prepare(self) -> None:
         self.target.prepare()
@@ -179,19 +179,18 @@ class WarehouseOutput:
             ((rows,),) = session.rows(f"SELECT COUNT(*) FROM {target.warehouse.table(target.table)}")
             return int(rows)
 
-    def rows(self, layout: Layout, *, block: int = target_rows.BLOCK) -> Iterator[pa.RecordBatch]:
+    def rows(
+        self, layout: Layout, *, only: str = "", block: int = target_rows.BLOCK
+    ) -> Iterator[pa.RecordBatch]:
         """As the protocol promises. For the keys alone give the layout of the keys. Each block is read in a
         transaction of its own."""
         target, warehouse = self.target, self.target.warehouse
         with target.session() as session:
-            there = {self.named(field.name) for field in warehouse.columns(session, target.table) or ()}
+            held = warehouse.columns(session, target.table) or ()
+        there = frozenset(self.named(field.name) for field in held)
         if not there:
             return
-        where = []
-        if target.options.mode.facts.keeps_history:
-            where.append(f"{warehouse.name(IS_CURRENT)} = {warehouse.true}")
-        elif self.named(DELETED_AT) in there:
-            where.append(f"{warehouse.name(DELETED_AT)} IS NULL")
+        where = [part for part in (shown_where(target, there), only) if part]
         fields = [field for field in layout.fields if self.named(field.name) in there]
         yield from target_rows.read(
             warehouse, target.session, target.table, fields, key=layout.key, where=where, block=block

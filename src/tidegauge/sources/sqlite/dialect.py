@@ -17,6 +17,7 @@ from tidegauge.errors import (
     SourceUnreachable,
     TableMissing,
 )
+from tidegauge.model.canonical import add_functions
 from tidegauge.model.position import Value, ValueKind
 from tidegauge.model.spec import Database, TableName
 from tidegauge.model.table import OrderedColumn, SourceTable
@@ -50,6 +51,7 @@ class SqliteDialect:
             self._connection = sqlite3.connect(
                 uri(database.path), uri=True, timeout=_WAIT, isolation_level=None, check_same_thread=False
             )
+            add_functions(self._connection)
             self.rows(f"SELECT {MARK} COUNT(*) FROM sqlite_master")
         except (sqlite3.Error, SourceError) as error:
             raise SourceUnreachable(

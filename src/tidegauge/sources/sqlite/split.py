@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidegauge.errors import SourceError, SourceUnreachable, TypeNotHeld
 from tidegauge.model.arrow import schema_of
+from tidegauge.model.canonical import add_functions
 from tidegauge.model.spec import Database
 from tidegauge.model.table import SourceColumn, SourceTable
 from tidegauge.sources.direct_types import ColumnWay, finish_array, value_not_held
@@ -48,6 +49,7 @@ class SqliteSplit:
             ) as connection:
                 # Text as the bytes it is kept in, so that one that is not UTF-8 is found with its column.
                 connection.text_factory = bytes
+                add_functions(connection)
                 cursor = connection.execute(self.select)
                 while rows := cursor.fetchmany(_PIECE):
                     yield self._finish(rows)

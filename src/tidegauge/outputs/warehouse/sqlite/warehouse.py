@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidegauge.errors import OutputError, OutputUnreachable
 from tidegauge.model.batch_data import BatchRows
+from tidegauge.model.canonical import add_functions
 from tidegauge.model.secret import mask
 from tidegauge.model.spec import TableName
 from tidegauge.model.table import Field
@@ -71,6 +72,7 @@ class SQLite(FileWarehouse):
                 self._path, timeout=self.patience, isolation_level=None, check_same_thread=False
             )
             connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchall()
+            add_functions(connection)
         except (sqlite3.Error, OSError) as error:
             busy = getattr(error, "sqlite_errorcode", 0) & 0xFF in (
                 sqlite3.SQLITE_BUSY,

@@ -1,0 +1,117 @@
+"""A table of a database and where it ends up in a warehouse, up to a position: what is to be compared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from tidegauge.compare.frames import Difference
+from tidegauge.compare.rows import compare_rows
+from tidegauge.flows.flow import open_reader
+from tidegauge.model.arrow import schema_of
+from tidegauge.model.plan import Batch
+from tidegauge.model.position import RowPosition, Window
+from tidegauge.model.protocols.output import Output, TargetTable
+from tidegauge.model.protocols.source import Source
+from tidegauge.model.spec import NullCursor, TableFlow
+from tidegauge.model.table import Field, SourceTable
+from tidegauge.outputs.warehouse.fit import Verdict
+from tidegauge.outputs.warehouse.spark_rows import ensure_splits
+from tidegauge.plan.draft import start
+from tidegauge.plan.drift import narrow
+from tidegauge.sources.keys import keys
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True)
+class Only:
+    """SQL of each side that is true for the rows that are looked at."""
+
+    source: str
+    target: str
+
+
+class TablePair:
+    """Rows past the position, also those that went there while they are compared, are counted and not judged.
+
+    Columns that the target does not have (`drift: freeze`) are not judged either. Rows from below the
+    beginning (`initial`), which only a backfill brings, need not be there, and have to be right if they are.
+    """
+
+    def __init__(
+        self,
+        flow: TableFlow,
+        source: Source,
+        output: Output,
+        position: RowPosition | None,
+        spark: Callable[[], SparkSession],
+    ) -> None:
+        table = output.capabilities.table
+        assert table is not None
+        self.flow, self.table, self.sql = flow, table, output.capabilities.sql
+        self.position = position
+        self.layout = output.layout()
+        """None: the target is not there."""
+        self.held: Mapping[str, Field] = {table.named(field.name): field for field in self.layout or ()}
+        self.source_table = _narrow(source.describe(flow.table, flow.options), table, self.held)
+        self.key = [part.name for part in self.source_table.key]
+        self.versions = flow.options.mode.facts.only_adds
+        """The target keeps every version of a row: keys are compared."""
+        self.begin = start(flow, self.source_table, None)
+        self.batches = [Batch((Window(self.begin, position),), empty=position is None)]
+        if flow.options.null_cursor is NullCursor.INCLUDE:
+            self.batches.append(Batch((Window(position, position),), nulls=True))
+        self.reader = open_reader(flow)
+        self._spark = spark
+
+    def compare(self, only: Only | None = None, *, name_all: bool = False) -> Difference:
+        """Row by row. `name_all`: the result has every key with which something is wrong."""
+        source_table = replace(self.source_table, only=only.source) if only else self.source_table
+        layout = self.source_table.layout
+        held = replace(layout, fields=tuple(map(self._as_held, layout.fields)))
+        below = Batch((Window(None, self.begin),))
+        with ExitStack() as stack:
+
+            def rows(batch: Batch) -> Iterator[pa.RecordBatch]:
+                batch_data = self.reader.batch_data(source_table, batch)
+                found = stack.enter_context(ensure_splits(batch_data, self._spark))
+                for split in found.splits:
+                    yield from split.batches()
+
+            return compare_rows(
+                chain.from_iterable(map(rows, self.batches)),
+                self.table.rows(held, only=only.target if only else ""),
+                schema_of(layout),
+                key=self.key,
+                leave_out=keys(self.flow.source, self.source_table, after=self.position, ordered=True),
+                allowed=partial(rows, below)
+                if self.begin is not None and self.position is not None
+                else None,
+                versions=self.versions,
+                name_all=name_all,
+            )
+
+    def _as_held(self, field: Field) -> Field:
+        """As the target has it, where the source's column became another kind of thing since."""
+        there = self.held.get(self.table.named(field.name))
+        if there is None or self.table.fit(there, field, key=field.name in self.key) != Verdict.REFUSED:
+            return field
+        return replace(field, type=there.type)
+
+
+def _narrow(source_table: SourceTable, table: TargetTable, held: Mapping[str, Field]) -> SourceTable:
+    """The table with the columns that the target has, and its key."""
+    if not held:
+        return source_table
+    key = [part.name for part in source_table.key]
+    return narrow(
+        source_table,
+        [one.name for one in source_table.columns if table.named(one.name) in held or one.name in key],
+    )

@@ -1,0 +1,173 @@
+"""Source against a warehouse by hashes of blocks, which both databases compute themselves.
+
+Where they are alike, the tables are equal, and no row has left its database. Where they are not, the keys
+that may differ are found by ever smaller blocks, and only their rows are read and compared.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import replace
+
+from tidegauge.compare.blocks.engines import WORDS
+from tidegauge.compare.blocks.search import MOST, both, find_suspects
+from tidegauge.compare.blocks.side import Side
+from tidegauge.compare.blocks.words import HashedColumn, HashWords
+from tidegauge.compare.frames import Difference
+from tidegauge.errors import TidegaugeError
+from tidegauge.flows.table_pair import Only, TablePair
+from tidegauge.model.canonical import Form, FormKind, form_of, hash_row
+from tidegauge.model.plan import Batch
+from tidegauge.model.position import Window
+from tidegauge.model.spec import Read
+from tidegauge.model.table import Field, SourceColumn
+from tidegauge.outputs.warehouse.fit import Verdict
+from tidegauge.sources import sql
+from tidegauge.sources.dialect import MARK, Dialect
+from tidegauge.sources.direct import direct_reason
+from tidegauge.sources.open import open_dialect
+
+
+def compare_by_blocks(pair: TablePair) -> Difference | str:
+    """What differs, with all keys; or why it has to be found out row by row.
+
+    What stands in the way is no error here: the other way meets it too, or does without.
+    """
+    forms = find_forms(pair)
+    if isinstance(forms, str):
+        return forms
+    try:
+        with closing(open_dialect(pair.flow.source)) as dialect:
+            return _compare(pair, dialect, forms)
+    except TidegaugeError as error:
+        return error.message
+
+
+def find_forms(pair: TablePair) -> tuple[Form, ...] | str:
+    """As what each column of the source table is hashed; or why there is no such thing."""
+    if pair.sql is None or not pair.held:
+        return "the target is no table of a database that was asked for hashes"
+    here, there = pair.flow.source.engine, pair.sql.engine
+    if there not in WORDS:
+        return f"{there} computes no hashes of blocks"
+    through_jdbc = pair.flow.options.read is Read.JDBC or direct_reason(pair.source_table, pair.flow.source)
+    if WORDS[here].in_process and through_jdbc:
+        return f"a {here} database that is read through JDBC computes no hashes of blocks"
+    forms: list[Form] = []
+    for column in pair.source_table.columns:
+        form = _find_form(pair, column, pair.held.get(pair.table.named(column.name)))
+        if isinstance(form, str):
+            return form
+        if form.kind is FormKind.FLOAT and not _write_alike(WORDS[here], WORDS[there]):
+            return f"{here} and {there} write the floats of column {column.name} in different ways"
+        forms.append(form)
+    return tuple(forms)
+
+
+def _find_form(pair: TablePair, column: SourceColumn, there: Field | None) -> Form | str:
+    if there is None:
+        return f"the target has no column {column.name}, which is part of the key"
+    field = Field(column.name, column.arrives, column.native)
+    form = form_of(column.arrives, there.type)
+    if form is None or pair.table.fit(there, field, key=column.name in pair.key) == Verdict.REFUSED:
+        return f"column {column.name} is {column.arrives} at the source and {there.source_type} in the target"
+    parsed = column.wire == "string" and column.arrives != "string"
+    if parsed and not WORDS[pair.flow.source.engine].in_process:
+        return f"column {column.name} is a text that arrives as {column.arrives}"
+    return form
+
+
+def _write_alike(one: HashWords, other: HashWords) -> bool:
+    return bool(one.floats) and one.floats == other.floats
+
+
+def _compare(pair: TablePair, dialect: Dialect, forms: tuple[Form, ...]) -> Difference | str:
+    here, there = source_side(pair, dialect, forms), target_side(pair, forms)
+    if not (here.is_reliable() and there.is_reliable()):
+        return "the server's encoding or its way to write floats leaves no room for hashes"
+    past = sql.after(pair.source_table, pair.position, dialect.literal)
+    ours, theirs = both(here.whole, there.whole)
+    [(newer,)] = dialect.rows(f"SELECT {MARK} COUNT(*) FROM {here.table} WHERE {past}")
+    found = Difference(ours.rows, theirs.rows, 0, 0, 0, (), newer=int(newer), method="blocks", unlike={})
+    if ours.is_like(theirs):
+        return found
+    if pair.begin is not None and pair.position is not None:
+        # A backfill may have brought all there is from below the beginning.
+        every = _windows(pair, dialect, [Batch((Window(None, pair.position),)), *pair.batches[1:]])
+        whole = replace(here, where=every).whole()
+        if whole.is_like(theirs):
+            return replace(found, source_rows=whole.rows)
+    if found.newer and found.newer > MOST:
+        return f"{found.newer:,} rows are newer than the last look"
+    waiting = {int(key) for (key,) in dialect.rows(f"SELECT {here.key} FROM {here.table} WHERE {past}")}
+    suspects = find_suspects(here, there, rows=max(ours.rows, theirs.rows), apart=waiting)
+    if suspects is None:
+        return "most of the blocks differ"
+    counted = replace(found, source_rows=suspects.source_rows, target_rows=suspects.target_rows)
+    if not suspects.keys:
+        return counted
+    only = Only(here.only(suspects.keys), there.only(suspects.keys))
+    sure = pair.compare(only, name_all=True)
+    if not _are_meant(pair, forms, suspects.keys, sure):
+        return "the two databases do not hash the same keys alike"
+    return replace(
+        sure,
+        source_rows=counted.source_rows + sure.source_rows,
+        target_rows=counted.target_rows + sure.target_rows,
+        method="blocks",
+    )
+
+
+def _are_meant(pair: TablePair, forms: tuple[Form, ...], suspects: frozenset[int], found: Difference) -> bool:
+    """Whether the keys that were read are those that were asked for, by our own hash of them: a server that
+    hashes a key otherwise would have left out its row."""
+    by_name = dict(zip((column.name for column in pair.source_table.columns), forms, strict=True))
+    key_forms = [by_name[name] for name in pair.key]
+    return all(
+        hash_row(key_forms, list(key.values())) in suspects
+        for table in (found.unlike or {}).values()
+        for key in table.to_pylist()
+    )
+
+
+def source_side(pair: TablePair, dialect: Dialect, forms: tuple[Form, ...]) -> Side:
+    words, columns = WORDS[pair.flow.source.engine], pair.source_table.columns
+    hashed = {
+        column.name: HashedColumn(column.select, column.wire, form)
+        for column, form in zip(columns, forms, strict=True)
+    }
+    key, row = _hashes(pair, words, hashed)
+    return Side(
+        ask=dialect.rows,
+        words=words,
+        table=dialect.name(pair.source_table.table),
+        where=_windows(pair, dialect, pair.batches),
+        row=row,
+        key=key,
+        guard=" OR ".join(column.guard for column in columns if column.guard),
+    )
+
+
+def target_side(pair: TablePair, forms: tuple[Form, ...]) -> Side:
+    assert pair.sql is not None
+    words, table = WORDS[pair.sql.engine], pair.sql
+    hashed = {}
+    for column, form in zip(pair.source_table.columns, forms, strict=True):
+        there = pair.held[pair.table.named(column.name)]
+        hashed[column.name] = HashedColumn(table.name(there.name), there.type, form)
+    name, where = table.shown()
+    key, row = _hashes(pair, words, hashed)
+    where = where or "1 = 1"
+    return Side(table.ask, words, name, where, row=row, key=key, repeats=pair.versions)
+
+
+def _hashes(pair: TablePair, words: HashWords, hashed: dict[str, HashedColumn]) -> tuple[str, str]:
+    """SQL of the hash of a key, and of a row."""
+    key = words.hash([hashed[name] for name in pair.key])
+    # Of all versions of a row only the keys are compared.
+    return key, key if pair.versions else words.hash(list(hashed.values()))
+
+
+def _windows(pair: TablePair, dialect: Dialect, batches: list[Batch]) -> str:
+    wheres = [one for batch in batches for one in sql.splits(pair.source_table, batch, dialect.literal)]
+    return " OR ".join(f"({one})" for one in wheres)

@@ -1,0 +1,43 @@
+"""A target that answers SELECTs in its own database's SQL, and which of its rows it shows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tidegauge.model.engines import Engine
+from tidegauge.outputs.warehouse.flow_target import FlowTarget
+from tidegauge.outputs.warehouse.modes import DELETED_AT, IS_CURRENT
+
+
+class TargetSql:
+    """`model.protocols.output.SqlTable`."""
+
+    def __init__(self, target: FlowTarget) -> None:
+        self._target = target
+
+    @property
+    def engine(self) -> Engine:
+        return self._target.warehouse.database.engine
+
+    def name(self, column: str) -> str:
+        return self._target.warehouse.name(column)
+
+    def shown(self) -> tuple[str, str]:
+        target = self._target
+        with target.session() as session:
+            held = target.warehouse.columns(session, target.table) or ()
+        there = frozenset(target.named(field.name) for field in held)
+        return target.warehouse.table(target.table), shown_where(target, there)
+
+    def ask(self, sql: str) -> list[tuple[Any, ...]]:
+        with self._target.session() as session:
+            return session.rows(sql)
+
+
+def shown_where(target: FlowTarget, there: frozenset[str]) -> str:
+    """The condition that rows marked as deleted, and versions that are not current, do not fulfil; empty:
+    none. `there`: the columns of the target."""
+    warehouse = target.warehouse
+    if target.options.mode.facts.keeps_history:
+        return f"{warehouse.name(IS_CURRENT)} = {warehouse.true}"
+    return f"{warehouse.name(DELETED_AT)} IS NULL" if target.named(DELETED_AT) in there else ""
