@@ -22,6 +22,7 @@ from tidegauge.cli import (
     optimize,
     plan,
     quarantine,
+    repair,
     retry,
     run,
     schedule,
@@ -58,6 +59,7 @@ app.command("history")(history.command)
 app.command("sql")(sql.command)
 app.command("forget")(forget.command)
 app.command("verify")(verify.command)
+app.command("repair")(repair.command)
 app.command("health")(health.command)
 app.command("optimize")(optimize.command)
 app.command("vacuum")(vacuum.command)

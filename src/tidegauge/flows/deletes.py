@@ -55,14 +55,17 @@ class DeletedRows:
         last = Batch((Window(end, end),), rows=0, again=again, deletes=True)
         return replace(draft, batches=(*draft.batches, last), notes=(*draft.notes, note))
 
-    def batch_data(self) -> KeysToDelete:
-        """The keys to take away, found anew: what was deleted since goes too, what came back stays."""
+    def batch_data(self, *, shown: int = 0) -> KeysToDelete:
+        """The keys to take away, found anew: what was deleted since goes too, what came back stays.
+
+        `shown`: so many a person has agreed to.
+        """
         with Sources() as sources:  # of the thread that executes, which need not be the one that planned
             source = sources.of(self._flow.source)
             source_table = source.describe(self._flow.table, self._flow.options)
             # Before the keys are read: a row that comes back after that has a later cursor.
             seen = source.find_settled(source_table) if self._flow.options.mode.facts.keeps_history else None
-        found, layout = self._find_vanished(source_table), key_layout(source_table)
+        found, layout = self._find_vanished(source_table, shown), key_layout(source_table)
         if self._flow.options.mode.facts.keeps_history:
             layout = replace(layout, fields=(*layout.fields, moment_field(source_table, VALID_TO)))
             found = found.add_moment(VALID_TO, moment(source_table, self._latest(seen)))
@@ -84,7 +87,7 @@ class DeletedRows:
             return max(seen, before)
         return seen
 
-    def _find_vanished(self, source_table: SourceTable) -> Vanished:
+    def _find_vanished(self, source_table: SourceTable, shown: int = 0) -> Vanished:
         table = self._output.capabilities.table
         assert table is not None
         layout = key_layout(source_table)
@@ -100,6 +103,6 @@ class DeletedRows:
             found.count,
             found.target_rows,
             limit=self._flow.options.deletes_limit,
-            confirmed=self._confirmed,
+            confirmed=self._confirmed or found.count <= shown,
         )
         return found

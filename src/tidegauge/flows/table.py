@@ -15,6 +15,7 @@ from tidegauge.flows.agreement import check_agreement
 from tidegauge.flows.deletes import DeletedRows
 from tidegauge.flows.flow import FlowResources, PlannedWork
 from tidegauge.flows.recall import RecalledFlow
+from tidegauge.flows.repaired_rows import RepairedRows
 from tidegauge.flows.verify_warehouse import verify_warehouse
 from tidegauge.model.batch_data import BatchData, ReadBatch
 from tidegauge.model.plan import Batch, Draft, Plan
@@ -87,7 +88,7 @@ class TableFlowBase(ABC):
         many = any(batch.rows is None or batch.rows > FEW for batch in draft.batches)
         return PlannedWork(
             draft,
-            _RowsAndDeletes(found.batch_data, deletes).batch_data,
+            _AllRows(found.batch_data, deletes, self._repaired()).batch_data,
             found.changes if news else (),
             by_spark=found.by_jdbc or many or self.spec.uses_delta,
             by_jdbc=found.by_jdbc,
@@ -95,8 +96,12 @@ class TableFlowBase(ABC):
 
     def resume(self, plan: Plan, *, confirm_deletes: bool = False) -> PlannedWork:
         found = self.find_again(plan)
-        rows = _RowsAndDeletes(found.batch_data, self._deletes(confirm_deletes))
+        rows = _AllRows(found.batch_data, self._deletes(confirm_deletes), self._repaired())
         return PlannedWork(plan.draft, rows.batch_data, found.changes, by_jdbc=found.by_jdbc)
+
+    def read_repair(self, batch: Batch) -> BatchData:
+        """What a batch of a repair's plan moves or takes away."""
+        return _AllRows(self._repaired().batch_data, self._deletes(False), self._repaired()).batch_data(batch)
 
     @abstractmethod
     def recall_mark(self, found: RecalledEpoch) -> tuple[Recalled, tuple[str, ...]]:
@@ -162,6 +167,9 @@ class TableFlowBase(ABC):
     def _deletes(self, confirmed: bool) -> DeletedRows:
         return DeletedRows(self.spec, self.output, confirmed=confirmed, reached=self._reached())
 
+    def _repaired(self) -> RepairedRows:
+        return RepairedRows(self.spec, self.output)
+
     def _reached(self) -> RowPosition | None:
         """Up to where the source itself was looked at."""
         mark = self.upstream or self.mark
@@ -170,9 +178,12 @@ class TableFlowBase(ABC):
 
 
 @dataclass(frozen=True)
-class _RowsAndDeletes:
+class _AllRows:
     rows: ReadBatch
     deletes: DeletedRows
+    repaired: RepairedRows
 
     def batch_data(self, batch: Batch) -> BatchData:
-        return self.deletes.batch_data() if batch.deletes else self.rows(batch)
+        if batch.deletes:
+            return self.deletes.batch_data(shown=(batch.rows or 0) if batch.repairs else 0)
+        return self.repaired.batch_data(batch) if batch.repairs else self.rows(batch)

@@ -53,6 +53,10 @@ class Batch:
     """Reads no rows: takes from the output the keys that the source no longer has."""
     empties: bool = False
     """Reads no rows: the source has none, and the output is left with none."""
+    repairs: Window | None = None
+    """Reads again the rows up to this window's end that a comparison, made when it is written, finds missing
+    or different in the output; with `deletes`: takes away what was too many there, and says how many in
+    `rows`."""
     ways: tuple[ReadWay, ...] = ()
     """Of Delta inputs, how each one's window is read; in the order of the windows."""
     stamps: tuple[str | None, ...] = ()
@@ -192,26 +196,28 @@ def draft_to_body(draft: Draft) -> dict[str, Any]:
             }
             for part in draft.inputs
         ],
-        "batches": [
-            {
-                "windows": [window_to_dict(window) for window in batch.windows],
-                "splits": [to_body(split) for split in batch.splits],
-                "rows": batch.rows,
-                "nulls": batch.nulls,
-                "again": batch.again,
-                **({"empty": True} if batch.empty else {}),
-                **({"deletes": True} if batch.deletes else {}),
-                **({"empties": True} if batch.empties else {}),
-                **({"ways": list(batch.ways)} if batch.ways else {}),
-                **({"stamps": list(batch.stamps)} if batch.stamps else {}),
-            }
-            for batch in draft.batches
-        ],
+        "batches": [_batch_body(batch) for batch in draft.batches],
         "rows_null": draft.rows_null,
         "rows_waiting": draft.rows_waiting,
         "notes": list(draft.notes),
         **({"limit_notes": list(draft.limit_notes)} if draft.limit_notes else {}),
         "strategy": draft.strategy,
+    }
+
+
+def _batch_body(batch: Batch) -> dict[str, Any]:
+    return {
+        "windows": [window_to_dict(window) for window in batch.windows],
+        "splits": [to_body(split) for split in batch.splits],
+        "rows": batch.rows,
+        "nulls": batch.nulls,
+        "again": batch.again,
+        **({"empty": True} if batch.empty else {}),
+        **({"deletes": True} if batch.deletes else {}),
+        **({"empties": True} if batch.empties else {}),
+        **({"repairs": window_to_dict(batch.repairs)} if batch.repairs else {}),
+        **({"ways": list(batch.ways)} if batch.ways else {}),
+        **({"stamps": list(batch.stamps)} if batch.stamps else {}),
     }
 
 
@@ -257,6 +263,7 @@ def _batch(body: dict[str, Any]) -> Batch:
         empty=body.get("empty", False),
         deletes=body.get("deletes", False),
         empties=body.get("empties", False),
+        repairs=window_from_dict(body["repairs"]) if body.get("repairs") else None,
         ways=tuple(ReadWay(way) for way in body.get("ways", ())),
         stamps=tuple(body.get("stamps", ())),
     )

@@ -45,7 +45,7 @@ def commit_batch(claim: Claim, index: int, read_batch: ReadBatch, tools: Tools) 
     # A first attempt has written nothing yet; after any other, the output knows better than we do.
     receipt = tools.output.receipt(tag) if claim.attempt > 1 else None
     found = receipt is not None
-    if receipt is not None and not batch.deletes:
+    if receipt is not None and not (batch.deletes or batch.repairs):
         receipt = replace(receipt, paths=read_batch(batch).paths)
     if receipt is None:
         with step(Step.WRITE, tag.flow, tools.tell), translate_spark_error(tag.flow):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from tidegauge.errors import OutputDisagrees, OutputError, OutputUnreachable, TidegaugeError
 from tidegauge.model.plan import Batch, Receipt, Tag
 from tidegauge.model.position import FilesPosition
-from tidegauge.model.spec import TableName
+from tidegauge.model.spec import Deletes, TableName
 from tidegauge.model.staged import Staged
 from tidegauge.model.table import Field, Layout
 from tidegauge.outputs.warehouse import modes, staging
@@ -111,7 +111,9 @@ def _apply(target: FlowTarget, session: WarehouseSession, what: StagedBatch, tab
         if batch.deletes:
             if mode.facts.keeps_history:
                 return modes.close(session, into, stage)
-            return modes.delete(session, into, stage, target.options.deletes)
+            # A repair deletes also where a run does not; then nobody asked for marks.
+            soft = target.options.deletes is Deletes.SOFT
+            return modes.delete(session, into, stage, Deletes.SOFT if soft else Deletes.HARD)
         return modes.APPLY[mode](session, into, stage)
     except Refused as error:
         session.rollback()

@@ -1,0 +1,91 @@
+"""The plan of a repair: one batch for rows that are missing or different, one for rows that are too many."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidegauge.compare.frames import Difference
+from tidegauge.errors import ConfigError, NotCompared
+from tidegauge.flows.agreement import check_agreement
+from tidegauge.flows.flow import Flow, PlannedWork
+from tidegauge.flows.repaired_rows import refuse_spark
+from tidegauge.flows.table import TableFlowBase
+from tidegauge.flows.table_pair import TablePair
+from tidegauge.flows.verify_warehouse import compare_pair
+from tidegauge.model.plan import Batch, Draft, InputPlan
+from tidegauge.model.position import RowPosition, Window
+from tidegauge.model.spec import Read
+from tidegauge.outputs.lake.splits import FEW
+from tidegauge.plan.draft import is_whole
+from tidegauge.sources.direct import direct_reason
+
+
+@dataclass(frozen=True)
+class Unlike:
+    """What a comparison found, and where the flow stood then."""
+
+    difference: Difference
+    position: RowPosition | None
+    """Up to which the source was compared."""
+    seen: tuple[int, int]
+    """Epoch and batch of the flow's watermark."""
+
+
+def find_unlike(flow: TableFlowBase) -> Unlike:
+    """Compare source and target. Raises ConfigError where there is no repair, NotCompared before a run."""
+    spec, mark = flow.spec, flow.mark
+    check_repairable(flow)
+    compared = flow.find_compared({one.flow: one for one in (flow.mark, flow.upstream) if one is not None})
+    if mark is None or compared is None or not (compared.seq or isinstance(compared.position, RowPosition)):
+        raise NotCompared(
+            f"{spec.name} has no watermark yet, so there is nothing to repair", hint="run it first"
+        )
+    position = compared.position
+    assert position is None or isinstance(position, RowPosition)
+    pair = TablePair(spec, flow.source(), flow.output, position, refuse_spark)
+    if spec.options.read is Read.JDBC or direct_reason(pair.source_table, spec.source):
+        refuse_spark()
+    return Unlike(compare_pair(pair, name_all=False), position, (mark.epoch, mark.seq))
+
+
+def check_repairable(flow: TableFlowBase) -> None:
+    spec = flow.spec
+    hint = f"`tidegauge backfill -t {spec.table}` reads a window again"
+    if spec.output.in_lake:
+        raise ConfigError(f"{spec.name} ends in a lake, whose files are never changed", hint=hint)
+    if spec.uses_delta:
+        raise ConfigError(f"{spec.name} ends in a Delta table, which is not repaired key by key", hint=hint)
+    if is_whole(spec):
+        raise ConfigError(
+            f"{spec.name} overwrites: each of its runs brings the whole table, so there is none to repair",
+            hint=f"`tidegauge run -t {spec.table}`",
+        )
+
+
+def plan_repair(flow: Flow, *, shown: dict[str, Unlike], deletes: bool) -> PlannedWork:
+    """`shown`: what a person has agreed to. Found out again where a batch has been committed since."""
+    assert isinstance(flow, TableFlowBase)
+    mark = flow.mark
+    assert mark is not None
+    check_agreement(flow.spec, flow.output, mark)
+    unlike = shown[flow.spec.name]
+    if unlike.seen != (mark.epoch, mark.seq):
+        unlike = find_unlike(flow)
+    found = unlike.difference
+    stays, compared = Window(mark.position, mark.position), Window(None, unlike.position)
+    batches = []
+    if moved := found.missing + found.different:
+        batches.append(Batch((stays,), rows=moved, again=True, repairs=compared))
+    if deletes and found.extra:
+        batches.append(Batch((stays,), rows=found.extra, again=True, deletes=True, repairs=compared))
+    part = InputPlan(
+        input=mark.input,
+        cursor=mark.cursor,
+        window=stays if batches else None,
+        source_id=mark.source_id or "",
+        fingerprint=mark.fingerprint or "",
+        pending=mark.pending,
+    )
+    spec = flow.spec
+    draft = Draft(spec.pipeline, spec.name, (part,), tuple(batches), seen=(mark.epoch, mark.seq))
+    return PlannedWork(draft, flow.read_repair, by_spark=moved > FEW)
