@@ -18,7 +18,7 @@ from tidegauge.ledger.flow_state import FlowState, StateChange
 from tidegauge.ledger.flow_view import status_of, watermarks_of
 from tidegauge.model.claim import Owner
 from tidegauge.model.plan import Draft, Plan
-from tidegauge.model.run import FlowStatus, HistoryEvent, RunRecord
+from tidegauge.model.run import EventTotals, FlowStatus, HistoryEvent, RunRecord, RunTotals
 from tidegauge.model.ticks import TickBook
 from tidegauge.model.watermark import Tally, Watermark
 
@@ -78,6 +78,12 @@ class MemoryLedger(BaseLedger):
         return []
 
     def runs(self, pipeline: str, *, since: datetime) -> list[RunRecord]:
+        return []
+
+    def run_totals(self, pipeline: str) -> list[RunTotals]:
+        return []
+
+    def event_totals(self, pipeline: str) -> list[EventTotals]:
         return []
 
     def pipelines(self) -> list[str]:

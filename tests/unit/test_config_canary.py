@@ -49,6 +49,9 @@ connections:
   lake: {type: parquet, path: s3a://bucket, access_key: "${env:TG_CANARY}", secret_key: "${file:canary}"}
 sync:
   - {from: app, to: lake, tables: orders, cursor: updated_at}
+alerts: {to: ["json://u:${env:TG_CANARY}@h/x", "slack://${file:canary}"]}
+metrics: {push: "http://h/${env:TG_CANARY}"}
+lineage: {url: "https://h/${env:TG_CANARY}", api_key: "${env:TG_CANARY}"}
 """
 
 
@@ -133,6 +136,11 @@ MISTAKES = {
     "tags": ("cursor: updated_at", 'cursor: updated_at, tags: ["${env:TG_CANARY}"]'),
     "types": ("cursor: updated_at", 'cursor: updated_at, types: {a: "${env:TG_CANARY}"}'),
     "mode": ("cursor: updated_at", 'cursor: updated_at, mode: "${env:TG_CANARY}"'),
+    "alert address": ('"slack://${file:canary}"', '"${file:canary}"'),
+    "alerts after": ("alerts: {", 'alerts: {after: "${env:TG_CANARY}", '),
+    "alerts on": ("alerts: {", 'alerts: {on: "${env:TG_CANARY}", '),
+    "push address": ('push: "http://h/', 'push: "ftp://h/'),
+    "lineage file too": ("lineage: {", 'lineage: {file: "${env:TG_CANARY}", '),
     "lease": ("pipeline: shop", 'pipeline: shop\nlease: "${env:TG_CANARY}"'),
 }
 

@@ -13,6 +13,7 @@ from tests.support.workflows import FLOWS, load
 from tests.unit.test_stats import run
 from tidegauge.errors import ConfigError
 from tidegauge.flows.quarantine import SetAside
+from tidegauge.model.alert import AlertKind
 from tidegauge.model.delta_flow import DeltaFlow, DeltaInput, DeltaTable, TableRef
 from tidegauge.model.health import (
     HealthCheck,
@@ -23,10 +24,13 @@ from tidegauge.model.health import (
     worst,
 )
 from tidegauge.model.mode import Mode
+from tidegauge.model.position import VersionPosition
+from tidegauge.model.run import HistoryEvent
 from tidegauge.model.state import State
+from tidegauge.model.watermark import Watermark
 from tidegauge.observe.health_page import health_page
 from tidegauge.operations.health import limits_of
-from tidegauge.operations.health_checks import FlowFacts, check_flow
+from tidegauge.operations.health_checks import FlowFacts, check_flow, check_watermark_moved
 from tidegauge.operations.health_data import judge, judge_aside, measures_of
 
 NOW = datetime(2026, 3, 2, 12)
@@ -214,3 +218,29 @@ def test_rows_not_as_expected_are_named_for_a_day() -> None:
     assert (check, level) == ("quality", "WARNING")
     assert says == "rows not as expected in 2 batches of the last 24 h, the last time: batch 7: a bad one"
     assert unwell(replace(WELL, not_as_expected=said[2:])) == []
+
+
+def moved(event: str, after: int | None, name: str = "rows") -> HistoryEvent:
+    position = None if after is None else VersionPosition(after)
+    return HistoryEvent(NOW, "shop", "f", None, event, "me", None, None, position, None, input=name)
+
+
+@pytest.mark.parametrize(
+    ("events", "odd"),
+    [
+        ([moved("advanced", 5)], False),
+        ([moved("advanced", 7)], True),
+        ([moved("advanced", 3)], True),
+        ([moved("planned", 9), moved("advanced", 5)], False),
+        ([moved("forgotten", None), moved("advanced", 7)], False),
+        ([moved("advanced", 7, "other")], False),
+        ([], False),
+    ],
+    ids=["there", "back", "ahead", "planned since", "by hand", "another input", "no events"],
+)
+def test_a_watermark_that_no_batch_and_no_override_put_there_is_regressed(
+    events: list[HistoryEvent], odd: bool
+) -> None:
+    mark = Watermark("shop", "f", "rows", "version", VersionPosition(5), None, 0, 1, None, None, NOW)
+    found = list(check_watermark_moved([mark], events))
+    assert [one.alert for one in found] == ([AlertKind.REGRESSED] if odd else [])

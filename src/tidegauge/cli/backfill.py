@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from tidegauge.cli.confirm import DryRunOption, ReasonOption, YesOption, check_reason, confirm_with_reason
+from tidegauge.cli.log import LogFormat, LogFormatOption
 from tidegauge.cli.options import (
     DebugOption,
     JsonOption,
@@ -48,6 +49,7 @@ def command(
     project: ProjectOption = None,
     select: SelectOption = None,
     table: TableOption = None,
+    log_format: LogFormatOption = LogFormat.TEXT,  # noqa: ARG001 - read where lines are written
     json: JsonOption = False,
     debug: DebugOption = False,
 ) -> None:
@@ -70,6 +72,7 @@ def command(
     count = sum(one.rows for one in found)
     why = confirm_with_reason(f"read {count:,} row{'' if count == 1 else 's'} again?", reason, yes=yes)
     report, signalled = running(
+        loaded,
         lambda tell, stop: run_backfill(
             loaded, found, request, reason=why, tell=tell, stop=stop, debug=debug
         ),
@@ -77,8 +80,10 @@ def command(
         debug=debug,
     )
     close(
+        loaded,
         report,
         "backfill",
+        selection=chosen,
         signalled=signalled,
         json=json,
         debug=debug,

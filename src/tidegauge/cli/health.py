@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -20,6 +20,7 @@ from tidegauge.cli.options import (
 from tidegauge.cli.output import ago, print_json, print_table, say
 from tidegauge.cli.project import open_project
 from tidegauge.cli.write_file import write_file
+from tidegauge.errors import ConfigError
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -35,6 +36,9 @@ def command(
     report: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write a page for a browser, such as health.html.")
     ] = None,
+    alert: Annotated[
+        bool, typer.Option("--alert", help="Tell the channels of `alerts:` what they do not know yet.")
+    ] = False,
     project: ProjectOption = None,
     select: SelectOption = None,
     table: TableOption = None,
@@ -52,6 +56,7 @@ def command(
     overall = worst(one.level for one in found)
     if report is not None:
         _write_page(local(report), opened, now, found)
+    told = _alert(opened, found) if alert else {}
     if json:
         print_json(
             {
@@ -60,6 +65,7 @@ def command(
                 "status": overall.value,
                 "flows": [one.to_json() for one in found],
                 "checks": [{"flow": one.flow, **check.to_json()} for one in found for check in one.findings],
+                **told,
             }
         )
     elif not found:
@@ -68,6 +74,17 @@ def command(
         _show(found, now)
         say(overall.value)
     raise typer.Exit(1 if any(one.problems for one in found) else 0)
+
+
+def _alert(project: Project, found: Sequence[Health]) -> dict[str, Any]:
+    from tidegauge.cli.telemetry import report_told
+    from tidegauge.operations.alerts import send_alerts
+
+    if project.telemetry.alerts is None:
+        raise ConfigError(
+            "--alert needs somebody to tell", hint="add `alerts: {to: [...]}` to the project file"
+        )
+    return report_told(send_alerts(project, found=found))
 
 
 def _show(found: Sequence[Health], now: datetime) -> None:

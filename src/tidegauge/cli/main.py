@@ -8,6 +8,7 @@ import traceback
 import typer
 
 from tidegauge.cli import (
+    alerts,
     backfill,
     demo,
     doctor,
@@ -19,6 +20,7 @@ from tidegauge.cli import (
     history,
     init,
     ledger,
+    metrics,
     optimize,
     plan,
     quarantine,
@@ -61,6 +63,7 @@ app.command("forget")(forget.command)
 app.command("verify")(verify.command)
 app.command("repair")(repair.command)
 app.command("health")(health.command)
+app.command("metrics")(metrics.command)
 app.command("optimize")(optimize.command)
 app.command("vacuum")(vacuum.command)
 app.command("demo")(demo.command)
@@ -71,6 +74,7 @@ app.add_typer(ledger.app, name="ledger")
 app.add_typer(quarantine.app, name="quarantine")
 app.add_typer(export.app, name="export")
 app.add_typer(schedule.app, name="schedule")
+app.add_typer(alerts.app, name="alerts")
 
 
 def main() -> None:

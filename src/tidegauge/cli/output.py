@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
+from tidegauge.cli.log import log_line
 from tidegauge.errors import TidegaugeError
 from tidegauge.model.secret import mask
 
@@ -125,7 +126,7 @@ def report_error(error: TidegaugeError, *, json: bool, debug: bool) -> int:
         lines.append(f" hint: {error.hint}")
     if debug and error.detail:
         lines.append(error.detail)
-    sys.stderr.write(mask("\n".join(lines)) + "\n")
+    sys.stderr.write(log_line("\n".join(lines), event="error", level="error") + "\n")
     return error.exit_code
 
 

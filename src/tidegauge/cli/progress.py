@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
 from tidegauge.cli.delta_tables import describe
+from tidegauge.cli.log import log_line, watch_here
 from tidegauge.cli.output import fits, print_json, print_table, report_error, say
 from tidegauge.cli.override_table import count
+from tidegauge.cli.telemetry import Tracing, tell_of_error, tell_others
 from tidegauge.errors import Stopped, TidegaugeError
 
 if TYPE_CHECKING:
+    from tidegauge.model.spec import Project
     from tidegauge.observe.events import Listener
     from tidegauge.operations.override import OverrideResult
     from tidegauge.operations.verify import Verified
@@ -27,25 +30,28 @@ _CHANGES = ("inserted", "updated", "deleted")
 
 
 def running(
-    go: Callable[[Listener, threading.Event], RunReport], *, json: bool, debug: bool
+    project: Project, go: Callable[[Listener, threading.Event], RunReport], *, json: bool, debug: bool
 ) -> tuple[RunReport, int]:
     """What was done, and the exit code of a signal that asked to stop; 0 if there was none."""
-    from tidegauge.observe.view import watch
-
     stop = Stop()
     try:
-        with stop, watch(sys.stderr) as tell:
-            report = go(tell, stop.asked)
+        with stop, watch_here() as tell, Tracing(project, tell) as traced:
+            report = go(traced, stop.asked)
     except Stopped as error:
         report_error(error, json=json, debug=debug)
         raise typer.Exit(stop.exit_code) from None
-    return report, stop.exit_code
+    except TidegaugeError as error:
+        tell_of_error(project, error)
+        raise
+    return replace(report, lineage=traced.outcome), stop.exit_code
 
 
 def close(
+    project: Project,
     report: RunReport,
     command: str,
     *,
+    selection: Sequence[str] = (),
     verified: Sequence[Verified] | None = None,
     refreshed: Sequence[OverrideResult] = (),
     signalled: int = 0,
@@ -54,15 +60,13 @@ def close(
     more: dict[str, Any] | None = None,
 ) -> NoReturn:
     """Say what happened, in a table or as JSON, and leave with the exit code that it means."""
-    from tidegauge.cli.verify import show as show_verified
     from tidegauge.operations.verify import explain_nothing_compared, is_proven
 
+    if not json:
+        _show_all(report, verified)
+    told = {} if signalled else tell_others(project, report, selection)
     if json:
-        print_json(report.to_json(command) | (more or {}) | _details(refreshed, verified))
-    else:
-        show(report)
-    if verified is not None and not json:
-        show_verified(list(verified))
+        print_json(report.to_json(command) | (more or {}) | _details(refreshed, verified) | told)
     failed = _find_failed(refreshed) + report.errors
     nothing = None if verified is None else explain_nothing_compared(verified)
     if nothing is None:
@@ -73,6 +77,14 @@ def close(
         _report_all(failed, debug=debug)
     good = not failed and (verified is None or is_proven(verified))
     raise typer.Exit(signalled or int(not good))
+
+
+def _show_all(report: RunReport, verified: Sequence[Verified] | None) -> None:
+    from tidegauge.cli.verify import show as show_verified
+
+    show(report)
+    if verified is not None:
+        show_verified(list(verified))
 
 
 def _find_failed(refreshed: Sequence[OverrideResult]) -> list[TidegaugeError]:
@@ -149,9 +161,10 @@ def _list_flows(report: RunReport, changes: Sequence[str]) -> tuple[list[str], l
 class Stop:
     """The first signal asks to stop after the batch in hand; the second stops at once."""
 
-    def __init__(self) -> None:
+    def __init__(self, says: str = "stopping after the batch in hand; once more stops at once") -> None:
         self.asked = threading.Event()
         self.exit_code = 0
+        self._says = f"{log_line(says, event='stopping', level='warning')}\n".encode()
 
     def __enter__(self) -> Stop:
         self._before = {name: signal.signal(name, self._ask) for name in (signal.SIGINT, signal.SIGTERM)}
@@ -168,4 +181,4 @@ class Stop:
         self.exit_code = code
         self.asked.set()
         # Past Python's buffer, which the code that was interrupted may be holding.
-        os.write(2, b"stopping after the batch in hand; once more stops at once\n")
+        os.write(2, self._says)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
 from tidegauge.cli.confirm import ReasonOption, YesOption, check_reason, confirm_with_reason
+from tidegauge.cli.log import LogFormat, LogFormatOption, watch_here
 from tidegauge.cli.options import DebugOption, JsonOption, ProjectOption, SelectOption
 from tidegauge.cli.output import print_json, print_table, report_error, say
 from tidegauge.cli.project import open_project
@@ -49,6 +49,7 @@ def replay(
     yes: YesOption = False,
     project: ProjectOption = None,
     select: SelectOption = None,
+    log_format: LogFormatOption = LogFormat.TEXT,  # noqa: ARG001 - read where lines are written
     json: JsonOption = False,
     debug: DebugOption = False,
 ) -> None:
@@ -57,7 +58,6 @@ def replay(
     The flow is set back and evaluated anew, so that its target is what its inputs make of it. To an `append`
     target the rows are added as they were.
     """
-    from tidegauge.observe.view import watch
     from tidegauge.operations import quarantine
 
     check_reason("quarantine replay", reason)
@@ -67,7 +67,7 @@ def replay(
     if not json:
         _show(shown)
     why = confirm_with_reason(f"look at the rows of {_name(shown)} again?", reason, yes=yes) if shown else ""
-    with watch(sys.stderr) as tell:
+    with watch_here() as tell:
         done = quarantine.replay(opened, found, reason=why, tell=tell, stop=threading.Event())
     _close(done, "replay", json=json, debug=debug)
 

@@ -61,13 +61,16 @@ def command(
         _end(found, json=json, says="nothing was changed" if dry_run else "nothing to repair")
     why = confirm_with_reason(_ask(found), reason, yes=yes)
     report, signalled = running(
+        loaded,
         lambda tell, stop: run_repair(loaded, found, reason=why, tell=tell, stop=stop, debug=debug),
         json=json,
         debug=debug,
     )
     close(
+        loaded,
         report,
         "repair",
+        selection=chosen,
         signalled=signalled,
         json=json,
         debug=debug,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tidegauge.cli.log import LogFormat, LogFormatOption
 from tidegauge.cli.options import (
     DebugOption,
     JsonOption,
@@ -24,6 +25,7 @@ def command(
     stage: StageOption = None,
     parallel: ParallelOption = 2,
     wait: WaitOption = "0s",
+    log_format: LogFormatOption = LogFormat.TEXT,  # noqa: ARG001 - read where lines are written
     json: JsonOption = False,
     debug: DebugOption = False,
 ) -> None:
@@ -36,6 +38,6 @@ def command(
     order = RunOptions(chosen, stage=stage, parallel=parallel, wait=parse_duration(wait), debug=debug)
     loaded = open_project(project)
     report, signalled = running(
-        lambda tell, stop: retry(loaded, order, tell=tell, stop=stop), json=json, debug=debug
+        loaded, lambda tell, stop: retry(loaded, order, tell=tell, stop=stop), json=json, debug=debug
     )
-    close(report, "retry", signalled=signalled, json=json, debug=debug)
+    close(loaded, report, "retry", selection=chosen, signalled=signalled, json=json, debug=debug)

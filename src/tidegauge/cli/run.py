@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tidegauge.cli.confirm import ReasonOption, YesOption
+from tidegauge.cli.log import LogFormat, LogFormatOption, watch_here
 from tidegauge.cli.options import (
     DebugOption,
     JsonOption,
@@ -98,6 +98,7 @@ def command(
     confirm_deletes: ConfirmDeletesOption = False,
     reason: ReasonOption = None,
     yes: YesOption = False,
+    log_format: LogFormatOption = LogFormat.TEXT,  # noqa: ARG001 - read where lines are written
     json: JsonOption = False,
     debug: DebugOption = False,
 ) -> None:
@@ -160,7 +161,7 @@ def carry_out(path: Path | None, wanted: Wanted) -> None:
     elif wanted.dry_run:
         show_plan(project, order.selection, stage=order.stage, limit=order.limit, json=json, debug=debug)
     report, signalled = running(
-        lambda tell, stop: run(project, order, tell=tell, stop=stop), json=json, debug=debug
+        project, lambda tell, stop: run(project, order, tell=tell, stop=stop), json=json, debug=debug
     )
     verified = None
     if wanted.verify_data and not signalled and not report.errors:
@@ -168,8 +169,10 @@ def carry_out(path: Path | None, wanted: Wanted) -> None:
     if wanted.verify_data and verified is None and not json:
         say("not verified: not every flow ended well")
     close(
+        project,
         report,
         wanted.command,
+        selection=wanted.selection,
         verified=verified,
         refreshed=refreshed,
         signalled=signalled,
@@ -179,9 +182,8 @@ def carry_out(path: Path | None, wanted: Wanted) -> None:
 
 
 def _verify(project: Project, report: RunReport, *, debug: bool) -> list[Verified]:
-    from tidegauge.observe.view import watch
     from tidegauge.operations.verify import verify
 
     names = sorted({flow.flow for flow in report.flows})
-    with watch(sys.stderr) as tell:
+    with watch_here() as tell:
         return verify(project, names, tell=tell, debug=debug) if names else []

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from tidegauge.cli.confirm import ReasonOption, YesOption
+from tidegauge.cli.log import LogFormat, LogFormatOption
 from tidegauge.cli.options import (
     DebugOption,
     JsonOption,
@@ -48,6 +49,7 @@ def command(
     confirm_deletes: ConfirmDeletesOption = False,
     reason: ReasonOption = None,
     yes: YesOption = False,
+    log_format: LogFormatOption = LogFormat.TEXT,  # noqa: ARG001 - read where lines are written
     json: JsonOption = False,
     debug: DebugOption = False,
 ) -> None:

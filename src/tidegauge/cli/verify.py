@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 import typer
 
+from tidegauge.cli.log import LogFormat, LogFormatOption, watch_here
 from tidegauge.cli.options import (
     DebugOption,
     JsonOption,
@@ -30,6 +30,7 @@ def command(
     select: SelectOption = None,
     table: TableOption = None,
     stage: StageOption = None,
+    log_format: LogFormatOption = LogFormat.TEXT,  # noqa: ARG001 - read where lines are written
     json: JsonOption = False,
     debug: DebugOption = False,
 ) -> None:
@@ -39,11 +40,10 @@ def command(
     Delta tables is computed anew over its whole inputs. Rows past the watermark are counted as newer, and are
     no difference. Exit 2 if nothing was compared.
     """
-    from tidegauge.observe.view import watch
     from tidegauge.operations.verify import explain_nothing_compared, is_proven, verify
 
     opened = open_project(project)
-    with watch(sys.stderr) as tell:
+    with watch_here() as tell:
         results = verify(opened, selection(select, table), stage=stage, tell=tell, debug=debug)
     nothing = explain_nothing_compared(results)
     if nothing is not None:

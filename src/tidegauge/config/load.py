@@ -21,6 +21,7 @@ from tidegauge.config.optimize_flows import find_tables
 from tidegauge.config.problems import Complaint
 from tidegauge.config.secrets import interpolate
 from tidegauge.config.syncs import make_syncs
+from tidegauge.config.telemetry import make_telemetry
 from tidegauge.config.workflow import make_workflow
 from tidegauge.model.delta_flow import DeltaFlow
 from tidegauge.model.optimize_flow import OptimizeFlow
@@ -55,6 +56,7 @@ def load_project(file: Path) -> Project:
     delta_flows, views, optimizes = _connected(check, written, syncs, spark.conf if spark else {})
     workflow = make_workflow(check, tree.get("workflow"))
     health = make_health(check, tree.get("health"))
+    telemetry = make_telemetry(check, tree)
     check.finish()
     assert keys is not None
     assert ledger is not None
@@ -72,6 +74,7 @@ def load_project(file: Path) -> Project:
         workflow=workflow,
         health=health,
         schedule=keys.schedule,
+        telemetry=telemetry,
     )
 
 

@@ -82,7 +82,7 @@ def _cursor(value: Any) -> Ordered:
 
 
 class ProjectKeys(Keys):
-    later: ClassVar[dict[str, str]] = {"alerts": ""}
+    later: ClassVar[dict[str, str]] = {}
 
     pipeline: Text = Field(description="The name of this set of flows, under which the ledger keeps it.")
     ledger: Annotated[Any, Form(as_it_is, "address")] = Field(
@@ -111,6 +111,9 @@ class ProjectKeys(Keys):
         "(`pipelines.silver`), or `.py` files. They are imported whenever the project is read.",
     )
     health: Mapped = Field(default={}, description="From where on `health` finds a flow unwell; see below.")
+    alerts: Mapped = Field(default={}, description="Who is told when a flow is unwell; see below.")
+    metrics: Mapped = Field(default={}, description="Numbers for Prometheus; see below.")
+    lineage: Mapped = Field(default={}, description="Where OpenLineage events are sent to; see below.")
     workflow: Mapped = Field(
         default={}, description="The tasks that `export workflow` makes for other schedulers; see below."
     )

@@ -17,6 +17,7 @@ from tidegauge.config.health import HealthKeys
 from tidegauge.config.models import ProjectKeys, SparkKeys, SyncKeys, TableKeys
 from tidegauge.config.optimize_flows import OptimizeKeys
 from tidegauge.config.options import MEANINGS, engines_with
+from tidegauge.config.telemetry import AlertKeys, LineageKeys, MetricsKeys
 from tidegauge.config.view_keys import ViewInputKeys, ViewKeys
 from tidegauge.config.workflow import TaskKeys, WorkflowKeys
 from tidegauge.model.engines import name_readable
@@ -38,8 +39,8 @@ tags do not.
 **References** bring in what does not belong in the file: `${env:NAME}` is an environment variable,
 `${file:PATH}` the contents of a file (one newline at its end is dropped). There are no other forms, and
 `$${` stands for the text `${`. `password`, `access_key` and `secret_key` must be references. What a reference
-brings into one of these, into `options`, `spark: {conf: …}` or the login of the ledger's address is hidden
-wherever Tidegauge prints or stores text.
+brings into one of these, into `options`, `spark: {conf: …}`, the login of the ledger's address, `alerts: {to:
+…}`, `metrics: {push: …}` or `lineage: {url: …}` is hidden wherever Tidegauge prints or stores text.
 """
 
 
@@ -159,6 +160,9 @@ def reference() -> str:
     fields = OptimizeKeys.model_fields.values()
     parts.append(_section("`flows`: an optimize flow", fields, OptimizeKeys, level=3))
     parts.append(_section("`health`", HealthKeys.model_fields.values(), HealthKeys))
+    parts.append(_section("`alerts`", AlertKeys.model_fields.values(), AlertKeys))
+    parts.append(_section("`metrics`", MetricsKeys.model_fields.values(), MetricsKeys))
+    parts.append(_section("`lineage`", LineageKeys.model_fields.values(), LineageKeys))
     parts.append(_WORKFLOW)
     parts.append(_section("`workflow` itself", WorkflowKeys.model_fields.values(), WorkflowKeys, level=3))
     parts.append(

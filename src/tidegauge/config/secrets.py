@@ -1,7 +1,7 @@
 """`${env:NAME}` and `${file:PATH}`: values that stand outside the file.
 
-What comes from outside into a password, a key, an option, the ledger's address or a Spark setting is a
-Secret from the moment it is read, so that no frame, error or repr holds its text.
+What comes from outside into a password, a key, an option, the ledger's address, a Spark setting or the
+address of who is told is a Secret from the moment it is read, so that no frame, error or repr holds its text.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ MAX_BYTES = 64 * 1024
 _FORMS = 'write `"${env:NAME}"` or `"${file:PATH}"`'
 _OPEN_KEYS = frozenset({"type", "host", "port", "database", "user", "path", "schema", "region", "endpoint"})
 _OPEN_OPTIONS = frozenset({"connect_timeout", "ssl"})
+_ADDRESSES = frozenset({"alerts", "metrics", "lineage"})
 _TOKEN = re.compile(r"(?P<escape>\$\$\{)|\$\{(?P<inside>[^{}]*)\}|(?P<unclosed>\$\{)")
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 # Not after a letter (`v$session`) or another dollar, and not PostgreSQL's `$tag$`.
@@ -86,7 +87,17 @@ def _resolve(text: str, trail: Trail, base: Path) -> str | Secret:
         return _fill(text, parts)
     if trail == ("ledger",):
         return _ledger(text, parts)
-    return Secret(_fill(text, parts)) if secret or _stays_hidden(trail) else _fill(text, parts)
+    if not secret and not _stays_hidden(trail):
+        return _fill(text, parts)
+    _remember_parts(text, parts, trail)
+    return Secret(_fill(text, parts))
+
+
+def _remember_parts(text: str, parts: list[str], trail: Trail) -> None:
+    """What references bring into an address: libraries quote parts of one."""
+    if trail[0] in _ADDRESSES and not _is_reference(text):
+        for part in parts:
+            remember(part)
 
 
 def _is_secret_field(trail: Trail) -> bool:
@@ -100,7 +111,9 @@ def _stays_hidden(trail: Trail) -> bool:
             return str(option).lower() not in _OPEN_OPTIONS
         case ("connections", _, key, *_):
             return key not in _OPEN_KEYS
-        case ("spark", "conf", *_):
+        case ("spark", "conf", *_) | ("alerts", "to", *_):
+            return True
+        case ("metrics", "push") | ("lineage", "url" | "api_key"):
             return True
         case _:
             return False

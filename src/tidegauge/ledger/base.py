@@ -73,11 +73,15 @@ class BaseLedger(ABC):
             lambda flow_state, now: plan_rules.refuse(flow_state, error, owner=owner, run_id=run_id, now=now),
         )
 
-    def note(self, pipeline: str, flow: str, event: str, *, owner: Owner, reason: str) -> None:
+    def note(
+        self, pipeline: str, flow: str, event: str, *, owner: Owner, reason: str, rows: int | None = None
+    ) -> None:
         self._change(
             pipeline,
             flow,
-            lambda flow_state, now: plan_rules.note(flow_state, event, owner=owner, reason=reason, now=now),
+            lambda flow_state, now: plan_rules.note(
+                flow_state, event, owner=owner, reason=reason, rows=rows, now=now
+            ),
             register=False,
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -24,7 +25,8 @@ from tidegauge.ledger.journal import FAILURES
 from tidegauge.ledger.keys import flow_key
 from tidegauge.ledger.log_entries import event_of, run_of
 from tidegauge.ledger.stored_flow import document_of
-from tidegauge.model.run import FlowStatus, HistoryEvent, RunRecord
+from tidegauge.model.run import COUNTS, EventTotals, FlowStatus, HistoryEvent, RunRecord, RunTotals
+from tidegauge.model.state import State
 from tidegauge.model.suspension import ALL
 from tidegauge.model.ticks import TickBook
 from tidegauge.model.watermark import Tally, Watermark
@@ -80,7 +82,7 @@ class DocumentReader:
         }
 
     def history(
-        self, pipeline: str, *, flow: str | None = None, failed: bool = False, limit: int = 20
+        self, pipeline: str, *, flow: str | None = None, failed: bool = False, limit: int | None = 20
     ) -> list[HistoryEvent]:
         kinds = FAILURES if failed else None
         # Pending entries first: what is moved to the log in between is then seen twice, rather than never.
@@ -102,6 +104,20 @@ class DocumentReader:
         begun = [one.last for one in documents if one.last is not None and one.last.ended_at is None]
         found = [run for run in (*begun, *map(run_of, ended)) if run.started_at >= since]
         return sorted(found, key=lambda run: run.started_at, reverse=True)
+
+    def run_totals(self, pipeline: str) -> list[RunTotals]:
+        found: dict[tuple[str, State], Counter[str]] = {}
+        for run in self.runs(pipeline, since=datetime.min):
+            counts = found.setdefault((run.flow, run.state), Counter())
+            counts.update({"runs": 1, **{name: getattr(run, name) or 0 for name in COUNTS}})
+        return [RunTotals(flow, state, **counts) for (flow, state), counts in sorted(found.items())]
+
+    def event_totals(self, pipeline: str) -> list[EventTotals]:
+        events, rows = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
+        for one in self.history(pipeline, limit=None):
+            events[one.flow, one.event] += 1
+            rows[one.flow, one.event] += one.rows or 0
+        return [EventTotals(*key, events[key], rows[key]) for key in sorted(events)]
 
     def pipelines(self) -> list[str]:
         return self._documents.pipelines()

@@ -8,7 +8,7 @@ from typing import Any
 
 from tidegauge.ledger.flow_state import FlowState
 from tidegauge.ledger.sql_reader import SqlReader
-from tidegauge.model.run import FlowStatus, HistoryEvent, RunRecord
+from tidegauge.model.run import EventTotals, FlowStatus, HistoryEvent, RunRecord, RunTotals
 from tidegauge.model.ticks import TickBook
 from tidegauge.model.watermark import Tally, Watermark
 
@@ -36,6 +36,12 @@ class EmptyLedger(SqlReader):
         return []
 
     def runs(self, pipeline: str, *, since: datetime) -> list[RunRecord]:  # noqa: ARG002
+        return []
+
+    def run_totals(self, pipeline: str) -> list[RunTotals]:  # noqa: ARG002
+        return []
+
+    def event_totals(self, pipeline: str) -> list[EventTotals]:  # noqa: ARG002
         return []
 
     def pipelines(self) -> list[str]:

@@ -79,8 +79,12 @@ def refuse(
     return StateChange(replace(flow_state, idle=state), (said,), (run,))
 
 
-def note(flow_state: FlowState, event: str, *, owner: Owner, reason: str, now: datetime) -> StateChange:
-    return StateChange(flow_state, (make_event(flow_state, event, now, owner.actor, reason=reason),))
+def note(
+    flow_state: FlowState, event: str, *, owner: Owner, reason: str, now: datetime, rows: int | None = None
+) -> StateChange:
+    return StateChange(
+        flow_state, (make_event(flow_state, event, now, owner.actor, reason=reason, rows=rows),)
+    )
 
 
 def _add_start_time(mark: InputState | None, part: InputPlan) -> InputPlan:

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, Select, and_, bindparam, select
 
 from tidegauge.ledger.flow_state import ActivePlan, FlowState, InputState
-from tidegauge.ledger.keys import flow_key
+from tidegauge.ledger.keys import flow_key, pipeline_key
 from tidegauge.ledger.schedule_json import schedule_of_tally
 from tidegauge.ledger.sql_bulk import insert_rows, moment
 from tidegauge.ledger.sql_clock import store_now
@@ -68,6 +68,13 @@ _LOCK = (
     .order_by(flows.c.flow_key)
     .with_for_update()
 )
+_LOCK_FIRST = (
+    select(flows.c.flow_key)
+    .where(flows.c.pipeline_key == bindparam("pipeline"))
+    .order_by(flows.c.flow_key)
+    .limit(1)
+    .with_for_update()
+)
 _WITHOUT_BODY, _WITH_BODY = _flow_states(*_LIGHT), _flow_states(*_LIGHT, plans.c.body)
 _MARKS = select(watermarks).where(watermarks.c.flow_key.in_(bindparam("keys", expanding=True)))
 _NOW = select(store_now())
@@ -101,7 +108,10 @@ def load(
         _make(connection, by_key)
     if connection.dialect.name != "sqlite":
         # A statement of its own: the next one then sees what the last holder has committed.
-        connection.execute(_LOCK, keys)
+        there = set(connection.execute(_LOCK, keys).scalars())
+        for pipeline in sorted({name[0] for key, name in by_key.items() if key not in there}):
+            # Events of what is not listed need an order too: who writes them waits at one flow of them all.
+            connection.execute(_LOCK_FIRST, {"pipeline": pipeline_key(pipeline)})
     gathered: dict[str, dict[str, InputState]] = {}
     if marks:
         for row in connection.execute(_MARKS, keys):

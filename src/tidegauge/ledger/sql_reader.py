@@ -28,7 +28,7 @@ from tidegauge.ledger.sql_rows import (
 )
 from tidegauge.ledger.sql_tables import flows, history, metadata, plans, runs, watermarks
 from tidegauge.model.position import decode
-from tidegauge.model.run import FlowStatus, HistoryEvent, RunRecord
+from tidegauge.model.run import COUNTS, EventTotals, FlowStatus, HistoryEvent, RunRecord, RunTotals
 from tidegauge.model.state import State
 from tidegauge.model.suspension import ALL
 from tidegauge.model.ticks import TickBook
@@ -114,6 +114,37 @@ class SqlReader:
         )
         with self._reading() as connection:
             return [run_of(row) for row in connection.execute(query)]
+
+    def run_totals(self, pipeline: str) -> list[RunTotals]:
+        sums = [func.coalesce(func.sum(_runs.c[name]), 0).label(name) for name in COUNTS]
+        query = (
+            select(func.max(_runs.c.flow).label("flow"), _runs.c.state, func.count().label("runs"), *sums)
+            .join(flows, flows.c.flow_key == _runs.c.flow_key)
+            .where(flows.c.pipeline_key == pipeline_key(pipeline))
+            .group_by(_runs.c.flow_key, _runs.c.state)
+        )
+        with self._reading() as connection:
+            found = [
+                RunTotals(
+                    row.flow, State(row.state), row.runs, **{name: int(getattr(row, name)) for name in COUNTS}
+                )
+                for row in connection.execute(query)
+            ]
+        return sorted(found, key=lambda one: (one.flow, one.state))
+
+    def event_totals(self, pipeline: str) -> list[EventTotals]:
+        rows = func.coalesce(func.sum(history.c.row_count), 0)
+        query = (
+            select(func.max(history.c.flow), history.c.event, func.count(), rows)
+            .where(history.c.pipeline_key == pipeline_key(pipeline))
+            .group_by(history.c.flow_key, history.c.event)
+        )
+        with self._reading() as connection:
+            found = [
+                EventTotals(flow, event, many, int(count))
+                for flow, event, many, count in connection.execute(query)
+            ]
+        return sorted(found, key=lambda one: (one.flow, one.event))
 
     def pipelines(self) -> list[str]:
         with self._reading() as connection:

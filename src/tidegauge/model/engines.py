@@ -56,6 +56,8 @@ class EngineFacts:
     """Maven coordinates of the JDBC driver that Spark reads it with; None: it is read without JDBC alone."""
     jdbc_excludes: tuple[str, ...] = ()
     """What that jar asks for and Spark has already, or only an optional part of the driver needs."""
+    dataset_word: str | None = None
+    """What those who name datasets call it, where that is another word."""
 
 
 _SERVER_OPTIONS = frozenset({"connect_timeout", "ssl", "ssl_ca"})
@@ -82,6 +84,7 @@ FACTS: Mapping[Engine, EngineFacts] = {
         readable=True,
         port=5432,
         default_schema="public",
+        dataset_word="postgres",
         options=_SERVER_OPTIONS,
         jdbc_jar="org.postgresql:postgresql:42.7.8",
         jdbc_excludes=("org.checkerframework:checker-qual",),

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from tidegauge.model.delta_flow import TableRef
 
 
+NOT_AS_EXPECTED = "not_as_expected"
+"""The event of the history that has what checks found, with the number of rows that were set aside."""
+
+
 class Action(StrEnum):
     """What becomes of rows that are not as expected."""
 

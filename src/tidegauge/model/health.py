@@ -8,6 +8,8 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Any
 
+from tidegauge.model.alert import AlertKind
+
 
 class HealthLevel(StrEnum):
     HEALTHY = "HEALTHY"
@@ -28,6 +30,8 @@ class HealthFinding:
     check: HealthCheck
     level: HealthLevel
     says: str
+    alert: AlertKind | None = None
+    """What it is to those who are alerted; None: they are not."""
 
     def to_json(self) -> dict[str, Any]:
         return {"check": self.check.value, "level": self.level.value, "says": self.says}

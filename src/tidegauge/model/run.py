@@ -85,3 +85,31 @@ class HistoryEvent:
     plan_id: str | None = None
     rows: int | None = None
     seconds: float | None = None
+
+
+COUNTS = ("batches", "rows_read", "rows_written", "rows_inserted", "rows_updated", "rows_deleted")
+"""What is added up of runs, as RunRecord and RunTotals name it."""
+
+
+@dataclass(frozen=True)
+class RunTotals:
+    """What the runs of a flow that are in one state add up to; a count that a run does not know is 0."""
+
+    flow: str
+    state: State
+    runs: int = 0
+    batches: int = 0
+    rows_read: int = 0
+    rows_written: int = 0
+    rows_inserted: int = 0
+    rows_updated: int = 0
+    rows_deleted: int = 0
+
+
+@dataclass(frozen=True)
+class EventTotals:
+    flow: str
+    event: str
+    events: int
+    rows: int
+    """That the events name."""

@@ -16,7 +16,9 @@ from tidegauge.model.health import HealthSettings
 from tidegauge.model.mode import Mode
 from tidegauge.model.schedule import FlowSchedule
 from tidegauge.model.secret import Secret
+from tidegauge.model.spark_settings import SparkSettings as SparkSettings
 from tidegauge.model.strategy import Strategy as Strategy
+from tidegauge.model.telemetry import Telemetry
 from tidegauge.model.workflow import Workflow
 
 if TYPE_CHECKING:
@@ -317,13 +319,6 @@ class TableFlow:
 
 
 @dataclass(frozen=True)
-class SparkSettings:
-    master: str | None = None
-    conf: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """May hold secrets, as Spark's settings do."""
-
-
-@dataclass(frozen=True)
 class Project:
     pipeline: str
     file: Path
@@ -341,6 +336,7 @@ class Project:
     health: HealthSettings = field(default_factory=HealthSettings)
     schedule: FlowSchedule | None = None
     """Of the file; each sync and flow has its own, or this one."""
+    telemetry: Telemetry = field(default_factory=Telemetry)
 
     @property
     def root(self) -> Path:

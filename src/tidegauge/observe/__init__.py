@@ -1,3 +1,3 @@
-"""The events of a run, and how a person sees them: bars on a terminal, plain lines elsewhere.
+"""The events of a run, and how others see them: bars and lines, alert channels, metrics, lineage.
 May use model alone.
 """

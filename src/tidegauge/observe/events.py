@@ -2,10 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from tidegauge.model.state import State
+
+if TYPE_CHECKING:
+    from tidegauge.model.plan import Draft
+    from tidegauge.model.table import Layout
+    from tidegauge.model.view_flow import GraphFlow
+
+
+@dataclass(frozen=True)
+class RunStarted:
+    run_id: str
+    pipeline: str
+
+
+@dataclass(frozen=True)
+class FlowsChosen:
+    """For listeners who want to know more of a flow than its name."""
+
+    specs: tuple[GraphFlow, ...]
 
 
 @dataclass(frozen=True)
@@ -23,6 +42,8 @@ class FlowPlanned:
     resumed: bool
     """An earlier plan is continued, with its frozen windows."""
     notes: tuple[str, ...]
+    draft: Draft | None = None
+    """The frozen windows."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +79,8 @@ class BatchCommitted:
     rows: int
     found: bool
     """It was already in the output: an earlier attempt had got that far."""
+    layout: Layout | None = None
+    """The columns of its rows, where it was written now."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +90,8 @@ class FlowEnded:
     rows: int
     seconds: float
     error: str | None
+    counts: Mapping[str, int | None] = field(default_factory=dict)
+    """Rows by what became of them: read, written, inserted, updated, deleted, quarantined; None: unknown."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +104,9 @@ class Comparing:
 
 
 RunEvent = (
-    Planning
+    RunStarted
+    | FlowsChosen
+    | Planning
     | FlowPlanned
     | NoteAdded
     | SparkStarting

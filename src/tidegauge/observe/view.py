@@ -14,10 +14,12 @@ from tidegauge.observe.events import (
     Comparing,
     FlowEnded,
     FlowPlanned,
+    FlowsChosen,
     Listener,
     NoteAdded,
     Planning,
     RunEvent,
+    RunStarted,
     SparkStarting,
     StepBegun,
     StepDone,
@@ -78,7 +80,7 @@ def describe(event: RunEvent) -> list[str]:
             return [f"{flow}: batch {number}/{of}: {rows:,} rows{', already there' if found else ''}"]
         case FlowEnded(flow, state, rows, seconds, error):
             return [f"{flow}: {state}: {rows:,} rows in {seconds:.1f} s" + (f": {error}" if error else "")]
-        case StepBegun() | StepDone():
+        case RunStarted() | FlowsChosen() | StepBegun() | StepDone():
             return []
 
 
@@ -123,7 +125,7 @@ class Bars:
                 self._advance(self._tasks[flow], rows)
             case FlowEnded(flow, state, _, _, _) if flow in self._tasks and state is State.SUCCESS:
                 self._progress.update(self._tasks[flow], total=self._task(flow), completed=self._task(flow))
-            case FlowEnded() | StepBegun() | StepDone():
+            case FlowEnded() | RunStarted() | FlowsChosen() | StepBegun() | StepDone():
                 pass
 
     def _print(self, flow: str, note: str) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from tidegauge.errors import TidegaugeError
+from tidegauge.errors import OutputDisagrees, OutputNotEmpty, TidegaugeError
 from tidegauge.flows.agreement import check_agreement, check_still_there
 from tidegauge.flows.delta_places import Places
 from tidegauge.flows.flow import FlowResources
@@ -18,20 +18,21 @@ from tidegauge.flows.open import open_flow
 from tidegauge.flows.select import Selection, Sources, choose
 from tidegauge.ledger.open import open_ledger
 from tidegauge.ledger.owner import is_gone
+from tidegauge.model.alert import AlertKind
 from tidegauge.model.delta_flow import AnyFlow
 from tidegauge.model.health import HealthCheck, HealthFinding, HealthLevel, HealthLimits, HealthReport
 from tidegauge.model.protocols.ledger import LedgerReader
-from tidegauge.model.run import FlowStatus, HistoryEvent, RunRecord
+from tidegauge.model.run import FlowStatus, RunRecord
 from tidegauge.model.spec import Project
 from tidegauge.model.state import State
-from tidegauge.operations.health_checks import check_flow, check_tracker
+from tidegauge.operations.health_checks import check_flow, check_tracker, check_watermark_moved
 from tidegauge.operations.health_facts import PipelineFacts, read_facts
 from tidegauge.operations.retention import Notice, current_session, has_session, notices
 from tidegauge.operations.stats import seconds_of
 from tidegauge.operations.status import is_wanted, iso
 
 _PARALLEL = 8
-_ENDED_WELL, _ENDED_BADLY = ("finished", "skipped"), ("failed", "refused")
+_ENDED_WELL = ("finished", "skipped")
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,8 @@ class Health:
     """Of all checks, also what is well; what is not well is in `problems` or `warnings` too."""
     runs: tuple[RunRecord, ...] = ()
     """Of the last thirty days, newest first."""
+    unknown: tuple[AlertKind, ...] = ()
+    """What nobody could find out now; that it is not among the findings says nothing."""
 
     @property
     def level(self) -> HealthLevel:
@@ -104,8 +107,12 @@ def examine(project: Project, selection: Sequence[str]) -> tuple[datetime, list[
 
     def one(flow: AnyFlow) -> Health:
         status, lost = known.statuses.get(flow.name), choice.missing.get(flow.name)
-        disagreement = str(lost) if lost else _find_disagreement(flow, status, resources)
-        found = _one(flow.name, known, retained.get(flow.name, []), disagreement)
+        problems, asked = [_bad(str(lost), AlertKind.FAILED)], False
+        if not lost:
+            problems, asked = _find_disagreement(flow, status, resources)
+        problems += _find_moved(flow.name, known)
+        found = _one(flow.name, known, retained.get(flow.name, []), problems)
+        found = replace(found, unknown=() if asked else (AlertKind.REGRESSED,))
         if lost:
             return replace(found, state=State.FAILED)
         facts = known.of(flow.name)
@@ -129,7 +136,7 @@ def _examine_trackers(project: Project, ledger: LedgerReader, selection: Sequenc
         known = read_facts(ledger, name)
         if name not in known.statuses:
             continue
-        health, facts = _one(name, known, (), None), known.of(name)
+        health, facts = _one(name, known, (), ()), known.of(name)
         if facts is not None:
             facts = replace(facts, rows_at=known.tallies[name].advanced_at)
             findings = list(check_tracker(facts, limits_named(project, name, ())))
@@ -149,57 +156,64 @@ def limits_named(project: Project, name: str, tags: Collection[str]) -> HealthLi
     return project.health.limits
 
 
-def _one(flow: str, known: PipelineFacts, retained: Sequence[Notice], disagreement: str | None) -> Health:
+def _one(
+    flow: str, known: PipelineFacts, retained: Sequence[Notice], problems: Sequence[HealthFinding]
+) -> Health:
+    """`problems`: what is known of it already, beside how its last run ended."""
     status, events = known.statuses.get(flow), known.events.get(flow, [])
     state = status.shown_state if status else State.READY
-    problems = [notice.text for notice in retained if notice.over]
-    if status is not None and state is not State.RUNNING:
-        problems = [*_find_failure(status.last_run), *problems]
-    if disagreement is not None and disagreement not in problems:
-        problems.append(disagreement)
-    warnings = [*(notice.text for notice in retained if not notice.over), *_warn_of(status, known.now)]
+    failure = _find_failure(status.last_run) if status and state is not State.RUNNING else []
+    found = [*failure, *(_bad(notice.text, AlertKind.LATE) for notice in retained if notice.over)]
+    found += [one for one in problems if one.says not in [before.says for before in found]]
+    found += [_warning(notice.text, AlertKind.LATE) for notice in retained if not notice.over]
+    found += _warn_of(status, known.now)
     success = next((event.at for event in events if event.event in _ENDED_WELL), None)
-    findings = [
-        *(HealthFinding(HealthCheck.STATUS, HealthLevel.CRITICAL, text) for text in problems),
-        *(HealthFinding(HealthCheck.STATUS, HealthLevel.WARNING, text) for text in warnings),
-    ]
     well = [HealthFinding(HealthCheck.STATUS, HealthLevel.HEALTHY, f"{state}, as it should be")]
-    return Health(
-        flow,
-        state,
-        success,
-        _count_failures(events),
-        tuple(problems),
-        tuple(warnings),
-        tuple(findings or well),
-    )
+    failures = _count_failures(known.runs.get(flow, ()))
+    return Health(flow, state, success, failures, (), ()).adding(found or well)
 
 
-def _find_failure(run: RunRecord | None) -> list[str]:
+def _bad(says: str, alert: AlertKind | None = None) -> HealthFinding:
+    return HealthFinding(HealthCheck.STATUS, HealthLevel.CRITICAL, says, alert)
+
+
+def _warning(says: str, alert: AlertKind | None = None) -> HealthFinding:
+    return HealthFinding(HealthCheck.STATUS, HealthLevel.WARNING, says, alert)
+
+
+def _find_failure(run: RunRecord | None) -> list[HealthFinding]:
     if run is None or run.state is not State.FAILED:
         return []
-    return [str((run.error or {}).get("message") or "its last run failed")]
+    return [_bad(str((run.error or {}).get("message") or "its last run failed"), AlertKind.FAILED)]
 
 
-def _count_failures(events: Sequence[HistoryEvent]) -> int:
-    """Since the last good end; the events come newest first."""
+def _count_failures(runs: Sequence[RunRecord]) -> int:
+    """Since the last good end; the runs come newest first."""
     failures = 0
-    for event in events:
-        if event.event in _ENDED_WELL:
+    for run in runs:
+        if run.state in (State.SUCCESS, State.SKIPPED):
             break
-        failures += event.event in _ENDED_BADLY
+        failures += run.state is State.FAILED
     return failures
 
 
-def _warn_of(status: FlowStatus | None, now: datetime) -> Iterator[str]:
+def _warn_of(status: FlowStatus | None, now: datetime) -> Iterator[HealthFinding]:
     """What the ledger shows of a flow that will be a problem if nobody runs it."""
     if status is None:
-        yield "it has not run yet"
+        yield _warning("it has not run yet")
         return
     if status.override is not None:
-        yield f"an override ({status.override.kind}) was begun and not ended: the next run ends it"
+        yield _warning(f"an override ({status.override.kind}) was begun and not ended: the next run ends it")
     if status.shown_state is State.RUNNING and status.lease_until and status.lease_until < now:
-        yield "its runner let the lease run out; the next run takes over"
+        yield _warning("its runner let the lease run out; the next run takes over", AlertKind.STUCK)
+
+
+def _find_moved(flow: str, known: PipelineFacts) -> list[HealthFinding]:
+    """Watermarks that are where nobody put them; while somebody is at the flow that cannot be told."""
+    status = known.statuses.get(flow)
+    if status is None or status.plan is not None or status.override is not None:
+        return []
+    return list(check_watermark_moved(known.marks.get(flow, ()), known.events.get(flow, ())))
 
 
 def _is_busy(status: FlowStatus) -> bool:
@@ -209,31 +223,38 @@ def _is_busy(status: FlowStatus) -> bool:
     )
 
 
-def _find_disagreement(flow: AnyFlow, status: FlowStatus | None, resources: FlowResources) -> str | None:
-    """Why ledger and output do not tell the same story; None where they do, or nobody could ask.
+def _can_be_asked(flow: AnyFlow, status: FlowStatus | None) -> bool:
+    if status is not None and _is_busy(status):
+        return False
+    forgotten = status is not None and status.undo is not None and status.undo.forgot
+    return forgotten or not flow.in_catalogue or has_session()
+
+
+def _find_disagreement(
+    flow: AnyFlow, status: FlowStatus | None, resources: FlowResources
+) -> tuple[list[HealthFinding], bool]:
+    """Why ledger and output do not tell the same story, and whether the output was asked and did answer.
 
     Of a plan that was left half-way the output may have a batch more than the ledger.
     """
-    if status is not None and _is_busy(status):
-        return None
+    if not _can_be_asked(flow, status):
+        return [], False
     if status is not None and status.undo is not None and status.undo.forgot:
-        return refuse_forgotten(flow.name, status.undo).message
-    if flow.in_catalogue and not has_session():
-        return None
+        return [_bad(refuse_forgotten(flow.name, status.undo).message)], True
     try:
         opened = open_flow(flow, resources)
         check = check_still_there if status and status.plan else check_agreement
         check(flow, opened.output, opened.mark)
+    except (OutputDisagrees, OutputNotEmpty) as error:
+        return [_bad(error.message, AlertKind.REGRESSED)], True
     except TidegaugeError as error:
-        return error.message
-    return None
+        return [_bad(error.message)], False
+    return [], True
 
 
 def _faults(choice: Selection) -> list[Health]:
     nothing = Health("", State.FAILED, None, 0, (), ())
     return [
-        replace(nothing, flow=name).adding(
-            [HealthFinding(HealthCheck.STATUS, HealthLevel.CRITICAL, error.message)]
-        )
+        replace(nothing, flow=name).adding([_bad(error.message, AlertKind.FAILED)])
         for name, error in choice.faults
     ]

@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from statistics import median
 
+from tidegauge.model.alert import AlertKind
 from tidegauge.model.health import HealthCheck, HealthFinding, HealthLevel, HealthLimits
-from tidegauge.model.run import RunRecord
+from tidegauge.model.position import Position, to_text
+from tidegauge.model.run import HistoryEvent, RunRecord
 from tidegauge.model.state import State
+from tidegauge.model.watermark import Watermark
 from tidegauge.operations.stats import seconds_of
 
 _ENOUGH = 5
@@ -67,17 +70,17 @@ def check_freshness(facts: FlowFacts, limits: HealthLimits) -> HealthFinding:
         return HealthFinding(HealthCheck.FRESHNESS, HealthLevel.HEALTHY, f"FRESH: {says}")
     if age < limits.stale:
         return HealthFinding(HealthCheck.FRESHNESS, HealthLevel.WARNING, f"STALE: {says}")
-    return HealthFinding(HealthCheck.FRESHNESS, HealthLevel.CRITICAL, f"VERY_STALE: {says}")
+    return HealthFinding(HealthCheck.FRESHNESS, HealthLevel.CRITICAL, f"VERY_STALE: {says}", AlertKind.LATE)
 
 
 def _check_watermark(facts: FlowFacts, limits: HealthLimits) -> Iterator[HealthFinding]:
     if facts.lag_seconds is not None and limits.lag and facts.lag_seconds > limits.lag.total_seconds():
         target = _hours(limits.lag.total_seconds())
         says = f"its watermark is {_hours(facts.lag_seconds)} behind the clock, and {target} is the target"
-        yield HealthFinding(HealthCheck.FRESHNESS, HealthLevel.CRITICAL, says)
+        yield HealthFinding(HealthCheck.FRESHNESS, HealthLevel.CRITICAL, says, AlertKind.LATE)
     elif facts.lag_seconds is not None and facts.lag_seconds > limits.watermark.total_seconds():
         says = f"its watermark is {_hours(facts.lag_seconds)} behind the clock"
-        yield HealthFinding(HealthCheck.FRESHNESS, HealthLevel.WARNING, says)
+        yield HealthFinding(HealthCheck.FRESHNESS, HealthLevel.WARNING, says, AlertKind.LATE)
 
 
 def check_counts(facts: FlowFacts, limits: HealthLimits) -> HealthFinding:
@@ -92,7 +95,9 @@ def check_counts(facts: FlowFacts, limits: HealthLimits) -> HealthFinding:
         return HealthFinding(HealthCheck.COUNTS, HealthLevel.HEALTHY, f"{facts.rows:,} rows written in all")
     says = f"{counts[0]:,} rows in the last run, usually {usual:,.0f}"
     odd = not limits.fewer * usual <= counts[0] <= limits.more * usual
-    return HealthFinding(HealthCheck.COUNTS, HealthLevel.WARNING if odd else HealthLevel.HEALTHY, says)
+    if odd:
+        return HealthFinding(HealthCheck.COUNTS, HealthLevel.WARNING, says, AlertKind.REGRESSED)
+    return HealthFinding(HealthCheck.COUNTS, HealthLevel.HEALTHY, says)
 
 
 def check_expectations(facts: FlowFacts, limits: HealthLimits) -> Iterator[HealthFinding]:
@@ -122,7 +127,29 @@ def check_stuck(facts: FlowFacts, limits: HealthLimits) -> Iterator[HealthFindin
     if facts.planned_at is not None and facts.now - facts.planned_at > limits.stuck:
         age = _hours((facts.now - facts.planned_at).total_seconds())
         says = f"stuck: a plan that was made {age} ago is not done"
-        yield HealthFinding(HealthCheck.STATUS, HealthLevel.CRITICAL, says)
+        yield HealthFinding(HealthCheck.STATUS, HealthLevel.CRITICAL, says, AlertKind.STUCK)
+
+
+def check_watermark_moved(
+    marks: Sequence[Watermark], events: Sequence[HistoryEvent]
+) -> Iterator[HealthFinding]:
+    """A watermark that is not where the flow's last batch left it, though no override moved it.
+
+    The events come newest first. Whatever else moves a watermark leaves an event of its own.
+    """
+    for mark in marks:
+        moved = (one for one in events if one.input == mark.input and one.event != "planned")
+        last = next(moved, None)
+        if last is not None and last.event == "advanced" and last.after != mark.position:
+            says = (
+                f"the watermark of {mark.input} is at {_place(mark.position)}, and its last batch left it at"
+                f" {_place(last.after)}: the ledger was changed or is an older copy"
+            )
+            yield HealthFinding(HealthCheck.STATUS, HealthLevel.CRITICAL, says, AlertKind.REGRESSED)
+
+
+def _place(position: Position | None) -> str:
+    return "the beginning" if position is None else to_text(position)
 
 
 def _usual(values: Sequence[float]) -> float | None:

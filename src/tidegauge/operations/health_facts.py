@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from tidegauge.model.by_flow import gather_by_flow
+from tidegauge.model.expectation import NOT_AS_EXPECTED
 from tidegauge.model.protocols.ledger import LedgerReader
 from tidegauge.model.run import FlowStatus, HistoryEvent, RunRecord
 from tidegauge.model.watermark import Tally, Watermark
@@ -47,7 +48,7 @@ class PipelineFacts:
             not_as_expected=[
                 (one.at, one.reason or "")
                 for one in self.events.get(flow, ())
-                if one.event == "not_as_expected"
+                if one.event == NOT_AS_EXPECTED
             ],
         )
 

@@ -17,6 +17,7 @@ from tidegauge.model.schedule import SKEW
 from tidegauge.model.spec import Project
 from tidegauge.model.ticks import SeenScheduler
 from tidegauge.operations.tick import Say, TickLines, TickResult, run_tick
+from tidegauge.operations.tick_alerts import TickAlerts
 from tidegauge.run.environment import Environment
 from tidegauge.run.options import RunOptions
 from tidegauge.spark.warm import WarmSpark
@@ -74,6 +75,7 @@ class Scheduler:
         self._options = options
         self._say = say
         self._tell = TickLines(say)
+        self._alerts = TickAlerts(project, say)
         self._stop = stop
         self._most = most
         self._warm = WarmSpark(needs_of_project(project))
@@ -180,6 +182,7 @@ class Scheduler:
             environment=self._environment,
             tell=self._tell,
             stop=self._stop,
+            ended=self._alerts.tell,
         )
 
     def _gather(self, ledger: Ledger) -> None:

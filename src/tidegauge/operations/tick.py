@@ -101,8 +101,9 @@ def run_tick(
     environment: Environment,
     tell: Callable[[RunEvent], None],
     stop: threading.Event,
+    ended: Callable[[TickResult], None],
 ) -> TickResult:
-    """Never raises: whatever goes wrong with one time, the next one comes."""
+    """Never raises: whatever goes wrong with one time, the next one comes. `ended` hears of it first."""
     began = time.monotonic()
     report, error = None, None
     try:
@@ -115,7 +116,9 @@ def run_tick(
             hint="this is a bug of Tidegauge; please report it with what --debug shows",
             detail=traceback.format_exc(),
         )
-    return TickResult(part.schedule, at, time.monotonic() - began, report, error)
+    result = TickResult(part.schedule, at, time.monotonic() - began, report, error)
+    ended(result)
+    return result
 
 
 class TickLines:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from tidegauge.errors import OutputDisagrees, OutputError
 from tidegauge.model.batch_data import BatchData, ReadBatch
 from tidegauge.model.claim import Claim
+from tidegauge.model.expectation import NOT_AS_EXPECTED
 from tidegauge.model.plan import Receipt
 from tidegauge.model.protocols.ledger import LedgerWriter
 from tidegauge.model.protocols.output import Output
@@ -44,12 +45,13 @@ def commit_batch(claim: Claim, index: int, read_batch: ReadBatch, tools: Tools) 
         tools.ledger.begin(claim, index)
     # A first attempt has written nothing yet; after any other, the output knows better than we do.
     receipt = tools.output.receipt(tag) if claim.attempt > 1 else None
-    found = receipt is not None
+    found, layout = receipt is not None, None
     if receipt is not None and not (batch.deletes or batch.repairs):
         receipt = replace(receipt, paths=read_batch(batch).paths)
     if receipt is None:
         with step(Step.WRITE, tag.flow, tools.tell), translate_spark_error(tag.flow):
             batch_data = read_batch(batch)
+            layout = batch_data.layout
             staged = tools.output.stage(batch_data, tools.spark)
         receipt = publish_batch(claim, index, batch_data, staged, tools)
     if receipt.windows != batch.windows:
@@ -61,20 +63,29 @@ def commit_batch(claim: Claim, index: int, read_batch: ReadBatch, tools: Tools) 
     with step(Step.ADVANCE, plan.draft.flow, tools.tell):
         tools.ledger.advance(claim, index, receipt)
     _tell_checks(claim, receipt, tools)
-    tools.tell(BatchCommitted(plan.draft.flow, index + 1, len(plan.draft.batches), receipt.rows, found=found))
+    number, of = index + 1, len(plan.draft.batches)
+    tools.tell(BatchCommitted(plan.draft.flow, number, of, receipt.rows, found=found, layout=layout))
     return receipt
 
 
 def _tell_checks(claim: Claim, receipt: Receipt, tools: Tools) -> None:
     """Rows that are not as expected, to whoever watches and for the history."""
-    said = receipt.checks.tell() if receipt.checks else None
-    if said is None:
+    checks = receipt.checks
+    said = checks.tell() if checks else None
+    if checks is None or said is None:
         return
     draft = claim.plan.draft
     note = f"batch {receipt.tag.seq}: {said}"
     tools.notes.append(note)
     tools.tell(NoteAdded(draft.flow, note))
-    tools.ledger.note(draft.pipeline, draft.flow, "not_as_expected", owner=claim.owner, reason=note)
+    tools.ledger.note(
+        draft.pipeline,
+        draft.flow,
+        NOT_AS_EXPECTED,
+        owner=claim.owner,
+        reason=note,
+        rows=checks.quarantined or None,
+    )
 
 
 def publish_batch(claim: Claim, index: int, batch_data: BatchData, staged: Staged, tools: Tools) -> Receipt:

@@ -88,7 +88,8 @@ class RunContext:
 
     def end(self, report: FlowReport) -> FlowReport:
         error = report.error.message if report.error else None
-        self.tell(FlowEnded(report.flow, report.state, report.rows, report.seconds, error))
+        rows, counts = report.rows, report.counts
+        self.tell(FlowEnded(report.flow, report.state, rows, report.seconds, error, counts))
         return report
 
 

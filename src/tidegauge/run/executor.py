@@ -73,14 +73,14 @@ class Executor:
 
     def _skip(self, planned: PlannedFlow) -> FlowReport:
         name, draft = planned.flow.spec.name, planned.work.draft
-        self._run.tell(FlowPlanned(name, 0, 0, resumed=False, notes=draft.notes))
+        self._run.tell(FlowPlanned(name, 0, 0, resumed=False, notes=draft.notes, draft=draft))
         return self._run.end(FlowReport(name, State.SKIPPED, planned.seconds, draft=draft))
 
     def _announce(self, planned: PlannedFlow, plan: Plan) -> None:
         left = plan.draft.batches[plan.done :]
         rows = sum(batch.rows or 0 for batch in left)
         notes = plan.draft.notes
-        self._run.tell(FlowPlanned(plan.draft.flow, rows, len(left), planned.resumed, notes))
+        self._run.tell(FlowPlanned(plan.draft.flow, rows, len(left), planned.resumed, notes, plan.draft))
 
     def _claim(self, plan: Plan) -> Claim | FlowReport:
         """The claim, or what to report where there is none."""

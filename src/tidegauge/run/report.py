@@ -67,6 +67,16 @@ class FlowReport:
         return None if None in counts else sum(counts)
 
     @property
+    def counts(self) -> dict[str, int | None]:
+        """Rows by what became of them."""
+        return {
+            "read": self.read,
+            "written": self.rows,
+            **{which: self.count(which) for which in ("inserted", "updated", "deleted")},
+            "quarantined": self.checks.quarantined if self.checks else 0,
+        }
+
+    @property
     def checks(self) -> Checks | None:
         """What its expectations found; None where it has none."""
         return add_up(one.checks for one in self.receipts if one.checks is not None)
@@ -91,12 +101,7 @@ class FlowReport:
             "flow": self.flow,
             "state": self.shown_state,
             "batches": self.batches,
-            "rows_read": self.read,
-            "rows_written": self.rows,
-            "rows_inserted": self.count("inserted"),
-            "rows_updated": self.count("updated"),
-            "rows_deleted": self.count("deleted"),
-            "rows_quarantined": self.checks.quarantined if self.checks else 0,
+            **{f"rows_{which}": count for which, count in self.counts.items()},
             "rows_waiting": self.draft.rows_waiting if self.draft else 0,
             "rows_null_cursor": self.draft.rows_null if self.draft else 0,
             "seconds": round(self.seconds, 3),
@@ -115,6 +120,8 @@ class RunReport:
     flows: tuple[FlowReport, ...] = field(default=())
     notes: tuple[str, ...] = ()
     """Parts of the project file that have no effect."""
+    lineage: dict[str, Any] | None = None
+    """What became of its lineage events, where the project asks for them."""
 
     @property
     def errors(self) -> list[TidegaugeError]:
@@ -139,4 +146,5 @@ class RunReport:
             "state": self.state.value,
             "flows": [report.to_json() for report in self.flows],
             "notes": [mask(note) for note in self.notes],
+            **({} if self.lineage is None else {"lineage": self.lineage}),
         }

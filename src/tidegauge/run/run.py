@@ -21,7 +21,7 @@ from tidegauge.model.spec import Project
 from tidegauge.model.state import State
 from tidegauge.model.suspension import ALL
 from tidegauge.model.view_flow import WithoutData
-from tidegauge.observe.events import Listener, Planning
+from tidegauge.observe.events import FlowsChosen, Listener, Planning, RunStarted
 from tidegauge.outputs.warehouse.open_files import kept_open
 from tidegauge.run.context import RunContext
 from tidegauge.run.environment import Environment
@@ -77,6 +77,7 @@ def open_runner(
         context = RunContext(
             project, options, ledger, heartbeat, tell, stop, environment=environment or Environment()
         )
+        tell(RunStarted(context.run_id, project.pipeline))
         yield Runner(context, sources, plan_flow)
 
 
@@ -103,6 +104,7 @@ class Runner:
         """
         context, names = self._context, [flow.name for flow in (*flows, *others)]
         context.spark.prepare_for((*flows, *others))
+        context.tell(FlowsChosen((*flows, *others)))
         context.tell(Planning(len(flows)))
         flows = [context.options.with_readers(flow) for flow in flows]
         context.tables = len({flow.label for flow in flows})
@@ -133,6 +135,7 @@ class Runner:
         """Finish the plans that earlier runs left, with their own windows, and make no new ones."""
         context = self._context
         context.spark.prepare_for(flows)
+        context.tell(FlowsChosen(tuple(flows)))
         standing = find_standing(context, [context.options.with_readers(flow) for flow in flows])
         left = [flow for flow in standing.free if flow.name in standing.left]
         free, dropped = drop_missing(context, left, standing.left, missing or {})

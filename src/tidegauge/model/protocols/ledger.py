@@ -10,7 +10,7 @@ from tidegauge.model.claim import Claim, Owner
 from tidegauge.model.override import Override
 from tidegauge.model.plan import Draft, Plan, Receipt
 from tidegauge.model.position import Position
-from tidegauge.model.run import FlowStatus, HistoryEvent, RunRecord
+from tidegauge.model.run import EventTotals, FlowStatus, HistoryEvent, RunRecord, RunTotals
 from tidegauge.model.schedule import FlowSchedule
 from tidegauge.model.state import State
 from tidegauge.model.ticks import SeenScheduler, Tick, TickBook
@@ -40,6 +40,12 @@ class LedgerReader(Protocol):
     def runs(self, pipeline: str, *, since: datetime) -> list[RunRecord]:
         """Every attempt that began since then and is still kept, newest first; those under way too."""
 
+    def run_totals(self, pipeline: str) -> list[RunTotals]:
+        """Of every attempt that is still kept, those under way too: by flow and state, in name order."""
+
+    def event_totals(self, pipeline: str) -> list[EventTotals]:
+        """Of the history that is still kept: by flow and event, in name order."""
+
     def pipelines(self) -> list[str]:
         """Every pipeline that the ledger knows, in name order."""
 
@@ -64,8 +70,10 @@ class LedgerWriter(LedgerReader, Protocol):
     def refuse(self, pipeline: str, flow: str, error: dict[str, Any], *, owner: Owner, run_id: str) -> None:
         """Record that a flow could not even be planned."""
 
-    def note(self, pipeline: str, flow: str, event: str, *, owner: Owner, reason: str) -> None:
-        """Keep in the history that a person did something to a flow, and why."""
+    def note(
+        self, pipeline: str, flow: str, event: str, *, owner: Owner, reason: str, rows: int | None = None
+    ) -> None:
+        """Keep in the history that something was done to a flow, and why; of how many rows, if of any."""
 
     def claim(
         self, plan: Plan, *, owner: Owner, run_id: str, lease: timedelta, dead: Owner | None = None

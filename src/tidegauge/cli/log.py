@@ -1,0 +1,61 @@
+"""What goes to stderr, as text for people or as one JSON object a line."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import AbstractContextManager, nullcontext
+from enum import StrEnum
+from itertools import pairwise
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tidegauge.model.secret import mask
+
+if TYPE_CHECKING:
+    from tidegauge.observe.events import Listener
+
+_OPTION, _VARIABLE = "--log-format", "TIDEGAUGE_LOG_FORMAT"
+
+
+class LogFormat(StrEnum):
+    TEXT = "text"
+    JSON = "json"
+
+
+LogFormatOption = Annotated[
+    LogFormat,
+    typer.Option(_OPTION, envvar=_VARIABLE, help="Log lines on stderr: for people, or a JSON object each."),
+]
+
+
+def logs_json() -> bool:
+    """By the words of the command, as `--json` and `--debug` are read where errors are shown."""
+    words = sys.argv[1:]
+    said = [after for word, after in pairwise(words) if word == _OPTION]
+    said += [word.partition("=")[2] for word in words if word.startswith(f"{_OPTION}=")]
+    return (said[-1] if said else os.environ.get(_VARIABLE)) == LogFormat.JSON
+
+
+def watch_here() -> AbstractContextManager[Listener]:
+    """A listener that shows the run on stderr until the block ends."""
+    from tidegauge.observe.json_log import JsonLines
+    from tidegauge.observe.view import watch
+
+    return nullcontext(JsonLines(sys.stderr)) if logs_json() else watch(sys.stderr)
+
+
+def log_line(text: str, *, event: str, level: str) -> str:
+    """A line of the log, without its end; as text it is what it is."""
+    if not logs_json():
+        return mask(text)
+    from tidegauge.observe.json_log import render
+
+    return render(event=event, level=level, message=text)
+
+
+def warn(text: str) -> None:
+    """On stderr: something that broke no run, and that a person should know."""
+    shown = text if logs_json() else f"warning: {text}"
+    sys.stderr.write(log_line(shown, event="warning", level="warning") + "\n")

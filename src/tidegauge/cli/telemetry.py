@@ -1,0 +1,88 @@
+"""What a command tells beyond its own output: alert channels, a Pushgateway, a lineage server.
+
+Whatever goes wrong here is a warning on stderr and in `--json`. It breaks no run and changes no exit code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from tidegauge.cli.log import warn
+from tidegauge.errors import ConfigError, TidegaugeError
+
+if TYPE_CHECKING:
+    from tidegauge.model.alert import Told
+    from tidegauge.model.spec import Project
+    from tidegauge.observe.events import Listener, RunEvent
+    from tidegauge.observe.lineage import LineageListener
+    from tidegauge.run.report import RunReport
+
+
+def tell_others(project: Project, report: RunReport, selection: Sequence[str]) -> dict[str, Any]:
+    """After a run: what to add to its JSON document."""
+    from tidegauge.operations.alerts import send_alerts
+    from tidegauge.operations.metrics import push
+
+    telemetry = project.telemetry
+    found: dict[str, Any] = {}
+    if telemetry.alerts is not None:
+        found |= report_told(send_alerts(project, selection=selection, report=report))
+    if telemetry.metrics is not None and telemetry.metrics.push is not None:
+        error = push(project)
+        found["metrics"] = {"pushed": error is None, "error": error}
+        if error is not None:
+            warn(f"metrics were not pushed: {error}")
+    return found
+
+
+def tell_of_error(project: Project, error: TidegaugeError) -> None:
+    """After a run that could not even begin; wrong use is told to who uses it."""
+    if project.telemetry.alerts is not None and not isinstance(error, ConfigError):
+        from tidegauge.operations.alerts import send_alerts
+
+        report_told(send_alerts(project, error=error))
+
+
+def report_told(told: Sequence[Told]) -> dict[str, Any]:
+    for one in told:
+        if one.error is not None:
+            warn(f"alerts to {one.channel} were not sent, and will be tried again: {one.error}")
+    return {"alerts": [one.to_json() for one in told]}
+
+
+class Tracing:
+    """A listener that also sends lineage, if the project wants that, until the block ends."""
+
+    def __init__(self, project: Project, tell: Listener) -> None:
+        self._project = project
+        self._tell = tell
+        self._lineage: LineageListener | None = None
+        self.outcome: dict[str, Any] | None = None
+        """For the run's JSON document, after the block."""
+
+    def __enter__(self) -> Tracing:
+        from tidegauge.operations.lineage import open_lineage
+
+        try:
+            self._lineage = open_lineage(self._project) if self._project.telemetry.lineage else None
+        except TidegaugeError as error:
+            self._fail(f"{error.message}; {error.hint}", 0)
+        return self
+
+    def __call__(self, event: RunEvent) -> None:
+        self._tell(event)
+        if self._lineage is not None:
+            self._lineage(event)
+
+    def __exit__(self, *_: object) -> None:
+        if self._lineage is None:
+            return
+        self._lineage.close()
+        self.outcome = {"sent": self._lineage.sent, "error": None}
+        if self._lineage.error is not None:
+            self._fail(f"{self._lineage.error} ({self._lineage.lost} events lost)", self._lineage.sent)
+
+    def _fail(self, why: str, sent: int) -> None:
+        self.outcome = {"sent": sent, "error": why}
+        warn(f"lineage was not sent: {why}")

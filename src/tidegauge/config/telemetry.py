@@ -1,0 +1,187 @@
+"""The blocks `alerts:`, `metrics:` and `lineage:`: who is told, and where numbers and lineage go."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+from urllib.parse import unquote, urlsplit
+
+from pydantic import Field
+
+from tidegauge.config import values
+from tidegauge.config.check import Check
+from tidegauge.config.forms import Duration, Form, Hidden, Keys, Listed, MaybeText, Port, Unless
+from tidegauge.config.problems import Complaint, Trail, quoted
+from tidegauge.model.alert import AlertChannel, AlertKind, AlertSettings
+from tidegauge.model.secret import Secret, remember
+from tidegauge.model.telemetry import LineageSettings, MetricsSettings, Telemetry
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://.+")
+_OPEN_SCHEMES = frozenset({"json", "jsons", "xml", "xmls", "form", "forms"})
+"""Web hooks whose address need not be a secret."""
+_REFERENCE = 'write `"${env:NAME}"` or `"${file:PATH}"`'
+_TOKEN_LENGTH = 8
+_TOKEN = re.compile(r"\d[^.:]*[A-Za-z]|[A-Za-z][^.:]*\d|[a-z][A-Z]|\w[-_]\w")
+"""Letters and digits together, and no address of a host."""
+
+
+def _kinds(value: Any) -> tuple[AlertKind, ...]:
+    parse = values.choice(AlertKind)
+    found = []
+    for index, word in enumerate(values.some_texts(value)):
+        try:
+            found.append(AlertKind(parse(word)))
+        except Complaint as complaint:
+            trail: Trail = (index,) if isinstance(value, list) else ()
+            raise Complaint(complaint.message, hint=complaint.hint, trail=trail) from None
+    return tuple(found)
+
+
+def _web_address(value: Any) -> Secret:
+    """A Secret from here on, wherever it came from: a login may stand in it."""
+    url = values.text(value)
+    message = "this must be the address of a web server"
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        raise Complaint(message, hint="write `http://HOST:PORT`") from None
+    if parts.scheme not in {"http", "https"} or not parts.hostname or port == 0:
+        raise Complaint(message, hint="write `http://HOST:PORT`")
+    if parts.password and not isinstance(value, Secret):
+        raise Complaint("this holds a password in plain text", hint=_REFERENCE)
+    return hide_address(url) if isinstance(value, Secret) or parts.password else Secret(url)
+
+
+class AlertKeys(Keys):
+    on: Annotated[
+        tuple[AlertKind, ...], Form(_kinds, "`failed`, `stuck`, `late`, `regressed`, `recovered`, or a list")
+    ] = Field(
+        default=tuple(AlertKind),
+        description="What is told. `recovered`, the end of an incident that was told, goes with the others: "
+        "it need not be named.",
+    )
+    to: Annotated[Listed, Form(lambda value: value, "address or list")] = Field(
+        description="Where to: addresses as Apprise has them (`slack://…`, `mailto://…`, "
+        "`json://HOST/PATH`), each a reference, unless it is a web hook (`json`, `xml`, `form`) without a "
+        "login."
+    )
+    after: Annotated[int, Form(values.whole(1, 1000), "1 to 1000")] = Field(
+        default=1, description="`failed` is told once a flow has failed so many times in a row."
+    )
+    remind: Duration = Field(
+        default=timedelta(days=1), description="What is still so after this long is told again; `0`: never."
+    )
+
+
+class MetricsKeys(Keys):
+    push: Annotated[Secret | None, Form(_web_address, "`http://HOST:PORT`"), Unless("no push")] = Field(
+        default=None, description="A Pushgateway, which gets the numbers at the end of every run."
+    )
+    port: Port = Field(default=9108, description="Where `tidegauge metrics --serve` answers, on 127.0.0.1.")
+
+
+class LineageKeys(Keys):
+    later: ClassVar[dict[str, str]] = {}
+
+    url: Annotated[Secret | None, Form(_web_address, "`http://HOST:PORT`"), Unless("this or `file`")] = Field(
+        default=None, description="A server that takes OpenLineage events; `/api/v1/lineage` is added."
+    )
+    file: Annotated[MaybeText, Unless("this or `url`")] = Field(
+        default=None, description="A file that the events are added to, one a line."
+    )
+    api_key: Annotated[Hidden, Unless("none")] = Field(
+        default=None, description="Sent to the server as a bearer token."
+    )
+    namespace: Annotated[MaybeText, Unless("the pipeline's name")] = Field(
+        default=None, description="The namespace of the jobs."
+    )
+
+
+def make_telemetry(check: Check, tree: dict[str, Any]) -> Telemetry:
+    return Telemetry(
+        _alerts(check, tree.get("alerts")),
+        _metrics(check, tree.get("metrics")),
+        _lineage(check, tree.get("lineage")),
+    )
+
+
+def _alerts(check: Check, written: Any) -> AlertSettings | None:
+    if not isinstance(written, dict):
+        return None
+    keys = check.keys(AlertKeys, written, ("alerts",))
+    if keys is None:
+        return None
+    trail: Trail = ("alerts", "to")
+    listed = keys.to if isinstance(keys.to, list) else [keys.to]
+    if not listed:
+        check.add("this must not be an empty list", trail, hint="name at least one address")
+    found: list[AlertChannel] = []
+    for index, value in enumerate(listed):
+        place: Trail = (*trail, index) if isinstance(keys.to, list) else trail
+        url = check.attempt(lambda value=value: _channel_address(value), place)  # type: ignore[misc]
+        if url is not None:
+            found.append(AlertChannel(_name(url, found), url))
+            if found[-1].url in [one.url for one in found[:-1]]:
+                check.add("this address stands in the list twice", place, hint="remove one of them")
+    return AlertSettings(keys.on, tuple(found), keys.after, keys.remind)
+
+
+def _metrics(check: Check, written: Any) -> MetricsSettings | None:
+    keys = check.keys(MetricsKeys, written, ("metrics",)) if isinstance(written, dict) else None
+    return MetricsSettings(keys.push, keys.port) if keys is not None else None
+
+
+def _lineage(check: Check, written: Any) -> LineageSettings | None:
+    keys = check.keys(LineageKeys, written, ("lineage",)) if isinstance(written, dict) else None
+    if keys is None:
+        return None
+    if (keys.url is None) == (keys.file is None):
+        check.add(
+            "`lineage` needs either `url` or `file`", ("lineage",), hint="write one of them", at_key=True
+        )
+    if keys.api_key is not None and keys.url is None:
+        check.add("`api_key` goes with `url`", ("lineage", "api_key"), hint="remove it", at_key=True)
+    file = check.document.file.parent / Path(keys.file).expanduser() if keys.file else None
+    return LineageSettings(keys.url, file, keys.api_key, keys.namespace)
+
+
+def _channel_address(value: Any) -> Secret:
+    """Never quoted in what is said of it."""
+    form = "write it as Apprise has it, such as `json://HOST:PORT/PATH`"
+    url = values.text(value)
+    match = _SCHEME.fullmatch(url)
+    if match is None:
+        raise Complaint("this must be an address such as `slack://…` or `json://HOST/PATH`", hint=form)
+    if isinstance(value, Secret):
+        return hide_address(url)
+    if match[1].lower() not in _OPEN_SCHEMES or "@" in url:
+        raise Complaint(
+            f"an address of kind {quoted(match[1])} holds a secret, and stands in plain text in the file",
+            hint=_REFERENCE,
+        )
+    return Secret(url)
+
+
+def hide_address(url: str) -> Secret:
+    """The address as a Secret; what looks like a token in it is hidden by itself too.
+
+    Libraries quote parts of an address in their errors. Words such as `services` stay readable: hiding them
+    would blacken every message.
+    """
+    authority, *parts = re.split(r"[/?&=#]", url.partition("://")[2])
+    login, _, place = authority.rpartition("@")
+    password = login.partition(":")[2]
+    tokens = [part for part in (place, *parts) if len(part) >= _TOKEN_LENGTH and _TOKEN.search(part)]
+    for part in (password, *tokens):
+        remember(part)
+        remember(unquote(part))
+    return Secret(url)
+
+
+def _name(url: Secret, before: list[AlertChannel]) -> str:
+    scheme = url.reveal().partition("://")[0].lower()
+    same = sum(one.name == scheme or one.name.startswith(f"{scheme}-") for one in before)
+    return f"{scheme}-{same + 1}" if same else scheme

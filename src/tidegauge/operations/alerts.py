@@ -1,0 +1,311 @@
+"""Tell the alert channels what is wrong, once for each incident, whoever of many runners finds it.
+
+What was told is kept in the ledger's history, under a name of its own. See `incidents` for the rules.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from tidegauge.errors import ConfigError, LedgerError, Stopped, TidegaugeError
+from tidegauge.ledger.open import Ledger, open_ledger
+from tidegauge.ledger.owner import this_process
+from tidegauge.model.alert import AlertChannel, AlertKind, AlertSettings, Told
+from tidegauge.model.protocols.ledger import LedgerReader
+from tidegauge.model.secret import mask
+from tidegauge.model.spec import Project
+from tidegauge.model.state import State
+from tidegauge.observe.channels import Message, send_all
+from tidegauge.operations.health import Health, examine
+from tidegauge.operations.incidents import (
+    CLAIMED,
+    CLOSED,
+    FAILED,
+    OPENED,
+    SENT,
+    Due,
+    Incident,
+    Key,
+    find_due,
+    keep_won,
+    read_entry,
+    replay,
+)
+from tidegauge.run.report import RunReport
+
+LOG = "(alerts)"
+"""Stands in the place of a flow in the history."""
+RUN = "(run)"
+"""The flow of an incident that is about no flow: a run that could not even begin."""
+_EVENTS = 1000
+_PAUSE = 3600.0
+_LEVELS = {AlertKind.RECOVERED: "success", AlertKind.LATE: "warning", AlertKind.REGRESSED: "warning"}
+
+
+@dataclass(frozen=True)
+class Situation:
+    """What is wrong now, and what somebody has looked at and found well."""
+
+    wrong: dict[Key, str]
+    well: frozenset[Key]
+    uncounted: frozenset[Key] = frozenset()
+    """Of what is wrong: failures that the ledger knows nothing of, and so does not count."""
+    seen: frozenset[str] = frozenset()
+    whole: bool = False
+    """A run of everything has ended: what it did not meet is no more."""
+
+    def is_over(self, key: Key) -> bool:
+        return key not in self.wrong and (key in self.well or (self.whole and key[0] not in self.seen))
+
+
+def send_alerts(
+    project: Project,
+    *,
+    selection: Sequence[str] = (),
+    report: RunReport | None = None,
+    error: TidegaugeError | None = None,
+    found: Sequence[Health] | None = None,
+) -> list[Told]:
+    """Look at the selected flows, and tell every channel what it does not know yet. Never raises.
+
+    `report` is the run that has just ended, `error` what it raised instead, `found` the flows' health where
+    somebody has asked for it already. The answer has an entry for each channel that was tried; one that has
+    failed is tried again by the next call.
+    """
+    settings = project.telemetry.alerts
+    if settings is None:
+        return []
+    try:
+        health = examine(project, selection)[1] if found is None else found
+        with open_ledger(project.ledger, create=True) as ledger:
+            situation = _judge(settings, health, report, error, whole=not selection)
+            return _Teller(project, settings, ledger).tell(situation)
+    except TidegaugeError as fault:
+        if error is not None and isinstance(fault, LedgerError):
+            return _tell_without_ledger(project, settings, error)
+        return _untold(settings, fault.message)
+    except Exception as fault:  # a bug here must not become the run's
+        return _untold(settings, f"unexpected {type(fault).__name__}: {fault}")
+
+
+def send_test(settings: AlertSettings, pipeline: str) -> list[Told]:
+    """Send each channel a message that says it is a test."""
+    message = Message(f"[{pipeline}] test", "This is a test: alerts of this pipeline arrive here.", "info")
+    answers = send_all([(channel, [message]) for channel in settings.to])
+    return [Told(name, error is None, (), error) for name, error in answers.items()]
+
+
+def list_incidents(project: Project) -> list[Incident]:
+    """Those that are open, by what the ledger says, oldest first."""
+    with open_ledger(project.ledger, create=False) as ledger:
+        return [one for one in _read_log(ledger, project.pipeline) if one.closed_at is None]
+
+
+def _untold(settings: AlertSettings, why: str) -> list[Told]:
+    said = f"nobody could find out what to tell: {mask(why)}"
+    return [Told(channel.name, False, (), said) for channel in settings.to]
+
+
+def _tell_without_ledger(project: Project, settings: AlertSettings, error: TidegaugeError) -> list[Told]:
+    """A run failed and nobody can know who was told: each machine tells, at most once an hour."""
+    mark = project.root / ".tidegauge" / "told-without-ledger"
+    with contextlib.suppress(OSError):
+        if time.time() - mark.stat().st_mtime < _PAUSE:
+            return []
+    message = Message(f"[{project.pipeline}] failed: {RUN}", f"{RUN}: {mask(error.message)}")
+    answers = send_all([(channel, [message]) for channel in settings.to])
+    if any(why is None for why in answers.values()):
+        with contextlib.suppress(OSError):
+            mark.parent.mkdir(exist_ok=True)
+            mark.touch()
+    return [Told(name, why is None, (f"failed of {RUN}",), why) for name, why in answers.items()]
+
+
+def _judge(
+    settings: AlertSettings,
+    health: Sequence[Health],
+    report: RunReport | None,
+    error: TidegaugeError | None,
+    *,
+    whole: bool,
+) -> Situation:
+    wrong: dict[Key, str] = {}
+    well: set[Key] = set()
+    for one in health:
+        says = {kind: _find_wrong(one, kind, settings.after) for kind in AlertKind}
+        wrong |= {(one.flow, kind): said for kind, said in says.items() if said}
+        well |= {(one.flow, kind) for kind, said in says.items() if not said and kind not in one.unknown}
+    uncounted = {key for key in wrong if _is_uncounted(health, key)}
+    seen = {one.flow for one in health}
+    failed, ended = _judge_run(report, error, seen)
+    wrong |= failed
+    return Situation(
+        {key: mask(says) for key, says in wrong.items() if key[1] in settings.on},
+        frozenset((well | ended) - set(wrong)),
+        frozenset(uncounted | set(failed)),
+        frozenset(seen),
+        whole=whole and report is not None,
+    )
+
+
+def _judge_run(
+    report: RunReport | None, error: TidegaugeError | None, seen: set[str]
+) -> tuple[dict[Key, str], set[Key]]:
+    """What failed of which the ledger knows nothing, and what of that ended well: views, names that mean no
+    table, databases that do not answer, and the run itself."""
+    failed: dict[Key, str] = {}
+    ended: set[Key] = set()
+    for flow in report.flows if report else ():
+        key = (flow.flow, AlertKind.FAILED)
+        if flow.flow in seen:
+            continue
+        if flow.state is State.FAILED and flow.error is not None:
+            failed[key] = flow.error.message
+        elif flow.ok:
+            ended.add(key)
+    if error is not None and not isinstance(error, Stopped | ConfigError):
+        failed[RUN, AlertKind.FAILED] = error.message
+    elif report is not None:
+        ended.add((RUN, AlertKind.FAILED))
+    return failed, ended
+
+
+def _find_wrong(one: Health, kind: AlertKind, after: int) -> str | None:
+    said = "; ".join(finding.says for finding in one.findings if finding.alert is kind)
+    if kind is not AlertKind.FAILED:
+        return said or None
+    if _was_never_tried(one):
+        return said or None
+    if one.failures < after:
+        return None
+    return f"{one.failures} times in a row: {said or 'its last run failed'}"
+
+
+def _was_never_tried(one: Health) -> bool:
+    """A name that the ledger has never met."""
+    return not one.failures and one.last_success is None
+
+
+def _is_uncounted(health: Sequence[Health], key: Key) -> bool:
+    return key[1] is AlertKind.FAILED and any(one.flow == key[0] and _was_never_tried(one) for one in health)
+
+
+class _Teller:
+    def __init__(self, project: Project, settings: AlertSettings, ledger: Ledger) -> None:
+        self._project = project
+        self._settings = settings
+        self._ledger = ledger
+        self._owner = this_process()
+
+    def tell(self, situation: Situation) -> list[Told]:
+        incidents = self._update(situation)
+        due = find_due(incidents, self._settings, self._ledger.now())
+        if not due:
+            return []
+        token = uuid.uuid4().hex
+        self._note(CLAIMED, {"token": token, "incidents": [one.to_body() for one in due]})
+        won = keep_won(due, self._read(), token)
+        return [self._record(channel, self._mine(won, channel)) for channel in self._answer(won)]
+
+    def _update(self, situation: Situation) -> list[Incident]:
+        """The incidents, after those that are new were opened and those that are over closed."""
+        incidents = self._read()
+        open_ = {one.key: one for one in incidents if one.closed_at is None}
+        new = self._find_new(situation, open_)
+        over = [one for key, one in open_.items() if situation.is_over(key)]
+        if new:
+            self._note(OPENED, {"incidents": [one.to_body() for one in new]})
+        if over:
+            self._note(CLOSED, {"incidents": [one.to_body() for one in over]})
+        found = self._read() if new or over else incidents
+        for one in found:
+            one.says = situation.wrong.get(one.key, one.says) if one.closed_at is None else one.says
+        return found
+
+    def _find_new(self, situation: Situation, open_: Mapping[Key, Incident]) -> list[Incident]:
+        """Those to note as seen: that nobody knew, and that have to be seen more often before they count."""
+        found, now = [], self._ledger.now()
+        for key, says in situation.wrong.items():
+            after = self._settings.after if key in situation.uncounted else 1
+            if key not in open_:
+                found.append(Incident(uuid.uuid4().hex[:12], *key, now, says, after))
+            elif key in situation.uncounted and open_[key].seen < after:
+                found.append(open_[key])
+        return found
+
+    def _answer(self, won: Sequence[Due]) -> list[tuple[AlertChannel, str | None]]:
+        wanted = [
+            (channel, write_messages(self._project.pipeline, mine, self._ledger.now()))
+            for channel in self._settings.to
+            if (mine := [one for one in won if one.channel == channel.name])
+        ]
+        answers = send_all(wanted)
+        return [(channel, answers[channel.name]) for channel, _ in wanted]
+
+    def _mine(self, won: Sequence[Due], answer: tuple[AlertChannel, str | None]) -> list[Due]:
+        return [one for one in won if one.channel == answer[0].name]
+
+    def _record(self, answer: tuple[AlertChannel, str | None], mine: Sequence[Due]) -> Told:
+        channel, error = answer
+        more = {} if error is None else {"error": error}
+        bodies = [{**one.to_body(), **more} for one in mine]
+        self._note(SENT if error is None else FAILED, {"incidents": bodies})
+        labels = tuple(f"{'recovered from ' if one.over else ''}{one.incident.label}" for one in mine)
+        return Told(channel.name, error is None, labels, error)
+
+    def _read(self) -> list[Incident]:
+        return _read_log(self._ledger, self._project.pipeline)
+
+    def _note(self, event: str, body: dict[str, object]) -> None:
+        text = json.dumps(body, ensure_ascii=False)
+        self._ledger.note(self._project.pipeline, LOG, event, owner=self._owner, reason=text)
+
+
+def _read_log(ledger: LedgerReader, pipeline: str) -> list[Incident]:
+    events = ledger.history(pipeline, flow=LOG, limit=_EVENTS)
+    entries = (read_entry(one.at, one.event, one.reason) for one in reversed(events))
+    return replay(entry for entry in entries if entry is not None)
+
+
+def write_messages(pipeline: str, due: Iterable[Due], now: datetime) -> list[Message]:
+    """One for each kind, however many flows there are: a broken server is one message, and not a hundred."""
+    groups: dict[AlertKind, list[Due]] = {}
+    for one in due:
+        groups.setdefault(AlertKind.RECOVERED if one.over else one.incident.kind, []).append(one)
+    return [
+        Message(
+            f"[{pipeline}] {kind}: {_name(mine)}",
+            "\n".join(_line(one, now) for one in mine),
+            _LEVELS.get(kind, "failure"),
+        )
+        for kind, mine in groups.items()
+    ]
+
+
+def _name(due: Sequence[Due]) -> str:
+    flows = list(dict.fromkeys(one.incident.flow for one in due))
+    return ", ".join(flows) if len(flows) <= 3 else f"{len(flows)} flows"
+
+
+def _line(one: Due, now: datetime) -> str:
+    incident = one.incident
+    if one.over:
+        ended = incident.closed_at or now
+        return f"{incident.flow}: no longer {incident.kind}, after {_age(incident.opened_at, ended)}"
+    word = f"still {incident.kind}" if one.again else str(incident.kind)
+    since = f", since {incident.opened_at:%Y-%m-%d %H:%M} UTC" if one.again else ""
+    return f"{incident.flow}: {word}{since}: {incident.says}"
+
+
+def _age(begun: datetime, ended: datetime) -> str:
+    seconds = max((ended - begun).total_seconds(), 0.0)
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"

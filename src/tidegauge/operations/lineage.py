@@ -1,0 +1,26 @@
+"""Lineage of a run: a listener that describes each flow and sends OpenLineage events."""
+
+from __future__ import annotations
+
+from tidegauge.flows.delta_places import Places
+from tidegauge.flows.lineage import describe_lineage
+from tidegauge.model.lineage import FlowLineage
+from tidegauge.model.spec import Project
+from tidegauge.model.table import Layout
+from tidegauge.model.view_flow import GraphFlow
+from tidegauge.observe.lineage import LineageListener
+from tidegauge.observe.openlineage import make_sender
+from tidegauge.operations.retention import current_session
+
+
+def open_lineage(project: Project) -> LineageListener | None:
+    """None where the project asks for none. Raises RuntimeMissing where the library is not installed."""
+    settings = project.telemetry.lineage
+    if settings is None:
+        return None
+
+    def describe(flow: GraphFlow, layout: Layout | None) -> FlowLineage | None:
+        # Anew each time: a name may have been made since. Only a run that has Spark meets names.
+        return describe_lineage(flow, layout, Places(current_session))
+
+    return LineageListener(describe, make_sender(settings, project.pipeline))
