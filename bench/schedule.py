@@ -132,6 +132,7 @@ def _run(part: ScheduledPart) -> TickResult:
         environment=Environment(spark=WarmSpark(needs_of_project(part.project)).open),
         tell=lambda _: None,
         stop=threading.Event(),
+        ended=lambda _: None,
     )
     assert not result.errors, result.errors
     return result

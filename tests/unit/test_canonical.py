@@ -13,11 +13,23 @@ from tidegauge.compare.blocks.side import Side
 from tidegauge.compare.blocks.sqlite import SqliteHash
 from tidegauge.compare.blocks.words import HashedColumn
 from tidegauge.errors import OutputError
-from tidegauge.model.canonical import Form, FormKind, add_functions, form_of, hash_row, row_text, value_text
+from tidegauge.model.canonical import (
+    CanonicalForm,
+    FormKind,
+    add_functions,
+    form_of,
+    hash_row,
+    row_text,
+    value_text,
+)
 
-NUMBER, TWO = Form(FormKind.NUMBER), Form(FormKind.NUMBER, 2)
-FLOAT, TEXT, BYTES = Form(FormKind.FLOAT), Form(FormKind.TEXT), Form(FormKind.BYTES)
-DAYS, MICROS = Form(FormKind.DAYS), Form(FormKind.MICROS)
+NUMBER, TWO = CanonicalForm(FormKind.NUMBER), CanonicalForm(FormKind.NUMBER, 2)
+FLOAT, TEXT, BYTES = (
+    CanonicalForm(FormKind.FLOAT),
+    CanonicalForm(FormKind.TEXT),
+    CanonicalForm(FormKind.BYTES),
+)
+DAYS, MICROS = CanonicalForm(FormKind.DAYS), CanonicalForm(FormKind.MICROS)
 
 
 @pytest.mark.parametrize(
@@ -52,7 +64,7 @@ DAYS, MICROS = Form(FormKind.DAYS), Form(FormKind.MICROS)
         (MICROS, datetime(1, 1, 1), "-62135596800000000"),
     ],
 )
-def test_a_value_has_one_text(form: Form, value: Any, text: str) -> None:
+def test_a_value_has_one_text(form: CanonicalForm, value: Any, text: str) -> None:
     assert value_text(form, value) == text
 
 
@@ -79,7 +91,7 @@ def test_no_two_rows_of_text_have_the_same(one: tuple[Any, ...], other: tuple[An
         ("int", "", None),
     ],
 )
-def test_two_types_are_hashed_alike_or_not_at_all(here: str, there: str, form: Form | None) -> None:
+def test_two_types_are_hashed_alike_or_not_at_all(here: str, there: str, form: CanonicalForm | None) -> None:
     assert form_of(here, there) == form
 
 

@@ -17,7 +17,7 @@ app = typer.Typer(
 )
 
 
-class Scheduler(StrEnum):
+class ExportTarget(StrEnum):
     DATABRICKS = "databricks"
     AIRFLOW = "airflow"
     DAGSTER = "dagster"
@@ -30,7 +30,7 @@ def export() -> None:
 
 @app.command("workflow")
 def workflow(
-    target: Annotated[Scheduler, typer.Option(help="Whose job it shall be.")],
+    target: Annotated[ExportTarget, typer.Option(help="Whose job it shall be.")],
     schedule: Annotated[
         str | None, typer.Option(metavar="CRON", help="When it starts: '30 5 * * *'. Else as the file says.")
     ] = None,
@@ -58,9 +58,9 @@ def workflow(
     planned = plan_workflow(opened, tuple(select or ()))
     made = override_workflow(planned.workflow, schedule=schedule, timezone=timezone, email=email)
     write = {
-        Scheduler.DATABRICKS: to_databricks,
-        Scheduler.AIRFLOW: to_airflow,
-        Scheduler.DAGSTER: to_dagster,
+        ExportTarget.DATABRICKS: to_databricks,
+        ExportTarget.AIRFLOW: to_airflow,
+        ExportTarget.DAGSTER: to_dagster,
     }[target]
     say(write(made, at or made.at or str(opened.root)).rstrip("\n"))
     for note in planned.notes:

@@ -16,7 +16,7 @@ from tidegauge.compare.blocks.words import HashedColumn, HashWords
 from tidegauge.compare.frames import Difference
 from tidegauge.errors import TidegaugeError
 from tidegauge.flows.table_pair import Only, TablePair
-from tidegauge.model.canonical import Form, FormKind, form_of, hash_row
+from tidegauge.model.canonical import CanonicalForm, FormKind, form_of, hash_row
 from tidegauge.model.plan import Batch
 from tidegauge.model.position import Window
 from tidegauge.model.spec import Read
@@ -43,7 +43,7 @@ def compare_by_blocks(pair: TablePair) -> Difference | str:
         return error.message
 
 
-def find_forms(pair: TablePair) -> tuple[Form, ...] | str:
+def find_forms(pair: TablePair) -> tuple[CanonicalForm, ...] | str:
     """As what each column of the source table is hashed; or why there is no such thing."""
     if pair.sql is None or not pair.held:
         return "the target is no table of a database that was asked for hashes"
@@ -53,7 +53,7 @@ def find_forms(pair: TablePair) -> tuple[Form, ...] | str:
     through_jdbc = pair.flow.options.read is Read.JDBC or direct_reason(pair.source_table, pair.flow.source)
     if WORDS[here].in_process and through_jdbc:
         return f"a {here} database that is read through JDBC computes no hashes of blocks"
-    forms: list[Form] = []
+    forms: list[CanonicalForm] = []
     for column in pair.source_table.columns:
         form = _find_form(pair, column, pair.held.get(pair.table.named(column.name)))
         if isinstance(form, str):
@@ -64,7 +64,7 @@ def find_forms(pair: TablePair) -> tuple[Form, ...] | str:
     return tuple(forms)
 
 
-def _find_form(pair: TablePair, column: SourceColumn, there: Field | None) -> Form | str:
+def _find_form(pair: TablePair, column: SourceColumn, there: Field | None) -> CanonicalForm | str:
     if there is None:
         return f"the target has no column {column.name}, which is part of the key"
     field = Field(column.name, column.arrives, column.native)
@@ -81,7 +81,7 @@ def _write_alike(one: HashWords, other: HashWords) -> bool:
     return bool(one.floats) and one.floats == other.floats
 
 
-def _compare(pair: TablePair, dialect: Dialect, forms: tuple[Form, ...]) -> Difference | str:
+def _compare(pair: TablePair, dialect: Dialect, forms: tuple[CanonicalForm, ...]) -> Difference | str:
     here, there = source_side(pair, dialect, forms), target_side(pair, forms)
     if not (here.is_reliable() and there.is_reliable()):
         return "the server's encoding or its way to write floats leaves no room for hashes"
@@ -118,7 +118,9 @@ def _compare(pair: TablePair, dialect: Dialect, forms: tuple[Form, ...]) -> Diff
     )
 
 
-def _are_meant(pair: TablePair, forms: tuple[Form, ...], suspects: frozenset[int], found: Difference) -> bool:
+def _are_meant(
+    pair: TablePair, forms: tuple[CanonicalForm, ...], suspects: frozenset[int], found: Difference
+) -> bool:
     """Whether the keys that were read are those that were asked for, by our own hash of them: a server that
     hashes a key otherwise would have left out its row."""
     by_name = dict(zip((column.name for column in pair.source_table.columns), forms, strict=True))
@@ -130,7 +132,7 @@ def _are_meant(pair: TablePair, forms: tuple[Form, ...], suspects: frozenset[int
     )
 
 
-def source_side(pair: TablePair, dialect: Dialect, forms: tuple[Form, ...]) -> Side:
+def source_side(pair: TablePair, dialect: Dialect, forms: tuple[CanonicalForm, ...]) -> Side:
     words, columns = WORDS[pair.flow.source.engine], pair.source_table.columns
     hashed = {
         column.name: HashedColumn(column.select, column.wire, form)
@@ -148,7 +150,7 @@ def source_side(pair: TablePair, dialect: Dialect, forms: tuple[Form, ...]) -> S
     )
 
 
-def target_side(pair: TablePair, forms: tuple[Form, ...]) -> Side:
+def target_side(pair: TablePair, forms: tuple[CanonicalForm, ...]) -> Side:
     assert pair.sql is not None
     words, table = WORDS[pair.sql.engine], pair.sql
     hashed = {}

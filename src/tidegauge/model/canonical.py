@@ -48,7 +48,7 @@ class FormKind(StrEnum):
 
 
 @dataclass(frozen=True)
-class Form:
+class CanonicalForm:
     """As what a column is hashed, whatever type either side keeps it in."""
 
     kind: FormKind
@@ -59,26 +59,26 @@ class Form:
         return f"{self.kind}:{self.scale}"
 
 
-def form_of(here: str, there: str) -> Form | None:
+def form_of(here: str, there: str) -> CanonicalForm | None:
     """As what two columns of Spark types can be hashed alike; None: only their rows can be compared."""
     if here == there and here in _SAME:
         return _SAME[here]
     one, other = _scale(here), _scale(there)
     if one is not None and other is not None:
-        return Form(FormKind.NUMBER, max(one, other))
+        return CanonicalForm(FormKind.NUMBER, max(one, other))
     pair = {here, there}
     if pair <= {"float", "double"}:
-        return Form(FormKind.FLOAT)
+        return CanonicalForm(FormKind.FLOAT)
     # Where a target has no instants of its own, it holds their digits in UTC.
-    return Form(FormKind.MICROS) if pair == {"timestamp", "timestamp_ntz"} else None
+    return CanonicalForm(FormKind.MICROS) if pair == {"timestamp", "timestamp_ntz"} else None
 
 
 _SAME = {
-    "string": Form(FormKind.TEXT),
-    "binary": Form(FormKind.BYTES),
-    "date": Form(FormKind.DAYS),
-    "timestamp": Form(FormKind.MICROS),
-    "timestamp_ntz": Form(FormKind.MICROS),
+    "string": CanonicalForm(FormKind.TEXT),
+    "binary": CanonicalForm(FormKind.BYTES),
+    "date": CanonicalForm(FormKind.DAYS),
+    "timestamp": CanonicalForm(FormKind.MICROS),
+    "timestamp_ntz": CanonicalForm(FormKind.MICROS),
 }
 
 
@@ -89,7 +89,7 @@ def _scale(kind: str) -> int | None:
     return 0 if kind in INTEGER_DIGITS or kind == "boolean" else None
 
 
-def hash_row(forms: Sequence[Form], values: Sequence[Any]) -> int:
+def hash_row(forms: Sequence[CanonicalForm], values: Sequence[Any]) -> int:
     return hash_text(row_text(forms, values))
 
 
@@ -97,11 +97,11 @@ def hash_text(text: str) -> int:
     return int(hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()[:DIGITS], 16)
 
 
-def row_text(forms: Sequence[Form], values: Sequence[Any]) -> str:
+def row_text(forms: Sequence[CanonicalForm], values: Sequence[Any]) -> str:
     return ",".join(value_text(form, value) for form, value in zip(forms, values, strict=True))
 
 
-def value_text(form: Form, value: Any) -> str:
+def value_text(form: CanonicalForm, value: Any) -> str:
     """Of a value as Arrow gives it, or as SQLite keeps it. Raises ValueError for what is none of the form."""
     match form.kind:
         case FormKind.TEXT:
@@ -145,9 +145,9 @@ def _sql_text(forms: str, *values: Any) -> str:
 
 
 @lru_cache(maxsize=256)
-def _read_forms(text: str) -> tuple[Form, ...]:
+def _read_forms(text: str) -> tuple[CanonicalForm, ...]:
     pairs = (one.split(":") for one in text.split(" "))
-    return tuple(Form(FormKind(kind), int(scale)) for kind, scale in pairs)
+    return tuple(CanonicalForm(FormKind(kind), int(scale)) for kind, scale in pairs)
 
 
 def _number_text(value: Any, scale: int) -> str:

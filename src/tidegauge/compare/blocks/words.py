@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from tidegauge.model.canonical import Form
+from tidegauge.model.canonical import CanonicalForm
 
 
 @dataclass(frozen=True)
@@ -15,7 +15,7 @@ class HashedColumn:
     """SQL of the value."""
     type: str
     """The Spark type of the expression: `bigint` for a date that comes as a number of days."""
-    form: Form
+    form: CanonicalForm
 
 
 class HashWords(Protocol):
