@@ -36,6 +36,7 @@ from tidegauge.model.table import Field, Layout
 from tidegauge.outputs.warehouse.open import open_warehouse
 from tidegauge.outputs.warehouse.output import WarehouseOutput
 from tidegauge.outputs.warehouse.warehouse import Warehouse, WarehouseColumn
+from tidegauge.transform.mark import mark_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -377,7 +378,7 @@ class Loader:
     def load(self, batch_data: BatchRows) -> Receipt:
         self.seq += 1
         output = self.yard.output(self.flow)
-        staged = output.stage(batch_data, no_spark)
+        staged = output.stage(mark_rows(batch_data, self.flow.options.expect), no_spark)
         return output.commit(
             tag_of(self.flow, self.seq, self.epoch),
             replace(batch_to(self.place or self.seq), deletes=isinstance(batch_data, KeysToDelete)),

@@ -201,7 +201,7 @@ CASES = {
     # syncs
     "sync text": (HEAD + "sync:\n  - ▲orders\n", "must be a mapping", None),
     "sync key": (SYNC + "▲setle: 30s}\n", "unknown key `setle`", "`settle`"),
-    "sync expect": (SYNC + "▲expect: {id: not_null}}\n", "not supported by this version", None),
+    "sync expect": (SYNC + "expect: {id: ▲notnull}}\n", "`notnull` is no check", "`not_null`"),
     "no from": (HEAD + "sync:\n  - ▲{to: lake, tables: a, cursor: c}\n", "`from` is missing", "from"),
     "no to": (HEAD + "sync:\n  - ▲{from: app, tables: a, cursor: c}\n", "`to` is missing", "to"),
     "no tables": (HEAD + "sync:\n  - ▲{from: app, to: lake, cursor: c}\n", "`tables` is missing", None),

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from tidegauge.config.ends import SyncEnds
+from tidegauge.config.problems import quoted
 from tidegauge.model.engines import FACTS
+from tidegauge.model.expectation import Action, ForeignKey, Unique
 from tidegauge.model.mode import MODES, Mode, OutputKind
-from tidegauge.model.spec import Database, Deletes, Engine, NullCursor, TableOptions
+from tidegauge.model.spec import Database, Deletes, Engine, Lake, NullCursor, TableOptions
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,7 @@ def conflicts(options: TableOptions, ends: SyncEnds, written: frozenset[str]) ->
         yield from _in_delta_tables(options)
     else:
         yield from _in_a_lake(options, written)
+    yield from _in_expectations(options, ends)
     engine = ends.to.engine if isinstance(ends.to, Database) else None
     if engine is not Engine.REDSHIFT:
         for key in ("distkey", "sortkey"):
@@ -35,6 +38,43 @@ def conflicts(options: TableOptions, ends: SyncEnds, written: frozenset[str]) ->
                 yield Conflict((key,), f"`{key}` belongs to Redshift, and `to` is not", "remove it")
     if options.hybrid and not (engine and FACTS[engine].hybrid_tables):
         yield Conflict(("hybrid",), "`hybrid` belongs to Snowflake, and `to` is not", "remove it")
+
+
+def _in_expectations(options: TableOptions, ends: SyncEnds) -> Iterator[Conflict]:
+    if not options.expect:
+        return
+    if isinstance(ends.to, Lake) and not ends.to.delta:
+        yield Conflict(
+            ("expect",),
+            "`expect` needs a warehouse or Delta tables, and `to` is a lake, which keeps rows as they came",
+            "put the lake into `via`, and name in `to` what rows are checked for; or remove it",
+        )
+    if isinstance(ends.to, Database) and ends.to.engine is Engine.REDSHIFT:
+        yield Conflict(
+            ("expect",),
+            "Redshift copies the files of the lake as they are, so their rows cannot be checked on the way",
+            "remove it, or check them in a flow on Delta tables",
+        )
+    for one in options.expect:
+        if options.mode.facts.keeps_history and isinstance(one.rule, Unique):
+            yield Conflict(
+                ("expect",),
+                f"{quoted(one.name)} has no meaning in mode `scd2`, which keeps many rows of one key",
+                "remove it; no two rows of a key are ever valid at once",
+            )
+        if isinstance(one.rule, ForeignKey) and isinstance(ends.to, Lake):
+            yield Conflict(
+                ("expect",),
+                f"{quoted(one.name)} is looked up in a warehouse, and `to` has Delta tables",
+                "let a flow that reads the table expect it: there the other table is pinned with the plan",
+            )
+        if isinstance(one.rule, ForeignKey) and one.action is Action.DROP:
+            yield Conflict(
+                ("expect",),
+                f"{quoted(one.name)} drops rows by what another table has at the moment, and nothing would"
+                " remember which",
+                "use action `quarantine`",
+            )
 
 
 def _in_a_lake(options: TableOptions, written: frozenset[str]) -> Iterator[Conflict]:

@@ -131,8 +131,6 @@ class SparkKeys(Keys):
 class TableKeys(Keys):
     """What may differ from table to table: on a sync for all of its tables, under `override` for some."""
 
-    later: ClassVar[dict[str, str]] = {"expect": ""}
-
     cursor: Annotated[
         Ordered | None,
         Form(_cursor, "text, or `{column: TEXT, epoch: s}`"),
@@ -234,6 +232,11 @@ class TableKeys(Keys):
     )
     hybrid: Annotated[Flag, Unless("`false`")] = Field(
         default=False, description="Snowflake only: a table made anew is a hybrid table."
+    )
+    expect: Annotated[Any, Form(as_it_is, "mapping"), Unless("nothing")] = Field(
+        default=None,
+        description="What rows have to be to reach `to`, and what becomes of those that are not: "
+        "[expectations](expectations.md#on-a-sync).",
     )
 
 

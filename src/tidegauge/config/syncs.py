@@ -6,12 +6,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from tidegauge.config import values as config_values
 from tidegauge.config.check import Check
 from tidegauge.config.combinations import conflicts
 from tidegauge.config.connections import Connections
 from tidegauge.config.ends import SyncEnds, find_ends, refuse_itself
+from tidegauge.config.expectations import make_expectations
 from tidegauge.config.models import SyncKeys, TableKeys
-from tidegauge.config.problems import Trail, quoted
+from tidegauge.config.problems import Complaint, Trail, quoted
+from tidegauge.model.delta_flow import TableRef
+from tidegauge.model.expectation import Expectation
 from tidegauge.model.mode import Mode
 from tidegauge.model.schedule import FlowSchedule
 from tidegauge.model.spec import Deletes, Drift, FutureGuard, Lake, NullCursor, Read, Sync, TableOptions
@@ -46,7 +50,11 @@ def _sync(
         return None
     ends = find_ends(check, keys, trail, connections)
     given = _merge_overrides(keys, tables, overrides, trail)
-    made = {where: _table_options(check, values, where, ends) for where, values in given.items()}
+    expected = _expectations(check, given, trail)
+    made = {
+        where: replace(_table_options(check, values, where, ends), expect=expected[where])
+        for where, values in given.items()
+    }
     options = made[trail]
     merged = {str(where[-1]): found for where, found in made.items() if where != trail}
     if not options.cursor:
@@ -70,6 +78,32 @@ def _sync(
         place=check.document.place(trail),
         schedule=keys.schedule if "schedule" in keys.model_fields_set else schedule,
     )
+
+
+def _expectations(
+    check: Check, given: Mapping[Trail, Mapping[str, Any]], sync: Trail
+) -> dict[Trail, tuple[Expectation, ...]]:
+    """Of the sync and of each override, which has the sync's where it says nothing of its own."""
+    made: dict[Trail, tuple[Expectation, ...]] = {}
+    for where, values in given.items():
+        if "expect" not in values:
+            made[where] = ()
+        elif where != sync and (*where, "expect") not in check.document.values:
+            made[where] = made[sync]
+        else:
+            made[where] = make_expectations(check, values["expect"], (*where, "expect"), _looked_up)
+    return made
+
+
+def _looked_up(place: Mapping[str, Any], trail: Trail) -> TableRef:  # noqa: ARG001
+    """The table of a foreign key, in the warehouse that the sync fills."""
+    if "path" in place:
+        raise Complaint(
+            "a foreign key of a sync is looked up in the warehouse that it fills",
+            hint="name a table there with `table`",
+            trail=("path",),
+        )
+    return TableRef(name=config_values.text(place["table"]))
 
 
 def _merge_overrides(

@@ -14,10 +14,12 @@ from tidegauge.model.batch_data import BatchData
 from tidegauge.model.plan import Batch
 from tidegauge.model.position import compare, to_text
 from tidegauge.model.protocols.source import Reader, Source
+from tidegauge.model.spec import TableFlow
 from tidegauge.model.table import SourceTable
 from tidegauge.plan.backfill import Span, limit_rows, span, under_limit
 from tidegauge.plan.backfill import backfill as draft_backfill
 from tidegauge.plan.draft import batch_step, check_identity
+from tidegauge.transform.mark import check_marks, mark_rows
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,7 @@ def plan_backfill(flow: Flow, request: BackfillRequest) -> PlannedWork:
         spec = under_limit(spec, request.limit)
     source = flow.source()
     source_table, changes = flow.describe(source)
+    check_marks(spec.options.expect, source_table.layout)
     window = find_window(flow, source_table, request, source)
     step = batch_step(spec)
     cuts = source.cuts(source_table, window.after, window.upto, step) if window.upto is not None else ()
@@ -51,7 +54,7 @@ def plan_backfill(flow: Flow, request: BackfillRequest) -> PlannedWork:
         made = limit_rows(made, request.limit, step=step)
     seen = (mark.epoch, mark.seq) if mark else (0, 0)
     made = replace(made, seen=seen, notes=(*made.notes, *changes))
-    return PlannedWork(made, _RowsAgain(flow.reader, source_table).batch_data, changes)
+    return PlannedWork(made, _RowsAgain(flow.reader, source_table, spec).batch_data, changes)
 
 
 def find_window(
@@ -82,6 +85,8 @@ def find_window(
 class _RowsAgain:
     reader: Reader
     source_table: SourceTable
+    flow: TableFlow
 
     def batch_data(self, batch: Batch) -> BatchData:
-        return replace(self.reader.batch_data(self.source_table, batch), anew=True)
+        rows = replace(self.reader.batch_data(self.source_table, batch), anew=True)
+        return mark_rows(rows, self.flow.options.expect)

@@ -35,6 +35,7 @@ from tidegauge.plan.draft import (
 from tidegauge.plan.drift import narrow
 from tidegauge.sources.direct import check as check_direct
 from tidegauge.sources.keys import keys
+from tidegauge.transform.mark import check_marks
 
 
 class DatabaseFlow(TableFlowBase):
@@ -45,6 +46,7 @@ class DatabaseFlow(TableFlowBase):
         source_table, changes = self.describe(source)
         check_identity(spec, source_table, mark.source_id if mark else None)
         check_history(spec, source_table.layout)
+        check_marks(spec.options.expect, source_table.layout)
         made = self._survey(source, source_table, limit)
         made = plan_emptying(
             spec, made, self.output, source_table, mark, refreshing=refreshing, confirmed=confirm_deletes
@@ -81,6 +83,7 @@ class DatabaseFlow(TableFlowBase):
     def check_refillable(self) -> None:
         source_table = self.source().describe(self.spec.table, self.spec.options)
         check_history(self.spec, source_table.layout)
+        check_marks(self.spec.options.expect, source_table.layout)
         check_direct(source_table, self.spec.source)
         for _ in keys(self.spec.source, source_table, rows=1):
             break  # one row: the login may read the table

@@ -32,6 +32,7 @@ from tidegauge.plan.draft import check_history, is_whole
 from tidegauge.plan.files import Chain, LakeBatches
 from tidegauge.storage.parquet_split import ParquetSplit
 from tidegauge.storage.store import open_store
+from tidegauge.transform.mark import check_marks
 
 
 class Load(TableFlowBase):
@@ -44,8 +45,9 @@ class Load(TableFlowBase):
         known = mark.source_id if mark else None
         after, note = files.begins(spec, _number(mark.position if mark else None), known, str(folder), row)
         manifests = _manifests(folder, row, after, files.length(row))
-        for one in manifests:
-            check_history(spec, _layout(spec, one))
+        for layout in dict.fromkeys(_layout(spec, one) for one in manifests):
+            check_history(spec, layout)
+            check_marks(spec.options.expect, layout)
         pieces = [
             LakeBatches(after + number, one.rows, _layout(spec, one).fingerprint, _newest(one))
             for number, one in enumerate(manifests, start=1)
@@ -108,6 +110,7 @@ class Load(TableFlowBase):
             raise OutputDisagrees(f"{folder} has no batch", hint="run the stage `extract` first")
         for one in manifests:
             check_history(spec, _layout(spec, one))
+            check_marks(spec.options.expect, _layout(spec, one))
             check_files(_files(folder, [one]))
 
     def _column_changes(self, manifests: Sequence[Manifest]) -> Iterator[str]:

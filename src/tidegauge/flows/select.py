@@ -281,8 +281,9 @@ def _flows(pipeline: str, sync: Sync, table: TableName) -> list[TableFlow]:
             )
         return [TableFlow(pipeline, name, sync.source, table, target, options, sync.tags)]
     extract, load = (stage_flow(table, stage) for stage in Stage)
+    as_it_is = replace(options, expect=())
     return [
-        TableFlow(pipeline, extract, sync.source, table, folder, options, sync.tags, Stage.EXTRACT),
+        TableFlow(pipeline, extract, sync.source, table, folder, as_it_is, sync.tags, Stage.EXTRACT),
         TableFlow(
             pipeline, load, sync.source, table, target, options, sync.tags, Stage.LOAD, folder, extract
         ),

@@ -27,6 +27,7 @@ from tidegauge.model.spec import Deletes, TableFlow
 from tidegauge.model.watermark import Recalled, Watermark
 from tidegauge.outputs.lake.recall import RecalledEpoch, recall
 from tidegauge.outputs.lake.splits import FEW
+from tidegauge.transform.mark import mark_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -82,13 +83,15 @@ class TableFlowBase(ABC):
         if self.spec.options.deletes is not Deletes.NONE and not self.spec.output.in_lake and not refreshing:
             draft = deletes.plan(draft, self.source, mark.position if mark else None)
         seen = (mark.epoch, mark.seq) if mark else (0, 0)
-        draft = replace(draft, seen=seen, notes=(*draft.notes, *found.changes))
+        expect = self.spec.options.expect
+        expects = (f"expects {', '.join(map(str, expect))}",) if expect else ()
+        draft = replace(draft, seen=seen, notes=(*draft.notes, *found.changes, *expects))
         # What was decided in an earlier plan is worth a note in this one, and no news for the history.
         news = mark is not None and mark.fingerprint != draft.inputs[0].fingerprint
         many = any(batch.rows is None or batch.rows > FEW for batch in draft.batches)
         return PlannedWork(
             draft,
-            _AllRows(found.batch_data, deletes, self._repaired()).batch_data,
+            _AllRows(found.batch_data, deletes, self._repaired(), self.spec).batch_data,
             found.changes if news else (),
             by_spark=found.by_jdbc or many or self.spec.uses_delta,
             by_jdbc=found.by_jdbc,
@@ -96,12 +99,13 @@ class TableFlowBase(ABC):
 
     def resume(self, plan: Plan, *, confirm_deletes: bool = False) -> PlannedWork:
         found = self.find_again(plan)
-        rows = _AllRows(found.batch_data, self._deletes(confirm_deletes), self._repaired())
+        rows = _AllRows(found.batch_data, self._deletes(confirm_deletes), self._repaired(), self.spec)
         return PlannedWork(plan.draft, rows.batch_data, found.changes, by_jdbc=found.by_jdbc)
 
     def read_repair(self, batch: Batch) -> BatchData:
         """What a batch of a repair's plan moves or takes away."""
-        return _AllRows(self._repaired().batch_data, self._deletes(False), self._repaired()).batch_data(batch)
+        repaired = self._repaired()
+        return _AllRows(repaired.batch_data, self._deletes(False), repaired, self.spec).batch_data(batch)
 
     @abstractmethod
     def recall_mark(self, found: RecalledEpoch) -> tuple[Recalled, tuple[str, ...]]:
@@ -182,8 +186,10 @@ class _AllRows:
     rows: ReadBatch
     deletes: DeletedRows
     repaired: RepairedRows
+    flow: TableFlow
 
     def batch_data(self, batch: Batch) -> BatchData:
         if batch.deletes:
             return self.deletes.batch_data(shown=(batch.rows or 0) if batch.repairs else 0)
-        return self.repaired.batch_data(batch) if batch.repairs else self.rows(batch)
+        rows = self.repaired.batch_data(batch) if batch.repairs else self.rows(batch)
+        return mark_rows(rows, self.flow.options.expect)

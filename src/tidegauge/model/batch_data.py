@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from tidegauge.errors import TidegaugeError
-from tidegauge.model.expectation import CheckCount, Checks
+from tidegauge.model.expectation import CheckCount, Checks, Expectation
 from tidegauge.model.plan import Batch
 from tidegauge.model.spec import Lake
 from tidegauge.model.table import Layout
@@ -129,6 +129,17 @@ class BatchRows(BatchData):
     """Lazy: nothing is read until the frame is written."""
     anew: bool = False
     """A person asked for just these rows: that the output has lost what came before them is no fault."""
+    checked: CheckedRows | None = None
+    """The same rows with what each fails; None where nothing is expected of them."""
+
+
+@dataclass(frozen=True)
+class CheckedRows:
+    """Rows that are checked while they are read: whoever writes them takes these instead."""
+
+    expect: tuple[Expectation, ...]
+    rows: BatchRows
+    """Splits and frame have two columns more, `model.marks.FAILED` and `ROW`, and so has the layout."""
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 from tidegauge.errors import Place
 from tidegauge.model.engines import Engine as Engine
 from tidegauge.model.epoch_numbers import Epoch
+from tidegauge.model.expectation import Expectation
 from tidegauge.model.health import HealthSettings
 from tidegauge.model.mode import Mode
 from tidegauge.model.schedule import FlowSchedule
@@ -118,8 +119,7 @@ class Deletes(StrEnum):
 @dataclass(frozen=True)
 class TableOptions:
     cursor: str
-    """A column, or an expression in the database's own SQL. Empty on a sync whose overrides name one each:
-    a table that none of them covers has no cursor."""
+    """A column, or an expression in the database's own SQL. Empty where only overrides name one."""
     epoch: Epoch | None = None
     """`cursor: {column: ts, epoch: ms}`: the cursor's numbers are moments."""
     future_guard: FutureGuard = FutureGuard.NOTE
@@ -147,10 +147,11 @@ class TableOptions:
     """The share of the target's rows that may vanish at once without being confirmed."""
     metadata_columns: bool = False
     distkey: str | None = None
-    """Redshift only, as is `sortkey`: how a target that does not exist yet is laid out."""
+    """Redshift only, as is `sortkey`: how a new target is laid out."""
     sortkey: tuple[str, ...] = ()
     hybrid: bool = False
     """Snowflake only: make the target a hybrid table."""
+    expect: tuple[Expectation, ...] = ()
     place: Place | None = None
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tidegauge.model.expectation import Checks
+
 
 @dataclass(frozen=True)
 class DataFile:
@@ -25,5 +27,7 @@ class Staged:
     """In a warehouse: the staging table of this attempt."""
     change: str = ""
     """For a Delta table: the change that this process keeps in memory, and computes when it is committed."""
+    checks: Checks | None = None
+    """In a warehouse: what the expectations found in the rows; None where nothing is expected."""
     notes: tuple[str, ...] = ()
     """What a person should know of the table, or of what became of the rows."""

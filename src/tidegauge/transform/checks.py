@@ -1,5 +1,7 @@
 """Checks on the rows of a batch: one expression each, looked at while the rows are computed.
 
+A row's `FAILED` is NULL where it is not checked.
+
 A row that is NULL where a check looks passes it, as in SQL's own CHECK; only `not_null` minds. Rows that the
 transform says are deleted are not checked.
 """
@@ -24,6 +26,7 @@ from tidegauge.model.expectation import (
     RowCount,
     Unique,
 )
+from tidegauge.model.marks import FAILED
 from tidegauge.model.types import quote
 from tidegauge.transform.difference import HERE
 from tidegauge.transform.faults import first_sentence
@@ -33,8 +36,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType
 
-FAILED = "__tidegauge_failed"
-"""One bit for each check that a row fails; NULL: the row is not checked."""
 _FOUND = "__tidegauge_found"
 _TRIED: set[tuple[str, ...]] = set()
 """Patterns, and values of a type, that were found good: they cost a query once, and not in each batch."""

@@ -7,16 +7,16 @@ Raises ExpectationFailed for a batch that must not be written.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import reduce
-from typing import TYPE_CHECKING, Any
+from functools import partial, reduce
+from typing import TYPE_CHECKING
 
-from tidegauge.errors import ExpectationFailed
 from tidegauge.model.batch_data import GUARD, Verdict
 from tidegauge.model.delta_flow import CHANGE_TYPE, DELETE, DeltaFlow
 from tidegauge.model.expectation import Action, CheckCount, Checks, Expectation, Fresh, RowCount, Unique
+from tidegauge.model.marks import FAILED, count_rows, count_stale, refuse
 from tidegauge.model.mode import Mode
 from tidegauge.model.types import quote
-from tidegauge.transform.checks import FAILED, RowChecks, any_of, fails, value_of
+from tidegauge.transform.checks import RowChecks, any_of, fails, value_of
 from tidegauge.transform.difference import HERE, filter_by_keys
 
 if TYPE_CHECKING:
@@ -124,11 +124,15 @@ def judge(flow: DeltaFlow, checks: RowChecks, rows: DataFrame, *, whole: bool) -
         CheckCount(one.name, one.action, int(facts[f"n{at}"])) for at, one in enumerate(checks.expectations)
     ]
     for at, one in enumerate(checks.expectations):
-        _refuse(flow, one, counts[at].failed, int(facts["rows"]), facts.get(f"row{at}"))
+        refuse(flow.name, one, counts[at].failed, int(facts["rows"]), partial(facts.get, f"row{at}"))
     counts += [
-        _count_rows(flow, one, int(facts["kept"])) for one in flow.expect if isinstance(one.rule, RowCount)
+        count_rows(flow.name, one, int(facts["kept"]))
+        for one in flow.expect
+        if isinstance(one.rule, RowCount)
     ]
-    counts += [_judge_stale(flow, one, facts, at) for at, one in enumerate(whole_batch)]
+    counts += [
+        count_stale(flow.name, one, stale=bool(facts[f"stale{at}"])) for at, one in enumerate(whole_batch)
+    ]
     found = Checks(int(facts["rows"]), tuple(counts), int(facts["aside"]), int(facts["dropped"]))
     put_aside = None
     if found.quarantined:
@@ -193,43 +197,8 @@ def _count_repeated(
         .collect()[0]
     )
     count = CheckCount(one.name, one.action, int(found["n"]))
-    _refuse(flow, one, count.failed, None, found["row"])
+    refuse(flow.name, one, count.failed, None, lambda: found["row"])
     return count
-
-
-def _refuse(flow: DeltaFlow, one: Expectation, failed: int, of: int | None, row: Any) -> None:
-    if not failed:
-        return
-    many = f"{failed:,} rows" if of is None else f"{failed:,} of {of:,} rows"
-    said = f"{flow.name}: {many} {'is' if failed == 1 else 'are'} not as expected, `{one.name}`"
-    example = f", such as {row}" if row else ""
-    if one.action is Action.FAIL:
-        raise ExpectationFailed(
-            f"{said}{example}",
-            hint="mend the rows at their source, or let the expectation `quarantine`, `drop` or `warn`;"
-            " nothing was written",
-            place=one.place,
-        )
-    if one.max_fraction is not None and of and failed / of > one.max_fraction:
-        raise ExpectationFailed(
-            f"{said}, which is more than `max_fraction: {one.max_fraction:g}` allows{example}",
-            hint="see what has happened to the input; nothing was written, or set aside",
-            place=one.place,
-        )
-
-
-def _count_rows(flow: DeltaFlow, one: Expectation, kept: int) -> CheckCount:
-    assert isinstance(one.rule, RowCount)
-    least, greatest = one.rule.least, one.rule.greatest
-    wrong = (least is not None and kept < least) or (greatest is not None and kept > greatest)
-    if wrong and one.action is Action.FAIL:
-        ends = f"at least {least:,}" if least is not None and kept < least else f"at most {greatest:,}"
-        raise ExpectationFailed(
-            f"{flow.name}: the batch has {kept:,} rows, and {ends} are expected",
-            hint="see what has happened to the input, or change `row_count`; nothing was written",
-            place=one.place,
-        )
-    return CheckCount(one.name, one.action, int(wrong))
 
 
 def _is_stale(rows: DataFrame, checks: RowChecks, one: Expectation) -> Column:
@@ -239,18 +208,6 @@ def _is_stale(rows: DataFrame, checks: RowChecks, one: Expectation) -> Column:
     seconds = one.rule.within.total_seconds()
     newest = F.max(F.when(checks.kept(), value_of(rows, one, one.rule.column).cast("timestamp")))
     return newest < F.current_timestamp() - F.make_dt_interval(secs=F.lit(seconds))
-
-
-def _judge_stale(flow: DeltaFlow, one: Expectation, facts: dict[str, Any], at: int) -> CheckCount:
-    assert isinstance(one.rule, Fresh)
-    stale = bool(facts[f"stale{at}"])
-    if stale and one.action is Action.FAIL:
-        raise ExpectationFailed(
-            f"{flow.name}: the newest {one.rule.column} of the batch is older than {one.rule.within}",
-            hint="see why the input is late, or let `fresh` warn; nothing was written",
-            place=one.place,
-        )
-    return CheckCount(one.name, one.action, int(stale))
 
 
 def _as_text(rows: DataFrame) -> Column:

@@ -6,6 +6,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from tidegauge.errors import OutputDisagrees, OutputError, OutputUnreachable, TidegaugeError
+from tidegauge.model.expectation import Checks
+from tidegauge.model.marks import Marks
+from tidegauge.model.mode import Mode
 from tidegauge.model.plan import Batch, Receipt, Tag
 from tidegauge.model.position import FilesPosition
 from tidegauge.model.spec import Deletes, TableName
@@ -16,6 +19,8 @@ from tidegauge.outputs.warehouse.columns import key_of, shape_of
 from tidegauge.outputs.warehouse.flow_target import FlowTarget
 from tidegauge.outputs.warehouse.heads import BATCH, NULLS, Counts, kind_of
 from tidegauge.outputs.warehouse.modes import DELETED_AT, ModeTarget
+from tidegauge.outputs.warehouse.quarantine import Batched
+from tidegauge.outputs.warehouse.stage_checks import count_repeated, set_aside
 from tidegauge.outputs.warehouse.warehouse import Refused, StagingTable, WarehouseSession
 
 
@@ -29,7 +34,9 @@ class StagedBatch:
 
     @property
     def rows(self) -> int:
-        return 0 if self.batch.deletes else self.staged.rows
+        """Those that are written."""
+        aside = self.staged.checks.quarantined + self.staged.checks.dropped if self.staged.checks else 0
+        return 0 if self.batch.deletes else self.staged.rows - aside
 
     @property
     def kind(self) -> str:
@@ -66,7 +73,7 @@ def _commit(target: FlowTarget, what: StagedBatch) -> Receipt:
         if target.commits.advance(session, tag):
             if empties:
                 target.check.make(session, layout, outgrown=outgrown)
-            receipt = _write(target, session, what, table)
+            receipt = _write(target, session, what, table, anew=empties)
             session.commit()
             target.pending = False
             _declare_key(target, session, what)
@@ -78,10 +85,14 @@ def _commit(target: FlowTarget, what: StagedBatch) -> Receipt:
         return receipt
 
 
-def _write(target: FlowTarget, session: WarehouseSession, what: StagedBatch, table: TableName) -> Receipt:
+def _write(
+    target: FlowTarget, session: WarehouseSession, what: StagedBatch, table: TableName, *, anew: bool
+) -> Receipt:
     """The rows and the tag, inside the transaction that has moved the head."""
     _check_there(target, session, table, what.staged)
-    counts = _apply(target, session, what, table)
+    if what.staged.checks is not None:
+        _put_aside(target, session, what, table, anew=anew)
+    counts, checks = _apply(target, session, what, table)
     receipt = Receipt(
         what.tag,
         what.batch.windows,
@@ -92,6 +103,8 @@ def _write(target: FlowTarget, session: WarehouseSession, what: StagedBatch, tab
         inserted=counts.inserted,
         updated=counts.updated,
         deleted=counts.deleted,
+        read=checks.checked if checks else None,
+        checks=checks,
     )
     if not (what.batch.deletes or what.batch.empties):
         names = [field.name for field in what.layout.fields]
@@ -100,30 +113,87 @@ def _write(target: FlowTarget, session: WarehouseSession, what: StagedBatch, tab
     return receipt
 
 
-def _apply(target: FlowTarget, session: WarehouseSession, what: StagedBatch, table: TableName) -> Counts:
+def _put_aside(
+    target: FlowTarget, session: WarehouseSession, what: StagedBatch, table: TableName, *, anew: bool
+) -> None:
+    """Into the quarantine; `anew`: what the target had before is gone."""
+    facts = target.options.mode.facts
+    batched = Batched(
+        what.tag,
+        what.batch,
+        target.input,
+        what.run_id,
+        whole=anew or facts.replaces_all,
+        again=not facts.only_adds and (what.batch.again or what.batch.nulls or what.tag.epoch > 0),
+    )
+    target.quarantine.put(session, table, Marks.of(target.options.expect), batched)
+
+
+def _apply(
+    target: FlowTarget, session: WarehouseSession, what: StagedBatch, table: TableName
+) -> tuple[Counts, Checks | None]:
     held = target.warehouse.columns(session, target.table)
     stage = staging.stage_of(table, what.layout)
     into = _mode_target(target, session, what, table, held or ())
     mode, batch = target.options.mode, what.batch
     try:
         if batch.empties:
-            return Counts() if held is None else modes.empty_target(session, into)
+            return (Counts() if held is None else modes.empty_target(session, into)), None
         if batch.deletes:
             if mode.facts.keeps_history:
-                return modes.close(session, into, stage)
+                return modes.close(session, into, stage), None
             # A repair deletes also where a run does not; then nobody asked for marks.
             soft = target.options.deletes is Deletes.SOFT
-            return modes.delete(session, into, stage, Deletes.SOFT if soft else Deletes.HARD)
-        return modes.APPLY[mode](session, into, stage)
+            return modes.delete(session, into, stage, Deletes.SOFT if soft else Deletes.HARD), None
+        if what.staged.checks is None:
+            return modes.APPLY[mode](session, into, stage), None
+        return _apply_checked(target, session, into, stage, what.staged.checks)
     except Refused as error:
         session.rollback()
-        keys = staging.check_keys(target.warehouse, session, stage, several=True) if stage.key else None
+        aside = set_aside(target.warehouse, Marks.of(target.options.expect)) if what.staged.checks else None
+        keys = (
+            staging.check_keys(target.warehouse, session, stage, several=True, aside=aside)
+            if stage.key
+            else None
+        )
         if keys is not None and mode in modes.REPEATS_ON_REFUSAL:
             raise _RepeatedKeys(stage, keys) from error
         raise OutputError(
             f"{target.place} did not take the batch: {error.message}",
             hint="mend the row at the source or the column in the target; nothing of the batch is there",
         ) from error
+
+
+def _apply_checked(
+    target: FlowTarget, session: WarehouseSession, into: ModeTarget, stage: StagingTable, checks: Checks
+) -> tuple[Counts, Checks]:
+    """The rows that are not set aside. The target has none of a key whose row is: the source has that one
+    instead. A mode that keeps a history ends its version."""
+    mode, warehouse = target.options.mode, target.warehouse
+    gone = 0
+    if not mode.facts.keeps_history and into.aside is not None:
+        if not (mode.facts.only_adds or mode.facts.replaces_all):
+            how = Deletes.SOFT if into.soft else Deletes.HARD
+            gone = modes.delete(session, into, stage, how, into.aside).deleted
+        session.run(
+            warehouse.delete(stage.table, set_aside(warehouse, Marks.of(target.options.expect), "t."))
+        )
+    stays = _stays(into, stage, mode)
+    repeated = count_repeated(target, session, stage, target.options.expect, stays)
+    done = modes.APPLY[mode](session, into, stage)
+    return replace(done, deleted=done.deleted + gone), checks.and_also(repeated)
+
+
+def _stays(target: ModeTarget, stage: StagingTable, mode: Mode) -> str | None:
+    """A condition on the rows of the target, called `t`, that a batch leaves as they are; None: none."""
+    if mode.facts.replaces_all:
+        return None
+    found = ["1 = 1"]
+    if not mode.facts.only_adds:
+        found.append(f"NOT {modes.exists(target, stage.table, stage.key)}")
+    if target.soft:
+        found.append(f"t.{target.warehouse.name(DELETED_AT)} IS NULL")
+    return " AND ".join(found)
 
 
 def _mode_target(
@@ -144,7 +214,16 @@ def _mode_target(
         live=not history or _is_live(target, session, what),
         history=staging.history_of(table),
         cursor=what.layout.cursor_column,
+        aside=_set_aside(target, what),
+        checked=what.staged.checks is not None,
     )
+
+
+def _set_aside(target: FlowTarget, what: StagedBatch) -> str | None:
+    marks = Marks.of(target.options.expect)
+    if what.staged.checks is None or not marks.sets_aside:
+        return None
+    return set_aside(target.warehouse, marks, "s.")
 
 
 def _is_live(target: FlowTarget, session: WarehouseSession, what: StagedBatch) -> bool:

@@ -23,8 +23,9 @@ from dataclasses import replace
 from time import sleep
 
 from tidegauge.errors import OutputDisagrees, OutputError, OutputUnreachable
+from tidegauge.model.expectation import Checks
 from tidegauge.model.plan import Receipt, Tag, window_from_dict, window_to_dict
-from tidegauge.outputs.warehouse.commits_table import SHAPE, WRITTEN, CommitsTable
+from tidegauge.outputs.warehouse.commits_table import CHECKS, SHAPE, WRITTEN, CommitsTable
 from tidegauge.outputs.warehouse.heads import HEAD, REFRESH, Head
 from tidegauge.outputs.warehouse.warehouse import Overtaken, WarehouseSession
 
@@ -146,6 +147,9 @@ class Commits(CommitsTable):
             deleted=receipt.deleted,
             run_id=receipt.run_id,
             shape=shape,
+            checks=None
+            if receipt.checks is None
+            else json.dumps(receipt.checks.to_json(), ensure_ascii=False),
         )
 
     def shape(self, session: WarehouseSession, heads: Sequence[Head]) -> str | None:
@@ -184,7 +188,8 @@ class Commits(CommitsTable):
 
     def find(self, session: WarehouseSession, tag: Tag) -> tuple[Receipt, str] | None:
         """The committed batch and its kind."""
-        columns = self._names("windows", "rows", "inserted", "updated", "deleted", "run_id", "kind")
+        kept = (CHECKS,) if CHECKS in self._kept_columns else ()
+        columns = self._names("windows", "rows", "inserted", "updated", "deleted", "run_id", "kind", *kept)
         found = session.rows(
             f"SELECT {columns} FROM {self._name} WHERE {self._is('flow_key')} AND {self._is('epoch')} AND"
             f" {self._is('seq')}",
@@ -192,9 +197,10 @@ class Commits(CommitsTable):
         )
         if not found:
             return None
-        windows, rows, inserted, updated, deleted, run_id, kind = found[0]
+        windows, rows, inserted, updated, deleted, run_id, kind, *said = found[0]
         try:
             parsed = tuple(window_from_dict(one) for one in json.loads(windows))
+            checks = Checks.from_json(json.loads(said[0])) if said and said[0] else None
         except (ValueError, KeyError, TypeError) as error:
             raise OutputDisagrees(
                 f"the row of batch {tag.seq}, epoch {tag.epoch}, of the flow {tag.flow} in {self.table} is"
@@ -202,7 +208,17 @@ class Commits(CommitsTable):
                 hint="put it back from a backup; nothing was changed",
             ) from error
         receipt = Receipt(
-            tag, parsed, int(rows), 0, 0, run_id, inserted=inserted, updated=updated, deleted=deleted
+            tag,
+            parsed,
+            int(rows),
+            0,
+            0,
+            run_id,
+            inserted=inserted,
+            updated=updated,
+            deleted=deleted,
+            read=checks.checked if checks else None,
+            checks=checks,
         )
         return receipt, kind
 

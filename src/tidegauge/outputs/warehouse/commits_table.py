@@ -11,7 +11,7 @@ from tidegauge.model.spec import TableName
 from tidegauge.outputs.warehouse.warehouse import Warehouse, WarehouseColumn, WarehouseSession
 
 NAME = "tidegauge_commits"
-WRITTEN, SHAPE = "written", "shape"
+WRITTEN, SHAPE, CHECKS = "written", "shape", "checks"
 """Columns that tables made by older versions lack."""
 
 
@@ -47,14 +47,14 @@ class CommitsTable:
             session.rollback()
             session.run(self._ddl())
             session.commit()
-        elif missing := [name for name in (WRITTEN, SHAPE) if name not in self._kept_columns]:
+        elif missing := [name for name in (WRITTEN, SHAPE, CHECKS) if name not in self._kept_columns]:
             session.rollback()
             for name in missing:
                 session.run(
                     self._warehouse.add_column(self.table, WarehouseColumn(name, self._warehouse.text))
                 )
                 session.commit()
-        self._kept_columns |= {WRITTEN, SHAPE}
+        self._kept_columns |= {WRITTEN, SHAPE, CHECKS}
         self._made = True
 
     def check_owner(self, session: WarehouseSession) -> None:
@@ -102,6 +102,7 @@ class CommitsTable:
             WarehouseColumn("committed_at", warehouse.moment),
             WarehouseColumn(WRITTEN, warehouse.text),
             WarehouseColumn(SHAPE, warehouse.text),
+            WarehouseColumn(CHECKS, warehouse.text),
         ]
         return warehouse.create(self.table, columns, key=("flow_key", "epoch", "seq"))
 

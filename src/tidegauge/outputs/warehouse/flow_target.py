@@ -12,6 +12,7 @@ from tidegauge.model.table import Field, Layout
 from tidegauge.outputs.warehouse import staging
 from tidegauge.outputs.warehouse.commits import Commits
 from tidegauge.outputs.warehouse.modes import HISTORY, OURS
+from tidegauge.outputs.warehouse.quarantine import WarehouseQuarantine
 from tidegauge.outputs.warehouse.target_check import TargetCheck
 from tidegauge.outputs.warehouse.warehouse import Locked, Warehouse, WarehouseSession
 
@@ -25,6 +26,8 @@ class FlowTarget:
         self.table = flow.output.table
         self.commits = Commits(warehouse, self.table, flow.pipeline, flow.name)
         self.check = TargetCheck(flow, warehouse, self.table, self.commits)
+        self.quarantine = WarehouseQuarantine(warehouse, self.table, flow.pipeline, flow.name)
+        self.input = flow.input
         self.pending = False
         """When it was made ready, what is there was still of an earlier epoch than the newest."""
         self._ready = False

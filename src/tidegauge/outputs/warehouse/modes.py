@@ -41,6 +41,10 @@ class ModeTarget:
     """Where a mode that keeps a history builds that of the staged keys."""
     cursor: str | None = None
     """The column that orders the versions of a key."""
+    aside: str | None = None
+    """A condition on staged rows, called `s`, that are set aside."""
+    checked: bool = False
+    """Rows are checked, so that one which was set aside may no longer be."""
 
     @property
     def name(self) -> str:
@@ -67,7 +71,7 @@ def overwrite(session: WarehouseSession, target: ModeTarget, stage: StagingTable
     gone = 0
     if stage.key:
         gone = session.run(
-            target.warehouse.delete(target.table, f"NOT {_exists(target, stage.table, stage.key)}")
+            target.warehouse.delete(target.table, f"NOT {exists(target, stage.table, stage.key)}")
         )
         merged = _merge(session, target, stage.table, _kinds(stage), stage.key, whole=True)
         staged = f"SELECT COUNT(*) FROM {target.warehouse.table(stage.table)}"
@@ -83,15 +87,17 @@ def empty_target(session: WarehouseSession, target: ModeTarget) -> Counts:
     return Counts(deleted=session.run(target.warehouse.delete(target.table, "1 = 1")))
 
 
-def delete(session: WarehouseSession, target: ModeTarget, stage: StagingTable, how: Deletes) -> Counts:
-    """The staged rows are keys; those that are not in the target (any more) change nothing."""
+def delete(
+    session: WarehouseSession, target: ModeTarget, stage: StagingTable, how: Deletes, only: str | None = None
+) -> Counts:
+    """The staged rows are keys, or those of them that the condition `only` picks; those that are not in the
+    target (any more) change nothing."""
     warehouse = target.warehouse
     if how is Deletes.HARD:
-        found = _exists(target, stage.table, stage.key)
+        found = exists(target, stage.table, stage.key, only)
         return Counts(deleted=session.run(warehouse.delete(target.table, found)))
-    return _end(
-        session, target, stage, [(DELETED_AT, warehouse.now)], f"t.{warehouse.name(DELETED_AT)} IS NULL"
-    )
+    there = f"t.{warehouse.name(DELETED_AT)} IS NULL" + (f" AND {only}" if only else "")
+    return _end(session, target, stage, [(DELETED_AT, warehouse.now)], there)
 
 
 def close(session: WarehouseSession, target: ModeTarget, stage: StagingTable) -> Counts:
@@ -126,6 +132,9 @@ def scd2(session: WarehouseSession, target: ModeTarget, stage: StagingTable) -> 
     from before it changes nothing of it, and what comes from after it begins a version, whatever its values.
     Only a row that was read later, and has a cursor from before it was seen gone, is taken for one that never
     was gone. The counts are of versions.
+
+    A row that is set aside makes no version, and ends the one before it. What it says of its moment takes the
+    place of all that was known of that moment, as does a row that was set aside then and no longer is.
     """
     warehouse, history, cursor = target.warehouse, target.history, target.cursor
     assert history is not None
@@ -135,7 +144,7 @@ def scd2(session: WarehouseSession, target: ModeTarget, stage: StagingTable) -> 
     gone = session.run(
         warehouse.delete(
             target.table,
-            f"{_exists(target, stage.table, stage.key)} AND NOT {_exists(target, history, key)}",
+            f"{exists(target, stage.table, stage.key)} AND NOT {exists(target, history, key)}",
         )
     )
     columns = _kinds(stage) | {field.name: field.type for field in target.vanished}
@@ -153,14 +162,15 @@ def _rebuild(target: ModeTarget, stage: StagingTable, history: TableName, cursor
     known = _select_known(target, stage, place)
     staged = _select_staged(target, stage, cursor, place)
     events = (
-        f"SELECT {every}, at_, gone_, ROW_NUMBER() OVER (PARTITION BY {key}, at_, gone_ ORDER BY ord_ DESC)"
+        f"SELECT {every}, at_, gone_, bad_,"
+        f" ROW_NUMBER() OVER (PARTITION BY {key}, at_, gone_ ORDER BY ord_ DESC)"
         f" AS r_ FROM ({known} UNION ALL {staged}) AS e_"
     )
     # A row that was read up to the moment it was seen gone at came before that.
     window = f"OVER (PARTITION BY {key} ORDER BY at_, gone_)"
     before = "".join(f", LAG({alias}) {window} AS p{alias}" for alias in compared)
     chain = (
-        f"SELECT {every}, at_, gone_, ROW_NUMBER() {window} AS n_, LAG(gone_) {window} AS after_,"
+        f"SELECT {every}, at_, gone_, bad_, ROW_NUMBER() {window} AS n_, LAG(gone_) {window} AS after_,"
         f" LEAD(gone_) {window} AS later_{before} FROM ({events}) AS d_ WHERE r_ = 1"
     )
     changed = " OR ".join(
@@ -173,7 +183,7 @@ def _rebuild(target: ModeTarget, stage: StagingTable, history: TableName, cursor
     )
     counts = f"({changed})"
     if target.live:
-        counts += " AND (gone_ = 0 OR later_ IS NOT NULL)"
+        counts += " AND (gone_ = 0 OR bad_ = 1 OR later_ IS NOT NULL)"
     versions = f"SELECT {every}, at_, gone_, LEAD(at_) {window} AS next_ FROM ({chain}) AS f_ WHERE {counts}"
     into = ", ".join(warehouse.name(name) for name in (*place, *HISTORY))
     current = f"CASE WHEN next_ IS NULL THEN {warehouse.true} ELSE {warehouse.false} END"
@@ -190,16 +200,32 @@ def _select_known(target: ModeTarget, stage: StagingTable, place: Mapping[str, s
     start, end = f"t.{warehouse.name(VALID_FROM)}", f"t.{warehouse.name(VALID_TO)}"
     picked = ", ".join(f"t.{warehouse.name(name)} AS {alias}" for name, alias in place.items())
     mine = ", ".join(f"t.{warehouse.name(name)}" for name in stage.key)
+    said = _said_anew(target, stage, {"new_from_": start, "new_to_": end})
     held = (
         f"(SELECT {picked}, {start} AS from_, {end} AS to_,"
-        f" LEAD({start}) OVER (PARTITION BY {mine} ORDER BY {start}) AS follows_"
-        f" FROM {target.name} AS t WHERE {_exists(target, stage.table, stage.key)})"
+        f" LEAD({start}) OVER (PARTITION BY {mine} ORDER BY {start}) AS follows_{said}"
+        f" FROM {target.name} AS t WHERE {exists(target, stage.table, stage.key)})"
     )
     every = ", ".join(place.values())
+    unless_from, unless_to = (" WHERE new_from_ = 0", " AND new_to_ = 0") if said else ("", "")
     return (
-        f"SELECT {every}, from_ AS at_, -1 AS ord_, 0 AS gone_ FROM {held} AS k_"
-        f" UNION ALL SELECT {every}, to_ AS at_, -1 AS ord_, 1 AS gone_ FROM {held} AS g_"
-        " WHERE to_ IS NOT NULL AND (follows_ IS NULL OR follows_ <> to_)"
+        f"SELECT {every}, from_ AS at_, -1 AS ord_, 0 AS gone_, 0 AS bad_ FROM {held} AS k_{unless_from}"
+        f" UNION ALL SELECT {every}, to_ AS at_, -1 AS ord_, 1 AS gone_, 0 AS bad_ FROM {held} AS g_"
+        f" WHERE to_ IS NOT NULL AND (follows_ IS NULL OR follows_ <> to_){unless_to}"
+    )
+
+
+def _said_anew(target: ModeTarget, stage: StagingTable, moments: Mapping[str, str]) -> str:
+    """Columns that are 1 where the staged rows have a word of their own on a moment of a known version; none
+    where none was ever set aside."""
+    if not target.checked:
+        return ""
+    assert target.cursor is not None
+    cursor = f"s.{target.warehouse.name(target.cursor)}"
+    return "".join(
+        f", CASE WHEN {exists(target, stage.table, stage.key, target.warehouse.same(moment, cursor))}"
+        f" THEN 1 ELSE 0 END AS {name}"
+        for name, moment in moments.items()
     )
 
 
@@ -221,7 +247,11 @@ def _select_staged(target: ModeTarget, stage: StagingTable, cursor: str, place: 
             values[field.name] = f"CASE WHEN {' OR '.join(differs)} THEN NULL ELSE {kept} END"
     picked = ", ".join(f"{values[name]} AS {alias}" for name, alias in place.items())
     ordinal = f"s.{warehouse.name(stage.ordinal)}"
-    return f"SELECT {picked}, s.{warehouse.name(cursor)} AS at_, {ordinal} AS ord_, 0 AS gone_ FROM {source}"
+    aside = "0" if target.aside is None else f"CASE WHEN {target.aside} THEN 1 ELSE 0 END"
+    return (
+        f"SELECT {picked}, s.{warehouse.name(cursor)} AS at_, {ordinal} AS ord_, {aside} AS gone_,"
+        f" {aside} AS bad_ FROM {source}"
+    )
 
 
 def _merge(
@@ -286,9 +316,10 @@ def _kinds(stage: StagingTable) -> dict[str, str]:
     return {field.name: field.type for field in stage.fields}
 
 
-def _exists(target: ModeTarget, source: TableName, key: Sequence[str]) -> str:
+def exists(target: ModeTarget, source: TableName, key: Sequence[str], only: str | None = None) -> str:
     warehouse = target.warehouse
-    return f"EXISTS (SELECT 1 FROM {warehouse.table(source)} AS s WHERE {_match(warehouse, key)})"
+    where = _match(warehouse, key) + (f" AND {only}" if only else "")
+    return f"EXISTS (SELECT 1 FROM {warehouse.table(source)} AS s WHERE {where})"
 
 
 def _match(warehouse: Warehouse, key: Sequence[str]) -> str:

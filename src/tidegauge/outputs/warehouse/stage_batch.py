@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tidegauge.errors import KeyUnsuitable, OutputDisagrees
 from tidegauge.model.batch_data import BatchRows, KeysToDelete
+from tidegauge.model.marks import Marks
 from tidegauge.model.mode import OutputKind
 from tidegauge.model.spec import Deletes, TableName
 from tidegauge.model.staged import Staged
@@ -16,6 +17,7 @@ from tidegauge.outputs.warehouse import staging
 from tidegauge.outputs.warehouse.columns import RoomInWarehouse, arrange, check_names, plan_room, shape_of
 from tidegauge.outputs.warehouse.flow_target import FlowTarget
 from tidegauge.outputs.warehouse.modes import HISTORY, REPEATS_ON_REFUSAL
+from tidegauge.outputs.warehouse.stage_checks import check_stage, set_aside
 from tidegauge.outputs.warehouse.warehouse import StagingTable, WarehouseColumn, WarehouseSession
 
 if TYPE_CHECKING:
@@ -37,22 +39,27 @@ def stage_rows(target: FlowTarget, batch_data: BatchRows, spark: Callable[[], Sp
         raise KeyUnsuitable(
             f"{layout.table} has no key, and mode {mode} needs one", hint="name one with `key:`"
         )
+    assert isinstance(batch_data, KeysToDelete) or bool(batch_data.checked) is bool(target.options.expect)
     with target.session() as session:
         target.make_ready(session)
         room = _make_room(target, session, batch_data)
         table = staging.make_name(warehouse, session, target.table.schema)
         session.rollback()
         try:
-            stage = staging.stage_of(table, layout)
-            rows = _load(target, session, stage, batch_data, spark)
+            checked = batch_data.checked
+            brought = checked.rows if checked else batch_data
+            stage = staging.stage_of(table, brought.layout)
+            rows = _load(target, session, stage, brought, spark)
+            aside = set_aside(warehouse, Marks.of(checked.expect)) if checked else None
             if room.columns is not None:
-                staging.check_values(warehouse, session, stage, room.columns.narrow)
-            stage = _check_keys(target, session, stage, batch_data, room.columns)
+                staging.check_values(warehouse, session, stage, room.columns.narrow, aside)
+            stage = _check_keys(target, session, stage, batch_data, room.columns, aside)
+            checks = check_stage(target, session, stage, checked.expect) if checked else None
             if room.columns is not None and mode.facts.keeps_history:
                 assert layout.cursor_column is not None
                 staging.check_filled(warehouse, session, stage, layout.cursor_column)
                 _make_history(target, session, table, layout, room)
-            return Staged(rows=rows, table=stage.table.table)
+            return Staged(rows=rows, table=stage.table.table, checks=checks)
         except BaseException:
             session.rollback()
             staging.drop(warehouse, session, table)
@@ -103,6 +110,7 @@ def _check_keys(
     stage: StagingTable,
     batch_data: BatchRows,
     room: RoomInWarehouse | None,
+    aside: str | None,
 ) -> StagingTable:
     """Where the rows to commit are: in a table of the last row of each key, if some came more than once.
 
@@ -112,11 +120,13 @@ def _check_keys(
     mode, warehouse = target.options.mode, target.warehouse
     several = len(batch_data.splits) > 1 or len(batch_data.files) > 1
     into_fresh = mode in REPEATS_ON_REFUSAL and room is not None and room.fresh
+    # What is counted and set aside has to be the last row of each key, and no other.
+    into_fresh = into_fresh and aside is None
     unchecked = not mode.needs_key(OutputKind.WAREHOUSE) or (into_fresh and warehouse.finds_repeats)
     if unchecked and not isinstance(batch_data, KeysToDelete):
         return stage
     proven = into_fresh and not several and warehouse.keys_enforced and not warehouse.key_after
-    keys = staging.check_keys(warehouse, session, stage, several=several, proven=proven)
+    keys = staging.check_keys(warehouse, session, stage, several=several, proven=proven, aside=aside)
     if keys is None or mode.facts.keeps_history:
         return stage
     return staging.keep_last(warehouse, session, stage, keys)

@@ -78,16 +78,23 @@ def check_keys(
     *,
     several: bool,
     proven: bool = False,
+    aside: str | None = None,
 ) -> int | None:
-    """How many keys there are, where some come in more than one split; None: none does, as `proven` says.
+    """How many rows `keep_last` leaves, where some keys come in more than one split; None: none does, as
+    `proven` says.
 
     Raises KeyUnsuitable for a key that is NULL, or that one split holds twice: what the target would get
-    then is a matter of luck.
+    then is a matter of luck. `aside`: a condition on rows that do not reach the target, and need no key.
     """
     key = ", ".join(map(warehouse.name, stage.key))
     name = warehouse.table(stage.table)
     counts = ", ".join(f"COUNT({warehouse.name(part)})" for part in stage.key)
-    ((total, *filled),) = session.rows(f"SELECT COUNT(*), {counts} FROM {name}")
+    keyless, looked = 0, ""
+    if aside is not None:
+        without = f"{aside} AND ({_has_no_key(warehouse, stage)})"
+        ((keyless,),) = session.rows(f"SELECT COUNT(*) FROM {name} WHERE {without}")
+        looked = f" WHERE NOT ({without})" if keyless else ""
+    ((total, *filled),) = session.rows(f"SELECT COUNT(*), {counts} FROM {name}{looked}")
     for part, count in zip(stage.key, filled, strict=True):
         if count != total:
             raise KeyUnsuitable(
@@ -96,12 +103,14 @@ def check_keys(
             )
     if proven:
         return None
-    ((different,),) = session.rows(f"SELECT COUNT(*) FROM (SELECT {key} FROM {name} GROUP BY {key}) AS k_")
+    ((different,),) = session.rows(
+        f"SELECT COUNT(*) FROM (SELECT {key} FROM {name}{looked} GROUP BY {key}) AS k_"
+    )
     if different == total:
         return None
     ordinal = warehouse.name(stage.ordinal)
     twice = session.rows(
-        f"SELECT {key}, COUNT(*) FROM {name} GROUP BY {key}, {ordinal} HAVING COUNT(*) > 1 LIMIT 1"
+        f"SELECT {key}, COUNT(*) FROM {name}{looked} GROUP BY {key}, {ordinal} HAVING COUNT(*) > 1 LIMIT 1"
     )
     if twice or not several:
         shown = show_key(stage.key, twice[0][:-1]) if twice else ", ".join(stage.key)
@@ -109,13 +118,18 @@ def check_keys(
             f"the key {shown} is there more than once",
             hint="choose a `key:` that is unique at the source; the batch was not loaded",
         )
-    return int(different)
+    return int(different) + int(keyless)
+
+
+def _has_no_key(warehouse: Warehouse, stage: StagingTable) -> str:
+    return " OR ".join(f"{warehouse.name(part)} IS NULL" for part in stage.key)
 
 
 def keep_last(
     warehouse: Warehouse, session: WarehouseSession, stage: StagingTable, keys: int
 ) -> StagingTable:
-    """The same with only the last row of each of the keys; the other table stays until both are dropped."""
+    """The same with only the last row of each of the keys, and all that have none; the other table stays
+    until both are dropped."""
     kept = replace(stage, table=last_of(stage.table))
     columns = [
         WarehouseColumn(field.name, warehouse.type(field, key=field.name in stage.key))
@@ -131,7 +145,8 @@ def keep_last(
     ranked = f"SELECT {names}, ROW_NUMBER() OVER (PARTITION BY {key} ORDER BY {ordinal} DESC) AS {rank}"
     rows = session.run(
         f"INSERT INTO {warehouse.table(kept.table)} ({names})"
-        f" SELECT {names} FROM ({ranked} FROM {warehouse.table(stage.table)}) AS r_ WHERE {rank} = 1"
+        f" SELECT {names} FROM ({ranked} FROM {warehouse.table(stage.table)}) AS r_"
+        f" WHERE {rank} = 1 OR {_has_no_key(warehouse, stage)}"
     )
     if rows != keys:
         raise OutputError(
@@ -143,15 +158,23 @@ def keep_last(
 
 
 def check_values(
-    warehouse: Warehouse, session: WarehouseSession, stage: StagingTable, narrow: Sequence[Field]
+    warehouse: Warehouse,
+    session: WarehouseSession,
+    stage: StagingTable,
+    narrow: Sequence[Field],
+    aside: str | None = None,
 ) -> None:
-    """Raises OutputError, naming column, key and value, for one that a column of the target cannot hold."""
+    """Raises OutputError, naming column, key and value, for one that a column of the target cannot hold.
+
+    `aside`: a condition on rows that do not get there.
+    """
+    reach = "" if aside is None else f" AND NOT ({aside})"
     for held in narrow:
         column = warehouse.name(held.name)
         shown = ", ".join([*map(warehouse.name, stage.key), column])
         found = session.rows(
             f"SELECT {shown} FROM {warehouse.table(stage.table)}"
-            f" WHERE {warehouse.misfit(held, column)} LIMIT 1"
+            f" WHERE {warehouse.misfit(held, column)}{reach} LIMIT 1"
         )
         if found:
             *key, value = found[0]
@@ -180,7 +203,12 @@ def show_key(key: Sequence[str], values: Sequence[Any]) -> str:
     return ", ".join(f"{name} = {value!r}" for name, value in zip(key, values, strict=True))
 
 
-def _clock(warehouse: Warehouse, session: WarehouseSession) -> int:
+def read_clock(warehouse: Warehouse, session: WarehouseSession) -> datetime:
+    """The server's, in UTC."""
     ((now,),) = session.rows(f"SELECT {warehouse.now}")
     moment = now if isinstance(now, datetime) else datetime.fromisoformat(str(now))
-    return int(moment.replace(tzinfo=moment.tzinfo or UTC).timestamp())
+    return moment.replace(tzinfo=moment.tzinfo or UTC)
+
+
+def _clock(warehouse: Warehouse, session: WarehouseSession) -> int:
+    return int(read_clock(warehouse, session).timestamp())

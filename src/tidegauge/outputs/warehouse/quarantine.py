@@ -1,0 +1,174 @@
+"""The table beside a target that holds the rows which its flow's expectations set aside.
+
+Rows get there in the transaction that writes the target and keeps the tag: all of a batch is there, or
+nothing. A row is kept as JSON in one column: so a change of the target's columns never stands in its way.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from tidegauge.errors import OutputDisagrees
+from tidegauge.model.delta_flow import QUARANTINE
+from tidegauge.model.marks import FAILED, ROW, Marks
+from tidegauge.model.plan import Batch, Tag
+from tidegauge.model.position import to_text
+from tidegauge.model.spec import TableName
+from tidegauge.outputs.warehouse.warehouse import Warehouse, WarehouseColumn, WarehouseSession
+
+ROW_COLUMN, REASONS, AT = "row", "_reasons", "_quarantined_at"
+_TEXTS = (ROW_COLUMN, REASONS, "_pipeline", "_flow", "_run_id", "_window")
+_NUMBERS = ("_epoch", "_seq")
+COLUMNS = (ROW_COLUMN, REASONS, "_pipeline", "_flow", *_NUMBERS, "_run_id", "_window", AT)
+_AT_ONCE = 200
+
+
+@dataclass(frozen=True)
+class Batched:
+    """Which batch sets rows aside, and what it replaces there."""
+
+    tag: Tag
+    batch: Batch
+    input: str
+    run_id: str
+    whole: bool
+    """Nothing that was there before counts any more."""
+    again: bool
+    """Its rows may have been read, and set aside, before."""
+
+
+class WarehouseQuarantine:
+    """Of one flow. Every method works inside the session's transaction unless it says otherwise."""
+
+    def __init__(self, warehouse: Warehouse, target: TableName, pipeline: str, flow: str) -> None:
+        self._warehouse = warehouse
+        self.table = TableName(target.schema, f"{target.table}{QUARANTINE}")
+        self._pipeline, self._flow = pipeline, flow
+
+    def is_there(self, session: WarehouseSession) -> bool:
+        """Raises OutputDisagrees for a table that cannot take the rows."""
+        held = self._warehouse.columns(session, self.table)
+        if held is None:
+            return False
+        folds = self._warehouse.folds_case
+        there = {field.name.lower() if folds else field.name for field in held}
+        lost = next((name for name in COLUMNS if name not in there), None)
+        if lost is not None:
+            raise OutputDisagrees(
+                f"{self.table} in {self._warehouse.place} has no column {lost}, so no row of {self._flow} can"
+                " be set aside",
+                hint="somebody altered it, or it is another table: bring the column back, or move the table"
+                " away, and one is made anew; nothing was written",
+            )
+        return True
+
+    def make(self, session: WarehouseSession) -> None:
+        """Commits."""
+        if self.is_there(session):
+            session.rollback()
+            return
+        session.rollback()
+        warehouse = self._warehouse
+        kinds = {**dict.fromkeys(_TEXTS, warehouse.text), **dict.fromkeys(_NUMBERS, warehouse.whole)}
+        columns = [WarehouseColumn(name, kinds.get(name, warehouse.moment)) for name in COLUMNS]
+        session.run(warehouse.create(self.table, columns))
+        session.commit()
+
+    def put(self, session: WarehouseSession, stage: TableName, marks: Marks, batched: Batched) -> int:
+        """Set aside the staged rows that are marked for it; how many."""
+        warehouse, name = self._warehouse, self._warehouse.name
+        failed = name(FAILED)
+        found = session.rows(
+            f"SELECT {failed}, COUNT(*) FROM {warehouse.table(stage)}"
+            f" WHERE {failed} >= {marks.quarantined_from} GROUP BY {failed}"
+        )
+        if batched.whole or (batched.again and found):
+            self._take_away(session, stage, marks, batched)
+        masks = sorted(int(mask) for mask, _ in found)
+        moved = sum(
+            self._insert(session, stage, marks, masks[first : first + _AT_ONCE], batched)
+            for first in range(0, len(masks), _AT_ONCE)
+        )
+        if moved != sum(int(many) for _, many in found):
+            raise OutputDisagrees(
+                f"{warehouse.place} set {moved} rows aside in {self.table}, and it should have been"
+                f" {sum(int(many) for _, many in found)}",
+                hint="somebody changes the staging table; nothing was written",
+            )
+        return moved
+
+    def delete(self, session: WarehouseSession, *, before_epoch: int | None = None) -> int:
+        """The flow's rows, or those of earlier epochs. Does not commit."""
+        where, values = self._mine("t")
+        if before_epoch is not None:
+            where += f" AND t.{self._warehouse.name('_epoch')} < {before_epoch}"
+        return session.run(self._warehouse.delete(self.table, where), values)
+
+    def select(self, session: WarehouseSession, *columns: str) -> list[tuple[Any, ...]]:
+        """Of all rows of the flow, oldest first."""
+        warehouse = self._warehouse
+        where, values = self._mine("q")
+        listed = ", ".join(f"q.{warehouse.name(one)}" for one in columns)
+        order = ", ".join(f"q.{warehouse.name(one)}" for one in (*_NUMBERS, AT))
+        return session.rows(
+            f"SELECT {listed} FROM {warehouse.table(self.table)} AS q WHERE {where} ORDER BY {order}", values
+        )
+
+    def _take_away(self, session: WarehouseSession, stage: TableName, marks: Marks, batched: Batched) -> None:
+        if not self.is_there(session):
+            return
+        if batched.whole:
+            self.delete(session)
+            return
+        warehouse, name = self._warehouse, self._warehouse.name
+        differs = warehouse.differs(f"s.{name(ROW)}", f"t.{name(ROW_COLUMN)}")
+        where, values = self._mine("t")
+        session.run(
+            warehouse.delete(
+                self.table,
+                f"{where} AND EXISTS (SELECT 1 FROM {warehouse.table(stage)} AS s"
+                f" WHERE s.{name(FAILED)} >= {marks.quarantined_from} AND NOT ({differs}))",
+            ),
+            values,
+        )
+
+    def _insert(
+        self, session: WarehouseSession, stage: TableName, marks: Marks, masks: list[int], batched: Batched
+    ) -> int:
+        warehouse, name, mark = self._warehouse, self._warehouse.name, self._warehouse.mark
+        tag = batched.tag
+        window = ", ".join(
+            f"{batched.input} ({to_text(one.after)}, {to_text(one.upto)}]" for one in batched.batch.windows
+        )
+        whens = " ".join(f"WHEN {mask} THEN {mark}" for mask in masks)
+        picked = {
+            ROW_COLUMN: f"s.{name(ROW)}",
+            REASONS: f"CASE s.{name(FAILED)} {whens} END",
+            "_pipeline": mark,
+            "_flow": mark,
+            "_epoch": str(tag.epoch),
+            "_seq": str(tag.seq),
+            "_run_id": mark,
+            "_window": mark,
+            AT: warehouse.now,
+        }
+        listed = ", ".join(map(str, masks))
+        return session.run(
+            f"INSERT INTO {warehouse.table(self.table)} ({', '.join(map(name, picked))})"
+            f" SELECT {', '.join(picked.values())} FROM {warehouse.table(stage)} AS s"
+            f" WHERE s.{name(FAILED)} IN ({listed})",
+            (
+                *(json.dumps(marks.reasons(mask), ensure_ascii=False) for mask in masks),
+                self._pipeline,
+                self._flow,
+                batched.run_id,
+                window,
+            ),
+        )
+
+    def _mine(self, alias: str) -> tuple[str, tuple[str, str]]:
+        name, mark = self._warehouse.name, self._warehouse.mark
+        where = f"{alias}.{name('_pipeline')} = {mark} AND {alias}.{name('_flow')} = {mark}"
+        return where, (self._pipeline, self._flow)

@@ -1,0 +1,176 @@
+"""What the expectations of a flow find in staged rows: by the marks that each row brought, counted once, and
+by what only the warehouse can look at. Raises ExpectationFailed for a batch that must not be written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, date, datetime
+from functools import partial
+from typing import Any
+
+from tidegauge.errors import ExpectationFailed
+from tidegauge.model.expectation import CheckCount, Checks, Expectation, ForeignKey, Fresh, RowCount, Unique
+from tidegauge.model.marks import FAILED, ROW, Marks, count_rows, count_stale, refuse
+from tidegauge.model.spec import TableName
+from tidegauge.outputs.warehouse import staging
+from tidegauge.outputs.warehouse.flow_target import FlowTarget
+from tidegauge.outputs.warehouse.warehouse import StagingTable, Warehouse, WarehouseSession
+
+_SHOWN = 300
+
+
+def check_stage(
+    target: FlowTarget, session: WarehouseSession, stage: StagingTable, expect: Sequence[Expectation]
+) -> Checks:
+    """What the rows came to, but for `unique`. Makes the quarantine where it is needed. Commits."""
+    marks, warehouse = Marks.of(expect), target.warehouse
+    for at, one in enumerate(marks.checks):
+        if isinstance(one.rule, ForeignKey):
+            _look_up(target, session, stage, one, one.rule, 1 << at)
+    name, failed = warehouse.table(stage.table), warehouse.name(FAILED)
+    found = session.rows(f"SELECT {failed}, COUNT(*) FROM {name} GROUP BY {failed}")
+    counted = {int(mask): int(many) for mask, many in found}
+    checks = marks.judge(target.flow, counted, partial(_show, warehouse, session, stage, counted))
+    kept = checks.checked - checks.quarantined - checks.dropped
+    more = [count_rows(target.flow, one, kept) for one in expect if isinstance(one.rule, RowCount)]
+    for one in expect:
+        if isinstance(one.rule, Fresh):
+            stale = _is_stale(warehouse, session, stage, one.rule, marks)
+            more.append(count_stale(target.flow, one, stale=stale))
+    session.rollback()
+    if checks.quarantined:
+        target.quarantine.make(session)
+    return checks.and_also(more)
+
+
+def set_aside(warehouse: Warehouse, marks: Marks, alias: str = "") -> str:
+    """A condition on staged rows that do not reach the target."""
+    return f"{alias}{warehouse.name(FAILED)} >= {marks.dropped_from}"
+
+
+def count_repeated(
+    target: FlowTarget,
+    session: WarehouseSession,
+    stage: StagingTable,
+    expect: Iterable[Expectation],
+    stays: str | None,
+) -> list[CheckCount]:
+    """The `unique` checks, in the committing transaction, of the rows that are about to be written.
+
+    `stays`: a condition on rows of the target, called `t`, that stay beside them; None: none does.
+    """
+    return [
+        _count_repeated(target, session, stage, one, one.rule, stays)
+        for one in expect
+        if isinstance(one.rule, Unique)
+    ]
+
+
+def _count_repeated(
+    target: FlowTarget,
+    session: WarehouseSession,
+    stage: StagingTable,
+    one: Expectation,
+    rule: Unique,
+    stays: str | None,
+) -> CheckCount:
+    warehouse = target.warehouse
+    columns = [warehouse.name(_spelled(stage, column)) for column in rule.columns]
+    filled = " AND ".join(f"s.{column} IS NOT NULL" for column in columns)
+    grouped = ", ".join(f"s.{column}" for column in columns)
+    mine = (
+        f"SELECT {grouped}, COUNT(*) AS n_ FROM {warehouse.table(stage.table)} AS s"
+        f" WHERE {filled} GROUP BY {grouped}"
+    )
+    repeated = "g_.n_ > 1"
+    if stays is not None:
+        same = " AND ".join(f"t.{column} = g_.{column}" for column in columns)
+        repeated += (
+            f" OR EXISTS (SELECT 1 FROM {warehouse.table(target.table)} AS t WHERE {same} AND ({stays}))"
+        )
+    found = f"FROM ({mine}) AS g_ WHERE {repeated}"
+    ((many,),) = session.rows(f"SELECT SUM(g_.n_) {found}")
+
+    def show() -> str:
+        shown = ", ".join(f"g_.{column}" for column in columns)
+        return staging.show_key(rule.columns, session.rows(f"SELECT {shown} {found} LIMIT 1")[0])
+
+    refuse(target.flow, one, int(many or 0), None, show)
+    return CheckCount(one.name, one.action, int(many or 0))
+
+
+def _look_up(
+    target: FlowTarget,
+    session: WarehouseSession,
+    stage: StagingTable,
+    one: Expectation,
+    rule: ForeignKey,
+    bit: int,
+) -> None:
+    """Mark the rows whose values the other table does not have. Commits."""
+    warehouse, name = target.warehouse, target.warehouse.name
+    table = _named(target, str(rule.table.name))
+    held = warehouse.columns(session, table)
+    lost = f"{table} is not there" if held is None else None
+    if held is not None:
+        there = {target.named(field.name): field.name for field in held}
+        gone = next((column for column in rule.to if target.named(column) not in there), None)
+        lost = None if gone is None else f"{table} has no column {gone}"
+    if held is None or lost is not None:
+        raise ExpectationFailed(
+            f"{target.flow}: `{one.name}` cannot be looked up in {warehouse.place}: {lost}",
+            hint="name a table that is there before this one is loaded; nothing was written",
+            place=one.place,
+        )
+    mine = [name(_spelled(stage, column)) for column in rule.columns]
+    theirs = [name(there[target.named(column)]) for column in rule.to]
+    picked = ", ".join(f"k.{column} AS f{at}_" for at, column in enumerate(mine))
+    filled = " AND ".join(f"k.{column} IS NOT NULL" for column in mine)
+    same = " AND ".join(f"o.{other} = k.{column}" for other, column in zip(theirs, mine, strict=True))
+    nowhere = (
+        f"(SELECT DISTINCT {picked} FROM {warehouse.table(stage.table)} AS k WHERE {filled}"
+        f" AND NOT EXISTS (SELECT 1 FROM {warehouse.table(table)} AS o WHERE {same}))"
+    )
+    where = " AND ".join(f"t.{column} = s.f{at}_" for at, column in enumerate(mine))
+    session.rollback()
+    session.run(warehouse.update(stage.table, nowhere, [(FAILED, f"t.{name(FAILED)} + {bit}")], where))
+    session.commit()
+
+
+def _named(target: FlowTarget, written: str) -> TableName:
+    schema, _, table = written.rpartition(".")
+    return TableName(schema or target.table.schema, table)
+
+
+def _show(
+    warehouse: Warehouse, session: WarehouseSession, stage: StagingTable, counted: Iterable[int], bit: int
+) -> str | None:
+    masks = ", ".join(str(mask) for mask in counted if mask & bit)
+    row = warehouse.name(ROW)
+    found = session.rows(
+        f"SELECT {row} FROM {warehouse.table(stage.table)}"
+        f" WHERE {warehouse.name(FAILED)} IN ({masks}) AND {row} IS NOT NULL LIMIT 1"
+    )
+    return str(found[0][0])[:_SHOWN] if found else None
+
+
+def _is_stale(
+    warehouse: Warehouse, session: WarehouseSession, stage: StagingTable, rule: Fresh, marks: Marks
+) -> bool:
+    column = warehouse.name(_spelled(stage, rule.column))
+    ((newest,),) = session.rows(
+        f"SELECT MAX({column}) FROM {warehouse.table(stage.table)} WHERE NOT ({set_aside(warehouse, marks)})"
+    )
+    return newest is not None and _moment(newest) < staging.read_clock(warehouse, session) - rule.within
+
+
+def _moment(value: Any) -> datetime:
+    """In UTC, as are times without a zone."""
+    if isinstance(value, date) and not isinstance(value, datetime):
+        value = datetime(value.year, value.month, value.day)
+    found = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
+    return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+
+
+def _spelled(stage: StagingTable, column: str) -> str:
+    return next(field.name for field in stage.fields if field.name.casefold() == column.casefold())

@@ -1,0 +1,312 @@
+"""Rows of a database table, each marked with the checks that it fails, while they are read.
+
+A record batch goes through one query of DuckDB inside this process, or inside a task of Spark's; only the
+marks come out of it, so a row's own values are never touched. NULL passes every check but `not_null`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from tidegauge.errors import ExpectationFailed
+from tidegauge.model.arrow import schema_of
+from tidegauge.model.batch_data import BatchData, BatchRows, CheckedRows, KeysToDelete, Split
+from tidegauge.model.expectation import (
+    Accepted,
+    Expectation,
+    ForeignKey,
+    Fresh,
+    InRange,
+    Matches,
+    NotNull,
+    Predicate,
+    RowCount,
+    Unique,
+)
+from tidegauge.model.marks import FAILED, ROW, Marks
+from tidegauge.model.row_text import write_rows
+from tidegauge.model.table import Field, Layout
+from tidegauge.transform.row_predicates import find_fault
+
+if TYPE_CHECKING:
+    import duckdb
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+MARK_FIELDS = (Field(FAILED, "bigint", "bigint"), Field(ROW, "string", "longtext"))
+_ROWS = "rows_"
+_TIMES = ("timestamp", "timestamp_ntz", "date")
+
+
+def check_marks(expect: Sequence[Expectation], layout: Layout) -> None:
+    """Raises ExpectationFailed, with the place, for a check that rows of this layout cannot be asked."""
+    if not expect:
+        return
+    names = [field.name for field in layout.fields]
+    for one in expect:
+        for name in _named_columns(one):
+            field = layout.fields[names.index(_find(one, name, names))]
+            if isinstance(one.rule, Fresh) and field.type not in _TIMES:
+                raise ExpectationFailed(
+                    f"`{one.name}`: {field.name} is {field.type}, which is no time",
+                    hint="name a column of dates or timestamps",
+                    place=one.place,
+                )
+    folded = [name.casefold() for name in names]
+    twin = next((name for name in names if folded.count(name.casefold()) > 1), None)
+    ours = next((name for name in names if name.casefold() in (FAILED, ROW)), None)
+    if twin or ours:
+        why = "differs from another only in case" if twin else "has a name of Tidegauge's own"
+        raise ExpectationFailed(
+            f"the column {twin or ours} of {layout.table} {why}, so its rows cannot be checked",
+            hint="rename it at the source, or read through a view",
+            place=expect[0].place,
+        )
+    with closing(_connect()) as connection:
+        _write_query(connection, Marks.of(expect), schema_of(layout))
+
+
+def mark_rows(batch_data: BatchData, expect: Sequence[Expectation]) -> BatchData:
+    """The batch, with its rows marked beside; keys that are to go are not checked."""
+    if not expect or not isinstance(batch_data, BatchRows) or isinstance(batch_data, KeysToDelete):
+        return batch_data
+    layout, marks = batch_data.layout, Marks.of(expect)
+    frame = batch_data.frame
+    marked = replace(
+        batch_data,
+        layout=replace(layout, fields=(*layout.fields, *MARK_FIELDS)),
+        files=(),
+        splits=tuple(MarkedSplit(split, layout, marks) for split in batch_data.splits),
+        frame=None if frame is None else lambda session: _mark_frame(frame(session), layout, marks),
+    )
+    return replace(batch_data, checked=CheckedRows(tuple(expect), marked))
+
+
+@dataclass(frozen=True)
+class MarkedSplit:
+    """`model.batch_data.Split`: another one, whose rows have FAILED and ROW besides."""
+
+    split: Split
+    layout: Layout
+    marks: Marks
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        with closing(Marker(self.layout, self.marks)) as marker:
+            for batch in self.split.batches():
+                yield marker.mark(batch)
+
+
+class Marker:
+    """Marks record batches of one layout."""
+
+    def __init__(self, layout: Layout, marks: Marks) -> None:
+        import pyarrow as pa
+
+        self._marks = marks
+        self._connection = _connect()
+        own = schema_of(layout)
+        self._query = _write_query(self._connection, marks, own)
+        self._schema = pa.schema([*own, *schema_of(replace(layout, fields=MARK_FIELDS))])
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def mark(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        import pyarrow as pa
+
+        failed = self.find_failed(batch)
+        if self._marks.looks_up:
+            wanted = [True] * batch.num_rows
+        else:
+            mask = self._marks.needs_text
+            wanted = [bool(value & mask) for value in failed.to_pylist()]
+        texts: list[str | None] = [None] * batch.num_rows
+        if any(wanted):
+            made = iter(write_rows(batch.filter(pa.array(wanted))))
+            texts = [next(made) if want else None for want in wanted]
+        columns = [*batch.columns, failed, pa.array(texts, pa.string())]
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+    def keep(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Those of the rows that are not set aside."""
+        import pyarrow.compute as pc
+
+        return batch.filter(pc.less(self.find_failed(batch), self._marks.dropped_from))
+
+    def find_failed(self, batch: pa.RecordBatch) -> pa.Array:
+        import duckdb
+        import pyarrow as pa
+
+        table = pa.Table.from_batches([batch])
+        self._connection.register(_ROWS, table)
+        try:
+            found: pa.ChunkedArray = self._connection.sql(self._query).to_arrow_table().column(0)
+        except duckdb.Error as error:
+            raise self._explain(error) from error
+        finally:
+            self._connection.unregister(_ROWS)
+        assert len(found) == batch.num_rows
+        return found.combine_chunks().cast(pa.int64())
+
+    def _explain(self, error: duckdb.Error) -> ExpectationFailed:
+        """Which of the checks it was that could not be asked of a row."""
+        said = str(error).splitlines()[0]
+        named = [one for one in self._marks.checks if isinstance(one.rule, Predicate)]
+        which = named[0].name if len(named) == 1 else ", ".join(one.name for one in named)
+        return ExpectationFailed(
+            f"`{which}` cannot be told of a row: {said}",
+            hint="let the predicate be true or false for any value: TRY_CAST instead of CAST",
+            place=named[0].place if named else None,
+        )
+
+
+def _mark_frame(frame: DataFrame, layout: Layout, marks: Marks) -> DataFrame:
+    schema = schema_of(layout)
+    added = [f"CAST(NULL AS {field.type}) AS {field.name}" for field in MARK_FIELDS]
+
+    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        with closing(Marker(layout, marks)) as marker:
+            for batch in batches:
+                fitted = [column.cast(one.type) for column, one in zip(batch.columns, schema, strict=True)]
+                yield marker.mark(pa.RecordBatch.from_arrays(fitted, schema=schema))
+
+    return frame.mapInArrow(work, frame.selectExpr("*", *added).schema)
+
+
+def _connect() -> duckdb.DuckDBPyConnection:
+    import duckdb
+
+    connection = duckdb.connect(config={"threads": 1, "enable_external_access": "false"})
+    connection.execute("SET TimeZone = 'UTC'")
+    return connection
+
+
+def _write_query(connection: duckdb.DuckDBPyConnection, marks: Marks, schema: pa.Schema) -> str:
+    """Raises ExpectationFailed for a check that does not fit the columns."""
+    connection.register(_ROWS, schema.empty_table())
+    described = connection.execute(f"DESCRIBE {_ROWS}").fetchall()
+    types = {str(name): str(kind) for name, kind, *_ in described}
+    parts = []
+    for at, one in enumerate(marks.checks):
+        wrong = _fails(connection, one, types)
+        if wrong is not None:
+            parts.append(f"CASE WHEN {wrong} THEN {1 << at} ELSE 0 END")
+    connection.unregister(_ROWS)
+    return f"SELECT CAST({' + '.join(parts) or '0'} AS BIGINT) FROM {_ROWS}"
+
+
+def _fails(connection: duckdb.DuckDBPyConnection, one: Expectation, types: dict[str, str]) -> str | None:
+    """SQL that is true of a row that fails; None: another table tells."""
+
+    def column(name: str) -> tuple[str, str]:
+        found = _find(one, name, list(types))
+        return _quote(found), types[found]
+
+    match one.rule:
+        case Predicate(sql):
+            fault = find_fault(connection, one, sql, list(types))
+            if fault is not None:
+                raise fault
+            _try_predicate(connection, one, sql)
+            return f"NOT (\n{sql}\n)"
+        case NotNull(name):
+            return f"{column(name)[0]} IS NULL"
+        case Accepted(name, values):
+            quoted, kind = column(name)
+            return f"{quoted} NOT IN ({', '.join(_literals(connection, one, values, kind))})"
+        case InRange(name, least, greatest):
+            quoted, kind = column(name)
+            ends = ((sign, end) for sign, end in (("<", least), (">", greatest)) if end is not None)
+            return " OR ".join(
+                f"{quoted} {sign} {_literals(connection, one, [end], kind)[0]}" for sign, end in ends
+            )
+        case Matches(name, pattern):
+            _try_pattern(connection, one, pattern)
+            return f"NOT regexp_full_match(CAST({column(name)[0]} AS VARCHAR), {_text(pattern)})"
+        case ForeignKey() | Unique() | RowCount() | Fresh():
+            return None
+
+
+def _try_predicate(connection: duckdb.DuckDBPyConnection, one: Expectation, sql: str) -> None:
+    import duckdb
+
+    try:
+        described = connection.execute(f"DESCRIBE SELECT (\n{sql}\n) AS it FROM {_ROWS}").fetchall()
+    except duckdb.Error as error:
+        raise ExpectationFailed(
+            f"`{one.name}` cannot be checked: {str(error).splitlines()[0]}",
+            hint="write a condition on the columns of one row, in DuckDB's SQL",
+            place=one.place,
+            detail=str(error),
+        ) from error
+    kind = str(described[0][1])
+    if kind not in ("BOOLEAN", '"NULL"'):
+        raise ExpectationFailed(
+            f"`{one.name}` gives {kind}, and a predicate is true or false",
+            hint="write a condition, such as `num_workers >= 0`",
+            place=one.place,
+        )
+
+
+def _try_pattern(connection: duckdb.DuckDBPyConnection, one: Expectation, pattern: str) -> None:
+    import duckdb
+
+    try:
+        connection.execute(f"SELECT regexp_full_match('', {_text(pattern)})").fetchall()
+    except duckdb.Error as error:
+        raise ExpectationFailed(
+            f"`{one.name}`: '{pattern}' is no regular expression that DuckDB reads:"
+            f" {str(error).splitlines()[0]}",
+            hint="mend the pattern (RE2's syntax); it has to match the whole value",
+            place=one.place,
+        ) from error
+
+
+def _literals(
+    connection: duckdb.DuckDBPyConnection, one: Expectation, texts: Sequence[str], kind: str
+) -> list[str]:
+    """Texts as values of a column's type. Raises ExpectationFailed where one is none."""
+    for text in texts:
+        ((known,),) = connection.execute(f"SELECT TRY_CAST({_text(text)} AS {kind}) IS NOT NULL").fetchall()
+        if not known:
+            raise ExpectationFailed(
+                f"`{one.name}`: '{text}' is no {kind}, which the column is",
+                hint="write it as the column has it",
+                place=one.place,
+            )
+    return [f"CAST({_text(text)} AS {kind})" for text in texts]
+
+
+def _named_columns(one: Expectation) -> tuple[str, ...]:
+    match one.rule:
+        case ForeignKey(columns=columns) | Unique(columns=columns):
+            return columns
+        case Predicate() | RowCount():
+            return ()
+        case rule:
+            return (rule.column,)
+
+
+def _find(one: Expectation, name: str, columns: Sequence[str]) -> str:
+    """The column as the rows spell it."""
+    found = {column.casefold(): column for column in columns}.get(name.casefold())
+    if found is None:
+        raise ExpectationFailed(
+            f"`{one.name}` is expected, and the rows have no column {name}",
+            hint=f"they have {', '.join(sorted(columns))}",
+            place=one.place,
+        )
+    return found
+
+
+def _quote(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
