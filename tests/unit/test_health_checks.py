@@ -12,7 +12,7 @@ import pytest
 from tests.support.workflows import FLOWS, load
 from tests.unit.test_stats import run
 from tidegauge.errors import ConfigError
-from tidegauge.flows.quarantine import SetAside
+from tidegauge.flows.quarantine_shown import SetAside
 from tidegauge.model.alert import AlertKind
 from tidegauge.model.delta_flow import DeltaFlow, DeltaInput, DeltaTable, TableRef
 from tidegauge.model.health import (

@@ -16,7 +16,7 @@ from tidegauge.cli.project import open_project
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tidegauge.flows.quarantine import SetAside
+    from tidegauge.flows.quarantine_shown import SetAside
     from tidegauge.operations.quarantine import QuarantineResult
 
 app = typer.Typer(help="Rows that expectations set aside.", no_args_is_help=True)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from tidegauge.errors import OutputUnsafe, TableMissing
 from tidegauge.flows.select import needs_of
 from tidegauge.model.delta_flow import DeltaFlow, TableRef
+from tidegauge.model.expectation import CheckCount
 from tidegauge.model.plan import Plan
 from tidegauge.model.protocols.output import Output
 from tidegauge.model.spec import Lake, Project, TableFlow
@@ -22,7 +23,7 @@ from tidegauge.spark.jars import Needs
 from tidegauge.spark.session import lend, open_session, sibling
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 
 _LASTING = (
@@ -102,7 +103,12 @@ class Places:
         """Of a database table's flow. `plan`: the one whose batches are written next."""
         from tidegauge.outputs.delta.synced import SyncedDeltaOutput, target_flow
 
-        return SyncedDeltaOutput(flow, plan=plan, own_session=lambda: self.session(target_flow(flow)))
+        return SyncedDeltaOutput(
+            flow,
+            plan=plan,
+            own_session=lambda: self.session(target_flow(flow)),
+            count_repeated=_count_repeated,
+        )
 
     def shared_session(self) -> SparkSession:
         """To look things up in; whoever sets anything takes one of his own."""
@@ -127,6 +133,15 @@ class Places:
         except TableMissing:
             return {}
         return {name[len(schema) + 1 :].lower(): _plain(where) for name, where in found.items()}
+
+
+def _count_repeated(
+    flow: DeltaFlow, rows: DataFrame, target: DataFrame | None, touched: DataFrame | None
+) -> tuple[CheckCount, ...]:
+    # Not before it is needed: it brings a parser of SQL.
+    from tidegauge.transform.judge import count_repeated
+
+    return count_repeated(flow, rows, target, touched)
 
 
 def _plain(location: str) -> str:

@@ -12,15 +12,15 @@ import json
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tidegauge.delta_log.location import lake_of
 from tidegauge.delta_log.newest import Log
 from tidegauge.errors import OutputDisagrees
 from tidegauge.flows.delta_places import Places
 from tidegauge.flows.override import OverrideRequest, Reset, SetTo
-from tidegauge.model.delta_flow import AnyFlow, DeltaFlow
+from tidegauge.flows.quarantine_shown import SetAside
+from tidegauge.model.delta_flow import DeltaFlow
 from tidegauge.model.position import VersionPosition
 from tidegauge.model.watermark import Watermark
 from tidegauge.outputs.delta import session as delta_session
@@ -35,29 +35,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-@dataclass(frozen=True)
-class SetAside:
-    """What a flow has in quarantine."""
-
-    flow: str
-    table: str
-    rows: int
-    reasons: dict[str, int]
-    """By check, how many rows fail it."""
-    first: str | None = None
-    last: str | None = None
-    examples: tuple[str, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "flow": self.flow,
-            "table": self.table,
-            "rows": self.rows,
-            "reasons": self.reasons,
-            "first": self.first,
-            "last": self.last,
-            "examples": [json.loads(one) for one in self.examples],
-        }
+def name_besides(column: str) -> str:
+    """What a column of the quarantine is called beside the columns of a row."""
+    return f"__tidegauge{'' if column[0] == '_' else '_'}{column}"
 
 
 class FlowQuarantine:
@@ -141,9 +121,7 @@ class FlowQuarantine:
         marked = checks.mark(self._parsed(session, rows, "row", "_epoch", "_seq"))
         refused = any_of(checks.mask("fail", "quarantine", "drop"))
         names = ("row", "_epoch", "_seq")
-        return marked.where(~refused).select(
-            *(F.col(f"__tidegauge{'' if name[0] == '_' else '_'}{name}").alias(name) for name in names)
-        )
+        return marked.where(~refused).select(*(F.col(name_besides(name)).alias(name) for name in names))
 
     def _counting(self) -> str:
         """The batches whose other rows are in the target: what was read again since is set aside anew."""
@@ -159,7 +137,7 @@ class FlowQuarantine:
         from pyspark.sql import functions as F  # noqa: N812
 
         schema = session.read.table(delta_session.name_of(self.flow.output.table)).schema
-        as_ = {name: f"__tidegauge{'' if name[0] == '_' else '_'}{name}" for name in besides}
+        as_ = {name: name_besides(name) for name in besides}
         kept = (F.col(name).alias(given) for name, given in as_.items())
         parsed = rows.select(F.from_json("row", schema, {**EXACT, "mode": "FAILFAST"}).alias("it"), *kept)
         return parsed.select("it.*", *as_.values())
@@ -193,8 +171,3 @@ class FlowQuarantine:
         with self._places.session(self.flow) as session:
             session.conf.set("spark.sql.session.timeZone", "UTC")
             yield session
-
-
-def quarantines(flows: list[AnyFlow], places: Places) -> list[FlowQuarantine]:
-    """Of the flows that can have one."""
-    return [FlowQuarantine(flow, places) for flow in flows if isinstance(flow, DeltaFlow)]

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
 from tidegauge.compare.frames import Difference
 from tidegauge.compare.rows import compare_rows
 from tidegauge.flows.flow import open_reader
+from tidegauge.flows.sieve import Sieve
 from tidegauge.model.arrow import schema_of
 from tidegauge.model.plan import Batch
 from tidegauge.model.position import RowPosition, Window
@@ -39,7 +39,9 @@ class Only:
 
 
 class TablePair:
-    """Rows past the position, also those that went there while they are compared, are counted and not judged.
+    """Rows that an expectation sets aside count as if the source did not have them.
+
+    Rows past the position, also those that went there while they are compared, are counted and not judged.
 
     Columns that the target does not have (`drift: freeze`) are not judged either. Rows from below the
     beginning (`initial`), which only a backfill brings, need not be there, and have to be right if they are.
@@ -60,7 +62,9 @@ class TablePair:
         self.layout = output.layout()
         """None: the target is not there."""
         self.held: Mapping[str, Field] = {table.named(field.name): field for field in self.layout or ()}
-        self.source_table = _narrow(source.describe(flow.table, flow.options), table, self.held)
+        described = source.describe(flow.table, flow.options)
+        # A check may look at a column that somebody took from the target.
+        self.source_table = described if flow.options.expect else _narrow(described, table, self.held)
         self.key = [part.name for part in self.source_table.key]
         self.versions = flow.options.mode.facts.only_adds
         """The target keeps every version of a row: keys are compared."""
@@ -76,14 +80,26 @@ class TablePair:
         source_table = replace(self.source_table, only=only.source) if only else self.source_table
         layout = self.source_table.layout
         held = replace(layout, fields=tuple(map(self._as_held, layout.fields)))
-        below = Batch((Window(None, self.begin),))
+        has_below = self.begin is not None and self.position is not None
+        sieve = Sieve(self.flow.options.expect, layout, self.table)
+        # An earlier version of a row that is set aside may have passed, and what was added stays.
+        stays = self.versions and sieve.sets_aside
         with ExitStack() as stack:
+            stack.callback(sieve.close)
 
-            def rows(batch: Batch) -> Iterator[pa.RecordBatch]:
+            def rows(batch: Batch, *, passing: bool = True) -> Iterator[pa.RecordBatch]:
                 batch_data = self.reader.batch_data(source_table, batch)
                 found = stack.enter_context(ensure_splits(batch_data, self._spark))
                 for split in found.splits:
-                    yield from split.batches()
+                    for part in split.batches():
+                        yield sieve.pick(part, passing=passing)
+
+            def may_be_there() -> Iterator[pa.RecordBatch]:
+                if has_below:
+                    yield from rows(Batch((Window(None, self.begin),)))
+                if stays:
+                    for batch in self.batches:
+                        yield from rows(batch, passing=False)
 
             return compare_rows(
                 chain.from_iterable(map(rows, self.batches)),
@@ -91,9 +107,7 @@ class TablePair:
                 schema_of(layout),
                 key=self.key,
                 leave_out=keys(self.flow.source, self.source_table, after=self.position, ordered=True),
-                allowed=partial(rows, below)
-                if self.begin is not None and self.position is not None
-                else None,
+                allowed=may_be_there if has_below or stays else None,
                 versions=self.versions,
                 name_all=name_all,
             )

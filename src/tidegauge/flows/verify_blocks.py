@@ -45,6 +45,8 @@ def compare_by_blocks(pair: TablePair) -> Difference | str:
 
 def find_forms(pair: TablePair) -> tuple[CanonicalForm, ...] | str:
     """As what each column of the source table is hashed; or why there is no such thing."""
+    if any(one.action.sets_aside for one in pair.flow.options.expect):
+        return "its expectations set rows aside, which the source cannot tell"
     if pair.sql is None or not pair.held:
         return "the target is no table of a database that was asked for hashes"
     here, there = pair.flow.source.engine, pair.sql.engine

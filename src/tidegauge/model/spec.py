@@ -147,10 +147,9 @@ class TableOptions:
     """The share of the target's rows that may vanish at once without being confirmed."""
     metadata_columns: bool = False
     distkey: str | None = None
-    """Redshift only, as is `sortkey`: how a new target is laid out."""
+    """Redshift only, as is `sortkey`: how a new target is laid out. `hybrid` is Snowflake's."""
     sortkey: tuple[str, ...] = ()
     hybrid: bool = False
-    """Snowflake only: make the target a hybrid table."""
     expect: tuple[Expectation, ...] = ()
     place: Place | None = None
 

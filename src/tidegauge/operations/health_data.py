@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from tidegauge.flows.maintenance import MaintainedTable, MaintenanceResult, open_log
-from tidegauge.flows.quarantine import FlowQuarantine, SetAside
+from tidegauge.flows.quarantine import FlowQuarantine
+from tidegauge.flows.quarantine_shown import SetAside
 from tidegauge.model.delta_flow import IS_CURRENT, VALID_FROM, VALID_TO, DeltaFlow
 from tidegauge.model.health import HealthCheck, HealthFinding, HealthLevel
 from tidegauge.model.spec import Project

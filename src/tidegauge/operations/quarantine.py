@@ -9,7 +9,8 @@ from typing import Any
 
 from tidegauge.errors import ConfigError, TidegaugeError, WrongState
 from tidegauge.flows.flow import resources_for
-from tidegauge.flows.quarantine import FlowQuarantine, SetAside, quarantines
+from tidegauge.flows.quarantine_shown import SetAside
+from tidegauge.flows.quarantines import RowsAside, quarantines
 from tidegauge.flows.select import Sources, choose
 from tidegauge.ledger.open import open_ledger
 from tidegauge.ledger.owner import this_process
@@ -35,7 +36,7 @@ class QuarantineResult:
         return {**self.before.to_json(), "left": self.left, "error": error}
 
 
-def find(project: Project, selection: Sequence[str], *, debug: bool = False) -> list[FlowQuarantine]:
+def find(project: Project, selection: Sequence[str], *, debug: bool = False) -> list[RowsAside]:
     """Of the selected flows those that can have rows set aside."""
     with Sources() as sources:
         flows = choose(project, selection, sources).all_flows
@@ -43,18 +44,18 @@ def find(project: Project, selection: Sequence[str], *, debug: bool = False) -> 
     found = quarantines(list(flows), places)
     if not found:
         raise ConfigError(
-            "no flow between Delta tables is selected, and only those set rows aside",
+            "no flow that is selected sets rows aside: none ends in a warehouse or a Delta table",
             hint="`tidegauge status` lists the flows",
         )
     return found
 
 
-def show(found: Sequence[FlowQuarantine], *, examples: int = 0) -> list[SetAside]:
+def show(found: Sequence[RowsAside], *, examples: int = 0) -> list[SetAside]:
     """Those that have rows set aside."""
     return [shown for one in found if (shown := one.show(examples)).rows]
 
 
-def discard(project: Project, found: Sequence[FlowQuarantine], *, reason: str) -> list[QuarantineResult]:
+def discard(project: Project, found: Sequence[RowsAside], *, reason: str) -> list[QuarantineResult]:
     """Delete the rows; the history keeps why."""
     done: list[QuarantineResult] = []
     for one in found:
@@ -72,7 +73,7 @@ def discard(project: Project, found: Sequence[FlowQuarantine], *, reason: str) -
 
 def replay(
     project: Project,
-    found: Sequence[FlowQuarantine],
+    found: Sequence[RowsAside],
     *,
     reason: str,
     tell: Listener,
@@ -94,9 +95,7 @@ def replay(
     return done
 
 
-def _replay(
-    project: Project, one: FlowQuarantine, reason: str, tell: Listener, stop: threading.Event
-) -> None:
+def _replay(project: Project, one: RowsAside, reason: str, tell: Listener, stop: threading.Event) -> None:
     name = one.flow.name
     with open_ledger(project.ledger, create=False) as ledger:
         marks = gather_by_flow(ledger.watermarks(project.pipeline, [name])).get(name, [])
@@ -105,6 +104,8 @@ def _replay(
         one.append(reason)
         return
     moves = override.preview(project, [name], request)
+    if not moves:
+        raise WrongState(f"{name} stands before the rows already", hint="run it, then replay once more")
     [result] = override.carry_out(project, moves, reason=f"replay of the quarantine: {reason}", tell=tell)
     if result.error is not None:
         raise result.error
@@ -117,6 +118,6 @@ def _replay(
     one.discard(reason, before_epoch=result.epoch)
 
 
-def _note(project: Project, one: FlowQuarantine, event: str, reason: str) -> None:
+def _note(project: Project, one: RowsAside, event: str, reason: str) -> None:
     with open_ledger(project.ledger, create=True) as ledger:
         ledger.note(project.pipeline, one.flow.name, event, owner=this_process(), reason=reason)

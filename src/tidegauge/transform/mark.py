@@ -130,13 +130,8 @@ class Marker:
         columns = [*batch.columns, failed, pa.array(texts, pa.string())]
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
-    def keep(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Those of the rows that are not set aside."""
-        import pyarrow.compute as pc
-
-        return batch.filter(pc.less(self.find_failed(batch), self._marks.dropped_from))
-
     def find_failed(self, batch: pa.RecordBatch) -> pa.Array:
+        """FAILED of each row."""
         import duckdb
         import pyarrow as pa
 

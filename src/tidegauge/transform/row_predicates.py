@@ -40,7 +40,8 @@ def find_fault(
         return None
     return ExpectationFailed(
         f"`{one.name}` {why}, and a predicate has to be told by one row alone",
-        hint="compute it in a view at the source; `foreign_key`, `fresh`, `unique` and `row_count` look further",
+        hint="compute it in a view at the source; `foreign_key`, `fresh`, `unique` and `row_count` look"
+        " further",
         place=one.place,
     )
 

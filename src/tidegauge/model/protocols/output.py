@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -42,6 +42,9 @@ class TargetTable(Protocol):
         Rows that are marked as deleted, and versions that are not current, are left out. `only`: SQL of the
         target's that is true for the rows that are wanted.
         """
+
+    def find_aside(self, checks: Collection[str]) -> Iterator[str]:
+        """The rows in quarantine that fail one of these checks, as JSON."""
 
 
 class SqlTable(Protocol):

@@ -8,6 +8,7 @@ JSON in one column: so a change of the target's columns never stands in its way.
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -111,6 +112,20 @@ class Quarantine:
         with _saying(session, said) if known else tag_commits(session, tag, said):
             _save(writer, self._ref)
 
+    def forget_others(self, session: SparkSession, again: DataFrame, tag: Tag) -> None:
+        """Of rows that a batch has set aside once more, those that earlier ones have left here."""
+        view = f"tidegauge_{uuid.uuid4().hex}"
+        again.select("row").distinct().createOrReplaceTempView(view)
+        try:
+            with _saying(session, self._tell("again", f"batch {tag.seq} of epoch {tag.epoch}")):
+                session.sql(
+                    f"MERGE INTO {name_of(self._ref)} AS t USING {view} AS s ON t.row = s.row"
+                    f" AND {self._of(None, 't.')} AND NOT (t._epoch = {tag.epoch} AND t._seq = {tag.seq})"
+                    " WHEN MATCHED THEN DELETE"
+                )
+        finally:
+            session.catalog.dropTempView(view)
+
     def rows(self, session: SparkSession) -> DataFrame:
         """Of the flow, all that are there."""
         return session.read.table(name_of(self._ref)).where(self._of(None))
@@ -183,9 +198,10 @@ class Quarantine:
         if aside is None:
             nulls = ", ".join(f"CAST(NULL AS {type_}) AS {quote(name)}" for name, type_ in COLUMNS.items())
             return session.sql(f"SELECT {nulls} WHERE false")
+        names = [part.name for part in self._flow.inputs] or [self._flow.name]
         window = ", ".join(
-            f"{part.name} ({to_text(one.after)}, {to_text(one.upto)}]"
-            for part, one in zip(self._flow.inputs, batch.windows, strict=False)
+            f"{name} ({to_text(one.after)}, {to_text(one.upto)}]"
+            for name, one in zip(names, batch.windows, strict=False)
         )
         return aside.select(
             "row",
@@ -200,11 +216,11 @@ class Quarantine:
             F.lit(None).cast("string").alias("_replay"),
         )
 
-    def _of(self, tag: Tag | None) -> str:
+    def _of(self, tag: Tag | None, alias: str = "") -> str:
         """The rows of the flow, or of one batch of it."""
         said = [
-            f"_pipeline = {literal(self._flow.pipeline, 'string')}",
-            f"_flow = {literal(self._flow.name, 'string')}",
+            f"{alias}_pipeline = {literal(self._flow.pipeline, 'string')}",
+            f"{alias}_flow = {literal(self._flow.name, 'string')}",
         ]
         if tag is not None:
             said += [f"_epoch = {tag.epoch}", f"_seq = {tag.seq}"]

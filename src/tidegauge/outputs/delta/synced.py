@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tidegauge.errors import KeyUnsuitable, OutputDisagrees, OutputError, SparkFailed, TransformFailed
 from tidegauge.model.arrow import schema_of
 from tidegauge.model.batch_data import BatchData, BatchRows, DeltaBatch, DeltaChange, KeysToDelete
 from tidegauge.model.delta_flow import CHANGE_TYPE, DELETE, DeltaFlow, DeltaTable, TableRef
+from tidegauge.model.expectation import CheckCount
 from tidegauge.model.mode import OutputKind
 from tidegauge.model.plan import Batch, Plan, Receipt, Tag
 from tidegauge.model.protocols.output import Capabilities
@@ -18,7 +20,10 @@ from tidegauge.model.spec import DeltaFolder, TableFlow
 from tidegauge.model.staged import Staged
 from tidegauge.model.table import Field, Layout
 from tidegauge.model.types import quote
+from tidegauge.outputs.delta.epochs import EpochStanding
 from tidegauge.outputs.delta.output import DeltaOutput
+from tidegauge.outputs.delta.pending import PendingChange
+from tidegauge.outputs.delta.synced_checks import SyncedQuarantine, begin_anew, checked_change
 from tidegauge.outputs.delta.synced_rows import frame_of, read_few
 from tidegauge.outputs.delta.target import target_of, written_columns
 from tidegauge.outputs.delta.types import can_widen, fits
@@ -37,6 +42,10 @@ _LEAVE_ROWS = frozenset(
 )
 """Operations after which a table has the rows that it had before."""
 
+CountRepeated = Callable[
+    [DeltaFlow, "DataFrame", "DataFrame | None", "DataFrame | None"], tuple[CheckCount, ...]
+]
+"""The `unique` checks of a flow, of rows that are about to be written beside those that are there."""
 OwnSession = Callable[[], AbstractContextManager["SparkSession"]]
 
 
@@ -46,21 +55,33 @@ def target_flow(flow: TableFlow, key: tuple[str, ...] = ()) -> DeltaFlow:
     options = flow.options
     table = TableRef(path=str(flow.output), storage=flow.output.lake)
     output = DeltaTable(table, options.mode, key, giver="the source", place=options.place)
-    return DeltaFlow(flow.pipeline, flow.name, (), output, drift=options.drift, tags=flow.tags)
+    return DeltaFlow(
+        flow.pipeline, flow.name, (), output, drift=options.drift, tags=flow.tags, expect=options.expect
+    )
 
 
 class SyncedDeltaOutput(DeltaOutput):
     """`model.protocols.output.Output` and `TargetTable` for a TableFlow whose output is a DeltaFolder.
 
     The key of its rows is known with the first batch. `own_session`: to read what the target has.
+    `count_repeated`: for a flow that expects values to be unique.
     """
 
     def __init__(
-        self, flow: TableFlow, *, plan: Plan | None = None, own_session: OwnSession | None = None
+        self,
+        flow: TableFlow,
+        *,
+        plan: Plan | None = None,
+        own_session: OwnSession | None = None,
+        count_repeated: CountRepeated | None = None,
     ) -> None:
         super().__init__(target_flow(flow), locate=lambda: str(flow.output), plan=plan)
+        if not flow.options.mode.facts.only_adds:
+            beside = self._delta_flow.output.table.quarantine.path
+            self._quarantine = SyncedQuarantine(self._delta_flow, lambda: beside)
         self._flow = flow
         self._own_session = own_session
+        self._count_repeated = count_repeated
 
     @property
     def capabilities(self) -> Capabilities:
@@ -90,15 +111,33 @@ class SyncedDeltaOutput(DeltaOutput):
             )
         key = layout.key if mode.needs_key(OutputKind.DELTA) else ()
         self._delta_flow = target_flow(self._flow, key)
-        held = read_few(batch_data, key)
+        checked = batch_data.checked
         gone = isinstance(batch_data, KeysToDelete)
+        assert gone or bool(checked) is bool(self._flow.options.expect)
+        brought = checked.rows if checked else batch_data
+        held = read_few(brought, key)
 
         def change(session: SparkSession, target: Callable[[], DataFrame] | None) -> DeltaChange:
-            rows = frame_of(session, batch_data, held, key)
+            rows = frame_of(session, brought, held, key)
+            if checked is not None:
+                repeated = partial(self._repeated, target)
+                return checked_change(self._flow.name, checked, rows, key, repeated)
             return DeltaChange(self._as_deletes(rows, target) if gone else rows)
 
         staged = super().stage(DeltaBatch(layout, batch_data.rows, change=change), spark)
         return replace(staged, rows=held.num_rows if held is not None else 0)
+
+    def _commit(
+        self, now: EpochStanding, pending: PendingChange, tag: Tag, batch: Batch, run_id: str
+    ) -> None:
+        opening = now.marker
+        if opening is not None and opening.emptied == tag.epoch and tag.epoch and tag.seq == 1:
+            pending.change = begin_anew(pending.change)
+        super()._commit(now, pending, tag, batch, run_id)
+
+    def _repeated(self, target: Callable[[], DataFrame] | None, rows: DataFrame) -> tuple[CheckCount, ...]:
+        assert self._count_repeated is not None, "a flow that checks rows is opened with it"
+        return self._count_repeated(self._delta_flow, rows, target() if target else None, None)
 
     def commit(self, tag: Tag, batch: Batch, staged: Staged, *, layout: Layout, run_id: str) -> Receipt:
         try:
@@ -163,6 +202,10 @@ class SyncedDeltaOutput(DeltaOutput):
             with ensure_splits(BatchRows(there, frame=lambda _: frame), lambda: session) as found:
                 for split in found.splits:
                     yield from split.batches()
+
+    def find_aside(self, checks: Collection[str]) -> Iterator[str]:  # noqa: ARG002
+        """None: only a foreign key is asked for, and a sync into Delta tables has none."""
+        return iter(())
 
     def _session(self) -> AbstractContextManager[SparkSession]:
         if self._own_session is None:

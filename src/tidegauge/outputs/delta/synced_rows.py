@@ -64,7 +64,8 @@ def _keep_last(parts: Sequence[pa.Table], key: Sequence[str]) -> list[pa.Table]:
     for part in reversed(parts):
         keys = list(zip(*(part.column(name).to_pylist() for name in key), strict=True))
         kept.append(part.filter([one not in seen for one in keys]) if seen else part)
-        seen.update(keys)
+        # What has no key is no other row's version.
+        seen.update(one for one in keys if None not in one)
     return kept[::-1]
 
 
@@ -75,4 +76,5 @@ def _keep_last_of_frame(frame: DataFrame, key: Sequence[str]) -> DataFrame:
     # Not `row_number`: of a key that one part has twice both rows stay, and the commit refuses them.
     last = Window.partitionBy(*(f.col(quote(name)) for name in key)).orderBy(f.col(_PART).desc())
     parted = frame.withColumn(_PART, f.spark_partition_id())
-    return parted.withColumn(_RANK, f.rank().over(last)).where(f"{_RANK} = 1").drop(_PART, _RANK)
+    counts = " OR ".join([f"{_RANK} = 1", *(f"{quote(name)} IS NULL" for name in key)])
+    return parted.withColumn(_RANK, f.rank().over(last)).where(counts).drop(_PART, _RANK)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import json
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ from tidegauge.outputs.warehouse.fit import Verdict
 from tidegauge.outputs.warehouse.flow_target import FlowTarget
 from tidegauge.outputs.warehouse.heads import Head
 from tidegauge.outputs.warehouse.open import open_warehouse
+from tidegauge.outputs.warehouse.quarantine import REASONS, ROW_COLUMN
 from tidegauge.outputs.warehouse.stage_batch import stage_rows
 from tidegauge.outputs.warehouse.target_sql import TargetSql, shown_where
 from tidegauge.outputs.warehouse.warehouse import Warehouse
@@ -178,6 +180,14 @@ class WarehouseOutput:
                 return 0
             ((rows,),) = session.rows(f"SELECT COUNT(*) FROM {target.warehouse.table(target.table)}")
             return int(rows)
+
+    def find_aside(self, checks: Collection[str]) -> Iterator[str]:
+        target = self.target
+        with target.session() as session:
+            if target.quarantine.is_there(session):
+                for row, why in target.quarantine.select(session, ROW_COLUMN, REASONS):
+                    if not {*checks}.isdisjoint(json.loads(why)):
+                        yield str(row)
 
     def rows(
         self, layout: Layout, *, only: str = "", block: int = target_rows.BLOCK

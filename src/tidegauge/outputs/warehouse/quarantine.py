@@ -106,6 +106,14 @@ class WarehouseQuarantine:
             where += f" AND t.{self._warehouse.name('_epoch')} < {before_epoch}"
         return session.run(self._warehouse.delete(self.table, where), values)
 
+    def take_out(self, session: WarehouseSession, stage: TableName) -> int:
+        """The flow's rows that are staged, by their JSON; how many. Does not commit."""
+        warehouse, name = self._warehouse, self._warehouse.name
+        where, values = self._mine("t")
+        differs = warehouse.differs(f"s.{name(ROW)}", f"t.{name(ROW_COLUMN)}")
+        staged = f"EXISTS (SELECT 1 FROM {warehouse.table(stage)} AS s WHERE NOT ({differs}))"
+        return session.run(warehouse.delete(self.table, f"{where} AND {staged}"), values)
+
     def select(self, session: WarehouseSession, *columns: str) -> list[tuple[Any, ...]]:
         """Of all rows of the flow, oldest first."""
         warehouse = self._warehouse

@@ -24,9 +24,7 @@ def check_stage(
 ) -> Checks:
     """What the rows came to, but for `unique`. Makes the quarantine where it is needed. Commits."""
     marks, warehouse = Marks.of(expect), target.warehouse
-    for at, one in enumerate(marks.checks):
-        if isinstance(one.rule, ForeignKey):
-            _look_up(target, session, stage, one, one.rule, 1 << at)
+    look_up_all(target, session, stage, marks)
     name, failed = warehouse.table(stage.table), warehouse.name(FAILED)
     found = session.rows(f"SELECT {failed}, COUNT(*) FROM {name} GROUP BY {failed}")
     counted = {int(mask): int(many) for mask, many in found}
@@ -41,6 +39,13 @@ def check_stage(
     if checks.quarantined:
         target.quarantine.make(session)
     return checks.and_also(more)
+
+
+def look_up_all(target: FlowTarget, session: WarehouseSession, stage: StagingTable, marks: Marks) -> None:
+    """Mark the staged rows that point nowhere. Commits."""
+    for at, one in enumerate(marks.checks):
+        if isinstance(one.rule, ForeignKey):
+            _look_up(target, session, stage, one, one.rule, 1 << at)
 
 
 def set_aside(warehouse: Warehouse, marks: Marks, alias: str = "") -> str:
