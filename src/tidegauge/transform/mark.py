@@ -115,19 +115,20 @@ class Marker:
         self._connection.close()
 
     def mark(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows with FAILED and ROW."""
         import pyarrow as pa
+        import pyarrow.compute as pc
 
         failed = self.find_failed(batch)
+        texts = pa.nulls(batch.num_rows, pa.string())
         if self._marks.looks_up:
-            wanted = [True] * batch.num_rows
+            texts = pa.array(write_rows(batch), pa.string())
         else:
-            mask = self._marks.needs_text
-            wanted = [bool(value & mask) for value in failed.to_pylist()]
-        texts: list[str | None] = [None] * batch.num_rows
-        if any(wanted):
-            made = iter(write_rows(batch.filter(pa.array(wanted))))
-            texts = [next(made) if want else None for want in wanted]
-        columns = [*batch.columns, failed, pa.array(texts, pa.string())]
+            wanted = pc.not_equal(pc.bit_wise_and(failed, self._marks.needs_text), 0)
+            if pc.any(wanted).as_py():
+                written = pa.array(write_rows(batch.filter(wanted)), pa.string())
+                texts = pc.replace_with_mask(texts, wanted, written)
+        columns = [*batch.columns, failed, texts]
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
     def find_failed(self, batch: pa.RecordBatch) -> pa.Array:

@@ -68,7 +68,7 @@ def _refuse_function(connection: duckdb.DuckDBPyConnection, name: str, node: dic
     found = connection.execute(
         "SELECT DISTINCT function_type, stability FROM duckdb_functions() WHERE function_name = ?", [name]
     ).fetchall()
-    if name in _CLOCKS or (name == "age" and len(node.get("children", ())) == 1):
+    if name in _CLOCKS or (name == "age" and len(node.get("arguments", node.get("children", ()))) == 1):
         return f"reads the clock: {name}()"
     if found and all(kind == "aggregate" for kind, _ in found):
         return "looks at several rows"

@@ -43,13 +43,15 @@ def replay_rows(
 
     `fields`: the columns of the target; `marked`: those that marking adds.
     """
+    import pyarrow as pa
+
     with target.session() as session:
         texts = [str(row) for (row,) in target.quarantine.select(session, ROW_COLUMN)]
         session.rollback()
         layout = Layout(target.table, fields, (), "value", None)
         rows = mark(_parse(target, texts, layout), layout)
         # What is kept is just what lies there, whatever columns the target has by now.
-        rows = rows.set_column(rows.schema.get_field_index(ROW), ROW, [texts]) if texts else rows
+        rows = rows.set_column(rows.schema.get_field_index(ROW), ROW, pa.array(texts, pa.string()))
         wide = replace(layout, fields=(*fields, *marked))
         stage = staging.stage_of(staging.make_name(target.warehouse, session, target.table.schema), wide)
         session.rollback()
