@@ -30,7 +30,8 @@ class House:
         via = "via: lake, " if self.lake else ""
         over = ", ".join(f"{name}: {{{body}}}" for name, body in override.items())
         self.file.write_text(
-            f"pipeline: p\nconnections:\n  app: {self.database.connection}\n  lake: {{type: parquet, path: lake}}\n"
+            f"pipeline: p\nconnections:\n  app: {self.database.connection}\n"
+            "  lake: {type: parquet, path: lake}\n"
             "  house: {type: duckdb, path: house.duckdb}\n"
             f"sync:\n  - from: app\n    {via.rstrip(', ') or 'tags: [x]'}\n    to: house\n    tables: [t]\n"
             f"    cursor: at\n    settle: 0s\n    override: {{{over}}}\n    {options}\n"

@@ -119,11 +119,13 @@ def test_rows_that_only_spark_reads_are_checked_by_its_tasks(
     database = postgres_database(postgres)
     database.execute(
         "CREATE TABLE t (id INT PRIMARY KEY, word TEXT, n NUMERIC(38,10), at TIMESTAMP)",
-        "INSERT INTO t VALUES (1, 'a', 1, '2025-01-01'), (2, 'b', -0.0000000001, '2025-01-01 00:00:00.000001')",
+        "INSERT INTO t VALUES (1, 'a', 1, '2025-01-01'),"
+        " (2, 'b', -0.0000000001, '2025-01-01 00:00:00.000001')",
     )
     file = tmp_path / "tidegauge.yml"
     file.write_text(
-        f"pipeline: p\nconnections:\n  app: {database.connection}\n  house: {{type: duckdb, path: h.duckdb}}\n"
+        f"pipeline: p\nconnections:\n  app: {database.connection}\n"
+        "  house: {type: duckdb, path: h.duckdb}\n"
         f"sync:\n  - {{from: app, to: house, tables: [t], cursor: at, read: jdbc, {EXPECT}}}\n"
     )
     ran = here("run", "--json", "--project", file)

@@ -49,12 +49,6 @@ def _in_expectations(options: TableOptions, ends: SyncEnds) -> Iterator[Conflict
             "`expect` needs a warehouse or Delta tables, and `to` is a lake, which keeps rows as they came",
             "put the lake into `via`, and name in `to` what rows are checked for; or remove it",
         )
-    if isinstance(ends.to, Database) and ends.to.engine is Engine.REDSHIFT:
-        yield Conflict(
-            ("expect",),
-            "Redshift copies the files of the lake as they are, so their rows cannot be checked on the way",
-            "remove it, or check them in a flow on Delta tables",
-        )
     for one in options.expect:
         if options.mode.facts.keeps_history and isinstance(one.rule, Unique):
             yield Conflict(

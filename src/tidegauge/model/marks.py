@@ -46,7 +46,7 @@ class Marks:
         return sum(
             1 << at
             for at, one in enumerate(self.checks)
-            if one.action is not Action.WARN or one.max_fraction is not None
+            if one.action in (Action.FAIL, Action.QUARANTINE) or one.max_fraction is not None
         )
 
     @property

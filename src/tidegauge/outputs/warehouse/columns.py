@@ -11,7 +11,7 @@ from tidegauge.model.mode import MODES, Mode, OutputKind
 from tidegauge.model.spec import Deletes, TableName, TableOptions
 from tidegauge.model.table import Field, Layout
 from tidegauge.outputs.warehouse.fit import Verdict
-from tidegauge.outputs.warehouse.modes import (
+from tidegauge.outputs.warehouse.mode_target import (
     DELETED_AT,
     HISTORY,
     IS_CURRENT,

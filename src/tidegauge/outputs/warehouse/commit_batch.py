@@ -18,7 +18,7 @@ from tidegauge.outputs.warehouse import modes, staging
 from tidegauge.outputs.warehouse.columns import key_of, shape_of
 from tidegauge.outputs.warehouse.flow_target import FlowTarget
 from tidegauge.outputs.warehouse.heads import BATCH, NULLS, Counts, kind_of
-from tidegauge.outputs.warehouse.modes import DELETED_AT, ModeTarget
+from tidegauge.outputs.warehouse.mode_target import DELETED_AT, ModeTarget, exists
 from tidegauge.outputs.warehouse.quarantine import Batched
 from tidegauge.outputs.warehouse.stage_checks import count_repeated, set_aside
 from tidegauge.outputs.warehouse.warehouse import Refused, StagingTable, WarehouseSession
@@ -190,7 +190,7 @@ def _stays(target: ModeTarget, stage: StagingTable, mode: Mode) -> str | None:
         return None
     found = ["1 = 1"]
     if not mode.facts.only_adds:
-        found.append(f"NOT {modes.exists(target, stage.table, stage.key)}")
+        found.append(f"NOT {exists(target, stage.table, stage.key)}")
     if target.soft:
         found.append(f"t.{target.warehouse.name(DELETED_AT)} IS NULL")
     return " AND ".join(found)

@@ -11,7 +11,7 @@ from tidegauge.model.spec import TableFlow, WarehouseTable
 from tidegauge.model.table import Field, Layout
 from tidegauge.outputs.warehouse import staging
 from tidegauge.outputs.warehouse.commits import Commits
-from tidegauge.outputs.warehouse.modes import HISTORY, OURS
+from tidegauge.outputs.warehouse.mode_target import HISTORY, OURS
 from tidegauge.outputs.warehouse.quarantine import WarehouseQuarantine
 from tidegauge.outputs.warehouse.target_check import TargetCheck
 from tidegauge.outputs.warehouse.warehouse import Locked, Warehouse, WarehouseSession

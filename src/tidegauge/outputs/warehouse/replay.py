@@ -15,7 +15,7 @@ from tidegauge.model.row_text import read_rows
 from tidegauge.model.table import Field, Layout
 from tidegauge.outputs.warehouse import modes, staging
 from tidegauge.outputs.warehouse.flow_target import FlowTarget
-from tidegauge.outputs.warehouse.modes import ModeTarget
+from tidegauge.outputs.warehouse.mode_target import ModeTarget
 from tidegauge.outputs.warehouse.quarantine import ROW_COLUMN
 from tidegauge.outputs.warehouse.stage_checks import look_up_all
 from tidegauge.outputs.warehouse.warehouse import StagingTable, WarehouseSession

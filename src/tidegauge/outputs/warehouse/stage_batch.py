@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from tidegauge.errors import KeyUnsuitable, OutputDisagrees
-from tidegauge.model.batch_data import BatchRows, KeysToDelete
+from tidegauge.errors import KeyUnsuitable, OutputDisagrees, TidegaugeError
+from tidegauge.model.batch_data import BatchRows, KeysToDelete, LakeFile
 from tidegauge.model.marks import Marks
 from tidegauge.model.mode import OutputKind
 from tidegauge.model.spec import Deletes, TableName
 from tidegauge.model.staged import Staged
 from tidegauge.model.table import Field, Layout
+from tidegauge.outputs.lake.manifest import DATA
+from tidegauge.outputs.lake.splits import write_splits
 from tidegauge.outputs.warehouse import staging
 from tidegauge.outputs.warehouse.columns import RoomInWarehouse, arrange, check_names, plan_room, shape_of
 from tidegauge.outputs.warehouse.flow_target import FlowTarget
-from tidegauge.outputs.warehouse.modes import HISTORY, REPEATS_ON_REFUSAL
+from tidegauge.outputs.warehouse.mode_target import HISTORY
+from tidegauge.outputs.warehouse.modes import REPEATS_ON_REFUSAL
 from tidegauge.outputs.warehouse.stage_checks import check_stage, set_aside
 from tidegauge.outputs.warehouse.warehouse import StagingTable, WarehouseColumn, WarehouseSession
+from tidegauge.storage.store import open_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -49,7 +55,8 @@ def stage_rows(target: FlowTarget, batch_data: BatchRows, spark: Callable[[], Sp
             checked = batch_data.checked
             brought = checked.rows if checked else batch_data
             stage = staging.stage_of(table, brought.layout)
-            rows = _load(target, session, stage, brought, spark)
+            with _landed(target, batch_data, brought, spark) as landed:
+                rows = _load(target, session, stage, landed, spark)
             aside = set_aside(warehouse, Marks.of(checked.expect)) if checked else None
             if room.columns is not None:
                 staging.check_values(warehouse, session, stage, room.columns.narrow, aside)
@@ -102,6 +109,26 @@ def _load(
             hint="somebody changes the files of the lake: run again; nothing was loaded",
         )
     return rows
+
+
+@contextmanager
+def _landed(
+    target: FlowTarget, batch_data: BatchRows, brought: BatchRows, spark: Callable[[], SparkSession]
+) -> Iterator[BatchRows]:
+    """Rows that were marked on the way, as files beside those they came from, where only files are taken."""
+    if brought is batch_data or not batch_data.files or not target.warehouse.copies_files:
+        yield brought
+        return
+    lake, first = batch_data.files[0].lake, batch_data.files[0].path
+    # As an extract's: what a killed attempt leaves is cleared away by `files clean`.
+    attempt = f"{first.partition(f'/{DATA}/')[0]}/{DATA}/{uuid.uuid4().hex}"
+    written = write_splits(lake, attempt, replace(brought, rows=batch_data.rows), spark)
+    try:
+        files = tuple(LakeFile(lake, one.path, one.rows, one.bytes) for one in written)
+        yield replace(brought, files=files)
+    finally:
+        with suppress(TidegaugeError):
+            open_store(lake).delete([one.path for one in written], below=attempt)
 
 
 def _check_keys(

@@ -121,6 +121,8 @@ class Warehouse(ABC):
     """Whether keys may be one to it that differ in case, accents or blanks at the end."""
     ddl_commits: bool = False
     """Whether CREATE and DROP commit the transaction that they stand in."""
+    copies_files: bool = False
+    """Whether rows reach it only as files of a lake: what is added to them on the way is written there."""
     patience: float = LOCK_SECONDS
     """How many seconds a statement waits for what another session holds."""
 

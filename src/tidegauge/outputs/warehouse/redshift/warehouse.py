@@ -77,6 +77,7 @@ class Redshift(Warehouse):
     now = "SYSDATE"
     moment = "TIMESTAMP"
     text = f"VARCHAR({VARCHAR_BYTES})"
+    copies_files = True
     keys_enforced = False
 
     # Sessions
