@@ -57,7 +57,8 @@ class Source:
         self.file.write_text(
             f"pipeline: crash\nconnections:\n  app: {self.database.connection}\n  house: {target}\n"
             "sync:\n  - {from: app, to: house, tables: [t], cursor: version, batch_rows: 3,"
-            f" rename: '{{table}}', {options} expect: {{n: {{range: {{min: {least}}}, action: quarantine}}}}}}\n"
+            f" rename: '{{table}}', {options}"
+            f" expect: {{n: {{range: {{min: {least}}}, action: quarantine}}}}}}\n"
         )
 
     def good(self, least: int = 0) -> list[tuple[int, int]]:

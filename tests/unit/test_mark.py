@@ -193,7 +193,7 @@ def test_the_json_of_a_row_has_all_that_it_has_and_gives_it_back() -> None:
     # A column that came since is NULL; what is no value of its column is refused.
     assert read_rows(['{"id": 1}'], schema).to_pylist()[0]["s"] is None
     for wrong in ('{"day": "x"}', '{"id": "x"}', '{"d": "x"}', '{"id": 1e40}'):
-        with pytest.raises(ValueError, match="."):
+        with pytest.raises(ValueError, match=r"\w"):
             read_rows([wrong], schema)
 
 

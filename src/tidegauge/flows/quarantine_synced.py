@@ -97,24 +97,12 @@ class SyncQuarantine:
 
 
 def set_back_to(flow: TableFlow, begins: Iterable[Position | None]) -> OverrideRequest:
-    """The earliest of them; all the way where they cannot be compared."""
-    least: Position | None = None
-    for number, one in enumerate(begins):
-        if one is None:
-            return Reset()
-        if isinstance(one, FilesPosition):
-            assert least is None or isinstance(least, FilesPosition)
-            least = one if least is None or one.sequence < least.sequence else least
-        elif isinstance(one, RowPosition):
-            assert least is None or isinstance(least, RowPosition)
-            order = -1 if number == 0 else compare(one, least, moments=False)
-            if order is None:
-                return Reset()
-            least = one if order < 0 else least
-    match least:
-        case FilesPosition(sequence):
-            return SetTo(position=str(sequence))
-        case RowPosition():
-            return Import({flow.name: Imported(least, None)}, "the quarantine")
-        case _:
-            return Reset()
+    """The earliest of them; all the way where one is not known, or they cannot be compared."""
+    known = list(begins)
+    if all(isinstance(one, FilesPosition) for one in known):
+        return SetTo(position=str(min(one.sequence for one in known if isinstance(one, FilesPosition))))
+    rows = [one for one in known if isinstance(one, RowPosition)]
+    for one in rows:
+        if len(rows) == len(known) and all(compare(one, other, moments=False) in (-1, 0) for other in rows):
+            return Import({flow.name: Imported(one, None)}, "the quarantine")
+    return Reset()

@@ -33,14 +33,17 @@ class RowsAside(Protocol):
         """Append the rows that are as expected today, and take them out of the quarantine: how many."""
 
 
-def quarantines(flows: Iterable[AnyFlow], places: Places) -> list[RowsAside]:
-    """Of the flows that can have one."""
+def quarantines(flows: Iterable[AnyFlow], places: Places, *, named: bool) -> list[RowsAside]:
+    """Of the flows that can have one. Unless they were `named`, a sync that expects nothing is not asked: its
+    warehouse need not even be there."""
     found: list[RowsAside] = []
     for flow in flows:
         if isinstance(flow, DeltaFlow):
             from tidegauge.flows.quarantine import FlowQuarantine
 
             found.append(FlowQuarantine(flow, places))
+        elif not (named or flow.options.expect):
+            continue
         elif isinstance(flow.output, WarehouseTable):
             from tidegauge.flows.quarantine_synced import SyncQuarantine
 

@@ -83,9 +83,7 @@ class TableFlowBase(ABC):
         if self.spec.options.deletes is not Deletes.NONE and not self.spec.output.in_lake and not refreshing:
             draft = deletes.plan(draft, self.source, mark.position if mark else None)
         seen = (mark.epoch, mark.seq) if mark else (0, 0)
-        expect = self.spec.options.expect
-        expects = (f"expects {', '.join(map(str, expect))}",) if expect else ()
-        draft = replace(draft, seen=seen, notes=(*draft.notes, *found.changes, *expects))
+        draft = replace(draft, seen=seen, notes=(*draft.notes, *found.changes, *_tell_expected(self.spec)))
         # What was decided in an earlier plan is worth a note in this one, and no news for the history.
         news = mark is not None and mark.fingerprint != draft.inputs[0].fingerprint
         many = any(batch.rows is None or batch.rows > FEW for batch in draft.batches)
@@ -179,6 +177,11 @@ class TableFlowBase(ABC):
         mark = self.upstream or self.mark
         reached = mark.checked or mark.position if mark else None
         return reached if isinstance(reached, RowPosition) else None
+
+
+def _tell_expected(flow: TableFlow) -> tuple[str, ...]:
+    expect = flow.options.expect
+    return (f"expects {', '.join(map(str, expect))}",) if expect else ()
 
 
 @dataclass(frozen=True)

@@ -41,11 +41,11 @@ def find(project: Project, selection: Sequence[str], *, debug: bool = False) -> 
     with Sources() as sources:
         flows = choose(project, selection, sources).all_flows
         places = resources_for(project, flows, sources, debug=debug).delta_tables
-    found = quarantines(list(flows), places)
+    found = quarantines(flows, places, named=bool(selection))
     if not found:
         raise ConfigError(
-            "no flow that is selected sets rows aside: none ends in a warehouse or a Delta table",
-            hint="`tidegauge status` lists the flows",
+            "no flow is selected that sets rows aside",
+            hint="`tidegauge status` lists the flows; name one whose expectations were removed by --select",
         )
     return found
 

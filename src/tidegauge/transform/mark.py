@@ -45,28 +45,38 @@ def check_marks(expect: Sequence[Expectation], layout: Layout) -> None:
     """Raises ExpectationFailed, with the place, for a check that rows of this layout cannot be asked."""
     if not expect:
         return
-    names = [field.name for field in layout.fields]
     for one in expect:
-        for name in _named_columns(one):
-            field = layout.fields[names.index(_find(one, name, names))]
-            if isinstance(one.rule, Fresh) and field.type not in _TIMES:
-                raise ExpectationFailed(
-                    f"`{one.name}`: {field.name} is {field.type}, which is no time",
-                    hint="name a column of dates or timestamps",
-                    place=one.place,
-                )
-    folded = [name.casefold() for name in names]
-    twin = next((name for name in names if folded.count(name.casefold()) > 1), None)
-    ours = next((name for name in names if name.casefold() in (FAILED, ROW)), None)
-    if twin or ours:
-        why = "differs from another only in case" if twin else "has a name of Tidegauge's own"
-        raise ExpectationFailed(
-            f"the column {twin or ours} of {layout.table} {why}, so its rows cannot be checked",
-            hint="rename it at the source, or read through a view",
-            place=expect[0].place,
-        )
+        _check_columns(one, layout)
+    _check_names(expect[0], layout)
     with closing(_connect()) as connection:
         _write_query(connection, Marks.of(expect), schema_of(layout))
+
+
+def _check_columns(one: Expectation, layout: Layout) -> None:
+    types = {field.name: field.type for field in layout.fields}
+    found = [_find(one, name, list(types)) for name in _named_columns(one)]
+    if isinstance(one.rule, Fresh) and types[found[0]] not in _TIMES:
+        raise ExpectationFailed(
+            f"`{one.name}`: {found[0]} is {types[found[0]]}, which is no time",
+            hint="name a column of dates or timestamps",
+            place=one.place,
+        )
+
+
+def _check_names(first: Expectation, layout: Layout) -> None:
+    """DuckDB takes names that differ in case for one."""
+    seen: set[str] = set()
+    for field in layout.fields:
+        folded = field.name.casefold()
+        why = "differs from another only in case" if folded in seen else None
+        why = "has a name of Tidegauge's own" if folded in (FAILED, ROW) else why
+        if why is not None:
+            raise ExpectationFailed(
+                f"the column {field.name} of {layout.table} {why}, so its rows cannot be checked",
+                hint="rename it at the source, or read through a view",
+                place=first.place,
+            )
+        seen.add(folded)
 
 
 def mark_rows(batch_data: BatchData, expect: Sequence[Expectation]) -> BatchData:
