@@ -252,9 +252,10 @@ def test_unique_looks_at_the_batch_and_at_the_rows_that_stay(warehouse: Yard) ->
     assert [(one.name, one.failed) for one in receipt.checks.counts] == [(once.name, 3)]
 
 
-def test_row_count_and_fresh_look_at_the_rows_that_are_written(warehouse: Yard) -> None:
-    timed = layout_of(("id", "bigint"), ("n", "int"), ("at", "timestamp_ntz"))
-    now = datetime.now(UTC).replace(tzinfo=None)
+@pytest.mark.parametrize("kind", ["timestamp", "timestamp_ntz"])
+def test_row_count_and_fresh_look_at_the_rows_that_are_written(warehouse: Yard, kind: str) -> None:
+    timed = layout_of(("id", "bigint"), ("n", "int"), ("at", kind))
+    now = datetime.now(UTC).replace(tzinfo=UTC if kind == "timestamp" else None)
     some = expect("row_count", RowCount(least=1, greatest=2), FAIL)
     late = expect("fresh", Fresh("AT", timedelta(hours=1)), FAIL)
     good = expect("n: not_null", NotNull("n"), DROP)

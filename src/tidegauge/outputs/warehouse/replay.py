@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from tidegauge.errors import OutputDisagrees, WrongState
+from tidegauge.errors import OutputDisagrees, OutputError, WrongState
 from tidegauge.model.arrow import schema_of
 from tidegauge.model.batch_data import BatchRows
 from tidegauge.model.expectation import Action
@@ -45,6 +45,11 @@ def replay_rows(
     """
     import pyarrow as pa
 
+    if target.warehouse.copies_files:
+        raise OutputError(
+            f"{target.place} takes rows out of files of a lake alone, so those in quarantine cannot be added",
+            hint="load the table anew with `tidegauge run --full-refresh`, or discard them",
+        )
     with target.session() as session:
         texts = [str(row) for (row,) in target.quarantine.select(session, ROW_COLUMN)]
         session.rollback()
