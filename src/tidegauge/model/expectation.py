@@ -166,6 +166,11 @@ class Checks:
         return replace(self, counts=(*self.counts, *counts))
 
     @property
+    def passed(self) -> int:
+        """Rows that are not set aside, of those that were looked at."""
+        return (self.checked or 0) - self.quarantined - self.dropped
+
+    @property
     def warned(self) -> int:
         """How often a row was written that is not as expected."""
         return sum(one.failed for one in self.counts if one.action is Action.WARN)

@@ -86,8 +86,7 @@ def _judge(flow: str, expect: Sequence[Expectation], marks: Marks, held: DataFra
         return str(found[0][0])[:_SHOWN] if found else None
 
     checks = marks.judge(flow, counted, show)
-    left = checks.checked - checks.quarantined - checks.dropped
-    more = [count_rows(flow, one, left) for one in expect if isinstance(one.rule, RowCount)]
+    more = [count_rows(flow, one, checks.passed) for one in expect if isinstance(one.rule, RowCount)]
     if fresh:
         facts = held.where(kept).agg(*stale).collect()[0]
         more += [count_stale(flow, one, stale=bool(facts[at])) for at, one in enumerate(fresh)]

@@ -29,8 +29,7 @@ def check_stage(
     found = session.rows(f"SELECT {failed}, COUNT(*) FROM {name} GROUP BY {failed}")
     counted = {int(mask): int(many) for mask, many in found}
     checks = marks.judge(target.flow, counted, partial(_show, warehouse, session, stage, counted))
-    kept = checks.checked - checks.quarantined - checks.dropped
-    more = [count_rows(target.flow, one, kept) for one in expect if isinstance(one.rule, RowCount)]
+    more = [count_rows(target.flow, one, checks.passed) for one in expect if isinstance(one.rule, RowCount)]
     for one in expect:
         if isinstance(one.rule, Fresh):
             stale = _is_stale(warehouse, session, stage, one.rule, marks)
