@@ -202,6 +202,32 @@ CASES = {
     "sync text": (HEAD + "sync:\n  - ▲orders\n", "must be a mapping", None),
     "sync key": (SYNC + "▲setle: 30s}\n", "unknown key `setle`", "`settle`"),
     "sync expect": (SYNC + "expect: {id: ▲notnull}}\n", "`notnull` is no check", "`not_null`"),
+    "expect in a lake": (SYNC + "▲expect: {id: not_null}}\n", "`to` is a lake", "`via`"),
+    "expect in an override": (
+        WAREHOUSE + "expect: {id: not_null}, override: {o: {expect: {n: {▲ranje: 1}}}}}\n",
+        "unknown key `ranje`",
+        "`range`",
+    ),
+    "expect unique in a history": (
+        WAREHOUSE + "mode: scd2, ▲expect: {id: unique}}\n",
+        "`id: unique` has no meaning in mode `scd2`",
+        None,
+    ),
+    "foreign key that drops": (
+        WAREHOUSE + "▲expect: {foreign_key: {columns: a, table: b, action: drop}}}\n",
+        "nothing would remember which",
+        "quarantine",
+    ),
+    "foreign key by a path": (
+        WAREHOUSE + "expect: {foreign_key: {columns: a, path: ▲b}}}\n",
+        "looked up in the warehouse",
+        "`table`",
+    ),
+    "foreign key of a Delta table": (
+        DELTA + "▲expect: {foreign_key: {columns: a, table: b}}}\n",
+        "`to` has Delta tables",
+        "a flow that reads",
+    ),
     "no from": (HEAD + "sync:\n  - ▲{to: lake, tables: a, cursor: c}\n", "`from` is missing", "from"),
     "no to": (HEAD + "sync:\n  - ▲{from: app, tables: a, cursor: c}\n", "`to` is missing", "to"),
     "no tables": (HEAD + "sync:\n  - ▲{from: app, to: lake, cursor: c}\n", "`tables` is missing", None),
