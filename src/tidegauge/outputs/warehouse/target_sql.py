@@ -6,7 +6,7 @@ from typing import Any
 
 from tidegauge.model.engines import Engine
 from tidegauge.outputs.warehouse.flow_target import FlowTarget
-from tidegauge.outputs.warehouse.modes import DELETED_AT, IS_CURRENT
+from tidegauge.outputs.warehouse.mode_target import DELETED_AT, IS_CURRENT
 
 
 class TargetSql:
