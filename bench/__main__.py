@@ -15,6 +15,7 @@ from bench import (
     freshness,
     layers,
     load,
+    observability,
     planning,
     report,
     schedule,
@@ -40,6 +41,7 @@ PARTS = (
     "expectations",
     "schedule",
     "verify",
+    "observability",
 )
 
 
@@ -62,6 +64,7 @@ def main(arguments: Sequence[str]) -> int:
         "expectations": lambda: expectations.measure(options.rows or expectations.ROWS),
         "schedule": schedule.measure,
         "verify": lambda: verify.measure(rows, times=options.times),
+        "observability": lambda: observability.measure(times=options.times),
     }
     # A trial is shown and not kept, unless a place for it is named.
     folder: Path | None = options.results or (None if options.rows else FOLDER)

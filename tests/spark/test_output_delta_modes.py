@@ -121,6 +121,34 @@ def test_d1_d2_keys_that_repeat_or_are_null_fail_the_batch_and_are_named(
     assert writer.rows() == []
 
 
+def test_d1_what_a_small_target_has_just_so_is_left_out_of_the_merge_and_still_told_twice(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    path, columns = tmp_path / "t", "id, v, tags, _change_type"
+    writer = Writer(spark, delta_flow_of(path, Mode.MERGE, key=("id",)), little=True)
+
+    def rows(*found: tuple[int, str | None, str]) -> str:
+        plain = values([(one, v, kind) for one, v, kind in found], "id, v, _change_type")
+        return f"SELECT id, v, map('a', v) AS tags, _change_type FROM ({plain})"
+
+    assert writer.put(1, rows((1, "x", "insert"), (2, None, "insert"), (3, "z", "insert"))).inserted == 3
+    # All of them are there just so: a commit without Spark, which has its tag and says what was read.
+    same = writer.put(2, rows((1, "x", "upsert"), (2, None, "upsert")))
+    assert (same.rows, same.read) == (0, 2)
+    [last] = spark.sql(f"DESCRIBE HISTORY delta.`{path}` LIMIT 1").collect()
+    assert last["operation"] == "TIDEGAUGE BATCH"
+    # One that changes, one that goes, one that comes and one that stays; a delete of nothing does no harm.
+    mixed = rows((1, "y", "u"), (2, None, "u"), (3, None, "delete"), (4, "w", "u"), (9, None, "delete"))
+    done = writer.put(3, mixed)
+    assert (done.read, done.inserted, done.updated, done.deleted) == (5, 1, 1, 1)
+    assert writer.rows("id, v") == [(1, "y"), (2, None), (4, "w")]
+    # A key twice is refused, also where one of its rows is there already.
+    with pytest.raises(KeyUnsuitable, match=r'more than once.*\{"id":4\}'):
+        writer.put(4, rows((4, "w", "upsert"), (4, "v", "upsert")))
+    assert writer.rows("id, v") == [(1, "y"), (2, None), (4, "w")]
+    assert columns.split(", ")[:3] == spark.read.format("delta").load(str(path)).columns
+
+
 def test_d8_an_older_event_never_overwrites_a_newer_one(spark: SparkSession, tmp_path: Path) -> None:
     writer = Writer(spark, delta_flow_of(tmp_path / "t", Mode.MERGE, key=("id",), sequence_by="at"))
     columns = "id, at, v, _change_type"

@@ -42,8 +42,8 @@ def tag_of(seq: int, epoch: int = 0) -> Tag:
     return Tag("shop", "silver/orders", epoch, seq)
 
 
-def read_batch(change: Callable[[SparkSession], DeltaChange]) -> DeltaBatch:
-    return DeltaBatch(LAYOUT, change=lambda session, _: change(session))
+def read_batch(change: Callable[[SparkSession], DeltaChange], *, little: bool = False) -> DeltaBatch:
+    return DeltaBatch(LAYOUT, change=lambda session, _: change(session), reads_little=little)
 
 
 @dataclass
@@ -53,6 +53,8 @@ class Writer:
     spark: SparkSession
     delta_flow: DeltaFlow
     locate: Callable[[], str | None] | None = None
+    little: bool = False
+    """The tables that its batches read are small."""
     output: DeltaOutput = field(init=False)
     own: SparkSession = field(init=False)
     notes: tuple[str, ...] = field(init=False, default=())
@@ -73,7 +75,7 @@ class Writer:
                 refused=session.sql(refused) if refused else None,
             )
 
-        staged = self.output.stage(read_batch(change), lambda: self.own)
+        staged = self.output.stage(read_batch(change, little=self.little), lambda: self.own)
         self.notes = staged.notes
         return staged
 

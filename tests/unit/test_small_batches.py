@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
+from tidegauge.delta_log.newest import Log
+from tidegauge.model.spec import Lake
 from tidegauge.outputs.delta import small_batches
+from tidegauge.storage.store import open_store
 
 
 class Conf(dict[str, str]):
@@ -44,3 +50,31 @@ def test_large_work_and_the_switch_leave_the_session_as_it_is(monkeypatch: pytes
     assert tuned(few=True) == (as_it_was, as_it_was)
     nobody: Any = None  # neither the session nor the table is looked at
     small_batches.read_log_ahead(nobody, "t", nobody, remote=False)
+
+
+def _table(path: Path, commits: int = 2) -> Lake:
+    for number in range(commits):
+        write_deltalake(path, pa.table({"id": [number]}), mode="append")
+    return Lake("", str(path))
+
+
+def test_tables_are_small_together_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, other = _table(tmp_path / "one"), _table(tmp_path / "other")
+    look = Log(open_store(one)).look()
+    assert look is not None
+    size = look.find_size()
+    assert size is not None
+    assert (size.files, look.read_noted_size()) == (2, None)  # its writer has noted nothing
+    assert size.bytes == sum(file.stat().st_size for file in (tmp_path / "one").glob("*.parquet"))
+    assert small_batches.reads_little([one, other])
+    monkeypatch.setattr(small_batches, "_READ_BYTES", size.bytes)
+    assert small_batches.reads_little([one])
+    assert not small_batches.reads_little([one, other])
+
+
+def test_what_is_no_table_here_is_not_small(tmp_path: Path) -> None:
+    assert not small_batches.reads_little([Lake("", str(tmp_path / "none"))])
+    assert not small_batches.reads_little([Lake("", "s3a://bucket/far")])  # not even asked
+    torn = _table(tmp_path / "torn", 1)
+    (tmp_path / "torn" / "_delta_log" / f"{0:020}.json").write_text('{"add"')
+    assert not small_batches.reads_little([torn])

@@ -23,6 +23,8 @@ from tidegauge.storage.store import Store
 
 _STEPS = 24
 """Commits that are asked for one by one before the folder is listed."""
+_SHORT = 200
+"""Commits of a log without a checkpoint that are still read for the size of a table."""
 _RESTORE = "restore its _delta_log, or the whole table; nothing was changed"
 
 
@@ -96,6 +98,14 @@ class Snapshot:
             return NotedSize(int(said["numFiles"]), int(said["tableSizeBytes"]))
         except (ValueError, KeyError, TypeError):
             return None
+
+    def find_size(self) -> NotedSize | None:
+        """As it is noted, or as a short log says it; None where only a long one would tell."""
+        noted = self.read_noted_size()
+        if noted is None and self._checkpoint is None and self.version < _SHORT:
+            sizes = [int(add.get("size") or 0) for add in self.files()]
+            noted = NotedSize(len(sizes), sum(sizes))
+        return noted
 
     def _back(self, start: int, end: int) -> Iterator[Commit]:
         for version in range(start, end, -1):

@@ -26,6 +26,7 @@ from tidegauge.model.run import FlowStatus
 from tidegauge.model.spec import TableName
 from tidegauge.model.table import Layout
 from tidegauge.model.versions import LATEST, History
+from tidegauge.outputs.delta.small_batches import tune_for_small
 from tidegauge.plan.columns import Remembered, check_not_lower, check_same, go_back, note_late
 from tidegauge.sources.delta.changes import moved
 from tidegauge.sources.spark_tables import MOMENTS, ColumnInput, SparkTable, list_files
@@ -151,7 +152,8 @@ class ColumnTransform(DeltaTransform):
         if same and not kept.waiting:
             return _Found(None, remembered=kept)
         stands = mark.position if mark else None
-        with self._places.session(self.spec) as session:
+        little = self._reads_little()
+        with self._places.session(self.spec) as session, tune_for_small(session, few=little):
             return self._find_rows(SparkTable(session, self._part), stands, kept, now)
 
     def _find_rows(
@@ -174,9 +176,8 @@ class ColumnTransform(DeltaTransform):
         if upto is None:
             return replace(found, notes=(*notes, f"{part.name}: there is no row to read yet"))
         after = go_back(at, self._by.lookback, cursor.scale, part) if at else None
-        older, rows = table.count(after, upto)
         next_after = go_back(upto, self._by.lookback, cursor.scale, part)
-        ahead, _ = table.count(next_after, upto)
+        rows, older, ahead = table.count(after, upto, next_after)
         return replace(
             found,
             window=Window(RowPosition(after) if after else None, RowPosition(upto)) if rows else None,
@@ -246,7 +247,7 @@ class ColumnTransform(DeltaTransform):
                 return replace(made, kept=tuple(keep))
 
             quick = partial(change, guarded=True) if can_guard(spec) else None
-            return DeltaBatch(layout, batch.rows, change=change, guarded=quick)
+            return DeltaBatch(layout, batch.rows, change=change, guarded=quick, reads_little=self._reads_little())
 
         return read_batch
 

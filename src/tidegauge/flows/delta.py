@@ -35,6 +35,7 @@ from tidegauge.model.table import Layout
 from tidegauge.model.versions import History
 from tidegauge.model.watermark import Recalled
 from tidegauge.outputs.delta.recall import recall_delta
+from tidegauge.outputs.delta.small_batches import reads_little
 from tidegauge.plan import frozen
 from tidegauge.plan.versions import draft_versions, history_after, read_up_to
 from tidegauge.sources.delta.changes import moved
@@ -299,9 +300,17 @@ class DeltaTransform:
                 change=change,
                 guarded=partial(change, guarded=True) if can_guard(flow) else None,
                 explain=lambda error: translate_read_error(error, self._tables()),
+                reads_little=self._reads_little(),
             )
 
         return read_batch
+
+    def _reads_little(self) -> bool:
+        """By their paths: a look into the catalogue may cost more than it saves."""
+        tables = [part.table for part in self.spec.inputs]
+        return all(table.path for table in tables) and reads_little(
+            lake_of(str(table.path), table.storage) for table in tables
+        )
 
 
 def _unique(history: History, window: Window) -> tuple[str, ...]:

@@ -157,6 +157,8 @@ class EmptyTarget(BatchData):
 @dataclass(frozen=True)
 class DeltaBatch(BatchData):
     change: Callable[[SparkSession, Callable[[], DataFrame] | None], DeltaChange] = field(kw_only=True)
+    reads_little: bool = field(default=False, kw_only=True)
+    """All tables that it reads are small."""
     """Given a session of the flow's own, and the target as it is now (None while there is none), what the
     batch does to it. Lazy."""
     guarded: Callable[[SparkSession, Callable[[], DataFrame] | None], DeltaChange] | None = field(

@@ -203,6 +203,12 @@ class DeltaFlow:
         return next((part for part in self.inputs if part.by_column is not None), None)
 
     @property
+    def plans_by_spark(self) -> bool:
+        """Whether it takes Spark jobs to know what is new."""
+        part = self.by_column
+        return part is not None and part.by_column is not None and part.by_column.column is not None
+
+    @property
     def input(self) -> str:
         """The name of its first input in the ledger."""
         return self.moving[0].name

@@ -108,8 +108,11 @@ class Runner:
         context.tell(Planning(len(flows)))
         flows = [context.options.with_readers(flow) for flow in flows]
         context.tables = len({flow.label for flow in flows})
-        # A flow that reads what another one here writes comes after it; the others begin at once.
-        later = [flow for flow in flows if any(name in names for name in flow.upstreams)]
+        # A flow that reads what another one here writes comes after it; the others begin at once. One that
+        # asks Spark what is new is planned beside the others, when its turn comes.
+        later = [
+            flow for flow in flows if flow.plans_by_spark or any(name in names for name in flow.upstreams)
+        ]
         standing = find_standing(context, [flow for flow in flows if flow not in later])
         free, dropped = drop_missing(context, standing.free, standing.left, missing or {})
         new = [flow for flow in free if flow.name not in standing.left]

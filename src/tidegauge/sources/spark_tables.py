@@ -133,15 +133,16 @@ class SparkTable:
             self._value(found["highest"]), self._value(found["upto"]), found["nulls"], found["waiting"]
         )
 
-    def count(self, after: Value | None, upto: Value) -> tuple[int, int]:
-        """Rows up to `after`, and rows past it up to `upto`."""
+    def count(self, after: Value | None, upto: Value, next_after: Value) -> tuple[int, int, int]:
+        """In one pass: rows past `after` up to `upto`, rows up to `after`, and rows up to `next_after`."""
         from pyspark.sql import functions as F  # noqa: N812
 
-        inside = self._inside(after, upto)
-        below = F.lit(False) if after is None else F.col(quote(self.cursor.name)) <= self._literal(after)
+        value = F.col(quote(self.cursor.name))
+        below = F.lit(False) if after is None else value <= self._literal(after)
+        asked = (self._inside(after, upto), below, value <= self._literal(next_after))
         with self._explained():
-            [found] = self.frame.agg(F.count_if(below), F.count_if(inside)).collect()
-        return int(found[0]), int(found[1])
+            [found] = self.frame.agg(*map(F.count_if, asked)).collect()
+        return int(found[0]), int(found[1]), int(found[2])
 
     def rows(self, window: Window, *, last_of: tuple[str, ...] = ()) -> DataFrame:
         """Those of a window, lazily. `last_of`: of each key the row with the highest cursor; of rows that are

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
 from tidegauge.errors import KeyUnsuitable
 from tidegauge.model.delta_flow import CHANGE_TYPE
 from tidegauge.model.types import quote
-from tidegauge.outputs.delta.modes import Checked, Job, align_rows, is_delete
+from tidegauge.outputs.delta.modes import Checked, Job, align_rows, is_delete, say_differs
 from tidegauge.outputs.delta.types import literal
 
 if TYPE_CHECKING:
@@ -19,6 +21,7 @@ _PRUNED = {"byte", "short", "integer", "long", "date", "timestamp", "timestamp_n
 """Types of which Delta keeps the least and the greatest value of each file, and compares them as we do."""
 _TIMES, _GOES, _OTHER = "__tidegauge_times", "__tidegauge_goes", "__tidegauge_other"
 _NEW = f"{CHANGE_TYPE} <=> 'insert'"
+_SAME = "__tidegauge_same"
 
 
 def check_keys(job: Job) -> Checked:
@@ -35,33 +38,41 @@ def check_keys(job: Job) -> Checked:
     checked, new = _look_through(job, rows)
     again = job.change.again
     if again is None or job.empty or not (new or (job.change.unsure and checked.read)):
-        return checked
+        return _without_same(checked)
     doubted = _find_otherwise(job, checked) if job.change.unsure else _find_there(job, checked)
     if not doubted.agg(f.count(f.lit(1))).collect()[0][0]:
-        return checked
+        return _without_same(checked)
     whole = align_rows(job, CHANGE_TYPE, rows=again(doubted))
-    others = _joined(checked.rows, doubted, _keys(job), "left_anti")
-    return _look_through(job, others.unionByName(whole))[0]
+    others = _joined(checked.rows.drop(_SAME), doubted, _keys(job), "left_anti")
+    return _without_same(_look_through(job, others.unionByName(whole))[0])
+
+
+def _without_same(checked: Checked) -> Checked:
+    """Only now: rows that the target has just so tell of keys that come twice, too."""
+    return replace(checked, rows=checked.rows.where(f"NOT {_SAME}").drop(_SAME))
 
 
 def _look_through(job: Job, rows: DataFrame) -> tuple[Checked, int]:
-    """The rows, computed once and looked through; and how many of their keys are new, as the rows say."""
+    """The rows, computed once, marked and looked through; and how many of their keys are new, as they say."""
     from pyspark.sql import functions as f
 
+    rows = _mark_same(job, rows)
     # As Delta itself would do it: computed once, and never again, whatever becomes of the inputs.
-    rows = rows.localCheckpoint(eager=False)
+    held = rows.localCheckpoint(eager=False)
     types = {column.name.casefold(): column for column in job.columns}
     keys = _keys(job)
     pruned = [name for name in keys if types[name.casefold()].type in _PRUNED]
-    grouped = rows.groupBy(*(f.col(quote(name)) for name in keys)).agg(
+    grouped = held.groupBy(*(f.col(quote(name)) for name in keys)).agg(
         f.count(f.lit(1)).alias("_n"),
-        f.sum(f.expr(f"int({is_delete()})")).alias("_d"),
+        f.count_if(f.expr(f"NOT {_SAME}")).alias("_l"),
+        f.count_if(f.expr(f"NOT {_SAME} AND {is_delete()}")).alias("_d"),
         f.sum(f.expr(f"int({_NEW})")).alias("_i"),
     )
     empty = " OR ".join(f"{quote(name)} IS NULL" for name in keys)
     shown = f"to_json(struct({', '.join(map(quote, keys))}), map('ignoreNullFields', 'false'))"
     facts = grouped.agg(
         f.expr("coalesce(sum(_n), 0)").alias("rows"),
+        f.expr("coalesce(sum(_l), 0)").alias("left"),
         f.expr("coalesce(sum(_d), 0)").alias("deletes"),
         f.expr("coalesce(sum(_i), 0)").alias("new"),
         f.expr(f"max(CASE WHEN {empty} THEN {shown} END)").alias("no_key"),
@@ -87,8 +98,30 @@ def _look_through(job: Job, rows: DataFrame) -> tuple[Checked, int]:
         if least is not None and len(least) + len(greatest) < 2000:
             kind = types[name.casefold()].type
             bounds[name] = literal(least, kind), literal(greatest, kind)
-    read, deletes = int(facts["rows"]), int(facts["deletes"])
-    return Checked(rows, read=read, deletes=deletes, bounds=bounds, held=rows), int(facts["new"])
+    counts = {"read": int(facts["rows"]), "left": int(facts["left"]), "deletes": int(facts["deletes"])}
+    return Checked(held, **counts, bounds=bounds, held=held), int(facts["new"])
+
+
+def _mark_same(job: Job, rows: DataFrame) -> DataFrame:
+    """With a column that is true for rows of which a MERGE would make nothing.
+
+    A table that is small is read sooner than a MERGE finds out the same in its many jobs.
+    """
+    from pyspark.sql import functions as f
+
+    keys = {name.casefold() for name in job.output.key}
+    others = [column for column in job.columns if column.name.casefold() not in keys]
+    if not job.small or job.empty:
+        return rows.withColumn(_SAME, f.lit(False))
+    view = f"tidegauge_{uuid.uuid4().hex}"
+    rows.createOrReplaceTempView(view)
+    on = " AND ".join(f"t.{quote(name)} = s.{quote(name)}" for name in _keys(job))
+    alike = f" AND NOT ({say_differs(others)})" if others else ""
+    there = f"EXISTS (SELECT 1 FROM {job.table} AS t WHERE {on}{alike})"
+    try:
+        return job.session.sql(f"SELECT s.*, NOT ({is_delete('s')}) AND {there} AS {_SAME} FROM {view} AS s")
+    finally:
+        job.session.catalog.dropTempView(view)
 
 
 def _find_there(job: Job, checked: Checked) -> DataFrame:

@@ -43,6 +43,8 @@ class Job:
     """Of the batch."""
     vanished: tuple[str, ...] = ()
     """See `target.RoomInDelta`."""
+    small: bool = False
+    """Target and inputs are small: the rows are compared with the target before a MERGE is made of them."""
 
     def is_few(self, checked: Checked) -> bool:
         """Whether the change is known to be small enough to be sent to every task whole."""
@@ -55,7 +57,10 @@ class Checked:
 
     rows: DataFrame
     read: int | None = None
+    left: int | None = None
+    """`merge`: of the rows that were read those that `rows` has still; the target has the others just so."""
     deletes: int | None = None
+    """Of those that are left."""
     bounds: dict[str, tuple[str, str]] = field(default_factory=dict)
     """Of each key column that files can be left out by: the least and the greatest value."""
     predicate: str | None = None
@@ -86,7 +91,7 @@ def is_idle(job: Job, checked: Checked) -> bool:
     """Nothing changes: the commit has the tag, and that is all."""
     match job.output.mode:
         case Mode.MERGE:
-            return checked.read == 0
+            return checked.left == 0
         case Mode.REPLACE_PARTITIONS:
             return checked.predicate is None
         case Mode.APPEND | Mode.OVERWRITE | Mode.SCD2:
@@ -167,10 +172,10 @@ def _merge(job: Job, checked: Checked) -> None:
     clauses = []
     if checked.deletes:
         clauses.append(f"WHEN MATCHED AND {is_delete('s')}{_guard(output, delete=True)} THEN DELETE")
-    if checked.deletes != checked.read:
+    if checked.deletes != checked.left:
         stays = f"NOT ({is_delete('s')})"
         if others:
-            differs = " OR ".join(_differs(column) for column in others)
+            differs = say_differs(others)
             sets = [f"{quote(column.name)} = s.{quote(column.name)}" for column in others]
             assigned = ", ".join([*sets, *(f"{quote(name)} = NULL" for name in job.vanished)])
             clauses.append(
@@ -194,6 +199,11 @@ def _merge(job: Job, checked: Checked) -> None:
 
 def is_delete(alias: str | None = None) -> str:
     return f"{f'{alias}.' if alias else ''}{CHANGE_TYPE} <=> '{DELETE}'"
+
+
+def say_differs(columns: Iterable[DeltaColumn]) -> str:
+    """Whether a row `s` that comes is another than the row `t` that is there, as SQL."""
+    return " OR ".join(map(_differs, columns))
 
 
 def _differs(column: DeltaColumn) -> str:

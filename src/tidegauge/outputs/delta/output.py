@@ -189,7 +189,8 @@ class DeltaOutput:
                 return self._same(receipt, batch)
             try:
                 pending = self._pending_of(staged, tag, again=attempt > 1, guarded=guarded)
-                self._commit(now, pending, tag, batch, run_id)
+                with tune_for_small(pending.session, few=pending.batch_data.reads_little):
+                    self._commit(now, pending, tag, batch, run_id)
                 break
             except TidegaugeError:
                 raise
@@ -251,8 +252,9 @@ class DeltaOutput:
             read_log_ahead(own, name, look, remote=found.log.store.remote)
         guarded = guarded and passed_last(look, self._delta_flow)
         target = None if look is None else lambda: own.read.table(name)
-        change = plan_change(batch_data, own, target, guarded=guarded)
-        schema = change.rows.schema
+        with tune_for_small(own, few=batch_data.reads_little):
+            change = plan_change(batch_data, own, target, guarded=guarded)
+            schema = change.rows.schema
         try:
             if found is not None and look is not None and not found.epochs.standing().ours:
                 look = found.log.look() if remake(found.log, look, schema, self._delta_flow.output) else look
@@ -282,6 +284,7 @@ class DeltaOutput:
             empty=now.look.is_empty(),
             events_epoch=_events_epoch(now, tag),
             vanished=pending.room.vanished,
+            small=pending.batch_data.reads_little and is_small(now.look),
         )
         checked, verdict = pending.check(job)
         if verdict is not None and not pending.change.guarded:
