@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "003_observability"
-FIRST, WARM, DAYS = 10, 2, 3
+FIRST, WARM, DAYS = 10, 1, 3
 """Days of the first increment, days that do not count, and days that do, one by one."""
 IDLE = 5
 _SIDE_BY_SIDE = 4

@@ -64,12 +64,23 @@ def test_tables_are_small_together_or_not_at_all(tmp_path: Path, monkeypatch: py
     assert look is not None
     size = look.find_size()
     assert size is not None
-    assert (size.files, look.read_noted_size()) == (2, None)  # its writer has noted nothing
+    assert size.files == 2  # its writer has noted nothing: the log says it
     assert size.bytes == sum(file.stat().st_size for file in (tmp_path / "one").glob("*.parquet"))
     assert small_batches.reads_little([one, other])
     monkeypatch.setattr(small_batches, "_READ_BYTES", size.bytes)
     assert small_batches.reads_little([one])
     assert not small_batches.reads_little([one, other])
+
+
+def test_a_size_that_was_noted_counts_with_what_has_come_since(tmp_path: Path) -> None:
+    lake, note = _table(tmp_path / "one", 3), tmp_path / "one" / "_delta_log" / f"{1:020}.crc"
+    note.write_text('{"numFiles": 5, "tableSizeBytes": 7000}')
+    look = Log(open_store(lake)).look()
+    assert look is not None
+    size = look.find_size()
+    assert size is not None
+    newest = max((tmp_path / "one").glob("*.parquet"), key=lambda file: file.stat().st_mtime_ns)
+    assert (size.files, size.bytes) == (6, 7000 + newest.stat().st_size)
 
 
 def test_what_is_no_table_here_is_not_small(tmp_path: Path) -> None:
@@ -78,3 +89,8 @@ def test_what_is_no_table_here_is_not_small(tmp_path: Path) -> None:
     torn = _table(tmp_path / "torn", 1)
     (tmp_path / "torn" / "_delta_log" / f"{0:020}.json").write_text('{"add"')
     assert not small_batches.reads_little([torn])
+
+
+def test_the_switch_makes_every_table_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(small_batches.SWITCH, "off")
+    assert not small_batches.reads_little([_table(tmp_path / "one")])

@@ -118,7 +118,10 @@ def _write_page(file: Path, project: Project, now: datetime, found: Sequence[Hea
     from tidegauge.observe.health_page import health_page
 
     tags = {flow.name: flow.tags for flow in project.delta_flows}
+    places = {name: place for place, name in enumerate(tags)}
+    # As the project file has them: layers in the order in which the data goes through them.
+    shown = sorted(found, key=lambda one: places.get(one.flow, -1))
     page = health_page(
-        project.pipeline, now, [one.to_report(next(iter(tags.get(one.flow, ())), "")) for one in found]
+        project.pipeline, now, [one.to_report(next(iter(tags.get(one.flow, ())), "")) for one in shown]
     )
     write_file(file, page)

@@ -7,6 +7,7 @@ last checkpoint on. What a commit says is not kept between looks, since a table 
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -23,6 +24,8 @@ from tidegauge.storage.store import Store
 
 _STEPS = 24
 """Commits that are asked for one by one before the folder is listed."""
+_LATEST = 5
+"""Commits of which the size that is noted is looked for: one that changes no row has none."""
 _SHORT = 200
 """Commits of a log without a checkpoint that are still read for the size of a table."""
 _RESTORE = "restore its _delta_log, or the whole table; nothing was changed"
@@ -90,9 +93,9 @@ class Snapshot:
         """No file, or none that is known to have a row."""
         return all(_rows(add) == 0 for add in self.files())
 
-    def read_noted_size(self) -> NotedSize | None:
-        """How large the table is, as its last writer has noted it; None where nobody has."""
-        body = self._store.get(f"{LOG}/{self.version:020}.crc")
+    def _read_noted_size(self, version: int) -> NotedSize | None:
+        """How large the table was, as the writer of a version has noted it; None where nobody has."""
+        body = self._store.get(f"{LOG}/{version:020}.crc")
         try:
             said = json.loads(body or b"")
             return NotedSize(int(said["numFiles"]), int(said["tableSizeBytes"]))
@@ -100,12 +103,18 @@ class Snapshot:
             return None
 
     def find_size(self) -> NotedSize | None:
-        """As it is noted, or as a short log says it; None where only a long one would tell."""
-        noted = self.read_noted_size()
-        if noted is None and self._checkpoint is None and self.version < _SHORT:
-            sizes = [int(add.get("size") or 0) for add in self.files()]
-            noted = NotedSize(len(sizes), sum(sizes))
-        return noted
+        """As it was noted last, with what has come since; or as a short log says it. None where only a long
+        one would tell."""
+        since: list[int] = []
+        for commit in itertools.islice(self.commits(), _LATEST):
+            noted = self._read_noted_size(commit.version)
+            if noted is not None:
+                return NotedSize(noted.files + len(since), noted.bytes + sum(since))
+            since += (int(add.get("size") or 0) for add in commit.added)
+        if self._checkpoint is not None or self.version >= _SHORT:
+            return None
+        sizes = [int(add.get("size") or 0) for add in self.files()]
+        return NotedSize(len(sizes), sum(sizes))
 
     def _back(self, start: int, end: int) -> Iterator[Commit]:
         for version in range(start, end, -1):

@@ -22,11 +22,11 @@ p.when { color: #888; margin: .2rem 0 1.2rem; }
 .tile { background: var(--soft); border-radius: .6rem; min-width: 8rem; padding: .7rem 1rem; }
 .tile b { display: block; font-size: 1.6rem; }
 table { border-collapse: collapse; table-layout: fixed; width: 100%; }
-th:first-child { width: 19%; } th:nth-last-child(-n+2) { width: 8.6rem; }
+th:first-child { width: 17.5rem; } th:nth-last-child(-n+2) { width: 8.6rem; }
 th { color: #888; font-size: .78rem; font-weight: 600; text-align: left; }
 th, td { border-bottom: 1px solid var(--line); padding: .45rem .6rem; vertical-align: top; }
 td.flow { font-weight: 600; overflow-wrap: anywhere; }
-td.flow small { color: #888; display: block; font-weight: 400; }
+td.flow p { margin: .15rem 0 0; } td.flow small { color: #888; font-weight: 400; margin-left: .4rem; }
 td div { font-size: .85rem; } svg { display: block; } .none { color: #888; }
 """
 
@@ -65,7 +65,9 @@ def _row(one: HealthReport) -> str:
         f"<td>{_cell([found for found in one.findings if found.check is check])}</td>"
         for check in HealthCheck
     )
-    name = f'<td class="flow">{escape(one.flow)}<small>{escape(one.state)}</small>{_pill(one.level)}</td>'
+    # A long name may go to a second line where one of its words ends.
+    words = escape(one.flow).replace("_", "_<wbr>")
+    name = f'<td class="flow">{words}<p>{_pill(one.level)}<small>{escape(one.state)}</small></p></td>'
     return f"<tr>{name}{cells}<td>{_bars(one.seconds, 's')}</td><td>{_bars(one.rows, 'rows')}</td></tr>\n"
 
 

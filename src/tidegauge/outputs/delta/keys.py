@@ -98,8 +98,9 @@ def _look_through(job: Job, rows: DataFrame) -> tuple[Checked, int]:
         if least is not None and len(least) + len(greatest) < 2000:
             kind = types[name.casefold()].type
             bounds[name] = literal(least, kind), literal(greatest, kind)
-    counts = {"read": int(facts["rows"]), "left": int(facts["left"]), "deletes": int(facts["deletes"])}
-    return Checked(held, **counts, bounds=bounds, held=held), int(facts["new"])
+    read, left, deletes = (int(facts[name]) for name in ("rows", "left", "deletes"))
+    found = Checked(held, read=read, left=left, deletes=deletes, bounds=bounds, held=held)
+    return found, int(facts["new"])
 
 
 def _mark_same(job: Job, rows: DataFrame) -> DataFrame:

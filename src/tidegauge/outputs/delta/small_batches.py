@@ -51,13 +51,13 @@ _READ_BYTES = 4 * 2**20
 
 
 def is_small(look: Snapshot) -> bool:
-    noted = look.read_noted_size()
-    return noted is not None and noted.bytes <= _BYTES and noted.files <= _FILES
+    size = look.find_size()
+    return size is not None and size.bytes <= _BYTES and size.files <= _FILES
 
 
 def reads_little(tables: Iterable[Lake]) -> bool:
     """Whether the tables are small, all of them together; on a disk, where a look at their logs is cheap."""
-    left = _READ_BYTES
+    left = -1 if _is_off() else _READ_BYTES
     for lake in tables:
         try:
             look = None if lake.on_s3 else Log(open_store(lake)).look()
@@ -74,7 +74,7 @@ def reads_little(tables: Iterable[Lake]) -> bool:
 def tune_for_small(session: SparkSession, *, few: bool) -> Iterator[None]:
     """`few`: the statements inside are over few rows, into a table that is small itself. Else nothing is
     changed."""
-    if not few or is_off():
+    if not few or _is_off():
         yield
         return
     settings = _SETTINGS | _LOG
@@ -90,7 +90,7 @@ def tune_for_small(session: SparkSession, *, few: bool) -> Iterator[None]:
 
 def read_log_ahead(session: SparkSession, table: str, look: Snapshot, *, remote: bool) -> None:
     """Let Spark read the log of a table beside whatever else it does until the commit needs it."""
-    if is_off():
+    if _is_off():
         return
     # Not so on S3: only the flow's own session has the keys to the bucket.
     quick = is_small(look) and not remote and not on_connect(session)
@@ -105,5 +105,5 @@ def read_log_ahead(session: SparkSession, table: str, look: Snapshot, *, remote:
     threading.Thread(target=read, daemon=True).start()
 
 
-def is_off() -> bool:
+def _is_off() -> bool:
     return os.environ.get(SWITCH) == "off"
