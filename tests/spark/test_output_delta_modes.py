@@ -138,8 +138,9 @@ def test_d1_what_a_small_target_has_just_so_is_left_out_of_the_merge_and_still_t
     [last] = spark.sql(f"DESCRIBE HISTORY delta.`{path}` LIMIT 1").collect()
     assert last["operation"] == "TIDEGAUGE BATCH"
     # One that changes, one that goes, one that comes and one that stays; a delete of nothing does no harm.
-    mixed = rows((1, "y", "u"), (2, None, "u"), (3, None, "delete"), (4, "w", "u"), (9, None, "delete"))
-    done = writer.put(3, mixed)
+    # From a UNION, as changes often are.
+    mixed = rows((1, "y", "u"), (2, None, "u"), (4, "w", "u")), rows((3, None, "delete"), (9, None, "delete"))
+    done = writer.put(3, " UNION ALL ".join(mixed))
     assert (done.read, done.inserted, done.updated, done.deleted) == (5, 1, 1, 1)
     assert writer.rows("id, v") == [(1, "y"), (2, None), (4, "w")]
     # A key twice is refused, also where one of its rows is there already.

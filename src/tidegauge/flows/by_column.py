@@ -247,7 +247,9 @@ class ColumnTransform(DeltaTransform):
                 return replace(made, kept=tuple(keep))
 
             quick = partial(change, guarded=True) if can_guard(spec) else None
-            return DeltaBatch(layout, batch.rows, change=change, guarded=quick, reads_little=self._reads_little())
+            return DeltaBatch(
+                layout, batch.rows, change=change, guarded=quick, reads_little=self._reads_little()
+            )
 
         return read_batch
 

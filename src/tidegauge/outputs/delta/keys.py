@@ -115,7 +115,8 @@ def _mark_same(job: Job, rows: DataFrame) -> DataFrame:
     if not job.small or job.empty:
         return rows.withColumn(_SAME, f.lit(False))
     view = f"tidegauge_{uuid.uuid4().hex}"
-    rows.createOrReplaceTempView(view)
+    # Spark 4.2 fails on an EXISTS that is selected from a UNION, which changes often are.
+    rows.localCheckpoint(eager=False).createOrReplaceTempView(view)
     on = " AND ".join(f"t.{quote(name)} = s.{quote(name)}" for name in _keys(job))
     alike = f" AND NOT ({say_differs(others)})" if others else ""
     there = f"EXISTS (SELECT 1 FROM {job.table} AS t WHERE {on}{alike})"
