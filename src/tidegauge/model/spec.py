@@ -284,11 +284,6 @@ class TableFlow:
         return (self.upstream,) if self.upstream else ()
 
     @property
-    def plans_by_spark(self) -> bool:
-        """A database says itself what is new."""
-        return False
-
-    @property
     def stages(self) -> tuple[Stage, ...]:
         """The stages that it does: a flow without a stage does both, but a lake is not loaded."""
         if self.stage is not None:

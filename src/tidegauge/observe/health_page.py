@@ -13,7 +13,7 @@ _COLOURS = {HealthLevel.HEALTHY: "#1a7f4b", HealthLevel.WARNING: "#b26a00", Heal
 _WIDTH, _HEIGHT, _BARS = 132, 30, 24
 _STYLE = """
 :root { color-scheme: light dark; --line: #8883; --soft: #8881; }
-body { font: 15px/1.45 system-ui, sans-serif; margin: 2rem auto; max-width: 76rem; padding: 0 1rem; }
+body { font: 15px/1.45 system-ui, sans-serif; margin: 2rem auto; max-width: 88rem; padding: 0 1rem; }
 h1 { font-size: 1.5rem; margin: 0; } h2 { font-size: 1.05rem; margin: 2rem 0 .5rem; }
 p.when { color: #888; margin: .2rem 0 1.2rem; }
 .pill { border-radius: 1rem; color: #fff; font-size: .78rem; font-weight: 600; padding: .12rem .6rem;

@@ -14,7 +14,7 @@ from tidegauge.flows.remarks import remarks
 from tidegauge.flows.select import Sources, choose
 from tidegauge.ledger.heartbeat import Heartbeat
 from tidegauge.ledger.open import open_ledger
-from tidegauge.model.delta_flow import AnyFlow
+from tidegauge.model.delta_flow import AnyFlow, DeltaFlow
 from tidegauge.model.plan import Plan
 from tidegauge.model.protocols.ledger import LedgerReader
 from tidegauge.model.spec import Project
@@ -110,9 +110,7 @@ class Runner:
         context.tables = len({flow.label for flow in flows})
         # A flow that reads what another one here writes comes after it; the others begin at once. One that
         # asks Spark what is new is planned beside the others, when its turn comes.
-        later = [
-            flow for flow in flows if flow.plans_by_spark or any(name in names for name in flow.upstreams)
-        ]
+        later = [flow for flow in flows if _waits(flow, names)]
         standing = find_standing(context, [flow for flow in flows if flow not in later])
         free, dropped = drop_missing(context, standing.free, standing.left, missing or {})
         new = [flow for flow in free if flow.name not in standing.left]
@@ -179,3 +177,9 @@ def _is_suspended(ledger: LedgerReader, project: Project) -> bool:
     """The whole pipeline is. Views are not in the ledger, and go by it alone."""
     statuses = ledger.status(project.pipeline, [ALL])
     return any(one.flow == ALL and one.suspended for one in statuses)
+
+
+def _waits(flow: AnyFlow, names: Sequence[str]) -> bool:
+    """Whether it is planned when its turn comes, and not with the others before anything begins."""
+    by_spark = isinstance(flow, DeltaFlow) and flow.plans_by_spark
+    return by_spark or any(name in names for name in flow.upstreams)
