@@ -230,8 +230,8 @@ class PlainPipeline(PlainTables):
             if word is not None:
                 own = usage.where(F.col("entity_type") == word).withColumnRenamed("entity_id", key[1])
             # A version that ends differs from its end on; one that comes or goes from its beginning.
-            since = F.expr("if(_change_type IN ('insert', 'delete'), valid_from, valid_to)")
-            since = changes.groupBy(*key).agg(F.min(since).alias("_since"))
+            begins = F.expr("if(_change_type IN ('insert', 'delete'), valid_from, valid_to)")
+            since = changes.groupBy(*key).agg(F.min(begins).alias("_since"))
             found.append(own.join(since, key).where("usage_start_time >= _since").select("date_sk"))
         if not found:
             return

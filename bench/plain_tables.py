@@ -24,7 +24,7 @@ class PlainTables:
         """`project`: the example's folder, with its SQL and its system tables."""
         self._spark, self._project, self._lake = spark.newSession(), project, lake
         for name in ("spark.sql.shuffle.partitions", "spark.sql.session.timeZone"):
-            self._spark.conf.set(name, spark.conf.get(name))
+            self._spark.conf.set(name, str(spark.conf.get(name)))
         self._spark.conf.set("spark.databricks.delta.schema.autoMerge.enabled", "true")
         self._state = lake / "seen.json"
         self._seen: dict[str, int] = {}
