@@ -236,6 +236,7 @@ class TableFlow:
     Has the same facts under the same names as a `DeltaFlow`, so that nobody has to ask which of them it is.
     """
 
+    plans_by_spark: ClassVar[bool] = False
     in_catalogue: ClassVar[bool] = False
     """Whether its output is known only by a name in Spark's catalogue."""
     pipeline: str

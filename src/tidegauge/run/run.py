@@ -14,7 +14,7 @@ from tidegauge.flows.remarks import remarks
 from tidegauge.flows.select import Sources, choose
 from tidegauge.ledger.heartbeat import Heartbeat
 from tidegauge.ledger.open import open_ledger
-from tidegauge.model.delta_flow import AnyFlow, DeltaFlow
+from tidegauge.model.delta_flow import AnyFlow
 from tidegauge.model.plan import Plan
 from tidegauge.model.protocols.ledger import LedgerReader
 from tidegauge.model.spec import Project
@@ -181,5 +181,4 @@ def _is_suspended(ledger: LedgerReader, project: Project) -> bool:
 
 def _waits(flow: AnyFlow, names: Sequence[str]) -> bool:
     """Whether it is planned when its turn comes, and not with the others before anything begins."""
-    by_spark = isinstance(flow, DeltaFlow) and flow.plans_by_spark
-    return by_spark or any(name in names for name in flow.upstreams)
+    return flow.plans_by_spark or any(name in names for name in flow.upstreams)
