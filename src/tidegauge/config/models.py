@@ -82,8 +82,6 @@ def _cursor(value: Any) -> Ordered:
 
 
 class ProjectKeys(Keys):
-    later: ClassVar[dict[str, str]] = {}
-
     pipeline: Text = Field(description="The name of this set of flows, under which the ledger keeps it.")
     ledger: Annotated[Any, Form(as_it_is, "address")] = Field(
         default="sqlite:///.tidegauge/ledger.db",
@@ -130,6 +128,10 @@ class SparkKeys(Keys):
 
 class TableKeys(Keys):
     """What may differ from table to table: on a sync for all of its tables, under `override` for some."""
+
+    later: ClassVar[dict[str, str]] = dict.fromkeys(
+        ("columns", "execute", "mask", "where", "without_cursor"), ""
+    )
 
     cursor: Annotated[
         Ordered | None,
