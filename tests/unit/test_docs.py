@@ -45,10 +45,23 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
     assert not [target for target in targets if not (page.parent / target).exists()]
 
 
-def test_every_command_in_the_readme_exists() -> None:
-    commands = set(re.findall(r"^## tidegauge (.+)$", (ROOT / "docs" / "cli.md").read_text(), re.MULTILINE))
-    named = set(re.findall(r"^tidegauge (\w+)", (ROOT / "README.md").read_text(), re.MULTILINE))
-    assert named <= {command.split()[0] for command in commands}
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_command_and_flag_in_a_page_exists(page: Path) -> None:
+    parts = re.split(r"^## tidegauge (.+)$", (ROOT / "docs" / "cli.md").read_text(), flags=re.MULTILINE)
+    known = dict(zip(parts[1::2], parts[2::2], strict=True))
+    text = page.read_text()
+    typed = re.findall(r"(?:^|`|\$ |&& )tidegauge ([a-z][^`\n#]*)", text, re.MULTILINE)
+    wrong = []
+    for words in (one.replace("s3clean", "files") for one in typed):  # an older name of the same command
+        name = " ".join(re.match(r"(\S+)(?: (\w+))?", words).groups(""))  # type: ignore[union-attr]
+        command = next((one for one in (name, name.split()[0]) if one in known), None)
+        if command is None:
+            wrong.append(words)
+            continue
+        wrong += [
+            f"{command} {flag}" for flag in re.findall(r"--[a-z][a-z-]+", words) if flag not in known[command]
+        ]
+    assert wrong == []
 
 
 def test_every_hazard_has_a_test_with_its_number() -> None:
