@@ -1,9 +1,11 @@
-"""What Snowflake's connector is told of a connection, by those who read and by those who write."""
+"""What Snowflake's connector is told and says, to those who read and to those who write."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from tidegauge.errors import RuntimeMissing
+from tidegauge.model.secret import mask
 from tidegauge.model.spec import Database
 
 _CONNECT_SECONDS = 30
@@ -31,3 +33,20 @@ def snowflake_login(database: Database) -> dict[str, Any]:
         "application": "tidegauge",
         "session_parameters": {"TIMEZONE": "UTC", "QUERY_TAG": "tidegauge"},
     }
+
+
+def import_connector() -> Any:
+    try:
+        import snowflake.connector
+    except ImportError as error:
+        raise RuntimeMissing(
+            "Snowflake is reached by its connector, snowflake-connector-python, which is not installed",
+            hint="pip install 'tidegauge[snowflake]'",
+        ) from error
+    return snowflake.connector
+
+
+def snowflake_words(error: Exception) -> str:
+    """What the server said, as one line, without secrets."""
+    text = getattr(error, "raw_msg", None) or getattr(error, "msg", None) or str(error)
+    return mask(" ".join(str(text).split())) or type(error).__name__

@@ -53,10 +53,10 @@ class SourceEngine:
     jdbc_options: Callable[[Database], dict[str, str]] | None
     """Everything Spark needs to connect, with the session pinned to UTC. Raises ConfigError. None: there is
     no JDBC driver, and every table can be read without."""
-    why_not_direct: Callable[[Database, Read], str | None]
-    """Why a connection cannot be read without JDBC, under `read: auto` or `direct`; None where it can."""
-    column_way: Callable[[SourceColumn], ColumnWay | None]
-    """How a column travels without JDBC where that is particular to this kind; None for the usual way."""
     make_split: MakeSplit
+    why_not_direct: Callable[[Database, Read], str | None] = lambda *_: None
+    """Why a connection cannot be read without JDBC, under `read: auto` or `direct`; None where it can."""
+    column_way: Callable[[SourceColumn], ColumnWay | None] = lambda _: None
+    """How a column travels without JDBC where that is particular to this kind; None for the usual way."""
     spread: Callable[[tuple[Split, ...]], tuple[Split, ...]] | None = None
     """For many rows: the same in more splits, of results that wait at the server. Asks the server now."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from tidegauge.model.batch_data import Split
 from tidegauge.model.engines import Engine
 from tidegauge.model.position import Value, ValueKind
-from tidegauge.model.spec import Database, Read, TableName
-from tidegauge.model.table import SourceColumn, SourceTable
+from tidegauge.model.spec import Database, TableName
+from tidegauge.model.table import SourceTable
 from tidegauge.sources.dialect import Dialect, refuse_nul
 from tidegauge.sources.direct_types import ColumnWay
 from tidegauge.sources.duckdb.types import RULES
@@ -57,14 +57,6 @@ def _open_dialect(database: Database) -> Dialect:
     return DuckDBDialect(database)
 
 
-def _why_not_direct(database: Database, wanted: Read) -> str | None:  # noqa: ARG001 - there is no other way
-    return None
-
-
-def _column_way(column: SourceColumn) -> ColumnWay | None:  # noqa: ARG001 - every column goes the usual way
-    return None
-
-
 def _make_split(
     database: Database,
     source_table: SourceTable,
@@ -86,7 +78,5 @@ DUCKDB = SourceEngine(
     literal=literal,
     table_name=table_name,
     jdbc_options=None,
-    why_not_direct=_why_not_direct,
-    column_way=_column_way,
     make_split=_make_split,
 )

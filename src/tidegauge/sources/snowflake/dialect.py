@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from tidegauge.errors import ColumnMissing, CursorUnsuitable, SourceError, SourceUnreachable, TableMissing
 from tidegauge.model.position import Value, ValueKind
+from tidegauge.model.snowflake_login import snowflake_words
 from tidegauge.model.spec import Database, TableName
 from tidegauge.model.table import OrderedColumn, SourceTable
 from tidegauge.sources.dialect import (
@@ -24,7 +25,7 @@ from tidegauge.sources.dialect import (
 )
 from tidegauge.sources.notation import Notation
 from tidegauge.sources.snowflake.engine import literal, quote, table_name, text_literal
-from tidegauge.sources.snowflake.session import close, connect, translate, words
+from tidegauge.sources.snowflake.session import close, connect, translate
 from tidegauge.sources.snowflake.types import RULES
 from tidegauge.sources.types import Native
 
@@ -165,14 +166,14 @@ class SnowflakeDialect:
             found = translate(self._database, error)
             if isinstance(found, SourceUnreachable):
                 raise found from error
-            if _NO_COLUMN.search(words(error)):
+            if _NO_COLUMN.search(snowflake_words(error)):
                 raise ColumnMissing(
-                    f"{table}: the cursor {shown} names a column that is not there: {words(error)}",
+                    f"{table}: the cursor {shown} names a column that is not there: {snowflake_words(error)}",
                     hint="check the names in the expression",
                 ) from error
             raise CursorUnsuitable(
                 f"{table}: the cursor {shown} is not an expression that Snowflake understands:"
-                f" {words(error)}",
+                f" {snowflake_words(error)}",
                 hint="a cursor is a column, or an expression of the database's own SQL",
             ) from error
         kind = _CODES.get(described.type_code, "")

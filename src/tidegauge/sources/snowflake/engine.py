@@ -6,7 +6,7 @@ from tidegauge.errors import SourceError
 from tidegauge.model.batch_data import Split
 from tidegauge.model.engines import Engine
 from tidegauge.model.position import Value, ValueKind
-from tidegauge.model.spec import Database, Read, TableName
+from tidegauge.model.spec import Database, TableName
 from tidegauge.model.table import SourceColumn, SourceTable
 from tidegauge.sources.dialect import Dialect, refuse_nul
 from tidegauge.sources.direct_types import ColumnWay, plain_decimal
@@ -53,10 +53,6 @@ def _open_dialect(database: Database) -> Dialect:
     return SnowflakeDialect(database)
 
 
-def _why_not_direct(database: Database, wanted: Read) -> str | None:  # noqa: ARG001 - there is no other way
-    return None
-
-
 def _column_way(column: SourceColumn) -> ColumnWay | None:
     size = plain_decimal(column)
     if size is None:
@@ -94,7 +90,6 @@ SNOWFLAKE = SourceEngine(
     literal=literal,
     table_name=table_name,
     jdbc_options=None,
-    why_not_direct=_why_not_direct,
     column_way=_column_way,
     make_split=_make_split,
     spread=_spread,

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from tidegauge.errors import RuntimeMissing, SourceError, SourceUnreachable, TableMissing
-from tidegauge.model.secret import mask
-from tidegauge.model.snowflake_login import snowflake_login
+from tidegauge.errors import SourceError, SourceUnreachable, TableMissing
+from tidegauge.model.snowflake_login import import_connector, snowflake_login, snowflake_words
 from tidegauge.model.spec import Database
 
 _MISSING = ("42S02", "02000")
@@ -16,7 +15,7 @@ _MISSING = ("42S02", "02000")
 
 def connect(database: Database) -> Any:
     """A connection of the connector's own, in UTC. Raises SourceUnreachable or RuntimeMissing."""
-    connector = _connector()
+    connector = import_connector()
     wanted = snowflake_login(database)
     wanted["session_parameters"] = {
         **wanted["session_parameters"],
@@ -29,7 +28,8 @@ def connect(database: Database) -> Any:
             error, connector.errors.OperationalError
         )
         raise SourceUnreachable(
-            f"{database.name}: Snowflake, account {database.account}, cannot be reached: {words(error)}",
+            f"{database.name}: Snowflake, account {database.account}, cannot be reached:"
+            f" {snowflake_words(error)}",
             hint="check account, user, password, role and warehouse of the connection",
             retryable=not refused,
         ) from None
@@ -50,32 +50,16 @@ def close(connection: Any) -> None:
 
 
 def translate(database: Database, error: Exception) -> SourceError:
-    errors = _connector().errors
+    errors = import_connector().errors
     state = str(getattr(error, "sqlstate", "") or "")
     if state in _MISSING:
         return TableMissing(
-            f"{database.name}: {words(error)}", hint="check the table's name and that the role may SELECT it"
+            f"{database.name}: {snowflake_words(error)}",
+            hint="check the table's name and that the role may SELECT it",
         )
     if isinstance(error, errors.OperationalError | errors.InterfaceError) or state.startswith("08"):
         return SourceUnreachable(
-            f"{database.name}: the connection to Snowflake was lost: {words(error)}",
+            f"{database.name}: the connection to Snowflake was lost: {snowflake_words(error)}",
             hint="run again: the same window is read once more",
         )
-    return SourceError(f"{database.name}: {words(error)}")
-
-
-def words(error: Exception) -> str:
-    """What the server said, as one line, without secrets."""
-    text = getattr(error, "raw_msg", None) or getattr(error, "msg", None) or str(error)
-    return mask(" ".join(str(text).split())) or type(error).__name__
-
-
-def _connector() -> Any:
-    try:
-        import snowflake.connector
-    except ImportError as error:
-        raise RuntimeMissing(
-            "reading Snowflake needs its connector, snowflake-connector-python",
-            hint="pip install 'tidegauge[snowflake]'",
-        ) from error
-    return snowflake.connector
+    return SourceError(f"{database.name}: {snowflake_words(error)}")

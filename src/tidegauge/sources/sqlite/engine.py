@@ -8,8 +8,8 @@ from urllib.parse import quote as percent
 from tidegauge.model.batch_data import Split
 from tidegauge.model.engines import Engine
 from tidegauge.model.position import Value, ValueKind
-from tidegauge.model.spec import Database, Read, TableName
-from tidegauge.model.table import SourceColumn, SourceTable
+from tidegauge.model.spec import Database, TableName
+from tidegauge.model.table import SourceTable
 from tidegauge.sources.dialect import Dialect, refuse_nul
 from tidegauge.sources.direct_types import ColumnWay
 from tidegauge.sources.engine import SourceEngine
@@ -60,14 +60,6 @@ def _jdbc_options(database: Database) -> dict[str, str]:
     }
 
 
-def _why_not_direct(database: Database, wanted: Read) -> str | None:  # noqa: ARG001 - Python has the driver
-    return None
-
-
-def _column_way(column: SourceColumn) -> ColumnWay | None:  # noqa: ARG001 - every column goes the usual way
-    return None
-
-
 def _make_split(
     database: Database,
     source_table: SourceTable,
@@ -89,7 +81,5 @@ SQLITE = SourceEngine(
     literal=literal,
     table_name=table_name,
     jdbc_options=_jdbc_options,
-    why_not_direct=_why_not_direct,
-    column_way=_column_way,
     make_split=_make_split,
 )

@@ -8,9 +8,8 @@ from contextlib import suppress
 from decimal import Decimal
 from typing import Any
 
-from tidegauge.errors import OutputError, OutputUnreachable, RuntimeMissing, TidegaugeError
-from tidegauge.model.secret import mask
-from tidegauge.model.snowflake_login import snowflake_login
+from tidegauge.errors import OutputError, OutputUnreachable, TidegaugeError
+from tidegauge.model.snowflake_login import import_connector, snowflake_login, snowflake_words
 from tidegauge.model.spec import Database
 from tidegauge.outputs.warehouse.warehouse import Locked, Overtaken, Refused
 
@@ -31,14 +30,14 @@ class SnowflakeSession:
 
     @classmethod
     def open(cls, database: Database, patience: float) -> SnowflakeSession:
-        connector = _connector()
+        connector = import_connector()
         place = f"Snowflake, account {database.account}"
         try:
             connection = connector.connect(**snowflake_login(database))
             session = cls(connection, place)
         except Exception as error:
             raise OutputUnreachable(
-                f"{place} cannot be reached: {_words(error)}",
+                f"{place} cannot be reached: {snowflake_words(error)}",
                 hint="check account, user, password, role and warehouse of the connection",
             ) from error
         try:
@@ -93,8 +92,8 @@ class SnowflakeSession:
             raise self._translate(error) from error
 
     def _translate(self, error: Exception) -> TidegaugeError:
-        errors = _connector().errors
-        words, state = _words(error), str(getattr(error, "sqlstate", "") or "")
+        errors = import_connector().errors
+        words, state = snowflake_words(error), str(getattr(error, "sqlstate", "") or "")
         if state == "40001" or _CONFLICT.search(words):
             return Overtaken(f"another session was faster: {words}")
         if state == "57014":
@@ -111,19 +110,3 @@ class SnowflakeSession:
 def _whole(value: Any) -> Any:
     """A number without digits behind the point is an int, as the connector has it in most places."""
     return int(value) if isinstance(value, Decimal) and value.as_tuple().exponent == 0 else value
-
-
-def _words(error: Exception) -> str:
-    text = getattr(error, "raw_msg", None) or getattr(error, "msg", None) or str(error)
-    return mask(" ".join(str(text).split())) or type(error).__name__
-
-
-def _connector() -> Any:
-    try:
-        import snowflake.connector
-    except ImportError as error:
-        raise RuntimeMissing(
-            "loading into Snowflake needs its connector, snowflake-connector-python",
-            hint="pip install 'tidegauge[snowflake]'",
-        ) from error
-    return snowflake.connector
