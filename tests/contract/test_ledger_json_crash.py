@@ -50,9 +50,12 @@ def seen_by_all(folder: Path) -> Seen:
     """Each flow as the ledger tells it, without names and times that differ from try to try."""
     with open_ledger(f"json:{folder}", create=True) as ledger:
         marks = {mark.flow: (mark.position, mark.checked, mark.seq) for mark in ledger.watermarks("shop")}
-        return {
+        ticks = ledger.ticks("shop").schedules.items()
+        schedules = tuple((name, one.ran, one.runner) for name, one in ticks)
+        return ({"*": schedules} if schedules else {}) | {
             one.flow: (
                 one.state,
+                one.suspended is not None,
                 one.fence,
                 one.owner,
                 one.plan and one.plan.done,
@@ -103,6 +106,7 @@ def test_b6_a_writer_killed_at_any_touch_leaves_each_flow_as_it_was_or_as_it_sho
 def _goes_on(folder: Path) -> None:
     """Whatever the dead left, the next runner ends it."""
     with open_ledger(f"json:{folder}", create=True) as ledger:
+        ledger.resume("shop", "orders", owner=OTHER, reason="next")
         plan = ledger.plan([draft(batches=1)], owner=OTHER, run_id="next")["orders"]
         [status] = ledger.status("shop", ["orders"])
         claim = ledger.claim(plan, owner=OTHER, run_id="next", lease=MINUTE, dead=status.owner)

@@ -50,8 +50,9 @@ def find_forms(pair: TablePair) -> tuple[CanonicalForm, ...] | str:
     if pair.sql is None or not pair.held:
         return "the target is no table of a database that was asked for hashes"
     here, there = pair.flow.source.engine, pair.sql.engine
-    if there not in WORDS:
-        return f"{there} computes no hashes of blocks"
+    for engine in (here, there):
+        if engine not in WORDS:
+            return f"{engine} computes no hashes of blocks"
     through_jdbc = pair.flow.options.read is Read.JDBC or direct_reason(pair.source_table, pair.flow.source)
     if WORDS[here].in_process and through_jdbc:
         return f"a {here} database that is read through JDBC computes no hashes of blocks"

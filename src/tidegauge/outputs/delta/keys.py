@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce
@@ -13,6 +12,7 @@ from tidegauge.model.delta_flow import CHANGE_TYPE
 from tidegauge.model.types import quote
 from tidegauge.outputs.delta.modes import Checked, Job, align_rows, is_delete, say_differs
 from tidegauge.outputs.delta.types import literal
+from tidegauge.spark.hadoop import on_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -112,18 +112,16 @@ def _mark_same(job: Job, rows: DataFrame) -> DataFrame:
 
     keys = {name.casefold() for name in job.output.key}
     others = [column for column in job.columns if column.name.casefold() not in keys]
-    if not job.small or job.empty:
+    # Spark Connect lets go of what is held as soon as nobody in this process has it in hand.
+    if not job.small or job.empty or on_connect(job.session):
         return rows.withColumn(_SAME, f.lit(False))
-    view = f"tidegauge_{uuid.uuid4().hex}"
     # Spark 4.2 fails on an EXISTS that is selected from a UNION, which changes often are.
-    rows.localCheckpoint(eager=False).createOrReplaceTempView(view)
+    held = rows.localCheckpoint(eager=False)
     on = " AND ".join(f"t.{quote(name)} = s.{quote(name)}" for name in _keys(job))
     alike = f" AND NOT ({say_differs(others)})" if others else ""
     there = f"EXISTS (SELECT 1 FROM {job.table} AS t WHERE {on}{alike})"
-    try:
-        return job.session.sql(f"SELECT s.*, NOT ({is_delete('s')}) AND {there} AS {_SAME} FROM {view} AS s")
-    finally:
-        job.session.catalog.dropTempView(view)
+    query = f"SELECT s.*, NOT ({is_delete('s')}) AND {there} AS {_SAME} FROM "
+    return job.session.sql(query.replace("{", "{{").replace("}", "}}") + "{rows} AS s", rows=held)
 
 
 def _find_there(job: Job, checked: Checked) -> DataFrame:
