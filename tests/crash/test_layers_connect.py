@@ -69,9 +69,7 @@ def test_b1_flows_that_share_a_connect_server_and_a_name_keep_apart_and_survive_
     killed = start(*words)
     targets = [f"{name}_sums" for name in TABLES]
     until(
-        lambda: (
-            sum(len(said(tmp_path, name)) for name in targets) > len(targets) or killed.poll() is not None
-        )
+        lambda: sum(len(said(tmp_path, name)) for name in targets) > len(targets) or killed.poll() is not None
     )
     assert killed.poll() is None, killed.said()
     killed.kill()

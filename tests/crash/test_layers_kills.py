@@ -403,9 +403,7 @@ def test_c1_a_vacuum_or_compaction_killed_between_its_steps_takes_nothing_that_a
     merge = ("--select", "merge")
     delta_flows.run(*merge)
     # The reader has not seen the last change yet.
-    delta_flows.die(
-        Death(("tidegauge.flows.optimize:vacuum",), "before"), "optimize", *merge, on_spark=True
-    )
+    delta_flows.die(Death(("tidegauge.flows.optimize:vacuum",), "before"), "optimize", *merge, on_spark=True)
     vacuum = ("vacuum", "--retain", "0h", "--yes", *merge)
     delta_flows.type(*vacuum, code=1)
     delta_flows.run()
