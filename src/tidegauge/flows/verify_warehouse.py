@@ -43,6 +43,6 @@ def compare_pair(pair: TablePair, *, name_all: bool) -> Difference:
     `name_all`: it has every key with which something is wrong.
     """
     found = compare_by_blocks(pair)
-    return (
-        found if isinstance(found, Difference) else replace(pair.compare(name_all=name_all), why_rows=found)
-    )
+    if isinstance(found, Difference):
+        return found
+    return replace(pair.compare(name_all=name_all), why_rows=found or None)
