@@ -27,6 +27,7 @@
     ├── ExpectationFailed          rows are not as `expect` says, or cannot be checked
     ├── RuntimeMissing             Java, jars or an optional library
     ├── SparkFailed                a Spark job ended in an error; the last cause, in one sentence
+    ├── RunFailed                  a flow failed in a run that was asked for in Python; has the run's `result`
     ├── NotCompared                `verify` has nothing that it could compare (exit code 2)
     ├── PositionError              a position that cannot be read, or compared here
     └── Stopped                    a signal asked us to stop; nothing is wrong
@@ -41,7 +42,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 
 @dataclass(frozen=True)
@@ -76,13 +77,20 @@ class TidegaugeError(Exception):
         self.retryable = self.default_retryable if retryable is None else retryable
         self.detail = detail
         """What only `--debug` shows, such as a Java stack trace."""
+        self.tells_hint = False
+        """Whether the hint stands in its text too: for Python, where nothing prints it below."""
 
     @property
     def type(self) -> str:
         return type(self).__name__
 
-    def __str__(self) -> str:
+    @property
+    def sentence(self) -> str:
+        """The cause, behind the place where there is one."""
         return f"{self.place}: {self.message}" if self.place else self.message
+
+    def __str__(self) -> str:
+        return f"{self.sentence}\nhint: {self.hint}" if self.tells_hint and self.hint else self.sentence
 
 
 @contextmanager
@@ -209,6 +217,13 @@ class RuntimeMissing(TidegaugeError):
 
 class SparkFailed(TidegaugeError):
     default_retryable = True
+
+
+class RunFailed(TidegaugeError):
+    def __init__(self, message: str, *, hint: str | None, result: Any) -> None:
+        super().__init__(message, hint=hint)
+        self.result = result
+        """Of the whole run, the flows that ended well included."""
 
 
 class NotCompared(TidegaugeError):

@@ -77,14 +77,15 @@ def command(
 
 
 def _alert(project: Project, found: Sequence[Health]) -> dict[str, Any]:
-    from tidegauge.cli.telemetry import report_told
+    from tidegauge.cli.log import warn
     from tidegauge.operations.alerts import send_alerts
+    from tidegauge.operations.telemetry import report_told
 
     if project.telemetry.alerts is None:
         raise ConfigError(
             "--alert needs somebody to tell", hint="add `alerts: {to: [...]}` to the project file"
         )
-    return report_told(send_alerts(project, found=found))
+    return report_told(send_alerts(project, found=found), warn=warn)
 
 
 def _show(found: Sequence[Health], now: datetime) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import sys
 import traceback
+from typing import Annotated
 
 import typer
 
+from tidegauge import __version__
 from tidegauge.cli import (
     alerts,
     backfill,
@@ -36,17 +38,36 @@ from tidegauge.cli import (
     verify,
     watermark,
 )
-from tidegauge.cli.output import report_error
+from tidegauge.cli.group import CommandGroup
+from tidegauge.cli.output import report_error, say
 from tidegauge.errors import TidegaugeError
 
 app = typer.Typer(
     name="tidegauge",
+    cls=CommandGroup,
     help="Moves only what changed, and can prove how far it got.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        say(f"tidegauge {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def begin(
+    _: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Moves only what changed, and can prove how far it got."""
+
+
 app.command("init")(init.command)
 app.command("doctor")(doctor.command)
 app.command("plan")(plan.command)

@@ -115,13 +115,13 @@ def report_error(error: TidegaugeError, *, json: bool, debug: bool) -> int:
                 "schema": "tidegauge/error/1",
                 "error": {
                     "type": error.type,
-                    "message": str(error),
+                    "message": error.sentence,
                     "hint": error.hint,
                     "retryable": error.retryable,
                 },
             }
         )
-    lines = [f"error: {error}"]
+    lines = [f"error: {error.sentence}"]
     if error.hint:
         lines.append(f" hint: {error.hint}")
     if debug and error.detail:

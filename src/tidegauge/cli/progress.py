@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import typer
 
 from tidegauge.cli.delta_tables import describe
-from tidegauge.cli.log import log_line, watch_here
+from tidegauge.cli.log import log_line, warn, watch_here
 from tidegauge.cli.output import fits, print_json, print_table, report_error, say
 from tidegauge.cli.override_table import count
-from tidegauge.cli.telemetry import Tracing, tell_of_error, tell_others
 from tidegauge.errors import Stopped, TidegaugeError
 
 if TYPE_CHECKING:
@@ -33,15 +32,17 @@ def running(
     project: Project, go: Callable[[Listener, threading.Event], RunReport], *, json: bool, debug: bool
 ) -> tuple[RunReport, int]:
     """What was done, and the exit code of a signal that asked to stop; 0 if there was none."""
+    from tidegauge.operations.telemetry import Tracing, tell_of_error
+
     stop = Stop()
     try:
-        with stop, watch_here() as tell, Tracing(project, tell) as traced:
+        with stop, watch_here() as tell, Tracing(project, tell, warn=warn) as traced:
             report = go(traced, stop.asked)
     except Stopped as error:
         report_error(error, json=json, debug=debug)
         raise typer.Exit(stop.exit_code) from None
     except TidegaugeError as error:
-        tell_of_error(project, error)
+        tell_of_error(project, error, warn=warn)
         raise
     return replace(report, lineage=traced.outcome), stop.exit_code
 
@@ -60,11 +61,12 @@ def close(
     more: dict[str, Any] | None = None,
 ) -> NoReturn:
     """Say what happened, in a table or as JSON, and leave with the exit code that it means."""
+    from tidegauge.operations.telemetry import tell_others
     from tidegauge.operations.verify import explain_nothing_compared, is_proven
 
     if not json:
         _show_all(report, verified)
-    told = {} if signalled else tell_others(project, report, selection)
+    told = {} if signalled else tell_others(project, report, selection, warn=warn)
     if json:
         print_json(report.to_json(command) | (more or {}) | _details(refreshed, verified) | told)
     failed = _find_failed(refreshed) + report.errors

@@ -11,7 +11,7 @@ from tidegauge.model.secret import mask
 def error_to_json(error: TidegaugeError) -> dict[str, Any]:
     return {
         "type": error.type,
-        "message": mask(str(error)),
+        "message": mask(error.sentence),
         "hint": mask(error.hint) if error.hint else None,
         "retryable": error.retryable,
     }

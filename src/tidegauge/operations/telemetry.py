@@ -1,15 +1,17 @@
-"""What a command tells beyond its own output: alert channels, a Pushgateway, a lineage server.
+"""What a run tells beyond its own output: alert channels, a Pushgateway, a lineage server.
 
-Whatever goes wrong here is a warning on stderr and in `--json`. It breaks no run and changes no exit code.
+Whatever goes wrong here is a warning and stands in the run's JSON. It breaks no run and changes no exit code.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tidegauge.cli.log import warn
 from tidegauge.errors import ConfigError, TidegaugeError
+
+Warn = Callable[[str], None]
+"""Says something that broke no run, and that a person should know."""
 
 if TYPE_CHECKING:
     from tidegauge.model.alert import Told
@@ -19,7 +21,9 @@ if TYPE_CHECKING:
     from tidegauge.run.report import RunReport
 
 
-def tell_others(project: Project, report: RunReport, selection: Sequence[str]) -> dict[str, Any]:
+def tell_others(
+    project: Project, report: RunReport, selection: Sequence[str], *, warn: Warn
+) -> dict[str, Any]:
     """After a run: what to add to its JSON document."""
     from tidegauge.operations.alerts import send_alerts
     from tidegauge.operations.metrics import push
@@ -27,7 +31,7 @@ def tell_others(project: Project, report: RunReport, selection: Sequence[str]) -
     telemetry = project.telemetry
     found: dict[str, Any] = {}
     if telemetry.alerts is not None:
-        found |= report_told(send_alerts(project, selection=selection, report=report))
+        found |= report_told(send_alerts(project, selection=selection, report=report), warn=warn)
     if telemetry.metrics is not None and telemetry.metrics.push is not None:
         error = push(project)
         found["metrics"] = {"pushed": error is None, "error": error}
@@ -36,15 +40,15 @@ def tell_others(project: Project, report: RunReport, selection: Sequence[str]) -
     return found
 
 
-def tell_of_error(project: Project, error: TidegaugeError) -> None:
+def tell_of_error(project: Project, error: TidegaugeError, *, warn: Warn) -> None:
     """After a run that could not even begin; wrong use is told to who uses it."""
     if project.telemetry.alerts is not None and not isinstance(error, ConfigError):
         from tidegauge.operations.alerts import send_alerts
 
-        report_told(send_alerts(project, error=error))
+        report_told(send_alerts(project, error=error), warn=warn)
 
 
-def report_told(told: Sequence[Told]) -> dict[str, Any]:
+def report_told(told: Sequence[Told], *, warn: Warn) -> dict[str, Any]:
     for one in told:
         if one.error is not None:
             warn(f"alerts to {one.channel} were not sent, and will be tried again: {one.error}")
@@ -54,9 +58,10 @@ def report_told(told: Sequence[Told]) -> dict[str, Any]:
 class Tracing:
     """A listener that also sends lineage, if the project wants that, until the block ends."""
 
-    def __init__(self, project: Project, tell: Listener) -> None:
+    def __init__(self, project: Project, tell: Listener, *, warn: Warn) -> None:
         self._project = project
         self._tell = tell
+        self._warn = warn
         self._lineage: LineageListener | None = None
         self.outcome: dict[str, Any] | None = None
         """For the run's JSON document, after the block."""
@@ -85,4 +90,4 @@ class Tracing:
 
     def _fail(self, why: str, sent: int) -> None:
         self.outcome = {"sent": sent, "error": why}
-        warn(f"lineage was not sent: {why}")
+        self._warn(f"lineage was not sent: {why}")

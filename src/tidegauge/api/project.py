@@ -1,0 +1,213 @@
+"""`tidegauge.load_project`: a project file, and what can be done with it from Python."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from pathlib import Path
+from types import FrameType
+from typing import TypeVar
+
+from tidegauge.api.results import PlanResult, RunResult, StatusResult, VerifyResult, WatermarksResult
+from tidegauge.config.durations import parse_duration
+from tidegauge.config.find import find_project
+from tidegauge.config.load import load_project as read_project
+from tidegauge.errors import ConfigError, RunFailed, TidegaugeError
+from tidegauge.model.spec import Project, Stage
+from tidegauge.observe.events import Listener
+from tidegauge.observe.view import watch
+from tidegauge.operations.plan import preview
+from tidegauge.operations.status import summarize_flows
+from tidegauge.operations.telemetry import Tracing, tell_of_error, tell_others
+from tidegauge.operations.verify import explain_nothing_compared, verify
+from tidegauge.operations.watermarks import list_watermarks
+from tidegauge.run.options import RunOptions
+from tidegauge.run.run import run
+
+Selection = str | Sequence[str]
+"""As `--select` takes it: names, patterns, `tag:x`, `+up`, `down+`; one or several."""
+
+_log = logging.getLogger("tidegauge")
+_Errors = TypeVar("_Errors", PlanResult, RunResult)
+
+
+def load_project(path: str | os.PathLike[str] | None = None) -> LoadedProject:
+    """The project in this file, or in the `tidegauge.yml` of this folder.
+
+    Without a path the file is looked for in the working folder and in those above it. The file is read now;
+    what changes in it later is seen when it is loaded again.
+    """
+    with _telling_hints():
+        return LoadedProject(read_project(find_project(None, Path(path) if path is not None else None)))
+
+
+@dataclass(frozen=True)
+class LoadedProject:
+    """What `tidegauge plan`, `run`, `status`, `verify` and `watermark list` do, with typed results.
+
+    An error that keeps a command from its work is raised, and its text ends with the hint.
+    """
+
+    spec: Project
+
+    @property
+    def name(self) -> str:
+        """Of the pipeline."""
+        return self.spec.pipeline
+
+    def __repr__(self) -> str:
+        return f"<Tidegauge project {self.name} in {self.spec.root}>"
+
+    def plan(
+        self, select: Selection = (), *, stage: str | None = None, limit: int | None = None
+    ) -> PlanResult:
+        """What a run would read and write, and why. Writes nothing; a flow's own error is in its entry."""
+        with _telling_hints():
+            notes: list[str] = []
+            flows = preview(self.spec, _words(select), stage=_stage(stage), limit=limit, remark=notes.append)
+            return _with_hints(PlanResult(tuple(flows), tuple(notes)))
+
+    def run(
+        self,
+        select: Selection = (),
+        *,
+        stage: str | None = None,
+        parallel: int = 2,
+        limit: int | None = None,
+        wait: str | timedelta = "0s",
+        confirm_deletes: bool = False,
+        check: bool = True,
+        progress: bool | Listener = True,
+    ) -> RunResult:
+        """Read what is new and commit it, exactly once.
+
+        `check`: raise RunFailed if a flow failed, with the whole result in its `result`; otherwise look at
+        `result.ok`. `wait`: how long to wait for flows that another runner holds. `progress` is shown on
+        stderr; a function gets the run's events instead. In the main thread the first Ctrl-C stops after the
+        batch in hand and then raises KeyboardInterrupt, the second raises it at once.
+        """
+        with _telling_hints():
+            options = RunOptions(
+                _words(select),
+                stage=_stage(stage),
+                parallel=parallel,
+                limit=limit,
+                wait=parse_duration(wait) if isinstance(wait, str) else wait,
+                confirm_deletes=confirm_deletes,
+            )
+            with _interruptible() as stop:
+                result = _with_hints(self._run(options, progress, stop))
+            if check and not result.ok:
+                raise _failure_of(result)
+            return result
+
+    def _run(self, options: RunOptions, progress: bool | Listener, stop: threading.Event) -> RunResult:
+        try:
+            with _watching(progress) as tell, Tracing(self.spec, tell, warn=_log.warning) as traced:
+                report = run(self.spec, options, tell=traced, stop=stop)
+        except TidegaugeError as error:
+            tell_of_error(self.spec, error, warn=_log.warning)
+            raise
+        report = replace(report, lineage=traced.outcome)
+        told = {} if stop.is_set() else tell_others(self.spec, report, options.selection, warn=_log.warning)
+        return RunResult(report, told)
+
+    def status(self, select: Selection = ()) -> StatusResult:
+        """Where every flow stands, by the ledger alone: no source is asked, and no Spark started."""
+        with _telling_hints():
+            at, flows = summarize_flows(self.spec, _words(select))
+            return StatusResult(at, tuple(flows))
+
+    def verify(
+        self, select: Selection = (), *, stage: str | None = None, progress: bool | Listener = True
+    ) -> VerifyResult:
+        """Compare source and target up to the watermark, key by key: look at `equal`.
+
+        Raises NotCompared where nothing could be compared at all.
+        """
+        with _telling_hints(), _watching(progress) as tell:
+            found = verify(self.spec, _words(select), stage=_stage(stage), tell=tell)
+            nothing = explain_nothing_compared(found)
+            if nothing is not None:
+                raise nothing
+            return VerifyResult(tuple(found))
+
+    def watermarks(self) -> WatermarksResult:
+        """How far every input has got."""
+        with _telling_hints():
+            at, marks = list_watermarks(self.spec)
+            return WatermarksResult(at, tuple(marks))
+
+
+def _failure_of(result: RunResult) -> RunFailed:
+    (name, first), *others = [
+        (flow.flow, flow.error) for flow in result.flows if flow.error is not None and not flow.ok
+    ]
+    more = f"; so did {', '.join(other for other, _ in others)}" if others else ""
+    error = RunFailed(f"{name} failed: {first.sentence}{more}", hint=first.hint, result=result)
+    error.__cause__ = first
+    return error
+
+
+def _words(select: Selection) -> tuple[str, ...]:
+    return (select,) if isinstance(select, str) else tuple(select)
+
+
+def _stage(word: str | None) -> Stage | None:
+    try:
+        return None if word is None else Stage(word)
+    except ValueError:
+        stages = " or ".join(f'"{one.value}"' for one in Stage)
+        raise ConfigError(f"there is no stage {word!r}", hint=f"write {stages}") from None
+
+
+def _watching(progress: bool | Listener) -> AbstractContextManager[Listener]:
+    if callable(progress):
+        return nullcontext(progress)
+    return watch(sys.stderr) if progress else nullcontext(lambda _: None)
+
+
+@contextmanager
+def _interruptible() -> Iterator[threading.Event]:
+    """An event that the first Ctrl-C sets. Only the main thread can be told of signals."""
+    stop = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+
+    def ask(_: int, __: FrameType | None) -> None:
+        if stop.is_set():
+            raise KeyboardInterrupt
+        stop.set()
+        sys.stderr.write("stopping after the batch in hand; once more stops at once\n")
+
+    before = signal.signal(signal.SIGINT, ask)
+    try:
+        yield stop
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if stop.is_set():
+        raise KeyboardInterrupt
+
+
+@contextmanager
+def _telling_hints() -> Iterator[None]:
+    """In Python the hint stands in the error's own text: no command line prints it below."""
+    try:
+        yield
+    except TidegaugeError as error:
+        error.tells_hint = True
+        raise
+
+
+def _with_hints(result: _Errors) -> _Errors:
+    for error in result.errors:
+        error.tells_hint = True
+    return result

@@ -1,0 +1,128 @@
+"""The tables that people read, of each kind of result: the same on the terminal and in a notebook."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from tidegauge.model.position import to_text
+from tidegauge.observe.tables import Table, show_ago, show_duration
+
+if TYPE_CHECKING:
+    from tidegauge.model.watermark import Watermark
+    from tidegauge.operations.plan import Preview
+    from tidegauge.operations.status import FlowSummary
+    from tidegauge.operations.verify import Verified
+    from tidegauge.run.report import FlowReport, RunReport
+
+_CHANGES = ("inserted", "updated", "deleted")
+_MARKS = {True: "✓", False: "✗", None: "—"}
+
+
+def plan_table(flows: Sequence[Preview], notes: Sequence[str] = ()) -> Table:
+    return Table(
+        ("flow", "state", "rows", "batches", "after", "up to", "output"),
+        tuple(
+            (flow.flow, flow.state, flow.rows, flow.batches, flow.after, flow.upto, flow.output)
+            for flow in flows
+        ),
+        numbers=("rows", "batches"),
+        notes=(
+            *(f"{flow.flow}: {note}" for flow in flows for note in flow.notes),
+            *(f"note: {note}" for note in notes),
+        ),
+    )
+
+
+def run_table(report: RunReport, *, changes: bool = True) -> Table:
+    """Changes are counted where an output can tell them."""
+    told = changes and any(one.inserted is not None for flow in report.flows for one in flow.receipts)
+    shown = _CHANGES if told else ()
+    return Table(
+        ("flow", "state", "batches", "rows", *shown, "seconds", "up to"),
+        tuple(_row_of_run(flow, shown) for flow in report.flows),
+        numbers=("batches", "rows", *_CHANGES, "seconds"),
+    )
+
+
+def _row_of_run(flow: FlowReport, changes: Sequence[str]) -> tuple[object, ...]:
+    windows = flow.to_json()["windows"]
+    upto = windows[0]["upto"] if windows else None
+    return (
+        flow.flow,
+        flow.shown_state,
+        flow.batches,
+        flow.rows,
+        *(flow.count(which) for which in changes),
+        f"{flow.seconds:.1f}",
+        upto["cursor"] if isinstance(upto, dict) else upto,
+    )
+
+
+def status_table(flows: Sequence[FlowSummary], now: datetime) -> Table:
+    return Table(
+        ("flow", "state", "watermark", "checked", "lag", "rows", "took", "last run", "waits for"),
+        tuple(
+            (
+                one.flow,
+                one.state,
+                ", ".join(one.watermarks_text.values()),
+                ", ".join(one.checked_text.values()),
+                show_duration(one.lag_seconds) if one.lag_seconds is not None else None,
+                one.last_run.rows_written if one.last_run else None,
+                show_duration(one.seconds) if one.seconds is not None else None,
+                show_ago(one.last_run.started_at, now) if one.last_run else None,
+                one.waits_for,
+            )
+            for one in flows
+        ),
+        numbers=("rows", "lag", "took"),
+    )
+
+
+def verify_table(results: Sequence[Verified]) -> Table:
+    return Table(
+        ("table", "equal", "source rows", "target rows", "missing", "extra", "different", "newer", "by"),
+        tuple(
+            (
+                one.table,
+                _MARKS[one.equal],
+                *(
+                    (d.source_rows, d.target_rows, d.missing, d.extra, d.different, d.newer, d.method)
+                    if (d := one.difference)
+                    else (None,) * 7
+                ),
+            )
+            for one in results
+        ),
+        numbers=("source rows", "target rows", "missing", "extra", "different", "newer"),
+        notes=tuple(said for one in results for said in _say_of_verified(one)),
+    )
+
+
+def _say_of_verified(one: Verified) -> list[str]:
+    found = one.difference
+    examples = [f"{one.table}: {kind}: {key}" for kind, key in found.examples] if found else []
+    why = [f"{one.table}: compared row by row: {found.why_rows}"] if found and found.why_rows else []
+    return [*examples, *why, *(f"{one.table}: {note}" for note in one.notes)]
+
+
+def watermark_table(marks: Sequence[Watermark], now: datetime) -> Table:
+    return Table(
+        ("flow", "input", "cursor", "position", "checked", "epoch", "batches", "moved"),
+        tuple(
+            (
+                one.flow,
+                one.input,
+                one.cursor,
+                to_text(one.position),
+                to_text(one.checked) if one.checked else "—",
+                one.epoch,
+                one.seq,
+                show_ago(one.updated_at, now),
+            )
+            for one in marks
+        ),
+        numbers=("epoch", "batches"),
+    )

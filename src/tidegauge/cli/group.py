@@ -1,0 +1,22 @@
+"""A list of commands whose summaries are not cut."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from typer.core import TyperGroup
+
+_WHOLE = 1000
+"""Characters: more than any summary has."""
+
+
+class CommandGroup(TyperGroup):
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        shown = [
+            (name, one.get_short_help_str(limit=_WHOLE))
+            for name, one in commands
+            if one is not None and not one.hidden
+        ]
+        with formatter.section("Commands"):
+            formatter.write_dl(shown)

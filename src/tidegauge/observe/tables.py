@@ -1,0 +1,81 @@
+"""A table for people: its cells as text, in lines or as HTML. Everything shown is masked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from html import escape
+
+from tidegauge.model.secret import mask
+
+
+@dataclass(frozen=True)
+class Table:
+    columns: tuple[str, ...]
+    rows: tuple[tuple[object, ...], ...]
+    numbers: tuple[str, ...] = ()
+    """The columns that stand right."""
+    notes: tuple[str, ...] = ()
+    """Sentences below it."""
+
+    @property
+    def cells(self) -> list[list[str]]:
+        return [[mask(show_cell(value)).replace("\n", " ") for value in row] for row in self.rows]
+
+    @property
+    def widths(self) -> list[int]:
+        from rich.cells import cell_len
+
+        return [max(map(cell_len, column)) for column in zip(self.columns, *self.cells, strict=True)]
+
+    def to_text(self) -> str:
+        from rich.cells import cell_len
+
+        widths = self.widths
+
+        def line(cells: Sequence[str]) -> str:
+            padded = []
+            for name, cell, width in zip(self.columns, cells, widths, strict=True):
+                blank = " " * (width - cell_len(cell))
+                padded.append(blank + cell if name in self.numbers else cell + blank)
+            return (" " + "   ".join(padded)).rstrip()
+
+        rule = " " + "─" * (sum(widths) + 3 * (len(widths) - 1))
+        return "\n".join([line(self.columns), rule, *map(line, self.cells), *map(mask, self.notes)])
+
+    def to_html(self) -> str:
+        def row(cells: Sequence[str], kind: str) -> str:
+            shown = (
+                f'<{kind} style="text-align: {"right" if name in self.numbers else "left"}">'
+                f"{escape(cell)}</{kind}>"
+                for name, cell in zip(self.columns, cells, strict=True)
+            )
+            return f"<tr>{''.join(shown)}</tr>"
+
+        body = "".join(row(cells, "td") for cells in self.cells)
+        notes = "".join(f"<p>{escape(mask(note))}</p>" for note in self.notes)
+        head = row(self.columns, "th")
+        return f"<table><thead>{head}</thead><tbody>{body}</tbody></table>{notes}"
+
+
+def show_cell(value: object) -> str:
+    if value is None:
+        return "—"
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def show_ago(moment: datetime | None, now: datetime) -> str:
+    if moment is None:
+        return "—"
+    return f"{show_duration((now - moment).total_seconds())} ago"
+
+
+def show_duration(seconds: float) -> str:
+    """`2.4 s`, `3 min`, `5 h`, `12 d`: one number is enough to judge by."""
+    if seconds < 60:
+        return f"{max(seconds, 0):.1f} s"
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds / size:.0f} {unit}"
+    return ""
