@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from tidegauge.errors import SourceError, Stopped, TidegaugeError
+from tidegauge.errors import FlowHeld, SourceError, Stopped, TidegaugeError
 from tidegauge.flows.select_words import select_flows
 from tidegauge.model.delta_flow import DeltaFlow, DeltaInput, DeltaTable, TableRef
 from tidegauge.model.spec import Project, SparkSettings
@@ -94,6 +94,11 @@ def test_a_failure_stops_only_what_reads_from_it_however_far_down() -> None:
     assert found["silver_ab"].state is found["gold"].state is State.SKIPPED
     assert found["silver_ab"].reason == "bronze_b did not end well"
     assert found["gold"].reason == "silver_ab did not end well"
+
+
+def test_what_reads_from_a_flow_that_another_runner_holds_says_just_that() -> None:
+    found = Recorder(bronze_b=FlowHeld("held")).go()
+    assert found["silver_ab"].reason == "bronze_b is held by another runner"
 
 
 def test_what_was_stopped_on_the_way_is_for_the_next_run() -> None:

@@ -31,7 +31,7 @@ class Shown(ABC):
         """Columns, rows and the sentences below them."""
 
     def __repr__(self) -> str:
-        return self.table.to_text()
+        return "\n".join((self.table.to_text(), *map(mask, self.table.notes)))
 
     def _repr_html_(self) -> str:
         return self.table.to_html()

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from tidegauge.model.position import to_text
+from tidegauge.model.state import NOTHING_NEW, State
 from tidegauge.observe.tables import Table, show_ago, show_duration
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from tidegauge.operations.verify import Verified
     from tidegauge.run.report import FlowReport, RunReport
 
-_CHANGES = ("inserted", "updated", "deleted")
+CHANGES = ("inserted", "updated", "deleted")
 _MARKS = {True: "✓", False: "✗", None: "—"}
 
 
@@ -24,7 +25,7 @@ def plan_table(flows: Sequence[Preview], notes: Sequence[str] = ()) -> Table:
     return Table(
         ("flow", "state", "rows", "batches", "after", "up to", "output"),
         tuple(
-            (flow.flow, flow.state, flow.rows, flow.batches, flow.after, flow.upto, flow.output)
+            (flow.flow, _state(flow), _rows(flow), flow.batches, flow.after, flow.upto, flow.output)
             for flow in flows
         ),
         numbers=("rows", "batches"),
@@ -35,15 +36,28 @@ def plan_table(flows: Sequence[Preview], notes: Sequence[str] = ()) -> Table:
     )
 
 
+def _state(flow: Preview) -> str:
+    return NOTHING_NEW if flow.state is State.SKIPPED and not flow.held_back else flow.state
+
+
+def _rows(flow: Preview) -> int | None:
+    """None where only a run finds out: between Delta tables."""
+    return flow.rows if flow.counted else None
+
+
 def run_table(report: RunReport, *, changes: bool = True) -> Table:
     """Changes are counted where an output can tell them."""
-    told = changes and any(one.inserted is not None for flow in report.flows for one in flow.receipts)
-    shown = _CHANGES if told else ()
+    shown = CHANGES if changes and any(map(tells_changes, report.flows)) else ()
     return Table(
         ("flow", "state", "batches", "rows", *shown, "seconds", "up to"),
         tuple(_row_of_run(flow, shown) for flow in report.flows),
-        numbers=("batches", "rows", *_CHANGES, "seconds"),
+        numbers=("batches", "rows", *CHANGES, "seconds"),
     )
+
+
+def tells_changes(flow: FlowReport) -> bool:
+    """Whether its output counts rows by what became of them."""
+    return any(one.inserted is not None for one in flow.receipts)
 
 
 def _row_of_run(flow: FlowReport, changes: Sequence[str]) -> tuple[object, ...]:
@@ -51,7 +65,7 @@ def _row_of_run(flow: FlowReport, changes: Sequence[str]) -> tuple[object, ...]:
     upto = windows[0]["upto"] if windows else None
     return (
         flow.flow,
-        flow.shown_state,
+        flow.told_state,
         flow.batches,
         flow.rows,
         *(flow.count(which) for which in changes),

@@ -17,10 +17,11 @@ from tidegauge.cli.options import (
     local,
     selection,
 )
-from tidegauge.cli.output import ago, print_json, print_table, say
+from tidegauge.cli.output import print_json, print_table, say
 from tidegauge.cli.project import open_project
 from tidegauge.cli.write_file import write_file
 from tidegauge.errors import ConfigError
+from tidegauge.observe.tables import show_ago
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -96,7 +97,7 @@ def _show(found: Sequence[Health], now: datetime) -> None:
                 "✗" if one.problems else "✓",
                 one.flow,
                 one.state,
-                ago(one.last_success, now),
+                show_ago(one.last_success, now),
                 one.failures,
                 "; ".join((*one.problems, *one.warnings)),
             ]

@@ -18,7 +18,7 @@ from tidegauge.cli.options import (
     TableOption,
     selection,
 )
-from tidegauge.cli.output import print_json, print_table, report_error, say
+from tidegauge.cli.output import print_json, report_error, say, show_table
 from tidegauge.cli.project import open_project
 from tidegauge.errors import ConfigError
 from tidegauge.model.secret import mask
@@ -65,6 +65,7 @@ def show(
     json: bool,
     debug: bool,
 ) -> NoReturn:
+    from tidegauge.api.tables import plan_table
     from tidegauge.operations.plan import preview
 
     notes: list[str] = []
@@ -73,19 +74,7 @@ def show(
         flows = [flow.to_json() for flow in shown]
         print_json({"schema": "tidegauge/plan/1", "flows": flows, "notes": [mask(note) for note in notes]})
     else:
-        print_table(
-            ["flow", "state", "rows", "batches", "after", "up to", "output"],
-            [
-                [flow.flow, flow.state, flow.rows, flow.batches, flow.after, flow.upto, flow.output]
-                for flow in shown
-            ],
-            numbers=("rows", "batches"),
-        )
-        for flow in shown:
-            for note in flow.notes:
-                say(f"{flow.flow}: {note}")
-        for note in notes:
-            say(f"note: {note}")
+        show_table(plan_table(shown, notes))
     failed = [flow.error for flow in shown if flow.error is not None]
     for error in failed:
         if not json or debug:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -14,7 +15,7 @@ import typer
 
 from tidegauge.cli.delta_tables import describe
 from tidegauge.cli.log import log_line, warn, watch_here
-from tidegauge.cli.output import fits, print_json, print_table, report_error, say
+from tidegauge.cli.output import fits, print_json, report_error, say, show_table
 from tidegauge.cli.override_table import count
 from tidegauge.errors import Stopped, TidegaugeError
 
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from tidegauge.operations.override import OverrideResult
     from tidegauge.operations.verify import Verified
     from tidegauge.run.report import RunReport
-
-_CHANGES = ("inserted", "updated", "deleted")
 
 
 def running(
@@ -98,8 +97,15 @@ def _find_errors(verified: Sequence[Verified]) -> list[TidegaugeError]:
 
 
 def _report_all(errors: Sequence[TidegaugeError], *, debug: bool) -> None:
+    """One by one; but what was only stopped, in one sentence for all."""
+    stopped = sum(isinstance(error, Stopped) for error in errors)
     for error in errors:
-        report_error(error, json=False, debug=debug)
+        if not isinstance(error, Stopped):
+            report_error(error, json=False, debug=debug)
+    if stopped:
+        many = f"{stopped} flows go" if stopped > 1 else "one flow goes"
+        said = f"stopped as asked: {many} on from here with the next run"
+        sys.stderr.write(log_line(said, event="stopped", level="warning") + "\n")
 
 
 def _details(refreshed: Sequence[OverrideResult], verified: Sequence[Verified] | None) -> dict[str, Any]:
@@ -122,14 +128,15 @@ def _show_flows(report: RunReport) -> None:
     if not report.flows:
         say("nothing to do")
         return
-    told = [flow for flow in report.flows if any(one.inserted is not None for one in flow.receipts)]
-    columns, rows = _list_flows(report, _CHANGES if told else ())
-    narrow = bool(told) and not fits(columns, rows)
-    if narrow:
-        columns, rows = _list_flows(report, ())
-    print_table(columns, rows, numbers=("batches", "rows", *_CHANGES, "seconds"))
-    for flow in told if narrow else ():
-        say(f"{flow.flow}: {', '.join(f'{count(flow.count(which))} {which}' for which in _CHANGES)}")
+    from tidegauge.api.tables import CHANGES, run_table, tells_changes
+
+    wide = run_table(report)
+    if fits(wide):
+        show_table(wide)
+    else:
+        show_table(run_table(report, changes=False))
+        for flow in filter(tells_changes, report.flows):
+            say(f"{flow.flow}: {', '.join(f'{count(flow.count(which))} {which}' for which in CHANGES)}")
     _show_endings(report)
 
 
@@ -139,25 +146,6 @@ def _show_endings(report: RunReport) -> None:
             say(f"{flow.flow}: {said}")
         for said in describe(flow.optimized):
             say(f"{flow.flow}: {said}")
-
-
-def _list_flows(report: RunReport, changes: Sequence[str]) -> tuple[list[str], list[list[object]]]:
-    rows: list[list[object]] = []
-    for flow in report.flows:
-        windows = flow.to_json()["windows"]
-        upto = windows[0]["upto"] if windows else None
-        rows.append(
-            [
-                flow.flow,
-                flow.shown_state,
-                flow.batches,
-                flow.rows,
-                *(flow.count(which) for which in changes),
-                f"{flow.seconds:.1f}",
-                upto["cursor"] if isinstance(upto, dict) else upto,
-            ]
-        )
-    return ["flow", "state", "batches", "rows", *changes, "seconds", "up to"], rows
 
 
 class Stop:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tidegauge.cli.options import DebugOption, JsonOption, ProjectOption, SelectOption, TableOption, selection
-from tidegauge.cli.output import duration, print_csv, print_json, print_table, say
+from tidegauge.cli.output import print_csv, print_json, print_table, say
 from tidegauge.cli.project import open_project
 from tidegauge.errors import ConfigError
+from tidegauge.observe.tables import show_duration
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -67,7 +68,7 @@ def _span(since: str | None, days: int | None, *, daily: bool) -> timedelta:
 
 def _print_flows(bodies: Sequence[dict[str, Any]]) -> None:
     def shown(seconds: float | None) -> str | None:
-        return None if seconds is None else duration(seconds)
+        return None if seconds is None else show_duration(seconds)
 
     columns = ["flow", "runs", "failures", "error rate", "rows", "median", "last", "lag", "last run (UTC)"]
     print_table(

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tidegauge.cli.options import DebugOption, JsonOption, ProjectOption, SelectOption, TableOption, selection
-from tidegauge.cli.output import ago, duration, print_json, print_table, say
+from tidegauge.cli.output import print_json, print_table, say
 from tidegauge.cli.project import open_project
+from tidegauge.observe.tables import show_ago, show_duration
 
 if TYPE_CHECKING:
     from tidegauge.model.spec import Project
@@ -49,10 +50,10 @@ def command(
                 one.state,
                 ", ".join(one.watermarks_text.values()),
                 ", ".join(one.checked_text.values()),
-                duration(one.lag_seconds) if one.lag_seconds is not None else None,
+                show_duration(one.lag_seconds) if one.lag_seconds is not None else None,
                 one.last_run.rows_written if one.last_run else None,
-                duration(one.seconds) if one.seconds is not None else None,
-                ago(one.last_run.started_at, now) if one.last_run else None,
+                show_duration(one.seconds) if one.seconds is not None else None,
+                show_ago(one.last_run.started_at, now) if one.last_run else None,
                 one.waits_for,
             ]
             for one in shown

@@ -16,13 +16,11 @@ from tidegauge.cli.options import (
     TableOption,
     selection,
 )
-from tidegauge.cli.output import print_json, print_table, report_error, say
+from tidegauge.cli.output import print_json, report_error, show_table
 from tidegauge.cli.project import open_project
 
 if TYPE_CHECKING:
     from tidegauge.operations.verify import Verified
-
-_MARKS = {True: "✓", False: "✗", None: "—"}
 
 
 def command(
@@ -59,26 +57,6 @@ def command(
 
 
 def show(results: list[Verified]) -> None:
-    print_table(
-        ["table", "equal", "source rows", "target rows", "missing", "extra", "different", "newer", "by"],
-        [
-            [
-                one.table,
-                _MARKS[one.equal],
-                *(
-                    (d.source_rows, d.target_rows, d.missing, d.extra, d.different, d.newer, d.method)
-                    if (d := one.difference)
-                    else (None,) * 7
-                ),
-            ]
-            for one in results
-        ],
-        numbers=("source rows", "target rows", "missing", "extra", "different", "newer"),
-    )
-    for one in results:
-        for kind, key in one.difference.examples if one.difference else ():
-            say(f"{one.table}: {kind}: {key}")
-        if one.difference and one.difference.why_rows:
-            say(f"{one.table}: compared row by row: {one.difference.why_rows}")
-        for note in one.notes:
-            say(f"{one.table}: {note}")
+    from tidegauge.api.tables import verify_table
+
+    show_table(verify_table(results))

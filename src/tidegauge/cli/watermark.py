@@ -8,8 +8,9 @@ import typer
 
 from tidegauge.cli import watermark_change, watermark_get, watermark_transfer
 from tidegauge.cli.options import DebugOption, JsonOption, ProjectOption
-from tidegauge.cli.output import ago, print_json, print_table, say
+from tidegauge.cli.output import print_json, print_table, say
 from tidegauge.cli.project import open_project
+from tidegauge.observe.tables import show_ago
 
 if TYPE_CHECKING:
     from tidegauge.model.watermark import Watermark
@@ -44,7 +45,7 @@ def list_(project: ProjectOption = None, json: JsonOption = False, debug: DebugO
                     to_text(m.checked) if m.checked else "—",
                     m.epoch,
                     m.seq,
-                    ago(m.updated_at, now),
+                    show_ago(m.updated_at, now),
                 ]
                 for m in marks
             ],

@@ -21,6 +21,10 @@ class State(StrEnum):
         return cls.SUCCESS if value == "COMPLETED" else None
 
 
+NOTHING_NEW = "nothing new"
+"""What people read for SKIPPED, where nothing kept the flow from running."""
+
+
 class Event(StrEnum):
     PLAN = "plan"
     SKIP = "skip"

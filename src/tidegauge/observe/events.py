@@ -92,6 +92,8 @@ class FlowEnded:
     error: str | None
     counts: Mapping[str, int | None] = field(default_factory=dict)
     """Rows by what became of them: read, written, inserted, updated, deleted, quarantined; None: unknown."""
+    reason: str | None = None
+    """Why it was skipped, where that is not because there is nothing new."""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from html import escape
@@ -29,20 +29,22 @@ class Table:
 
         return [max(map(cell_len, column)) for column in zip(self.columns, *self.cells, strict=True)]
 
-    def to_text(self) -> str:
+    def to_text(self, colours: Mapping[str, str] | None = None) -> str:
+        """Without the notes. `colours`: the ANSI colour of a cell, by its text."""
         from rich.cells import cell_len
 
-        widths = self.widths
+        widths, colours = self.widths, colours or {}
 
         def line(cells: Sequence[str]) -> str:
             padded = []
             for name, cell, width in zip(self.columns, cells, widths, strict=True):
                 blank = " " * (width - cell_len(cell))
-                padded.append(blank + cell if name in self.numbers else cell + blank)
+                shown = f"\x1b[{colours[cell]}m{cell}\x1b[0m" if cell in colours else cell
+                padded.append(blank + shown if name in self.numbers else shown + blank)
             return (" " + "   ".join(padded)).rstrip()
 
         rule = " " + "─" * (sum(widths) + 3 * (len(widths) - 1))
-        return "\n".join([line(self.columns), rule, *map(line, self.cells), *map(mask, self.notes)])
+        return "\n".join([line(self.columns), rule, *map(line, self.cells)])
 
     def to_html(self) -> str:
         def row(cells: Sequence[str], kind: str) -> str:

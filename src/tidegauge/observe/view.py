@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
 
+from tidegauge.model.position import to_text
 from tidegauge.model.secret import mask
-from tidegauge.model.state import State
+from tidegauge.model.state import NOTHING_NEW, State
 from tidegauge.observe.events import (
     BatchCommitted,
     Comparing,
@@ -67,9 +68,9 @@ def describe(event: RunEvent) -> list[str]:
     match event:
         case Planning(flows):
             return [f"planning {flows} flow{'' if flows == 1 else 's'}"]
-        case FlowPlanned(flow, rows, batches, resumed, notes):
+        case FlowPlanned(flow, notes=notes):
             said = [f"{flow}: note: {note}" for note in notes]
-            return [*said, _describe_plan(flow, rows, batches, resumed=resumed)] if batches else said
+            return [*said, _describe_plan(event)] if event.batches else said
         case NoteAdded(flow, note):
             return [f"{flow}: note: {note}"]
         case SparkStarting():
@@ -78,15 +79,34 @@ def describe(event: RunEvent) -> list[str]:
             return [f"comparing {table} ({number} of {of})"]
         case BatchCommitted(flow, number, of, rows, found):
             return [f"{flow}: batch {number}/{of}: {rows:,} rows{', already there' if found else ''}"]
-        case FlowEnded(flow, state, rows, seconds, error):
-            return [f"{flow}: {state}: {rows:,} rows in {seconds:.1f} s" + (f": {error}" if error else "")]
+        case FlowEnded():
+            return [_describe_end(event)]
         case RunStarted() | FlowsChosen() | StepBegun() | StepDone():
             return []
 
 
-def _describe_plan(flow: str, rows: int | None, batches: int, *, resumed: bool) -> str:
-    begin = "takes up an earlier plan" if resumed else "planned"
-    return f"{flow}: {begin}: {rows or 0:,} rows in {batches} batch{'' if batches == 1 else 'es'}"
+def _describe_end(ended: FlowEnded) -> str:
+    if ended.state is State.SKIPPED:
+        return f"{ended.flow}: {f'{ended.state}: {ended.reason}' if ended.reason else NOTHING_NEW}"
+    error = f": {ended.error}" if ended.error else ""
+    return f"{ended.flow}: {ended.state}: {ended.rows:,} rows in {ended.seconds:.1f} s{error}"
+
+
+def _describe_plan(planned: FlowPlanned) -> str:
+    begin = "takes up an earlier plan" if planned.resumed else "planned"
+    what = f"{planned.rows:,} rows" if planned.rows is not None else _describe_windows(planned)
+    return f"{planned.flow}: {begin}: {what} in {planned.batches} batch{'' if planned.batches == 1 else 'es'}"
+
+
+def _describe_windows(planned: FlowPlanned) -> str:
+    """Where the rows are counted only as they are read: which versions they come from."""
+    windows = [(one.input, one.window) for one in (planned.draft.inputs if planned.draft else ())]
+    moving = [
+        f"{name} from {to_text(window.after)} to {to_text(window.upto)}"
+        for name, window in windows
+        if window is not None and window.after != window.upto
+    ]
+    return ", ".join(moving) or "changes"
 
 
 class Bars:

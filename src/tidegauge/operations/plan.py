@@ -58,6 +58,11 @@ class Preview:
         return sum(batch.rows or 0 for batch in self.draft.batches[self.done :]) if self.draft else 0
 
     @property
+    def counted(self) -> bool:
+        """Whether the rows are known before they are read."""
+        return self.draft is None or all(batch.rows is not None for batch in self.draft.batches[self.done :])
+
+    @property
     def batches(self) -> int:
         return len(self.draft.batches) - self.done if self.draft else 0
 
@@ -96,7 +101,7 @@ class Preview:
         return {
             "flow": self.flow,
             "state": self.state.value,
-            "rows": self.rows if self.draft else None,
+            "rows": self.rows if self.draft and self.counted else None,
             "batches": self.batches,
             "output": self.output,
             "upstreams": list(self.upstreams),

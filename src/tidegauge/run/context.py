@@ -89,7 +89,7 @@ class RunContext:
     def end(self, report: FlowReport) -> FlowReport:
         error = report.error.message if report.error else None
         rows, counts = report.rows, report.counts
-        self.tell(FlowEnded(report.flow, report.state, rows, report.seconds, error, counts))
+        self.tell(FlowEnded(report.flow, report.state, rows, report.seconds, error, counts, report.reason))
         return report
 
 

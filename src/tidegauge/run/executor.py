@@ -78,7 +78,7 @@ class Executor:
 
     def _announce(self, planned: PlannedFlow, plan: Plan) -> None:
         left = plan.draft.batches[plan.done :]
-        rows = sum(batch.rows or 0 for batch in left)
+        rows = None if any(batch.rows is None for batch in left) else sum(batch.rows or 0 for batch in left)
         notes = plan.draft.notes
         self._run.tell(FlowPlanned(plan.draft.flow, rows, len(left), planned.resumed, notes, plan.draft))
 

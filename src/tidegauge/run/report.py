@@ -11,7 +11,7 @@ from tidegauge.model.error_json import error_to_json
 from tidegauge.model.expectation import Checks, add_up
 from tidegauge.model.plan import Draft, Receipt
 from tidegauge.model.secret import mask
-from tidegauge.model.state import State
+from tidegauge.model.state import NOTHING_NEW, State
 
 
 def windows_to_json(draft: Draft) -> list[dict[str, Any]]:
@@ -48,6 +48,12 @@ class FlowReport:
     @property
     def shown_state(self) -> str:
         return "SUSPENDED" if self.suspended else self.state.value
+
+    @property
+    def told_state(self) -> str:
+        """For people, to whom `SKIPPED` reads like a problem."""
+        nothing = self.state is State.SKIPPED and not self.suspended and self.reason is None
+        return NOTHING_NEW if nothing else self.shown_state
 
     @property
     def batches(self) -> int:

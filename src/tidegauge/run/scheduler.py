@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from functools import partial
 
-from tidegauge.errors import Stopped
+from tidegauge.errors import FlowHeld, Stopped
 from tidegauge.model.optimize_flow import OptimizeFlow
 from tidegauge.model.state import State
 from tidegauge.model.view_flow import GraphFlow
@@ -93,5 +93,7 @@ class Schedule:
         if isinstance(before.error, Stopped):
             stopped = Stopped("stopped as asked, before it began", hint="the next run goes on from here")
             return FlowReport(flow.name, State.READY, 0.0, error=stopped)
-        reason = f"{before.flow} did not end well{flow.skip_hint}"
+        held = isinstance(before.error, FlowHeld)
+        ended = "is held by another runner" if held else "did not end well"
+        reason = f"{before.flow} {ended}{flow.skip_hint}"
         return self._context.end(FlowReport(flow.name, State.SKIPPED, 0.0, reason=reason))
