@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
+import duckdb
 import pytest
 
 from tests.support.project import here
 from tests.support.workflows import DAILY, FLOWS, load
 
+SHOP = """\
+pipeline: shop
+connections: {app: {type: sqlite, path: shop.db}, dw: {type: duckdb, path: dw.duckdb}}
+sync: [{from: app, to: dw, tables: [orders, lines], cursor: at, mode: merge, settle: 0s}]
+workflow: {schedule: "*/5 * * * *"}
+"""
 ROOT = Path(__file__).parents[2]
 PYTHON = ROOT / ".schedulers" / "bin" / "python"
 FILES = {"databricks": "job.json", "airflow": "dags/dag.py", "dagster": "definitions.py"}
@@ -24,24 +34,35 @@ TASKS = {
 }
 
 
-def test_databricks_airflow_and_dagster_take_the_daily_workflow(tmp_path: Path) -> None:
+def ask(what: str, folder: Path) -> dict[str, Any]:
+    """What the schedulers' own libraries answer."""
     assert PYTHON.exists(), "`make schedulers` makes it"
-    load(tmp_path, DAILY)
-    (tmp_path / "dags").mkdir()
-    for target, file in FILES.items():
-        done = here("export", "workflow", "--target", target, "--project", tmp_path)
-        assert (done.code, done.err) == (0, "")
-        (tmp_path / file).write_text(done.out)
-    home = {"AIRFLOW_HOME": str(tmp_path / "airflow"), "DAGSTER_HOME": "", "DO_NOT_TRACK": "1"}
+    home = {"AIRFLOW_HOME": str(folder / "airflow"), "DAGSTER_HOME": "", "DO_NOT_TRACK": "1"}
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     asked = subprocess.run(
-        [PYTHON, ROOT / "tests" / "support" / "ask_schedulers.py", tmp_path],
+        [PYTHON, ROOT / "tests" / "support" / "ask_schedulers.py", what, folder],
         capture_output=True,
         text=True,
         check=False,
-        env={**{name: value for name, value in os.environ.items() if name != "PYTHONPATH"}, **home},
+        env={**{n: value for n, value in os.environ.items() if n != "PYTHONPATH"}, **home, "PATH": path},
     )
     assert asked.returncode == 0, asked.stderr
-    answers = json.loads(asked.stdout.splitlines()[-1])
+    answers: dict[str, Any] = json.loads(asked.stdout.splitlines()[-1])
+    return answers
+
+
+def write_exports(folder: Path, *words: str) -> None:
+    (folder / "dags").mkdir()
+    for target, file in FILES.items():
+        done = here("export", "workflow", "--target", target, *words, "--project", folder)
+        assert (done.code, done.err) == (0, "")
+        (folder / file).write_text(done.out)
+
+
+def test_databricks_airflow_and_dagster_take_the_daily_workflow(tmp_path: Path) -> None:
+    load(tmp_path, DAILY)
+    write_exports(tmp_path)
+    answers = ask("take", tmp_path)
     assert {name: answer.get("tasks") for name, answer in answers.items()} == dict.fromkeys(FILES, TASKS), (
         answers
     )
@@ -50,6 +71,28 @@ def test_databricks_airflow_and_dagster_take_the_daily_workflow(tmp_path: Path) 
     assert answers["databricks"]["mail"] == answers["airflow"]["mail"] == ["data-team@example.com"]
     assert answers["dagster"]["steps"] == sorted(TASKS)
     assert not list((tmp_path / "airflow").glob("*.db"))
+
+
+def test_airflow_runs_a_task_for_each_flow_and_dagster_shows_their_watermarks(tmp_path: Path) -> None:
+    load(tmp_path, SHOP)
+    with sqlite3.connect(tmp_path / "shop.db") as shop:
+        for table in ("orders", "lines"):
+            shop.execute(f"CREATE TABLE {table} (id INTEGER PRIMARY KEY, at TEXT)")
+            shop.execute(f"INSERT INTO {table} VALUES (1, '2026-01-01 00:00:00')")
+    write_exports(tmp_path, "--by-flow")
+    assert sorted(ask("airflow", tmp_path)["ran"]) == ["lines", "orders"]
+    with duckdb.connect(str(tmp_path / "dw.duckdb")) as warehouse:
+        for table in ("orders", "lines"):
+            assert warehouse.execute(f"SELECT * FROM {table}").fetchall() == [(1, "2026-01-01 00:00:00")]
+    mark = json.dumps({"cursor": "2026-01-01 00:00:00", "key": ["1"]})
+    # Nothing was left for it.
+    assert ask("dagster", tmp_path) == {
+        table: {f"{table}: rows": 0, f"{table}: watermark of {table}": mark} for table in ("orders", "lines")
+    }
+    with sqlite3.connect(tmp_path / "shop.db") as shop:
+        shop.execute("DROP TABLE lines")
+    [said] = ask("dagster", tmp_path)["failed"]
+    assert "lines" in said
 
 
 def test_the_command_line_has_the_last_word(tmp_path: Path) -> None:

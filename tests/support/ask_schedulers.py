@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -40,11 +41,7 @@ def airflow(file: Path) -> dict[str, Any]:
 def dagster(file: Path) -> dict[str, Any]:
     import dagster as dg
 
-    spec = importlib.util.spec_from_file_location("made", file)
-    assert spec is not None
-    assert spec.loader is not None
-    made = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(made)
+    made = load(file)
     dg.Definitions.validate_loadable(made.defs)
     job = made.defs.resolve_job_def(made.job.name)
     return {
@@ -61,11 +58,55 @@ def dagster(file: Path) -> dict[str, Any]:
     }
 
 
-if __name__ == "__main__":
-    folder = Path(sys.argv[1])
-    answers = {
+def load(file: Path) -> Any:
+    spec = importlib.util.spec_from_file_location("made", file)
+    assert spec is not None
+    assert spec.loader is not None
+    made = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(made)
+    return made
+
+
+def run_airflow(file: Path) -> list[str]:
+    """Its tasks, each after those that it waits for, by their own `execute`."""
+    from airflow.dag_processing.dagbag import DagBag
+
+    [dag] = DagBag(dag_folder=file.parent).dags.values()
+    order = dag.topological_sort()
+    for task in order:
+        task.execute({})
+    return [task.task_id for task in order]
+
+
+def run_dagster(file: Path) -> dict[str, Any]:
+    """What Dagster keeps of each asset that was made, or why it was not."""
+    import dagster as dg
+
+    done = dg.materialize(load(file).assets, raise_on_error=False)
+    if not done.success:
+        return {"failed": [event.step_failure_data.user_failure_data.description for event in failed(done)]}
+    return {
+        event.asset_key.to_user_string(): {
+            name: value.value for name, value in event.materialization.metadata.items()
+        }
+        for event in done.get_asset_materialization_events()
+    }
+
+
+def failed(done: Any) -> list[Any]:
+    return [event for event in done.all_events if event.is_step_failure]
+
+
+ASKED: dict[str, Callable[[Path], dict[str, Any]]] = {
+    "take": lambda folder: {
         "databricks": databricks(folder / "job.json"),
         "airflow": airflow(folder / "dags" / "dag.py"),
         "dagster": dagster(folder / "definitions.py"),
-    }
+    },
+    "airflow": lambda folder: {"ran": run_airflow(folder / "dags" / "dag.py")},
+    "dagster": lambda folder: run_dagster(folder / "definitions.py"),
+}
+
+if __name__ == "__main__":
+    answers = ASKED[sys.argv[1]](Path(sys.argv[2]))
     sys.stdout.write("\n" + json.dumps(answers) + "\n")

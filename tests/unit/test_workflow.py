@@ -216,3 +216,25 @@ def test_no_text_of_the_user_becomes_code() -> None:
 def test_a_command_is_never_taken_for_the_name_of_a_file() -> None:
     made = Workflow("x", (Task("a", TaskCommand.HEALTH, depends_on=()),))
     assert "--project /jobs/run.sh '" in to_airflow(made, "/jobs/run.sh")
+
+
+def test_a_task_for_each_flow_waits_for_every_table_of_the_sync_that_it_reads(tmp_path: Path) -> None:
+    text = (
+        "pipeline: p\n"
+        "connections: {app: {type: sqlite, path: a.db}, bronze: {type: delta, path: bronze}}\n"
+        "sync: [{from: app, to: bronze, tables: [orders, lines], cursor: at, mode: merge}]\n"
+        "flows:\n"
+        "  silver: {inputs: {o: {path: bronze/orders}}, output: {path: s/o, key: id}}\n"
+        "  gold: {inputs: {o: {path: s/o}}, output: {path: g/o, key: id}}\n"
+        "workflow: {tasks: {all: {}}}\n"
+    )
+    planned = plan_workflow(load(tmp_path, text), by_flow=True).workflow
+    assert [(task.name, task.select, task.depends_on) for task in planned.tasks] == [
+        ("orders", ("orders",), ()),
+        ("lines", ("lines",), ()),
+        ("silver", ("silver",), ("orders", "lines")),
+        ("gold", ("gold",), ("silver",)),
+    ]
+    clash = text.replace("tables: [orders, lines]", "tables: [a.b, a_b]")
+    with pytest.raises(ConfigError, match=r"`a\.b` and `a_b` would be one task"):
+        plan_workflow(load(tmp_path, clash), by_flow=True)

@@ -43,6 +43,9 @@ def workflow(
     at: Annotated[
         str | None, typer.Option(metavar="PATH", help="The project's folder where the tasks run.")
     ] = None,
+    by_flow: Annotated[
+        bool, typer.Option("--by-flow", help="A task for each flow, whatever tasks the file has.")
+    ] = False,
     project: ProjectOption = None,
     select: SelectOption = None,
     debug: DebugOption = False,  # noqa: ARG001 - read where errors are shown
@@ -55,7 +58,7 @@ def workflow(
     from tidegauge.operations.workflow import plan_workflow
 
     opened = open_project(project)
-    planned = plan_workflow(opened, tuple(select or ()))
+    planned = plan_workflow(opened, tuple(select or ()), by_flow=by_flow)
     made = override_workflow(planned.workflow, schedule=schedule, timezone=timezone, email=email)
     write = {
         ExportTarget.DATABRICKS: to_databricks,

@@ -9,14 +9,28 @@ from tidegauge.model.workflow import Task, Workflow
 _HEAD = '''\
 """Made by `tidegauge export workflow --target dagster`: make it anew when the project changes."""
 
+import json
 import os
 import subprocess
 
 import dagster as dg
 
 
-def tidegauge(*arguments: str) -> None:
-    subprocess.run(["tidegauge", *arguments], check=True)
+def tidegauge(*arguments: str) -> dg.MaterializeResult:
+    # Rows and watermarks of its flows are shown with the asset.
+    done = subprocess.run(["tidegauge", *arguments, "--json"], stdout=subprocess.PIPE, text=True)
+    answer = json.loads(done.stdout or "{}")
+    metadata = {}
+    for flow in answer.get("flows", []):
+        if flow.get("rows_written") is not None:
+            metadata[f"{flow['flow']}: rows"] = flow["rows_written"]
+        for window in flow.get("windows", []):
+            metadata[f"{flow['flow']}: watermark of {window['input']}"] = json.dumps(window["upto"])
+    if done.returncode:
+        errors = [part["error"] for part in [answer, *answer.get("flows", [])] if part.get("error")]
+        said = "; ".join(f"{error['message']} ({error['hint']})" for error in errors)
+        raise dg.Failure(said or f"exit code {done.returncode}", metadata=metadata)
+    return dg.MaterializeResult(metadata=metadata)
 
 '''
 
@@ -48,8 +62,8 @@ def _asset(task: Task, group: str, project: str) -> list[str]:
     return [
         "",
         f"@dg.asset({', '.join(given)})",
-        f"def {_function(task.name)}() -> None:",
-        f"    tidegauge({arguments})",
+        f"def {_function(task.name)}() -> dg.MaterializeResult:",
+        f"    return tidegauge({arguments})",
         "",
     ]
 

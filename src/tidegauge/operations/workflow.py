@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from graphlib import CycleError, TopologicalSorter
@@ -26,12 +26,17 @@ class PlannedWorkflow:
     notes: tuple[str, ...] = ()
 
 
-def plan_workflow(project: Project, selection: Sequence[str] = ()) -> PlannedWorkflow:
-    """Raises ConfigError for a task without flows, a flow in two tasks, and tasks that wait in a circle."""
+def plan_workflow(
+    project: Project, selection: Sequence[str] = (), *, by_flow: bool = False
+) -> PlannedWorkflow:
+    """`by_flow`: a task for each flow, whatever tasks the file has.
+
+    Raises ConfigError for a task without flows, a flow in two tasks, and tasks that wait in a circle.
+    """
     written = project.workflow or Workflow()
     everything = written_flows(project)
     chosen = _choose(project, everything, selection)
-    tasks = written.tasks or group_by_tag(everything)
+    tasks = list_by_flow(everything) if by_flow else written.tasks or group_by_tag(everything)
     flows = {task.name: _flows_of(project, task) for task in tasks}
     runs = {task.name: flows[task.name] for task in tasks if task.command is TaskCommand.RUN}
     _refuse_twice(tasks, runs)
@@ -72,14 +77,7 @@ def group_by_tag(flows: Sequence[WrittenFlow]) -> tuple[Task, ...]:
     groups: dict[str, list[WrittenFlow]] = {}
     for one in flows:
         groups.setdefault(one.tags[0] if one.tags else "", []).append(one)
-    names: dict[str, str] = {}
-    for tag in groups:
-        name = _task_name(tag) if tag else _REST
-        if names.setdefault(name, tag) != tag:
-            raise ConfigError(
-                f"the tags `{names[name]}` and `{tag}` would be one task, `{name}`",
-                hint="name the tasks in a `workflow:` block",
-            )
+    names = _name_tasks(groups, "tags")
     return tuple(
         Task(name, select=tuple(word for one in groups[tag] for word in one.words))
         if not tag or any(tag in one.tags[1:] for one in flows)
@@ -88,11 +86,31 @@ def group_by_tag(flows: Sequence[WrittenFlow]) -> tuple[Task, ...]:
     )
 
 
+def list_by_flow(flows: Sequence[WrittenFlow]) -> tuple[Task, ...]:
+    """One task for each flow, and for each table or pattern that a sync names."""
+    words = [word for one in flows for word in one.words]
+    return tuple(Task(name, select=(word,)) for name, word in _name_tasks(words, "flows").items())
+
+
+def _name_tasks(words: Iterable[str], kind: str) -> dict[str, str]:
+    names: dict[str, str] = {}
+    for word in words:
+        name = _task_name(word) if word else _REST
+        if names.setdefault(name, word) != word:
+            raise ConfigError(
+                f"the {kind} `{names[name]}` and `{word}` would be one task, `{name}`",
+                hint="name the tasks in a `workflow:` block",
+            )
+    return names
+
+
 def order_tasks(tasks: Sequence[Task], flows: Mapping[str, Sequence[WrittenFlow]]) -> Needs:
     """What each task depends on: as it says itself, or else as who-reads-whom does."""
-    writers = {
-        one.name: task.name for task in tasks if task.command is TaskCommand.RUN for one in flows[task.name]
-    }
+    writers: dict[str, set[str]] = {}
+    """By flow; the tables of a sync may be several tasks."""
+    for task in tasks:
+        for one in flows[task.name] if task.command is TaskCommand.RUN else ():
+            writers.setdefault(one.name, set()).add(task.name)
     needs: Needs = {
         task.name: _derive(task, tasks, flows[task.name], writers)
         if task.depends_on is None
@@ -107,13 +125,13 @@ def order_tasks(tasks: Sequence[Task], flows: Mapping[str, Sequence[WrittenFlow]
 
 
 def _derive(
-    task: Task, tasks: Sequence[Task], flows: Sequence[WrittenFlow], writers: Mapping[str, str]
+    task: Task, tasks: Sequence[Task], flows: Sequence[WrittenFlow], writers: Mapping[str, set[str]]
 ) -> frozenset[str]:
     match task.command:
         case TaskCommand.RUN:
-            found = {writers[name] for one in flows for name in one.reads if name in writers}
+            found = {before for one in flows for name in one.reads for before in writers.get(name, ())}
         case TaskCommand.OPTIMIZE:
-            found = {writers[one.name] for one in flows if one.name in writers}
+            found = {before for one in flows for before in writers.get(one.name, ())}
         case TaskCommand.HEALTH:
             found = {other.name for other in tasks if other.command is not TaskCommand.HEALTH}
     return frozenset(found - {task.name})
