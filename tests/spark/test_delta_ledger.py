@@ -126,6 +126,21 @@ def test_the_ledger_goes_on_after_spark_has_compacted_and_corrected_its_table(
     assert "by hand" in [row["job_id"] for row in kept]
 
 
+def test_spark_reads_the_control_table_and_may_compact_it(spark: SparkSession, lake: Lake) -> None:
+    table = f"delta.`{lake.path}/etl_pipeline_sync_control`"
+    failed = f"SELECT sync_run_id, table_name, error_message FROM {table} WHERE sync_status = 'FAILED'"
+    with WatermarkTracker(f"delta:{lake.path}") as tracker:
+        for number in (1, 2):
+            record = tracker.start_pipeline_run("p", f"job {number}")
+            assert spark.sql(f"SELECT sync_status FROM {table} ORDER BY sync_run_id DESC").first() == (
+                "RUNNING",
+            )
+            spark.sql(f"OPTIMIZE {table}")
+            tracker.finalize_pipeline_run(record, "FAILED", error=f"no {number}")
+    assert spark.sql(f"{failed} ORDER BY 1").collect() == [(1, "p", "no 1"), (2, "p", "no 2")]
+    assert spark.table(table).count() == 2
+
+
 def test_spark_reads_a_ledger_on_s3(spark: SparkSession, s3: S3) -> None:
     lake = on_s3(s3)
     succeed(opened(lake), "p", "f")

@@ -13,7 +13,8 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple, TypeVar
 
 from tidegauge.errors import LedgerError, LedgerUnreachable
-from tidegauge.ledger.delta_rows import Row, encode
+from tidegauge.ledger.delta_rows import encode
+from tidegauge.ledger.delta_shares import Row
 from tidegauge.ledger.delta_snapshot import LedgerFile, LedgerSnapshot
 from tidegauge.ledger.delta_table import LedgerTable
 from tidegauge.ledger.keys import pipeline_key

@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tidegauge.ledger.delta_files import LARGEST, commit, new_file, until, worth_merging
-from tidegauge.ledger.delta_rows import LOG, Row, decode, entry_row
+from tidegauge.ledger.delta_rows import LOG, decode, entry_row
+from tidegauge.ledger.delta_shares import Row
 from tidegauge.ledger.delta_snapshot import LedgerFile, LedgerSnapshot
 from tidegauge.ledger.delta_table import LedgerTable
 from tidegauge.ledger.document_store import Entry

@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any
 
+from tidegauge.ledger.delta_shares import Row
+from tidegauge.ledger.delta_snapshot import partition_of
 from tidegauge.ledger.document_store import Entry, StoredFlow
-
-Row = dict[str, Any]
 
 WATERMARKS = {
     "watermark_id": "integer",
@@ -167,7 +167,7 @@ def _number(reached: datetime | None, version: int | None) -> int | None:
     return (reached - _EPOCH) // _MILLISECOND if reached and version is None else version
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=16)
 def _arrow_of(columns: tuple[tuple[str, str], ...]) -> Any:
     import pyarrow as pa
 
@@ -182,4 +182,5 @@ def _arrow_of(columns: tuple[tuple[str, str], ...]) -> Any:
 
 
 def _arrow(schema: Mapping[str, str]) -> Any:
-    return _arrow_of(tuple((name, kind) for name, kind in schema.items() if name != "pipeline_name"))
+    partition = partition_of(schema)
+    return _arrow_of(tuple((name, kind) for name, kind in schema.items() if name != partition))

@@ -11,7 +11,10 @@ from urllib.parse import unquote
 
 from tidegauge.delta_log.commit import Commit
 
-PARTITION = "pipeline_name"
+
+def partition_of(columns: Mapping[str, str]) -> str:
+    """The column that holds the pipeline, by which every table of a ledger is partitioned."""
+    return "pipeline" if "pipeline" in columns else "pipeline_name"
 
 
 @dataclass(frozen=True)
@@ -28,8 +31,8 @@ class LedgerFile:
     def place(self) -> str:
         return unquote(self.path)
 
-    def to_log(self) -> dict[str, Any]:
-        return {"path": self.path, "partitionValues": {PARTITION: self.pipeline}, "size": self.bytes}
+    def to_log(self, partition: str) -> dict[str, Any]:
+        return {"path": self.path, "partitionValues": {partition: self.pipeline}, "size": self.bytes}
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,7 @@ def _file(added: Mapping[str, Any]) -> LedgerFile:
     latest = stats.get("maxValues", {}).get("at")
     return LedgerFile(
         path=added["path"],
-        pipeline=added["partitionValues"][PARTITION],
+        pipeline=next(iter(added["partitionValues"].values())),
         rows=stats.get("numRecords", 0),
         bytes=added["size"],
         latest=None if latest is None else datetime.fromisoformat(latest).astimezone(UTC),

@@ -1,4 +1,5 @@
-"""A document store in Delta tables: a folder with `watermarks`, `plans`, `runs` and `history`.
+"""A document store in Delta tables: a folder with `watermarks`, `plans`, `runs`, `history`, and with tables
+that are only for people.
 
 People may query `watermarks`, too. A save is one commit of it, on exactly the version that was loaded; if
 anybody has committed since, whatever it was, the save is refused.
@@ -6,7 +7,6 @@ anybody has committed since, whatever it was, the save is refused.
 
 from __future__ import annotations
 
-import math
 import re
 import threading
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -16,10 +16,20 @@ from datetime import UTC, datetime, timedelta
 from tidegauge.errors import ConfigError
 from tidegauge.ledger.delta_files import commit, each, kind_of, new_file, until, worth_merging
 from tidegauge.ledger.delta_logs import EntryLog
-from tidegauge.ledger.delta_rows import LOG, WATERMARKS, Row, decode, next_rows, stored_flow_of
+from tidegauge.ledger.delta_rows import LOG, WATERMARKS, decode, next_rows, stored_flow_of
+from tidegauge.ledger.delta_shares import Row, find_replaced, share_out
+from tidegauge.ledger.delta_shown import ShownTable
 from tidegauge.ledger.delta_snapshot import LedgerFile, LedgerSnapshot
 from tidegauge.ledger.delta_table import LedgerTable
-from tidegauge.ledger.document_store import LOGS, Entry, LoadedDocuments, StoredFlow, WriterCameBetween
+from tidegauge.ledger.document_store import (
+    LOGS,
+    Entry,
+    LoadedDocuments,
+    OpenFlow,
+    StoredFlow,
+    WriterCameBetween,
+)
+from tidegauge.ledger.shown_rows import SHOWN
 from tidegauge.ledger.storage_errors import translate_storage_error
 from tidegauge.model.spec import Lake
 from tidegauge.storage.clock import Clock
@@ -29,10 +39,6 @@ from tidegauge.storage.store import open_store
 _KEEP = timedelta(days=7)
 _IDS = "tidegauge-watermark-id"
 _CURRENT, _ENDED = "current", "ended"
-_TOGETHER = 16
-"""Rows of flows that share a file, so that changing one of them writes few others again."""
-_SPLIT = 8
-_MANY = 16
 _KNOWN = 50_000
 _MISREAD = re.compile(r"%[0-9a-fA-F]{2}|[\\\x00-\x1f]")
 
@@ -52,8 +58,12 @@ class DeltaDocumentStore:
         self._lake = lake
         self._store = open_store(lake)
         self._clock = Clock(self._store)
-        self._watermarks = LedgerTable(lake, self._store, self._clock, "watermarks")
-        self._logs = {name: EntryLog(LedgerTable(lake, self._store, self._clock, name)) for name in LOGS}
+        self._watermarks = self._table("watermarks", WATERMARKS)
+        self._logs = {name: EntryLog(self._table(name, LOG)) for name in LOGS}
+        self._shown = [
+            ShownTable(shown, self._table(shown.name, shown.columns), self._logs[shown.log])
+            for shown in SHOWN
+        ]
         self._lock = threading.Lock()
         self._known: dict[str, Sequence[Row]] = {}
 
@@ -78,12 +88,9 @@ class DeltaDocumentStore:
         else:
             with translate_storage_error(shown):
                 prove(documents._store, lake)
-            # Last the one by which a ledger is recognised.
-            for log in documents._logs.values():
-                if not log.table.exists():
-                    log.table.create(LOG)
-            if not documents._watermarks.exists():
-                documents._watermarks.create(WATERMARKS)
+            for table in documents._tables:
+                if not table.exists():
+                    table.create()
         documents._watermarks.newest()
         return documents
 
@@ -117,12 +124,12 @@ class DeltaDocumentStore:
         pipeline, snapshot = loaded.pipeline, seen.snapshot
         number = self._watermarks.counter(snapshot, _IDS)
         current, ended, number = _make_rows(seen, stored_flows, number)
-        replaced = _find_replaced(seen, {stored_flow.flow for stored_flow in stored_flows})
+        replaced = find_replaced(seen.rows, {stored_flow.flow for stored_flow in stored_flows}, flow=_flow)
         stay, ended_before = _rows_that_stay(seen, replaced, {row["flow"] for row in current})
         ended += ended_before
         merged = self._find_worth_merging(snapshot, pipeline) if ended else []
         ended += [row for rows in self._rows(merged).values() for row in rows]
-        shares = list(_shares(current, stay))
+        shares = list(share_out(current, stay, flow=_flow))
         add = [new_file(pipeline, _CURRENT, WATERMARKS, rows) for rows in shares]
         over = [new_file(pipeline, _ENDED, WATERMARKS, ended)] if ended else []
         gone = [snapshot.files[path] for path in replaced] + merged
@@ -132,6 +139,21 @@ class DeltaDocumentStore:
 
     def append(self, log: str, entries: Sequence[Entry]) -> None:
         self._logs[log].append(entries)
+
+    def show(
+        self, pipeline: str, flows: Sequence[OpenFlow], logs: Sequence[str], *, whole: bool = False
+    ) -> bool:
+        tables = [one for one in self._shown if one.shown.log in logs]
+        return all(each(lambda table: table.show(pipeline, flows, whole=whole), tables))
+
+    def numbers(self, log: str) -> Mapping[tuple[str, str, datetime], int]:
+        found: dict[tuple[str, str, datetime], int] = {}
+        for table in self._shown:
+            if table.shown.log == log and table.table.exists():
+                for row in table.rows():
+                    since = row[table.shown.since].replace(tzinfo=None)
+                    found[row["pipeline"], table.shown.flow_of(row), since] = row[table.shown.number]
+        return found
 
     def read(
         self,
@@ -148,6 +170,9 @@ class DeltaDocumentStore:
         """With the plans that ended go the rows of `watermarks` that showed them; old files go with both."""
         count = self._logs[log].prune(pipeline, before, keep)
         self._logs[log].table.tidy(_KEEP)
+        for shown in (one for one in self._shown if one.shown.log == log):
+            shown.prune(pipeline, before)
+            shown.table.tidy(_KEEP)
         if log == "plans":
             self._prune_ended(pipeline, before)
             self._watermarks.tidy(_KEEP)
@@ -155,8 +180,16 @@ class DeltaDocumentStore:
 
     def tidy(self, older_than: timedelta = _KEEP) -> int:
         """Remove files that hold nothing any more and have not for that long; say how many."""
-        tables = [self._watermarks, *(log.table for log in self._logs.values())]
-        return sum(table.tidy(older_than) for table in tables)
+        return sum(table.tidy(older_than) for table in self._tables)
+
+    @property
+    def _tables(self) -> list[LedgerTable]:
+        """Last the one by which a ledger is recognised."""
+        logs = [log.table for log in self._logs.values()]
+        return [*logs, *(shown.table for shown in self._shown), self._watermarks]
+
+    def _table(self, name: str, columns: Mapping[str, str]) -> LedgerTable:
+        return LedgerTable(self._lake, self._store, self._clock, name, columns)
 
     def _find_worth_merging(self, snapshot: LedgerSnapshot, pipeline: str) -> list[LedgerFile]:
         return worth_merging([file for file in snapshot.of(pipeline) if kind_of(file) == _ENDED])
@@ -210,13 +243,6 @@ def _make_rows(
     return current, ended, number
 
 
-def _find_replaced(seen: _Seen, changed: set[str]) -> list[str]:
-    """The files that a save writes anew: those with its flows, and small ones if there are many."""
-    touched = {path for path, rows in seen.rows.items() if any(row["flow"] in changed for row in rows)}
-    small = [path for path, rows in seen.rows.items() if path not in touched and len(rows) <= _TOGETHER // 2]
-    return sorted(touched | set(small if len(small) >= _MANY else ()))
-
-
 def _rows_that_stay(seen: _Seen, replaced: Sequence[str], changed: set[str]) -> tuple[list[Row], list[Row]]:
     """Of files that are written anew: newest rows of other flows, and rows that ended earlier."""
     rows = [row for path in replaced for row in seen.rows[path]]
@@ -224,14 +250,5 @@ def _rows_that_stay(seen: _Seen, replaced: Sequence[str], changed: set[str]) -> 
     return [row for row in rows if row["ledger"] is not None and row["flow"] not in changed], ended
 
 
-def _shares(current: list[Row], stay: list[Row]) -> Iterable[list[Row]]:
-    """Which rows share a file: a few large files when many flows change at once, and small ones when flows
-    change one by one, so that each save writes little again."""
-    if len(current) + len(stay) <= _TOGETHER or not stay:
-        yield current + stay
-        return
-    yield current
-    stay.sort(key=lambda row: str(row["flow"]))
-    size = max(_TOGETHER, math.ceil(len(stay) / _SPLIT))
-    for start in range(0, len(stay), size):
-        yield stay[start : start + size]
+def _flow(row: Row) -> str:
+    return str(row["flow"])

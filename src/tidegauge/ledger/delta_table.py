@@ -21,7 +21,7 @@ from tidegauge.delta_log.log import ListedLog
 from tidegauge.delta_log.protocol import catalogue_feature
 from tidegauge.delta_log.write import commit_info, put_commit
 from tidegauge.errors import LedgerError, LedgerUnreachable, LedgerVersion
-from tidegauge.ledger.delta_snapshot import PARTITION, LedgerFile, LedgerSnapshot, apply_commits
+from tidegauge.ledger.delta_snapshot import LedgerFile, LedgerSnapshot, apply_commits, partition_of
 from tidegauge.ledger.storage_errors import translate_storage_error
 from tidegauge.model.spec import Lake
 from tidegauge.storage.clock import Clock, steady
@@ -41,11 +41,14 @@ _CONFIGURATION = {
 
 
 class LedgerTable:
-    def __init__(self, lake: Lake, store: Store, clock: Clock, name: str) -> None:
+    def __init__(self, lake: Lake, store: Store, clock: Clock, name: str, columns: Mapping[str, str]) -> None:
         self._lake = replace(lake, path=f"{lake.path}/{name}")
         self._store = store
         self._clock = clock
         self.name = name
+        self.columns = columns
+        """Nullable, by name and type."""
+        self._partition = partition_of(columns)
         self._lock = threading.Lock()
         self._base: Any = None
         self._newest: LedgerSnapshot | None = None
@@ -56,18 +59,19 @@ class LedgerTable:
         with translate_storage_error(self.shown):
             return next(iter(self._store.list(f"{self.name}/{LOG}")), None) is not None
 
-    def create(self, schema: Mapping[str, str]) -> None:
-        """Make the table, unless it is there. Columns are nullable, by name and type."""
+    def create(self) -> None:
+        """Make the table, unless it is there."""
         now = self._milliseconds()
         fields = [
-            {"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in schema.items()
+            {"name": name, "type": kind, "nullable": True, "metadata": {}}
+            for name, kind in self.columns.items()
         ]
         metadata = {
             "id": str(uuid.uuid4()),
             "name": self.name,
             "format": {"provider": "parquet", "options": {}},
             "schemaString": json.dumps({"type": "struct", "fields": fields}),
-            "partitionColumns": [PARTITION],
+            "partitionColumns": [self._partition],
             "configuration": _CONFIGURATION,
             "createdTime": now,
         }
@@ -126,10 +130,10 @@ class LedgerTable:
         now = self._milliseconds()
         actions: list[dict[str, Any]] = [commit_info(now, "WRITE")]
         for file, stats in add:
-            body = file.to_log() | {"modificationTime": now, "dataChange": True, "stats": json.dumps(stats)}
-            actions.append({"add": body})
+            written = {"modificationTime": now, "dataChange": True, "stats": json.dumps(stats)}
+            actions.append({"add": file.to_log(self._partition) | written})
         for file in remove:
-            body = file.to_log() | {"deletionTimestamp": now, "dataChange": True}
+            body = file.to_log(self._partition) | {"deletionTimestamp": now, "dataChange": True}
             actions.append({"remove": body | {"extendedFileMetadata": True}})
         for name, version in counters.items():
             actions.append({"txn": {"appId": name, "version": version, "lastUpdated": now}})
@@ -164,7 +168,7 @@ class LedgerTable:
             self._check()
             columns = pa.table(self._base.get_add_actions(flatten=True)).to_pydict()
         count = len(columns["path"])
-        partitions = columns.get(f"partition.{PARTITION}") or [""] * count
+        partitions = columns.get(f"partition.{self._partition}") or [""] * count
         latest = columns.get("max.at") or [None] * count
         files = {
             path: LedgerFile(path, partition, rows or 0, size, moment)

@@ -14,9 +14,16 @@ from tidegauge.ledger import plan_rules
 from tidegauge.ledger.backup import FlowBackup, restore
 from tidegauge.ledger.base import BaseLedger, Rule
 from tidegauge.ledger.document_reader import DocumentReader, mark_of
-from tidegauge.ledger.document_store import LOGS, LoadedDocuments, StoredFlow, WriterCameBetween
+from tidegauge.ledger.document_store import (
+    LOGS,
+    DocumentStore,
+    LoadedDocuments,
+    StoredFlow,
+    WriterCameBetween,
+)
 from tidegauge.ledger.flow_document import FlowDocument, apply_change, drop_moved, new_document
 from tidegauge.ledger.flow_state import FlowState
+from tidegauge.ledger.open_flow import Standing, name_of, open_flow_of, standing_of
 from tidegauge.ledger.stored_flow import document_of, stored_flow_of
 from tidegauge.model.claim import Owner
 from tidegauge.model.plan import Draft, Plan
@@ -31,6 +38,11 @@ _MANY = 64
 """With so many entries pending in a flow's document they are moved to the logs before the run has ended."""
 
 
+_STANDING = ("runs", "plans")
+"""What people are shown as it begins and ends; the history follows when it is moved to its log."""
+_KNOWN = 50_000
+
+
 class DocumentLedger(DocumentReader, BaseLedger):
     """Implements LedgerWriter. Each flow is one document of the store, saved by compare-and-set.
 
@@ -38,6 +50,10 @@ class DocumentLedger(DocumentReader, BaseLedger):
     as pending log entries, and are moved to the logs when a run has ended. If a process dies during the move,
     the next one repeats it.
     """
+
+    def __init__(self, documents: DocumentStore) -> None:
+        super().__init__(documents)
+        self._shown: dict[tuple[str, str], Standing] = {}
 
     def plan(self, drafts: Sequence[Draft], *, owner: Owner, run_id: str) -> dict[str, Plan]:
         groups: dict[str, dict[str, Draft]] = {}
@@ -96,6 +112,8 @@ class DocumentLedger(DocumentReader, BaseLedger):
             if self._save(loaded, stored_flow_of(after)):
                 if after.waiting >= _MANY or any(run.ended_at for run in change.runs) or change.ended:
                     self._move(pipeline, [flow])
+                else:
+                    self._show(pipeline, [after])
                 return after.flow_state
         raise AssertionError
 
@@ -114,7 +132,9 @@ class DocumentLedger(DocumentReader, BaseLedger):
                 saved = moved.saved | {flow for flow in left if flow not in changed}
             answer |= {flow: plan for flow, plan in kept.items() if flow in saved}
             left = {flow: draft for flow, draft in left.items() if flow not in saved}
-            long = [flow for flow, document in changed.items() if flow in saved and document.waiting >= _MANY]
+            kept_documents = [document for flow, document in changed.items() if flow in saved]
+            self._show(pipeline, kept_documents)
+            long = [one.flow_state.flow for one in kept_documents if one.waiting >= _MANY]
             self._move(pipeline, long)
             if not left:
                 return answer
@@ -187,6 +207,7 @@ class DocumentLedger(DocumentReader, BaseLedger):
         with contextlib.suppress(LedgerError, WriterCameBetween):
             loaded = self._documents.load(pipeline, flows)
             flow_documents = [document_of(stored_flow) for stored_flow in loaded.stored_flows.values()]
+            self._show(pipeline, flow_documents, logs=LOGS)
             for log in LOGS:
                 entries = [entry for document in flow_documents for entry in document.pending.get(log, ())]
                 if entries:
@@ -195,6 +216,25 @@ class DocumentLedger(DocumentReader, BaseLedger):
                 drop_moved(document, document.numbers) for document in flow_documents if document.waiting
             ]
             self._documents.save(loaded, [stored_flow_of(document) for document in emptied])
+
+    def _show(
+        self, pipeline: str, flow_documents: Sequence[FlowDocument], *, logs: Sequence[str] = _STANDING
+    ) -> None:
+        """Bring the store's tables for people up to date with these documents, where that is due: at the
+        beginning and the end of plans and runs, and not with each batch. A failure fails nobody: the flow's
+        next change makes up for it."""
+        due = [
+            one for one in flow_documents if logs == LOGS or self._shown.get(name_of(one)) != standing_of(one)
+        ]
+        if not due:
+            return
+        with contextlib.suppress(LedgerError):
+            if not self._documents.show(pipeline, [open_flow_of(one) for one in due], logs):
+                due = [document_of(one) for one in self._documents.load(pipeline).stored_flows.values()]
+                self._documents.show(pipeline, [open_flow_of(one) for one in due], logs, whole=True)
+            if len(self._shown) > _KNOWN:
+                self._shown.clear()
+            self._shown |= {name_of(one): standing_of(one) for one in due}
 
     def _tries(self) -> Iterable[int]:
         end = time.monotonic() + _PATIENCE

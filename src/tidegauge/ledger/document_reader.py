@@ -149,7 +149,8 @@ class DocumentReader:
         """All rows of `flows`, `watermarks`, `plans`, `runs` or `history`, as a SQL ledger has them."""
         names = self._documents.pipelines()
         if table == "runs":
-            return run_rows(run for name in names for run in self.runs(name, since=datetime.min))
+            runs = [run for name in names for run in self.runs(name, since=datetime.min)]
+            return run_rows(runs, self._documents.numbers(table))
         if table == "history":
             return history_rows(event for name in names for event in self.history(name, limit=sys.maxsize))
         documents = [document for name in names for document in self._load_documents(name, None)]

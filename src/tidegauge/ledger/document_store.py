@@ -98,6 +98,21 @@ Entry = Mapping[str, Any]
 The rest is the writer's own, and comes back as it was."""
 
 
+@dataclass(frozen=True)
+class OpenFlow:
+    """What people are shown of a flow besides its document, in the words of the logs."""
+
+    flow: str
+    created_at: str
+    updated_at: str
+    numbers: Mapping[str, int]
+    """The last entry of each log."""
+    pending: Mapping[str, Sequence[Entry]]
+    """Entries that a log may not have yet, in their order."""
+    open: Mapping[str, Entry]
+    """By log: what will be an entry of it once it has ended. It has no `id` and no `n` yet."""
+
+
 class DocumentStore(Protocol):
     """Safe to share between threads. Raises LedgerUnreachable when an answer cannot be known, LedgerError for
     a place that is damaged, LedgerVersion for one that newer code made."""
@@ -127,6 +142,17 @@ class DocumentStore(Protocol):
         """Keep the entries in a log, of any flows, durably. Those that are in it already are left alone, so
         that a call may be repeated with the same entries and more. For each flow they come in the order of
         `n` and leave no gap after what the log has."""
+
+    def show(
+        self, pipeline: str, flows: Sequence[OpenFlow], logs: Sequence[str], *, whole: bool = False
+    ) -> bool:
+        """Bring tables for people up to date, where the store has any of these logs. They are written after
+        the documents and never read for the protocol, so a call that dies, or fails, is made up for by the
+        next one for the same flow. False if a table is new and has to be told of the `whole` pipeline."""
+
+    def numbers(self, log: str) -> Mapping[tuple[str, str, datetime], int]:
+        """The numbers that people are shown for what is in a log or open, by pipeline, flow and when it
+        began; empty where the store has no table of it."""
 
     def read(
         self,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
 from typing import Any
 
 from tidegauge.ledger.document_store import Entry
@@ -62,10 +63,17 @@ def ended_plan_row(entry: Entry) -> TableRow:
     }
 
 
-def run_rows(runs: Iterable[RunRecord]) -> list[TableRow]:
-    """Numbered as they began: documents have no number of their own."""
-    in_order = sorted(runs, key=lambda run: (run.started_at, run.flow, run.attempt))
-    return [{"id": number, **run_values(run)} for number, run in enumerate(in_order, start=1)]
+def run_rows(runs: Iterable[RunRecord], numbers: Mapping[tuple[str, str, datetime], int]) -> list[TableRow]:
+    """With the numbers that the store shows elsewhere; the others numbered as they began."""
+    rows: list[TableRow] = []
+    left = dict(numbers)
+    next_number = max(left.values(), default=0)
+    for run in sorted(runs, key=lambda run: (run.started_at, run.flow, run.attempt)):
+        number = left.pop((run.pipeline, run.flow, run.started_at), None)
+        if number is None:
+            number = next_number = next_number + 1
+        rows.append({"id": number, **run_values(run)})
+    return rows
 
 
 def history_rows(events: Iterable[HistoryEvent]) -> list[TableRow]:

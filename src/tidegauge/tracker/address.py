@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tidegauge.errors import ConfigError, TableMissing
 from tidegauge.ledger.address import parse
+from tidegauge.ledger.shown_rows import SHOWN
 from tidegauge.model.location import is_in_catalogue, resolve
 from tidegauge.model.secret import Secret
 from tidegauge.sources.delta.catalogue import locate, locate_schema, register
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _KIND = "delta:"
-TABLES = ("watermarks", "plans", "runs", "history")
+TABLES = ("watermarks", "plans", "runs", "history", *(shown.name for shown in SHOWN))
 
 
 def parse_schema_name(address: str | Secret) -> str | None:
