@@ -26,8 +26,8 @@ def ledger(ledger_address: str) -> Iterator[LedgerWriter]:
         yield opened
 
 
-def versions(tables: tuple[str, ...] = TABLES, *, upto: int = 7) -> Draft:
-    window = Window(None, VersionPosition(upto))
+def versions(tables: tuple[str, ...] = TABLES, *, after: int | None = None, upto: int = 7) -> Draft:
+    window = Window(None if after is None else VersionPosition(after), VersionPosition(upto))
     return Draft(
         pipeline="silver",
         flow="silver",

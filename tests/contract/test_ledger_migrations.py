@@ -10,7 +10,7 @@ from typing import Any
 
 from alembic import command
 from alembic.config import Config
-from sqlalchemy import Connection, MetaData, Table, insert, select
+from sqlalchemy import Connection, MetaData, Table, insert, select, text
 
 import tidegauge.ledger.migrate
 from tests.support.drafts import ME, draft, position, receipt
@@ -185,6 +185,10 @@ def test_f3_times_and_texts_are_filled_in_where_an_earlier_version_left_them_out
         with ledger._engine.connect() as connection:
             runs = connection.execute(select(tables.runs).order_by(tables.runs.c.id)).all()
             marks = connection.execute(select(tables.watermarks)).all()
+            shown = connection.execute(
+                text("SELECT start_version, end_version FROM pipeline_watermark_plans")
+            )
+            assert set(map(tuple, shown)) == {(0, 3), (4, 9), (None, None)}
         assert [(row.position_ts, row.checked_ts) for row in marks] == [(twelve, twelve)] * 2
         assert {row.position_version for row in marks} == {9, 1767268800500}
         assert [(row.after_ts, row.upto_ts) for row in runs] == [(None, ten), (ten, twelve)] * 2
@@ -198,6 +202,20 @@ def test_f3_times_and_texts_are_filled_in_where_an_earlier_version_left_them_out
             VersionPosition(9),
             RowPosition(Value(ValueKind.TEXT, "2026-01-01 12:00:00.5"), (Value(ValueKind.TEXT, "\0"),)),
         }
+
+
+def test_a_ledger_that_lacks_only_views_is_worked_with_and_gets_them_when_asked(
+    sql_ledger_address: str,
+) -> None:
+    make_first(sql_ledger_address, "0005", lambda _: None)
+    with open_ledger(sql_ledger_address, create=True) as ledger:
+        ledger.plan([draft()], owner=ME, run_id="job")
+    assert migrate(sql_ledger_address).before == "0005"
+    with open_ledger(sql_ledger_address, create=False) as ledger:
+        assert isinstance(ledger, SqlLedger)
+        with ledger._engine.connect() as connection:
+            shown = connection.execute(text("SELECT table_name, status FROM pipeline_watermark_plans"))
+            assert [tuple(row) for row in shown] == [("orders", "PLANNED")]
 
 
 def test_a_plan_that_failed_under_the_first_version_is_ended_under_this_one(sql_ledger_address: str) -> None:

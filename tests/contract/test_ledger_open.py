@@ -137,6 +137,7 @@ def test_a_ledger_behind_the_code_asks_for_migration(
 ) -> None:
     open_ledger(sql_ledger_address, create=True).close()
     monkeypatch.setattr(tidegauge.ledger.migrate, "VERSIONS", (*VERSIONS, "next"))
+    monkeypatch.setattr(tidegauge.ledger.migrate, "WORKABLE", ("next",))
     for create in (True, False):
         error = fails(sql_ledger_address, create=create)
         assert isinstance(error, LedgerVersion)

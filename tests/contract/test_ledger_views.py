@@ -67,7 +67,9 @@ def moment(value: Any) -> datetime:
     return value if isinstance(value, datetime) else datetime.fromisoformat(value)
 
 
-def test_watermarks_v_has_the_nine_columns_and_a_ready_row_only_after_success(ledger: SqlLedger) -> None:
+def test_watermarks_v_has_the_nine_columns_and_two_more_and_a_ready_row_only_after_success(
+    ledger: SqlLedger,
+) -> None:
     ran(ledger, State.FAILED)
     [failed] = rows(ledger, "SELECT * FROM watermarks_v")
     assert list(failed) == [
@@ -80,7 +82,11 @@ def test_watermarks_v_has_the_nine_columns_and_a_ready_row_only_after_success(le
         "status",
         "created_at",
         "updated_at",
+        "error_message",
+        "run_duration",
     ]
+    assert failed["error_message"] == 'it "broke" ☂'
+    assert 0 <= failed["run_duration"] < 60
     assert (failed["pipeline_name"], failed["status"], failed["last_processed_ts"]) == (
         "shop",
         "FAILED",
@@ -95,6 +101,11 @@ def test_watermarks_v_has_the_nine_columns_and_a_ready_row_only_after_success(le
     assert moment(done["current_run_ts"]) == moment(ready["last_processed_ts"]) == end
     assert ready["last_processed_version"] == 1755129601123
     assert ready["watermark_id"] > done["watermark_id"]
+    ledger.plan([nothing_new("shop")], owner=ME, run_id="job")
+    ran(ledger, State.SKIPPED, start=1)
+    ran(ledger, State.FAILED, start=1)
+    _, again = rows(ledger, "SELECT * FROM watermarks_v ORDER BY watermark_id")
+    assert (again["watermark_id"], again["status"]) == (ready["watermark_id"], "FAILED"), "one record"
 
 
 def text_at(clock: str) -> RowPosition:

@@ -76,7 +76,7 @@ class ShownTable:
                 if len(stay) < len(rows):
                     gone.append(file)
                     rest += stay
-            rest.sort(key=lambda row: row[shown.number])
+            rest.sort(key=lambda row: row[shown.since])
             return not gone or commit(self.table, snapshot, self._log_files(pipeline, rest), gone, {})
 
         until(self.table.shown, attempt)
@@ -166,8 +166,8 @@ class ShownTable:
         return fresh, {flow_key(seen.pipeline, entry["flow"]): entry["n"] for entry in fresh}
 
     def _is_same(self, old: Sequence[Row], rows: Sequence[Row]) -> bool:
-        number = self.shown.number
-        return [row | {number: None} for row in old] == [row | {number: None} for row in rows]
+        without: Row = {self.shown.number: None} if self.shown.number else {}
+        return [row | without for row in old] == [row | without for row in rows]
 
     def _is_stale(self, seen: _Seen, one: OpenFlow, old: Sequence[Row], latest: int) -> bool:
         """Whether another runner has shown more of the flow since this was loaded."""
@@ -214,12 +214,14 @@ class ShownTable:
 
     def _count(self, seen: _Seen, rows: Sequence[Row]) -> int:
         """Number rows, oldest first; one that is open already keeps its number. The last that was given."""
-        shown = self.shown
-        numbers = {shown.key_of(row): row[shown.number] for row in self._open(seen)}
+        shown, name = self.shown, self.shown.number
+        if name is None:
+            return 0
+        numbers = {shown.key_of(row): row[name] for row in self._open(seen)}
         last = self.table.counter(seen.snapshot, _NUMBERS)
         for row in sorted(rows, key=lambda row: row[shown.since]):
-            row[shown.number] = numbers.get(shown.key_of(row)) or last + 1
-            last = max(last, row[shown.number])
+            row[name] = numbers.get(shown.key_of(row)) or last + 1
+            last = max(last, row[name])
         return last
 
     def _merge(

@@ -149,10 +149,11 @@ class DeltaDocumentStore:
     def numbers(self, log: str) -> Mapping[tuple[str, str, datetime], int]:
         found: dict[tuple[str, str, datetime], int] = {}
         for table in self._shown:
-            if table.shown.log == log and table.table.exists():
+            name = table.shown.number
+            if name is not None and table.shown.log == log and table.table.exists():
                 for row in table.rows():
                     since = row[table.shown.since].replace(tzinfo=None)
-                    found[row["pipeline"], table.shown.flow_of(row), since] = row[table.shown.number]
+                    found[row["pipeline"], table.shown.flow_of(row), since] = row[name]
         return found
 
     def read(

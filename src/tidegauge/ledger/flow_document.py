@@ -28,6 +28,8 @@ class FlowDocument:
     """Entries of each log that it may not have yet, in their order."""
     pinned: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Of each log, the entries that are not pruned: those of the last run's plan."""
+    counted: Mapping[str, int] = field(default_factory=dict)
+    """Rows of the active plan so far, by input, where they are known."""
 
     @property
     def waiting(self) -> int:
@@ -41,10 +43,15 @@ def new_document(pipeline: str, flow: str, now: datetime) -> FlowDocument:
 
 def apply_change(document: FlowDocument, change: StateChange, now: datetime, *, known: bool) -> FlowDocument:
     """The document after a change, with the change's events, runs and plans pending."""
+    counted = _count(document, change)
+    last = change.runs[-1] if change.runs else document.last
     bodies = {
         "history": [event_body(event) for event in change.events],
         "runs": [run_body(run) for run in change.runs if run.ended_at is not None],
-        "plans": [ended_body(ended) for ended in change.ended],
+        "plans": [
+            ended_body(ended) | {"rows": counted, "error": message_of(last, ended.active.plan.plan_id)}
+            for ended in change.ended
+        ],
     }
     key = flow_key(document.flow_state.pipeline, document.flow_state.flow)[:32]
     numbers, pending = dict(document.numbers), dict(document.pending)
@@ -63,11 +70,28 @@ def apply_change(document: FlowDocument, change: StateChange, now: datetime, *, 
         flow_state=change.flow_state,
         updated_at=now,
         known=document.known or known,
-        last=change.runs[-1] if change.runs else document.last,
+        last=last,
         numbers=numbers,
         pending=pending,
         pinned=pinned,
+        counted=counted if change.flow_state.active and not change.ended else {},
     )
+
+
+def message_of(run: RunRecord | None, plan_id: str) -> str | None:
+    """Why the plan's last attempt failed."""
+    if run is None or run.plan_id != plan_id or run.error is None:
+        return None
+    message = run.error.get("message")
+    return None if message is None else str(message)
+
+
+def _count(document: FlowDocument, change: StateChange) -> dict[str, int]:
+    counted = dict(document.counted)
+    for event in change.events:
+        if event.event == "advanced" and event.input is not None and event.rows is not None:
+            counted[event.input] = counted.get(event.input, 0) + event.rows
+    return counted
 
 
 def drop_moved(document: FlowDocument, moved: Mapping[str, int]) -> FlowDocument:

@@ -15,7 +15,7 @@ from tidegauge.errors import ConfigError, LedgerError, LedgerUnreachable, Ledger
 from tidegauge.ledger.address import Address, parse
 from tidegauge.ledger.database_errors import translate_database_error
 from tidegauge.ledger.sql_connect import BUSY_SECONDS, WRITE, connect
-from tidegauge.ledger.sql_tables import VERSION_TABLE, VERSIONS, metadata
+from tidegauge.ledger.sql_tables import VERSION_TABLE, VERSIONS, WORKABLE, metadata
 from tidegauge.model.secret import Secret
 
 _LOCK_NAME = "tidegauge ledger migration"
@@ -75,7 +75,7 @@ def check_version(found: str, shown: str) -> None:
             f" {VERSIONS[-1]}",
             hint="upgrade Tidegauge on this machine",
         )
-    if found != VERSIONS[-1]:
+    if found not in WORKABLE:
         raise LedgerVersion(
             f"the ledger at {shown} has version {found}, and this Tidegauge works with {VERSIONS[-1]}",
             hint="run `tidegauge ledger migrate`",

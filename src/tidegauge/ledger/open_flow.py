@@ -6,8 +6,11 @@ from collections.abc import Hashable
 from typing import Any
 
 from tidegauge.ledger.document_store import OpenFlow
-from tidegauge.ledger.flow_document import FlowDocument
+from tidegauge.ledger.flow_document import FlowDocument, message_of
+from tidegauge.ledger.flow_state import ActivePlan
 from tidegauge.ledger.log_entries import moment_text, run_body
+from tidegauge.model.plan import InputPlan, window_to_dict
+from tidegauge.model.position import to_body
 
 Standing = tuple[Hashable, ...]
 
@@ -31,6 +34,8 @@ def open_flow_of(document: FlowDocument) -> OpenFlow:
     entries: dict[str, dict[str, Any]] = {}
     if document.last is not None and document.last.ended_at is None:
         entries["runs"] = run_body(document.last)
+    if document.flow_state.active is not None:
+        entries["plans"] = _plan_body(document, document.flow_state.active)
     return OpenFlow(
         flow=document.flow_state.flow,
         created_at=moment_text(document.created_at),
@@ -39,3 +44,30 @@ def open_flow_of(document: FlowDocument) -> OpenFlow:
         pending=document.pending,
         open=entries,
     )
+
+
+def _plan_body(document: FlowDocument, active: ActivePlan) -> dict[str, Any]:
+    """As an entry has it once the plan has ended, without the batches, and with how far each input is."""
+    flow_state, plan = document.flow_state, active.plan
+    return {
+        "pipeline": flow_state.pipeline,
+        "flow": flow_state.flow,
+        "at": moment_text(active.updated_at),
+        "kind": active.state.value,
+        "plan_id": plan.plan_id,
+        "created_at": moment_text(active.created_at),
+        "plan": {"inputs": [_part_body(part) for part in plan.draft.inputs]},
+        "completed": sorted(active.completed),
+        "positions": {name: to_body(mark.position) for name, mark in flow_state.marks.items()},
+        "rows": dict(document.counted),
+        "error": message_of(document.last, plan.plan_id),
+    }
+
+
+def _part_body(part: InputPlan) -> dict[str, Any]:
+    return {
+        "input": part.input,
+        "window": window_to_dict(part.window) if part.window else None,
+        "fingerprint": part.fingerprint,
+        "stamp": part.stamp,
+    }

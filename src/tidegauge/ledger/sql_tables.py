@@ -24,8 +24,10 @@ from sqlalchemy.dialects import mysql
 from tidegauge.ledger.keys import LENGTH
 
 VERSION_TABLE = "tidegauge_version"
-VERSIONS = ("0001", "0002", "0003", "0004", "0005")
-"""Every version this code knows, oldest first. The last is the one it works with."""
+VERSIONS = ("0001", "0002", "0003", "0004", "0005", "0006")
+"""Every version this code knows, oldest first. The last is the one it makes."""
+WORKABLE = VERSIONS[-2:]
+"""Those it works with: the last brings views for people, and no table or column."""
 
 # MySQL: 64 KiB do not hold a plan of many batches, and a datetime without digits loses the fraction.
 _text = Text().with_variant(mysql.LONGTEXT(), "mysql", "mariadb")

@@ -46,6 +46,7 @@ def stored_flow_of(document: FlowDocument) -> StoredFlow:
             "schedule": schedule_body(flow_state),
         },
         "last_run": run_body(document.last) if document.last else None,
+        **({"counted": dict(document.counted)} if document.counted else {}),
         "numbers": dict(document.numbers),
         "pinned": {log: list(ids) for log, ids in document.pinned.items()},
         "outbox": {log: list(entries) for log, entries in document.pending.items()},
@@ -171,6 +172,7 @@ def document_of(stored_flow: StoredFlow) -> FlowDocument:
         numbers=body["numbers"],
         pending=body["outbox"],
         pinned=body["pinned"],
+        counted=body.get("counted", {}),
     )
 
 

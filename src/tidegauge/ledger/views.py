@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from sqlalchemy import BigInteger, DateTime, Double, Integer
 
-from tidegauge.ledger.migrations.versions import v0002_books, v0005_checked
+from tidegauge.ledger.migrations.versions import v0002_books, v0005_checked, v0006_plans
 from tidegauge.ledger.sql_tables import metadata
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 VIEWS: Mapping[str, tuple[str, ...]] = {
     "etl_pipeline_sync_control": ("runs",),
     "pipeline_watermark_history": ("history",),
+    "pipeline_watermark_plans": ("plans", "watermarks", "runs", "history"),
     "watermark_positions": ("watermarks",),
     "watermarks_v": ("runs", "flows", "watermarks", "plans"),
 }
@@ -43,6 +44,8 @@ def open_views(ledger: LedgerTables, names: Collection[str]) -> duckdb.DuckDBPyC
     # DuckDB reads PostgreSQL's words; the last statement is a function, which it defines in its own way.
     for statement in (*v0002_books.views("postgresql")[:-1], f"CREATE{v0005_checked.VIEW}"):
         connection.execute(statement)
+    for name, query in v0006_plans.views("duckdb").items():
+        connection.execute(f"CREATE OR REPLACE VIEW {name} AS {query}")
     connection.execute(
         "CREATE MACRO timestampdiff(unit, a, b) AS epoch(b - a) / CASE lower(unit)"
         " WHEN 'second' THEN 1 WHEN 'minute' THEN 60 WHEN 'hour' THEN 3600 WHEN 'day' THEN 86400 END"
