@@ -11,7 +11,8 @@ from tidegauge.config.problems import quoted
 from tidegauge.model.engines import FACTS
 from tidegauge.model.expectation import Action, ForeignKey, Unique
 from tidegauge.model.mode import MODES, Mode, OutputKind
-from tidegauge.model.spec import Database, Deletes, Engine, Lake, NullCursor, TableOptions
+from tidegauge.model.one_database import share_a_transaction, show_address
+from tidegauge.model.spec import Database, Deletes, Engine, Execute, Lake, NullCursor, Read, TableOptions
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,8 @@ def conflicts(options: TableOptions, ends: SyncEnds, written: frozenset[str]) ->
     else:
         yield from _in_a_lake(options, written)
     yield from _in_expectations(options, ends)
+    if options.execute is Execute.DATABASE:
+        yield from _inside_the_database(options, ends)
     engine = ends.to.engine if isinstance(ends.to, Database) else None
     if engine is not Engine.REDSHIFT:
         for key in ("distkey", "sortkey"):
@@ -69,6 +72,43 @@ def _in_expectations(options: TableOptions, ends: SyncEnds) -> Iterator[Conflict
                 " remember which",
                 "use action `quarantine`",
             )
+
+
+def _inside_the_database(options: TableOptions, ends: SyncEnds) -> Iterator[Conflict]:
+    through = "remove it, or leave `execute` at `spark`"
+    if ends.via is not None:
+        yield Conflict(
+            ("execute", "via"),
+            f"execute `database` moves rows inside one database, and `via` takes them through"
+            f" {quoted(ends.via.name)}",
+            "remove `via`, or leave `execute` at `spark`",
+        )
+    elif not isinstance(ends.to, Database):
+        yield Conflict(
+            ("execute",),
+            "execute `database` needs `from` and `to` to be one database, and"
+            f" {quoted(ends.to.name)} is none",
+            "leave `execute` at `spark`",
+        )
+    elif not share_a_transaction(ends.source, ends.to):
+        yield Conflict(
+            ("execute",),
+            f"execute `database` needs `from` and `to` to be one database: {quoted(ends.source.name)} is"
+            f" {show_address(ends.source)}, and {quoted(ends.to.name)} is {show_address(ends.to)}",
+            "leave `execute` at `spark`; if they are one, write the same address in both connections",
+        )
+    if options.expect:
+        yield Conflict(
+            ("expect", "execute"),
+            "`expect` looks at each row on its way, and with execute `database` none comes by",
+            through,
+        )
+    if options.read is not Read.AUTO:
+        yield Conflict(
+            ("read", "execute"),
+            f"read `{options.read}` says how rows are read, and with execute `database` nobody reads them",
+            through,
+        )
 
 
 def _in_a_lake(options: TableOptions, written: frozenset[str]) -> Iterator[Conflict]:

@@ -12,6 +12,7 @@ from tidegauge.config.models import SyncKeys
 from tidegauge.config.problems import Trail, quoted, suggest
 from tidegauge.model.default_schema import default_schema
 from tidegauge.model.engines import READABLE, name_readable
+from tidegauge.model.one_database import are_one
 from tidegauge.model.spec import Database, Engine, Lake, TableOptions
 
 
@@ -78,7 +79,7 @@ def refuse_itself(
     trail: Trail,
 ) -> None:
     """A table that would be written onto itself, as far as that can be seen without the catalogue."""
-    if not isinstance(ends.to, Database) or not _same(ends.source, ends.to):
+    if not isinstance(ends.to, Database) or not are_one(ends.source, ends.to):
         return
     home = default_schema(ends.to)
     for index, pattern in enumerate(tables):
@@ -91,19 +92,6 @@ def refuse_itself(
                 (*trail, "tables", index) if several else (*trail, "tables"),
                 hint='give it another name with `rename: "{table}_COPY"`, or name another connection in `to`',
             )
-
-
-def _same(source: Database, target: Database) -> bool:
-    """One connection under two names is still one database."""
-    if source.name == target.name:
-        return True
-    if source.engine is not target.engine:
-        return False
-    if source.path is not None:
-        return source.path == target.path
-    return all(
-        getattr(source, one) == getattr(target, one) for one in ("account", "host", "port", "database")
-    )
 
 
 def _refuse_redshift(check: Check, via: Lake | None, trail: Trail, connections: Connections) -> None:

@@ -29,7 +29,7 @@ from tidegauge.config.problems import Complaint
 from tidegauge.config.schedule import Scheduled, ScheduledHere
 from tidegauge.model.epoch_numbers import Epoch
 from tidegauge.model.mode import MODES, OutputKind
-from tidegauge.model.spec import Deletes, Drift, FutureGuard, NullCursor, Read
+from tidegauge.model.spec import Deletes, Drift, Execute, FutureGuard, NullCursor, Read
 
 
 @dataclass(frozen=True)
@@ -129,9 +129,7 @@ class SparkKeys(Keys):
 class TableKeys(Keys):
     """What may differ from table to table: on a sync for all of its tables, under `override` for some."""
 
-    later: ClassVar[dict[str, str]] = dict.fromkeys(
-        ("columns", "execute", "mask", "where", "without_cursor"), ""
-    )
+    later: ClassVar[dict[str, str]] = dict.fromkeys(("columns", "mask", "where", "without_cursor"), "")
 
     cursor: Annotated[
         Ordered | None,
@@ -211,6 +209,12 @@ class TableKeys(Keys):
         default="auto",
         description="How rows are read: the fast way where it gives the same values, only the fast way, or "
         "only Spark's JDBC.",
+    )
+    execute: Annotated[str, Form(values.choice(Execute), "`spark`, `database`")] = Field(
+        default="spark",
+        description="Where rows are moved. `database`: `from` and `to` are one database, which moves them by "
+        "itself; no row leaves it, and Spark is not started: [inside one database]"
+        "(warehouses.md#inside-one-database).",
     )
     deletes: Annotated[str, Form(values.choice(Deletes), "`none`, `soft`, `hard`")] = Field(
         default="none",

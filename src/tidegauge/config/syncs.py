@@ -18,7 +18,17 @@ from tidegauge.model.delta_flow import TableRef
 from tidegauge.model.expectation import Expectation
 from tidegauge.model.mode import Mode
 from tidegauge.model.schedule import FlowSchedule
-from tidegauge.model.spec import Deletes, Drift, FutureGuard, Lake, NullCursor, Read, Sync, TableOptions
+from tidegauge.model.spec import (
+    Deletes,
+    Drift,
+    Execute,
+    FutureGuard,
+    Lake,
+    NullCursor,
+    Read,
+    Sync,
+    TableOptions,
+)
 
 _NEED_CURSOR = "add `cursor: COLUMN` to the sync, or to every override"
 
@@ -139,7 +149,8 @@ def _table_options(check: Check, given: dict[str, Any], trail: Trail, ends: Sync
         lookback=keys.lookback,
         initial=keys.initial,
         batch_rows=keys.batch_rows,
-        parallel=keys.parallel,
+        # One statement reads a window inside the database.
+        parallel=1 if keys.execute == Execute.DATABASE else keys.parallel,
         null_cursor=NullCursor(keys.null_cursor),
         ignore_transactions_after=keys.open_transactions,
         types=keys.types,
@@ -148,6 +159,7 @@ def _table_options(check: Check, given: dict[str, Any], trail: Trail, ends: Sync
         mode=Mode(keys.mode),
         drift=Drift(keys.drift),
         read=Read(keys.read),
+        execute=Execute(keys.execute),
         deletes=Deletes(keys.deletes),
         deletes_limit=keys.deletes_limit,
         metadata_columns=keys.metadata_columns,

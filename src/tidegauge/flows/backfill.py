@@ -54,7 +54,8 @@ def plan_backfill(flow: Flow, request: BackfillRequest) -> PlannedWork:
         made = limit_rows(made, request.limit, step=step)
     seen = (mark.epoch, mark.seq) if mark else (0, 0)
     made = replace(made, seen=seen, notes=(*made.notes, *changes))
-    return PlannedWork(made, _RowsAgain(flow.reader, source_table, spec).batch_data, changes)
+    rows = _RowsAgain(flow.reader, source_table, spec)
+    return PlannedWork(made, rows.batch_data, changes, by_spark=not flow.inside)
 
 
 def find_window(

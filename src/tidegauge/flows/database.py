@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from tidegauge.errors import ConfigError
 from tidegauge.flows.drift import decide_drift
 from tidegauge.flows.emptying import empty_batch_data, plan_emptying
 from tidegauge.flows.override import OverridePreview, OverrideRequest
@@ -13,12 +14,13 @@ from tidegauge.flows.recall import recall_rows
 from tidegauge.flows.table import NewRows, TableFlowBase
 from tidegauge.model.batch_data import BatchData
 from tidegauge.model.delta_flow import AnyFlow
+from tidegauge.model.one_database import is_one_table
 from tidegauge.model.plan import Batch, Draft, Plan
 from tidegauge.model.position import RowPosition
 from tidegauge.model.protocols.ledger import LedgerReader
 from tidegauge.model.protocols.source import Reader, Source
 from tidegauge.model.run import FlowStatus
-from tidegauge.model.spec import Read
+from tidegauge.model.spec import Read, WarehouseTable
 from tidegauge.model.table import SourceTable
 from tidegauge.model.watermark import Recalled
 from tidegauge.outputs.lake.recall import RecalledEpoch
@@ -34,6 +36,7 @@ from tidegauge.plan.draft import (
 )
 from tidegauge.plan.drift import narrow
 from tidegauge.sources.direct import check as check_direct
+from tidegauge.sources.inside import InsideReader
 from tidegauge.sources.keys import keys
 from tidegauge.transform.mark import check_marks
 
@@ -51,7 +54,7 @@ class DatabaseFlow(TableFlowBase):
         made = plan_emptying(
             spec, made, self.output, source_table, mark, refreshing=refreshing, confirmed=confirm_deletes
         )
-        slower = check_direct(source_table, spec.source)
+        slower = self._check_way(source_table)
         if slower is not None:
             made = replace(made, notes=(*made.notes, f"read through JDBC: {slower}"))
         first = not (made.batches or self.position or refreshing or (mark and mark.seq))
@@ -62,7 +65,7 @@ class DatabaseFlow(TableFlowBase):
     def find_again(self, plan: Plan) -> NewRows:
         source_table, changes = self.describe(self.source())
         check_identity(self.spec, source_table, plan.draft.inputs[0].source_id)
-        slower = check_direct(source_table, self.spec.source)
+        slower = self._check_way(source_table)
         if source_table.fingerprint == plan.draft.inputs[0].fingerprint:
             changes = ()
         return NewRows(plan.draft, self._rows(source_table).batch_data, changes, self._by_jdbc(slower))
@@ -84,7 +87,7 @@ class DatabaseFlow(TableFlowBase):
         source_table = self.source().describe(self.spec.table, self.spec.options)
         check_history(self.spec, source_table.layout)
         check_marks(self.spec.options.expect, source_table.layout)
-        check_direct(source_table, self.spec.source)
+        self._check_way(source_table)
         for _ in keys(self.spec.source, source_table, rows=1):
             break  # one row: the login may read the table
 
@@ -96,7 +99,7 @@ class DatabaseFlow(TableFlowBase):
 
     @property
     def reader(self) -> Reader:
-        return self._resources.open_reader(self.spec)
+        return InsideReader(self.spec.source) if self.inside else self._resources.open_reader(self.spec)
 
     def describe(self, source: Source) -> tuple[SourceTable, tuple[str, ...]]:
         """The table as it shall be read, and which of its columns have changed. What the output holds, and
@@ -126,6 +129,26 @@ class DatabaseFlow(TableFlowBase):
 
     def _rows(self, source_table: SourceTable) -> _TableRows:
         return _TableRows(self.reader, source_table)
+
+    def _check_way(self, source_table: SourceTable) -> str | None:
+        """Why rows go through JDBC; None where they do not. Raises where they cannot be had as is wanted."""
+        if not self.inside:
+            return check_direct(source_table, self.spec.source)
+        assert isinstance(self.spec.output, WarehouseTable)
+        target = self.spec.output
+        if is_one_table(self.spec.source, self.spec.table, target.warehouse, target.table):
+            raise ConfigError(
+                f"{self.spec.name} would be written onto itself",
+                hint='give it another name with `rename: "{table}_COPY"`',
+                place=self.spec.options.place,
+            )
+        query = InsideReader(self.spec.source).query(source_table, "1 = 1")
+        if self.mark is None or not self.mark.seq:
+            # Later the statement that moves the rows says it.
+            able = self.output.capabilities.inside
+            assert able is not None
+            able.check_readable(query)
+        return None
 
     def _by_jdbc(self, slower: str | None) -> bool:
         return slower is not None or self.spec.options.read is Read.JDBC

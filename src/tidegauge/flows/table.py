@@ -23,7 +23,7 @@ from tidegauge.model.position import RowPosition
 from tidegauge.model.protocols.ledger import LedgerReader
 from tidegauge.model.protocols.output import Output
 from tidegauge.model.protocols.source import Source
-from tidegauge.model.spec import Deletes, TableFlow
+from tidegauge.model.spec import Deletes, Execute, TableFlow
 from tidegauge.model.watermark import Recalled, Watermark
 from tidegauge.outputs.lake.recall import RecalledEpoch, recall
 from tidegauge.outputs.lake.splits import FEW
@@ -68,6 +68,11 @@ class TableFlowBase(ABC):
         """Rows go as they are."""
         return ()
 
+    @property
+    def inside(self) -> bool:
+        """Whether its rows never leave the database."""
+        return self.spec.options.execute is Execute.DATABASE
+
     def source(self) -> Source:
         """Not asked by a flow that reads a lake, but for deleted rows: the database may be down."""
         return self._resources.sources.of(self.spec.source)
@@ -86,12 +91,11 @@ class TableFlowBase(ABC):
         draft = replace(draft, seen=seen, notes=(*draft.notes, *found.changes, *_tell_expected(self.spec)))
         # What was decided in an earlier plan is worth a note in this one, and no news for the history.
         news = mark is not None and mark.fingerprint != draft.inputs[0].fingerprint
-        many = any(batch.rows is None or batch.rows > FEW for batch in draft.batches)
         return PlannedWork(
             draft,
             _AllRows(found.batch_data, deletes, self._repaired(), self.spec).batch_data,
             found.changes if news else (),
-            by_spark=found.by_jdbc or many or self.spec.uses_delta,
+            by_spark=found.by_jdbc or self.spec.uses_delta or self._brings_many(draft),
             by_jdbc=found.by_jdbc,
         )
 
@@ -165,6 +169,11 @@ class TableFlowBase(ABC):
         if self.spec.uses_delta:
             return self._resources.delta_tables.synced_output(self.spec, plan)
         return self._resources.open_output(self.spec)
+
+    def _brings_many(self, draft: Draft) -> bool:
+        """Whether a batch has more rows than this process would bring over by itself."""
+        many = any(batch.rows is None or batch.rows > FEW for batch in draft.batches)
+        return many and not self.inside
 
     def _deletes(self, confirmed: bool) -> DeletedRows:
         return DeletedRows(self.spec, self.output, confirmed=confirmed, reached=self._reached())

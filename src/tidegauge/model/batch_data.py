@@ -9,14 +9,14 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tidegauge.errors import TidegaugeError
 from tidegauge.model.expectation import CheckCount, Checks, Expectation
 from tidegauge.model.plan import Batch
-from tidegauge.model.spec import Lake
+from tidegauge.model.spec import Lake, TableName
 from tidegauge.model.table import Layout
 
 if TYPE_CHECKING:
@@ -113,12 +113,31 @@ class BatchData:
 
 
 @dataclass(frozen=True)
+class RowsInside:
+    """The rows as a query, in the SQL of the database that they are in. One statement, so it sees one moment
+    of the table."""
+
+    table: TableName
+    values: tuple[str, ...]
+    """Of each of the layout's columns, as a column of that database takes it."""
+    wrong: str
+    """The number of the first column of a row whose value cannot be held exactly; empty: there is none."""
+    rest: str
+    """From FROM on: the table, and the condition on its rows."""
+    types: str
+    """A SELECT of the table's columns now: name and type first, in the words of the layout."""
+    refuse: Callable[[int, Mapping[str, Any]], TidegaugeError]
+    """What to raise for such a column, of the row with this key."""
+
+
+@dataclass(frozen=True)
 class BatchRows(BatchData):
     """Rows, as files, as splits and as a frame, as far as they can be had so. An output takes what is fastest
     for it: each has all the rows.
 
-    At least one of `splits` and `frame` is there; `files` only where the rows are in a lake already. Splits
-    and files are in the order in which they were read: of two rows with one key the later counts.
+    At least one of `splits` and `frame` is there, or else `inside`; `files` only where the rows are in a lake
+    already. Splits and files are in the order in which they were read: of two rows with one key the later
+    counts.
     """
 
     files: tuple[LakeFile, ...] = ()
@@ -127,6 +146,8 @@ class BatchRows(BatchData):
     """With files: one for each, in the same order."""
     frame: Callable[[SparkSession], DataFrame] | None = None
     """Lazy: nothing is read until the frame is written."""
+    inside: RowsInside | None = None
+    """For an output in the same database (`Capabilities.inside`); then there is nothing else."""
     anew: bool = False
     """A person asked for just these rows: that the output has lost what came before them is no fault."""
     checked: CheckedRows | None = None

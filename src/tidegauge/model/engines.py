@@ -50,6 +50,8 @@ class EngineFacts:
     """The connection options that are allowed, by our own names; every other is refused."""
     ssl_modes: tuple[str, ...] = SSL_MODES
     """What the option `ssl` may say."""
+    spans_databases: bool = False
+    """A statement can read tables of other databases of the same server."""
     hybrid_tables: bool = False
     """A table can be made a hybrid one, whose key is enforced."""
     jdbc_jar: str | None = None
@@ -75,6 +77,7 @@ FACTS: Mapping[Engine, EngineFacts] = {
         readable=True,
         port=3306,
         schema_of=SchemaOf.DATABASE,
+        spans_databases=True,
         options=_SERVER_OPTIONS,
         jdbc_jar="com.mysql:mysql-connector-j:9.4.0",
         jdbc_excludes=("com.google.protobuf:protobuf-java",),
@@ -103,6 +106,7 @@ FACTS: Mapping[Engine, EngineFacts] = {
         readable=True,
         default_schema="PUBLIC",
         options=frozenset({"connect_timeout", "host", "port", "protocol"}),
+        spans_databases=True,
         hybrid_tables=True,
     ),
 }

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 from tidegauge.errors import Place
 from tidegauge.model.engines import Engine as Engine
 from tidegauge.model.epoch_numbers import Epoch
+from tidegauge.model.execute import Execute as Execute
 from tidegauge.model.expectation import Expectation
 from tidegauge.model.health import HealthSettings
 from tidegauge.model.mode import Mode
@@ -142,6 +143,7 @@ class TableOptions:
     mode: Mode = Mode.MERGE
     drift: Drift = Drift.EVOLVE
     read: Read = Read.AUTO
+    execute: Execute = Execute.SPARK
     deletes: Deletes = Deletes.NONE
     deletes_limit: float = 0.3
     """The share of the target's rows that may vanish at once without being confirmed."""

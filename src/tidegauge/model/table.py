@@ -27,6 +27,8 @@ class SourceColumn:
     """Spark SQL from the wire value, written `{}`, to what arrives."""
     guard: str | None = None
     """The database's SQL that is true for a value which cannot be held exactly."""
+    inside: str | None = None
+    """The database's SQL for the value as its own columns take it; None: only Spark's SQL makes it."""
 
 
 @dataclass(frozen=True)

@@ -50,6 +50,8 @@ class SourceEngine:
     """SQL that means exactly this value."""
     table_name: Callable[[TableName], str]
     """The table in FROM, quoted."""
+    types_query: Callable[[Database, TableName], str]
+    """A SELECT of a table's columns now: name and type first, in the words of `SourceColumn.native`."""
     jdbc_options: Callable[[Database], dict[str, str]] | None
     """Everything Spark needs to connect, with the session pinned to UTC. Raises ConfigError. None: there is
     no JDBC driver, and every table can be read without."""
@@ -58,5 +60,7 @@ class SourceEngine:
     """Why a connection cannot be read without JDBC, under `read: auto` or `direct`; None where it can."""
     column_way: Callable[[SourceColumn], ColumnWay | None] = lambda _: None
     """How a column travels without JDBC where that is particular to this kind; None for the usual way."""
+    full_name: Callable[[Database, TableName], str] | None = None
+    """The table in FROM, from a session in another database of the same server; None: as `table_name`."""
     spread: Callable[[tuple[Split, ...]], tuple[Split, ...]] | None = None
     """For many rows: the same in more splits, of results that wait at the server. Asks the server now."""

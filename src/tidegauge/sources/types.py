@@ -57,6 +57,8 @@ class Rule:
     """SQL for the override `string`; empty where the engine's usual way will do."""
     safe_for_all: bool = False
     """`select` does not fail for the values that the guard catches; elsewhere it never gets them."""
+    inside: str = ""
+    """SQL for a value that stays in the database, where it differs from `select`."""
 
 
 @dataclass(frozen=True)
@@ -96,16 +98,15 @@ def arrive(
         )
     precision, scale = decimal_size(native)
     facts = {"c": quoted, "p": precision, "s": scale}
-    select = rule.select.format(**facts)
+    select, inside = rule.select.format(**facts), (rule.inside or rule.select).format(**facts)
     guard = rule.guard.format(**facts) if rule.guard else None
     if guard and not (rule.safe_for_all and zero_dates == "fail"):
-        select = f"CASE WHEN {guard} THEN NULL ELSE {select} END"
+        select, inside = (f"CASE WHEN {guard} THEN NULL ELSE {one} END" for one in (select, inside))
     if guard and zero_dates == "null" and "zero date" in rule.remark:
         guard = None
     arrives = rule.arrives.format(**facts)
-    return SourceColumn(
-        native.name, native.full, arrives, select, rule.wire.format(**facts) or arrives, rule.finish, guard
-    )
+    wire = rule.wire.format(**facts) or arrives
+    return SourceColumn(native.name, native.full, arrives, select, wire, rule.finish, guard, inside)
 
 
 def decimal_size(native: Native) -> tuple[int, int]:
@@ -128,7 +129,7 @@ def _override(
     what = f"{table}, column {native.name}"
     holds_text = rules.untyped or (rule is not None and rule.arrives == "string")
     if override == "string":
-        return SourceColumn(native.name, native.full, "string", text, "string", "{}")
+        return SourceColumn(native.name, native.full, "string", text, "string", "{}", inside=text)
     if size := parse_decimal(override):
         precision, scale = _check_decimal(table, native, override, *size)
         arrives = f"decimal({precision},{scale})"
@@ -139,7 +140,7 @@ def _override(
             top = "1" + "0" * (precision - scale)
             guard = rules.decimal_guard.format(c=quoted, p=precision, s=scale, top=top)
             select = f"CASE WHEN {guard} THEN NULL ELSE {quoted} END"
-            return SourceColumn(native.name, native.full, arrives, select, arrives, "{}", guard)
+            return SourceColumn(native.name, native.full, arrives, select, arrives, "{}", guard, select)
     if override in ("timestamp", "timestamp_ntz", "date") and holds_text:
         finish = _moment_of_text(override, what)
         return SourceColumn(native.name, native.full, override, text, "string", finish)

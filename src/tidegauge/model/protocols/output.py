@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tidegauge.model.batch_data import BatchData
+from tidegauge.model.batch_data import BatchData, RowsInside
 from tidegauge.model.engines import Engine
 from tidegauge.model.plan import Batch, Receipt, Tag
 from tidegauge.model.staged import Staged
@@ -64,6 +64,13 @@ class SqlTable(Protocol):
         """The rows of one SELECT, which sees one moment of the table."""
 
 
+class InsideDatabase(Protocol):
+    """A target whose database can fill it from another of its own tables: it takes `BatchRows.inside`."""
+
+    def check_readable(self, rows: RowsInside) -> None:
+        """Raises OutputError where the output's login may not read the table, with what to grant it."""
+
+
 @dataclass(frozen=True)
 class Capabilities:
     """What an output can do beyond the promises of `Output`. The configuration refuses what it lacks."""
@@ -76,6 +83,8 @@ class Capabilities:
     """The target as a table of a database, where it is one."""
     sql: SqlTable | None = None
     """The same, where it also answers SQL."""
+    inside: InsideDatabase | None = None
+    """The same, where it also takes rows of its own database as a query."""
 
 
 class Output(Protocol):

@@ -8,13 +8,14 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from tidegauge.errors import TidegaugeError
-from tidegauge.model.batch_data import BatchData, BatchRows, EmptyTarget
+from tidegauge.model.batch_data import BatchData, BatchRows, EmptyTarget, RowsInside
+from tidegauge.model.engines import FACTS
 from tidegauge.model.plan import Batch, Receipt, Tag
 from tidegauge.model.protocols.output import Capabilities
 from tidegauge.model.spec import TableFlow, TableName, WarehouseTable
 from tidegauge.model.staged import Staged
 from tidegauge.model.table import Field, Layout
-from tidegauge.outputs.warehouse import staging, target_rows
+from tidegauge.outputs.warehouse import inside, staging, target_rows
 from tidegauge.outputs.warehouse.commit_batch import StagedBatch, commit_batch
 from tidegauge.outputs.warehouse.fit import Verdict
 from tidegauge.outputs.warehouse.flow_target import FlowTarget
@@ -46,7 +47,10 @@ class WarehouseOutput:
 
     @property
     def capabilities(self) -> Capabilities:
-        return Capabilities(deletes_keys=True, table=self, sql=TargetSql(self.target))
+        readable = FACTS[self.target.warehouse.database.engine].readable
+        return Capabilities(
+            deletes_keys=True, table=self, sql=TargetSql(self.target), inside=self if readable else None
+        )
 
     def prepare(self) -> None:
         self.target.prepare()
@@ -146,6 +150,10 @@ class WarehouseOutput:
         target = self.target
         with suppress(TidegaugeError), target.session() as session:
             staging.drop(target.warehouse, session, TableName(target.table.schema, staged.table))
+
+    def check_readable(self, rows: RowsInside) -> None:
+        with self.target.session() as session:
+            inside.check_readable(self.target.warehouse, session, rows)
 
     # The target as a table: `model.protocols.output.TargetTable`
 

@@ -20,6 +20,7 @@ from tidegauge.outputs.lake.splits import write_splits
 from tidegauge.outputs.warehouse import staging
 from tidegauge.outputs.warehouse.columns import RoomInWarehouse, arrange, check_names, plan_room, shape_of
 from tidegauge.outputs.warehouse.flow_target import FlowTarget
+from tidegauge.outputs.warehouse.inside import fill_stage
 from tidegauge.outputs.warehouse.mode_target import HISTORY
 from tidegauge.outputs.warehouse.modes import REPEATS_ON_REFUSAL
 from tidegauge.outputs.warehouse.stage_checks import check_stage, set_aside
@@ -101,6 +102,8 @@ def _load(
     batch_data: BatchRows,
     spark: Callable[[], SparkSession],
 ) -> int:
+    if batch_data.inside is not None:
+        return fill_stage(target.warehouse, session, stage, batch_data.inside)
     rows = target.warehouse.load(session, stage, batch_data, spark)
     # At a live source rows leave the window after they were counted; in a lake they cannot.
     if (batch_data.files or batch_data.paths) and batch_data.rows not in (None, rows):

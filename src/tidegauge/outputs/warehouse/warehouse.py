@@ -47,12 +47,17 @@ class Refused(OutputError):
     """
 
 
+class Denied(OutputError):
+    """The login may not do what a statement asks for. The message is the server's, masked."""
+
+
 class WarehouseSession(Protocol):
     """One connection. Its first statement after `connect`, `commit` or `rollback` begins a transaction.
 
-    Every method raises only our errors: Locked, Overtaken, Refused, OutputUnreachable when the connection is
-    lost or was never there (also from `commit`, where it proves nothing), and OutputError with the server's
-    masked words for the rest. After an error the caller rolls back or closes, and does nothing else.
+    Every method raises only our errors: Locked, Overtaken, Refused, Denied, OutputUnreachable when the
+    connection is lost or was never there (also from `commit`, where it proves nothing), and OutputError with
+    the server's masked words for the rest. After an error the caller rolls back or closes, and does nothing
+    else.
     """
 
     def run(self, sql: str, values: Sequence[object] = ()) -> int:

@@ -51,6 +51,14 @@ def table_name(table: TableName) -> str:
     return f"{quote(table.schema or 'main')}.{quote(table.table)}"
 
 
+def _types_query(database: Database, table: TableName) -> str:  # noqa: ARG001 - every session is in it
+    schema, name = (literal(Value(ValueKind.TEXT, one)) for one in (table.schema or "main", table.table))
+    return (
+        "SELECT column_name, data_type FROM duckdb_columns() WHERE database_name = current_database()"
+        f" AND schema_name = {schema} AND table_name = {name}"
+    )
+
+
 def _open_dialect(database: Database) -> Dialect:
     from tidegauge.sources.duckdb.dialect import DuckDBDialect
 
@@ -77,6 +85,7 @@ DUCKDB = SourceEngine(
     open_dialect=_open_dialect,
     literal=literal,
     table_name=table_name,
+    types_query=_types_query,
     jdbc_options=None,
     make_split=_make_split,
 )

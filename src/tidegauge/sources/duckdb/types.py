@@ -52,6 +52,7 @@ RULES = Rules(
             wire="int",
             finish=FINISH["date"],
             guard=_DAYS,
+            inside="{c}",
         ),
         Rule(
             ("timestamp", "timestamp_s", "timestamp_ms"),
@@ -61,6 +62,7 @@ RULES = Rules(
             wire="bigint",
             finish=FINISH["timestamp_ntz"],
             guard=_YEARS,
+            inside="{c}",
         ),
         Rule(
             ("timestamp_ns",),
@@ -70,6 +72,7 @@ RULES = Rules(
             wire="bigint",
             finish=FINISH["timestamp_ntz"],
             guard="(NOT isfinite({c}) OR epoch_ns({c}) % 1000 <> 0)",
+            inside="{c}",
         ),
         Rule(
             ("timestamp with time zone",),
@@ -79,6 +82,7 @@ RULES = Rules(
             wire="bigint",
             finish=FINISH["timestamp"],
             guard=_YEARS_TZ,
+            inside="{c}",
         ),
         Rule(
             (

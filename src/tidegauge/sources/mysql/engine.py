@@ -64,6 +64,15 @@ def _micros(text: str) -> str:
     return f"{whole}{point}{fraction[:6]}"
 
 
+def _types_query(database: Database, table: TableName) -> str:
+    found = (table.schema or database.database or "", table.table)
+    schema, name = (literal(Value(ValueKind.TEXT, one)) for one in found)
+    return (
+        f"SELECT {MARK} COLUMN_NAME, COLUMN_TYPE FROM information_schema.COLUMNS"
+        f" WHERE TABLE_SCHEMA = {schema} AND TABLE_NAME = {name}"
+    )
+
+
 def _open_dialect(database: Database) -> Dialect:
     from tidegauge.sources.mysql.dialect import MysqlDialect
 
@@ -173,6 +182,7 @@ MYSQL = SourceEngine(
     open_dialect=_open_dialect,
     literal=literal,
     table_name=table_name,
+    types_query=_types_query,
     jdbc_options=_jdbc_options,
     why_not_direct=_why_not_direct,
     column_way=_column_way,

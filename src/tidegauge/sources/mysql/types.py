@@ -50,6 +50,7 @@ RULES = Rules(
             select="({c} + 0e0)",
             wire="double",
             finish="CAST({} AS float)",
+            inside="{c}",
         ),
         Rule(("double", "double unsigned"), "double", ""),
         Rule(
@@ -61,6 +62,7 @@ RULES = Rules(
             finish=FINISH["date"],
             guard=_ZERO,
             safe_for_all=True,
+            inside="{c}",
         ),
         Rule(
             ("datetime",),
@@ -71,6 +73,7 @@ RULES = Rules(
             finish=FINISH["timestamp_ntz"],
             guard=_ZERO,
             safe_for_all=True,
+            inside="{c}",
         ),
         Rule(
             ("timestamp",),
@@ -81,6 +84,7 @@ RULES = Rules(
             finish=FINISH["timestamp"],
             guard="({c} < '1970-01-01')",
             safe_for_all=True,
+            inside="{c}",
         ),
         Rule(
             ("time",),

@@ -48,6 +48,15 @@ def table_name(table: TableName) -> str:
     return f"{quote(table.schema or 'public')}.{quote(table.table)}"
 
 
+def _types_query(database: Database, table: TableName) -> str:  # noqa: ARG001 - every session is in it
+    schema, name = (literal(Value(ValueKind.TEXT, one)) for one in (table.schema or "public", table.table))
+    return (
+        "SELECT a.attname, format_type(a.atttypid, a.atttypmod) FROM pg_attribute a JOIN pg_class c ON"
+        " c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace"
+        f" WHERE n.nspname = {schema} AND c.relname = {name} AND a.attnum > 0 AND NOT a.attisdropped"
+    )
+
+
 def _open_dialect(database: Database) -> Dialect:
     from tidegauge.sources.postgresql.dialect import PostgresqlDialect
 
@@ -125,6 +134,7 @@ POSTGRESQL = SourceEngine(
     open_dialect=_open_dialect,
     literal=literal,
     table_name=table_name,
+    types_query=_types_query,
     jdbc_options=_jdbc_options,
     why_not_direct=_why_not_direct,
     column_way=_column_way,

@@ -48,7 +48,8 @@ RULES = Rules(
         ),
         Rule(("money",), "string", "as the server's `lc_monetary` writes it", select="({c})::text"),
         Rule(("text", "varchar", "name"), "string", "", select="({c})::text"),
-        Rule(("bpchar",), "string", "`char(n)`, with its padding"),
+        # A cast to text would take the padding away.
+        Rule(("bpchar",), "string", "`char(n)`, with its padding", inside="textin(bpcharout({c}))"),
         Rule(("bytea",), "binary", "", text="encode({c}, 'hex')"),
         Rule(
             ("date",),
@@ -58,6 +59,7 @@ RULES = Rules(
             wire="int",
             finish=FINISH["date"],
             guard=_DAYS,
+            inside="{c}",
         ),
         Rule(
             ("timestamp",),
@@ -67,6 +69,7 @@ RULES = Rules(
             wire="bigint",
             finish=FINISH["timestamp_ntz"],
             guard=_YEARS,
+            inside="{c}",
         ),
         Rule(
             ("timestamptz",),
@@ -76,6 +79,7 @@ RULES = Rules(
             wire="bigint",
             finish=FINISH["timestamp"],
             guard=_YEARS,
+            inside="{c}",
         ),
         Rule(
             (

@@ -47,6 +47,15 @@ def table_name(table: TableName) -> str:
     return f"{quote(table.schema or 'PUBLIC')}.{quote(table.table)}"
 
 
+def _full_name(database: Database, table: TableName) -> str:
+    # As the connection has it, which folds what is not quoted; so does a statement.
+    return f"{database.database}.{table_name(table)}" if database.database else table_name(table)
+
+
+def _types_query(database: Database, table: TableName) -> str:
+    return f"DESCRIBE TABLE {_full_name(database, table)}"
+
+
 def _open_dialect(database: Database) -> Dialect:
     from tidegauge.sources.snowflake.dialect import SnowflakeDialect
 
@@ -89,8 +98,10 @@ SNOWFLAKE = SourceEngine(
     open_dialect=_open_dialect,
     literal=literal,
     table_name=table_name,
+    types_query=_types_query,
     jdbc_options=None,
     column_way=_column_way,
     make_split=_make_split,
+    full_name=_full_name,
     spread=_spread,
 )

@@ -31,6 +31,7 @@ def _moment(name: str, arrives: str, remark: str, text: str, *, fine: bool) -> R
         when=_is_fine if fine else lambda native: not _is_fine(native),
         condition="of more than 6 digits after the second" if fine else "of up to 6 digits after the second",
         text=text,
+        inside="{c}",
     )
 
 
@@ -56,6 +57,7 @@ RULES = Rules(
             wire="int",
             finish=FINISH["date"],
             guard=_YEARS,
+            inside="{c}",
         ),
         _moment("timestamp_ntz", "timestamp_ntz", "", _NTZ, fine=False),
         _moment("timestamp_ntz", "timestamp_ntz", "", _NTZ, fine=True),

@@ -24,7 +24,7 @@ from tidegauge.model.table import OrderedColumn, SourceTable
 from tidegauge.sources.dialect import MARK, Catalogue, Moment, Unique, refuse_nul, suggest_names
 from tidegauge.sources.notation import Notation, read_patterns
 from tidegauge.sources.sqlite import types as types_sqlite
-from tidegauge.sources.sqlite.engine import literal, quote, table_name, uri
+from tidegauge.sources.sqlite.engine import UNTYPED, literal, quote, table_name, uri
 from tidegauge.sources.types import Native
 
 _WAIT = 30.0
@@ -238,7 +238,7 @@ def _native(row: tuple[Any, ...], primary: tuple[str, ...]) -> Native:
     return Native(
         name=column,
         type=_affinity(declared),
-        full=declared or "column without a type",
+        full=declared or UNTYPED,
         nullable=not (required or _is_rowid(declared, primary, column)),
     )
 

@@ -16,6 +16,9 @@ from tidegauge.sources.engine import SourceEngine
 from tidegauge.sources.jdbc_address import ROWS_AT_ONCE
 from tidegauge.sources.sqlite.types import RULES
 
+UNTYPED = "column without a type"
+"""As people are told of a column that is declared with none."""
+
 
 def uri(path: Path) -> str:
     """The file as SQLite's own address, whatever characters its name has."""
@@ -41,6 +44,11 @@ def literal(value: Value) -> str:
 
 def table_name(table: TableName) -> str:
     return quote(table.table)
+
+
+def _types_query(database: Database, table: TableName) -> str:  # noqa: ARG001 - every session is in it
+    name = literal(Value(ValueKind.TEXT, table.table))
+    return f"SELECT name, coalesce(nullif(type, ''), '{UNTYPED}') FROM pragma_table_xinfo({name})"
 
 
 def _open_dialect(database: Database) -> Dialect:
@@ -80,6 +88,7 @@ SQLITE = SourceEngine(
     open_dialect=_open_dialect,
     literal=literal,
     table_name=table_name,
+    types_query=_types_query,
     jdbc_options=_jdbc_options,
     make_split=_make_split,
 )

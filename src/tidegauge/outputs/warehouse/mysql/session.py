@@ -15,7 +15,7 @@ from tidegauge.model.secret import mask
 from tidegauge.model.spec import Database
 from tidegauge.model.tls import tls_context
 from tidegauge.outputs.warehouse.mysql.local_stream import StreamConnection, Unasked
-from tidegauge.outputs.warehouse.warehouse import LOCK_SECONDS, Locked, Overtaken, Refused
+from tidegauge.outputs.warehouse.warehouse import LOCK_SECONDS, Denied, Locked, Overtaken, Refused
 
 MARK = "\0"
 """Stands for a value in a statement; no identifier holds it."""
@@ -202,10 +202,12 @@ def translate_error(error: Exception, login: MysqlLogin) -> TidegaugeError:
             f"{login.name}: the key does not fit into an index of the server: {said}",
             hint="choose a `key:` of shorter columns: text takes four bytes for each character of its length",
         )
+    if code in _DENIED:
+        return Denied(
+            f"{login.name}: {said}",
+            hint="the login needs SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER and DROP on the database",
+            detail=str(code),
+        )
     failure = OutputError(f"{login.name}: {said}")
     failure.detail = str(code)
-    if code in _DENIED:
-        failure.hint = (
-            "the login needs SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER and DROP on the database"
-        )
     return failure

@@ -11,7 +11,7 @@ import psycopg
 from tidegauge.errors import OutputError, OutputUnreachable, TidegaugeError
 from tidegauge.model.secret import mask
 from tidegauge.model.spec import Database
-from tidegauge.outputs.warehouse.warehouse import LOCK_SECONDS, Locked, Overtaken, Refused
+from tidegauge.outputs.warehouse.warehouse import LOCK_SECONDS, Denied, Locked, Overtaken, Refused
 
 MARK = "\0"
 """Stands for a value in a statement; no identifier holds it."""
@@ -21,6 +21,8 @@ _IDLE_SECONDS = 20
 who wait for its lock give up."""
 _SESSION = (
     "SET TimeZone = 'UTC'; SET DateStyle = 'ISO, YMD'; SET bytea_output = 'hex'; SET extra_float_digits = 1;"
+    # As the readers of a source: what is made text inside the database is the same text.
+    " SET IntervalStyle = 'postgres'; SET xmloption = 'content';"
     f" SET idle_in_transaction_session_timeout = '{_IDLE_SECONDS}s';"
     # Statements over whole batches: a sort in memory instead of on disk, and no compiler for each of them.
     " SET work_mem = '128MB'; SET jit = off;"
@@ -173,7 +175,7 @@ def translate_error(error: Exception, login: PostgresqlLogin) -> TidegaugeError:
             hint="check that the server runs, and host and port in `connections:`",
         )
     if state == "42501":
-        return OutputError(
+        return Denied(
             f"{login.name}: {said}",
             hint="the login needs USAGE and CREATE on the schema, and to own the tables it changes",
         )

@@ -11,7 +11,7 @@ from typing import Any
 from tidegauge.errors import OutputError, OutputUnreachable, TidegaugeError
 from tidegauge.model.snowflake_login import import_connector, snowflake_login, snowflake_words
 from tidegauge.model.spec import Database
-from tidegauge.outputs.warehouse.warehouse import Locked, Overtaken, Refused
+from tidegauge.outputs.warehouse.warehouse import Denied, Locked, Overtaken, Refused
 
 _CHANGES = ("INSERT", "UPDATE", "DELETE", "MERGE")
 _COMMITS = ("CREATE ", "ALTER ", "DROP ")
@@ -100,6 +100,8 @@ class SnowflakeSession:
             return Locked(f"another session holds it: {words}")
         if state[:2] in ("22", "23"):
             return Refused(words)
+        if state == "42501":
+            return Denied(f"{self._place} refused a statement: {words}", hint="its own words say why")
         if isinstance(error, errors.OperationalError | errors.InterfaceError) or state[:2] == "08":
             return OutputUnreachable(
                 f"the connection to {self._place} was lost: {words}", hint="run again once it answers"

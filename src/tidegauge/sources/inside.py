@@ -1,0 +1,56 @@
+"""The rows of a batch as a query, for a target in the same database: nobody reads them here."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+from tidegauge.errors import ConfigError
+from tidegauge.model.batch_data import BatchRows, RowsInside
+from tidegauge.model.plan import Batch
+from tidegauge.model.spec import Database
+from tidegauge.model.table import SourceTable
+from tidegauge.sources import sql
+from tidegauge.sources.dialect import MARK
+from tidegauge.sources.direct_types import value_not_held
+from tidegauge.sources.engines import find_engine
+
+
+class InsideReader:
+    """Implements `model.protocols.source.Reader`. Holds no connection: the output has the session."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._engine = find_engine(database)
+
+    def batch_data(self, source_table: SourceTable, batch: Batch) -> BatchRows:
+        # However it was cut for readers side by side: in one statement no key comes twice.
+        (where,) = sql.splits(source_table, replace(batch, splits=()), self._engine.literal)
+        return BatchRows(source_table.layout, batch.rows, inside=self.query(source_table, where))
+
+    def query(self, source_table: SourceTable, where: str) -> RowsInside:
+        """Raises ConfigError for a column whose value only Spark's SQL makes."""
+        values = []
+        for column in source_table.columns:
+            if column.inside is None:
+                raise ConfigError(
+                    f"{source_table.table}: `types` makes a {column.arrives} of the column {column.name}, a"
+                    f" {column.native}, and with execute `database` nobody parses text",
+                    hint="leave the column as it is, or `execute` at `spark`",
+                    place=source_table.options.place,
+                )
+            values.append(column.inside)
+        guards = " ".join(
+            f"WHEN {column.guard} THEN {number}"
+            for number, column in enumerate(source_table.columns)
+            if column.guard
+        )
+        named = self._engine.full_name or (lambda _, table: self._engine.table_name(table))
+        return RowsInside(
+            source_table.table,
+            tuple(values),
+            f"CASE {guards} END" if guards else "",
+            f"FROM {named(self._database, source_table.table)} {MARK} WHERE {where}",
+            self._engine.types_query(self._database, source_table.table),
+            partial(value_not_held, source_table),
+        )
