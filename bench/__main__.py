@@ -16,6 +16,7 @@ from bench import (
     layers,
     load,
     observability,
+    pair,
     planning,
     report,
     schedule,
@@ -40,6 +41,7 @@ PARTS = (
     "layers",
     "expectations",
     "schedule",
+    "pair",
     "verify",
     "observability",
 )
@@ -63,6 +65,7 @@ def main(arguments: Sequence[str]) -> int:
         "layers": lambda: layers.measure(options.rows or layers.ROWS, times=options.times),
         "expectations": lambda: expectations.measure(options.rows or expectations.ROWS),
         "schedule": schedule.measure,
+        "pair": pair.measure,
         "verify": lambda: verify.measure(rows, times=options.times),
         "observability": lambda: observability.measure(times=options.times),
     }

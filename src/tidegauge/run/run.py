@@ -23,6 +23,7 @@ from tidegauge.model.suspension import ALL
 from tidegauge.model.view_flow import WithoutData
 from tidegauge.observe.events import FlowsChosen, Listener, Planning, RunStarted
 from tidegauge.outputs.warehouse.open_files import kept_open
+from tidegauge.outputs.warehouse.open_sessions import kept_sessions
 from tidegauge.run.context import RunContext
 from tidegauge.run.environment import Environment
 from tidegauge.run.executor import Executor
@@ -73,6 +74,7 @@ def open_runner(
         sources_for(project, ledger, options.stage) as sources,
         Heartbeat(ledger, project.lease) as heartbeat,
         kept_open(),
+        kept_sessions(),
     ):
         context = RunContext(
             project, options, ledger, heartbeat, tell, stop, environment=environment or Environment()
