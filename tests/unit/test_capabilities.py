@@ -24,6 +24,7 @@ from tidegauge.outputs.warehouse.output import WarehouseOutput
 def test_a_lake_stages_rows_and_can_do_nothing_else(tmp_path: Path) -> None:
     found = ParquetOutput(Lake("lake", str(tmp_path)), "t").capabilities
     assert (found.stages_rows, found.deletes_keys, found.table) == (True, False, None)
+    assert found.inside is None
 
 
 def test_a_delta_table_computes_its_rows_in_the_commit(tmp_path: Path) -> None:
@@ -40,6 +41,7 @@ def test_a_warehouse_deletes_keys_and_shows_its_table(tmp_path: Path) -> None:
     )
     found = output.capabilities
     assert (found.stages_rows, found.deletes_keys, found.table) == (True, True, output)
+    assert found.inside is output
     assert found.table is not None
     assert not found.table.loose_keys
     assert found.table.count() == 0

@@ -49,14 +49,19 @@ def last_of(stage: TableName) -> TableName:
 def drop(warehouse: Warehouse, session: WarehouseSession, table: TableName) -> None:
     """Drop a staging table and what belongs to it. Never raises: what stays is cleared away a day later."""
     base = TableName(table.schema, table.table[: len(PREFIX) + 16])
-    for one in (base, last_of(base), history_of(base)):
+    every = (base, last_of(base), history_of(base))
+    # All at once, which is sooner done; where one of them cannot be dropped, the others are.
+    for some in (every, *((one,) for one in every)):
         with suppress(TidegaugeError):
             try:
-                warehouse.drop(session, one)
+                for one in some:
+                    warehouse.drop(session, one)
                 session.commit()
             except TidegaugeError:
                 session.rollback()
                 raise
+            if some is every:
+                return
 
 
 def clear_leftovers(warehouse: Warehouse, session: WarehouseSession, schema: str | None) -> None:
