@@ -10,7 +10,15 @@ from typing import Any
 
 import pytest
 
-from tests.support.project import Database, duckdb_database, here, postgres_database, shell, sqlite_database
+from tests.support.project import (
+    Database,
+    duckdb_database,
+    here,
+    mysql_database,
+    postgres_database,
+    shell,
+    sqlite_database,
+)
 from tests.support.replicas import ENGINES, REPLICA, TABLE, Pair, make_database
 from tests.support.servers import MariaDB, Postgres
 from tidegauge.config.load import load_project
@@ -33,16 +41,7 @@ def _inside(folder: Path, one: Database, more: str = "") -> Pair:
 def test_a_table_is_kept_in_its_replica_inside_the_database(
     tmp_path: Path, request: pytest.FixtureRequest, engine: str
 ) -> None:
-    pair = _inside(tmp_path, make_database(engine, request, tmp_path / "one.db"))
-    pair.insert(range(20), ago=3600)
-    assert pair.run() == [20, 0, 0]
-    pair.check()
-    pair.change(7, ago=60)
-    pair.insert(range(100, 103), ago=60)
-    pair.delete(15)
-    assert pair.run() == [3, 7, 1]
-    pair.check()
-    assert pair.run() == [0, 0, 0]
+    _inside(tmp_path, make_database(engine, request, tmp_path / "one.db")).keep_in_step()
 
 
 def test_neither_spark_nor_a_driver_of_its_own_is_even_imported(tmp_path: Path) -> None:
@@ -254,7 +253,7 @@ def test_a_login_that_may_not_read_is_named_with_what_to_grant_it_on_postgresql(
 def test_one_transaction_spans_two_databases_of_a_server_and_one_login_reads_both(
     tmp_path: Path, mariadb: MariaDB
 ) -> None:
-    one = make_mariadb(mariadb)
+    one = mysql_database(mariadb)
     pair = _inside(tmp_path, one)
     pair.insert(range(4), ago=3600)
     house = mariadb.create_database()
@@ -284,12 +283,6 @@ def test_one_transaction_spans_two_databases_of_a_server_and_one_login_reads_bot
     held = one.rows(f"SELECT PIPELINE_RUN_ID, STATUS FROM {house}.{REPLICA} ORDER BY 1")
     assert held == [(n, status) for n, (_, status) in sorted(pair.expected.items())]
     one.execute(f"DROP USER '{loader}'@'%'")
-
-
-def make_mariadb(server: MariaDB) -> Database:
-    from tests.support.project import mysql_database
-
-    return mysql_database(server)
 
 
 # Everything else that a flow can do

@@ -128,7 +128,7 @@ def test_a_run_opens_two_connections_and_leaves_none(
 
     def counted(*given: object, **named: object) -> object:
         opened.append(str(named.get("application_name")))
-        return connect(*given, **named)  # type: ignore[arg-type,call-overload]
+        return connect(*given, **named)  # type: ignore[arg-type]
 
     monkeypatch.setattr(psycopg, "connect", counted)
     project = load_project(pair.file)

@@ -84,6 +84,18 @@ class Pair:
             ran = here("run", "--project", self.file)
             assert ran.code == 0, ran.said
 
+    def keep_in_step(self) -> None:
+        """Rows come, change and go, and the replica has the same after each run."""
+        self.insert(range(20), ago=3600)
+        assert self.run() == [20, 0, 0]
+        self.check()
+        self.change(7, ago=60)
+        self.insert(range(100, 103), ago=60)
+        self.delete(15)
+        assert self.run() == [3, 7, 1]
+        self.check()
+        assert self.run() == [0, 0, 0]
+
     def check(self) -> None:
         held = _rows(self.replica, REPLICA)
         assert {n: (name, status) for n, name, status, _ in held} == self.expected
