@@ -61,7 +61,7 @@ CASES = {
     "control pipeline": ('pipeline: ▲"a\\nb"\n', "`pipeline` holds a control character", None),
     "later key": (
         "pipeline: x\nconnections: {a: {type: sqlite, path: a}, b: {type: duckdb, path: b}}\n"
-        "sync:\n  - {from: a, to: b, tables: t, cursor: c, ▲where: x}\n",
+        "sync:\n  - {from: a, to: b, tables: t, cursor: c, ▲without_cursor: skip}\n",
         "not supported by this version",
         None,
     ),

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegauge.errors import ConfigError, SourceError
+from tidegauge.model.identity import identify
 from tidegauge.model.plan import draft_from_json, draft_to_json
 from tidegauge.model.position import RowPosition, Value, ValueKind, Window
 from tidegauge.model.spec import (
@@ -22,7 +23,8 @@ from tidegauge.model.spec import (
     TableOptions,
 )
 from tidegauge.model.table import Cut, OrderedColumn, SourceTable, Survey
-from tidegauge.plan.draft import batch_step, check_identity, draft, identity, start
+from tidegauge.plan.draft import batch_step, draft, start
+from tidegauge.plan.identity import check_identity
 
 FLOW = TableFlow(
     pipeline="p",
@@ -205,8 +207,8 @@ def test_a10_a_table_of_nothing_but_rows_without_a_cursor_is_read_too() -> None:
 def test_a_watermark_is_not_used_for_another_order_or_another_table() -> None:
     source_table = shape_of(ValueKind.TIMESTAMP)
     check_identity(FLOW, source_table, None)
-    check_identity(FLOW, source_table, identity(source_table))
+    check_identity(FLOW, source_table, identify(source_table))
     with pytest.raises(SourceError, match="cursor or key"):
-        check_identity(FLOW, shape_of(ValueKind.TIMESTAMP, order="modified_at"), identity(source_table))
+        check_identity(FLOW, shape_of(ValueKind.TIMESTAMP, order="modified_at"), identify(source_table))
     with pytest.raises(SourceError, match="not the table"):
-        check_identity(FLOW, replace(source_table, source_id="elsewhere/t"), identity(source_table))
+        check_identity(FLOW, replace(source_table, source_id="elsewhere/t"), identify(source_table))

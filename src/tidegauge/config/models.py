@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from tidegauge.config import values
+from tidegauge.config import column_keys, values
 from tidegauge.config.forms import (
     Duration,
     Flag,
@@ -27,6 +27,7 @@ from tidegauge.config.forms import (
 )
 from tidegauge.config.problems import Complaint
 from tidegauge.config.schedule import Scheduled, ScheduledHere
+from tidegauge.model.columns import EVERY_COLUMN, ColumnChoice, ColumnMask
 from tidegauge.model.epoch_numbers import Epoch
 from tidegauge.model.mode import MODES, OutputKind
 from tidegauge.model.spec import Deletes, Drift, Execute, FutureGuard, NullCursor, Read
@@ -129,7 +130,7 @@ class SparkKeys(Keys):
 class TableKeys(Keys):
     """What may differ from table to table: on a sync for all of its tables, under `override` for some."""
 
-    later: ClassVar[dict[str, str]] = dict.fromkeys(("columns", "mask", "where", "without_cursor"), "")
+    later: ClassVar[dict[str, str]] = {"without_cursor": ""}
 
     cursor: Annotated[
         Ordered | None,
@@ -180,6 +181,34 @@ class TableKeys(Keys):
         dict[str, str],
         Form(_types, "mapping of column to `string`, `timestamp`, `date`, `decimal(p,s)`"),
     ] = Field(default={}, description="How a column shall arrive, where its own type cannot be held exactly.")
+    columns: Annotated[
+        ColumnChoice,
+        Form(column_keys.column_choice, "`{include: [TEXT, …]}` or `{exclude: [TEXT, …]}`"),
+        Unless("all of them"),
+    ] = Field(
+        default=EVERY_COLUMN,
+        description="Patterns of the columns that are read, or of those that are not; they hold for columns "
+        "that the source gets later, too: [columns and rows](columns.md).",
+    )
+    mask: Annotated[
+        tuple[ColumnMask, ...],
+        Form(
+            column_keys.masks,
+            "mapping of column patterns to `sha256`, `{sha256: SALT}`, `null` or a text; SALT is "
+            "`${env:…}` or `${file:…}`",
+        ),
+        Unless("none"),
+    ] = Field(
+        default=(),
+        repr=False,
+        description="What takes the place of a column's values before they leave the source: their hash, "
+        "NULL, or one text. [Columns and rows](columns.md#masks).",
+    )
+    where: Annotated[str | None, Form(column_keys.condition, "text"), Unless("every row")] = Field(
+        default=None,
+        description="A condition in the source's own SQL: only rows for which it is true are read. "
+        "[Columns and rows](columns.md#where).",
+    )
     zero_dates: Annotated[str, Form(values.choice(("fail", "null")), "`fail`, `null`")] = Field(
         default="fail", description="What MySQL's `0000-00-00` becomes."
     )

@@ -101,7 +101,13 @@ def _remember_parts(text: str, parts: list[str], trail: Trail) -> None:
 
 
 def _is_secret_field(trail: Trail) -> bool:
-    return len(trail) == 3 and trail[0] == "connections" and trail[2] in SECRET_KEYS
+    match trail:
+        case ("connections", _, key):
+            return key in SECRET_KEYS
+        case ("sync", _, "mask", _, "sha256") | ("sync", _, "override", _, "mask", _, "sha256"):
+            return True
+        case _:
+            return False
 
 
 def _stays_hidden(trail: Trail) -> bool:

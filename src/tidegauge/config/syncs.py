@@ -8,12 +8,15 @@ from typing import Any
 
 from tidegauge.config import values as config_values
 from tidegauge.config.check import Check
+from tidegauge.config.column_keys import check_condition
 from tidegauge.config.combinations import conflicts
 from tidegauge.config.connections import Connections
 from tidegauge.config.ends import SyncEnds, find_ends, refuse_itself
 from tidegauge.config.expectations import make_expectations
 from tidegauge.config.models import SyncKeys, TableKeys
 from tidegauge.config.problems import Complaint, Trail, quoted
+from tidegauge.errors import Place
+from tidegauge.model.columns import RowFilter
 from tidegauge.model.delta_flow import TableRef
 from tidegauge.model.expectation import Expectation
 from tidegauge.model.mode import Mode
@@ -154,6 +157,11 @@ def _table_options(check: Check, given: dict[str, Any], trail: Trail, ends: Sync
         null_cursor=NullCursor(keys.null_cursor),
         ignore_transactions_after=keys.open_transactions,
         types=keys.types,
+        columns=replace(keys.columns, place=_place(check, trail, "columns")),
+        mask=tuple(
+            replace(one, place=_place(check, trail, "mask", one.pattern, at_key=True)) for one in keys.mask
+        ),
+        where=_where(check, keys.where, trail, ends),
         zero_dates=keys.zero_dates,
         rename=keys.rename,
         mode=Mode(keys.mode),
@@ -171,6 +179,21 @@ def _table_options(check: Check, given: dict[str, Any], trail: Trail, ends: Sync
     if "mode" not in given and ends is not None and isinstance(ends.to, Lake) and not ends.to.delta:
         return replace(options, mode=Mode.APPEND)
     return options
+
+
+def _where(check: Check, text: str | None, trail: Trail, ends: SyncEnds | None) -> RowFilter | None:
+    if text is None:
+        return None
+    if ends is not None:
+        written = check.first_written((*trail, "where"), (*trail[:2], "where"))
+        check.attempt(lambda: check_condition(text, ends.source.engine), written)
+    return RowFilter(text, _place(check, trail, "where"))
+
+
+def _place(check: Check, trail: Trail, *key: str, at_key: bool = False) -> Place:
+    """Of what an override says, or else of what it has from its sync."""
+    found = check.first_written((*trail, *key), (*trail[:2], *key))
+    return check.document.key_place(found) if at_key else check.document.place(found)
 
 
 def _refuse_conflicts(

@@ -18,7 +18,7 @@ from tidegauge.model.spec import TableFlow
 from tidegauge.model.table import SourceTable
 from tidegauge.plan.backfill import Span, limit_rows, span, under_limit
 from tidegauge.plan.backfill import backfill as draft_backfill
-from tidegauge.plan.draft import batch_step, check_identity
+from tidegauge.plan.draft import batch_step
 from tidegauge.transform.mark import check_marks, mark_rows
 
 
@@ -62,8 +62,7 @@ def find_window(
     flow: DatabaseFlow, source_table: SourceTable, request: BackfillRequest, source: Source
 ) -> Span:
     """The rows that are meant. Raises ConfigError where the request means none."""
-    name, mark, stands = flow.spec.name, flow.mark, flow.position
-    check_identity(flow.spec, source_table, mark.source_id if mark else None)
+    name, stands = flow.spec.name, flow.position
     like = source.latest(source_table) or (stands.cursor if stands else None)
     first, last = (
         None if text is None else from_text(source_table, text, like)

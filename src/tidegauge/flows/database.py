@@ -14,6 +14,7 @@ from tidegauge.flows.recall import recall_rows
 from tidegauge.flows.table import NewRows, TableFlowBase
 from tidegauge.model.batch_data import BatchData
 from tidegauge.model.delta_flow import AnyFlow
+from tidegauge.model.identity import identify
 from tidegauge.model.one_database import is_one_table
 from tidegauge.model.plan import Batch, Draft, Plan
 from tidegauge.model.position import RowPosition
@@ -28,13 +29,13 @@ from tidegauge.plan.backfill import limit_rows
 from tidegauge.plan.draft import (
     batch_step,
     check_history,
-    check_identity,
     draft,
     is_whole,
     start,
     with_nothing,
 )
 from tidegauge.plan.drift import narrow
+from tidegauge.plan.identity import check_identity, check_masks
 from tidegauge.sources.direct import check as check_direct
 from tidegauge.sources.inside import InsideReader
 from tidegauge.sources.keys import keys
@@ -47,7 +48,6 @@ class DatabaseFlow(TableFlowBase):
     def find_new(self, *, limit: int | None, confirm_deletes: bool, refreshing: bool) -> NewRows:
         source, spec, mark = self.source(), self.spec, self.mark
         source_table, changes = self.describe(source)
-        check_identity(spec, source_table, mark.source_id if mark else None)
         check_history(spec, source_table.layout)
         check_marks(spec.options.expect, source_table.layout)
         made = self._survey(source, source_table, limit)
@@ -63,8 +63,7 @@ class DatabaseFlow(TableFlowBase):
         return NewRows(made, self._rows(source_table).batch_data, changes, self._by_jdbc(slower))
 
     def find_again(self, plan: Plan) -> NewRows:
-        source_table, changes = self.describe(self.source())
-        check_identity(self.spec, source_table, plan.draft.inputs[0].source_id)
+        source_table, changes = self.describe(self.source(), plan.draft.inputs[0].source_id)
         slower = self._check_way(source_table)
         if source_table.fingerprint == plan.draft.inputs[0].fingerprint:
             changes = ()
@@ -101,10 +100,15 @@ class DatabaseFlow(TableFlowBase):
     def reader(self) -> Reader:
         return InsideReader(self.spec.source) if self.inside else self._resources.open_reader(self.spec)
 
-    def describe(self, source: Source) -> tuple[SourceTable, tuple[str, ...]]:
+    def describe(self, source: Source, planned: str | None = None) -> tuple[SourceTable, tuple[str, ...]]:
         """The table as it shall be read, and which of its columns have changed. What the output holds, and
-        `drift`, decide."""
+        `drift`, decide. `planned`: the identity of what a frozen plan reads."""
         source_table = source.describe(self.spec.table, self.spec.options)
+        known = planned or (self.mark.source_id if self.mark else None)
+        check_identity(self.spec, source_table, known, self.position)
+        if known not in (None, identify(source_table)) and (there := self.output.layout()):
+            names = [field.name for field in there]
+            check_masks(self.spec, source_table, known, names, self.position)
         same = self.mark is not None and self.mark.fingerprint == source_table.fingerprint
         # Anybody who has Spark alters a Delta table, and then the source has not changed.
         if self.mark is None or (same and not self.spec.uses_delta):

@@ -22,13 +22,14 @@ from tidegauge.flows.override import (
     show_rows,
 )
 from tidegauge.flows.select import Sources
+from tidegauge.model.identity import identify
 from tidegauge.model.position import Position, RowPosition, Value, compare
 from tidegauge.model.protocols.ledger import LedgerReader
 from tidegauge.model.run import FlowStatus
 from tidegauge.model.spec import Stage, TableFlow
 from tidegauge.model.table import SourceTable
 from tidegauge.model.watermark import Watermark
-from tidegauge.plan.draft import identity, start
+from tidegauge.plan.draft import start
 
 
 class TableOverridePreviewer(OverridePreviewer):
@@ -74,7 +75,7 @@ class TableOverridePreviewer(OverridePreviewer):
             case Import(marks, shown):
                 there = marks[self._flow.name]
                 after = override_position.check_fits(self._known_table(), there.position, shown)
-                known = identity(self._known_table())
+                known = identify(self._known_table())
                 other = there.source_id is not None and there.source_id != known
                 return after, ["it was exported from another table, or one with another order"] * other
             case Reset() | Refresh() | UndoLast():

@@ -14,6 +14,7 @@ from tidegauge.ledger.journal import clean
 from tidegauge.ledger.rule_records import close_run, describe_lost_lease, make_event
 from tidegauge.ledger.tallies import add_seconds, count_override
 from tidegauge.model.claim import Owner
+from tidegauge.model.identity import accept_scope
 from tidegauge.model.override import FORGET, Identity, Override, Undo
 from tidegauge.model.pending import Pending
 from tidegauge.model.position import Position, VersionPosition
@@ -52,6 +53,13 @@ def begin_override(
         positions = dict.fromkeys(flow_state.marks) | dict(positions)
         # The next plan may find another table under the name: that is what a reset is for.
         identities = {name: (None, None) for name, position in positions.items() if position is None}
+    elif kind == "set":
+        # Whoever says where to go on has looked at what the flow reads now: its filter and its masks.
+        identities = {
+            name: (accept_scope(mark.source_id), mark.fingerprint)
+            for name, mark in flow_state.marks.items()
+            if name in positions
+        }
     if not positions and not flow_state.marks:
         # An epoch without a watermark: nobody could tell from the watermarks which epoch it is.
         raise WrongState(f"{flow_state.flow} has no watermark yet", hint="name the input to give it one")

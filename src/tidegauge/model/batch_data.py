@@ -128,6 +128,8 @@ class RowsInside:
     """A SELECT of the table's columns now: name and type first, in the words of the layout."""
     refuse: Callable[[int, Mapping[str, Any]], TidegaugeError]
     """What to raise for such a column, of the row with this key."""
+    masked: frozenset[str] = frozenset()
+    """Columns whose values are not what the table holds, so that its types say nothing of them."""
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ from tidegauge.model.types import INTEGER_DIGITS, parse_decimal
 DIGITS = 15
 """Hexadecimal digits of the MD5 that count: 60 bits, which every engine has a signed number for."""
 SQL_TEXT, SQL_HASH, SQL_TOTAL = "tidegauge_text", "tidegauge_hash", "tidegauge_total"
+SQL_SHA256 = "tidegauge_sha256"
 """The functions of a SQLite connection: see `add_functions`."""
 
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
@@ -121,10 +122,15 @@ def value_text(form: CanonicalForm, value: Any) -> str:
 
 
 def add_functions(connection: Any) -> None:
-    """Give a connection of Python's sqlite3 the functions that `compare.blocks.sqlite` calls."""
+    """Give a connection of Python's sqlite3 the functions that `compare.blocks.sqlite` and masks call."""
     connection.create_function(SQL_TEXT, -1, _sql_text, deterministic=True)
     connection.create_function(SQL_HASH, 1, hash_text, deterministic=True)
+    connection.create_function(SQL_SHA256, 1, _sha256, deterministic=True)
     connection.create_aggregate(SQL_TOTAL, 1, _Total)
+
+
+def _sha256(text: str | None) -> str | None:
+    return None if text is None else hashlib.sha256(text.encode()).hexdigest()
 
 
 class _Total:

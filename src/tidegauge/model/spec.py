@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from tidegauge.errors import Place
+from tidegauge.model.columns import EVERY_COLUMN, ColumnChoice, ColumnMask, RowFilter
 from tidegauge.model.engines import Engine as Engine
 from tidegauge.model.epoch_numbers import Epoch
 from tidegauge.model.execute import Execute as Execute
@@ -136,6 +137,9 @@ class TableOptions:
     """`open_transactions: {ignore_after: 1h}`; None is `wait`."""
     types: Mapping[str, str] = field(default_factory=dict)
     """Column → how it shall arrive: `string`, `decimal(p,s)`, `timestamp`, `date`."""
+    columns: ColumnChoice = EVERY_COLUMN
+    mask: tuple[ColumnMask, ...] = ()
+    where: RowFilter | None = None
     zero_dates: str = "fail"
     """`fail`, or `null`: what a MySQL zero date becomes."""
     rename: str | None = None

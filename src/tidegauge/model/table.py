@@ -29,6 +29,10 @@ class SourceColumn:
     """The database's SQL that is true for a value which cannot be held exactly."""
     inside: str | None = None
     """The database's SQL for the value as its own columns take it; None: only Spark's SQL makes it."""
+    mask: str = ""
+    """A digest of the way it is masked; empty: it is not."""
+    in_process: bool = False
+    """Its SQL calls a function that only connections of this process have: no JDBC driver can run it."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +99,8 @@ class SourceTable:
     notes: tuple[str, ...] = ()
     only: str = ""
     """SQL that is true for the rows that are wanted, of those in a window; empty: all of them."""
+    filter: str = ""
+    """SQL that is true for the rows that the flow takes at all (`where:`); empty: all of them."""
     along: str = ""
     """SQL behind the table's name that makes the database go along an index in the order of cursor and key,
     which finds batch ends quickly; empty where there is none, or where the database finds it by itself."""

@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from tidegauge.errors import PositionError
+from tidegauge.model.identity import identify
 from tidegauge.model.plan import Batch, Draft, InputPlan
 from tidegauge.model.position import RowPosition, Value, ValueKind, Window, compare, step_down, to_text
 from tidegauge.model.spec import TableFlow
 from tidegauge.model.table import Cut, SourceTable, Survey
-from tidegauge.plan.draft import again_below, draft, identity, start
+from tidegauge.plan.draft import again_below, draft, start
 
 _WRITTEN = re.compile(
     r"(\d{4}-\d\d-\d\d)(?:([ T])(\d\d:\d\d)(:\d\d)?(?:\.(\d{1,9}))?)?(Z|\+00:00)?", re.ASCII
@@ -103,7 +104,7 @@ def backfill(
             input=flow.input,
             cursor=source_table.cursor_kind,
             window=None,
-            source_id=identity(source_table),
+            source_id=identify(source_table),
             fingerprint=source_table.fingerprint,
             pending=pending,
         )

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import islice
 
-from tidegauge.errors import ConfigError, PositionError, SourceError
+from tidegauge.errors import ConfigError, PositionError
 from tidegauge.model.epoch_numbers import Epoch, number_of
+from tidegauge.model.identity import identify
 from tidegauge.model.plan import Batch, Draft, InputPlan
 from tidegauge.model.position import RowPosition, Value, ValueKind, Window, compare, step_down
 from tidegauge.model.spec import NullCursor, TableFlow, WarehouseTable
@@ -76,7 +76,7 @@ def draft(
         input=flow.input,
         cursor=source_table.cursor_kind,
         window=Window(after, end) if survey.upto is not None or batches else None,
-        source_id=identity(source_table),
+        source_id=identify(source_table),
         fingerprint=source_table.fingerprint,
         pending=survey.pending,
         checked=survey.upto,
@@ -115,31 +115,6 @@ def with_nothing(made: Draft) -> Draft:
     nothing = Window(None, None)
     inputs = tuple(replace(part, window=part.window or nothing) for part in made.inputs)
     return replace(made, inputs=inputs, batches=(Batch((nothing,), rows=0, empty=True),))
-
-
-def identity(source_table: SourceTable) -> str:
-    """Which table this is and what orders it: a watermark means nothing against another order."""
-    order = "\0".join([source_table.cursor.order, *(part.order for part in source_table.key)])
-    return f"{source_table.source_id}#{hashlib.sha256(order.encode()).hexdigest()[:12]}"
-
-
-def check_identity(flow: TableFlow, source_table: SourceTable, known: str | None) -> None:
-    """Refuse to go on from a watermark that was taken over another table or another order."""
-    found = identity(source_table)
-    if known is None or known == found:
-        return
-    if known.rpartition("#")[0] == source_table.source_id:
-        raise SourceError(
-            f"{flow.name}: its cursor or key is not the one its watermark was taken with",
-            hint="put the old cursor and key back; to read everything again by the new ones use"
-            f" `tidegauge watermark reset -t {flow.name}`",
-        )
-    raise SourceError(
-        f"{flow.name}: this is not the table its watermark was taken from"
-        f" (then {known.rpartition('#')[0]}, now {source_table.source_id})",
-        hint="point the connection back at the old database; if the table was made anew, begin again with"
-        f" `tidegauge watermark reset -t {flow.name}`",
-    )
 
 
 def check_history(flow: TableFlow, layout: Layout) -> None:

@@ -45,12 +45,12 @@ class DirectReader:
         splits = self._splits(source_table, batch)
         if self._engine.spread and (batch.rows or 0) > MANY:
             splits = self._engine.spread(splits)
-        frame = batch_data.frame if self._engine.jdbc_options else None
+        frame = batch_data.frame if self._has_jdbc(source_table) else None
         return replace(batch_data, splits=splits, frame=frame)
 
     def frame(self, spark: SparkSession, source_table: SourceTable, batch: Batch) -> DataFrame:
         """The rows of a batch as a frame: through JDBC, where there is a driver."""
-        if self._engine.jdbc_options:
+        if self._has_jdbc(source_table):
             return self._jdbc.read(spark, source_table, batch)
         return frame_of_splits(spark, source_table.layout, self._splits(source_table, batch))
 
@@ -66,6 +66,9 @@ class DirectReader:
         select = self._jdbc.select(_by_ways(narrow, ways), past)
         split = self._engine.make_split(self._database, narrow, ways, select, guard_query=None, rows=None)
         return frame_of_splits(spark, narrow.layout, [split])
+
+    def _has_jdbc(self, source_table: SourceTable) -> bool:
+        return bool(self._engine.jdbc_options) and not _in_process(source_table)
 
     def _splits(self, source_table: SourceTable, batch: Batch) -> tuple[Split, ...]:
         ways = column_ways(source_table, self._engine.column_way)
@@ -103,10 +106,15 @@ def check(source_table: SourceTable, database: Database) -> str | None:
     """
     wanted = source_table.options.read
     if wanted is Read.JDBC:
+        title = FACTS[database.engine].title
+        reason = None
         if find_engine(database).jdbc_options is None:
+            reason = f"{title} is read by its own driver alone"
+        elif hashed := _in_process(source_table):
+            reason = f"{title} has no sha256 of its own, for the column {hashed}"
+        if reason is not None:
             raise ConfigError(
-                f"{source_table.table}: `read: jdbc` is not possible: {FACTS[database.engine].title} is read"
-                " by its own driver alone",
+                f"{source_table.table}: `read: jdbc` is not possible: {reason}",
                 hint="leave `read:` at auto",
                 place=source_table.options.place,
             )
@@ -126,6 +134,11 @@ def direct_reason(source_table: SourceTable, database: Database) -> str | None:
     engine = find_engine(database)
     reason = engine.why_not_direct(database, source_table.options.read)
     return reason or why_no_way(source_table, engine.column_way)
+
+
+def _in_process(source_table: SourceTable) -> str | None:
+    """A column whose SQL no JDBC driver can run."""
+    return next((column.name for column in source_table.columns if column.in_process), None)
 
 
 def _by_ways(source_table: SourceTable, ways: tuple[ColumnWay, ...]) -> SourceTable:

@@ -53,4 +53,5 @@ class InsideReader:
             f"FROM {named(self._database, source_table.table)} {MARK} WHERE {where}",
             self._engine.types_query(self._database, source_table.table),
             partial(value_not_held, source_table),
+            frozenset(column.name for column in source_table.columns if column.mask),
         )

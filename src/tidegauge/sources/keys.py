@@ -51,7 +51,8 @@ def keys(
     narrow = only_key(source_table)
     # Not the session of the source: that one has to stay free while this one streams.
     with closing(open_dialect(database)) as dialect:
-        where = None if after is None and not ordered else sql.after(source_table, after, dialect.literal)
+        every = after is None and not ordered
+        where = source_table.filter if every else sql.after(source_table, after, dialect.literal)
         yield from _batches(dialect, narrow, where, rows)
 
 
@@ -81,9 +82,7 @@ def _cursor(source_table: SourceTable) -> SourceColumn:
     return next(column for column in source_table.columns if column.name == source_table.cursor.name)
 
 
-def _batches(
-    dialect: Dialect, source_table: SourceTable, where: str | None, rows: int
-) -> Iterator[pa.RecordBatch]:
+def _batches(dialect: Dialect, source_table: SourceTable, where: str, rows: int) -> Iterator[pa.RecordBatch]:
     import pyarrow as pa
 
     schema = schema_of(source_table.layout)
@@ -99,7 +98,7 @@ def _batches(
         yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _select(dialect: Dialect, source_table: SourceTable, where: str | None) -> str:
+def _select(dialect: Dialect, source_table: SourceTable, where: str) -> str:
     values = [f"{column.select} AS c{i}" for i, column in enumerate(source_table.columns)]
     guards = [
         f"WHEN {column.guard} THEN {i}" for i, column in enumerate(source_table.columns) if column.guard

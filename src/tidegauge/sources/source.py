@@ -6,16 +6,24 @@ import re
 import threading
 from dataclasses import replace
 
-from tidegauge.errors import CursorUnsuitable, KeyUnsuitable, PositionError
+from tidegauge.errors import (
+    ConfigError,
+    CursorUnsuitable,
+    KeyUnsuitable,
+    PositionError,
+    SourceError,
+    SourceUnreachable,
+)
 from tidegauge.model.position import ORDERED, RowPosition, Value, ValueKind
 from tidegauge.model.spec import TableName, TableOptions
 from tidegauge.model.table import Cut, OrderedColumn, Outlook, SourceTable, Survey
 from tidegauge.sources import sql
 from tidegauge.sources.bound import latest_now
 from tidegauge.sources.bound_wait import BoundWait
-from tidegauge.sources.dialect import Catalogue, Dialect, column_missing, refuse_unused_types
+from tidegauge.sources.dialect import MARK, Catalogue, Dialect, column_missing, refuse_unused_types
+from tidegauge.sources.masks import choose_columns
 from tidegauge.sources.survey import TableSurvey
-from tidegauge.sources.types import Native, arrive
+from tidegauge.sources.types import Native
 
 _NAME = re.compile(r"[^\W\d]\w*")
 
@@ -48,28 +56,22 @@ class DatabaseSource:
             refuse_unused_types(table, options, catalogue.columns)
             cursor, cursor_kind, notes = self._cursor(table, options, catalogue)
             key, proven = self._key(table, options, catalogue)
-            columns = tuple(
-                arrive(
-                    self._dialect.rules,
-                    table,
-                    native,
-                    self._dialect.quote(native.name),
-                    override=options.types.get(native.name),
-                    zero_dates=options.zero_dates,
-                )
-                for native in catalogue.columns
+            chosen = choose_columns(
+                self._dialect, table, options, catalogue.columns, [part.name for part in key]
             )
             return SourceTable(
                 table=table,
-                options=options,
-                columns=columns,
+                # Without the salts, which go no further than into the SQL of their columns.
+                options=replace(options, mask=()),
+                columns=chosen.columns,
                 cursor=cursor,
                 cursor_kind=cursor_kind,
                 key=key,
                 key_proven=proven,
                 source_id=catalogue.identity,
-                notes=(*catalogue.notes, *notes),
+                notes=(*catalogue.notes, *notes, *chosen.notes),
                 along=catalogue.orders.get((options.cursor, *(part.name for part in key)), ""),
+                filter=self._filter(table, options),
             )
 
     def survey(
@@ -193,6 +195,23 @@ class DatabaseSource:
             key.append(ordered)
             found.add(native.name)
         return tuple(key), any(found >= set(unique.columns) for unique in catalogue.uniques)
+
+    def _filter(self, table: TableName, options: TableOptions) -> str:
+        """`where:` as part of a condition. The database itself says whether it is one."""
+        if options.where is None:
+            return ""
+        condition = f"({options.where.sql}\n)"
+        try:
+            self._dialect.rows(f"SELECT {MARK} 1 FROM {self._dialect.name(table)} WHERE {condition} LIMIT 0")
+        except SourceUnreachable:
+            raise
+        except SourceError as error:
+            raise ConfigError(
+                f"{table}: `where` is no condition that the database understands: {error.message}",
+                hint="write what stands behind WHERE in the database's own SQL, with the table's own columns",
+                place=options.where.place,
+            ) from error
+        return condition
 
     def _column(self, catalogue: Catalogue, name: str) -> Native | None:
         exact = catalogue.column(name)

@@ -17,12 +17,18 @@ def after(source_table: SourceTable, position: RowPosition | None, literal: Lite
     """True for rows past the position; for every row with a cursor where there is none."""
     cursor = source_table.cursor.order
     if position is None:
-        return f"{cursor} IS NOT NULL"
+        return _taken(source_table, f"{cursor} IS NOT NULL")
     value = literal(position.cursor)
     if not position.key:
-        return f"{cursor} > {value}"
+        return _taken(source_table, f"{cursor} > {value}")
     key = _beyond(source_table.key, position.key, literal, ">", ">")
-    return f"{cursor} >= {value} AND ({cursor} > {value} OR ({cursor} = {value} AND {key}))"
+    past = f"{cursor} >= {value} AND ({cursor} > {value} OR ({cursor} = {value} AND {key}))"
+    return _taken(source_table, past)
+
+
+def _taken(source_table: SourceTable, condition: str) -> str:
+    """The condition, for the rows that the flow takes at all."""
+    return f"{condition} AND {source_table.filter}" if source_table.filter else condition
 
 
 def upto(source_table: SourceTable, position: RowPosition, literal: Literal) -> str:
@@ -57,7 +63,7 @@ def splits(source_table: SourceTable, batch: Batch, literal: Literal) -> list[st
     if batch.empty:
         return ["1 = 0"]
     if batch.nulls:
-        return [f"{source_table.cursor.order} IS NULL{only}"]
+        return [_taken(source_table, f"{source_table.cursor.order} IS NULL") + only]
     (window,) = batch.windows
     points = [window.after, *batch.splits, window.upto]
     made = []
@@ -127,7 +133,8 @@ def around(source_table: SourceTable, table: str, literal: str) -> str:
         (f"MIN({cursor})", f"{cursor} > {literal}"),
     )
     found = ", ".join(
-        f"(SELECT {text.replace('{}', 'o0')} FROM (SELECT {end} AS o0 FROM {table} WHERE {where}) AS w{i})"
+        f"(SELECT {text.replace('{}', 'o0')} FROM (SELECT {end} AS o0 FROM {table}"
+        f" WHERE {_taken(source_table, where)}) AS w{i})"
         for i, (end, where) in enumerate(ends)
     )
     return f"SELECT {MARK} {found}"
@@ -139,7 +146,7 @@ def counts(source_table: SourceTable, table: str, waiting: str | None) -> str:
     late = waiting or "1 = 0"
     return (
         f"SELECT {MARK} COUNT(CASE WHEN {null} THEN 1 END), COUNT(CASE WHEN {late} THEN 1 END)"
-        f" FROM {table} WHERE {null} OR {late}"
+        f" FROM {table} WHERE {_taken(source_table, f'({null} OR {late})')}"
     )
 
 
@@ -148,7 +155,8 @@ def find_repeated(source_table: SourceTable, table: str, where: str | None) -> s
     keys = ", ".join(part.order for part in source_table.key)
     raw = ", ".join(f"{part.order} AS o{i}" for i, part in enumerate(source_table.key))
     texts = ", ".join(part.text.replace("{}", f"o{i}") for i, part in enumerate(source_table.key))
-    condition = f" WHERE {where}" if where else ""
+    scope = where or source_table.filter
+    condition = f" WHERE {scope}" if scope else ""
     return (
         f"SELECT {MARK} {texts}, n FROM (SELECT {raw}, COUNT(*) AS n FROM {table}{condition}"
         f" GROUP BY {keys} HAVING COUNT(*) > 1 LIMIT 1) AS w"
@@ -158,5 +166,6 @@ def find_repeated(source_table: SourceTable, table: str, where: str | None) -> s
 def null_keys(source_table: SourceTable, table: str, where: str | None) -> str:
     """How many rows lack a part of the key."""
     lacking = " OR ".join(f"{part.order} IS NULL" for part in source_table.key)
-    condition = f"({lacking}) AND {where}" if where else lacking
+    scope = where or source_table.filter
+    condition = f"({lacking}) AND {scope}" if scope else lacking
     return f"SELECT {MARK} COUNT(*) FROM {table} WHERE {condition}"

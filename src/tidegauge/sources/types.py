@@ -71,6 +71,12 @@ class Rules:
     """SQL for the override `string`."""
     decimal_guard: str
     """True for a number that `decimal({p},{s})` would have to round, or that is no number."""
+    sha256: str
+    """SQL of the hash of `{salt}` and, behind it, the text `{t}`: hexadecimal, in small letters."""
+    sha256_in_process: bool = False
+    """It calls a function that only connections of this process have."""
+    digits: str = ""
+    """SQL of a number's plain digits, where `text` may write others."""
     remarks: tuple[str, ...] = ()
     untyped: bool = False
     """Any column may hold any kind of value, so an override can only be checked value by value."""

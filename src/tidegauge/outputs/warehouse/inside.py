@@ -51,7 +51,7 @@ def _check_types(session: WarehouseSession, stage: StagingTable, inside: RowsIns
     without a word. Who has read a table keeps others from changing it until the transaction ends."""
     now = {str(name): str(kind) for name, kind, *_ in session.rows(inside.types)}
     for field in stage.fields:
-        if now.get(field.name) != field.source_type:
+        if field.name not in inside.masked and now.get(field.name) != field.source_type:
             raise SourceError(
                 f"{inside.table}: the column {field.name} was {field.source_type} when the batch was"
                 f" described, and is {now.get(field.name, 'gone')} now",

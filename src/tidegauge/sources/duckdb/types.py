@@ -16,6 +16,7 @@ RULES = Rules(
     title="DuckDB",
     text="CAST({c} AS VARCHAR)",
     decimal_guard="({c} <> round({c}, {s}) OR abs({c}) >= {top})",
+    sha256="sha256({salt} || {t})",
     remarks=("Text is DuckDB's own, in the zone UTC.",),
     rules=(
         Rule(("boolean",), "boolean", ""),

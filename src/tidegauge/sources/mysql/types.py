@@ -19,6 +19,8 @@ RULES = Rules(
     title="MySQL and MariaDB",
     text="CAST({c} AS CHAR)",
     decimal_guard="({c} <> ROUND({c}, {s}) OR ABS({c}) >= {top})",
+    sha256="SHA2(CONCAT({salt}, CONVERT({t} USING utf8mb4)), 256)",
+    digits="CAST({c} + 0 AS CHAR)",  # a column that is declared with ZEROFILL would show its zeros
     rules=(
         Rule(("tinyint",), "tinyint", "`tinyint(1)` and `boolean` too: 2 stays 2"),
         Rule(("tinyint unsigned", "smallint"), "smallint", ""),

@@ -23,6 +23,9 @@ RULES = Rules(
         "(({c})::text IN ('NaN', 'Infinity', '-Infinity')"
         " OR {c} <> round(({c})::numeric, {s}) OR abs(({c})::numeric) >= {top})"
     ),
+    # By concat(), since || cuts the padding of a char(n).
+    sha256="CASE WHEN {t} IS NOT NULL"
+    " THEN encode(sha256(convert_to(concat({salt}, {t}), 'UTF8')), 'hex') END",
     remarks=("A domain arrives as the type below it. Text is in the server's ISO styles, zone UTC.",),
     rules=(
         Rule(("bool",), "boolean", ""),

@@ -42,6 +42,7 @@ RULES = Rules(
     title="Snowflake",
     text="TO_VARCHAR({c})",
     decimal_guard="({c} <> ROUND({c}, {s}) OR ABS({c}) >= {top})",
+    sha256="SHA2({salt} || {t}, 256)",
     remarks=("The session's zone is UTC. A timestamp without a stated precision has 9 digits.",),
     rules=(
         Rule(("number", "decimal"), "decimal({p},{s})", "`INT`, `BIGINT` and their like are `NUMBER(38,0)`"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tidegauge.model.canonical import SQL_SHA256
 from tidegauge.sources.types import Rule, Rules
 
 # SQLite shows 15 digits of a float; where they do not give the same float back, 17 do.
@@ -14,6 +15,8 @@ RULES = Rules(
     title="SQLite",
     text=f"CASE WHEN typeof({{c}}) = 'blob' THEN LOWER(HEX({{c}})) ELSE {_TEXT} END",
     decimal_guard="",
+    sha256=f"{SQL_SHA256}({{salt}} || {{t}})",
+    sha256_in_process=True,
     untyped=True,
     remarks=(
         "A column may hold values of any kind, whatever its declared type. A value of another kind than the"

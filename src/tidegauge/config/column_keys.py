@@ -1,0 +1,113 @@
+"""`columns`, `mask` and `where`: which columns and rows of a table are taken, and what nobody may see."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tidegauge.config import values
+from tidegauge.config.problems import Complaint, quoted
+from tidegauge.model.columns import ColumnChoice, ColumnMask, MaskKind
+from tidegauge.model.engines import Engine
+from tidegauge.model.secret import Secret
+
+SHORTEST_SALT = 8
+_FORMS = 'write `sha256`, `{sha256: "${env:SALT}"}`, `null`, or the text that takes the value\'s place'
+_NOT_MEANT = frozenset({"md5", "sha1", "sha-1", "sha-256", "sha512", "hash", "hmac", "null", "none", "true"})
+"""As the text that takes a value's place these would be an accident."""
+_DIALECTS = {Engine.POSTGRESQL: "postgres"}
+"""sqlglot's names, where they are not ours."""
+
+
+def column_choice(value: Any) -> ColumnChoice:
+    form = "write `{include: [a, b]}` or `{exclude: [c, '*_d']}`"
+    if not isinstance(value, dict) or not value:
+        raise Complaint("this must be a mapping with `include` or `exclude`", hint=form)
+    for key in value:
+        if key not in ("include", "exclude"):
+            raise Complaint(f"unknown key {quoted(key)}", hint=form, trail=(key,), at_key=True)
+    if len(value) > 1:
+        raise Complaint("`include` and `exclude` do not go together", hint=form)
+    [(word, patterns)] = value.items()
+    try:
+        found = values.some_texts(patterns)
+    except Complaint as complaint:
+        raise Complaint(complaint.message, hint=complaint.hint, trail=(word, *complaint.trail)) from None
+    return ColumnChoice(include=found) if word == "include" else ColumnChoice(exclude=found)
+
+
+def masks(value: Any) -> tuple[ColumnMask, ...]:
+    if not isinstance(value, dict):
+        raise Complaint("this must be a mapping of columns to masks", hint=_FORMS)
+    found = []
+    for pattern, way in value.items():
+        try:
+            found.append(_mask(pattern, way))
+        except Complaint as complaint:
+            raise Complaint(
+                complaint.message, hint=complaint.hint, trail=(pattern, *complaint.trail)
+            ) from None
+    return tuple(found)
+
+
+def _mask(pattern: str, way: Any) -> ColumnMask:
+    if way is None:
+        return ColumnMask(pattern, MaskKind.NULL)
+    if isinstance(way, dict):
+        if set(way) != {"sha256"}:
+            raise Complaint("this is no mask", hint=_FORMS)
+        return ColumnMask(pattern, MaskKind.SHA256, salt=_salt(way["sha256"]))
+    text = values.text(way)
+    if text == "sha256":
+        return ColumnMask(pattern, MaskKind.SHA256)
+    if text.strip().lower() in {*_NOT_MEANT, "sha256"}:
+        raise Complaint(f"{quoted(text)} is no mask", hint=_FORMS)
+    return ColumnMask(pattern, MaskKind.TEXT, text)
+
+
+def _salt(value: Any) -> Secret:
+    try:
+        salt = values.secret(value)
+    except Complaint as complaint:
+        raise Complaint(complaint.message, hint=complaint.hint, trail=("sha256",)) from None
+    if len(salt.reveal()) < SHORTEST_SALT or "\0" in salt.reveal():
+        raise Complaint(
+            "this is no salt",
+            hint=f"it has at least {SHORTEST_SALT} characters, none of them NUL: `openssl rand -hex 32`",
+            trail=("sha256",),
+        )
+    return salt
+
+
+def condition(value: Any) -> str:
+    """On one line: a text over several lines is what people write, and means the same."""
+    return values.text(" ".join(value.splitlines()).strip() if isinstance(value, str) else value)
+
+
+def check_condition(text: str, engine: Engine) -> None:
+    """Refuse, by a Complaint, what is not one condition: it becomes a part of larger ones.
+
+    Only its form; whether its columns are there the database says.
+    """
+    import sqlglot
+    from sqlglot import exp
+    from sqlglot.errors import ParseError, TokenError
+
+    hint = "write one condition, as it stands behind WHERE: no `;`, no comment, no other clause"
+    dialect = _DIALECTS.get(engine, engine.value)
+    try:
+        tokens = sqlglot.tokenize(text, read=dialect)
+        commented = any(token.comments for token in tokens)
+        # By itself: whatever closes our own bracket and opens another one is no condition here.
+        parsed = sqlglot.parse(text, read=dialect)
+    except (ParseError, TokenError) as error:
+        reason = str(error).splitlines()[0].rstrip(".")
+        raise Complaint(f"{quoted(text)} is no condition: {_plain(reason)}", hint=hint) from None
+    if commented or any(token.token_type.name == "SEMICOLON" for token in tokens):
+        raise Complaint(f"{quoted(text)} holds a `;` or a comment", hint=hint)
+    if len(parsed) != 1 or not isinstance(parsed[0], exp.Condition):
+        raise Complaint(f"{quoted(text)} is no condition", hint=hint)
+
+
+def _plain(reason: str) -> str:
+    """Without the codes with which a terminal would underline the place."""
+    return reason.replace("\x1b[4m", "").replace("\x1b[0m", "")
