@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,13 +11,16 @@ from tidegauge.cli.options import DebugOption, JsonOption, ProjectOption, Select
 from tidegauge.cli.output import print_json, print_table, say
 from tidegauge.cli.project import open_project
 
+if TYPE_CHECKING:
+    from tidegauge.operations.files import CleanedFiles
+
 app = typer.Typer(
     help="What lies in the lake, and what dead attempts left there. Also called s3clean.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
 
-_CLEAN = "nothing to clean: committed files stay, and readers leave them behind after a `watermark reset`"
+_CLEAN = "nothing to clean: committed files stay unless --earlier-epochs or --loaded asks for them"
 
 
 @app.command("list")
@@ -45,6 +48,8 @@ def list_(
         rows += [
             [one.flow, "MISSING", f"{f.epoch}/{f.seq}", None, None, f.file.path] for f in one.listing.missing
         ]
+        for epoch, seq in dict.fromkeys((f.epoch, f.seq) for f in one.listing.removed):
+            rows.append([one.flow, "cleaned away", f"{epoch}/{seq}", None, None, ""])
     if not rows:
         say("no files yet")
         return
@@ -54,7 +59,21 @@ def list_(
 @app.command("clean")
 def clean(
     reason: ReasonOption = None,
-    older_than: Annotated[str, typer.Option(help="Only what its attempt last touched this long ago.")] = "7d",
+    older_than: Annotated[
+        str, typer.Option(help="Only what its attempt last touched, or what was committed, this long ago.")
+    ] = "7d",
+    earlier_epochs: Annotated[
+        bool,
+        typer.Option(
+            "--earlier-epochs",
+            help="Also what no reader follows since a `watermark reset` or a full refresh, which then cannot"
+            " be undone.",
+        ),
+    ] = False,
+    loaded_: Annotated[
+        bool,
+        typer.Option("--loaded", help="Also batches that every load has passed, as this ledger says."),
+    ] = False,
     yes: YesOption = False,
     dry_run: DryRunOption = False,
     project: ProjectOption = None,
@@ -63,35 +82,42 @@ def clean(
     json: JsonOption = False,
     debug: DebugOption = False,  # noqa: ARG001 - read where errors are shown
 ) -> None:
-    """Delete leftovers of dead attempts. Committed files are never touched."""
+    """Delete leftovers of dead attempts, and what else is asked for.
+
+    Never what a load has yet to read. Manifests stay, and say that their files were removed: a load that has
+    to read them stops.
+    """
     from tidegauge.config.durations import parse_duration
+    from tidegauge.operations.files import CleanRequest
     from tidegauge.operations.files import clean as clean_files
 
-    loaded, wanted, age = open_project(project), selection(select, table), parse_duration(older_than)
-    found = clean_files(loaded, wanted, older_than=age, reason=None)
-    count = sum(len(paths) for paths in found.values())
+    opened, wanted = open_project(project), selection(select, table)
+    request = CleanRequest(parse_duration(older_than), loaded_, earlier_epochs)
+    found = clean_files(opened, wanted, request, reason=None)
+    count = sum(len(one.files) for one in found)
     if not json:
-        for flow, left in found.items():
-            for one in left:
-                say(f"{flow}: {one.path} ({one.bytes:,} bytes)")
+        _preview(found)
     if count and not dry_run:
         check_reason("files clean", reason)
-        reason = confirm_with_reason(
-            f"delete {count} leftover file{'' if count == 1 else 's'}?", reason, yes=yes
-        )
-        found = clean_files(loaded, wanted, older_than=age, reason=reason)
+        reason = confirm_with_reason(f"delete {count} file{'' if count == 1 else 's'}?", reason, yes=yes)
+        found = clean_files(opened, wanted, request, reason=reason)
     if json:
         print_json(
             {
                 "schema": "tidegauge/files-clean/1",
                 "deleted": not dry_run,
-                "tables": [
-                    {"flow": flow, "files": [{"path": one.path, "bytes": one.bytes} for one in left]}
-                    for flow, left in found.items()
-                ],
+                "tables": [one.to_json() for one in found],
             }
         )
     elif dry_run or not count:
         say(f"{count} would go; nothing was deleted" if count else _CLEAN)
     else:
         say(f"deleted {count}")
+
+
+def _preview(found: list[CleanedFiles]) -> None:
+    for one in found:
+        for left in one.files:
+            say(f"{one.flow}: {left.why}: {left.path} ({left.bytes:,} bytes)")
+        for note in one.notes:
+            say(f"{one.flow}: {note}")

@@ -23,7 +23,7 @@ from tidegauge.model.run import FlowStatus
 from tidegauge.model.spec import LakeTable, TableFlow
 from tidegauge.model.table import Layout
 from tidegauge.model.watermark import Recalled, Watermark
-from tidegauge.outputs.lake.manifest import Manifest, Numbered
+from tidegauge.outputs.lake.manifest import Manifest, Numbered, refuse_removed
 from tidegauge.outputs.lake.recall import RecalledEpoch
 from tidegauge.outputs.lake.table import chain, load_all
 from tidegauge.outputs.warehouse.lake_files import check as check_files
@@ -45,6 +45,8 @@ class Load(TableFlowBase):
         known = mark.source_id if mark else None
         after, note = files.begins(spec, _number(mark.position if mark else None), known, str(folder), row)
         manifests = _manifests(folder, row, after, files.length(row))
+        if not is_whole(spec):  # which reads the last of them alone
+            _refuse_removed(spec, manifests)
         for layout in dict.fromkeys(_layout(spec, one) for one in manifests):
             check_history(spec, layout)
             check_marks(spec.options.expect, layout)
@@ -108,6 +110,9 @@ class Load(TableFlowBase):
         manifests = _manifests(folder, row, 0, files.length(row))
         if not manifests:
             raise OutputDisagrees(f"{folder} has no batch", hint="run the stage `extract` first")
+        if is_whole(spec):
+            manifests = _newest_whole(folder, row, files.length(row))
+        _refuse_removed(spec, manifests)
         for one in manifests:
             check_history(spec, _layout(spec, one))
             check_marks(spec.options.expect, _layout(spec, one))
@@ -163,6 +168,7 @@ class _LakeRows:
             manifests = _newest_whole(folder, self.row, _number(window.upto))
         else:
             manifests = _manifests(folder, self.row, _number(window.after), _number(window.upto))
+        _refuse_removed(self.flow, manifests)
         layout = _layout(self.flow, manifests[-1])
         held = self.output.layout()
         if held is not None:
@@ -183,6 +189,11 @@ class _LakeRows:
 def _manifests(folder: LakeTable, row: Chain, after: int, upto: int) -> Sequence[Manifest]:
     wanted = [Numbered(*files.number(row, place)) for place in range(after + 1, upto + 1)]
     return load_all(open_store(folder.lake), folder.folder, wanted)
+
+
+def _refuse_removed(flow: TableFlow, manifests: Sequence[Manifest]) -> None:
+    anew = f"`tidegauge run --select {flow.table} --full-refresh` reads it whole, through the lake"
+    refuse_removed(f"{flow.name}: {flow.reads}", manifests, anew)
 
 
 def _newest(manifest: Manifest) -> str | None:

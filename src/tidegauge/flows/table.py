@@ -123,6 +123,11 @@ class TableFlowBase(ABC):
                 f"epoch {found.epoch} was opened by hand ({found.opened}) and no batch has come since: a"
                 " position that was set then is not in the output; it goes on from what it continues",
             )
+        if found.removed:
+            notes += (
+                f"the files of {found.removed} of its {len(found.windows)} batches were cleaned away: a load"
+                " that has not passed them, and `verify --stage extract`, need a full refresh",
+            )
         mark, more = self.recall_mark(found)
         return RecalledFlow(found.epoch, found.seq, {self.spec.input: mark}, (*notes, *more))
 

@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
+from tidegauge.flows.lake_readers import FreeBatches, LakeReaders, find_lake_flows, find_readers
 from tidegauge.flows.missing_tables import find_recorded
 from tidegauge.flows.select import Sources, choose
 from tidegauge.ledger.open import open_ledger
 from tidegauge.ledger.owner import this_process
-from tidegauge.model.spec import LakeTable, Project, TableFlow
+from tidegauge.model.delta_flow import AnyFlow
+from tidegauge.model.protocols.ledger import LedgerReader
+from tidegauge.model.spec import LakeTable, Project
 from tidegauge.outputs.lake import files
-from tidegauge.outputs.lake.files import Leftover, Listing
+from tidegauge.outputs.lake.files import LEFTOVER, Leftover, Listing
 from tidegauge.outputs.lake.table import CommittedFile
 
 
@@ -31,6 +35,7 @@ class FlowFiles:
                 {"path": one.path, "bytes": one.bytes, "modified": one.modified.isoformat()}
                 for one in self.listing.leftovers
             ],
+            "removed": [_file(one) for one in self.listing.removed],
             "missing": [one.file.path for one in self.listing.missing],
         }
 
@@ -46,32 +51,74 @@ def _file(one: CommittedFile) -> dict[str, Any]:
 
 
 def listings(project: Project, selection: Sequence[str]) -> list[FlowFiles]:
-    return [
-        FlowFiles(flow.name, files.survey(place.lake, place.folder))
-        for flow, place in _flows(project, selection)
-    ]
+    with open_ledger(project.ledger, create=False) as ledger:
+        found = find_lake_flows(_choose(ledger, project, selection))
+    return [FlowFiles(flow.name, files.survey(place.lake, place.folder)) for flow, place in found]
+
+
+@dataclass(frozen=True)
+class CleanRequest:
+    older_than: timedelta
+    loaded: bool = False
+    """Also what every load has passed."""
+    earlier_epochs: bool = False
+    """Also what no reader follows since a change by hand."""
+
+
+@dataclass(frozen=True)
+class CleanedFiles:
+    """What went of a flow's table, or would."""
+
+    flow: str
+    files: tuple[Leftover, ...]
+    notes: tuple[str, ...] = ()
+    """What keeps the rest."""
+
+    def to_json(self) -> dict[str, Any]:
+        gone = [{"path": one.path, "bytes": one.bytes, "why": one.why} for one in self.files]
+        return {"flow": self.flow, "files": gone, "notes": list(self.notes)}
 
 
 def clean(
-    project: Project, selection: Sequence[str], *, older_than: timedelta, reason: str | None
-) -> dict[str, tuple[Leftover, ...]]:
-    """Delete leftovers, and keep the reason in the history; without a reason only say what would go."""
-    gone = {
-        flow.name: files.clean(place.lake, place.folder, older_than=older_than, preview=reason is None)
-        for flow, place in _flows(project, selection)
-    }
-    if reason is not None and any(gone.values()):
+    project: Project, selection: Sequence[str], request: CleanRequest, *, reason: str | None
+) -> list[CleanedFiles]:
+    """Delete files, and keep the reason in the history; without a reason only say what would go."""
+    cleaned = []
+    with open_ledger(project.ledger, create=False) as ledger:
+        every = _choose(ledger, project, ()) if request.loaded or request.earlier_epochs else []
+        for flow, place in find_lake_flows(_choose(ledger, project, selection)):
+            free = FreeBatches({}, ())
+            if request.loaded or request.earlier_epochs:
+                readers = LakeReaders(ledger, flow, place, find_readers(every, place))
+                free = readers.find_free(loaded=request.loaded, earlier=request.earlier_epochs)
+            cleaned.append(_clean(project, flow.name, place, free, request.older_than, reason))
+    return cleaned
+
+
+def _clean(
+    project: Project,
+    flow: str,
+    place: LakeTable,
+    free: FreeBatches,
+    older_than: timedelta,
+    reason: str | None,
+) -> CleanedFiles:
+    carry_out = partial(files.clean, place.lake, place.folder, older_than=older_than, batches=free.batches)
+    gone = carry_out(preview=True)
+    if gone and reason is not None:
+        words = sorted({one.why for one in gone} - {LEFTOVER})
+        said = f"{reason} ({', '.join(words)})" if words else reason
+        # Before the first file goes: who is killed half-way is in the history all the same.
         with open_ledger(project.ledger, create=True) as ledger:
-            for flow, left in gone.items():
-                if left:
-                    ledger.note(project.pipeline, flow, "files_cleaned", owner=this_process(), reason=reason)
-    return gone
+            ledger.note(project.pipeline, flow, "files_cleaned", owner=this_process(), reason=said)
+        gone = carry_out(reason=reason)
+    return CleanedFiles(flow, gone, free.notes)
 
 
-def _flows(project: Project, selection: Sequence[str]) -> list[tuple[TableFlow, LakeTable]]:
-    with open_ledger(project.ledger, create=False) as ledger, Sources() as sources:
+def _choose(ledger: LedgerReader, project: Project, selection: Sequence[str]) -> Sequence[AnyFlow]:
+    with Sources() as sources:
         recorded = find_recorded(ledger, project.pipeline)
         choice = choose(project, selection, sources, recorded=recorded)
     for _, error in choice.faults:
         raise error
-    return [(flow, flow.output) for flow in choice.flows if isinstance(flow.output, LakeTable)]
+    return choice.flows

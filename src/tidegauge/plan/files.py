@@ -67,6 +67,17 @@ def count_shared(one: Chain, other: Chain) -> int:
     return count
 
 
+def count_passed(loaded: int, known: str | None, chain: Chain) -> int:
+    """How many batches of a chain a load has behind it that counted along the chain `known`."""
+    common = loaded
+    if known is not None and loaded:
+        before = chain_of(known)
+        # What was counted along the old chain beyond its own end was set by hand: it means this chain.
+        if count_shared(before, chain) < min(loaded, length(before)):
+            common = count_shared(before, chain)
+    return common
+
+
 def begins(
     flow: TableFlow, loaded: int, known: str | None, place: str, chain: Chain
 ) -> tuple[int, str | None]:
@@ -75,19 +86,14 @@ def begins(
     `known` is the identity that the watermark remembers. Raises OutputDisagrees where rows would come twice,
     or where more was loaded than there is.
     """
-    common = loaded
-    if known is not None and loaded:
-        if known.rpartition("#")[0] != place:
-            raise OutputDisagrees(
-                f"{flow.name}: this is not the lake its watermark was taken from"
-                f" (then {known.rpartition('#')[0]}, now {place})",
-                hint="point `via` back at the old lake; to load everything from the new one use"
-                f" `tidegauge watermark reset -t {flow.table} --stage load`",
-            )
-        before = chain_of(known)
-        # What was counted along the old chain beyond its own end was set by hand: it means this chain.
-        if count_shared(before, chain) < min(loaded, length(before)):
-            common = count_shared(before, chain)
+    if known is not None and loaded and known.rpartition("#")[0] != place:
+        raise OutputDisagrees(
+            f"{flow.name}: this is not the lake its watermark was taken from"
+            f" (then {known.rpartition('#')[0]}, now {place})",
+            hint="point `via` back at the old lake; to load everything from the new one use"
+            f" `tidegauge watermark reset -t {flow.table} --stage load`",
+        )
+    common = count_passed(loaded, known, chain)
     if common > length(chain):
         raise OutputDisagrees(
             f"{flow.name}: the ledger says {loaded} batches were loaded, and the lake has {length(chain)}",

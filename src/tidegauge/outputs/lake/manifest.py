@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -34,6 +34,24 @@ _There = TypeVar("_There")
 
 
 @dataclass(frozen=True)
+class Removal:
+    """That a person had a batch's files removed. Its manifest stays: what it covered was committed."""
+
+    at: str
+    """By the store's clock, in UTC."""
+    why: str
+    """LOADED or EARLIER."""
+    reason: str
+
+    def __str__(self) -> str:
+        return f"cleaned away at {self.at[:19].replace('T', ' ')} UTC ({self.why}: {self.reason})"
+
+
+LOADED, EARLIER = "loaded", "earlier epoch"
+"""Every load has passed the batch; no reader follows its epoch."""
+
+
+@dataclass(frozen=True)
 class Manifest:
     tag: Tag
     files: tuple[DataFile, ...]
@@ -47,6 +65,8 @@ class Manifest:
     key: tuple[str, ...] = ()
     """Empty in manifests from before there was a second stage."""
     cursor_column: str | None = None
+    removed: Removal | None = None
+    """Then `files` says what there was."""
 
     @property
     def rows(self) -> int:
@@ -183,6 +203,7 @@ def _parse(body: dict[str, Any]) -> Manifest:
         run_id=text(body["run_id"]),
         key=tuple(text(name) for name in body.get("key", ())),
         cursor_column=body.get("cursor_column") and text(body["cursor_column"]),
+        removed=_removal(body.get("removed")),
     )
     if manifest.rows != integer(body["rows"]):
         raise ValueError(f"its files have {manifest.rows} rows, and it says {body['rows']}")
@@ -191,6 +212,30 @@ def _parse(body: dict[str, Any]) -> Manifest:
     ]:
         raise ValueError("its windows do not agree with each other")
     return manifest
+
+
+def _removal(body: dict[str, Any] | None) -> Removal | None:
+    return None if body is None else Removal(text(body["at"]), text(body["why"]), text(body["reason"]))
+
+
+def mark_removed(body: bytes, removal: Removal) -> bytes:
+    """The manifest with one more field. An older version still finds the files named, and not there."""
+    said = {"at": removal.at, "why": removal.why, "reason": removal.reason}
+    return (json.dumps({**json.loads(body), "removed": said}, indent=1) + "\n").encode()
+
+
+def refuse_removed(place: str, manifests: Iterable[Manifest], anew: str) -> None:
+    """Raise OutputDisagrees where a batch that has to be read is not there. `anew`: how to get it again."""
+    gone = [one for one in manifests if one.removed]
+    if gone:
+        first = gone[0]
+        more = f", and {len(gone) - 1} more," if len(gone) > 1 else ""
+        verb = "were" if len(gone) > 1 else "was"
+        raise OutputDisagrees(
+            f"{place}: batch {first.tag.seq} of epoch {first.tag.epoch}{more} {verb} {first.removed}, and has"
+            " to be read",
+            hint=f"what the lake no longer has only the source has: {anew}",
+        )
 
 
 def _file(body: dict[str, Any]) -> DataFile:

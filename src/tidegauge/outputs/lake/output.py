@@ -27,7 +27,9 @@ from tidegauge.outputs.lake.epochs import (
 )
 from tidegauge.outputs.lake.manifest import (
     DATA,
+    EARLIER,
     Manifest,
+    Numbered,
     list_batches,
     load,
     manifest_of,
@@ -111,7 +113,14 @@ class ParquetOutput:
         return is_pending(self._store, self._folder, epoch)
 
     def lacks(self, continues: tuple[int, int]) -> str | None:
-        return find_gap(contents(self._store, self._folder), continues)
+        gap = find_gap(contents(self._store, self._folder), continues)
+        if gap is not None or not continues[1]:
+            return gap
+        epoch, upto = continues
+        batches = load_all(self._store, self._folder, [Numbered(epoch, seq) for seq in range(1, upto + 1)])
+        # What every load had passed is missed by nobody who goes on behind it.
+        gone = next((one for one in batches if one.removed and one.removed.why == EARLIER), None)
+        return None if gone is None else f"batch {gone.tag.seq} of epoch {epoch}, {gone.removed}"
 
     def receipt(self, tag: Tag) -> Receipt | None:
         found = self._find_committed(tag)

@@ -18,7 +18,7 @@ from tidegauge.model.spec import DeltaFolder, LakeTable, TableFlow, WarehouseTab
 from tidegauge.outputs.delta.batches import CommittedBatches, committed_batches
 from tidegauge.outputs.delta.recall import recall_delta
 from tidegauge.outputs.lake.epochs import EpochContents, contents, follow, load_opening
-from tidegauge.outputs.lake.manifest import Numbered
+from tidegauge.outputs.lake.manifest import Manifest, Numbered
 from tidegauge.outputs.lake.table import load_all
 from tidegauge.outputs.warehouse.commits import Commits
 from tidegauge.outputs.warehouse.heads import Head
@@ -41,6 +41,8 @@ class RecalledEpoch:
     """The kind, where the output keeps it."""
     opened: str | None = None
     """Why it was opened by hand, while no batch has come since."""
+    removed: int = 0
+    """How many of these batches were cleaned away."""
 
 
 def recall(flow: TableFlow) -> RecalledEpoch | None:
@@ -80,8 +82,10 @@ def _of_folder(flow: TableFlow, output: LakeTable) -> RecalledEpoch | None:
         if opening.continues is None:
             break
         epoch, upto = opening.continues
-    windows, cursor = _batches(flow, store, folder, epoch, upto)
-    return RecalledEpoch(newest, seq, windows, cursor, opened)
+    manifests = _batches(flow, store, folder, epoch, upto)
+    windows = tuple(one.windows[0] for one in manifests)
+    removed = sum(one.removed is not None for one in manifests)
+    return RecalledEpoch(newest, seq, windows, manifests[-1].cursor if manifests else "", opened, removed)
 
 
 def _last(found: EpochContents, epoch: int) -> int:
@@ -89,9 +93,7 @@ def _last(found: EpochContents, epoch: int) -> int:
     return max(there, default=0)
 
 
-def _batches(
-    flow: TableFlow, store: Store, folder: str, epoch: int, upto: int
-) -> tuple[tuple[Window, ...], str]:
+def _batches(flow: TableFlow, store: Store, folder: str, epoch: int, upto: int) -> tuple[Manifest, ...]:
     manifests = load_all(store, folder, [Numbered(epoch, seq) for seq in range(1, upto + 1)])
     for one in manifests[-1:]:
         if (one.tag.pipeline, one.tag.flow) != (flow.pipeline, flow.name):
@@ -100,7 +102,7 @@ def _batches(
                 f" {one.tag.pipeline}",
                 hint="two flows cannot write one table: look at `pipeline:` and `rename:`",
             )
-    return tuple(one.windows[0] for one in manifests), manifests[-1].cursor if manifests else ""
+    return manifests
 
 
 def _of_landing(flow: TableFlow, output: WarehouseTable) -> RecalledEpoch | None:

@@ -14,7 +14,7 @@ from tidegauge.model.staged import DataFile
 from tidegauge.model.table import Field
 from tidegauge.model.types import quote
 from tidegauge.outputs.lake.epochs import contents, follow, load_opening
-from tidegauge.outputs.lake.manifest import DATA, Manifest, Numbered, load, path_of
+from tidegauge.outputs.lake.manifest import DATA, Manifest, Numbered, load, path_of, refuse_removed
 from tidegauge.spark import hadoop
 from tidegauge.storage.folder import check_folder
 from tidegauge.storage.store import Store, open_store
@@ -82,11 +82,11 @@ def load_all(store: Store, folder: str, found: Sequence[Numbered]) -> tuple[Mani
 
 
 def committed_files(lake: Lake, folder: str, *, epoch: int | None = None) -> tuple[CommittedFile, ...]:
-    """What a reader of the table reads, batch by batch."""
+    """What a reader of the table reads, batch by batch; without what was cleaned away."""
     return tuple(
         CommittedFile(manifest.tag.epoch, manifest.tag.seq, file)
         for manifest in load_committed(lake, folder, epoch=epoch)
-        for file in manifest.files
+        for file in (() if manifest.removed else manifest.files)
     )
 
 
@@ -98,10 +98,10 @@ def versions(spark: SparkSession, lake: Lake, folder: str, *, epoch: int | None 
     table without a committed batch, which has no columns yet.
     """
     manifests = load_committed(lake, folder, epoch=epoch)
+    place = f"{open_store(lake).place}/{folder}"
+    refuse_removed(place, manifests, "`--full-refresh` of the table reads it whole")
     if not manifests:
-        raise OutputError(
-            f"{open_store(lake).place}/{folder} has no committed batch", hint="run the flow first"
-        )
+        raise OutputError(f"{place} has no committed batch", hint="run the flow first")
     places = number_manifests(manifests)
     runs = [(schema, list(group)) for schema, group in groupby(places, key=lambda one: one[1].schema)]
     first, *rest = (_read(spark, lake, folder, schema, group) for schema, group in runs)
