@@ -10,6 +10,7 @@ from typing import Any
 
 import duckdb
 import pytest
+from pyspark.sql import SparkSession
 
 from tests.integration.conftest import Make
 from tests.support.project import Project, Ran, postgres_database, refused
@@ -99,6 +100,7 @@ def test_what_is_left_out_or_masked_gets_nowhere_also_a_column_that_comes_later(
     ]
     assert not {"ssn", "secret_word"} & set(columns)
     assert done(project, "verify").json["tables"][0]["equal"]
+    assert done(project, "verify", "--stage", "extract").json["tables"][0]["equal"]
     # A value that stops a batch, in a column that is masked.
     project.database.execute(
         "UPDATE people SET email = x'63616e617279', at = '2025-03-01 00:00:00' WHERE id = 1"
@@ -144,6 +146,35 @@ def test_masks_and_filters_hold_for_deletes_verify_repair_and_backfill(
     )
     done(project, "run")
     assert target.rows(landed) == [(2, sha256("bob@canary.org"), None, "EU"), (3, None, None, "EU")]
+    assert done(project, "verify").json["tables"][0]["equal"]
+
+
+@pytest.mark.shown_on("sqlite", "postgresql")
+@pytest.mark.parametrize("engine", ["sqlite", "mysql", "postgresql"])
+def test_masks_and_filters_hold_where_the_database_moves_the_rows_itself(make: Make, engine: str) -> None:
+    project = people(make(engine))
+    project.write(
+        f'{OPTIONS}, mask: {{email: {{sha256: "${{env:TG_SALT}}"}}, ssn: null}}, where: "region = \'EU\'",'
+        ' execute: database, rename: "copy_of_{table}"',
+        route="to: app",
+    )
+    done(project, "run")
+    landed = "SELECT id, email, ssn, region FROM copy_of_people ORDER BY id"
+    assert project.database.rows(landed) == [(1, sha256("ann@canary.org"), None, "EU"), (3, None, None, "EU")]
+    assert done(project, "verify").json["tables"][0]["equal"]
+
+
+def test_masks_and_filters_hold_for_a_delta_table(make: Make, spark: SparkSession) -> None:
+    project = people(make())
+    project.write(
+        f'{OPTIONS}, mask: {{email: {{sha256: "${{env:TG_SALT}}"}}, ssn: null}}, where: "region = \'EU\'"',
+        route="to: tables",
+        connections="  tables: {type: delta, path: tables}\n",
+    )
+    done(project, "run")
+    frame = spark.read.format("delta").load(str(project.folder / "tables" / "people"))
+    rows = sorted(tuple(row) for row in frame.select("id", "email", "ssn", "region").collect())
+    assert rows == [(1, sha256("ann@canary.org"), None, "EU"), (3, None, None, "EU")]
     assert done(project, "verify").json["tables"][0]["equal"]
 
 

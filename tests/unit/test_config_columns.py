@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from tidegauge.model.engines import Engine
 from tidegauge.model.identity import accept_scope, read_identity
 from tidegauge.model.spec import Sync
 
+ROOT = Path(__file__).parents[2]
 READABLE = (Engine.MYSQL, Engine.POSTGRESQL, Engine.SQLITE, Engine.DUCKDB, Engine.SNOWFLAKE)
 
 
@@ -133,3 +135,15 @@ def test_a_watermark_set_by_hand_keeps_the_table_and_its_order_and_nothing_else(
     assert read_identity(f"{plain}~") == replace(found, where="", masks={}, by_hand=True)
     for other in (None, "lake/t#0:3,1:7", "a-table-id", "delta"):
         assert accept_scope(other) == other
+
+
+def test_the_pages_example_is_a_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MASK_SALT", "salt and more")
+    [example] = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "columns.md").read_text(), re.DOTALL)
+    file = tmp_path / "tidegauge.yml"
+    head = "pipeline: shop\nconnections:\n  app: {type: postgresql, host: db, database: shop, user: u}\n"
+    lake = "  lake: {type: parquet, path: lake}\n  warehouse: {type: duckdb, path: w.duckdb}\n"
+    file.write_text(head + lake + example)
+    [found] = load_project(file).syncs
+    assert [mask.kind for mask in found.options.mask] == [MaskKind.SHA256, MaskKind.NULL, MaskKind.TEXT]
+    assert found.options.where is not None
