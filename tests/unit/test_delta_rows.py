@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from tests.support.ledgers import timed
-from tidegauge.ledger.delta_rows import WATERMARKS, Row, decode, encode, next_rows
+from tidegauge.ledger.delta_rows import WATERMARKS, decode, encode, next_rows
+from tidegauge.ledger.delta_shares import Row
 from tidegauge.ledger.document_store import StoredFlow
 from tidegauge.model.spec import SparkSettings
 from tidegauge.spark.jars import Needs

@@ -38,7 +38,7 @@ def preview_import(mode: Mode = Mode.MERGE, **versions: int | None) -> OverrideP
         name: None if one is None else VersionPosition(one) for name, one in versions.items()
     }
     request = Import({"silver": Imported(next(iter(there.values())), None, there)}, "marks.json")
-    return DeltaOverridePreviewer(flow, None, marks).preview(request, [flow])
+    return DeltaOverridePreviewer(flow, None, marks, version_at=lambda *_: 0).preview(request, [flow])
 
 
 def test_an_import_moves_every_input_that_is_followed() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -80,9 +80,9 @@ def status_table(flows: Sequence[FlowSummary], now: datetime) -> Table:
         tuple(
             (
                 one.flow,
-                one.state,
-                ", ".join(one.watermarks_text.values()),
-                ", ".join(one.checked_text.values()),
+                NOTHING_NEW if one.state is State.SKIPPED else one.state,
+                _list_inputs(one.watermarks_text),
+                _list_inputs(one.checked_text),
                 show_duration(one.lag_seconds) if one.lag_seconds is not None else None,
                 one.last_run.rows_written if one.last_run else None,
                 show_duration(one.seconds) if one.seconds is not None else None,
@@ -93,6 +93,12 @@ def status_table(flows: Sequence[FlowSummary], now: datetime) -> Table:
         ),
         numbers=("rows", "lag", "took"),
     )
+
+
+def _list_inputs(positions: Mapping[str, str]) -> str:
+    """Where there are several, each with its name."""
+    several = len(positions) > 1
+    return ", ".join(f"{name}: {where}" if several else where for name, where in positions.items())
 
 
 def verify_table(results: Sequence[Verified]) -> Table:

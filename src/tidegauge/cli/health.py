@@ -11,6 +11,7 @@ import typer
 from tidegauge.cli.options import (
     DebugOption,
     JsonOption,
+    PipelineOption,
     ProjectOption,
     SelectOption,
     TableOption,
@@ -43,15 +44,15 @@ def command(
     project: ProjectOption = None,
     select: SelectOption = None,
     table: TableOption = None,
+    pipeline: PipelineOption = None,
     json: JsonOption = False,
     debug: DebugOption = False,
 ) -> None:
     """Say what is wrong, and what will be soon: freshness, counts, quality, performance, status."""
     from tidegauge.model.health import worst
-    from tidegauge.operations.health import examine
 
     opened, chosen = open_project(project), selection(select, table)
-    now, found = examine(opened, chosen)
+    now, found = _examine(opened, chosen, pipeline)
     if data and opened.delta_flows:
         found = _with_data(opened, found, debug=debug)
     overall = worst(one.level for one in found)
@@ -75,6 +76,12 @@ def command(
         _show(found, now)
         say(overall.value)
     raise typer.Exit(1 if any(one.problems for one in found) else 0)
+
+
+def _examine(project: Project, chosen: Sequence[str], pipeline: str | None) -> tuple[datetime, list[Health]]:
+    from tidegauge.operations.health import examine, examine_tracker
+
+    return examine_tracker(project, pipeline) if pipeline else examine(project, chosen)
 
 
 def _alert(project: Project, found: Sequence[Health]) -> dict[str, Any]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidegauge.cli.options import DebugOption, JsonOption, ProjectOption
+from tidegauge.cli.options import DebugOption, JsonOption, PipelineOption, ProjectOption
 from tidegauge.cli.output import print_json, print_table, say
 from tidegauge.cli.project import open_project
 from tidegauge.model.spec import Stage
@@ -26,6 +27,7 @@ def command(
     ] = None,
     since: Annotated[str | None, typer.Option(metavar="AGE", help="Only what is younger: 12h, 7d.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="How many events at the most.")] = 20,
+    pipeline: PipelineOption = None,
     json: JsonOption = False,
     debug: DebugOption = False,  # noqa: ARG001 - read where errors are shown
 ) -> None:
@@ -34,7 +36,9 @@ def command(
     from tidegauge.operations.status import iso
 
     loaded = open_project(project)
-    events = _find_events(loaded, flow, event, since, failed=failed, limit=limit)
+    if pipeline is not None:
+        loaded = replace(loaded, pipeline=pipeline)
+    events = _find_events(loaded, flow, event, since, failed=failed, limit=limit, asked=pipeline is not None)
     if json:
         print_json(
             {
@@ -88,14 +92,18 @@ def _find_events(
     *,
     failed: bool,
     limit: int,
+    asked: bool,
 ) -> list[HistoryEvent]:
-    """Newest first, so many at the most."""
+    """Newest first, so many at the most. `asked`: the pipeline was named, so it has to be there."""
     from datetime import datetime
 
     from tidegauge.config.durations import parse_duration
     from tidegauge.ledger.open import open_ledger
+    from tidegauge.operations.tracked import check_pipeline
 
     with open_ledger(project.ledger, create=False) as ledger:
+        if asked:
+            check_pipeline(ledger, project.pipeline)
         # A table that has two stages means both of them.
         names = [None] if flow is None else [flow, *(f"{flow}/{stage}" for stage in Stage)]
         # What is left out afterwards must not count.

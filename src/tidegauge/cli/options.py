@@ -30,6 +30,14 @@ TableOption = Annotated[
     list[str] | None, typer.Option("--table", "-t", help="A table, as the source names it, or a pattern.")
 ]
 StageOption = Annotated[Stage | None, typer.Option(help="Only this stage of tables that have two.")]
+PipelineOption = Annotated[
+    str | None,
+    typer.Option(
+        "--pipeline",
+        metavar="NAME",
+        help="Another pipeline of the same ledger, such as one that a WatermarkTracker keeps.",
+    ),
+]
 LimitOption = Annotated[
     int | None,
     typer.Option(min=1, metavar="ROWS", help="Stop each flow at the end of a batch, at so many rows."),

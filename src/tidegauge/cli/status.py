@@ -2,33 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from tidegauge.cli.options import DebugOption, JsonOption, ProjectOption, SelectOption, TableOption, selection
-from tidegauge.cli.output import print_json, print_table, say
+from tidegauge.cli.options import (
+    DebugOption,
+    JsonOption,
+    PipelineOption,
+    ProjectOption,
+    SelectOption,
+    TableOption,
+    selection,
+)
+from tidegauge.cli.output import print_json, say, show_table
 from tidegauge.cli.project import open_project
-from tidegauge.observe.tables import show_ago, show_duration
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from tidegauge.model.spec import Project
     from tidegauge.model.view_flow import WithoutData
+    from tidegauge.operations.status import FlowSummary
 
 
 def command(
     project: ProjectOption = None,
     select: SelectOption = None,
     table: TableOption = None,
+    pipeline: PipelineOption = None,
     json: JsonOption = False,
     debug: DebugOption = False,  # noqa: ARG001 - read where errors are shown
 ) -> None:
     """Show each flow's state, watermark (the last row delivered), how far was checked, lag and last run."""
-    from tidegauge.operations.status import summarize_flows
+    from tidegauge.operations.status import summarize_flows, summarize_pipeline
 
     found = open_project(project)
+    if pipeline is not None:
+        _show(*summarize_pipeline(found, pipeline), {}, json=json)
+        return
     wanted = selection(select, table)
     now, shown = summarize_flows(found, wanted)
-    warnings = _warnings(found)
+    if not json:
+        others = _list_others(found, wanted)
+        for name, kind in others:
+            say(f"{name} is {kind}: it has no data and no state of its own")
+        if not shown:
+            say(
+                "nothing else is selected"
+                if others and wanted
+                else "no flow has run yet; `tidegauge run` does"
+            )
+            return
+    _show(now, shown, _warnings(found), json=json)
+
+
+def _show(
+    now: datetime, shown: Sequence[FlowSummary], warnings: Mapping[str, list[str]], *, json: bool
+) -> None:
     if json:
         flows = [
             {**one.to_json(), **({"warnings": warnings[one.flow]} if one.flow in warnings else {})}
@@ -36,30 +66,9 @@ def command(
         ]
         print_json({"schema": "tidegauge/status/1", "flows": flows})
         return
-    others = _list_others(found, wanted)
-    for name, kind in others:
-        say(f"{name} is {kind}: it has no data and no state of its own")
-    if not shown:
-        say("nothing else is selected" if others and wanted else "no flow has run yet; `tidegauge run` does")
-        return
-    print_table(
-        ["flow", "state", "watermark", "checked", "lag", "rows", "took", "last run", "waits for"],
-        [
-            [
-                one.flow,
-                one.state,
-                ", ".join(one.watermarks_text.values()),
-                ", ".join(one.checked_text.values()),
-                show_duration(one.lag_seconds) if one.lag_seconds is not None else None,
-                one.last_run.rows_written if one.last_run else None,
-                show_duration(one.seconds) if one.seconds is not None else None,
-                show_ago(one.last_run.started_at, now) if one.last_run else None,
-                one.waits_for,
-            ]
-            for one in shown
-        ],
-        numbers=("rows", "lag", "took"),
-    )
+    from tidegauge.api.tables import status_table
+
+    show_table(status_table(shown, now))
     for one in shown:
         for warning in warnings.get(one.flow, []):
             say(f"{one.flow}: {warning}")

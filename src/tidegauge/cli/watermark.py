@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 import typer
 
 from tidegauge.cli import watermark_change, watermark_get, watermark_transfer
-from tidegauge.cli.options import DebugOption, JsonOption, ProjectOption
-from tidegauge.cli.output import print_json, print_table, say
+from tidegauge.cli.options import DebugOption, JsonOption, PipelineOption, ProjectOption
+from tidegauge.cli.output import print_json, say, show_table
 from tidegauge.cli.project import open_project
-from tidegauge.observe.tables import show_ago
-
-if TYPE_CHECKING:
-    from tidegauge.model.watermark import Watermark
 
 app = typer.Typer(
     help="How far everything has got, and changing it by hand.", no_args_is_help=True, rich_markup_mode=None
@@ -21,36 +15,24 @@ app = typer.Typer(
 
 
 @app.command("list")
-def list_(project: ProjectOption = None, json: JsonOption = False, debug: DebugOption = False) -> None:  # noqa: ARG001
+def list_(
+    project: ProjectOption = None,
+    pipeline: PipelineOption = None,
+    json: JsonOption = False,
+    debug: DebugOption = False,  # noqa: ARG001 - read where errors are shown
+) -> None:
     """Show every watermark of the pipeline: the last row delivered, and how far the source was checked."""
-    from tidegauge.ledger.open import open_ledger
-    from tidegauge.model.position import to_text
+    from tidegauge.api.tables import watermark_table
+    from tidegauge.operations.watermarks import list_watermarks, watermark_to_json
 
-    loaded = open_project(project)
-    with open_ledger(loaded.ledger, create=False) as ledger:
-        marks, now = ledger.watermarks(loaded.pipeline), ledger.now()
+    now, marks = list_watermarks(open_project(project), pipeline)
     if json:
-        print_json({"schema": "tidegauge/watermark-list/1", "watermarks": [_json(mark) for mark in marks]})
+        listed = [watermark_to_json(mark) for mark in marks]
+        print_json({"schema": "tidegauge/watermark-list/1", "watermarks": listed})
     elif not marks:
         say("no watermark yet; the first run sets them")
     else:
-        print_table(
-            ["flow", "input", "cursor", "position", "checked", "epoch", "batches", "moved"],
-            [
-                [
-                    m.flow,
-                    m.input,
-                    m.cursor,
-                    to_text(m.position),
-                    to_text(m.checked) if m.checked else "—",
-                    m.epoch,
-                    m.seq,
-                    show_ago(m.updated_at, now),
-                ]
-                for m in marks
-            ],
-            numbers=("epoch", "batches"),
-        )
+        show_table(watermark_table(marks, now))
 
 
 app.command("get")(watermark_get.get)
@@ -60,19 +42,3 @@ app.command("copy")(watermark_change.copy)
 app.command("undo")(watermark_change.undo)
 app.command("export")(watermark_transfer.export)
 app.command("import")(watermark_transfer.import_)
-
-
-def _json(mark: Watermark) -> dict[str, Any]:
-    from tidegauge.model.position import to_json
-    from tidegauge.operations.status import iso
-
-    return {
-        "pipeline": mark.pipeline,
-        "flow": mark.flow,
-        "input": mark.input,
-        "cursor": mark.cursor,
-        "position": to_json(mark.position),
-        "checked": to_json(mark.checked),
-        "updated_at": iso(mark.updated_at),
-        "epoch": mark.epoch,
-    }

@@ -10,6 +10,7 @@ from tidegauge.cli.confirm import DryRunOption, ForceOption, ReasonOption, YesOp
 from tidegauge.cli.options import (
     DebugOption,
     JsonOption,
+    PipelineOption,
     ProjectOption,
     SelectOption,
     StageOption,
@@ -19,6 +20,7 @@ from tidegauge.cli.options import (
 )
 from tidegauge.cli.project import open_project
 from tidegauge.cli.watermark_ask import override
+from tidegauge.cli.watermark_tracked import override as override_tracked
 from tidegauge.errors import ConfigError
 from tidegauge.model.spec import Stage
 
@@ -47,10 +49,12 @@ def set_(
     project: ProjectOption = None,
     select: SelectOption = None,
     table: TableOption = None,
+    pipeline: PipelineOption = None,
     json: JsonOption = False,
     debug: DebugOption = False,
 ) -> None:
-    """Go on from another position; what is in the lake stays."""
+    """Go on from another position; what is in the lake stays. Of a Delta table a timestamp means the version
+    that it had then."""
     from tidegauge.flows.override import SetTo
 
     if (timestamp is None) == (position is None):
@@ -58,6 +62,14 @@ def set_(
             "`watermark set` needs either --timestamp or --position",
             hint="--timestamp '2025-08-01 00:00:00', or --position 1042",
         )
+    if pipeline is not None:
+        from tidegauge.operations.tracked import preview_set
+
+        found = open_project(project)
+        tables = selection(select, table)
+        move = preview_set(found, pipeline, tables, timestamp=timestamp, position=position)
+        override_tracked(found, move, reason=reason, yes=yes, dry_run=dry_run, force=force, json=json)
+        return
     override(
         open_project(project),
         _named("set", select, table),
@@ -83,12 +95,20 @@ def reset(
     project: ProjectOption = None,
     select: SelectOption = None,
     table: TableOption = None,
+    pipeline: PipelineOption = None,
     json: JsonOption = False,
     debug: DebugOption = False,
 ) -> None:
     """Begin again at the beginning; readers no longer follow what is in the lake now."""
     from tidegauge.flows.override import Reset
 
+    if pipeline is not None:
+        from tidegauge.operations.tracked import preview_reset
+
+        found = open_project(project)
+        move = preview_reset(found, pipeline, selection(select, table))
+        override_tracked(found, move, reason=reason, yes=yes, dry_run=dry_run, force=True, json=json)
+        return
     override(
         open_project(project),
         _named("reset", select, table),

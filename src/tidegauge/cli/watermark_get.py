@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tidegauge.cli.options import DebugOption, JsonOption, ProjectOption
+from tidegauge.cli.options import DebugOption, JsonOption, PipelineOption, ProjectOption
 from tidegauge.cli.output import print_json, say
+from tidegauge.cli.watermark_tracked import show as show_pipeline
 from tidegauge.errors import ConfigError
 from tidegauge.model.engines import FACTS
 from tidegauge.model.position import to_text
@@ -24,6 +25,7 @@ def get(
     ] = None,
     select: Annotated[str | None, typer.Option("--select", help="A flow, such as TABLE/load.")] = None,
     project: ProjectOption = None,
+    pipeline: PipelineOption = None,
     json: JsonOption = False,
     debug: DebugOption = False,  # noqa: ARG001 - read where errors are shown
 ) -> None:
@@ -31,6 +33,9 @@ def get(
     from tidegauge.cli.project import open_project
     from tidegauge.operations.table_status import summarize_table
 
+    if pipeline is not None:
+        show_pipeline(open_project(project), pipeline, json=json)
+        return
     if (table is None) == (select is None):
         raise ConfigError(
             "`watermark get` needs either --table or --select", hint="-t settlement.orders, for both stages"

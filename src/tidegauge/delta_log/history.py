@@ -104,6 +104,13 @@ def version_at(location: str, timestamp: str | datetime, storage: Lake | None = 
     )
 
 
+def commit_time(location: str, version: int, storage: Lake | None = None) -> datetime | None:
+    """When a version was committed, by its own words; None where its commit does not say, or is gone."""
+    with _translating(location):
+        body = ListedLog(lake_of(location, storage)).commit(version)
+        return time_of(body) if body else None
+
+
 def _versions(
     location: str, lake: Lake, log: ListedLog, after: int, latest: int
 ) -> tuple[tuple[Version, ...], TableState]:

@@ -121,8 +121,13 @@ class DeltaTransform:
         every: Sequence[AnyFlow],
         ledger: LedgerReader,  # noqa: ARG002
     ) -> OverridePreview:
-        previewer = DeltaOverridePreviewer(self.spec, status, list(self._marks.values()))
+        previewer = DeltaOverridePreviewer(
+            self.spec, status, list(self._marks.values()), version_at=self._version_at
+        )
         return previewer.preview(request, every)
+
+    def _version_at(self, part: DeltaInput, timestamp: str) -> int:
+        return version_at(self._places.location(part.table), timestamp, storage=part.table.storage)
 
     def recall(self) -> RecalledFlow | None:
         spec, table = self.spec, self.spec.output.table

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from tidegauge.errors import ConfigError
@@ -18,7 +18,7 @@ from tidegauge.flows.override import (
     SetTo,
     UndoLast,
 )
-from tidegauge.model.delta_flow import AnyFlow, DeltaFlow
+from tidegauge.model.delta_flow import AnyFlow, DeltaFlow, DeltaInput
 from tidegauge.model.position import Position, VersionPosition
 from tidegauge.model.run import FlowStatus
 from tidegauge.model.watermark import Watermark
@@ -29,10 +29,20 @@ class DeltaOverridePreviewer(OverridePreviewer):
 
     emptied_when = ""
 
-    def __init__(self, flow: DeltaFlow, status: FlowStatus | None, marks: Sequence[Watermark]) -> None:
+    def __init__(
+        self,
+        flow: DeltaFlow,
+        status: FlowStatus | None,
+        marks: Sequence[Watermark],
+        *,
+        version_at: Callable[[DeltaInput, str], int],
+    ) -> None:
+        """`version_at`: the version that an input had at a moment."""
         self._delta_flow = flow
+        self._version_at = version_at
         self._marks = {mark.input: mark for mark in marks}
         self._others: dict[str, Position | None] = {}
+        self._at: dict[str, dict[str, Position | None]] = {}
         super().__init__(flow, status, self._marks.get(flow.moving[0].name))
 
     def preview(self, request: OverrideRequest, every: Sequence[AnyFlow]) -> OverridePreview:
@@ -51,6 +61,8 @@ class DeltaOverridePreviewer(OverridePreviewer):
                 return dict.fromkeys(names)
             case SetTo(None, str(text)):
                 return self._versions(text)
+            case SetTo(str(timestamp), None):
+                return self._versions_at(timestamp)
             case Import(marks, _):
                 there = marks[self._delta_flow.name].inputs
                 # A snapshot is pinned anew by the next plan.
@@ -71,11 +83,10 @@ class DeltaOverridePreviewer(OverridePreviewer):
         match request:
             case SetTo(None, str(text)):
                 return self._versions(text).get(self._flow.input, before), []
+            case SetTo(str(timestamp), None):
+                return self._versions_at(timestamp).get(self._flow.input, before), []
             case SetTo():
-                raise ConfigError(
-                    f"{self._delta_flow.name} counts versions, and no timestamps",
-                    hint="name the last version that counts as read: --position 12",
-                )
+                raise AssertionError(f"{request} names no position")
             case Import(marks, shown):
                 there = marks[self._delta_flow.name].inputs
                 if all(
@@ -108,6 +119,15 @@ class DeltaOverridePreviewer(OverridePreviewer):
             for before, after in moves
             if after > before
         ]
+
+    def _versions_at(self, timestamp: str) -> dict[str, Position | None]:
+        """Of every incremental input: all that was committed up to then counts as read."""
+        if not self._at.get(timestamp):
+            self._at[timestamp] = {
+                part.name: VersionPosition(self._version_at(part, timestamp))
+                for part in self._delta_flow.moving
+            }
+        return self._at[timestamp]
 
     def _versions(self, text: str) -> dict[str, Position | None]:
         """`12` for a flow with one incremental input, `{"orders": 12, "customers": 3}` for any."""

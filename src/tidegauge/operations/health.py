@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from tidegauge.errors import OutputDisagrees, OutputNotEmpty, TidegaugeError
+from tidegauge.errors import ConfigError, OutputDisagrees, OutputNotEmpty, TidegaugeError
 from tidegauge.flows.agreement import check_agreement, check_still_there
 from tidegauge.flows.delta_places import Places
 from tidegauge.flows.flow import FlowResources
@@ -30,6 +30,7 @@ from tidegauge.operations.health_facts import PipelineFacts, read_facts
 from tidegauge.operations.retention import Notice, current_session, has_session, notices
 from tidegauge.operations.stats import seconds_of
 from tidegauge.operations.status import is_wanted, iso
+from tidegauge.operations.tracked import check_pipeline
 
 _PARALLEL = 8
 _ENDED_WELL = ("finished", "skipped")
@@ -127,12 +128,26 @@ def examine(project: Project, selection: Sequence[str]) -> tuple[datetime, list[
         return known.now, [*_faults(choice), *pool.map(one, choice.all_flows), *trackers]
 
 
+def examine_tracker(project: Project, name: str) -> tuple[datetime, list[Health]]:
+    """The store's clock, and a pipeline that a WatermarkTracker keeps. Raises ConfigError for another."""
+    with open_ledger(project.ledger, create=False) as ledger:
+        found = _examine_named(project, ledger, [check_pipeline(ledger, name)])
+        if not found:
+            raise ConfigError(
+                f"the pipeline '{name}' is no tracker's", hint="`tidegauge health` in its project's folder"
+            )
+        return ledger.now(), found
+
+
 def _examine_trackers(project: Project, ledger: LedgerReader, selection: Sequence[str]) -> list[Health]:
     """The pipelines that a WatermarkTracker keeps in the same ledger: each is its own only flow."""
+    others = [name for name in ledger.pipelines() if name != project.pipeline and is_wanted(name, selection)]
+    return _examine_named(project, ledger, others)
+
+
+def _examine_named(project: Project, ledger: LedgerReader, names: Sequence[str]) -> list[Health]:
     found: list[Health] = []
-    for name in ledger.pipelines():
-        if name == project.pipeline or not is_wanted(name, selection):
-            continue
+    for name in names:
         known = read_facts(ledger, name)
         if name not in known.statuses:
             continue

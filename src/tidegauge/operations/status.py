@@ -19,6 +19,7 @@ from tidegauge.model.state import State
 from tidegauge.model.suspension import ALL, Suspension
 from tidegauge.model.view_flow import in_flows
 from tidegauge.model.watermark import Watermark
+from tidegauge.operations.tracked import check_pipeline
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,20 @@ class FlowSummary:
             **({} if self.in_file else {"in_file": False}),
             **({"suspended": suspension_to_json(self.suspended)} if self.suspended else {}),
         }
+
+
+def summarize_pipeline(project: Project, name: str) -> tuple[datetime, list[FlowSummary]]:
+    """The store's clock, and the flows of another pipeline of the ledger. Raises ConfigError if it has no
+    such pipeline."""
+    with open_ledger(project.ledger, create=False) as ledger:
+        check_pipeline(ledger, name)
+        now, statuses, found = ledger.now(), ledger.status(name), ledger.watermarks(name)
+    return now, [
+        replace(
+            _summarize(one, [mark for mark in found if mark.flow == one.flow], now), suspended=one.suspended
+        )
+        for one in statuses
+    ]
 
 
 def summarize_flows(project: Project, selection: Sequence[str]) -> tuple[datetime, list[FlowSummary]]:

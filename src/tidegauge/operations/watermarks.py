@@ -10,12 +10,14 @@ from tidegauge.model.position import to_json
 from tidegauge.model.spec import Project
 from tidegauge.model.watermark import Watermark
 from tidegauge.operations.status import iso
+from tidegauge.operations.tracked import check_pipeline
 
 
-def list_watermarks(project: Project) -> tuple[datetime, list[Watermark]]:
-    """The store's clock, and the watermarks."""
+def list_watermarks(project: Project, pipeline: str | None = None) -> tuple[datetime, list[Watermark]]:
+    """The store's clock, and the watermarks; `pipeline`: another one in the same ledger."""
     with open_ledger(project.ledger, create=False) as ledger:
-        return ledger.now(), ledger.watermarks(project.pipeline)
+        name = check_pipeline(ledger, pipeline) if pipeline else project.pipeline
+        return ledger.now(), ledger.watermarks(name)
 
 
 def watermark_to_json(mark: Watermark) -> dict[str, Any]:

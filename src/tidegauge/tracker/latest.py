@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from tidegauge.delta_log.history import commit_time, version_at
 from tidegauge.delta_log.table import NewestVersion, read_newest_of_many
-from tidegauge.errors import ConfigError, TidegaugeError
+from tidegauge.errors import ConfigError, SourceError, SourceUnreachable, TidegaugeError
 from tidegauge.sources.delta.catalogue import locate
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ class Latest:
     table_id: str = ""
     schema_version: str = ""
     commit_timestamp: datetime | None = None
+    cut: bool = False
+    """There are newer versions, which nobody asks for now."""
 
 
 def as_names(given: Names | None, *, what: str) -> list[str]:
@@ -39,9 +42,19 @@ def as_names(given: Names | None, *, what: str) -> list[str]:
 
 
 def look_up(
-    spark: SparkSession | None, schemas: Names | None, tables: Tables | None
+    spark: SparkSession | None, schemas: Names | None, tables: Tables | None, *, until: datetime | None = None
 ) -> dict[str, Latest | TidegaugeError]:
-    """Every table's newest version from its own log, many at once; no Spark job."""
+    """Every table's newest version from its own log, many at once; no Spark job. With `until`, the newest
+    that was committed up to then; a table that had none yet is left out."""
+    places = _find_places(spark, schemas, tables)
+    found = {name: _latest(answer) for name, answer in read_newest_of_many(places).items()}
+    if until is None:
+        return found
+    cut = {name: _cut(places[name], answer, until) for name, answer in found.items()}
+    return {name: answer for name, answer in cut.items() if answer is not None}
+
+
+def _find_places(spark: SparkSession | None, schemas: Names | None, tables: Tables | None) -> dict[str, str]:
     wanted = as_names(schemas, what="schema")
     places: dict[str, str] = {}
     named: list[str] = []
@@ -62,7 +75,22 @@ def look_up(
         )
     if spark is not None and (wanted or named):
         places = locate(spark, wanted, named) | places
-    return {name: _latest(found) for name, found in read_newest_of_many(places).items()}
+    return places
+
+
+def _cut(location: str, found: Latest | TidegaugeError, until: datetime) -> Latest | TidegaugeError | None:
+    if isinstance(found, TidegaugeError):
+        return found
+    if found.commit_timestamp is not None and found.commit_timestamp <= until:
+        return found
+    try:
+        version = version_at(location, until)
+        # What its columns were then is not known, and what was known before is kept.
+        return Latest(version, found.table_id, "", commit_time(location, version), cut=True)
+    except SourceUnreachable as error:
+        return error
+    except SourceError:
+        return None
 
 
 def read_given(

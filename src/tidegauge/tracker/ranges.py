@@ -36,7 +36,7 @@ def draft_ranges(
     for name, found in latest.items():
         mark = pipeline_state.marks.get(name)
         done = version_of(mark.position) if mark else None
-        if late and done is not None and found.version <= done:
+        if (late or found.cut) and done is not None and found.version <= done:
             continue
         _check_identity(name, found, mark, allow_schema_change=allow_schema_change)
         first = _first_version(name, baseline) if done is None else done + 1

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from datetime import timedelta
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from tidegauge.errors import ConfigError, TidegaugeError, WrongState
 from tidegauge.ledger.owner import is_gone
 from tidegauge.model.claim import Claim
-from tidegauge.model.plan import Plan
+from tidegauge.model.plan import Draft, Plan
 from tidegauge.model.state import State
 from tidegauge.tracker.completion import Processing, Records, count_records
 from tidegauge.tracker.latest import Latest, Names, Tables, as_names, look_up, raise_first, read_given
 from tidegauge.tracker.ledger import TRIES, Error, TrackerLedger, busy_error, describe_error, new_id
+from tidegauge.tracker.moment import with_utc
 from tidegauge.tracker.pipeline_state import VERSION, PipelineState, kind_of, peek
 from tidegauge.tracker.processing import (
     ProcessingPlan,
@@ -28,6 +30,9 @@ from tidegauge.tracker.ranges import Baseline, check_active, draft_ranges
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+BY_VERSION, BY_TIMESTAMP = "version", "timestamp"
 
 
 class Versions:
@@ -44,8 +49,10 @@ class Versions:
         latest_versions: Mapping[str, Any] | None,
         baseline: Baseline,
         allow_schema_change: bool,
+        by: str = BY_VERSION,
     ) -> ProcessingPlan:
         tracker_ledger = self._tracker_ledger
+        until = self._read_until(by, latest_versions)
         for number in range(TRIES):
             # Looked at in this order: what the ledger knew before is never ahead of the tables.
             pipeline_state = tracker_ledger.look(pipeline, VERSION)
@@ -53,7 +60,8 @@ class Versions:
             if latest_versions is not None:
                 found = {**read_given(latest_versions, schemas, tables)}
             elif pipeline_state.plan is None or schemas or tables:
-                found = look_up(spark, schemas, tables)
+                # A plan that is there may go further than the moment that is asked for now.
+                found = look_up(spark, schemas, tables, until=None if pipeline_state.plan else until)
             if pipeline_state.plan is not None:
                 looked = latest_versions is None and bool(schemas or tables)
                 check_active(pipeline_state, found, looked=looked, schemas=schemas)
@@ -67,6 +75,8 @@ class Versions:
                 # Another runner has moved on since the caller looked.
                 late=latest_versions is not None and number > 0,
             )
+            if until is not None:
+                wanted = _note_moment(wanted, until)
             run_id = new_id()
             kept = tracker_ledger.ledger.plan([wanted], owner=tracker_ledger.owner, run_id=run_id)
             if kept:
@@ -77,6 +87,19 @@ class Versions:
             elif not wanted.batches:
                 return build_skipped_plan(pipeline, run_id, tracker_ledger.ledger.now(), wanted.notes)
         raise busy_error(pipeline)
+
+    def _read_until(self, by: str, latest_versions: Mapping[str, Any] | None) -> datetime | None:
+        """The one moment up to which all tables are planned, taken before any is looked at."""
+        if by == BY_VERSION:
+            return None
+        if by != BY_TIMESTAMP:
+            raise ConfigError(f"by={by!r} is no way to plan", hint="by='version' or by='timestamp'")
+        if latest_versions is not None:
+            raise ConfigError(
+                "by='timestamp' asks the tables' own logs, and latest_versions asks nobody",
+                hint="give tables={name: path}, or schemas and spark=…",
+            )
+        return min(with_utc(self._tracker_ledger.ledger.now()), datetime.now(UTC))
 
     def complete(
         self, run_id: str, tables: Names | None, *, records: Records | None, pipeline: str | None
@@ -266,3 +289,7 @@ class Versions:
         # Every table is planned once and advances once; the rest are attempts.
         limit = 2 * len(draft.inputs) + 1000
         return list(self._tracker_ledger.ledger.history(draft.pipeline, flow=draft.flow, limit=limit))
+
+
+def _note_moment(draft: Draft, until: datetime) -> Draft:
+    return replace(draft, notes=(*draft.notes, f"every table up to {until:%Y-%m-%d %H:%M:%S.%f} UTC"))

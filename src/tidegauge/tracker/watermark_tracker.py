@@ -175,11 +175,13 @@ class WatermarkTracker:
         latest_versions: Mapping[str, Any] | None = None,
         baseline: Baseline = 0,
         allow_schema_change: bool = False,
+        by: str = "version",
     ) -> ProcessingPlan:
         """The plan that has not ended; else a new one over every table that has new versions.
 
         `baseline` is the first version of a table that was never completed. Two processes that prepare at
-        once get one plan. Nothing new: a plan in state SKIPPED, with no ranges. Raises SourceError for a
+        once get one plan. Nothing new: a plan in state SKIPPED, with no ranges. `by="timestamp"` ends every
+        table at its last commit up to one moment, the ledger's now. Raises SourceError for a
         table that went back, was made anew or has other columns, and TableMissing for one that is gone.
         """
         return self._versions.prepare(
@@ -190,6 +192,7 @@ class WatermarkTracker:
             latest_versions=latest_versions,
             baseline=baseline,
             allow_schema_change=allow_schema_change,
+            by=by,
         )
 
     def mark_run_completed(
@@ -243,6 +246,7 @@ class WatermarkTracker:
         latest_versions: Mapping[str, Any] | None = None,
         baseline: Baseline = 0,
         allow_schema_change: bool = False,
+        by: str = "version",
     ) -> AbstractContextManager[Processing]:
         """Prepare and complete around a block, which holds the pipeline; FAILED on an exception.
 
@@ -256,6 +260,7 @@ class WatermarkTracker:
             latest_versions=latest_versions,
             baseline=baseline,
             allow_schema_change=allow_schema_change,
+            by=by,
         )
 
     # --- high-water marks
