@@ -125,7 +125,8 @@ NEW = ("strategy", "loaded", "loaded_files", "tally_before")
 def test_what_is_not_known_is_null(ledger: DocumentLedger, folder: Path) -> None:
     ledger.plan([nothing_new("orders/extract")], owner=ME, run_id="run")
     found = json.loads((folder / "watermarks" / "orders.json").read_text())
-    assert found["mysql_status"] == "skipped"
+    assert (found["mysql_status"], found["metadata"]["mysql_nothing_new"]) == ("success", True)
+    assert found["metadata"]["redshift_nothing_new"] is False
     for name in ("last_mysql_data_timestamp", "redshift_status", "redshift_rows_loaded", "backup_strategy"):
         assert found[name] is None
 

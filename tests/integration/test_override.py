@@ -131,7 +131,9 @@ def test_b15_a_dry_run_shows_everything_and_changes_nothing(ran: Project) -> Non
 
 def test_b17_after_a_reset_the_next_run_begins_at_the_beginning(ran: Project) -> None:
     with unchanged(ran):
-        refused(ran.here("watermark", "reset", "-t", "orders", "--yes"), "needs a reason", code=2)
+        asked = ran.here("watermark", "reset", "-t", "orders", "--yes")
+        refused(asked, "needs a reason", code=2)
+        assert f'tidegauge watermark reset -t orders --project {ran.file} --reason "why" --yes' in asked.err
         refused(ran.here("watermark", "reset", "-t", "orders", *WHY[:2]), "--yes", code=2)
         refused(ran.here("watermark", "reset", *WHY), "-t", code=2)
     [flow] = override(ran, "reset", "-t", "orders", *WHY).json["flows"]
@@ -225,6 +227,10 @@ def test_an_export_comes_back_exactly(ran: Project, tmp_path: Path) -> None:
     back = override(ran, "import", str(file), *WHY).json
     assert len(back["flows"]) == 3
     assert {flow: mark(ran, flow)["position"] for flow in kept} == kept
+    file.write_text(ran.here("watermark", "get", "-t", "orders", "--json").out)
+    override(ran, "reset", "-t", "orders", *WHY)
+    [only] = override(ran, "import", str(file), *WHY).json["flows"]
+    assert (only["flow"], mark(ran, "orders")["position"]) == ("orders", kept["orders"]), "of get, too"
     assert run(ran)["state"] == "SKIPPED"
 
 
@@ -232,6 +238,7 @@ def test_an_export_comes_back_exactly(ran: Project, tmp_path: Path) -> None:
     ("change", "said"),
     [
         ('{"schema": "other"}', "not an export"),
+        ('{"schema": "tidegauge/watermark/1", "stages": [{"flow": "a", "watermarks": [{}]}]}', "by hand"),
         ("[]", "not an export"),
         ("{", "is not JSON"),
         ('{"schema": "tidegauge/watermark-export/1", "watermarks": [{"flow": "orders"}]}', "by hand"),

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.drafts import ME, draft, receipt
+from tests.support.drafts import ME, draft, nothing_new, receipt
 from tests.support.project import Ran, here
 from tidegauge.ledger.open import Ledger, open_ledger
 from tidegauge.model.plan import Batch, Draft, InputPlan
@@ -70,6 +70,14 @@ def of_files(flow: str, upto: int) -> Draft:
     window = Window(None, FilesPosition(upto))
     part = InputPlan("orders", "files", window, "lake/orders", "f00d")
     return Draft("shop", flow, (part,), (Batch((window,)),))
+
+
+def test_a_run_that_found_nothing_new_went_well(folder: Path, ledger: Ledger) -> None:
+    ran(ledger, draft("orders/extract", batches=2))
+    ledger.plan([nothing_new("orders/extract")], owner=ME, run_id="run")
+    assert "      Status: success (nothing new)" in get(folder, "-t", "orders").out
+    found = get(folder, "-t", "orders", "--json").json
+    assert (found["mysql_status"], found["metadata"]["mysql_nothing_new"]) == ("success", True)
 
 
 def test_both_stages_of_a_table_are_shown_as_the_document_shows_them(folder: Path, ledger: Ledger) -> None:

@@ -18,7 +18,7 @@ from tidegauge.model.watermark import Watermark
 def test_a_full_refresh_of_a_delta_table_names_the_table_as_plan_does() -> None:
     table = DeltaTable(TableRef(path="/lake/silver"), key=("id",))
     flow = DeltaFlow("p", "silver", (DeltaInput("orders", TableRef(path="/lake/orders")),), table)
-    made = DeltaOverridePreviewer(flow, None, []).preview(Refresh(), [flow])
+    made = DeltaOverridePreviewer(flow, None, [], version_at=lambda *_: 0).preview(Refresh(), [flow])
     assert made.notes == ("every row of /lake/silver is deleted",)
     assert made.flow.target == "/lake/silver"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from typing import Annotated
 
@@ -22,7 +23,11 @@ ForceOption = Annotated[
 def check_reason(command: str, reason: str | None) -> None:
     """Before anything is looked at: a script that gave none is told so at once."""
     if not _is_given(reason) and not sys.stdin.isatty():
-        raise ConfigError(f"`{command}` needs a reason", hint='add --reason "…", or --dry-run to look first')
+        typed = shlex.join(word for word in sys.argv[1:] if word != "--yes")
+        raise ConfigError(
+            f"`{command}` needs a reason",
+            hint=f'type: tidegauge {typed} --reason "why" --yes; or add --dry-run instead, to look first',
+        )
 
 
 def confirm_with_reason(question: str, reason: str | None, *, yes: bool) -> str:

@@ -10,6 +10,7 @@ from tidegauge.cli.options import DebugOption, JsonOption, PipelineOption, Proje
 from tidegauge.cli.output import print_json, say
 from tidegauge.cli.watermark_tracked import show as show_pipeline
 from tidegauge.errors import ConfigError
+from tidegauge.ledger.summary import found_nothing
 from tidegauge.model.engines import FACTS
 from tidegauge.model.position import to_text
 from tidegauge.model.spec import DeltaFolder, Lake, LakeTable, WarehouseTable
@@ -141,6 +142,8 @@ def _is_s3(stage: StageSummary) -> bool:
 
 def _status(stage: StageSummary, word: str | None) -> str:
     shown = word or ("not run yet" if stage.status is None else stage.status.state.value.lower())
+    if found_nothing(stage.row or {}):
+        shown = "success (nothing new)"
     return f"      Status: {shown}"
 
 

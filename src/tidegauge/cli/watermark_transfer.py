@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from tidegauge.flows.override import Imported
 
 SCHEMA = "tidegauge/watermark-export/1"
+SHOWN = "tidegauge/watermark/1"
+"""What `watermark get --json` prints."""
 _STANDARD = Path("-")
 
 
@@ -88,7 +90,7 @@ def export(
 
 
 def import_(
-    file: Annotated[Path, typer.Argument(help="A document that `export` wrote; `-`: from stdin.")],
+    file: Annotated[Path, typer.Argument(help="What `export` wrote, or `get --json`; `-`: from stdin.")],
     stage: StageOption = None,
     reason: ReasonOption = None,
     force: ForceOption = False,
@@ -131,15 +133,15 @@ def _read(file: Path) -> dict[str, Imported]:
         raise ConfigError(f"{file} cannot be read: {error.strerror}", hint="look at the path") from error
     except ValueError as error:
         raise ConfigError(f"{file} is not JSON: {error}", hint="export it again") from error
-    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
-        shown = document.get("schema") if isinstance(document, dict) else None
+    schema = document.get("schema") if isinstance(document, dict) else None
+    if schema not in (SCHEMA, SHOWN):
         raise ConfigError(
-            f"{file} is not an export of watermarks: its schema is {shown!r}, not {SCHEMA!r}",
-            hint="make one with `tidegauge watermark export FILE`",
+            f"{file} is not an export of watermarks: its schema is {schema!r}, not {SCHEMA!r}",
+            hint="make one with `tidegauge watermark export FILE`, or `watermark get -t TABLE --json`",
         )
     found: dict[str, Imported] = {}
     try:
-        for mark in document["watermarks"]:
+        for mark in document["watermarks"] if schema == SCHEMA else _shown_marks(document):
             if not _add_mark(found, mark):
                 raise ConfigError(f"{file} names a flow twice, or none", hint="export it again")
     except (KeyError, TypeError, AttributeError, PositionError) as error:
@@ -148,6 +150,15 @@ def _read(file: Path) -> dict[str, Imported]:
             hint="export it again",
         ) from error
     return found
+
+
+def _shown_marks(document: dict[str, Any]) -> list[dict[str, Any]]:
+    """Of what `watermark get --json` printed, the marks as an export has them."""
+    return [
+        {**mark, "flow": stage["flow"], "position": mark["exact"]}
+        for stage in document["stages"]
+        for mark in stage["watermarks"]
+    ]
 
 
 def _add_mark(found: dict[str, Imported], body: dict[str, Any]) -> bool:

@@ -78,16 +78,21 @@ def table_fields(
         "last_error": errors[0] if errors else None,
         "created_at": _moment(min((row["created_at"] for row in both if row["created_at"]), default=None)),
         "updated_at": _moment(max((row["updated_at"] for row in both if row["updated_at"]), default=None)),
-        "metadata": _metadata(read, both),
+        "metadata": _metadata(read, put, both),
     }
 
 
-def _metadata(read: Mapping[str, Any], stages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _metadata(
+    read: Mapping[str, Any], put: Mapping[str, Any], stages: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
     batches = read.get("total_batches")
     return {
         "manual_watermark": any(row["manual"] for row in stages),
         "total_processing_time_seconds": round(sum(row["total_seconds"] for row in stages), 6),
         "average_batch_size": read["total_rows"] // batches if batches else None,
+        # Beside the status, which is success then.
+        "mysql_nothing_new": found_nothing(read),
+        "redshift_nothing_new": found_nothing(put),
     }
 
 
@@ -108,7 +113,14 @@ def _status(row: Mapping[str, Any]) -> str | None:
     state = row.get("run_state")
     if state == "SUCCESS" and row["state"] == "READY" and row["advanced_at"] is None:
         return None  # what that run did was reset
+    if found_nothing(row):
+        return "success"
     return state.lower() if state else None
+
+
+def found_nothing(row: Mapping[str, Any]) -> bool:
+    """Whether the stage's last run went well and found nothing new."""
+    return row.get("run_state") == "SKIPPED"
 
 
 def _data_moment(row: Mapping[str, Any]) -> str | None:

@@ -13,7 +13,7 @@ from tidegauge.flows.select import Sources, choose, expand
 from tidegauge.ledger.open import open_ledger
 from tidegauge.ledger.summary import stage_row, table_fields
 from tidegauge.model.default_schema import split_name
-from tidegauge.model.position import RowPosition, to_json, to_text
+from tidegauge.model.position import RowPosition, to_body, to_json, to_text
 from tidegauge.model.protocols.ledger import LedgerReader
 from tidegauge.model.run import FlowStatus
 from tidegauge.model.spec import Project, Stage, TableFlow
@@ -59,6 +59,9 @@ class StageSummary:
                     "input": mark.input,
                     "cursor": mark.cursor,
                     "position": to_json(mark.position),
+                    # With its types, as `watermark import` needs it.
+                    "exact": to_body(mark.position),
+                    "source_id": mark.source_id,
                     "checked": to_json(mark.checked),
                     "epoch": mark.epoch,
                     "sequence": mark.seq,
