@@ -15,6 +15,7 @@ from bench import (
     freshness,
     layers,
     load,
+    many_tables,
     observability,
     pair,
     planning,
@@ -44,6 +45,7 @@ PARTS = (
     "pair",
     "verify",
     "observability",
+    "many-tables",
 )
 
 
@@ -68,9 +70,13 @@ def main(arguments: Sequence[str]) -> int:
         "pair": pair.measure,
         "verify": lambda: verify.measure(rows, times=options.times),
         "observability": lambda: observability.measure(times=options.times),
+        "many-tables": lambda: many_tables.measure(
+            options.tables or many_tables.TABLES, options.rows or many_tables.ROWS
+        ),
     }
     # A trial is shown and not kept, unless a place for it is named.
-    folder: Path | None = options.results or (None if options.rows else FOLDER)
+    trial = options.rows or options.tables
+    folder: Path | None = options.results or (None if trial else FOLDER)
     command = _typed(options)
     found: list[Result] = []
     for part in options.only or PARTS:
@@ -91,6 +97,8 @@ def _typed(options: argparse.Namespace) -> str:
     words = ["python -m bench", *(f"--only {part}" for part in options.only or ())]
     if options.rows:
         words.append(f"--rows {options.rows}")
+    if options.tables:
+        words.append(f"--tables {options.tables}")
     if options.times != extract.TIMES:
         words.append(f"--times {options.times}")
     return " ".join(words)
@@ -100,6 +108,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--only", action="append", choices=PARTS, help="just this part; may be repeated")
     parser.add_argument("--rows", type=int, help="a trial: so many rows to move, results not kept")
+    parser.add_argument("--tables", type=int, help="a trial of many-tables: so many, results not kept")
     parser.add_argument("--times", type=int, default=extract.TIMES, help="how often each of those runs")
     parser.add_argument("--results", type=Path, help="the folder to keep results in")
     parser.add_argument(

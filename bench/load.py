@@ -30,7 +30,7 @@ from tidegauge.model.spec import (
     WarehouseTable,
 )
 from tidegauge.model.table import Field, Layout
-from tidegauge.outputs.warehouse.open_files import kept_open
+from tidegauge.outputs.warehouse.kept_sessions import kept_open
 from tidegauge.outputs.warehouse.output import WarehouseOutput
 from tidegauge.spark.session import open_session
 from tidegauge.storage.parquet_split import ParquetSplit

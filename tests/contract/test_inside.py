@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from tests.support.project import (
@@ -352,3 +353,25 @@ def test_a_table_is_never_written_onto_itself(tmp_path: Path) -> None:
     ran = here("run", "--json", "--project", pair.file)
     assert ran.code != 0
     assert "onto itself" in ran.said
+
+
+def test_a_run_opens_one_connection_to_its_target(
+    tmp_path: Path, postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair = _inside(tmp_path, postgres_database(postgres))
+    pair.insert(range(10), ago=3600)
+    pair.run()
+    pair.change(5, ago=60)
+    opened: list[str] = []
+    connect = psycopg.connect
+
+    def counted(*given: Any, **named: Any) -> Any:
+        opened.append(str(named.get("application_name")))
+        return connect(*given, **named)
+
+    monkeypatch.setattr(psycopg, "connect", counted)
+    project = load_project(pair.file)
+    report = engine_run.run(project, RunOptions(remarks=False), tell=lambda _: None, stop=threading.Event())
+    assert [flow.ok for flow in report.flows] == [True]
+    # The reader's own, and those that look for deleted rows, come and go; of the target's there is one.
+    assert opened.count("tidegauge") == 1, opened

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,7 +18,7 @@ from tidegauge.model.state import State
 from tidegauge.run.context import RunContext
 from tidegauge.run.options import RunOptions
 from tidegauge.run.report import FlowReport
-from tidegauge.run.scheduler import Schedule
+from tidegauge.run.scheduler import Begun, Schedule
 
 GRAPH = {
     "bronze_a": (),
@@ -58,19 +59,29 @@ class Recorder:
             threading.Event(),
         )
         self.faults, self.said = faults, []
+        self.together: set[str] = set()
+        self.refused: set[str] = set()
+        self.planned: list[list[str]] = []
 
-    def _follow(self, flow: Any) -> list[FlowReport]:
+    def _work(self, flow: Any) -> list[FlowReport]:
         self.said.append(f"+{flow.name}")
         error = self.faults.get(flow.name)
         self.said.append(f"-{flow.name}")
         return [FlowReport(flow.name, State.FAILED if error else State.SUCCESS, 0.0, error=error)]
 
     def go(self) -> dict[str, FlowReport]:
-        heads = {
-            flow.name: (lambda flow=flow: self._follow(flow)) for flow in LAYERS if "bronze" in flow.name
-        }
+        heads = Begun({flow.name: partial(self._work, flow) for flow in LAYERS if "bronze" in flow.name})
         later = [flow for flow in LAYERS if "bronze" not in flow.name]
-        return {report.flow: report for report in Schedule(self.context, heads, later, self._follow).run()}
+        schedule = Schedule(self.context, heads, later, self._follow, together=self.together)
+        return {report.flow: report for report in schedule.run()}
+
+    def _follow(self, flows: Any) -> Begun:
+        self.planned.append([flow.name for flow in flows])
+        if not self.together:
+            return Begun({}, [report for flow in flows for report in self._work(flow)])
+        jobs = {flow.name: partial(self._work, flow) for flow in flows if flow.name not in self.refused}
+        refused = [FlowReport(name, State.FAILED, 0.0, error=SourceError("no")) for name in self.refused]
+        return Begun(jobs, [one for one in refused if one.flow in {flow.name for flow in flows}])
 
 
 def test_whoever_reads_comes_after_whom_it_reads_from() -> None:
@@ -105,6 +116,26 @@ def test_what_was_stopped_on_the_way_is_for_the_next_run() -> None:
     found = Recorder(silver_a=Stopped("stopped as asked")).go()
     assert found["gold"].state is State.READY
     assert isinstance(found["gold"].error, Stopped)
+
+
+def test_flows_that_are_ready_together_are_planned_in_one_call_and_executed_one_by_one() -> None:
+    runner = Recorder()
+    runner.together = {"silver_a", "silver_ab"}
+    runner.context.options = RunOptions(parallel=1)
+    found = runner.go()
+    assert {report.state for report in found.values()} == {State.SUCCESS}
+    assert ["silver_a", "silver_ab"] in runner.planned
+    assert ["gold"] in runner.planned
+    assert runner.said.index("-silver_ab") < runner.said.index("+gold")
+
+
+def test_a_flow_that_planning_refuses_stops_what_reads_from_it_and_not_those_beside_it() -> None:
+    runner = Recorder()
+    runner.together, runner.refused = {"silver_a", "silver_ab"}, {"silver_ab"}
+    found = runner.go()
+    assert found["silver_a"].state is State.SUCCESS
+    assert found["silver_ab"].state is State.FAILED
+    assert found["gold"].reason == "silver_ab did not end well"
 
 
 @pytest.mark.parametrize(

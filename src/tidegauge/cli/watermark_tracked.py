@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidegauge.cli.confirm import check_reason, confirm_with_reason
-from tidegauge.cli.output import ago, print_json, say
+from tidegauge.cli.output import print_json, say
 from tidegauge.errors import ConfigError
+from tidegauge.observe.tables import show_ago
 
 if TYPE_CHECKING:
     from tidegauge.model.spec import Project
@@ -61,7 +62,7 @@ def show(project: Project, name: str, *, json: bool) -> None:
                     f"      planned: {part.input}, after {to_text(window.after)} up to {to_text(window.upto)}"
                 )
     for mark in marks:
-        say(f"      {mark.input}: {to_text(mark.position)}, moved {ago(mark.updated_at, now)}")
+        say(f"      {mark.input}: {to_text(mark.position)}, moved {show_ago(mark.updated_at, now)}")
 
 
 def override(

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cache, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from tidegauge.compare.frames import Difference
 from tidegauge.delta_log.history import histories, version_at
@@ -80,6 +80,8 @@ class _Choice:
 
 class DeltaTransform:
     """Implements `flows.flow.Flow`."""
+
+    stands: ClassVar[bool] = False
 
     def __init__(self, spec: DeltaFlow, resources: FlowResources) -> None:
         self.spec = spec

@@ -61,6 +61,11 @@ class Flow(Protocol):
         """The watermark of one of its inputs: epoch and batch are the same for all."""
 
     @property
+    def stands(self) -> bool:
+        """Whether its output was just seen, with those of others, to have all that the ledger says and to be
+        ready (`flows.standing`): who plans need not ask it."""
+
+    @property
     def fingerprint(self) -> str | None:
         """A digest of the user's transform; None where there is none."""
 

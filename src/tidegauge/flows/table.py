@@ -53,6 +53,7 @@ class TableFlowBase(ABC):
         self.mark = resources.mark(spec.name)
         self.upstream = resources.mark(spec.upstream)
         """The watermark of the flow whose output it reads."""
+        self.stands = False
 
     @abstractmethod
     def find_new(self, *, limit: int | None, confirm_deletes: bool, refreshing: bool) -> NewRows:
@@ -79,10 +80,7 @@ class TableFlowBase(ABC):
 
     def plan(self, *, limit: int | None = None, confirm_deletes: bool = False) -> PlannedWork:
         mark = self.mark
-        check_agreement(self.spec, self.output, mark)
-        refreshing = (
-            mark is not None and mark.epoch > 0 and not mark.seq and self.output.is_pending(mark.epoch)
-        )
+        refreshing = self._check_output()
         found = self.find_new(limit=limit, confirm_deletes=confirm_deletes, refreshing=refreshing)
         draft, deletes = found.draft, self._deletes(confirm_deletes)
         if self.spec.options.deletes is not Deletes.NONE and not self.spec.output.in_lake and not refreshing:
@@ -98,6 +96,13 @@ class TableFlowBase(ABC):
             by_spark=found.by_jdbc or self.spec.uses_delta or self._brings_many(draft),
             by_jdbc=found.by_jdbc,
         )
+
+    def _check_output(self) -> bool:
+        """Refuse one that does not agree with the ledger; whether a full refresh of it was begun."""
+        mark = self.mark
+        if not self.stands:
+            check_agreement(self.spec, self.output, mark)
+        return mark is not None and mark.epoch > 0 and not mark.seq and self.output.is_pending(mark.epoch)
 
     def resume(self, plan: Plan, *, confirm_deletes: bool = False) -> PlannedWork:
         found = self.find_again(plan)

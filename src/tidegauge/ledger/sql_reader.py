@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, Self
 
-from sqlalchemy import Connection, Engine, Row, Select, and_, case, func, select
+from sqlalchemy import Connection, Engine, Row, Select, and_, bindparam, case, func, select
 
 from tidegauge.ledger.database_errors import translate_database_error
 from tidegauge.ledger.flow_view import watermark_of
@@ -74,8 +74,9 @@ class SqlReader:
         return sorted(found, key=lambda mark: (mark.flow, mark.input))
 
     def status(self, pipeline: str, flows: Sequence[str] | None = None) -> list[FlowStatus]:
+        query, values = _status_query(pipeline, flows)
         with self._reading() as connection:
-            rows = connection.execute(_status_query(pipeline, flows)).all()
+            rows = connection.execute(query, values).all()
         # Not inside: a plan of thousands of batches takes its time, and a server ends idle transactions.
         return sorted(map(_status, rows), key=lambda status: status.flow)
 
@@ -182,10 +183,10 @@ def _only(
     return query.where(by_flow.in_([flow_key(pipeline, name) for name in names]))
 
 
-def _status_query(pipeline: str, names: Sequence[str] | None) -> Select[Any]:
+def _make_status_query() -> Select[Any]:
     # The newest run of a flow is one step into an index, however many there have been.
     newest = select(func.max(runs.c.id)).where(runs.c.flow_key == flows.c.flow_key).scalar_subquery()
-    query = (
+    return (
         select(
             flows.c.pipeline,
             flows.c.flow,
@@ -210,9 +211,18 @@ def _status_query(pipeline: str, names: Sequence[str] | None) -> Select[Any]:
         .outerjoin(plans, and_(plans.c.flow_key == flows.c.flow_key, plans.c.active == 1))
         .outerjoin(_last, and_(_last.c.flow_key == flows.c.flow_key, _last.c.id == newest))
     )
-    if names is None:
-        query = query.where(flows.c.flow_key != flow_key(pipeline, ALL))
-    return _only(query, flows.c.flow_key, flows.c.pipeline_key, pipeline, names)
+
+
+# Made once: putting one together costs more than running it.
+_STATUS = _make_status_query()
+_STATUS_OF = _STATUS.where(flows.c.flow_key.in_(bindparam("keys", expanding=True)))
+
+
+def _status_query(pipeline: str, names: Sequence[str] | None) -> tuple[Select[Any], dict[str, list[str]]]:
+    if names is not None:
+        return _STATUS_OF, {"keys": [flow_key(pipeline, name) for name in names]}
+    query = _STATUS.where(flows.c.flow_key != flow_key(pipeline, ALL))
+    return query.where(flows.c.pipeline_key == pipeline_key(pipeline)), {}
 
 
 def _status(row: Row[Any]) -> FlowStatus:

@@ -37,7 +37,10 @@ def select_by(
 ) -> tuple[list[_F], list[str]]:
     """The flows that are meant, all of them without a selection, and the words that mean none."""
     above = {flow.name: set(flow.upstreams) for flow in flows}
-    below = {name: {flow.name for flow in flows if name in flow.upstreams} for name in above}
+    below: dict[str, set[str]] = {}
+    for name, names in above.items():
+        for one in names:
+            below.setdefault(one, set()).add(name)
     wanted: set[str] = set() if selection else set(above)
     unknown: list[str] = []
     for word in selection:

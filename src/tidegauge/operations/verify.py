@@ -21,6 +21,7 @@ from tidegauge.model.error_json import error_to_json
 from tidegauge.model.spec import Project, Stage
 from tidegauge.model.view_flow import WithoutData
 from tidegauge.observe.events import Comparing, Listener
+from tidegauge.outputs.warehouse.kept_sessions import kept_open
 from tidegauge.spark.errors import translate_spark_error
 from tidegauge.spark.jars import Needs
 from tidegauge.spark.session import open_session
@@ -93,7 +94,7 @@ def verify(
 
     Rows past the watermark are not judged, but counted: they are the next run's.
     """
-    with open_ledger(project.ledger, create=False) as ledger, Sources() as sources:
+    with open_ledger(project.ledger, create=False) as ledger, Sources() as sources, kept_open():
         recorded = find_recorded(ledger, project.pipeline)
         choice = choose(project, selection, sources, stage=stage, recorded=recorded, views=True)
         passed = {flow.upstream for flow in choice.flows}

@@ -10,6 +10,7 @@ from tidegauge.flows.agreement import check_still_there
 from tidegauge.flows.flow import Flow, PlannedWork
 from tidegauge.flows.missing_tables import refuse_forgotten
 from tidegauge.flows.select import Sources
+from tidegauge.flows.standing import look_at_targets
 from tidegauge.model.delta_flow import AnyFlow
 from tidegauge.model.override import Undo
 from tidegauge.model.plan import Plan
@@ -104,6 +105,7 @@ class Planner:
         run = self._run
         flows = run.open_flows(specs, sources)
         forgotten = find_forgotten(run, [flow.spec.name for flow in flows if flow.mark is None])
+        look_at_targets(flows)
         found: list[PlannedFlow] = []
         again: list[AnyFlow] = []
         for place, flow in enumerate(flows):
@@ -130,7 +132,8 @@ class Planner:
         run = self._run
         if forgotten is not None:
             raise refuse_forgotten(flow.spec.name, forgotten)
-        flow.output.prepare()
+        if not flow.stands:
+            flow.output.prepare()
         work = self._plan_flow(flow)
         run.spark.by_jdbc |= work.by_jdbc
         strategy = run.options.strategy_of(flow.spec, run.tables)

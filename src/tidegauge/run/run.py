@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from functools import partial
 
@@ -20,17 +21,16 @@ from tidegauge.model.protocols.ledger import LedgerReader
 from tidegauge.model.spec import Project
 from tidegauge.model.state import State
 from tidegauge.model.suspension import ALL
-from tidegauge.model.view_flow import WithoutData
+from tidegauge.model.view_flow import GraphFlow, WithoutData
 from tidegauge.observe.events import FlowsChosen, Listener, Planning, RunStarted
-from tidegauge.outputs.warehouse.open_files import kept_open
-from tidegauge.outputs.warehouse.open_sessions import kept_sessions
+from tidegauge.outputs.warehouse.kept_sessions import kept_open
 from tidegauge.run.context import RunContext
 from tidegauge.run.environment import Environment
 from tidegauge.run.executor import Executor
 from tidegauge.run.options import RunOptions
 from tidegauge.run.planner import PlanFlow, Planner
 from tidegauge.run.report import FlowReport, RunReport
-from tidegauge.run.scheduler import Job, Schedule
+from tidegauge.run.scheduler import Begun, Job, Schedule
 from tidegauge.run.standing import drop_missing, find_standing
 from tidegauge.run.without_data import bring_up_to_date
 
@@ -74,7 +74,6 @@ def open_runner(
         sources_for(project, ledger, options.stage) as sources,
         Heartbeat(ledger, project.lease) as heartbeat,
         kept_open(),
-        kept_sessions(),
     ):
         context = RunContext(
             project, options, ledger, heartbeat, tell, stop, environment=environment or Environment()
@@ -104,28 +103,66 @@ class Runner:
 
         `missing`: the flows whose table is gone, and what to report of them.
         """
-        context, names = self._context, [flow.name for flow in (*flows, *others)]
+        context, names = self._context, dict.fromkeys(flow.name for flow in (*flows, *others))
         context.spark.prepare_for((*flows, *others))
         context.tell(FlowsChosen((*flows, *others)))
         context.tell(Planning(len(flows)))
         flows = [context.options.with_readers(flow) for flow in flows]
         context.tables = len({flow.label for flow in flows})
-        # A flow that reads what another one here writes comes after it; the others begin at once. One that
-        # asks Spark what is new is planned beside the others, when its turn comes.
-        later = [flow for flow in flows if _waits(flow, names)]
-        standing = find_standing(context, [flow for flow in flows if flow not in later])
-        free, dropped = drop_missing(context, standing.free, standing.left, missing or {})
+        begun, later = self._begin_first(flows, names.keys(), missing)
+        quick = {flow.name: flow for flow in later if flow.plans_quickly}
+        following = self._following([flow for flow in later if flow.name not in quick], others)
+
+        def follow(meant: Sequence[GraphFlow]) -> Begun:
+            if meant[0].name not in quick:
+                return Begun({}, [report for one in meant for report in following[one.name]()])
+            with context.environment.sources() as sources:
+                return self._begin([quick[one.name] for one in meant], sources)
+
+        return Schedule(context, begun, [*later, *others], follow, together=quick.keys(), order=[*names])
+
+    def _begin_first(
+        self,
+        flows: Sequence[AnyFlow],
+        names: AbstractSet[str],
+        missing: Mapping[str, TidegaugeError] | None,
+    ) -> tuple[Begun, list[AnyFlow]]:
+        """Plan the flows that wait for none; and the others, for their turn.
+
+        A flow that reads what another one here writes comes after it. One that asks Spark what is new is
+        planned beside the others, when its turn comes.
+        """
+        waiting = {flow.name: _reads(flow, names) for flow in flows if _waits(flow, names)}
+        begun = self._begin([flow for flow in flows if flow.name not in waiting], self.sources, missing)
+        # One that reads only what does not change in this run need not wait: a thousand are planned at once.
+        at_once = {
+            flow.name: flow
+            for flow in flows
+            if flow.name in waiting and flow.plans_quickly and waiting[flow.name] <= begun.quiet
+        }
+        more = self._begin([*at_once.values()], self.sources)
+        both = Begun({**begun.jobs, **more.jobs}, [*begun.reports, *more.reports])
+        return both, [flow for flow in flows if flow.name in waiting and flow.name not in at_once]
+
+    def _begin(
+        self,
+        flows: Sequence[AnyFlow],
+        sources: Sources,
+        missing: Mapping[str, TidegaugeError] | None = None,
+    ) -> Begun:
+        """Plan flows that wait for none any more."""
+        standing = find_standing(self._context, flows)
+        free, dropped = drop_missing(self._context, standing.free, standing.left, missing or {})
         new = [flow for flow in free if flow.name not in standing.left]
-        planned, refused = self._planner.plan(new, self.sources)
+        planned, refused = self._planner.plan(new, sources)
         jobs: dict[str, Job] = {one.flow.spec.name: partial(self._executor.execute, one) for one in planned}
         jobs |= {
             flow.name: partial(self._resume, flow, standing.left[flow.name])
             for flow in free
             if flow.name in standing.left
         }
-        before = [*standing.refused, *dropped, *refused]
-        following = self._following(later, others)
-        return Schedule(context, jobs, [*later, *others], lambda one: following[one.name](), before, names)
+        quiet = frozenset(one.flow.spec.name for one in planned if one.plan is None)
+        return Begun(jobs, [*standing.refused, *dropped, *refused], quiet)
 
     def _following(self, flows: Sequence[AnyFlow], others: Sequence[WithoutData]) -> dict[str, Job]:
         """By name, what brings one up to date after those that it reads from."""
@@ -143,7 +180,7 @@ class Runner:
         left = [flow for flow in standing.free if flow.name in standing.left]
         free, dropped = drop_missing(context, left, standing.left, missing or {})
         jobs = {flow.name: partial(self._resume, flow, standing.left[flow.name], only=True) for flow in free}
-        return Schedule(context, jobs, before=[*standing.refused, *dropped])
+        return Schedule(context, Begun(jobs, [*standing.refused, *dropped]))
 
     def _follow(self, flow: AnyFlow) -> list[FlowReport]:
         """Bring one flow up to date, after those that it reads from."""
@@ -181,6 +218,11 @@ def _is_suspended(ledger: LedgerReader, project: Project) -> bool:
     return any(one.flow == ALL and one.suspended for one in statuses)
 
 
-def _waits(flow: AnyFlow, names: Sequence[str]) -> bool:
+def _waits(flow: AnyFlow, names: AbstractSet[str]) -> bool:
     """Whether it is planned when its turn comes, and not with the others before anything begins."""
-    return flow.plans_by_spark or any(name in names for name in flow.upstreams)
+    return flow.plans_by_spark or bool(_reads(flow, names))
+
+
+def _reads(flow: AnyFlow, names: AbstractSet[str]) -> set[str]:
+    """Which of these it reads from."""
+    return {name for name in flow.upstreams if name in names}

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import queue
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
+from collections.abc import Set as AbstractSet
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
 
 from tidegauge.errors import FlowHeld, Stopped
 from tidegauge.model.optimize_flow import OptimizeFlow
@@ -14,8 +20,21 @@ from tidegauge.run.context import RunContext
 from tidegauge.run.report import FlowReport
 
 _NAP = 0.05
+_TOGETHER = 100
 
 Job = Callable[[], list[FlowReport]]
+
+
+@dataclass(frozen=True)
+class Begun:
+    """What became of flows whose turn to be planned has come."""
+
+    jobs: Mapping[str, Job]
+    """By flow, what is left to do."""
+    reports: Sequence[FlowReport] = ()
+    """Of the flows that have no job."""
+    quiet: frozenset[str] = frozenset()
+    """Those that have nothing new: their jobs only say so."""
 
 
 class Schedule:
@@ -24,58 +43,90 @@ class Schedule:
     def __init__(
         self,
         context: RunContext,
-        jobs: Mapping[str, Job],
+        begun: Begun,
         later: Sequence[GraphFlow] = (),
-        follow: Callable[[GraphFlow], list[FlowReport]] | None = None,
-        before: Sequence[FlowReport] = (),
+        follow: Callable[[Sequence[GraphFlow]], Begun] | None = None,
+        *,
+        together: AbstractSet[str] = frozenset(),
         order: Sequence[str] = (),
     ) -> None:
-        """`jobs`, by flow, begin at once; each of the `later` flows is given to `follow` once all that it
-        reads from has ended well, and an optimize flow once the readers of its tables have ended too.
+        """The jobs of `begun` begin at once; the `later` flows are given to `follow` once all that they read
+        from has ended well, and an optimize flow once the readers of its tables have ended too.
 
-        `before` are the reports of flows that never got as far as a job. `order`: of the reports.
+        `together`: flows that may be given to it in one call. `order`: of the reports.
         """
         self._context = context
-        self._jobs = jobs
-        self._later = list(later)
+        self._waiting = deque(begun.jobs.items())
         self._follow = follow
-        self._reports = list(before)
+        self._together = together
+        self._reports = list(begun.reports)
         self._places = {name: place for place, name in enumerate(order)}
-        self._ended = {report.flow: report for report in before}
+        self._ended = {report.flow: report for report in begun.reports}
         """The last report of each flow."""
-        self._expected = {*jobs, *self._ended, *(flow.name for flow in later)}
+        self._expected = {*begun.jobs, *self._ended, *(flow.name for flow in later)}
         self._held_back: set[str] = set()
+        self._working = 0
+        self._done: queue.SimpleQueue[tuple[str | None, Future[Begun]]] = queue.SimpleQueue()
+        self._awaiting = {flow.name: {*self._awaited(flow)} - self._ended.keys() for flow in later}
+        """By flow, those that it still waits for."""
+        self._after: dict[str, list[GraphFlow]] = {}
+        for flow in later:
+            for name in self._awaiting[flow.name]:
+                self._after.setdefault(name, []).append(flow)
+        self._ready = deque(flow for flow in later if not self._awaiting[flow.name])
 
     def run(self) -> list[FlowReport]:
-        working: dict[Future[list[FlowReport]], str] = {}
-        with self._context.environment.threads(self._context.options.side_by_side) as pool:
-            for name, job in self._jobs.items():
-                working[pool.submit(job)] = name
-            while working or self._later:
-                if self._begin_later(pool, working):
-                    continue
+        side_by_side = self._context.options.side_by_side
+        with self._context.environment.threads(side_by_side) as pool:
+            while self._waiting or self._ready or self._working:
+                while (self._waiting or self._ready) and self._working < side_by_side:
+                    self._begin_next(pool)
                 # In short naps: a signal may reach any thread, and only an awake main thread acts on it.
-                done, _ = wait(working, timeout=_NAP, return_when=FIRST_COMPLETED)
-                for future in done:
-                    found = future.result()
-                    self._ended[working.pop(future)] = found[-1]
-                    self._reports += found
+                with contextlib.suppress(queue.Empty):
+                    self._take_in(*self._done.get(timeout=_NAP))
         return sorted(self._reports, key=lambda report: self._places.get(report.flow, 0))
 
-    def _begin_later(self, pool: Executor, working: dict[Future[list[FlowReport]], str]) -> bool:
-        """Begin the flows, or hold them back, whose inputs have all ended; whether there were any."""
-        ready = [flow for flow in self._later if all(name in self._ended for name in self._awaited(flow))]
-        for flow in ready:
+    def _begin_next(self, pool: Executor) -> None:
+        if self._waiting:
+            name, job = self._waiting.popleft()
+            self._submit(pool, name, lambda: Begun({}, job()))
+            return
+        flows: list[GraphFlow] = []
+        while self._ready and len(flows) < (_TOGETHER if self._joins(flows) else 1):
+            flow = self._ready.popleft()
             bad = next((name for name in self._above(flow) if self._is_bad(name)), None)
             if bad is None:
-                assert self._follow is not None
-                working[pool.submit(partial(self._follow, flow))] = flow.name
-            else:
-                self._held_back.add(flow.name)
-                self._ended[flow.name] = self._hold_back(flow, self._ended[bad])
-                self._reports.append(self._ended[flow.name])
-        self._later = [flow for flow in self._later if flow not in ready]
-        return bool(ready)
+                flows.append(flow)
+                continue
+            self._held_back.add(flow.name)
+            self._end(flow.name, [self._hold_back(flow, self._ended[bad])])
+        if flows:
+            assert self._follow is not None
+            self._submit(pool, None, partial(self._follow, flows))
+
+    def _joins(self, flows: Sequence[GraphFlow]) -> bool:
+        """Whether the next flow that is ready may be planned together with these."""
+        return all(one.name in self._together for one in (*flows, self._ready[0]))
+
+    def _submit(self, pool: Executor, name: str | None, work: Callable[[], Begun]) -> None:
+        self._working += 1
+        pool.submit(work).add_done_callback(lambda future: self._done.put((name, future)))
+
+    def _take_in(self, name: str | None, future: Future[Begun]) -> None:
+        """What a job, or the planning of flows (which has no name), has come to."""
+        self._working -= 1
+        found = future.result()
+        self._waiting.extend(found.jobs.items())
+        for flow, reports in groupby(found.reports, key=lambda report: name or report.flow):
+            self._end(flow, [*reports])
+
+    def _end(self, name: str, reports: Sequence[FlowReport]) -> None:
+        self._reports += reports
+        self._ended[name] = reports[-1]
+        for flow in self._after.pop(name, ()):
+            self._awaiting[flow.name].discard(name)
+            if not self._awaiting[flow.name]:
+                self._ready.append(flow)
 
     def _above(self, flow: GraphFlow) -> list[str]:
         """The flows of this run that it reads from."""

@@ -50,11 +50,12 @@ def end_overrides(
     names = [*(spec.name for spec in specs), ALL]
     statuses = run.ledger.status(run.project.pipeline, names) if specs else []
     begun = {status.flow: status.override for status in statuses if status.override is not None}
+    suspended = [status for status in statuses if status.suspended is not None]
     free: list[AnyFlow] = []
     refused: list[FlowReport] = []
     for spec in specs:
         began = run.clock()
-        why = find_suspension(statuses, spec.name)
+        why = find_suspension(suspended, spec.name)
         if why is not None:
             refused.append(report_suspended(run, spec, why))
             continue

@@ -82,6 +82,7 @@ def _commit(target: FlowTarget, what: StagedBatch) -> Receipt:
             receipt = _find_committed(target, session, what)
         if what.staged.table:
             staging.drop(target.warehouse, session, table)
+            target.dropped = what.staged.table
         return receipt
 
 

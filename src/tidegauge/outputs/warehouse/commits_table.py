@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from tidegauge.errors import OutputDisagrees
@@ -36,6 +37,42 @@ class CommitsTable:
         held = self._warehouse.columns(session, self.table)
         self._kept_columns = frozenset(field.name for field in held or ())
         return held is not None
+
+    def is_complete(self, session: WarehouseSession) -> bool:
+        """Whether it is there as this version makes it."""
+        return self.is_there(session) and {WRITTEN, SHAPE, CHECKS} <= self._kept_columns
+
+    @property
+    def owner(self) -> tuple[str, str]:
+        """What the rows of this flow have in `flow_key` and `target`."""
+        return self._key, self._target
+
+    def ask_for(self, epoch: int, seq: int) -> tuple[str, tuple[object, ...]]:
+        """The condition for an epoch's head and one of its batches, and its values."""
+        mark = self._warehouse.mark
+        return (
+            f"{self._is('flow_key')} AND {self._is('epoch')} AND {self._names('seq')} IN ({mark}, {mark})",
+            (self._key, epoch, 0, seq),
+        )
+
+    def find_rows(
+        self, session: WarehouseSession, where: str, values: Sequence[object]
+    ) -> list[tuple[Any, ...]]:
+        """Key, target, batch, last batch, whether closed and shape of rows, of whatever flow."""
+        found = self._names("flow_key", "target", "seq", "last_seq", "closed", SHAPE)
+        return session.rows(f"SELECT {found} FROM {self._name} WHERE {where}", tuple(values))
+
+    def find_owners(
+        self, session: WarehouseSession, owners: Sequence[tuple[str, str]]
+    ) -> set[tuple[str, str]]:
+        """Of all epochs, the `owner` of those that have the flow or the target of one of these."""
+        marks = ", ".join([self._warehouse.mark] * len(owners))
+        found = session.rows(
+            f"SELECT {self._names('flow_key', 'target')} FROM {self._name} WHERE {self._is('seq')}"
+            f" AND ({self._names('flow_key')} IN ({marks}) OR {self._names('target')} IN ({marks}))",
+            (0, *(key for key, _ in owners), *(target for _, target in owners)),
+        )
+        return {(str(key), str(target)) for key, target in found}
 
     def keeps_written(self, session: WarehouseSession) -> bool:
         """False for a table that an older version made, until `make` was called."""

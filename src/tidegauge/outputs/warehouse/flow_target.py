@@ -11,6 +11,7 @@ from tidegauge.model.spec import TableFlow, WarehouseTable
 from tidegauge.model.table import Field, Layout
 from tidegauge.outputs.warehouse import staging
 from tidegauge.outputs.warehouse.commits import Commits
+from tidegauge.outputs.warehouse.kept_sessions import session_of
 from tidegauge.outputs.warehouse.mode_target import HISTORY, OURS
 from tidegauge.outputs.warehouse.quarantine import WarehouseQuarantine
 from tidegauge.outputs.warehouse.target_check import TargetCheck
@@ -30,6 +31,8 @@ class FlowTarget:
         self.input = flow.input
         self.pending = False
         """When it was made ready, what is there was still of an earlier epoch than the newest."""
+        self.dropped = ""
+        """The staging table that was dropped last, with all that belongs to it."""
         self._ready = False
 
     @property
@@ -43,16 +46,14 @@ class FlowTarget:
 
     @contextmanager
     def session(self) -> Iterator[WarehouseSession]:
-        session = self.warehouse.connect()
         try:
-            yield session
+            with session_of(self.warehouse) as session:
+                yield session
         except Locked as error:
             raise OutputUnreachable(
                 f"{self.place} is held by another session: {error.message}",
                 hint="run again when it is done; nothing was changed",
             ) from error
-        finally:
-            session.close()
 
     def prepare(self) -> None:
         if not self._ready:

@@ -40,8 +40,6 @@ class WarehouseOutput:
     def __init__(self, flow: TableFlow, *, warehouse: Warehouse | None = None) -> None:
         assert isinstance(flow.output, WarehouseTable)
         self.target = FlowTarget(flow, warehouse or open_warehouse(flow.output.warehouse))
-        self._dropped = ""
-        """The staging table of the last batch that was committed: the commit takes it away."""
 
     @property
     def place(self) -> str:
@@ -144,14 +142,12 @@ class WarehouseOutput:
                 raise AssertionError(f"a warehouse takes no {type(batch_data).__name__}")
 
     def commit(self, tag: Tag, batch: Batch, staged: Staged, *, layout: Layout, run_id: str) -> Receipt:
-        receipt = commit_batch(self.target, StagedBatch(tag, batch, staged, layout, run_id))
-        self._dropped = staged.table
-        return receipt
+        return commit_batch(self.target, StagedBatch(tag, batch, staged, layout, run_id))
 
     def discard(self, staged: Staged) -> None:
-        if not staged.table or staged.table == self._dropped:
-            return
         target = self.target
+        if not staged.table or staged.table == target.dropped:
+            return
         with suppress(TidegaugeError), target.session() as session:
             staging.drop(target.warehouse, session, TableName(target.table.schema, staged.table))
 

@@ -13,6 +13,7 @@ from typing import Any
 from tidegauge.errors import KeyUnsuitable, OutputError, TidegaugeError
 from tidegauge.model.spec import TableName
 from tidegauge.model.table import Field, Layout
+from tidegauge.outputs.warehouse.kept_sessions import is_first
 from tidegauge.outputs.warehouse.warehouse import StagingTable, Warehouse, WarehouseColumn, WarehouseSession
 
 PREFIX = "tidegauge_stage_"
@@ -65,7 +66,10 @@ def drop(warehouse: Warehouse, session: WarehouseSession, table: TableName) -> N
 
 
 def clear_leftovers(warehouse: Warehouse, session: WarehouseSession, schema: str | None) -> None:
-    """Drop what attempts left that were killed more than a day ago, by the server's clock."""
+    """Drop what attempts left that were killed more than a day ago, by the server's clock; once a command,
+    for it takes a look at all tables."""
+    if not is_first("clear", warehouse.place, schema or ""):
+        return
     found = [match for name in warehouse.tables(session, schema, PREFIX) if (match := _NAME.fullmatch(name))]
     if not found:
         return

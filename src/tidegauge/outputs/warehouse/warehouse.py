@@ -128,6 +128,8 @@ class Warehouse(ABC):
     """Whether CREATE and DROP commit the transaction that they stand in."""
     copies_files: bool = False
     """Whether rows reach it only as files of a lake: what is added to them on the way is written there."""
+    keeps_sessions: bool = False
+    """Whether a session may be used again after a rollback, also by another thread (`kept_sessions`)."""
     patience: float = LOCK_SECONDS
     """How many seconds a statement waits for what another session holds."""
 
@@ -148,6 +150,10 @@ class Warehouse(ABC):
     @abstractmethod
     def connect(self) -> WarehouseSession:
         """A fresh connection, with the lock timeout set. Raises OutputUnreachable, RuntimeMissing."""
+
+    def is_worn(self, session: WarehouseSession) -> bool:  # noqa: ARG002
+        """Whether a session, and those beside it, shall be closed after use and not be kept."""
+        return False
 
     # What is there
 

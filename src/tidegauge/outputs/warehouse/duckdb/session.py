@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from tidegauge.errors import OutputError, OutputUnreachable, TidegaugeError
 from tidegauge.model.secret import mask
-from tidegauge.outputs.warehouse import open_files as keep
 from tidegauge.outputs.warehouse.file_lock import FileLock
 from tidegauge.outputs.warehouse.warehouse import Overtaken, Refused
 from tidegauge.storage.duckdb_files import DuckDBFile
@@ -28,9 +27,11 @@ class DuckDBSession:
         self._path = path
         self._file_lock = FileLock(path)
         self._began = False
+        self.worn = False
+        """The file shall be closed soon: much memory is held that DuckDB lets go only then."""
 
     def run(self, sql: str, values: Sequence[object] = ()) -> int:
-        self._begin(writing=True)
+        self._begin()
         self._execute(sql, values)
         described = self._connection.description
         if described and described[0][0] == "Count":
@@ -39,8 +40,7 @@ class DuckDBSession:
         return 0
 
     def rows(self, sql: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
-        self._begin(writing=False)
-        self._execute(sql, values)
+        self._execute(sql, values)  # before the first `run` it stands alone: a transaction for it costs twice
         return self._connection.fetchall()
 
     def commit(self) -> None:
@@ -61,7 +61,7 @@ class DuckDBSession:
 
     def close(self) -> None:
         self.rollback()
-        keep.close(self._file.path, self._file.close)
+        self._file.close()
 
     def alone(self, sql: str) -> None:
         """Run a statement about a table of ours as a transaction of its own; waits for no writer."""
@@ -93,9 +93,45 @@ class DuckDBSession:
         finally:
             self._connection.unregister(name)
 
-    def _begin(self, *, writing: bool) -> None:
-        if writing:
-            self._file_lock.acquire()
+    def describe(self, table: str) -> list[tuple[str, str, bool, bool]] | None:
+        """Name, type, whether it is NOT NULL and whether it is a part of the key, of each column of a quoted
+        table or view; None where there is none. Costs the same however many tables there are, which the
+        views of the catalogue do not."""
+        import duckdb
+
+        try:
+            self._connection.table(table)  # a statement that does not find it would end the transaction
+        except duckdb.CatalogException:
+            return None
+        except duckdb.Error as error:
+            raise OutputError(f"{self._path}: {first_line(error)}") from error
+        sql = 'SELECT name, type, "notnull", pk FROM pragma_table_info(?) ORDER BY cid'
+        return [(str(name), str(kind), bool(no), bool(pk)) for name, kind, no, pk in self.rows(sql, (table,))]
+
+    def count_index_bytes(self) -> int:
+        """In memory, of the whole file."""
+        sql = "SELECT SUM(memory_usage_bytes) FROM duckdb_memory() WHERE tag = 'ART_INDEX'"
+        ((found,),) = self.rows(sql)
+        return int(found or 0)
+
+    def is_view(self, table: str) -> bool:
+        """Of what `describe` has found: only tables have rows with numbers. Asked in a transaction of its
+        own, which may fail."""
+        import duckdb
+
+        with self._connection.cursor() as beside:
+            try:
+                beside.execute(f"SELECT rowid FROM {table} LIMIT 0")
+            except duckdb.BinderException:
+                return True
+            except duckdb.CatalogException:
+                return False  # this session has just made it
+            except duckdb.Error as error:
+                raise OutputError(f"{self._path}: {first_line(error)}") from error
+        return False
+
+    def _begin(self) -> None:
+        self._file_lock.acquire()
         if not self._began:
             self._execute("BEGIN")
             self._began = True

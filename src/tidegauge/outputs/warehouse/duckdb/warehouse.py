@@ -40,6 +40,8 @@ _TYPES = {
     "timestamp_ntz": "TIMESTAMP",
 }
 _SPARK = {kind: name for name, kind in _TYPES.items()}
+_INDEXES = 192 * 2**20
+"""Bytes. The index of a new key, however small, takes half a megabyte until the file is closed."""
 _PATTERN = re.compile(r"[*?\[]")
 
 
@@ -49,6 +51,7 @@ class DuckDB(FileWarehouse):
     short = "VARCHAR"
     key_after = True
     folds_case = True
+    keeps_sessions = True
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
@@ -71,19 +74,15 @@ class DuckDB(FileWarehouse):
         return DuckDBSession(file, self._path)
 
     def columns(self, session: WarehouseSession, table: TableName) -> tuple[Field, ...] | None:
-        place = (table.schema or "main", table.table)
-        found = session.rows(
-            "SELECT column_name, data_type FROM duckdb_columns() WHERE database_name = current_database()"
-            " AND lower(schema_name) = lower(?) AND lower(table_name) = lower(?) ORDER BY column_index",
-            place,
-        )
-        if not found:
+        assert isinstance(session, DuckDBSession)
+        found = session.describe(self.table(table))
+        if found is None:
             return None
-        if self._is_view(session, table):
+        if self._is_view(session, table, [name for name, *_ in found]):
             raise OutputError(
                 f"{table} in {self.place} is a view", hint="load into another table with `rename:`"
             )
-        return tuple(Field(name, _spark(kind), kind) for name, kind in found)
+        return tuple(Field(name, _spark(kind), kind) for name, kind, *_ in found)
 
     def tables(self, session: WarehouseSession, schema: str | None, prefix: str) -> list[str]:
         found = session.rows(
@@ -150,30 +149,31 @@ class DuckDB(FileWarehouse):
         session.run(f"ALTER TABLE {self.table(wider)} RENAME TO {self.name(table.table)}")
 
     def declare_key(self, session: WarehouseSession, target: TableName, key: Sequence[str]) -> None:
-        required = session.rows(
-            "SELECT constraint_column_names FROM duckdb_constraints() WHERE constraint_type = 'NOT NULL' AND"
-            " database_name = current_database() AND lower(schema_name) = lower(?)"
-            " AND lower(table_name) = lower(?)",
-            (target.schema or "main", target.table),
-        )
-        declared = session.rows(
-            "SELECT 1 FROM duckdb_constraints() WHERE constraint_type = 'PRIMARY KEY' AND"
-            " database_name = current_database() AND lower(schema_name) = lower(?)"
-            " AND lower(table_name) = lower(?)",
-            (target.schema or "main", target.table),
-        )
+        assert isinstance(session, DuckDBSession)
+        found = session.describe(self.table(target)) or ()
+        declared = any(part for *_, part in found)
         # A table of ours has its key columns NOT NULL from the start.
-        if key and not declared and {*key} <= {name for (names,) in required for name in names}:
+        if key and not declared and {*key} <= {name for name, _, required, _ in found if required}:
             names = ", ".join(map(self.name, key))
             session.rollback()
             session.run(f"ALTER TABLE {self.table(target)} ADD PRIMARY KEY ({names})")
             session.commit()
+            session.worn = session.count_index_bytes() > _INDEXES
+
+    def is_worn(self, session: WarehouseSession) -> bool:
+        assert isinstance(session, DuckDBSession)
+        return session.worn
 
     def drop(self, session: WarehouseSession, table: TableName) -> None:
-        kind = "VIEW" if self._is_view(session, table) else "TABLE"
-        session.run(f"DROP {kind} IF EXISTS {self.table(table)}")
+        assert isinstance(session, DuckDBSession)
+        found = session.describe(self.table(table))
+        if found is not None:
+            view = self._is_view(session, table, [name for name, *_ in found])
+            session.run(f"DROP {'VIEW' if view else 'TABLE'} IF EXISTS {self.table(table)}")
 
-    def _is_view(self, session: WarehouseSession, table: TableName) -> bool:
+    def _is_view(self, session: DuckDBSession, table: TableName, columns: Sequence[str]) -> bool:
+        if "rowid" not in map(str.lower, columns):
+            return session.is_view(self.table(table))
         return bool(
             session.rows(
                 "SELECT 1 FROM duckdb_views() WHERE database_name = current_database()"

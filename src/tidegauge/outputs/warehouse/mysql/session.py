@@ -112,6 +112,8 @@ class MysqlSession:
     def __init__(self, connection: StreamConnection, login: MysqlLogin) -> None:
         self.connection = connection
         self.login = login
+        self.holds = False
+        """It has a lock that goes with it."""
 
     def run(self, sql: str, values: Sequence[object] = ()) -> int:
         rows, _ = self._execute(sql, values)

@@ -83,6 +83,7 @@ _COLLATION = "/*M! COLLATE utf8mb4_nopad_bin */ /*!80017 COLLATE utf8mb4_0900_bi
 class MySQL(Warehouse):
     mark = MARK
     finds_repeats = True
+    keeps_sessions = True
     ddl_commits = True
     now = "UTC_TIMESTAMP(6)"
     moment = "datetime(6)"
@@ -226,7 +227,11 @@ class MySQL(Warehouse):
         ((taken,),) = session.rows(f"SELECT GET_LOCK({MARK}, {wait})", (name,))
         if taken != 1:
             raise Locked("another session makes the table anew")
+        cast(MysqlSession, session).holds = True
         return True
+
+    def is_worn(self, session: WarehouseSession) -> bool:
+        return cast(MysqlSession, session).holds
 
     def drop(self, session: WarehouseSession, table: TableName) -> None:
         tasks.drop_with_marks(self, session, table)

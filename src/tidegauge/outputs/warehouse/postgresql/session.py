@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import select
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import psycopg
-from psycopg.pq import TransactionStatus
 
 from tidegauge.errors import OutputError, OutputUnreachable, TidegaugeError
 from tidegauge.model.secret import mask
 from tidegauge.model.spec import Database
-from tidegauge.outputs.warehouse import open_sessions
-from tidegauge.outputs.warehouse.open_sessions import KeptSession
 from tidegauge.outputs.warehouse.warehouse import LOCK_SECONDS, Denied, Locked, Overtaken, Refused
 
 MARK = "\0"
@@ -79,10 +74,6 @@ class PostgresqlLogin:
         return cls(database.name, f"{database.host}:{port}", given)
 
     def connect(self, patience: float = LOCK_SECONDS) -> PostgresqlSession:
-        key = (*self.arguments.items(), patience)
-        connection: psycopg.Connection[Any] | None = open_sessions.take(key)
-        if connection is not None:
-            return PostgresqlSession(connection, self, key)
         try:
             connection = psycopg.connect(
                 "",
@@ -95,19 +86,15 @@ class PostgresqlLogin:
             connection.autocommit = False
         except (psycopg.Error, OSError) as error:
             raise translate_error(error, self) from error
-        return PostgresqlSession(connection, self, key)
+        return PostgresqlSession(connection, self)
 
 
 class PostgresqlSession:
     """A `WarehouseSession`. The driver puts values into the text, so that no type is guessed for them."""
 
-    def __init__(self, connection: psycopg.Connection[Any], login: PostgresqlLogin, key: Hashable) -> None:
+    def __init__(self, connection: psycopg.Connection[Any], login: PostgresqlLogin) -> None:
         self.connection = connection
         self.login = login
-        self._key = key
-        self._sound = True
-        """No statement has failed: who asks after an error asks over another connection."""
-        self._over = False
 
     def run(self, sql: str, values: Sequence[object] = ()) -> int:
         return max(0, self._execute(sql, values).rowcount)
@@ -129,24 +116,13 @@ class PostgresqlSession:
         try:
             self.connection.rollback()
         except psycopg.Error:
-            self.connection.close()
+            self.close()
 
     def close(self) -> None:
-        connection = self.connection
-        if self._over:
-            return
-        self._over = True
-        if self._sound and not connection.closed:
-            self.rollback()
-        if not self._sound or connection.closed:
-            connection.close()
-            return
-        kept = KeptSession(connection, connection.close, partial(_is_alive, connection))
-        open_sessions.give_back(self._key, kept)
+        self.connection.close()
 
     def translate(self, error: Exception, sql: str = "") -> TidegaugeError:
         """The driver's error as ours; where we waited in vain, with who was in the way."""
-        self._sound = False
         ours = translate_error(error, self.login)
         if isinstance(ours, Locked) and sql:
             ours.message += self._holders(sql)
@@ -175,13 +151,6 @@ class PostgresqlSession:
             if f'"{table}"' in sql
         ]
         return f"; held by {', '.join(named)}" if named else ""
-
-
-def _is_alive(connection: psycopg.Connection[Any]) -> bool:
-    """A server that ends a session says so, and nothing else is said to one that asks nothing."""
-    if connection.closed or connection.info.transaction_status is not TransactionStatus.IDLE:
-        return False
-    return not select.select([connection.fileno()], [], [], 0)[0]
 
 
 def translate_error(error: Exception, login: PostgresqlLogin) -> TidegaugeError:

@@ -66,6 +66,7 @@ _MAKING = 0x7469646567617567
 class PostgreSQL(Warehouse):
     mark = MARK
     finds_repeats = True
+    keeps_sessions = True
     now = "(clock_timestamp() AT TIME ZONE 'UTC')"
     moment = "timestamp(6) without time zone"
 

@@ -1,0 +1,31 @@
+"""Look once at all targets of a warehouse, instead of asking each flow's by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidegauge.errors import TidegaugeError
+from tidegauge.flows.flow import Flow
+from tidegauge.flows.table import TableFlowBase
+from tidegauge.outputs.warehouse.output import WarehouseOutput
+from tidegauge.outputs.warehouse.standing import Expected, by_place, find_standing
+
+
+def look_at_targets(flows: Sequence[Flow]) -> None:
+    """Note of each flow whether its target `stands`. Never raises: a flow of which nothing is noted is asked
+    by itself, and reports what is wrong."""
+    found = {flow.spec.name: flow for flow in flows if isinstance(flow, TableFlowBase)}
+    expected = [
+        Expected(flow.output.target, *((flow.mark.epoch, flow.mark.seq) if flow.mark else (0, 0)))
+        for flow in found.values()
+        if isinstance(flow.output, WarehouseOutput)
+    ]
+    for group in by_place(expected):
+        if len(group) == 1:
+            continue
+        try:
+            standing = find_standing(group)
+        except TidegaugeError:
+            continue
+        for name in standing:
+            found[name].stands = True

@@ -1,0 +1,141 @@
+"""Which targets of one warehouse stand where the ledger says they do, asked once for many flows.
+
+Good for planning, and for nothing else: whoever commits reads and moves the head himself. What is found here
+is the ordinary case alone. A flow that is not found may be as it should be all the same, and is asked by
+itself, which also says what is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from tidegauge.errors import OutputError, OutputUnreachable
+from tidegauge.outputs.warehouse import columns, staging
+from tidegauge.outputs.warehouse.flow_target import FlowTarget
+from tidegauge.outputs.warehouse.warehouse import WarehouseSession
+
+T = TypeVar("T")
+
+_AT_ONCE = 100
+"""Targets in one statement: few enough for every engine's limits."""
+
+
+@dataclass(frozen=True)
+class Expected:
+    """A target, and the last batch that the ledger knows to be in it."""
+
+    target: FlowTarget
+    epoch: int
+    seq: int
+
+
+def find_standing(expected: Sequence[Expected]) -> frozenset[str]:
+    """The flows whose epoch is the newest and ends with the very batch, and whose table is there and filled;
+    and the flows of which nothing was committed yet, where there is no table either.
+
+    All of one warehouse and one schema. Also clears away what dead attempts left there.
+    """
+    first = expected[0].target
+    if not first.warehouse.is_there():
+        return frozenset(one.target.flow for one in expected if (one.epoch, one.seq) == (0, 0))
+    found: set[str] = set()
+    with first.session() as session:
+        there = first.commits.is_there(session)
+        if there and not first.commits.is_complete(session):
+            return frozenset()  # an older version's: whoever makes it ready adds what it lacks
+        staging.clear_leftovers(first.warehouse, session, first.table.schema)
+        session.rollback()
+        for some in _some([one for one in expected if one.seq and there]):
+            found |= _find_filled_ones(session, some)
+        fresh = [one.target for one in expected if (one.epoch, one.seq) == (0, 0)]
+        if fresh:
+            found |= _find_fresh(session, fresh, there)
+    return frozenset(found)
+
+
+def _find_fresh(session: WarehouseSession, targets: Sequence[FlowTarget], there: bool) -> set[str]:
+    """The flows that have no table, no epoch, and nobody else's where theirs would be. `there`: so is the
+    table of epochs."""
+    first = targets[0]
+    tables = {first.named(name) for name in first.warehouse.tables(session, first.table.schema, "")}
+    session.rollback()
+    without = [one for one in targets if first.named(one.table.table) not in tables]
+    known = {name for those in _some(without) if there for name in _find_known(session, those)}
+    return {one.flow for one in without} - known
+
+
+def _some(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    for start in range(0, len(items), _AT_ONCE):
+        yield items[start : start + _AT_ONCE]
+
+
+def _find_known(session: WarehouseSession, targets: Sequence[FlowTarget]) -> set[str]:
+    """The flows that have an epoch already, or whose table another flow has one for."""
+    owners = targets[0].commits.find_owners(session, [one.commits.owner for one in targets])
+    session.rollback()
+    keys, places = {key for key, _ in owners}, {place for _, place in owners}
+    return {one.flow for one in targets if one.commits.owner[0] in keys or one.commits.owner[1] in places}
+
+
+def _find_filled_ones(session: WarehouseSession, expected: Sequence[Expected]) -> set[str]:
+    first = expected[0].target
+    asked = [one.target.commits.ask_for(one.epoch, one.seq) for one in expected]
+    values = [value for _, values in asked for value in values]
+    where = " OR ".join(f"({condition})" for condition, _ in asked)
+    rows = first.commits.find_rows(session, where, values)
+    session.rollback()
+    by_owner: dict[tuple[str, str], dict[int, tuple[Any, ...]]] = {}
+    for key, target, seq, *rest in rows:
+        by_owner.setdefault((key, target), {})[int(seq)] = tuple(rest)
+    right = [one for one in expected if _is_right(one, by_owner.get(one.target.commits.owner, {}))]
+    filled = _find_filled(session, [one.target for one in right])
+    session.rollback()
+    return {one.target.flow for place, one in enumerate(right) if place in filled}
+
+
+def _is_right(one: Expected, rows: Mapping[int, tuple[Any, ...]]) -> bool:
+    """By the flow's rows of the epoch: last batch, whether closed, and shape, by the batch's number."""
+    head, last = rows.get(0), rows.get(one.seq)
+    if head is None or last is None:
+        return False
+    (last_seq, closed, _), (_, _, shape) = head, last
+    before = None if shape is None else columns.mode_of(shape)
+    together = before is None or columns.go_together(before, one.target.options.mode)
+    return int(last_seq) == one.seq and not closed and together
+
+
+def _find_filled(session: WarehouseSession, targets: Sequence[FlowTarget]) -> set[int]:
+    """The places of those that are there and have a row; none at all where one of them cannot be read."""
+    if not targets:
+        return set()
+    asked = " UNION ALL ".join(_probe(place, target) for place, target in enumerate(targets))
+    try:
+        return {int(place) for place, rows in session.rows(asked) if rows}
+    except OutputUnreachable:
+        raise
+    except OutputError:
+        return set()
+
+
+def _probe(place: int, target: FlowTarget) -> str:
+    table = target.warehouse.table(target.table)
+    return f"SELECT {place}, COUNT(*) FROM (SELECT 1 FROM {table} LIMIT 1) AS p_"
+
+
+def by_place(expected: Sequence[Expected]) -> Iterator[list[Expected]]:
+    """Those of one warehouse and schema together."""
+    groups: list[list[Expected]] = []
+    for one in expected:
+        for group in groups:
+            if _is_beside(group[0].target, one.target):
+                group.append(one)
+                break
+        else:
+            groups.append([one])
+    yield from groups
+
+
+def _is_beside(one: FlowTarget, other: FlowTarget) -> bool:
+    return one.warehouse.database == other.warehouse.database and one.table.schema == other.table.schema
