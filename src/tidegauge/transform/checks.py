@@ -55,17 +55,23 @@ class RowChecks:
 
         columns = frame.columns
         failed: Column = F.lit(0).cast("bigint")
-        joined = frame
-        for at, one in enumerate(self.expectations):
-            if isinstance(one.rule, ForeignKey):
-                joined = self._look_up(joined, one, one.rule, f"{_FOUND}{at}")
-                wrong = self._points_nowhere(frame, one, one.rule, f"{_FOUND}{at}")
-            else:
-                wrong = self._fails(frame, one)
+        joined, wrongs = self._look(frame)
+        for at, wrong in enumerate(wrongs):
             failed = failed.bitwiseOR(F.when(wrong, F.lit(1 << at)).otherwise(F.lit(0)).cast("bigint"))
         if CHANGE_TYPE in columns:
             failed = F.when(~F.col(CHANGE_TYPE).eqNullSafe(DELETE), failed)
         return joined.select(*(F.col(quote(name)) for name in columns), failed.alias(FAILED))
+
+    def _look(self, frame: DataFrame) -> tuple[DataFrame, list[Column]]:
+        """The rows, with what is looked up for them; and whether a row fails, check by check."""
+        joined, wrongs = frame, []
+        for at, one in enumerate(self.expectations):
+            if isinstance(one.rule, ForeignKey):
+                joined = self._look_up(joined, one, one.rule, f"{_FOUND}{at}")
+                wrongs.append(self._points_nowhere(frame, one, one.rule, f"{_FOUND}{at}"))
+            else:
+                wrongs.append(self._fails(frame, one))
+        return joined, wrongs
 
     def guard(self, frame: DataFrame, text: str) -> DataFrame:
         """The rows, as long as none of them fails a check: else an error that has this text.
@@ -74,13 +80,21 @@ class RowChecks:
         """
         from pyspark.sql import functions as F  # noqa: N812
 
-        marked, wrong, passed = self.mark(frame), F.col(FAILED) != 0, F.lit(True)
-        if HERE in frame.columns:
-            wrong, passed = F.col(HERE) & wrong, self.kept()
         # Not deterministic for Spark, so that it neither moves the guard below a join or another filter,
         # where it would see rows that are not written, nor leaves it out.
-        passed &= F.spark_partition_id() >= 0
-        return marked.where(F.when(wrong, F.raise_error(F.lit(text))).otherwise(passed)).drop(FAILED)
+        passed = F.spark_partition_id() >= 0
+        if HERE in frame.columns:
+            marked, wrong = self.mark(frame), F.col(HERE) & (F.col(FAILED) != 0)
+            return marked.where(
+                F.when(wrong, F.raise_error(F.lit(text))).otherwise(self.kept() & passed)
+            ).drop(FAILED)
+        # Which check fails need not be told, so the first that does is enough.
+        joined, wrongs = self._look(frame)
+        wrong = reduce(lambda one, other: one | other, wrongs, F.lit(False))
+        if CHANGE_TYPE in frame.columns:
+            wrong = ~F.col(CHANGE_TYPE).eqNullSafe(DELETE) & wrong
+        checked = joined.where(F.when(wrong, F.raise_error(F.lit(text))).otherwise(passed))
+        return checked.select(*(F.col(quote(name)) for name in frame.columns))
 
     def mask(self, *actions: str) -> int:
         """The bits of all checks with one of these actions."""
