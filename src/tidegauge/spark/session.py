@@ -39,6 +39,14 @@ _LIGHT = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240
 option it would have a fifth of the room for compiled code, and stop compiling once Spark has filled it.
 Whoever sets `spark.driver.extraJavaOptions` gets a Java without these. See docs/performance.md."""
 
+_PATIENT = (
+    "-XX:Tier4InvocationThreshold=20000 -XX:Tier4MinInvocationThreshold=2400"
+    " -XX:Tier4CompileThreshold=60000 -XX:Tier4BackEdgeThreshold=160000"
+)
+"""For every other Java: four times as many calls until code is compiled a second time. A run of minutes
+spends a third of its processor time on that compiler, most of it for code that plans queries; loops over rows
+get there all the same. Whoever sets `spark.driver.extraJavaOptions` gets a Java without these."""
+
 DELTA = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -137,8 +145,8 @@ def _launch(settings: SparkSettings, needs: Collection[Needs], *, light: bool, d
     name = "spark.driver.extraJavaOptions"
     if "SharedArchiveFile" not in settings.conf.get(name, ""):
         conf.set(name, f"{conf.get(name, '')} {java_options(java)}".strip())
-    if light and not settings.conf.get(name):
-        conf.set(name, f"{conf.get(name, '')} {_LIGHT}")
+    if not settings.conf.get(name):
+        conf.set(name, f"{conf.get(name, '')} {_LIGHT if light else _PATIENT}")
     # Java's own chatter goes to a file: a person sees our sentence, `--debug` shows the rest.
     chatter: Any = None if debug else tempfile.TemporaryFile()  # noqa: SIM115 - the JVM outlives this call
     try:
