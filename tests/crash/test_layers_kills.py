@@ -44,6 +44,7 @@ BEGUN, MARKED, LOGGED, ENDED = (
     Death((f"{KEEPER}.end_override",)),
 )
 UNBEGUN = Death((f"{KEEPER}.begin_override",), "before")
+COMMIT = f"{WRITE}.small_target:SmallTarget.commit"
 FORGOTTEN = Death((f"{WRITE}.place:Opened.forget_events",))
 
 
@@ -297,7 +298,7 @@ def test_b17_a_runner_paused_in_its_commit_before_an_override_cannot_write_into_
     # changes nothing: only the table beside them is told of it.
     table.change(1)
     history(delta_flows, "h", (1, 10, "x"))
-    stop = Stop({f"{WRITE}.modes:_merge": 1, f"{WRITE}.modes:_append": 1, f"{WRITE}.scd2:keep": 2})
+    stop = Stop({COMMIT: 2, f"{WRITE}.small_history:keep_beside": 2})
     words = ("run", "--json", "--parallel", 4, "--project", delta_flows.file)
     zombie = dying.start(zombies, stop, delta_flows.shared, *words, seconds=600)
     until(lambda: stands_still(zombie))
@@ -339,7 +340,7 @@ def test_d7_a_history_killed_between_its_kept_events_and_its_commit_is_whole_aga
 ) -> None:
     delta_flows.flows = {"it": f"inputs: {{h: {{path: h}}}}, output: {{path: it, {SCD2}}}"}
     delta_flows.write()
-    kept = Death((f"{WRITE}.scd2:keep",))
+    kept = Death((f"{WRITE}.small_history:keep_beside",))
     history(delta_flows, "h", (1, 5, "x"), (1, 10, "x"))
     delta_flows.die(kept, "run", on_spark=True)
     assert spans(delta_flows, "it") == []
@@ -351,6 +352,30 @@ def test_d7_a_history_killed_between_its_kept_events_and_its_commit_is_whole_aga
     assert spans(delta_flows, "it") == [("x", 5, 7), ("z", 7, 10), ("x", 10, None)]
     assert set(delta_flows.sql("SELECT version FROM @it/_tidegauge_events")) == {(5,), (7,), (10,)}
     assert {one["state"] for one in delta_flows.run().json["flows"]} == {"SKIPPED"}
+
+
+SMALL = [
+    Death(("tidegauge.delta_log.data_files:FileColumns.write",)),  # a file, and no commit that names it
+    Death(("tidegauge.delta_log.newest:Log.put",), "before"),
+    Death(("tidegauge.delta_log.newest:Log.put",)),
+    Death((COMMIT,)),
+]
+
+
+def test_b1_b2_a_small_target_killed_around_its_commit_without_spark_loses_and_doubles_nothing(
+    delta_flows: Layers, table: Table
+) -> None:
+    delta_flows.flows = {"merge": MERGE}
+    delta_flows.write()
+    for turn, at in enumerate(SMALL, 1):
+        table.change(turn)
+        delta_flows.die(at, "run", on_spark=True)
+    delta_flows.run()
+    delta_flows.check(table.rows, merge="merge")
+    commits = delta_flows.sql("DESCRIBE HISTORY @merge")
+    assert {one[14] for one in commits[:-1]} >= {"tidegauge"}, commits
+    seqs = [json.loads(said)["seq"] for one in commits if (said := one[13])]
+    assert seqs == sorted(set(seqs), reverse=True), seqs
 
 
 MANY = "inputs: {t: {path: t}}, output: {path: many, key: id}"

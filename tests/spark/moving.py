@@ -120,6 +120,10 @@ class Window:
         return self.afresh or any(self.table.versions[self.after + 1 : self.upto + 1])
 
     @property
+    def held(self) -> bool:
+        return False
+
+    @property
     def grows(self) -> bool:
         """As the plan would have it: by its files, where whole new rows are all that came."""
         changes = [kind for one in self.table.versions[self.after + 1 : self.upto + 1] for kind, _ in one]

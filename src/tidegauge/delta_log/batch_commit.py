@@ -49,16 +49,20 @@ def removals(look: Snapshot, now: int) -> Iterator[Action]:
             "the table has delta.appendOnly set, so its rows cannot be removed",
             hint="ALTER TABLE … UNSET TBLPROPERTIES ('delta.appendOnly'), then again; nothing was changed",
         )
-    for add in look.files():
-        remove: Action = {
-            "path": add["path"],
-            "deletionTimestamp": now,
-            "dataChange": True,
-            "extendedFileMetadata": True,
-            "partitionValues": add.get("partitionValues") or {},
-            "size": add["size"],
-        }
-        for name in ("deletionVector", "tags", "baseRowId", "defaultRowCommitVersion", "stats"):
-            if add.get(name) is not None:
-                remove[name] = add[name]
-        yield {"remove": remove}
+    return ({"remove": removal_of(add, now)} for add in look.files())
+
+
+def removal_of(add: Action, now: int) -> Action:
+    """What a `remove` says of a file that was added."""
+    remove: Action = {
+        "path": add["path"],
+        "deletionTimestamp": now,
+        "dataChange": True,
+        "extendedFileMetadata": True,
+        "partitionValues": add.get("partitionValues") or {},
+        "size": add["size"],
+    }
+    for name in ("deletionVector", "tags", "baseRowId", "defaultRowCommitVersion", "stats"):
+        if add.get(name) is not None:
+            remove[name] = add[name]
+    return remove

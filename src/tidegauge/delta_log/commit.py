@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
+
+from tidegauge.model.lazy import lazy
 
 LOG = "_delta_log"
 FACTS = ("protocol", "metaData")
@@ -21,7 +22,7 @@ class Commit:
     version: int
     actions: tuple[Action, ...]
 
-    @functools.cached_property
+    @lazy
     def info(self) -> Action:
         return next(self._of("commitInfo"), {})
 
@@ -29,7 +30,7 @@ class Commit:
     def at(self) -> datetime | None:
         return moment(self.info)
 
-    @functools.cached_property
+    @lazy
     def note(self) -> Action | None:
         """What Tidegauge has written into it; None where somebody else made the commit."""
         text = self.info.get("userMetadata")
@@ -47,34 +48,34 @@ class Commit:
         key = self.note.get("key") if self.note else None
         return tuple(key) if isinstance(key, list) and all(isinstance(one, str) for one in key) else ()
 
-    @functools.cached_property
+    @lazy
     def facts(self) -> dict[str, Action]:
         """`protocol` and `metaData`, where it has set them."""
         return {kind: part for kind in FACTS for part in self._of(kind)}
 
-    @functools.cached_property
+    @lazy
     def transactions(self) -> dict[str, int]:
         """By application, the version of its transaction."""
         return {str(one["appId"]): int(one["version"]) for one in self._of("txn")}
 
-    @functools.cached_property
+    @lazy
     def added(self) -> tuple[Action, ...]:
         return tuple(self._of("add"))
 
-    @functools.cached_property
+    @lazy
     def removed(self) -> tuple[Action, ...]:
         return tuple(self._of("remove"))
 
-    @functools.cached_property
+    @lazy
     def cdc(self) -> tuple[Action, ...]:
         return tuple(self._of("cdc"))
 
-    @functools.cached_property
+    @lazy
     def came(self) -> tuple[Action, ...]:
         """Files with new rows, not just the old ones rewritten."""
         return tuple(one for one in self.added if one.get("dataChange", True))
 
-    @functools.cached_property
+    @lazy
     def went(self) -> tuple[Action, ...]:
         return tuple(one for one in self.removed if one.get("dataChange", True))
 

@@ -6,7 +6,6 @@ last checkpoint on. What a commit says is not kept between looks, since a table 
 
 from __future__ import annotations
 
-import functools
 import itertools
 import json
 from collections.abc import Iterator, Sequence
@@ -20,6 +19,7 @@ from tidegauge.delta_log.protocol import TableState
 from tidegauge.delta_log.replay import live_files
 from tidegauge.delta_log.write import put_commit
 from tidegauge.errors import OutputDisagrees
+from tidegauge.model.lazy import lazy
 from tidegauge.storage.store import Store
 
 _STEPS = 24
@@ -63,13 +63,13 @@ class Snapshot:
                 return found
         return _find_numbered(self.checkpoint_transactions, prefix)
 
-    @functools.cached_property
+    @lazy
     def checkpoint_transactions(self) -> dict[str, int]:
         """By application, its last version that the checkpoint has; none where there is no checkpoint."""
         with self._reading_checkpoint() as checkpoint:
             return checkpoint.transactions() if checkpoint else {}
 
-    @functools.cached_property
+    @lazy
     def state(self) -> TableState:
         """Protocol and metadata that hold now."""
         found: dict[str, Action] = {}
@@ -133,7 +133,7 @@ class Snapshot:
             found = checkpoint.actions("add") if checkpoint else []
         yield from found
 
-    @functools.cached_property
+    @lazy
     def _opened(self) -> Checkpoint | None:
         if self._checkpoint is None:
             return None

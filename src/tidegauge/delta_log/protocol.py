@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from tidegauge.delta_log.commit import Action, schema_digest
 from tidegauge.errors import SourceError
+from tidegauge.model.lazy import lazy
 
 _NEWEST_READER = 3
 _THROUGH_CATALOGUE = {"catalogManaged", "catalogOwned", "coordinatedCommits"}
@@ -60,7 +60,7 @@ class TableState:
             [*(self.protocol.get("readerFeatures") or ()), *(self.protocol.get("writerFeatures") or ())]
         )
 
-    @functools.cached_property
+    @lazy
     def digest(self) -> str:
         return schema_digest(self.schema)
 

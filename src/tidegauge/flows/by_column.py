@@ -129,6 +129,10 @@ class ColumnTransform(DeltaTransform):
         return PlannedWork(draft, self._batch_reader(draft), by_jdbc=True)
 
     @property
+    def _is_delta(self) -> bool:
+        return self._by.format in (None, "delta")
+
+    @property
     def _identity(self) -> str:
         """Which table this is and what orders it."""
         return f"{self._part.table} by {self._by.column or 'nothing'}"
@@ -154,7 +158,8 @@ class ColumnTransform(DeltaTransform):
         stands = mark.position if mark else None
         little = self._reads_little()
         with self._places.session(self.spec) as session, tune_for_small(session, few=little):
-            return self._find_rows(SparkTable(session, self._part), stands, kept, now)
+            table = SparkTable(session, self._part, small=little and self._is_delta)
+            return self._find_rows(table, stands, kept, now)
 
     def _find_rows(
         self, table: SparkTable, stands: Position | None, kept: Remembered, now: Remembered
@@ -190,7 +195,7 @@ class ColumnTransform(DeltaTransform):
     def _state(self) -> str | None:
         """What tells without Spark that a table has not changed; None: nothing does."""
         table = self._part.table
-        if self._by.format not in (None, "delta"):
+        if not self._is_delta:
             return list_files(table.path) if table.path and not table.on_s3 else None
         location = self._places.find(table)
         if location is None:
@@ -226,10 +231,12 @@ class ColumnTransform(DeltaTransform):
         last_of = () if spec.output.mode.facts.only_adds or self._by.column is None else self._key
 
         def read_batch(batch: Batch) -> BatchData:
+            small = self._reads_little()
+
             def change(
                 session: SparkSession, target: Callable[[], DataFrame] | None, *, guarded: bool = False
             ) -> DeltaChange:
-                table = SparkTable(session, self._part)
+                table = SparkTable(session, self._part, small=small and self._is_delta)
                 inputs: dict[str, ChangedInput] = {}
                 for part, window in zip(spec.inputs, self._in_order(names, batch), strict=True):
                     if part is self._part:
@@ -240,16 +247,16 @@ class ColumnTransform(DeltaTransform):
                 keep: list[DataFrame] = []
                 if self._by.column is None:
                     made = evaluate_change(
-                        spec, inputs, session, target, Evaluate.WHOLE, keep=keep, guarded=guarded
+                        spec, inputs, session, target, Evaluate.WHOLE, keep=keep, guarded=guarded, small=small
                     )
                 else:
-                    made = evaluate_window(spec, inputs, session, target, keep=keep, guarded=guarded)
+                    made = evaluate_window(
+                        spec, inputs, session, target, keep=keep, guarded=guarded, small=small
+                    )
                 return replace(made, kept=tuple(keep))
 
             quick = partial(change, guarded=True) if can_guard(spec) else None
-            return DeltaBatch(
-                layout, batch.rows, change=change, guarded=quick, reads_little=self._reads_little()
-            )
+            return DeltaBatch(layout, batch.rows, change=change, guarded=quick, reads_little=small)
 
         return read_batch
 

@@ -281,6 +281,8 @@ class DeltaTransform:
         layout = Layout(TableName(None, flow.name), (), flow.output.key, "version", None)
 
         def read_batch(batch: Batch) -> BatchData:
+            small = self._reads_little()
+
             def change(
                 session: SparkSession, target: Callable[[], DataFrame] | None, *, guarded: bool = False
             ) -> DeltaChange:
@@ -294,11 +296,12 @@ class DeltaTransform:
                         way,
                         raw=parts[name].raw,
                         unique=_unique(found[name], window),
+                        small=small,
                     )
                     for name, window, way in zip(names, batch.windows, batch.ways, strict=True)
                 }
                 made = evaluate_change(
-                    flow, inputs, session, target, choice.evaluate, keep=keep, guarded=guarded
+                    flow, inputs, session, target, choice.evaluate, keep=keep, guarded=guarded, small=small
                 )
                 return replace(made, kept=tuple(keep))
 
@@ -307,7 +310,7 @@ class DeltaTransform:
                 change=change,
                 guarded=partial(change, guarded=True) if can_guard(flow) else None,
                 explain=lambda error: translate_read_error(error, self._tables()),
-                reads_little=self._reads_little(),
+                reads_little=small,
             )
 
         return read_batch

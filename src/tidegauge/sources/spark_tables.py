@@ -6,19 +6,23 @@ import hashlib
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tidegauge.delta_log.data_files import NeedsSpark
+from tidegauge.delta_log.location import lake_of
 from tidegauge.errors import ColumnMissing, CursorUnsuitable, SourceError, TableMissing
 from tidegauge.model.delta_flow import DeltaInput, ReadByColumn
+from tidegauge.model.lazy import lazy
 from tidegauge.model.position import RowPosition, Value, ValueKind, Window
 from tidegauge.model.secret import mask
 from tidegauge.model.spark_causes import with_causes
 from tidegauge.model.types import parse_decimal, quote
+from tidegauge.sources.delta.added_files import find_files, read_added_rows
+from tidegauge.sources.small_column import SmallColumn, read_small_column
 from tidegauge.spark.comparable import make_comparable
 
 if TYPE_CHECKING:
@@ -71,22 +75,25 @@ class ColumnSurvey:
 class SparkTable:
     """An input as it is now. `session` is the flow's own."""
 
-    def __init__(self, session: SparkSession, part: DeltaInput) -> None:
+    def __init__(self, session: SparkSession, part: DeltaInput, *, small: bool = False) -> None:
+        """`small`: it is known to be a small table on a disk."""
         assert part.by_column is not None
-        self._session = session
+        self._session, self._small = session, small
         self._part = part
         self._by: ReadByColumn = part.by_column
         session.conf.set("spark.sql.session.timeZone", "UTC")
         session.conf.set("spark.sql.files.ignoreMissingFiles", "false")
         session.conf.set("spark.sql.files.ignoreCorruptFiles", "false")
 
-    @cached_property
+    @lazy
     def frame(self) -> DataFrame:
         """Raises TableMissing, or SourceError."""
         table = self._part.table
         with self._explained():
             if table.path is None:
                 frame = self._session.read.table(str(table.name))
+            elif self._small and (held := find_files(table, table.path, None)) is not None:
+                frame = read_added_rows(self._session, held, stamps=False).coalesce(1)
             else:
                 frame = self._session.read.format(self._by.format or "delta").load(table.path)
             _ = frame.schema
@@ -97,7 +104,7 @@ class SparkTable:
         """Of its columns and their types."""
         return hashlib.sha256(self.frame.schema.json().encode()).hexdigest()[:16]
 
-    @cached_property
+    @lazy
     def cursor(self) -> CursorColumn:
         """Raises ColumnMissing or CursorUnsuitable."""
         assert self._by.column is not None
@@ -120,6 +127,11 @@ class SparkTable:
         """One pass over the column."""
         from pyspark.sql import functions as F  # noqa: N812
 
+        if (column := self._small_column) is not None:
+            with suppress(NeedsSpark):
+                highest, _ = column.find_highest(None)
+                upto, waiting = column.find_highest(self._latest)
+                return ColumnSurvey(highest, upto, column.values.null_count, waiting)
         value = F.col(quote(self.cursor.name))
         ready = self._is_ready(value)
         with self._explained():
@@ -137,6 +149,10 @@ class SparkTable:
         """In one pass: rows past `after` up to `upto`, rows up to `after`, and rows up to `next_after`."""
         from pyspark.sql import functions as F  # noqa: N812
 
+        if (column := self._small_column) is not None:
+            with suppress(NeedsSpark):
+                older = 0 if after is None else column.count_between(None, after)
+                return column.count_between(after, upto), older, column.count_between(None, next_after)
         value = F.col(quote(self.cursor.name))
         below = F.lit(False) if after is None else value <= self._literal(after)
         asked = (self._inside(after, upto), below, value <= self._literal(next_after))
@@ -175,12 +191,26 @@ class SparkTable:
         """A number is, whatever it is; a moment when it is past and `settle` old, by this machine's clock."""
         from pyspark.sql import functions as F  # noqa: N812
 
-        if self.cursor.kind not in MOMENTS:
+        moment = self._latest
+        if moment is None:
             return value.isNotNull()
-        moment = datetime.now(UTC).replace(tzinfo=None) - self._by.settle
         day = self.cursor.kind is ValueKind.DATE
         text = moment.date().isoformat() if day else moment.isoformat(sep=" ")
         return F.coalesce(value <= F.lit(text).cast(self.cursor.type), F.lit(False))
+
+    @property
+    def _latest(self) -> datetime | None:
+        """What is later waits, by this machine's clock."""
+        if self.cursor.kind not in MOMENTS:
+            return None
+        return datetime.now(UTC).replace(tzinfo=None) - self._by.settle
+
+    @lazy
+    def _small_column(self) -> SmallColumn | None:
+        if not self._small:
+            return None
+        lake = lake_of(str(self._part.table.path), self._part.table.storage)
+        return read_small_column(lake, self.cursor.name, self.cursor.kind)
 
     def _literal(self, value: Value) -> Column:
         from pyspark.sql import functions as F  # noqa: N812
@@ -262,6 +292,7 @@ class ColumnInput:
     afresh: bool = True
     grows: bool = False
     unique: tuple[str, ...] = ()
+    held: bool = False
     version: int = 0
 
     @property

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tidegauge.errors import TransformFailed
 from tidegauge.model.delta_flow import DeltaFlow, DeltaInput, Evaluate, Function, Sql
+from tidegauge.model.lazy import lazy
 from tidegauge.model.protocols.source import ChangedInput
+from tidegauge.spark.few_rows import hold_few
 from tidegauge.transform.apply import Transform
 from tidegauge.transform.faults import name_transform
 from tidegauge.transform.input_column import find_input_column
@@ -34,12 +35,14 @@ class BatchInputs:
         keep: list[DataFrame] | None,
         *,
         guarded: bool = False,
+        small: bool = False,
     ) -> None:
         self.flow = flow
         self.inputs = inputs
         self.transform = Transform(flow, session)
         self.notes: list[str] = []
         self._keep = keep
+        self._small, self._session = small, session
         self._made: dict[tuple[str, str], DataFrame] = {}
         self.sifter = Sifter(flow, self.now, self.keep, guarded=guarded)
 
@@ -65,7 +68,7 @@ class BatchInputs:
         have been made with an earlier version."""
         return any(part.snapshot for part in self.flow.inputs)
 
-    @cached_property
+    @lazy
     def proven(self) -> bool:
         """Whether each key is made from one row of the only moving input, and from no other."""
         name, transform = self.only.name, self.flow.transform
@@ -148,6 +151,8 @@ class BatchInputs:
 
     def keep(self, frame: DataFrame) -> DataFrame:
         """A frame that is computed once, however often it is used."""
+        if self._keep is not None and self._small and (held := hold_few(self._session, frame)) is not None:
+            return held
         if self._keep is not None:
             # Not in Spark's cache, which all sessions share: Delta refuses a MERGE whose source another flow
             # puts there meanwhile.
@@ -162,7 +167,7 @@ class BatchInputs:
 
         moved = self.inputs[name]
         raw = any(part.raw for part in self.flow.inputs if part.name == name)
-        if self._keep is None or moved.afresh or moved.grows or not moved.moves or raw:
+        if self._keep is None or moved.afresh or moved.grows or not moved.moves or moved.held or raw:
             return self._once(name, what, kept=False)
         if (name, "both") not in self._made:
             came = moved.came().withColumn(_CAME, F.lit(True))

@@ -60,16 +60,18 @@ def evaluate_change(
     *,
     keep: list[DataFrame] | None = None,
     guarded: bool = False,
+    small: bool = False,
 ) -> DeltaChange:
     """`choice`: as `choose_evaluation` gives it, never `auto`. The session is the flow's own: it gets views.
 
     What is used several times is held in memory and put into `keep`, to be released after the commit; without
-    a list it is computed each time. `guarded`: see `DeltaChange`. Raises TransformFailed for
-    what the user has to mend, and Spark's own errors where a job fails that had to run already.
+    a list it is computed each time. `small`: all that is read is small, so what is held is computed at once.
+    `guarded`: see `DeltaChange`. Raises TransformFailed for what the user has to mend, and Spark's own errors
+    where a job fails that had to run already.
     """
     from pyspark.errors import AnalysisException
 
-    batch = BatchInputs(flow, inputs, session, keep, guarded=guarded)
+    batch = BatchInputs(flow, inputs, session, keep, guarded=guarded, small=small)
     try:
         with silence_pyspark():
             return add_checks(batch, _change(batch, target, check_choice(batch, choice)), target)

@@ -35,13 +35,14 @@ def evaluate_window(
     *,
     keep: list[DataFrame] | None = None,
     guarded: bool = False,
+    small: bool = False,
 ) -> DeltaChange:
     """Lazy. The session is the flow's own: it gets views. Raises TransformFailed."""
     from pyspark.errors import AnalysisException
 
     try:
         with silence_pyspark():
-            batch = BatchInputs(flow, inputs, session, keep, guarded=guarded)
+            batch = BatchInputs(flow, inputs, session, keep, guarded=guarded, small=small)
             rows = batch.whole()
             if flow.output.mode.facts.only_adds:
                 rows = leave_out_known(drop_deletes(rows), target() if target else None)

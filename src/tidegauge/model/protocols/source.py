@@ -102,6 +102,10 @@ class ChangedInput(Protocol):
         all commits of the window. Empty: that is not known."""
 
     @property
+    def held(self) -> bool:
+        """Whether what came and what is gone is in memory, and need not be kept to be read again."""
+
+    @property
     def version(self) -> int:
         """Of the table at the window's end."""
 

@@ -35,16 +35,20 @@ _USER = re.compile(
 _RAISED = re.compile(r"^(\w+(?:Error|Exception): .*)$", re.MULTILINE)
 
 
+class Overtaken(Exception):
+    """Somebody else has committed since the target was looked at."""
+
+
 def is_conflict(error: BaseException) -> bool:
     """Somebody else committed, and the same batch may come through when it is tried again."""
-    return _CONFLICT.search(_said(with_causes(error))) is not None
+    return isinstance(error, Overtaken) or _CONFLICT.search(_said(with_causes(error))) is not None
 
 
 def translate_conflict(error: BaseException, place: str) -> TidegaugeError:
     """The sentence for a commit that did not come about."""
     detail = mask(with_causes(error))
     text = _said(detail)
-    if _CONFLICT.search(text):
+    if isinstance(error, Overtaken) or _CONFLICT.search(text):
         other = _OPERATION.search(text)
         by = f" ({other[1]})" if other else ""
         return OutputError(

@@ -25,10 +25,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tidegauge.model.plan import Tag
 from tidegauge.outputs.delta.commit import APPLICATION, METADATA, VERSION
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from tidegauge.outputs.delta.epochs import EpochStanding
 
 FOLDER = "_tidegauge_events"
 EPOCH, SEQ = "_tidegauge_epoch", "_tidegauge_seq"
@@ -60,6 +63,17 @@ class EventsEpoch:
         earlier = [f"{EPOCH} = {epoch} AND {SEQ} <= {last}" for epoch, last in sorted(self.before.items())]
         # One without an epoch was kept before it was noted.
         return " OR ".join([f"{EPOCH} IS NULL", f"{EPOCH} = {self.epoch}", *(f"({one})" for one in earlier)])
+
+
+def find_events_epoch(now: EpochStanding, tag: Tag) -> EventsEpoch:
+    """Which kept events count for a batch, by the file that says how far earlier epochs came."""
+    opening = now.marker
+    if tag.epoch == 0:
+        return EventsEpoch(tag.epoch, tag.seq, {})
+    if opening is None or opening.epoch != tag.epoch:
+        return EventsEpoch(tag.epoch, tag.seq, None)
+    before = {one: last for one, last in opening.closed.items() if one >= opening.emptied}
+    return EventsEpoch(tag.epoch, tag.seq, before)
 
 
 def read_kept(session: SparkSession, location: str, events_epoch: EventsEpoch | None) -> DataFrame | None:

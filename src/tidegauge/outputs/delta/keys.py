@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
+from tidegauge.delta_log.data_files import NeedsSpark
 from tidegauge.errors import KeyUnsuitable
-from tidegauge.model.delta_flow import CHANGE_TYPE
+from tidegauge.model.delta_flow import CHANGE_TYPE, DELETE
 from tidegauge.model.types import quote
-from tidegauge.outputs.delta.modes import Checked, Job, align_rows, is_delete, say_differs
+from tidegauge.outputs.delta.modes import Checked, Job, align_rows, is_delete
+from tidegauge.outputs.delta.small_merge import find_repeated, match_rows, merge_few
 from tidegauge.outputs.delta.types import literal
-from tidegauge.spark.hadoop import on_connect
+from tidegauge.spark.few_rows import collect_few, frame_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -21,7 +22,6 @@ _PRUNED = {"byte", "short", "integer", "long", "date", "timestamp", "timestamp_n
 """Types of which Delta keeps the least and the greatest value of each file, and compares them as we do."""
 _TIMES, _GOES, _OTHER = "__tidegauge_times", "__tidegauge_goes", "__tidegauge_other"
 _NEW = f"{CHANGE_TYPE} <=> 'insert'"
-_SAME = "__tidegauge_same"
 
 
 def check_keys(job: Job) -> Checked:
@@ -35,28 +35,56 @@ def check_keys(job: Job) -> Checked:
     rows = align_rows(job, CHANGE_TYPE)
     if CHANGE_TYPE not in rows.columns:
         rows = rows.withColumn(CHANGE_TYPE, f.lit("update_postimage"))
-    checked, new = _look_through(job, rows)
+    look_through = _look_through if job.small is None else _look_through_few
+    checked, new = look_through(job, rows)
     again = job.change.again
     if again is None or job.empty or not (new or (job.change.unsure and checked.read)):
-        return _without_same(checked)
+        return checked
     doubted = _find_otherwise(job, checked) if job.change.unsure else _find_there(job, checked)
     if not doubted.agg(f.count(f.lit(1))).collect()[0][0]:
-        return _without_same(checked)
+        return checked
     whole = align_rows(job, CHANGE_TYPE, rows=again(doubted))
-    others = _joined(checked.rows.drop(_SAME), doubted, _keys(job), "left_anti")
-    return _without_same(_look_through(job, others.unionByName(whole))[0])
+    others = _joined(checked.rows, doubted, _keys(job), "left_anti")
+    return look_through(job, others.unionByName(whole))[0]
 
 
-def _without_same(checked: Checked) -> Checked:
-    """Only now: rows that the target has just so tell of keys that come twice, too."""
-    return replace(checked, rows=checked.rows.where(f"NOT {_SAME}").drop(_SAME))
+def _look_through_few(job: Job, rows: DataFrame) -> tuple[Checked, int]:
+    """The same for a small target, without Spark; with it where the rows are many, or one is unsuitable."""
+    import numpy as np
+    import pyarrow.compute as pc
+
+    assert job.small is not None
+    found, keys = collect_few(rows), _keys(job)
+    try:
+        if found is None or find_repeated(found, keys):
+            return _look_through(job, rows)
+        kinds = found.column(CHANGE_TYPE)
+        goes = pc.fill_null(pc.equal(kinds, DELETE), False).to_numpy()
+        places = match_rows(found, job.small.rows, keys)
+        few = merge_few(
+            found,
+            job.small.rows,
+            places=places,
+            goes=goes,
+            key=keys,
+            written=[column.name for column in job.columns],
+            vanished=job.vanished,
+            sequence=_spelled(job, job.output.sequence_by),
+        )
+    except NeedsSpark:
+        return _look_through(job, rows)
+    if job.change.again or job.change.count_repeated:
+        rows = frame_of(job.session, found, rows.schema)
+    checked = Checked(rows, read=found.num_rows, deletes=int(np.count_nonzero(goes)), few=few)
+    # Only such as the target has already raise a doubt.
+    new = pc.fill_null(pc.equal(kinds, "insert"), False).to_numpy()
+    return checked, int(np.count_nonzero(new & (np.array(places, dtype=np.int64) >= 0)))
 
 
 def _look_through(job: Job, rows: DataFrame) -> tuple[Checked, int]:
-    """The rows, computed once, marked and looked through; and how many of their keys are new, as they say."""
+    """The rows, computed once and looked through; and how many of their keys are new, as they say."""
     from pyspark.sql import functions as f
 
-    rows = _mark_same(job, rows)
     # As Delta itself would do it: computed once, and never again, whatever becomes of the inputs.
     held = rows.localCheckpoint(eager=False)
     types = {column.name.casefold(): column for column in job.columns}
@@ -64,15 +92,13 @@ def _look_through(job: Job, rows: DataFrame) -> tuple[Checked, int]:
     pruned = [name for name in keys if types[name.casefold()].type in _PRUNED]
     grouped = held.groupBy(*(f.col(quote(name)) for name in keys)).agg(
         f.count(f.lit(1)).alias("_n"),
-        f.count_if(f.expr(f"NOT {_SAME}")).alias("_l"),
-        f.count_if(f.expr(f"NOT {_SAME} AND {is_delete()}")).alias("_d"),
+        f.count_if(f.expr(is_delete())).alias("_d"),
         f.sum(f.expr(f"int({_NEW})")).alias("_i"),
     )
     empty = " OR ".join(f"{quote(name)} IS NULL" for name in keys)
     shown = f"to_json(struct({', '.join(map(quote, keys))}), map('ignoreNullFields', 'false'))"
     facts = grouped.agg(
         f.expr("coalesce(sum(_n), 0)").alias("rows"),
-        f.expr("coalesce(sum(_l), 0)").alias("left"),
         f.expr("coalesce(sum(_d), 0)").alias("deletes"),
         f.expr("coalesce(sum(_i), 0)").alias("new"),
         f.expr(f"max(CASE WHEN {empty} THEN {shown} END)").alias("no_key"),
@@ -98,30 +124,8 @@ def _look_through(job: Job, rows: DataFrame) -> tuple[Checked, int]:
         if least is not None and len(least) + len(greatest) < 2000:
             kind = types[name.casefold()].type
             bounds[name] = literal(least, kind), literal(greatest, kind)
-    read, left, deletes = (int(facts[name]) for name in ("rows", "left", "deletes"))
-    found = Checked(held, read=read, left=left, deletes=deletes, bounds=bounds, held=held)
+    found = Checked(held, read=int(facts["rows"]), deletes=int(facts["deletes"]), bounds=bounds, held=held)
     return found, int(facts["new"])
-
-
-def _mark_same(job: Job, rows: DataFrame) -> DataFrame:
-    """With a column that is true for rows of which a MERGE would make nothing.
-
-    A table that is small is read sooner than a MERGE finds out the same in its many jobs.
-    """
-    from pyspark.sql import functions as f
-
-    keys = {name.casefold() for name in job.output.key}
-    others = [column for column in job.columns if column.name.casefold() not in keys]
-    # Spark Connect lets go of what is held as soon as nobody in this process has it in hand.
-    if not job.small or job.empty or on_connect(job.session):
-        return rows.withColumn(_SAME, f.lit(False))
-    # Spark 4.2 fails on an EXISTS that is selected from a UNION, which changes often are.
-    held = rows.localCheckpoint(eager=False)
-    on = " AND ".join(f"t.{quote(name)} = s.{quote(name)}" for name in _keys(job))
-    alike = f" AND NOT ({say_differs(others)})" if others else ""
-    there = f"EXISTS (SELECT 1 FROM {job.table} AS t WHERE {on}{alike})"
-    query = f"SELECT s.*, NOT ({is_delete('s')}) AND {there} AS {_SAME} FROM "
-    return job.session.sql(query.replace("{", "{{").replace("}", "}}") + "{rows} AS s", rows=held)
 
 
 def _find_there(job: Job, checked: Checked) -> DataFrame:
@@ -152,9 +156,12 @@ def _find_otherwise(job: Job, checked: Checked) -> DataFrame:
 
 
 def _keys(job: Job) -> list[str]:
-    """As the target spells them."""
-    types = {column.name.casefold(): column.name for column in job.columns}
-    return [types[name.casefold()] for name in job.output.key]
+    return [str(_spelled(job, name)) for name in job.output.key]
+
+
+def _spelled(job: Job, name: str | None) -> str | None:
+    """As the target spells it."""
+    return next((one.name for one in job.columns if name and one.name.casefold() == name.casefold()), None)
 
 
 def _joined(rows: DataFrame, others: DataFrame, keys: Sequence[str], how: str) -> DataFrame:

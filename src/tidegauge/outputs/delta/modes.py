@@ -1,4 +1,4 @@
-"""One commit for each mode. The session has the tag's settings already, or gets them from whoever calls."""
+"""One commit for each mode: without Spark where target and change are small, else by it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,12 @@ from tidegauge.errors import OutputError, TransformFailed
 from tidegauge.model.batch_data import DeltaChange
 from tidegauge.model.delta_flow import CHANGE_TYPE, DELETE, DeltaTable
 from tidegauge.model.mode import Mode
+from tidegauge.model.plan import Tag
 from tidegauge.model.types import quote
+from tidegauge.outputs.delta.commit import tag_commits
+from tidegauge.outputs.delta.conflicts import Overtaken
 from tidegauge.outputs.delta.kept_events import EventsEpoch
+from tidegauge.outputs.delta.small_target import FewRows, SmallTarget
 from tidegauge.outputs.delta.target import FEED_COLUMNS, DeltaColumn, TargetColumn
 from tidegauge.outputs.delta.types import as_sql, bare, has_map, literal
 
@@ -20,6 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column as Expression
     from pyspark.sql import DataFrame, SparkSession
 
+Partitions = tuple[tuple[str | None, ...], ...]
 _SMALL = 400_000
 """Values in a change that is sent to every task whole, instead of sorting the target by its key."""
 
@@ -39,12 +44,15 @@ class Job:
     """Of the target."""
     empty: bool
     """The target has no file."""
+    tag: Tag
     events_epoch: EventsEpoch
     """Of the batch."""
+    said: str = ""
+    """What the commit says of itself."""
     vanished: tuple[str, ...] = ()
     """See `target.RoomInDelta`."""
-    small: bool = False
-    """Target and inputs are small: the rows are compared with the target before a MERGE is made of them."""
+    small: SmallTarget | None = None
+    """Target and inputs are small: the commit is made without Spark, if the change is small too."""
 
     def is_few(self, checked: Checked) -> bool:
         """Whether the change is known to be small enough to be sent to every task whole."""
@@ -57,14 +65,13 @@ class Checked:
 
     rows: DataFrame
     read: int | None = None
-    left: int | None = None
-    """`merge`: of the rows that were read those that `rows` has still; the target has the others just so."""
     deletes: int | None = None
-    """Of those that are left."""
+    few: FewRows | None = None
+    """`merge` into a small target: what it does."""
     bounds: dict[str, tuple[str, str]] = field(default_factory=dict)
     """Of each key column that files can be left out by: the least and the greatest value."""
-    predicate: str | None = None
-    """`replace_partitions`: the partitions; None: none is touched."""
+    touched: Partitions = ()
+    """`replace_partitions`: those that are written anew."""
     held: DataFrame | None = None
     """In memory until the batch has ended."""
 
@@ -77,7 +84,7 @@ def check(job: Job) -> Checked:
 
             return check_keys(job)
         case Mode.REPLACE_PARTITIONS:
-            return Checked(align_rows(job), predicate=_touched(job))
+            return Checked(align_rows(job), touched=_find_touched(job))
         case Mode.APPEND:
             _check_refused(job)
             return Checked(align_rows(job))
@@ -91,15 +98,28 @@ def is_idle(job: Job, checked: Checked) -> bool:
     """Nothing changes: the commit has the tag, and that is all."""
     match job.output.mode:
         case Mode.MERGE:
-            return checked.left == 0
+            return checked.read == 0 if checked.few is None else checked.few.is_idle
         case Mode.REPLACE_PARTITIONS:
-            return checked.predicate is None
+            return not checked.touched
         case Mode.APPEND | Mode.OVERWRITE | Mode.SCD2:
             return False
 
 
 def apply(job: Job, checked: Checked) -> None:
-    """One commit, also where nothing changes: the tag has to come."""
+    """One commit with the tag, also where nothing changes. Raises Overtaken, or what Delta throws."""
+    if job.small is not None:
+        from tidegauge.outputs.delta.small_modes import find_few
+
+        few = find_few(job, job.small, checked)
+        if few is not None:
+            if not job.small.commit(job.tag, job.said, few):
+                raise Overtaken
+            return
+    with tag_commits(job.session, job.tag, job.said):
+        _apply_by_spark(job, checked)
+
+
+def _apply_by_spark(job: Job, checked: Checked) -> None:
     match job.output.mode:
         case Mode.APPEND:
             _append(job, checked.rows)
@@ -109,7 +129,7 @@ def apply(job: Job, checked: Checked) -> None:
             if is_idle(job, checked):
                 _append(job, no_rows(job.session, job.columns))
             else:
-                _overwrite(job, checked.rows, checked.predicate)
+                _overwrite(job, checked.rows, _say_partitions(job, checked.touched))
         case Mode.MERGE:
             if is_idle(job, checked):
                 _append(job, no_rows(job.session, job.columns))
@@ -172,7 +192,7 @@ def _merge(job: Job, checked: Checked) -> None:
     clauses = []
     if checked.deletes:
         clauses.append(f"WHEN MATCHED AND {is_delete('s')}{_guard(output, delete=True)} THEN DELETE")
-    if checked.deletes != checked.left:
+    if checked.deletes != checked.read:
         stays = f"NOT ({is_delete('s')})"
         if others:
             differs = say_differs(others)
@@ -235,8 +255,8 @@ def _check_refused(job: Job) -> None:
         )
 
 
-def _touched(job: Job) -> str | None:
-    """The partitions to be written anew, as a condition on the target."""
+def _find_touched(job: Job) -> Partitions:
+    """The partitions to be written anew, by the text of their values."""
     from pyspark.sql import functions as f
 
     assert job.change.touched is not None
@@ -244,7 +264,6 @@ def _touched(job: Job) -> str | None:
     names = list(job.partition_by)
     texts = [f.col(quote(name)).cast(as_sql(types[name.casefold()])).cast("string") for name in names]
     found = job.change.touched.select(*texts).distinct().collect()
-    groups: dict[tuple[Any, ...], list[str | None]] = {}
     for row in found:
         for name, value in zip(names, row, strict=True):
             if value == "" and types[name.casefold()] == "string":
@@ -253,9 +272,16 @@ def _touched(job: Job) -> str | None:
                     " as NULL",
                     hint=f"let the transform say nullif({name}, '')",
                 )
-        groups.setdefault(tuple(row[:-1]), []).append(row[-1])
-    if not groups:
-        return None
+    return tuple(tuple(row) for row in found)
+
+
+def _say_partitions(job: Job, touched: Partitions) -> str:
+    """As a condition on the target."""
+    types = {column.name.casefold(): column.type for column in job.columns}
+    names = list(job.partition_by)
+    groups: dict[tuple[Any, ...], list[str | None]] = {}
+    for values in touched:
+        groups.setdefault(values[:-1], []).append(values[-1])
     parts = []
     for first, last in groups.items():
         said = [_is(name, value, types[name.casefold()]) for name, value in zip(names, first, strict=False)]

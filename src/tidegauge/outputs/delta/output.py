@@ -6,6 +6,7 @@ import random
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tidegauge.delta_log.newest import Snapshot
@@ -18,15 +19,16 @@ from tidegauge.model.protocols.output import Capabilities
 from tidegauge.model.staged import Staged
 from tidegauge.model.table import Field, Layout
 from tidegauge.outputs.delta import modes, session
-from tidegauge.outputs.delta.commit import describe_commit, find, receipt_of, tag_commits
+from tidegauge.outputs.delta.commit import describe_commit, find, receipt_of
 from tidegauge.outputs.delta.conflicts import is_conflict, translate_conflict
 from tidegauge.outputs.delta.epochs import DeltaEpochOpening, EpochStanding
-from tidegauge.outputs.delta.kept_events import EventsEpoch
+from tidegauge.outputs.delta.kept_events import find_events_epoch
 from tidegauge.outputs.delta.pending import PendingChange, met_guard, passed_last, plan_change
 from tidegauge.outputs.delta.place import TargetPlace
 from tidegauge.outputs.delta.quarantine import Quarantine
 from tidegauge.outputs.delta.remake import remake
 from tidegauge.outputs.delta.small_batches import is_small, read_log_ahead, tune_for_small
+from tidegauge.outputs.delta.small_target import open_small
 from tidegauge.outputs.delta.target import target_of
 from tidegauge.outputs.delta.types import as_sql
 
@@ -248,7 +250,7 @@ class DeltaOutput:
         found = self._table.open()
         look = found.log.look() if found else None
         name = session.name_of(self._ref)
-        if found is not None and look is not None:
+        if found is not None and look is not None and not batch_data.reads_little:
             read_log_ahead(own, name, look, remote=found.log.store.remote)
         guarded = guarded and passed_last(look, self._delta_flow)
         target = None if look is None else lambda: own.read.table(name)
@@ -272,19 +274,21 @@ class DeltaOutput:
             raise OutputError(
                 f"the table {self.place} is gone", hint="somebody removed it: run again", retryable=True
             )
+        found = self._table.opened()
         job = modes.Job(
             session=pending.session,
             flow=self._delta_flow.name,
             table=session.name_of(self._ref),
-            location=self._table.opened().where,
+            location=found.where,
             output=self._delta_flow.output,
             change=pending.change,
             columns=pending.room.columns,
             partition_by=target_of(now.look).partition_by,
             empty=now.look.is_empty(),
-            events_epoch=_events_epoch(now, tag),
+            tag=tag,
+            events_epoch=find_events_epoch(now, tag),
             vanished=pending.room.vanished,
-            small=pending.batch_data.reads_little and is_small(now.look),
+            small=open_small(found.log, found.lake.path, now.look) if pending.small else None,
         )
         checked, verdict = pending.check(job)
         if verdict is not None and not pending.change.guarded:
@@ -301,8 +305,8 @@ class DeltaOutput:
         if modes.is_idle(job, checked) and self._table.opened().put(now.look, tag, said):
             return
         few = job.is_few(checked) and is_small(now.look)
-        with tag_commits(pending.session, tag, said), tune_for_small(pending.session, few=few):
-            modes.apply(job, checked)
+        with tune_for_small(pending.session, few=few):
+            modes.apply(replace(job, said=said), checked)
 
     def _receipt(self, now: EpochStanding, tag: Tag) -> Receipt | None:
         if now.epoch > tag.epoch:
@@ -334,14 +338,3 @@ class DeltaOutput:
                 " commit unless Delta has a safe log store (spark.delta.logStore.s3a.impl); a lost one is"
                 " found out, and the batch fails"
             )
-
-
-def _events_epoch(now: EpochStanding, tag: Tag) -> EventsEpoch:
-    """Which kept events count for a batch, by the file that says how far earlier epochs came."""
-    opening = now.marker
-    if tag.epoch == 0:
-        return EventsEpoch(tag.epoch, tag.seq, {})
-    if opening is None or opening.epoch != tag.epoch:
-        return EventsEpoch(tag.epoch, tag.seq, None)
-    before = {one: last for one, last in opening.closed.items() if one >= opening.emptied}
-    return EventsEpoch(tag.epoch, tag.seq, before)

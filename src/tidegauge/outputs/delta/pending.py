@@ -15,6 +15,7 @@ from tidegauge.model.expectation import Checks
 from tidegauge.model.spark_causes import with_causes
 from tidegauge.outputs.delta import modes
 from tidegauge.outputs.delta.target import RoomInDelta
+from tidegauge.spark.hadoop import on_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -28,6 +29,11 @@ class PendingChange:
     room: RoomInDelta
     notes: tuple[str, ...]
     checked: modes.Checked | None = None
+
+    @property
+    def small(self) -> bool:
+        """Whether the commit may be made without Spark, if the target is small too."""
+        return self.batch_data.reads_little and not on_connect(self.session)
 
     @property
     def whole(self) -> bool:

@@ -102,11 +102,11 @@ def apply_scd2(
     without a sequence value. The same events again, in any company and order, change nothing.
     """
     target = session.table(table)
-    shape = _shape(target, rows, output)
+    shape = shape_of(target, rows, output)
     # Computed once and never again, as Delta does it with a MERGE's source: a plan that reads the target, and
     # were only cached, would be computed anew as soon as the target has changed.
     events = incoming(rows, shape).localCheckpoint(eager=False)
-    stats = _check(events, shape, output)
+    stats = check_events(events, shape, output)
     if not stats["events"]:
         _commit_nothing(session, table, target)
         return
@@ -134,7 +134,7 @@ def apply_scd2(
         _commit_nothing(session, table, target)
 
 
-def _shape(target: DataFrame, rows: DataFrame, output: DeltaTable) -> EventColumns:
+def shape_of(target: DataFrame, rows: DataFrame, output: DeltaTable) -> EventColumns:
     added = {field.name.casefold() for field in added_columns(rows.schema, output)}
     fields = tuple(field for field in target.schema.fields if field.name.casefold() not in added)
     places = {field.name.casefold(): place for place, field in enumerate(fields)}
@@ -152,7 +152,7 @@ def _shape(target: DataFrame, rows: DataFrame, output: DeltaTable) -> EventColum
     )
 
 
-def _check(events: DataFrame, shape: EventColumns, output: DeltaTable) -> Row:
+def check_events(events: DataFrame, shape: EventColumns, output: DeltaTable) -> Row:
     """What one pass over the events finds; raises if one of them is unsuitable."""
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -215,7 +215,7 @@ def _merge(
     ends = {quote(VALID_TO): f"s.{VALID_TO}", quote(IS_CURRENT): f"(s.{VALID_TO} IS NULL)"}
     inserts = dict(zip(names, values, strict=True)) | {quote(VALID_FROM): "s.s"} | ends
     if output.surrogate_key is not None:
-        changed = changed.withColumn("hash", _hash(shape))
+        changed = changed.withColumn("hash", hash_of(shape))
         inserts[quote(output.surrogate_key)] = "s.hash"
     sets = ", ".join(f"{name} = {value}" for name, value in (updates | ends).items())
     same = [f"t.{names[place]} = s.k{index}" for index, place in enumerate(shape.key)]
@@ -239,7 +239,7 @@ def _commit_nothing(session: SparkSession, table: str, target: DataFrame) -> Non
     no_rows(session, columns).writeTo(table).append()
 
 
-def _hash(shape: EventColumns) -> Column:
+def hash_of(shape: EventColumns) -> Column:
     """SHA-256, in hexadecimal, of the key's values and `valid_from`, each as text behind its length.
 
     A timestamp is microseconds since 1970, bytes are hexadecimal, nested values JSON. No two lists of values

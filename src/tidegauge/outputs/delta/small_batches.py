@@ -1,4 +1,4 @@
-"""Three shortcuts for small batches into small Delta tables.
+"""Shortcuts for small batches into small Delta tables.
 
 Why: Spark's settings for large work, and Delta's look for a tag in the table's whole state, cost a small
 batch more than its rows do.
@@ -7,13 +7,11 @@ batch more than its rows do.
    needs. The thread only reads; where it fails, the commit reads the log itself.
 2. The statements of a small commit run without adaptive planning and generated code (`tune_for_small`), by
    settings of the flow's own session, which are put back afterwards.
-3. Where the tables that a flow reads are small themselves, that holds for all of the batch, and for the look
-   at a table that is read by a column (`reads_little`). What a merge would write is compared with the target
-   first: a MERGE that finds out that nothing differs takes ten jobs for it.
+3. Where the tables that a flow reads are small themselves (`reads_little`), that holds for all of the batch.
+   Tables and feeds are then read by the files that their logs name, as one partition each, so that a query is
+   one job of one task; and a target that is small too is committed to without Spark (`small_target`).
 
-Gain: an append of 20,000 rows took 3.6 times as long as a plain one before these, reading additions by their
-files and one session for each flow; with all of them 1.85 times (`bench/results/layers.json`). Each by itself
-was not measured.
+Gain: docs/performance.md, under `TIDEGAUGE_SMALL_BATCHES`.
 
 Switch: `TIDEGAUGE_SMALL_BATCHES=off` in the environment turns all off; nothing else changes by it.
 """
@@ -43,6 +41,8 @@ _SETTINGS = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.shuffle.partitions": "1",
+    # Small tables are one partition each: no join has to send rows around, nor to collect one side of it.
+    "spark.sql.autoBroadcastJoinThreshold": "-1",
 }
 _LOG = {"spark.databricks.delta.snapshotPartitions": "1"}
 _BYTES, _FILES = 16 * 2**20, 1_000
@@ -57,7 +57,7 @@ def is_small(look: Snapshot) -> bool:
 
 def reads_little(tables: Iterable[Lake]) -> bool:
     """Whether the tables are small, all of them together; on a disk, where a look at their logs is cheap."""
-    left = -1 if _is_off() else _READ_BYTES
+    left = -1 if is_off() else _READ_BYTES
     for lake in tables:
         try:
             look = None if lake.on_s3 else Log(open_store(lake)).look()
@@ -74,7 +74,7 @@ def reads_little(tables: Iterable[Lake]) -> bool:
 def tune_for_small(session: SparkSession, *, few: bool) -> Iterator[None]:
     """`few`: the statements inside are over few rows, into a table that is small itself. Else nothing is
     changed."""
-    if not few or _is_off():
+    if not few or is_off():
         yield
         return
     settings = _SETTINGS | _LOG
@@ -90,7 +90,7 @@ def tune_for_small(session: SparkSession, *, few: bool) -> Iterator[None]:
 
 def read_log_ahead(session: SparkSession, table: str, look: Snapshot, *, remote: bool) -> None:
     """Let Spark read the log of a table beside whatever else it does until the commit needs it."""
-    if _is_off():
+    if is_off():
         return
     # Not so on S3: only the flow's own session has the keys to the bucket.
     quick = is_small(look) and not remote and not on_connect(session)
@@ -105,5 +105,5 @@ def read_log_ahead(session: SparkSession, table: str, look: Snapshot, *, remote:
     threading.Thread(target=read, daemon=True).start()
 
 
-def _is_off() -> bool:
+def is_off() -> bool:
     return os.environ.get(SWITCH) == "off"

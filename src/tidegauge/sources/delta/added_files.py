@@ -33,6 +33,8 @@ _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/.*", re.DOTALL)
 _PATTERN = re.compile(r"[\[\]{}*?\\]")
 # Any other character may look different where Spark says which file a row is from.
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_.-]+")
+_MANY = 32
+"""Files that Spark would look up by a job."""
 _FEW = 4
 """Reads of their own that cost less than a join."""
 _FILE, _MICROSECONDS = "_tidegauge_file", "_tidegauge_at"
@@ -106,6 +108,27 @@ def find_additions(table: TableRef, location: str, after: int | None, upto: int)
     except (ValueError, KeyError) as error:
         raise damaged_error(location, error) from error
     return Additions(tuple(files), state)
+
+
+def find_files(table: TableRef, location: str, version: int | None) -> Additions | None:
+    """All files of a table at a version, or at its latest, from the log alone; None where they are many, or
+    Delta's own reader has to read them. Raises as `find_additions` does."""
+    lake = lake_of(location, table.storage)
+    try:
+        log = ListedLog(lake)
+        version = log.latest if version is None else version
+        if version is None:
+            return None
+        state, held = log.state(version), log.files(version, ("partitionValues",))
+    except OutputError as error:
+        raise unreachable(location, error) from error
+    except (ValueError, KeyError) as error:
+        raise damaged_error(location, error) from error
+    if state is None or not held or len(held) > _MANY or any(one.get("deletionVector") for one in held):
+        return None
+    if any(feature.startswith("typeWidening") for feature in state.features):
+        return None  # what files have may be narrower than the table, and Delta knows how to read it
+    return Additions(tuple(_file(f"file:{lake.path}", one, version, None) for one in held), state)
 
 
 def describe_columns(table: TableRef, location: str, version: int) -> tuple[list[StructField], bool]:

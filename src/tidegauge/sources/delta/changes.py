@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from functools import cached_property, reduce
+from functools import reduce
 from typing import TYPE_CHECKING, Final
 
+from tidegauge.delta_log.data_files import NeedsSpark
 from tidegauge.errors import PositionError, SourceError, TidegaugeError
 from tidegauge.model.delta_flow import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, DELETE, TableRef
+from tidegauge.model.lazy import lazy
 from tidegauge.model.plan import ReadWay
 from tidegauge.model.position import VersionPosition, Window
 from tidegauge.model.protocols.source import ChangedInput
@@ -21,18 +23,22 @@ from tidegauge.sources.delta.added_files import (
     commit_time,
     describe_columns,
     find_additions,
+    find_files,
     read_added_rows,
     stamp_columns,
 )
 from tidegauge.sources.delta.columns import fit_columns
 from tidegauge.sources.delta.errors import translate_read_error
 from tidegauge.sources.delta.net_changes import AFTER, INSERT, count_net, net_by_version, repeat_rows
+from tidegauge.sources.delta.small_feed import SmallFeed, read_small_feed
+from tidegauge.spark.few_rows import frame_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructField
 
 FEED_COLUMNS: Final = (CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP)
+_TYPES = {CHANGE_TYPE: "string", COMMIT_VERSION: "bigint", COMMIT_TIMESTAMP: "timestamp"}
 _SETTINGS = {
     # A file that is gone means rows that are lost.
     "spark.sql.files.ignoreMissingFiles": "false",
@@ -55,10 +61,12 @@ def moved(
     *,
     raw: bool = False,
     unique: tuple[str, ...] = (),
+    small: bool = False,
 ) -> ChangedInput:
     """One input in one batch. `session` is the flow's own: it is given the settings that the reads need.
 
-    `raw`: every frame has the feed's columns too, `came` is the feed as it is, and nothing is `gone`.
+    `small`: it is known to be a small table on a disk. `raw`: every frame has the feed's columns too, `came`
+    is the feed as it is, and nothing is `gone`.
     """
     for name, value in _SETTINGS.items():
         session.conf.set(name, value)
@@ -66,7 +74,9 @@ def moved(
     if not isinstance(upto, VersionPosition) or not isinstance(after, VersionPosition | None):
         raise PositionError(f"the window of {table} has no versions of a Delta table: {window}")
     first = None if after is None else after.version
-    return DeltaChangedInput(session, table, location, first, upto.version, way, raw=raw, unique=unique)
+    return DeltaChangedInput(
+        session, table, location, first, upto.version, way, raw=raw, unique=unique, small=small
+    )
 
 
 class DeltaChangedInput:
@@ -83,6 +93,7 @@ class DeltaChangedInput:
         *,
         raw: bool,
         unique: tuple[str, ...] = (),
+        small: bool = False,
     ) -> None:
         self._session = session
         self._table = table
@@ -94,6 +105,7 @@ class DeltaChangedInput:
         )
         self._raw = raw
         self._unique = unique
+        self._small = small
 
     @property
     def moves(self) -> bool:
@@ -115,7 +127,7 @@ class DeltaChangedInput:
     def version(self) -> int:
         return self._upto
 
-    @cached_property
+    @lazy
     def moment(self) -> datetime:
         return commit_time(self._table, self._location, self._upto)
 
@@ -132,12 +144,16 @@ class DeltaChangedInput:
             if self.grows:
                 self._check_names()
                 return self._read_added(stamps=False)
+            if (net := self._small_net) is not None:
+                return net[0]
             return repeat_rows(self._net, self._fields, gone=False) if self.moves else self._none()
 
     def gone(self) -> DataFrame:
         with self._reading():
             if self._raw:
                 return self._changes.where("false")
+            if (net := self._small_net) is not None:
+                return net[1]
             if self._way in (ReadWay.FEED, ReadWay.DIFF):
                 return repeat_rows(self._net, self._fields, gone=True)
             return self._none()
@@ -157,33 +173,69 @@ class DeltaChangedInput:
         with self._reading():
             return net_by_version(self._changes, self._fields) if self._way is ReadWay.FEED else self._changes
 
-    @cached_property
+    @property
+    def held(self) -> bool:
+        return self._small_net is not None
+
+    @lazy
+    def _small_feed(self) -> SmallFeed | None:
+        """None: Delta reads it."""
+        if not self._small or self._way is not ReadWay.FEED:
+            return None
+        first = 0 if self._after is None else self._after + 1
+        try:
+            return read_small_feed(self._table, self._location, first, self._upto)
+        except NeedsSpark:
+            return None
+
+    @lazy
+    def _small_net(self) -> tuple[DataFrame, DataFrame] | None:
+        """What came and what is gone, in memory; None: Spark finds out."""
+        from pyspark.sql.types import StructType
+
+        if self._small_feed is None or self._raw:
+            return None
+        self._check_names()
+        try:
+            both = self._small_feed.came, self._small_feed.gone
+        except NeedsSpark:
+            return None
+        schema = StructType(self._fields)
+        return frame_of(self._session, both[0], schema), frame_of(self._session, both[1], schema)
+
+    @lazy
     def _net(self) -> DataFrame:
         return count_net(self._changes, self._fields)
 
-    @cached_property
+    @lazy
     def _whole(self) -> DataFrame:
         return self._at(self._upto)
 
-    @cached_property
+    @lazy
     def _fields(self) -> list[StructField]:
         if self.grows:
             return self._additions.types
         return self._described[0] if self._way is ReadWay.FEED else self._whole.schema.fields
 
-    @cached_property
+    @lazy
     def _described(self) -> tuple[list[StructField], bool]:
         return describe_columns(self._table, self._location, self._upto)
 
-    @cached_property
+    @lazy
     def _additions(self) -> Additions:
         return find_additions(self._table, self._location, self._after, self._upto)
 
-    @cached_property
+    @lazy
     def _changes(self) -> DataFrame:
         """Every row that a version touched, with the feed's columns."""
+        from pyspark.sql.types import StructType
+
         self._check_names()
         match self._way:
+            case ReadWay.FEED if self._small_feed is not None:
+                stamps = self._none(*FEED_COLUMNS).schema.fields[-len(FEED_COLUMNS) :]
+                schema = StructType([*self._fields, *stamps])
+                return frame_of(self._session, self._small_feed.rows, schema)
             case ReadWay.FEED:
                 return self._feed()
             case ReadWay.FILES:
@@ -198,9 +250,12 @@ class DeltaChangedInput:
     def _read_added(self, *, stamps: bool) -> DataFrame:
         if not self._additions.files:
             return self._none(*FEED_COLUMNS if stamps else ())
-        return read_added_rows(self._session, self._additions, stamps=stamps)
+        rows = read_added_rows(self._session, self._additions, stamps=stamps)
+        return rows.coalesce(1) if self._small else rows
 
     def _at(self, version: int) -> DataFrame:
+        if self._small and (held := find_files(self._table, self._location, version)) is not None:
+            return read_added_rows(self._session, held, stamps=False).coalesce(1)
         return self._session.read.format("delta").option("versionAsOf", version).load(self._location)
 
     def _feed(self) -> DataFrame:
@@ -255,8 +310,7 @@ class DeltaChangedInput:
     def _none(self, *besides: str) -> DataFrame:
         from pyspark.sql import functions as F  # noqa: N812
 
-        types = {CHANGE_TYPE: "string", COMMIT_VERSION: "bigint", COMMIT_TIMESTAMP: "timestamp"}
-        feed = (F.lit(None).cast(types[name]).alias(name) for name in besides)
+        feed = (F.lit(None).cast(_TYPES[name]).alias(name) for name in besides)
         return self._whole.where(F.lit(False)).select("*", *feed)
 
     def _check_names(self) -> None:

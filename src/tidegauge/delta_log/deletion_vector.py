@@ -1,0 +1,107 @@
+"""Which rows of a file a Delta log has marked as deleted: a bitmap, in the log or in a file of its own."""
+
+from __future__ import annotations
+
+import struct
+import uuid
+import zlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tidegauge.delta_log.commit import Action
+
+if TYPE_CHECKING:
+    import numpy as np
+
+_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+_MAGIC, _PLAIN, _WITH_RUNS = 1681511377, 12346, 12347
+_UUID = 20
+"""Digits of one."""
+_ARRAY = 4096
+"""Values of a part that are written one by one, at most."""
+
+
+def read_deleted(folder: Path, vector: Action) -> np.ndarray[Any, Any]:
+    """The places of the rows that are deleted. Raises ValueError or OSError where that cannot be read."""
+    import numpy as np
+
+    kind, text = vector["storageType"], vector["pathOrInlineDv"]
+    if kind == "i":
+        body = _decode(text)[: vector["sizeInBytes"]]
+    elif kind == "u":
+        name = f"deletion_vector_{uuid.UUID(bytes=_decode(text[-_UUID:]))}.bin"
+        body = _cut(Path(folder, text[:-_UUID], name), vector)
+    else:
+        raise ValueError(f"a deletion vector of kind {kind}")
+    magic, many = struct.unpack_from("<iQ", body)
+    if magic != _MAGIC:
+        raise ValueError("a deletion vector of another form")
+    at, found = 12, []
+    for _ in range(many):
+        (high,) = struct.unpack_from("<I", body, at)
+        values, at = _read_bitmap(body, at + 4)
+        found.append(values.astype(np.int64) + (high << 32))
+    places = np.concatenate(found) if found else np.empty(0, dtype=np.int64)
+    if len(places) != vector["cardinality"]:
+        raise ValueError("a deletion vector that does not have as many rows as it says")
+    return places
+
+
+def _cut(path: Path, vector: Action) -> bytes:
+    with path.open("rb") as file:
+        file.seek(int(vector.get("offset") or 1))
+        (size,) = struct.unpack(">i", file.read(4))
+        body, (check,) = file.read(size), struct.unpack(">I", file.read(4))
+    if size != vector["sizeInBytes"] or zlib.crc32(body) != check:
+        raise ValueError(f"{path.name} is damaged")
+    return body
+
+
+def _decode(text: str) -> bytes:
+    """Of Z85: five digits stand for four bytes."""
+    found = bytearray()
+    for at in range(0, len(text), 5):
+        number = 0
+        for digit in text[at : at + 5]:
+            number = number * 85 + _DIGITS.index(digit)
+        found += number.to_bytes(4, "big")
+    return bytes(found)
+
+
+def _read_bitmap(body: bytes, at: int) -> tuple[np.ndarray[Any, Any], int]:
+    """A Roaring bitmap of 32 bits in its portable form, and where it ends."""
+    import numpy as np
+
+    (cookie,) = struct.unpack_from("<I", body, at)
+    at += 4
+    runs = b""
+    if cookie & 0xFFFF == _WITH_RUNS:
+        parts = (cookie >> 16) + 1
+        runs = body[at : at + (parts + 7) // 8]
+        at += len(runs)
+    elif cookie == _PLAIN:
+        (parts,) = struct.unpack_from("<I", body, at)
+        at += 4
+    else:
+        raise ValueError("a bitmap of another form")
+    heads = np.frombuffer(body, "<u2", parts * 2, at).reshape(-1, 2).astype(np.int64)
+    at += parts * 4
+    if not runs or parts >= 4:
+        at += parts * 4  # where each part begins, which follows from the parts themselves
+    found = [np.empty(0, dtype=np.int64)]
+    for number, (key, least) in enumerate(heads):
+        size = int(least) + 1
+        if runs and runs[number // 8] >> (number % 8) & 1:
+            (many,) = struct.unpack_from("<H", body, at)
+            pairs = np.frombuffer(body, "<u2", many * 2, at + 2).reshape(-1, 2).astype(np.int64)
+            values = np.concatenate([np.arange(first, first + more + 1) for first, more in pairs])
+            at += 2 + many * 4
+        elif size <= _ARRAY:
+            values = np.frombuffer(body, "<u2", size, at).astype(np.int64)
+            at += size * 2
+        else:
+            bits = np.frombuffer(body, np.uint8, 8192, at)
+            values = np.flatnonzero(np.unpackbits(bits, bitorder="little"))
+            at += 8192
+        found.append(values + (int(key) << 16))
+    return np.concatenate(found), at

@@ -1,0 +1,60 @@
+"""What a commit to a small target does, for each mode; None where Spark has to make it."""
+
+from __future__ import annotations
+
+from tidegauge.delta_log.data_files import NeedsSpark
+from tidegauge.model.mode import Mode
+from tidegauge.outputs.delta.modes import Checked, Job, Partitions
+from tidegauge.outputs.delta.small_merge import fill_rows
+from tidegauge.outputs.delta.small_target import FewRows, SmallTarget
+from tidegauge.spark.few_rows import collect_few
+
+
+def find_few(job: Job, small: SmallTarget, checked: Checked) -> FewRows | None:
+    try:
+        match job.output.mode:
+            case Mode.MERGE:
+                return checked.few
+            case Mode.SCD2:
+                from tidegauge.outputs.delta.small_history import find_few_changes
+
+                return find_few_changes(job, small, checked.rows)
+            case Mode.APPEND:
+                return _replace(small, checked, None)
+            case Mode.OVERWRITE:
+                return _replace(small, checked, frozenset(range(len(small.adds))))
+            case Mode.REPLACE_PARTITIONS:
+                return _replace(small, checked, _find_files(small, checked.touched), checked.touched)
+    except NeedsSpark:
+        return None
+
+
+def _replace(
+    small: SmallTarget, checked: Checked, files: frozenset[int] | None, touched: Partitions | None = None
+) -> FewRows:
+    rows = collect_few(checked.rows)
+    if rows is None:
+        raise NeedsSpark("many rows")
+    filled = fill_rows(small.columns.schema, rows, rows.column_names)
+    if touched is not None and {values for values, _ in small.columns.split(filled)} - set(touched):
+        raise NeedsSpark("a row in none of the partitions, of which Delta says what is wrong")
+    deleted = None if touched is None else sum(small.tables[at].num_rows for at in files or ())
+    return FewRows(inserted=filled, replaced=files, append=files is None, deleted=deleted, read=rows.num_rows)
+
+
+def _find_files(small: SmallTarget, touched: Partitions) -> frozenset[int]:
+    """Those in the partitions, by the text of their values: the log's own, for these types."""
+    import pyarrow.types as t
+
+    schema = small.columns.schema
+    for name in small.columns.partition_by:
+        known = (t.is_string, t.is_signed_integer, t.is_date32, t.is_boolean)
+        if not any(is_one(schema.field(name).type) for is_one in known):
+            raise NeedsSpark(f"a partition by {schema.field(name).type}")
+    names, wanted = [small.columns.inside[name] for name in small.columns.partition_by], set(touched)
+    found = set()
+    for at, add in enumerate(small.adds):
+        values = add.get("partitionValues") or {}
+        if tuple(values.get(name) or None for name in names) in wanted:
+            found.add(at)
+    return frozenset(found)

@@ -1,0 +1,141 @@
+"""A small feed, read from the files that the log names, and what is left of it: all without a Spark job.
+
+As Delta's own reader gives it: a commit with files of changes is what these hold, any other is its added and
+its removed rows. Whatever is not plain raises NeedsSpark, and Delta reads the feed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tidegauge.delta_log.commit import Action, Commit, commit_path, parse_commit
+from tidegauge.delta_log.data_files import FileColumns, NeedsSpark, concat_rows
+from tidegauge.delta_log.location import lake_of
+from tidegauge.delta_log.log import ListedLog
+from tidegauge.errors import OutputError
+from tidegauge.model.delta_flow import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, DELETE, TableRef
+from tidegauge.model.lazy import lazy
+from tidegauge.model.spec import Lake
+from tidegauge.sources.delta.net_changes import AFTER, INSERT
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_BYTES = 4 * 2**20
+"""Of all files that a feed is read from."""
+_TIMES = "__tidegauge_times"
+
+
+@dataclass(frozen=True)
+class SmallFeed:
+    columns: FileColumns
+    rows: pa.Table
+    """With the feed's columns."""
+
+    @lazy
+    def _net(self) -> tuple[pa.Table, pa.Table]:
+        """What came and what is gone. Rows that came and went again, by all their columns, cancel out."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+        import pyarrow.types as t
+
+        schema = self.columns.schema
+        comes = pc.is_in(self.rows.column(CHANGE_TYPE), value_set=pa.array([INSERT, AFTER]))
+        own = self.rows.select(schema.names)
+        if any(t.is_nested(one.type) or t.is_floating(one.type) for one in schema):
+            raise NeedsSpark("rows that only Spark compares")
+        if not schema.names or _TIMES in schema.names:
+            raise NeedsSpark("no columns")
+        times = pc.subtract(pc.multiply(comes.cast(pa.int64()), 2), 1)
+        counted = (
+            own.append_column(_TIMES, times)
+            .group_by(schema.names, use_threads=False)
+            .aggregate([(_TIMES, "sum")])
+        )
+        net = counted.column(f"{_TIMES}_sum")
+        found = counted.select(schema.names)
+        return _repeat(found, net), _repeat(found, pc.negate(net))
+
+    @property
+    def came(self) -> pa.Table:
+        return self._net[0]
+
+    @property
+    def gone(self) -> pa.Table:
+        return self._net[1]
+
+
+def _repeat(rows: pa.Table, times: pa.ChunkedArray) -> pa.Table:
+    import numpy as np
+    import pyarrow as pa
+
+    count = np.maximum(times.to_numpy(), 0)
+    return rows.take(pa.array(np.repeat(np.arange(rows.num_rows), count)))
+
+
+def read_small_feed(table: TableRef, location: str, first: int, upto: int) -> SmallFeed:
+    """Of the versions from `first` to `upto`, in the columns that the table has at the end."""
+    import pyarrow as pa
+
+    lake = lake_of(location, table.storage)
+    if lake.on_s3:
+        raise NeedsSpark("not on a disk")
+    columns, commits = _look(lake, first, upto)
+    if sum(int(action.get("size") or 0) for one in commits for action, _ in _files(one)) > _BYTES:
+        raise NeedsSpark("a large feed")
+    feed = [
+        pa.field(CHANGE_TYPE, pa.string()),
+        pa.field(COMMIT_VERSION, pa.int64()),
+        pa.field(COMMIT_TIMESTAMP, pa.timestamp("us", "UTC")),
+    ]
+    parts = []
+    for commit in commits:
+        version, at = pa.scalar(commit.version, pa.int64()), _time(Path(lake.path), commit)
+        for action, kind in _files(commit):
+            rows = columns.read(Path(lake.path), action, *(() if kind else feed[:1]))
+            stamps = [(COMMIT_VERSION, version), (COMMIT_TIMESTAMP, at)]
+            for name, value in [(CHANGE_TYPE, pa.scalar(kind)), *stamps] if kind else stamps:
+                rows = rows.append_column(name, pa.repeat(value, rows.num_rows))
+            parts.append(rows)
+    return SmallFeed(columns, concat_rows(parts, pa.schema([*columns.schema, *feed])))
+
+
+def _look(lake: Lake, first: int, upto: int) -> tuple[FileColumns, list[Commit]]:
+    try:
+        log = ListedLog(lake)
+        state = log.state(upto)
+        bodies = [log.commit(version) for version in range(first, upto + 1)]
+        commits = [parse_commit(first + at, body) for at, body in enumerate(bodies) if body is not None]
+    except (OutputError, ValueError, KeyError) as error:
+        raise NeedsSpark(str(error)) from error
+    if state is None or len(commits) < len(bodies):
+        raise NeedsSpark("the log does not reach back")
+    if any(commit.facts for commit in commits):
+        raise NeedsSpark("columns or properties change on the way")
+    return FileColumns.of(state), commits
+
+
+def _files(commit: Commit) -> Iterator[tuple[Action, str | None]]:
+    """What a commit's changes are read from; with the kind that all of a file's rows are of."""
+    if commit.cdc:
+        yield from ((action, None) for action in commit.cdc)
+        return
+    if any(action.get("deletionVector") for action in (*commit.came, *commit.went)):
+        raise NeedsSpark("rows of a file are marked as deleted")
+    yield from ((action, INSERT) for action in commit.came)
+    yield from ((action, DELETE) for action in commit.went)
+
+
+def _time(folder: Path, commit: Commit) -> pa.Scalar:
+    """As Delta dates a commit: as it says itself where the table has that, or else by its file."""
+    import pyarrow as pa
+
+    said = commit.info.get("inCommitTimestamp")
+    try:
+        milliseconds = int(said or (folder / commit_path(commit.version)).stat().st_mtime * 1000)
+    except OSError as error:
+        raise NeedsSpark(str(error)) from error
+    return pa.scalar(milliseconds * 1000, pa.timestamp("us", "UTC"))
