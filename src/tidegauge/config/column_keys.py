@@ -7,15 +7,13 @@ from typing import Any
 from tidegauge.config import values
 from tidegauge.config.problems import Complaint, quoted
 from tidegauge.model.columns import ColumnChoice, ColumnMask, MaskKind
-from tidegauge.model.engines import Engine
+from tidegauge.model.engines import FACTS, Engine
 from tidegauge.model.secret import Secret
 
 SHORTEST_SALT = 8
 _FORMS = 'write `sha256`, `{sha256: "${env:SALT}"}`, `null`, or the text that takes the value\'s place'
 _NOT_MEANT = frozenset({"md5", "sha1", "sha-1", "sha-256", "sha512", "hash", "hmac", "null", "none", "true"})
 """As the text that takes a value's place these would be an accident."""
-_DIALECTS = {Engine.POSTGRESQL: "postgres"}
-"""sqlglot's names, where they are not ours."""
 
 
 def column_choice(value: Any) -> ColumnChoice:
@@ -93,7 +91,7 @@ def check_condition(text: str, engine: Engine) -> None:
     from sqlglot.errors import ParseError, TokenError
 
     hint = "write one condition, as it stands behind WHERE: no `;`, no comment, no other clause"
-    dialect = _DIALECTS.get(engine, engine.value)
+    dialect = FACTS[engine].grammar or engine.value
     try:
         tokens = sqlglot.tokenize(text, read=dialect)
         commented = any(token.comments for token in tokens)

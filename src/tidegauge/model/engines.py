@@ -58,6 +58,8 @@ class EngineFacts:
     """Maven coordinates of the JDBC driver that Spark reads it with; None: it is read without JDBC alone."""
     jdbc_excludes: tuple[str, ...] = ()
     """What that jar asks for and Spark has already, or only an optional part of the driver needs."""
+    grammar: str | None = None
+    """What sqlglot calls its SQL, where that is another word."""
     dataset_word: str | None = None
     """What those who name datasets call it, where that is another word."""
 
@@ -87,6 +89,7 @@ FACTS: Mapping[Engine, EngineFacts] = {
         readable=True,
         port=5432,
         default_schema="public",
+        grammar="postgres",
         dataset_word="postgres",
         options=_SERVER_OPTIONS,
         jdbc_jar="org.postgresql:postgresql:42.7.8",
