@@ -41,7 +41,7 @@ def read(
     schema = pa.schema([pa.field(field.name, type_of(field.type)) for field in fields])
     places = [next(i for i, field in enumerate(fields) if field.name == name) for name in key]
     ordered = [warehouse.name(name) for name in key]
-    listed = ", ".join(warehouse.name(field.name) for field in fields)
+    listed = ", ".join(warehouse.select(field) for field in fields)
     last: tuple[Any, ...] | None = None
     while True:
         past, values = make_condition_after(warehouse, ordered, last) if last is not None else ("", ())

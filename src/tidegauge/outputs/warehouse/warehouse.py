@@ -179,6 +179,10 @@ class Warehouse(ABC):
         parts = [table.schema, table.table] if table.schema else [table.table]
         return ".".join(self.name(part) for part in parts)
 
+    def select(self, field: Field) -> str:
+        """A column in the list of a SELECT, in a form that the driver reads every bit of."""
+        return self.name(field.name)
+
     @abstractmethod
     def type(self, field: Field, *, key: bool) -> str:
         """The column type that holds every value of a field. `key`: it has to do as a part of a primary key.

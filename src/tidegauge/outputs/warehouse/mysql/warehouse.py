@@ -151,6 +151,11 @@ class MySQL(Warehouse):
             )
         return "`" + identifier.replace("`", "``") + "`"
 
+    def select(self, field: Field) -> str:
+        name = self.name(field.name)
+        # The server shows six digits of a float, and of a double all.
+        return f"{name} + 0e0" if field.type in ("float", "double") else name
+
     def type(self, field: Field, *, key: bool) -> str:
         if size := parse_decimal(field.type):
             if size.scale > _FINEST:
