@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -17,11 +17,13 @@ from tidegauge.flows.select import Sources, choose
 from tidegauge.flows.table import TableFlowBase
 from tidegauge.ledger.open import open_ledger
 from tidegauge.ledger.owner import this_process
+from tidegauge.model.protocols.ledger import LedgerReader
 from tidegauge.model.run import FlowStatus
 from tidegauge.model.spec import Project, TableFlow
+from tidegauge.model.state import State
 from tidegauge.observe.events import Comparing, Listener
 from tidegauge.run.options import RunOptions
-from tidegauge.run.report import RunReport
+from tidegauge.run.report import FlowReport, RunReport
 from tidegauge.run.run import open_runner
 
 
@@ -124,10 +126,50 @@ def run_repair(
     shown = {one.name: one.unlike for one in found}
     plan_flow = partial(plan_repair, shown=shown, deletes=any(one.deletes for one in found))
     with open_runner(project, options, tell=tell, stop=stop, plan_flow=plan_flow) as runner:
+        before = {one.name: _find_extracted(runner.ledger, one.flow) for one in found}
         for one in found:
             said = f"{reason} ({one.counted})"
             runner.ledger.note(project.pipeline, one.name, "repair", owner=this_process(), reason=said)
-        return RunReport(runner.run_id, tuple(runner.schedule([one.flow for one in found]).run()))
+        reports = runner.schedule([one.flow for one in found]).run()
+        flows = {one.name: one.flow for one in found}
+        judged = [_judge(runner.ledger, flows[one.flow], before[one.flow], one) for one in reports]
+        return RunReport(runner.run_id, tuple(judged))
+
+
+def _find_extracted(ledger: LedgerReader, flow: TableFlow) -> tuple[int, int]:
+    """Where the first stage stands. Raises WrongState while it has a plan: what that has read, before the
+    source was mended, may be loaded after the repair."""
+    if flow.upstream is None:
+        return 0, 0
+    if any(one.plan is not None for one in ledger.status(flow.pipeline, [flow.upstream])):
+        raise WrongState(
+            f"{flow.upstream} is under way, and may bring rows that are older than the repaired ones",
+            hint="`tidegauge run` ends it; then repeat the repair",
+            retryable=True,
+        )
+    marks = ledger.watermarks(flow.pipeline, [flow.upstream])
+    return next(((one.epoch, one.seq) for one in marks), (0, 0))
+
+
+def _judge(ledger: LedgerReader, flow: TableFlow, before: tuple[int, int], report: FlowReport) -> FlowReport:
+    """A plan is in the ledger before anything is read for it. So an extract that began to read before the
+    repair did, and after it was looked for, has a plan or another batch by now."""
+    if report.error is not None:
+        return report
+    try:
+        moved = _find_extracted(ledger, flow) != before
+    except WrongState:
+        moved = True
+    if not moved:
+        return report
+    error = WrongState(
+        f"{flow.upstream} ran while {flow.name} was repaired, and may have read rows before they were"
+        " repaired",
+        hint=f"`tidegauge run -t {flow.table}`, then `tidegauge verify -t {flow.table}` says whether one is"
+        " left to repair",
+        retryable=True,
+    )
+    return replace(report, state=State.FAILED, error=error)
 
 
 def _choose(
