@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -11,11 +11,13 @@ from typing import Any
 from tidegauge.errors import TidegaugeError
 from tidegauge.flows.missing_tables import RecordedFlows, find_recorded
 from tidegauge.flows.remarks import remarks
+from tidegauge.flows.scheduled import needs_of_project
 from tidegauge.flows.select import Sources, choose
 from tidegauge.ledger.open import open_ledger
 from tidegauge.model.engines import READABLE
 from tidegauge.model.secret import mask
 from tidegauge.model.spec import Database, Lake, Project
+from tidegauge.operations.plan import preview
 from tidegauge.outputs.lake.output import ParquetOutput
 from tidegauge.outputs.warehouse.open import open_warehouse
 from tidegauge.spark.jars import Needs, jars
@@ -43,9 +45,17 @@ class Finding:
 
 def examine(project: Project) -> Iterator[Finding]:
     """Finding after finding, as they are made. Leaves nothing behind but what a first run makes anyway."""
+    said: set[str] = set()
+    for found in _examine_parts(project):
+        said.add(found.says)
+        yield found
+    yield from _plans(project, said)
+
+
+def _examine_parts(project: Project) -> Iterator[Finding]:
     yield from _guard("java", _java)
     lakes = [one for one in project.connections.values() if isinstance(one, Lake)]
-    needs = {Needs.JDBC} | {Needs.S3 for lake in lakes if lake.on_s3}
+    needs = needs_of_project(project) | {Needs.S3 for lake in lakes if lake.on_s3}
     if "spark.jars" not in project.spark.conf:
         yield from _guard("jars", lambda: _jars(needs, project))
     yield from _guard("ledger", lambda: _ledger(project))
@@ -67,6 +77,25 @@ def examine(project: Project) -> Iterator[Finding]:
             recorded = find_recorded(ledger, project.pipeline)
         for sync in project.syncs:
             yield from _tables(replace(project, syncs=(sync,), delta_flows=()), sources, recorded)
+
+
+def _plans(project: Project, said: Set[str]) -> Iterator[Finding]:
+    """What `plan` would refuse, of every flow; and of flows between Delta tables, that it would not.
+
+    `said`: what was found before.
+    """
+    try:
+        found = preview(project, ())
+    except TidegaugeError as error:
+        if str(error) not in said:
+            yield Finding("plan", False, str(error), error.hint)
+        return
+    delta = {flow.name for flow in project.delta_flows}
+    for one in found:
+        if one.error is not None and str(one.error) not in said:
+            yield Finding(f"flow {one.flow}", False, str(one.error), one.error.hint)
+        elif one.error is None and one.flow in delta:
+            yield Finding(f"flow {one.flow}", True, "inputs, transform and output fit")
 
 
 def _tables(project: Project, sources: Sources, recorded: RecordedFlows) -> Iterator[Finding]:
