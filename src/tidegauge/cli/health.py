@@ -27,6 +27,7 @@ from tidegauge.observe.tables import show_ago
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from tidegauge.model.health import HealthFinding
     from tidegauge.model.spec import Project
     from tidegauge.operations.health import Health
 
@@ -48,25 +49,29 @@ def command(
     json: JsonOption = False,
     debug: DebugOption = False,
 ) -> None:
-    """Say what is wrong, and what will be soon: freshness, counts, quality, performance, status."""
-    from tidegauge.model.health import worst
+    """Say what is wrong or soon will be: freshness, counts, quality, performance, status, times missed."""
+    from tidegauge.model.health import HealthLevel, worst
+    from tidegauge.operations.health_pipeline import examine_pipeline
 
     opened, chosen = open_project(project), selection(select, table)
     now, found = _examine(opened, chosen, pipeline)
     if data and opened.delta_flows:
         found = _with_data(opened, found, debug=debug)
-    overall = worst(one.level for one in found)
+    whole = [] if chosen or pipeline else examine_pipeline(opened)
+    overall = worst([*(one.level for one in found), *(one.level for one in whole)])
+    bad = overall is HealthLevel.CRITICAL
     if report is not None:
-        _write_page(local(report), opened, now, found)
+        _write_page(local(report), opened, now, found, whole)
     told = _alert(opened, found) if alert else {}
     if json:
         print_json(
             {
                 "schema": "tidegauge/health/1",
-                "healthy": not any(one.problems for one in found),
+                "healthy": not bad,
                 "status": overall.value,
                 "flows": [one.to_json() for one in found],
                 "checks": [{"flow": one.flow, **check.to_json()} for one in found for check in one.findings],
+                "pipeline": [one.to_json() for one in whole],
                 **told,
             }
         )
@@ -74,8 +79,9 @@ def command(
         say("this project has no flows")
     else:
         _show(found, now)
+        _show_whole(whole)
         say(overall.value)
-    raise typer.Exit(1 if any(one.problems for one in found) else 0)
+    raise typer.Exit(int(bad))
 
 
 def _examine(project: Project, chosen: Sequence[str], pipeline: str | None) -> tuple[datetime, list[Health]]:
@@ -114,6 +120,14 @@ def _show(found: Sequence[Health], now: datetime) -> None:
     )
 
 
+def _show_whole(whole: Sequence[HealthFinding]) -> None:
+    from tidegauge.model.health import HealthLevel
+
+    for one in whole:
+        if one.level is not HealthLevel.HEALTHY:
+            say(f"{'✗' if one.level is HealthLevel.CRITICAL else '!'} {one.check}: {one.says}")
+
+
 def _with_data(project: Project, found: Sequence[Health], *, debug: bool) -> list[Health]:
     from tidegauge.operations.health_data import check_tables
 
@@ -123,14 +137,15 @@ def _with_data(project: Project, found: Sequence[Health], *, debug: bool) -> lis
     return [one.adding(looked.get(one.flow, ())) for one in found]
 
 
-def _write_page(file: Path, project: Project, now: datetime, found: Sequence[Health]) -> None:
+def _write_page(
+    file: Path, project: Project, now: datetime, found: Sequence[Health], whole: Sequence[HealthFinding]
+) -> None:
     from tidegauge.observe.health_page import health_page
 
     tags = {flow.name: flow.tags for flow in project.delta_flows}
     places = {name: place for place, name in enumerate(tags)}
     # As the project file has them: layers in the order in which the data goes through them.
     shown = sorted(found, key=lambda one: places.get(one.flow, -1))
-    page = health_page(
-        project.pipeline, now, [one.to_report(next(iter(tags.get(one.flow, ())), "")) for one in shown]
-    )
+    reports = [one.to_report(next(iter(tags.get(one.flow, ())), "")) for one in shown]
+    page = health_page(project.pipeline, now, reports, whole)
     write_file(file, page)

@@ -14,7 +14,8 @@ from tidegauge.config.problems import Complaint, Trail, quoted
 from tidegauge.model.health import HealthLimits, HealthSettings
 
 _NUMBER = re.compile(r"\d{1,9}(?:\.\d{1,9})?", re.ASCII)
-_PLAIN = HealthLimits()
+_PLAIN, _WHOLE = HealthLimits(), HealthSettings()
+_OF_PIPELINE = ("override", "ledger_rows", "missed")
 
 
 def _multiple(value: Any) -> float:
@@ -26,6 +27,7 @@ def _multiple(value: Any) -> float:
     return float(written)
 
 
+RowCount = Annotated[int, Form(values.whole(1), "whole number above 0")]
 Multiple = Annotated[float, Form(_multiple, "number above 0")]
 
 
@@ -56,6 +58,15 @@ class LimitKeys(Keys):
 
 
 class HealthKeys(LimitKeys):
+    ledger_rows: RowCount = Field(
+        default=_WHOLE.ledger_rows,
+        description="More runs and events of this pipeline in the ledger are a warning.",
+    )
+    missed: RowCount = Field(
+        default=_WHOLE.missed,
+        description="So many times of a schedule in a row that nobody ran for are critical; one is a "
+        "warning.",
+    )
     override: Mapped = Field(
         default={},
         description="By a flow's name, a pattern or `tag:WORD`: any other key of this table, for the flows "
@@ -67,7 +78,7 @@ def make_health(check: Check, written: Any) -> HealthSettings:
     if not isinstance(written, dict):
         return HealthSettings()
     keys = check.keys(HealthKeys, written, ("health",))
-    own = {key: value for key, value in written.items() if key != "override"}
+    own = {key: value for key, value in written.items() if key not in _OF_PIPELINE}
     limits = _limits(check, keys, ("health",))
     override: dict[str, HealthLimits] = {}
     bodies = written.get("override")
@@ -75,7 +86,8 @@ def make_health(check: Check, written: Any) -> HealthSettings:
         trail = ("health", "override", name)
         merged = {**own, **body} if isinstance(body, dict) else body
         override[name] = _limits(check, check.keys(LimitKeys, merged, trail), trail)
-    return HealthSettings(limits, override)
+    found = keys or HealthKeys()
+    return HealthSettings(limits, override, found.ledger_rows, found.missed)
 
 
 def _limits(check: Check, keys: LimitKeys | None, trail: Trail) -> HealthLimits:

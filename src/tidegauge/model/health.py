@@ -23,6 +23,12 @@ class HealthCheck(StrEnum):
     QUALITY = "quality"
     PERFORMANCE = "performance"
     STATUS = "status"
+    LEDGER = "ledger size"
+    SCHEDULE = "schedule misses"
+
+
+OF_FLOWS = tuple(check for check in HealthCheck if check not in (HealthCheck.LEDGER, HealthCheck.SCHEDULE))
+"""The checks of one flow; the others are of the whole pipeline."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +65,10 @@ class HealthSettings:
     limits: HealthLimits = HealthLimits()
     override: Mapping[str, HealthLimits] = field(default_factory=dict)
     """By a flow's name, a pattern or `tag:WORD`; the first that means a flow holds."""
+    ledger_rows: int = 1_000_000
+    """Runs and events that the ledger keeps of the pipeline."""
+    missed: int = 3
+    """Times of a schedule, one after the other, that nobody ran for."""
 
 
 def worst(levels: Iterable[HealthLevel]) -> HealthLevel:

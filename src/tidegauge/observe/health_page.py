@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from html import escape
 
-from tidegauge.model.health import HealthCheck, HealthFinding, HealthLevel, HealthReport, worst
+from tidegauge.model.health import OF_FLOWS, HealthFinding, HealthLevel, HealthReport, worst
 from tidegauge.model.secret import mask
 
 _COLOURS = {HealthLevel.HEALTHY: "#1a7f4b", HealthLevel.WARNING: "#b26a00", HealthLevel.CRITICAL: "#c0262d"}
@@ -31,8 +31,11 @@ td div { font-size: .85rem; } svg { display: block; } .none { color: #888; }
 """
 
 
-def health_page(pipeline: str, now: datetime, flows: Sequence[HealthReport]) -> str:
-    overall = worst(one.level for one in flows)
+def health_page(
+    pipeline: str, now: datetime, flows: Sequence[HealthReport], findings: Sequence[HealthFinding] = ()
+) -> str:
+    """`findings`: of the pipeline as a whole."""
+    overall = worst([*(one.level for one in flows), *(one.level for one in findings)])
     layers = dict.fromkeys(one.layer for one in flows)
     sections = "".join(_section(layer, [one for one in flows if one.layer == layer]) for layer in layers)
     page = f"""<!doctype html>
@@ -41,7 +44,7 @@ def health_page(pipeline: str, now: datetime, flows: Sequence[HealthReport]) -> 
 <h1>{escape(pipeline)} {_pill(overall)}</h1>
 <p class="when">{now:%Y-%m-%d %H:%M} UTC, by the ledger's clock</p>
 <div class="tiles">{_tiles(flows)}</div>
-{sections}</body></html>
+{_whole(findings)}{sections}</body></html>
 """
     return mask(page)
 
@@ -52,8 +55,13 @@ def _tiles(flows: Sequence[HealthReport]) -> str:
     return "".join(f'<div class="tile"><b>{count}</b>{name}</div>' for name, count in shown.items())
 
 
+def _whole(findings: Sequence[HealthFinding]) -> str:
+    rows = "".join(f"<tr><th>{one.check}</th><td>{_cell([one])}</td></tr>" for one in findings)
+    return f"<h2>pipeline</h2><table><tbody>{rows}</tbody></table>\n" if rows else ""
+
+
 def _section(layer: str, flows: Sequence[HealthReport]) -> str:
-    heads = ["flow", *(check.value for check in HealthCheck), "seconds", "rows"]
+    heads = ["flow", *(check.value for check in OF_FLOWS), "seconds", "rows"]
     head = "".join(f"<th>{name}</th>" for name in heads)
     body = "".join(_row(one) for one in flows)
     title = f"<h2>{escape(layer)}</h2>" if layer else "<h2>flows</h2>"
@@ -62,8 +70,7 @@ def _section(layer: str, flows: Sequence[HealthReport]) -> str:
 
 def _row(one: HealthReport) -> str:
     cells = "".join(
-        f"<td>{_cell([found for found in one.findings if found.check is check])}</td>"
-        for check in HealthCheck
+        f"<td>{_cell([found for found in one.findings if found.check is check])}</td>" for check in OF_FLOWS
     )
     # A long name may go to a second line where one of its words ends.
     words = escape(one.flow).replace("_", "_<wbr>")
