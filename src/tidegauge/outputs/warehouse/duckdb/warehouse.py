@@ -6,7 +6,7 @@ import re
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from tidegauge.errors import OutputError, RuntimeMissing
 from tidegauge.model.arrow import schema_of
@@ -74,11 +74,11 @@ class DuckDB(FileWarehouse):
         return DuckDBSession(file, self._path)
 
     def columns(self, session: WarehouseSession, table: TableName) -> tuple[Field, ...] | None:
-        assert isinstance(session, DuckDBSession)
-        found = session.describe(self.table(table))
+        ours = cast(DuckDBSession, session)
+        found = ours.describe(self.table(table))
         if found is None:
             return None
-        if self._is_view(session, table, [name for name, *_ in found]):
+        if self._is_view(ours, table, [name for name, *_ in found]):
             raise OutputError(
                 f"{table} in {self.place} is a view", hint="load into another table with `rename:`"
             )
@@ -149,8 +149,8 @@ class DuckDB(FileWarehouse):
         session.run(f"ALTER TABLE {self.table(wider)} RENAME TO {self.name(table.table)}")
 
     def declare_key(self, session: WarehouseSession, target: TableName, key: Sequence[str]) -> None:
-        assert isinstance(session, DuckDBSession)
-        found = session.describe(self.table(target)) or ()
+        ours = cast(DuckDBSession, session)
+        found = ours.describe(self.table(target)) or ()
         declared = any(part for *_, part in found)
         # A table of ours has its key columns NOT NULL from the start.
         if key and not declared and {*key} <= {name for name, _, required, _ in found if required}:
@@ -158,17 +158,16 @@ class DuckDB(FileWarehouse):
             session.rollback()
             session.run(f"ALTER TABLE {self.table(target)} ADD PRIMARY KEY ({names})")
             session.commit()
-            session.worn = session.count_index_bytes() > _INDEXES
+            ours.worn = ours.count_index_bytes() > _INDEXES
 
     def is_worn(self, session: WarehouseSession) -> bool:
-        assert isinstance(session, DuckDBSession)
-        return session.worn
+        return cast(DuckDBSession, session).worn
 
     def drop(self, session: WarehouseSession, table: TableName) -> None:
-        assert isinstance(session, DuckDBSession)
-        found = session.describe(self.table(table))
+        ours = cast(DuckDBSession, session)
+        found = ours.describe(self.table(table))
         if found is not None:
-            view = self._is_view(session, table, [name for name, *_ in found])
+            view = self._is_view(ours, table, [name for name, *_ in found])
             session.run(f"DROP {'VIEW' if view else 'TABLE'} IF EXISTS {self.table(table)}")
 
     def _is_view(self, session: DuckDBSession, table: TableName, columns: Sequence[str]) -> bool:
