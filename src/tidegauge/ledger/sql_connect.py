@@ -74,6 +74,7 @@ def _compile_once() -> tuple[Dialect, dict[Any, Any]]:
     would do it anew for each ledger that is opened, a sixth of the work of a small run."""
     engine = create_engine("sqlite://")
     engine.connect().close()  # it has to have met a SQLite
+    engine.dispose()
     # As many as there are statements: their values are no part of them.
     return engine.dialect, {}
 
