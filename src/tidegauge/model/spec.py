@@ -10,10 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from tidegauge.errors import Place
+from tidegauge.model.choices import Deletes as Deletes
+from tidegauge.model.choices import Drift as Drift
+from tidegauge.model.choices import Execute as Execute
+from tidegauge.model.choices import FutureGuard as FutureGuard
+from tidegauge.model.choices import NullCursor as NullCursor
+from tidegauge.model.choices import Read as Read
 from tidegauge.model.columns import EVERY_COLUMN, ColumnChoice, ColumnMask, RowFilter
 from tidegauge.model.engines import Engine as Engine
 from tidegauge.model.epoch_numbers import Epoch
-from tidegauge.model.execute import Execute as Execute
 from tidegauge.model.expectation import Expectation
 from tidegauge.model.health import HealthSettings
 from tidegauge.model.mode import Mode
@@ -83,39 +88,6 @@ class Lake:
     @property
     def on_s3(self) -> bool:
         return self.path.startswith("s3a://")
-
-
-class NullCursor(StrEnum):
-    FAIL = "fail"
-    INCLUDE = "include"
-    EXCLUDE = "exclude"
-
-
-class FutureGuard(StrEnum):
-    """What to do with a number that lies far beyond all others."""
-
-    NOTE = "note"
-    FAIL = "fail"
-
-
-class Drift(StrEnum):
-    """What to do when the source's columns change."""
-
-    EVOLVE = "evolve"
-    FREEZE = "freeze"
-    FAIL = "fail"
-
-
-class Read(StrEnum):
-    AUTO = "auto"
-    DIRECT = "direct"
-    JDBC = "jdbc"
-
-
-class Deletes(StrEnum):
-    NONE = "none"
-    SOFT = "soft"
-    HARD = "hard"
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,45 @@
+"""What a key of a table may say, where it is one of a few words."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Execute(StrEnum):
+    """Where the rows of a sync are moved: through Spark, or inside the database that has both ends."""
+
+    SPARK = "spark"
+    DATABASE = "database"
+
+
+class NullCursor(StrEnum):
+    FAIL = "fail"
+    INCLUDE = "include"
+    EXCLUDE = "exclude"
+
+
+class FutureGuard(StrEnum):
+    """What to do with a number that lies far beyond all others."""
+
+    NOTE = "note"
+    FAIL = "fail"
+
+
+class Drift(StrEnum):
+    """What to do when the source's columns change."""
+
+    EVOLVE = "evolve"
+    FREEZE = "freeze"
+    FAIL = "fail"
+
+
+class Read(StrEnum):
+    AUTO = "auto"
+    DIRECT = "direct"
+    JDBC = "jdbc"
+
+
+class Deletes(StrEnum):
+    NONE = "none"
+    SOFT = "soft"
+    HARD = "hard"
