@@ -312,6 +312,20 @@ def test_renewing_moves_the_end_of_the_lease(ledger: Ledger) -> None:
     assert until - ledger.now() > timedelta(minutes=59)
 
 
+def test_a_lease_that_is_long_enough_is_only_looked_at(ledger: Ledger) -> None:
+    claim = claimed(ledger, planned(ledger), lease=timedelta(hours=1))
+    before = everything(ledger)
+    ledger.renew(claim, timedelta(hours=2), least=timedelta(minutes=30))
+    assert everything(ledger) == before
+    ledger.renew(claim, timedelta(hours=2), least=timedelta(minutes=90))
+    until = status(ledger).lease_until
+    assert until is not None
+    assert until - ledger.now() > timedelta(minutes=110)
+    ledger.claim(claim.plan, owner=OTHER, run_id="other", lease=MINUTE, dead=ME)
+    with pytest.raises(LeaseLost):
+        ledger.renew(claim, timedelta(hours=2), least=timedelta(seconds=1))
+
+
 # --- begin, advance, finish
 
 

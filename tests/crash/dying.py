@@ -95,10 +95,12 @@ def _stop_at(places: dict[str, int]) -> None:
     quiet = threading.Lock()
     renew = SqlLedger.renew
 
-    def renew_in_turn(ledger: SqlLedger, claim: Claim, lease: timedelta) -> None:
+    def renew_in_turn(
+        ledger: SqlLedger, claim: Claim, lease: timedelta, *, least: timedelta | None = None
+    ) -> None:
         # A heartbeat stopped inside its transaction would hold SQLite's lock on the whole file.
         with quiet:
-            renew(ledger, claim, lease)
+            renew(ledger, claim, lease, least=least)
 
     def stand_still() -> None:
         with quiet:

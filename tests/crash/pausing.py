@@ -61,10 +61,12 @@ def _watch_and_stop(side: str, step: str, times: int) -> None:
     quiet = threading.Lock()
     renew = SqlLedger.renew
 
-    def renew_in_turn(ledger: SqlLedger, claim: Claim, lease: timedelta) -> None:
+    def renew_in_turn(
+        ledger: SqlLedger, claim: Claim, lease: timedelta, *, least: timedelta | None = None
+    ) -> None:
         # A heartbeat stopped inside its transaction would hold SQLite's lock on the whole file.
         with quiet:
-            renew(ledger, claim, lease)
+            renew(ledger, claim, lease, least=least)
 
     def stop_in_time() -> None:
         nonlocal left

@@ -104,8 +104,10 @@ class BaseLedger(ABC):
         )
         return claim_rules.claim_of(flow_state)
 
-    def renew(self, claim: Claim, lease: timedelta) -> None:
-        self._step(claim, lambda flow_state, now: claim_rules.renew(flow_state, claim, lease, now=now))
+    def renew(self, claim: Claim, lease: timedelta, *, least: timedelta | None = None) -> None:
+        self._step(
+            claim, lambda flow_state, now: claim_rules.renew(flow_state, claim, lease, least=least, now=now)
+        )
 
     def begin(self, claim: Claim, index: int) -> None:
         self._step(claim, lambda flow_state, now: attempt_rules.begin(flow_state, claim, index, now=now))

@@ -78,8 +78,12 @@ def claim_of(flow_state: FlowState) -> Claim:
     return Claim(active.plan, active.owner, run.run_id, flow_state.fence, active.attempt, active.lease_until)
 
 
-def renew(flow_state: FlowState, held: Claim, lease: timedelta, *, now: datetime) -> StateChange:
+def renew(
+    flow_state: FlowState, held: Claim, lease: timedelta, *, least: timedelta | None = None, now: datetime
+) -> StateChange | None:
     active = check_held(flow_state, held, Event.RENEW)
+    if least is not None and active.lease_until is not None and active.lease_until - now >= least:
+        return None
     return StateChange(replace(flow_state, active=replace(active, lease_until=now + lease)))
 
 

@@ -98,8 +98,8 @@ def publish_batch(claim: Claim, index: int, batch_data: BatchData, staged: Stage
     fault: OutputError | None = None
     try:
         # Whoever lost the flow while it wrote must not be seen; within the moment that is left,
-        # the tag itself keeps a second writer out.
-        tools.ledger.renew(claim, tools.lease)
+        # the tag itself keeps a second writer out. A lease that is long enough costs no write.
+        tools.ledger.renew(claim, tools.lease, least=tools.lease / 2)
         with step(Step.PUBLISH, tag.flow, tools.tell):
             try:
                 tools.output.commit(tag, batch, staged, layout=batch_data.layout, run_id=claim.run_id)

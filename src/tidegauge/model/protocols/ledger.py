@@ -85,8 +85,9 @@ class LedgerWriter(LedgerReader, Protocol):
         else has taken the flow since, that one's does. Raises WrongState, retryable, once the plan has ended.
         """
 
-    def renew(self, claim: Claim, lease: timedelta) -> None:
-        """Raises LeaseLost once another has raised the fence."""
+    def renew(self, claim: Claim, lease: timedelta, *, least: timedelta | None = None) -> None:
+        """Raises LeaseLost once another has raised the fence. A lease of which at least `least` is left is
+        only looked at, and nothing is written."""
 
     def begin(self, claim: Claim, index: int) -> None:
         """Record that the batch is about to be written. Raises LeaseLost.
