@@ -22,7 +22,7 @@ from tidegauge.run.report import FlowReport, RunReport
 _T = TypeVar("_T")
 
 
-class Shown(ABC):
+class ShownAsTable(ABC):
     """A result that is printed, or shown by a notebook, as a table."""
 
     @property
@@ -38,7 +38,7 @@ class Shown(ABC):
 
 
 @dataclass(frozen=True, repr=False)
-class PlanResult(Shown):
+class PlanResult(ShownAsTable):
     """What a run would do, flow by flow. Nothing was written."""
 
     flows: tuple[Preview, ...]
@@ -70,7 +70,7 @@ class PlanResult(Shown):
 
 
 @dataclass(frozen=True, repr=False)
-class RunResult(Shown):
+class RunResult(ShownAsTable):
     """What a run did, flow by flow."""
 
     report: RunReport
@@ -114,7 +114,7 @@ class RunResult(Shown):
 
 
 @dataclass(frozen=True, repr=False)
-class StatusResult(Shown):
+class StatusResult(ShownAsTable):
     """Where every flow stands, by what the ledger says."""
 
     at: datetime
@@ -137,7 +137,7 @@ class StatusResult(Shown):
 
 
 @dataclass(frozen=True, repr=False)
-class VerifyResult(Shown):
+class VerifyResult(ShownAsTable):
     """Source against target, table by table."""
 
     tables: tuple[Verified, ...]
@@ -163,7 +163,7 @@ class VerifyResult(Shown):
 
 
 @dataclass(frozen=True, repr=False)
-class WatermarksResult(Shown):
+class WatermarksResult(ShownAsTable):
     """How far every input has got."""
 
     at: datetime
