@@ -21,6 +21,7 @@ class Session:
         self.closed = threading.Event()
         self.rolled_back = 0
         self.worn = False
+        self.ended = False
 
     def rollback(self) -> None:
         self.rolled_back += 1
@@ -45,6 +46,9 @@ class House:
 
     def is_worn(self, session: Session) -> bool:
         return session.worn
+
+    def has_ended(self, session: Session) -> bool:
+        return session.ended
 
 
 def use(house: House, *faults: Exception) -> Session:
@@ -125,3 +129,12 @@ def test_work_for_all_is_done_once_in_a_run_and_again_in_the_next() -> None:
             assert kept.is_first("clear", "w", "other")
     assert kept.is_first("clear", "w", "main")
     assert kept.is_first("clear", "w", "main")
+
+
+def test_one_that_its_server_has_ended_is_not_used_again() -> None:
+    house = House()
+    with kept.kept_open():
+        first = use(house)
+        first.ended = True
+        assert use(house) is not first
+        assert first.closed.is_set()

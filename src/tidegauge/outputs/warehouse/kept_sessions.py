@@ -90,11 +90,15 @@ def session_of(warehouse: Warehouse) -> Iterator[WarehouseSession]:
 
 
 def _take(warehouse: Warehouse) -> WarehouseSession | None:
-    with _guard:
-        found = next((one for one in reversed(_idle) if one.is_of(warehouse)), None)
-        if found is not None:
+    while True:
+        with _guard:
+            found = next((one for one in reversed(_idle) if one.is_of(warehouse)), None)
+            if found is None:
+                return None
             _idle.remove(found)
-    return found.session if found else None
+        if not warehouse.has_ended(found.session):
+            return found.session
+        found.session.close()
 
 
 def _give_back(warehouse: Warehouse, session: WarehouseSession) -> None:

@@ -155,6 +155,10 @@ class Warehouse(ABC):
         """Whether a session, and those beside it, shall be closed after use and not be kept."""
         return False
 
+    def has_ended(self, session: WarehouseSession) -> bool:  # noqa: ARG002
+        """Whether the server, or a fault, has ended a session that nobody was using. Asks no server."""
+        return False
+
     # What is there
 
     @abstractmethod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -138,6 +139,12 @@ class MysqlSession:
     def close(self) -> None:
         with suppress(pymysql.Error, OSError):
             self.connection.close()
+
+    @property
+    def has_ended(self) -> bool:
+        """A server that ends a session closes its line, and nothing is said to one that asks nothing."""
+        line = self.connection._sock
+        return line is None or bool(select.select([line], [], [], 0)[0])
 
     def translate(self, error: Exception) -> TidegaugeError:
         """The driver's error as ours; where we waited in vain, with who was in the way."""

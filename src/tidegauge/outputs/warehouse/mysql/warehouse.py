@@ -238,6 +238,9 @@ class MySQL(Warehouse):
     def is_worn(self, session: WarehouseSession) -> bool:
         return cast(MysqlSession, session).holds
 
+    def has_ended(self, session: WarehouseSession) -> bool:
+        return cast(MysqlSession, session).has_ended
+
     def drop(self, session: WarehouseSession, table: TableName) -> None:
         tasks.drop_with_marks(self, session, table)
 

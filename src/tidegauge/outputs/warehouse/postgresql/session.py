@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -120,6 +121,11 @@ class PostgresqlSession:
 
     def close(self) -> None:
         self.connection.close()
+
+    @property
+    def has_ended(self) -> bool:
+        """A server that ends a session says so, and nothing else is said to one that asks nothing."""
+        return self.connection.closed or bool(select.select([self.connection.fileno()], [], [], 0)[0])
 
     def translate(self, error: Exception, sql: str = "") -> TidegaugeError:
         """The driver's error as ours; where we waited in vain, with who was in the way."""

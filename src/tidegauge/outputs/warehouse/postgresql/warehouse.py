@@ -155,6 +155,9 @@ class PostgreSQL(Warehouse):
         # IF NOT EXISTS does not see a table that another session is just making: they go one after the other.
         return f"SELECT pg_advisory_xact_lock({_MAKING}); {made}"
 
+    def has_ended(self, session: WarehouseSession) -> bool:
+        return cast(PostgresqlSession, session).has_ended
+
     def drop(self, session: WarehouseSession, table: TableName) -> None:
         tasks.drop_with_marks(self, session, table)
 
