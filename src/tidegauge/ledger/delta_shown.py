@@ -66,6 +66,8 @@ class ShownTable:
         def attempt() -> bool:
             snapshot = self.table.newest()
             files = [file for file in snapshot.of(pipeline) if kind_of(file) != _OPEN]
+            if not files:
+                return True
             entries = self._log.read(pipeline, None, None, None)
             kept = {shown.key_of(row) for entry in entries for row in shown.rows_of(entry)}
             gone: list[LedgerFile] = []
