@@ -143,7 +143,7 @@ class MysqlSession:
     @property
     def has_ended(self) -> bool:
         """A server that ends a session closes its line, and nothing is said to one that asks nothing."""
-        line = self.connection._sock
+        line: Any = getattr(self.connection, "_sock", None)  # the driver has no other way to ask
         return line is None or bool(select.select([line], [], [], 0)[0])
 
     def translate(self, error: Exception) -> TidegaugeError:
