@@ -103,6 +103,15 @@ class MemorySource:
     def left_out(self) -> tuple[tuple[TableName, str], ...]:
         return ()
 
+    def with_column(self, name: str) -> frozenset[TableName]:
+        return frozenset(self.tables())
+
+    def with_key(self) -> frozenset[TableName]:
+        return frozenset(self.tables())
+
+    def survey_whole(self, source_table: SourceTable, step: int | None) -> Survey:
+        raise NotImplementedError("its tables have a cursor")
+
     def identity(self) -> str:
         return SHAPE.source_id.partition("#")[0]
 

@@ -152,10 +152,10 @@ class Database:
             connection.commit()
 
     def insert(self, table: str, rows: Sequence[Sequence[object]]) -> None:
-        mark = "?" if self.engine == "sqlite" else "%s"
+        mark = "?" if self.engine in ("sqlite", "duckdb") else "%s"
         marks = ", ".join([mark] * len(rows[0]))
         with closing(self._connect()) as connection:
-            name = table if self.engine == "sqlite" else table.replace("%", "%%")
+            name = table if mark == "?" else table.replace("%", "%%")
             connection.cursor().executemany(f"INSERT INTO {name} VALUES ({marks})", rows)
             connection.commit()
 

@@ -119,7 +119,7 @@ def test_load_batches_follow_each_other_without_gap_or_overlap(
         for number, (rows, kind) in enumerate(sizes, start=1)
     ]
     flow = replace(FLOW, options=replace(FLOW.options, mode=mode))
-    draft = files.draft_files(flow, after, pieces, source_id="x")
+    draft = files.draft_files(flow, after, pieces, source_id="x", whole=mode.facts.replaces_all)
     place, kinds = after, {piece.place: piece.fingerprint for piece in pieces}
     for batch in draft.batches:
         (window,) = batch.windows

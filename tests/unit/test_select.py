@@ -106,9 +106,13 @@ WAREHOUSE = Database("wh", Engine.DUCKDB, path=Path("/wh.duckdb"))
 LAKE = Lake("lake", "/lake")
 
 
+HAVE_ALL = {"with_column": lambda _: frozenset(CATALOGUE), "with_key": lambda: frozenset(CATALOGUE)}
+"""Every table has the cursor and a key."""
+
+
 class Known(Sources):
     def of(self, database: Database) -> Source:
-        return cast("Source", SimpleNamespace(tables=lambda: tuple(CATALOGUE)))
+        return cast("Source", SimpleNamespace(tables=lambda: tuple(CATALOGUE), **HAVE_ALL))
 
 
 def project(one: Sync) -> Project:
@@ -217,7 +221,11 @@ def choose_with(
     one: Sync, catalogue: list[TableName], known: dict[str, str | None], *words: str
 ) -> Selection:
     source = SimpleNamespace(
-        tables=lambda: tuple(catalogue), left_out=lambda: (), identity=lambda: "postgresql:7/shop"
+        tables=lambda: tuple(catalogue),
+        left_out=lambda: (),
+        identity=lambda: "postgresql:7/shop",
+        with_column=lambda _: frozenset(catalogue),
+        with_key=lambda: frozenset(catalogue),
     )
 
     class Shown(Sources):

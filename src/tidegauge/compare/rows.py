@@ -103,6 +103,29 @@ def compare_rows(
     )
 
 
+def count_alike(
+    source: Iterable[pa.RecordBatch], target: Iterable[pa.RecordBatch], schema: pa.Schema
+) -> Difference:
+    """The same for rows without a key: each has to be there as often as the source has it."""
+    target, found = _peek(target)
+    notes = tuple(
+        _retype(field, found) for field in schema if found is not None and _is_retyped(field, found)
+    )
+    _, columns = _choose_columns(schema, found, (), keys_only=False)
+    row = _row_hash(columns, 0)
+    with scratch() as sets:
+        here = fill(sets, "source", source, columns, values=[row])
+        there = fill(sets, "target", target, columns, values=[row])
+        [(missing, extra)] = sets.execute(
+            """
+            SELECT coalesce(sum(greatest(n, 0)), 0)::BIGINT, coalesce(sum(greatest(-n, 0)), 0)::BIGINT
+            FROM (SELECT sum(n) AS n FROM (SELECT h, 1 AS n FROM source UNION ALL SELECT h, -1 FROM target)
+                  GROUP BY h)
+            """
+        ).fetchall()
+    return Difference(here, there, missing, extra, 0, (), newer=None, notes=notes)
+
+
 def _choose_columns(
     schema: pa.Schema, found: pa.Schema | None, key: Sequence[str], *, keys_only: bool
 ) -> tuple[pa.Schema, pa.Schema]:

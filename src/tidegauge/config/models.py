@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -31,6 +31,7 @@ from tidegauge.model.columns import EVERY_COLUMN, ColumnChoice, ColumnMask
 from tidegauge.model.epoch_numbers import Epoch
 from tidegauge.model.mode import MODES, OutputKind
 from tidegauge.model.spec import Deletes, Drift, Execute, FutureGuard, NullCursor, Read
+from tidegauge.model.without_cursor import WithoutCursor
 
 
 @dataclass(frozen=True)
@@ -130,17 +131,21 @@ class SparkKeys(Keys):
 class TableKeys(Keys):
     """What may differ from table to table: on a sync for all of its tables, under `override` for some."""
 
-    later: ClassVar[dict[str, str]] = {"without_cursor": ""}
-
     cursor: Annotated[
         Ordered | None,
         Form(_cursor, "text, or `{column: TEXT, epoch: s}`"),
-        Unless("required here or in every override"),
+        Unless("required here or in every override, unless `without_cursor` says otherwise"),
     ] = Field(
         default=None,
         description="The column that grows with every change, or an expression of the database's own SQL. "
         "`epoch: s | ms | us` says that its whole numbers are times: seconds, milliseconds or microseconds "
         "since 1970, in UTC.",
+    )
+    without_cursor: Annotated[str, Form(values.choice(WithoutCursor), "`fail`, `skip`, `snapshot`")] = Field(
+        default="fail",
+        description="A table that has no such column, or no key to tell its rows apart: stop and name them "
+        "all, leave it out, or read it whole in each run and write what differs: "
+        "[tables without a cursor](reading.md#tables-without-a-cursor).",
     )
     future_guard: Annotated[str, Form(values.choice(FutureGuard), "`note`, `fail`")] = Field(
         default="note",

@@ -32,8 +32,11 @@ from tidegauge.model.spec import (
     Sync,
     TableOptions,
 )
+from tidegauge.model.without_cursor import WithoutCursor
 
-_NEED_CURSOR = "add `cursor: COLUMN` to the sync, or to every override"
+_NEED_CURSOR = (
+    "add `cursor: COLUMN` to the sync, or to every override; `without_cursor: snapshot` reads tables whole"
+)
 
 
 def make_syncs(
@@ -70,7 +73,7 @@ def _sync(
     }
     options = made[trail]
     merged = {str(where[-1]): found for where, found in made.items() if where != trail}
-    if not options.cursor:
+    if _lacks_cursor(options):
         if not tables:
             check.add("the key `cursor` is missing", trail, hint=_NEED_CURSOR, at_key=True)
         _require_cursors(check, merged, trail)
@@ -147,6 +150,7 @@ def _table_options(check: Check, given: dict[str, Any], trail: Trail, ends: Sync
         cursor=keys.cursor.column if keys.cursor else "",
         epoch=keys.cursor.epoch if keys.cursor else None,
         future_guard=FutureGuard(keys.future_guard),
+        without_cursor=WithoutCursor(keys.without_cursor),
         key=keys.key,
         settle=keys.settle,
         lookback=keys.lookback,
@@ -206,9 +210,13 @@ def _refuse_conflicts(
         check.add(conflict.message, found, hint=conflict.hint, at_key=True)
 
 
+def _lacks_cursor(options: TableOptions) -> bool:
+    return not options.cursor and options.without_cursor is WithoutCursor.FAIL
+
+
 def _require_cursors(check: Check, merged: Mapping[str, TableOptions], trail: Trail) -> None:
     for pattern, options in merged.items():
-        if not options.cursor:
+        if _lacks_cursor(options):
             where = (*trail, "override", pattern)
             check.add(
                 f"the key `cursor` is missing for {quoted(pattern)}", where, hint=_NEED_CURSOR, at_key=True

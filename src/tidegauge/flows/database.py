@@ -11,6 +11,7 @@ from tidegauge.flows.emptying import empty_batch_data, plan_emptying
 from tidegauge.flows.override import OverridePreview, OverrideRequest
 from tidegauge.flows.override_table import TableOverridePreviewer
 from tidegauge.flows.recall import recall_rows
+from tidegauge.flows.snapshot import SnapshotPlan, plan_snapshot
 from tidegauge.flows.table import NewRows, TableFlowBase
 from tidegauge.model.batch_data import BatchData
 from tidegauge.model.delta_flow import AnyFlow
@@ -50,7 +51,8 @@ class DatabaseFlow(TableFlowBase):
         source_table, changes = self.describe(source)
         check_history(spec, source_table.layout)
         check_marks(spec.options.expect, source_table.layout)
-        made = self._survey(source, source_table, limit)
+        snapshot = self._snapshot(source, source_table, refreshing=refreshing)
+        made = snapshot.draft if snapshot else self._survey(source, source_table, limit)
         made = plan_emptying(
             spec, made, self.output, source_table, mark, refreshing=refreshing, confirmed=confirm_deletes
         )
@@ -60,7 +62,14 @@ class DatabaseFlow(TableFlowBase):
         first = not (made.batches or self.position or refreshing or (mark and mark.seq))
         if first and self.output.layout() is None:
             made = with_nothing(made)
-        return NewRows(made, self._rows(source_table).batch_data, changes, self._by_jdbc(slower))
+        return NewRows(
+            made,
+            self._rows(source_table).batch_data,
+            changes,
+            self._by_jdbc(slower),
+            unlike=snapshot.unlike if snapshot else None,
+            may_have_more=snapshot.may_have_more if snapshot else True,
+        )
 
     def find_again(self, plan: Plan) -> NewRows:
         source_table, changes = self.describe(self.source(), plan.draft.inputs[0].source_id)
@@ -118,6 +127,13 @@ class DatabaseFlow(TableFlowBase):
             return source_table, ()
         decision = decide_drift(self.spec, self.output, held, source_table.layout, known=same)
         return narrow(source_table, [field.name for field in decision.layout.fields]), decision.notes
+
+    def _snapshot(
+        self, source: Source, source_table: SourceTable, *, refreshing: bool
+    ) -> SnapshotPlan | None:
+        if not self.spec.options.snapshot:
+            return None
+        return plan_snapshot(self.spec, source, source_table, self.output, self.mark, refreshing=refreshing)
 
     def _survey(self, source: Source, source_table: SourceTable, limit: int | None) -> Draft:
         spec, position = self.spec, self.position

@@ -37,7 +37,8 @@ class DeletedRows:
 
         A source that cannot be asked is no reason to keep back what a lake has: deleted rows wait for it.
         """
-        if self._flow.options.deletes is Deletes.NONE or self._output.layout() is None:
+        unasked = self._flow.options.deletes is Deletes.NONE or self._flow.output.in_lake
+        if unasked or self._output.layout() is None:
             return draft
         end = draft.batches[-1].windows[0].upto if draft.batches else position
         if end is None:

@@ -49,7 +49,8 @@ def check_emptied(
     flow: TableFlow, made: Draft, read_batch: ReadBatch, output: Output, *, confirmed: bool
 ) -> None:
     """The same question where a lake's last whole copy of the table is empty and would replace a target."""
-    if is_whole(flow) and made.batches and not read_batch(made.batches[-1]).rows:
+    replaces = flow.options.mode.facts.replaces_all
+    if replaces and made.batches and not read_batch(made.batches[-1]).rows:
         _rows(flow, output, None, confirmed=confirmed)
 
 

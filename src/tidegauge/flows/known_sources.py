@@ -60,6 +60,13 @@ class _Absent:
     def tables(self) -> tuple[TableName, ...]:
         return self._tables or self._refuse()
 
+    def with_column(self, name: str) -> frozenset[TableName]:  # noqa: ARG002
+        """As they were: what reads the lake alone does not ask what the table has become."""
+        return frozenset(self._tables)
+
+    def with_key(self) -> frozenset[TableName]:
+        return frozenset(self._tables)
+
     def describe(self, table: TableName, options: TableOptions) -> SourceTable:  # noqa: ARG002
         self._refuse()
 
@@ -70,6 +77,9 @@ class _Absent:
         step: int,  # noqa: ARG002
         pending: str | None,  # noqa: ARG002
     ) -> Survey:
+        self._refuse()
+
+    def survey_whole(self, source_table: SourceTable, step: int | None) -> Survey:  # noqa: ARG002
         self._refuse()
 
     def cuts(

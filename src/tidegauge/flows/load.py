@@ -15,13 +15,14 @@ from tidegauge.flows.recall import find_chain
 from tidegauge.flows.table import NewRows, TableFlowBase
 from tidegauge.model.batch_data import BatchRows, LakeFile
 from tidegauge.model.delta_flow import AnyFlow
+from tidegauge.model.mode import OutputKind
 from tidegauge.model.plan import Batch, Plan
 from tidegauge.model.position import FilesPosition, Position, to_moment
 from tidegauge.model.protocols.ledger import LedgerReader
 from tidegauge.model.protocols.output import Output
 from tidegauge.model.run import FlowStatus
 from tidegauge.model.spec import LakeTable, TableFlow
-from tidegauge.model.table import Layout
+from tidegauge.model.table import COPY, Layout
 from tidegauge.model.watermark import Recalled, Watermark
 from tidegauge.outputs.lake.manifest import Manifest, Numbered, refuse_removed
 from tidegauge.outputs.lake.recall import RecalledEpoch
@@ -56,7 +57,8 @@ class Load(TableFlowBase):
         ]
         # A plan of no batches moves nothing, so it must not change along which chain the watermark counts.
         source_id = files.identity(str(folder), row) if pieces or known is None or note is None else known
-        draft = files.draft_files(spec, after, pieces, source_id=source_id)
+        whole = bool(manifests) and _is_whole(spec, manifests[-1])
+        draft = files.draft_files(spec, after, pieces, source_id=source_id, whole=whole)
         changes = (*((note,) if note is not None else ()), *self._column_changes(manifests))
         rows = _LakeRows(spec, self.output, row)
         if not refreshing:
@@ -164,10 +166,9 @@ class _LakeRows:
     def batch_data(self, batch: Batch) -> BatchRows:
         (window,) = batch.windows
         folder = _lake_table(self.flow)
-        if is_whole(self.flow):
+        manifests = _manifests(folder, self.row, _number(window.after), _number(window.upto))
+        if _is_whole(self.flow, manifests[-1]):
             manifests = _newest_whole(folder, self.row, _number(window.upto))
-        else:
-            manifests = _manifests(folder, self.row, _number(window.after), _number(window.upto))
         _refuse_removed(self.flow, manifests)
         layout = _layout(self.flow, manifests[-1])
         held = self.output.layout()
@@ -196,9 +197,15 @@ def _refuse_removed(flow: TableFlow, manifests: Sequence[Manifest]) -> None:
     refuse_removed(f"{flow.name}: {flow.reads}", manifests, anew)
 
 
+def _is_whole(flow: TableFlow, manifest: Manifest) -> bool:
+    """Also where the database cannot be asked whether the table has a cursor: its batches say it."""
+    return is_whole(flow) or manifest.cursor == COPY
+
+
 def _newest(manifest: Manifest) -> str | None:
-    """The time of the batch's newest row, at which its window ends."""
-    at = to_moment(manifest.windows[0].upto, manifest.cursor, None)
+    """The time of the batch's newest row, or of the copy, at which its window ends."""
+    kind = "timestamp" if manifest.cursor == COPY else manifest.cursor
+    at = to_moment(manifest.windows[0].upto, kind, None)
     return None if at is None else at.isoformat()
 
 
@@ -213,7 +220,7 @@ def _newest_whole(folder: LakeTable, row: Chain, upto: int) -> Sequence[Manifest
 
 def _layout(flow: TableFlow, manifest: Manifest) -> Layout:
     key = manifest.key or flow.options.key
-    if not key:
+    if not key and flow.options.mode.needs_key(OutputKind.DELTA):
         raise OutputDisagrees(
             f"{flow.name}: what {flow.upstream} wrote does not say the key of its rows",
             hint="an older version wrote it: name the columns with `key:`",

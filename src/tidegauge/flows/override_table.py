@@ -62,6 +62,11 @@ class TableOverridePreviewer(OverridePreviewer):
     def find_position(
         self, request: OverrideRequest, before: Position | None
     ) -> tuple[Position | None, list[str]]:
+        if self._flow.options.snapshot and not isinstance(request, Reset | Refresh | UndoLast):
+            raise ConfigError(
+                f"{self._flow.name} has no cursor: each run reads the whole table, wherever its watermark is",
+                hint="`tidegauge watermark reset` begins again",
+            )
         match request:
             case SetTo(timestamp, position):
                 source_table = self._known_table()

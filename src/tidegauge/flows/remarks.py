@@ -10,8 +10,10 @@ from tidegauge.errors import TidegaugeError
 from tidegauge.flows.missing_tables import RecordedFlows
 from tidegauge.flows.names import first_flow, is_pattern, matches, means, table_named
 from tidegauge.flows.select import Sources
+from tidegauge.flows.without_cursor import order_tables
 from tidegauge.model.protocols.source import Source
 from tidegauge.model.spec import Project, Sync, TableFlow, TableName
+from tidegauge.model.without_cursor import WithoutCursor
 
 _MOST = 5
 
@@ -28,7 +30,11 @@ def remarks(
         tables = {flow.table for flow in flows if flow.source == sync.source and means(sync, flow.table)}
         try:
             source = sources.of(sync.source)
-            found = [*_views(sync, source), *_strangers(sync, tables, tables_only)]
+            found = [
+                *_views(sync, source),
+                *_skipped(sync, source, tables),
+                *_strangers(sync, tables, tables_only),
+            ]
         except TidegaugeError:
             continue
         said += [f"{sync.place}: {one}" if sync.place else one for one in found]
@@ -62,6 +68,16 @@ def _views(sync: Sync, source: Source) -> Iterator[str]:
             f"patterns leave out what is no table of {sync.source.name}: {', '.join(found[:_MOST])}{more}"
             " (`exclude:` ends this note)"
         )
+
+
+def _skipped(sync: Sync, source: Source, tables: Set[TableName]) -> Iterator[str]:
+    every = (sync.options, *sync.override.values())
+    if all(one.without_cursor is not WithoutCursor.SKIP for one in every):
+        return
+    meant = [table for table in source.tables() if table not in tables and means(sync, table)]
+    if found := [str(table) for table in order_tables(sync, source, meant, {}).skipped]:
+        more = f" and {len(found) - _MOST:,} more" if len(found) > _MOST else ""
+        yield f"`without_cursor: skip` leaves out {', '.join(found[:_MOST])}{more}"
 
 
 def _strangers(sync: Sync, tables: Set[TableName], recorded: RecordedFlows) -> Iterator[str]:

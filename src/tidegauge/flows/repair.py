@@ -55,9 +55,9 @@ def check_repairable(flow: TableFlowBase) -> None:
         raise ConfigError(f"{spec.name} ends in a lake, whose files are never changed", hint=hint)
     if spec.uses_delta:
         raise ConfigError(f"{spec.name} ends in a Delta table, which is not repaired key by key", hint=hint)
-    if is_whole(spec):
+    if is_whole(spec) or spec.options.snapshot:
         raise ConfigError(
-            f"{spec.name} overwrites: each of its runs brings the whole table, so there is none to repair",
+            f"{spec.name}: each of its runs looks at the whole table, so there is none to repair",
             hint=f"`tidegauge run -t {spec.table}`",
         )
 

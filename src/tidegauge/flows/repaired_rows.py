@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 class RepairedRows:
     flow: TableFlow
     output: Output
+    known: pa.Table | None = None
+    """The keys, as planning found them: since then nobody else has written a batch to the target."""
 
     def batch_data(self, batch: Batch) -> BatchRows:
         import pyarrow as pa
@@ -43,6 +45,8 @@ class RepairedRows:
         with Sources() as sources:  # of the thread that executes, which need not be the one that planned
             source = sources.of(self.flow.source)
             pair = TablePair(self.flow, source, self.output, position, refuse_spark)
+        if self.known is not None:
+            return read_keys(pair, self.known)
         found = compare_pair(pair, name_all=True).unlike or {}
         return read_keys(pair, pa.concat_tables([found[word] for word in ("missing", "different") if found]))
 

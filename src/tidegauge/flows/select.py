@@ -10,9 +10,10 @@ from typing import TypeVar
 
 from tidegauge.errors import ConfigError, Place, TableMissing, TidegaugeError
 from tidegauge.flows.missing_tables import RecordedFlows, find_missing
-from tidegauge.flows.names import matches, means, stage_flow, table_named, table_of
+from tidegauge.flows.names import is_pattern, matches, means, stage_flow, table_named, table_of
 from tidegauge.flows.select_words import nothing_of_its_own, nothing_selected, select_flows
 from tidegauge.flows.synced_tables import link_project
+from tidegauge.flows.without_cursor import is_read, options_of, order_tables, refuse_tables
 from tidegauge.model.default_schema import default_schema
 from tidegauge.model.delta_flow import AnyFlow, DeltaFlow
 from tidegauge.model.optimize_flow import OptimizeFlow
@@ -133,21 +134,27 @@ class _Found:
         try:
             source = sources.of(sync.source)
             catalogue = source.tables()
+            catalogue = (*catalogue, *_named_views(sync, source, catalogue))
             lost = find_missing(sync, source, catalogue, recorded)
+            ordered = order_tables(sync, source, _picked(sync, catalogue), recorded)
         except ConfigError:
             raise
         except TidegaugeError as error:
             self.faults.append((f"{sync.source.name}: {', '.join(sync.tables)}", error))
             return
-        # What the file names no cursor for any more was taken out of it.
-        self.lost += [(sync, table, why) for table, why in lost.items() if _options(sync, table).cursor]
+        # What the file names no cursor for any more, and does not read without one, was taken out of it.
+        self.lost += [(sync, table, why) for table, why in lost.items() if is_read(sync, table)]
         self.faults += [
             (f"{sync.source.name}: {name}", _fault(sync, name, source, catalogue))
             for name in _unmatched(sync, (*catalogue, *lost))
             if _asks_for(selection, sync, name)
         ]
-        for flow in _expanded(pipeline, sync, catalogue):
-            self.add(flow, sync)
+        refused = [table for table in ordered.refused if _asks_for(selection, sync, str(table))]
+        if refused:
+            self.faults.append((f"{sync.source.name}: without a cursor", refuse_tables(sync, ordered)))
+        for table, options in ordered.options.items():
+            for flow in _flows(pipeline, sync, table, options):
+                self.add(flow, sync)
 
     def add(self, flow: TableFlow, sync: Sync) -> None:
         place = _place(flow)
@@ -203,7 +210,7 @@ class _Found:
 
     def add_lost(self, pipeline: str) -> None:
         for sync, table, why in self.lost:
-            for flow in _flows(pipeline, sync, table):
+            for flow in _flows(pipeline, sync, table, options_of(sync, table)):
                 # A flow that has its name or its place now is there, and reports itself what is not right.
                 if flow.name in self.flows or (flow.reads is not None and _place(flow) in self.places):
                     break
@@ -221,15 +228,28 @@ def expand(pipeline: str, sync: Sync, catalogue: Sequence[TableName]) -> list[Ta
     table."""
     for name in _unmatched(sync, catalogue):
         raise _missing(sync, name, catalogue)
-    return _expanded(pipeline, sync, catalogue)
+    return [
+        flow
+        for table in _picked(sync, catalogue)
+        for flow in _flows(pipeline, sync, table, options_of(sync, table))
+    ]
 
 
-def _expanded(pipeline: str, sync: Sync, catalogue: Sequence[TableName]) -> list[TableFlow]:
+def _picked(sync: Sync, catalogue: Sequence[TableName]) -> list[TableName]:
     """In the order of `tables:`."""
     picked = dict.fromkeys(
         table for name in sync.tables for table in catalogue if matches(table, name, sync.source)
     )
-    return [flow for table in picked if means(sync, table) for flow in _flows(pipeline, sync, table)]
+    return [table for table in picked if means(sync, table)]
+
+
+def _named_views(sync: Sync, source: Source, catalogue: Sequence[TableName]) -> list[TableName]:
+    """Views that `tables:` names in full; a pattern leaves them out."""
+    names = [name for name in _unmatched(sync, catalogue) if not is_pattern(name)]
+    if not names:
+        return []
+    views = [table for table, kind in source.left_out() if kind.endswith("view")]
+    return [table for table in views if any(matches(table, name, sync.source) for name in names)]
 
 
 def _unmatched(sync: Sync, catalogue: Sequence[TableName]) -> list[str]:
@@ -260,15 +280,8 @@ def _missing(sync: Sync, name: str, catalogue: Sequence[TableName]) -> TableMiss
     )
 
 
-def _flows(pipeline: str, sync: Sync, table: TableName) -> list[TableFlow]:
-    options = _options(sync, table)
+def _flows(pipeline: str, sync: Sync, table: TableName, options: TableOptions) -> list[TableFlow]:
     name = str(table)
-    if not options.cursor:
-        raise ConfigError(
-            f"{name}: no cursor is named for it",
-            hint="name one on the sync or in its override; or exclude the table",
-            place=sync.place,
-        )
     below = folder_name(_renamed(options, table) or name)
     folder = LakeTable(sync.via, below) if sync.via else None
     target = _target(sync.to, below, _renamed(options, table) or table.table)
@@ -314,15 +327,6 @@ def _place(flow: TableFlow) -> tuple[str | None, ...]:
             return (warehouse.name, table.schema, table.table.casefold())
         case LakeTable(lake, folder) | DeltaFolder(lake, folder):
             return (lake.path, folder)
-
-
-def _options(sync: Sync, table: TableName) -> TableOptions:
-    if str(table) in sync.override:
-        return sync.override[str(table)]
-    for pattern, options in sync.override.items():
-        if matches(table, pattern, sync.source):
-            return options
-    return sync.options
 
 
 def needs_of(flows: Sequence[GraphFlow]) -> set[Needs]:

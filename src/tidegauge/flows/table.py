@@ -23,13 +23,14 @@ from tidegauge.model.position import RowPosition
 from tidegauge.model.protocols.ledger import LedgerReader
 from tidegauge.model.protocols.output import Output
 from tidegauge.model.protocols.source import Source
-from tidegauge.model.spec import Deletes, Execute, TableFlow
+from tidegauge.model.spec import Execute, TableFlow
 from tidegauge.model.watermark import Recalled, Watermark
 from tidegauge.outputs.lake.recall import RecalledEpoch, recall
 from tidegauge.outputs.lake.splits import FEW
 from tidegauge.transform.mark import mark_rows
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import SparkSession
 
 
@@ -41,6 +42,10 @@ class NewRows:
     batch_data: ReadBatch
     changes: tuple[str, ...] = ()
     by_jdbc: bool = False
+    unlike: pa.Table | None = None
+    """Keys that a comparison found, for the batch that brings their rows."""
+    may_have_more: bool = True
+    """The output may have rows that the input has not."""
 
 
 class TableFlowBase(ABC):
@@ -83,7 +88,7 @@ class TableFlowBase(ABC):
         refreshing = self._check_output()
         found = self.find_new(limit=limit, confirm_deletes=confirm_deletes, refreshing=refreshing)
         draft, deletes = found.draft, self._deletes(confirm_deletes)
-        if self.spec.options.deletes is not Deletes.NONE and not self.spec.output.in_lake and not refreshing:
+        if found.may_have_more and not refreshing:
             draft = deletes.plan(draft, self.source, mark.position if mark else None)
         seen = (mark.epoch, mark.seq) if mark else (0, 0)
         draft = replace(draft, seen=seen, notes=(*draft.notes, *found.changes, *_tell_expected(self.spec)))
@@ -91,7 +96,7 @@ class TableFlowBase(ABC):
         news = mark is not None and mark.fingerprint != draft.inputs[0].fingerprint
         return PlannedWork(
             draft,
-            _AllRows(found.batch_data, deletes, self._repaired(), self.spec).batch_data,
+            _AllRows(found.batch_data, deletes, self._repaired(found.unlike), self.spec).batch_data,
             found.changes if news else (),
             by_spark=found.by_jdbc or self.spec.uses_delta or self._brings_many(draft),
             by_jdbc=found.by_jdbc,
@@ -188,8 +193,8 @@ class TableFlowBase(ABC):
     def _deletes(self, confirmed: bool) -> DeletedRows:
         return DeletedRows(self.spec, self.output, confirmed=confirmed, reached=self._reached())
 
-    def _repaired(self) -> RepairedRows:
-        return RepairedRows(self.spec, self.output)
+    def _repaired(self, unlike: pa.Table | None = None) -> RepairedRows:
+        return RepairedRows(self.spec, self.output, unlike)
 
     def _reached(self) -> RowPosition | None:
         """Up to where the source itself was looked at."""

@@ -9,7 +9,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from tidegauge.compare.frames import Difference
-from tidegauge.compare.rows import compare_rows
+from tidegauge.compare.rows import compare_rows, count_alike
 from tidegauge.flows.flow import open_reader
 from tidegauge.flows.sieve import Sieve
 from tidegauge.model.arrow import schema_of
@@ -18,7 +18,7 @@ from tidegauge.model.position import RowPosition, Window
 from tidegauge.model.protocols.output import Output, TargetTable
 from tidegauge.model.protocols.source import Source
 from tidegauge.model.spec import NullCursor, TableFlow
-from tidegauge.model.table import Field, SourceTable
+from tidegauge.model.table import EVERY_ROW, Field, SourceTable
 from tidegauge.outputs.warehouse.fit import Verdict
 from tidegauge.outputs.warehouse.spark_rows import ensure_splits
 from tidegauge.plan.draft import start
@@ -58,6 +58,7 @@ class TablePair:
         table = output.capabilities.table
         assert table is not None
         self.flow, self.table, self.sql = flow, table, output.capabilities.sql
+        position = EVERY_ROW if flow.options.snapshot else position
         self.position = position
         self.layout = output.layout()
         """None: the target is not there."""
@@ -101,6 +102,10 @@ class TablePair:
                     for batch in self.batches:
                         yield from rows(batch, passing=False)
 
+            if not self.key:
+                return count_alike(
+                    chain.from_iterable(map(rows, self.batches)), self.table.rows(held), schema_of(layout)
+                )
             return compare_rows(
                 chain.from_iterable(map(rows, self.batches)),
                 self.table.rows(held, only=only.target if only else ""),

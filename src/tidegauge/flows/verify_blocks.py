@@ -49,6 +49,8 @@ def find_forms(pair: TablePair) -> tuple[CanonicalForm, ...] | str:
         return "its expectations set rows aside, which the source cannot tell"
     if pair.sql is None:
         return ""  # a Delta table, of which nobody expects it
+    if not pair.key:
+        return "the table has no key"
     if not pair.held:
         return "the target is not there"
     here, there = pair.flow.source.engine, pair.sql.engine
@@ -92,7 +94,8 @@ def _compare(pair: TablePair, dialect: Dialect, forms: tuple[CanonicalForm, ...]
         return "the server's encoding or its way to write floats leaves no room for hashes"
     past = sql.after(pair.source_table, pair.position, dialect.literal)
     ours, theirs = both(here.whole, there.whole)
-    [(newer,)] = dialect.rows(f"SELECT {MARK} COUNT(*) FROM {here.table} WHERE {past}")
+    table = sql.relation(pair.source_table, dialect.name)
+    [(newer,)] = dialect.rows(f"SELECT {MARK} COUNT(*) FROM {table} WHERE {past}")
     found = Difference(ours.rows, theirs.rows, 0, 0, 0, (), newer=int(newer), method="blocks", unlike={})
     if ours.is_like(theirs):
         return found
@@ -104,7 +107,7 @@ def _compare(pair: TablePair, dialect: Dialect, forms: tuple[CanonicalForm, ...]
             return replace(found, source_rows=whole.rows)
     if found.newer and found.newer > MOST:
         return f"{found.newer:,} rows are newer than the last look"
-    waiting = {int(key) for (key,) in dialect.rows(f"SELECT {here.key} FROM {here.table} WHERE {past}")}
+    waiting = {int(key) for (key,) in dialect.rows(f"SELECT {here.key} FROM {table} WHERE {past}")}
     suspects = find_suspects(here, there, rows=max(ours.rows, theirs.rows), apart=waiting)
     if suspects is None:
         return "most of the blocks differ"
@@ -147,7 +150,8 @@ def source_side(pair: TablePair, dialect: Dialect, forms: tuple[CanonicalForm, .
     return Side(
         ask=dialect.rows,
         words=words,
-        table=dialect.name(pair.source_table.table),
+        # An index hint is for a table.
+        table=pair.source_table.relation or f"{dialect.name(pair.source_table.table)}{words.whole}",
         where=_windows(pair, dialect, pair.batches),
         row=row,
         key=key,
@@ -165,7 +169,7 @@ def target_side(pair: TablePair, forms: tuple[CanonicalForm, ...]) -> Side:
     name, where = table.shown()
     key, row = _hashes(pair, words, hashed)
     where = where or "1 = 1"
-    return Side(table.ask, words, name, where, row=row, key=key, repeats=pair.versions)
+    return Side(table.ask, words, name + words.whole, where, row=row, key=key, repeats=pair.versions)
 
 
 def _hashes(pair: TablePair, words: HashWords, hashed: dict[str, HashedColumn]) -> tuple[str, str]:

@@ -6,16 +6,18 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from tidegauge.compare.frames import Beside, Difference, compare
+from tidegauge.compare.whole_rows import compare_whole
 from tidegauge.model.plan import Batch
 from tidegauge.model.position import RowPosition, Window
 from tidegauge.model.protocols.source import Source
 from tidegauge.model.spec import LakeTable, NullCursor, TableFlow
-from tidegauge.outputs.lake.table import latest
+from tidegauge.model.table import EVERY_ROW
+from tidegauge.outputs.lake.table import SEQ, latest, load_committed, number_manifests, versions
 from tidegauge.plan.draft import start
 from tidegauge.sources.direct import DirectReader
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 
 def verify_lake(
@@ -23,6 +25,7 @@ def verify_lake(
 ) -> Difference:
     """What of the source up to a position is not in the lake as it should be; see `verify_warehouse`."""
     assert isinstance(flow.output, LakeTable)
+    position = EVERY_ROW if flow.options.snapshot else position
     source_table = source.describe(flow.table, flow.options)
     reader = DirectReader(flow.source)
     key = [part.name for part in source_table.key]
@@ -33,10 +36,23 @@ def verify_lake(
     rows = reduce(
         lambda one, other: one.unionAll(other), (reader.frame(spark, source_table, one) for one in batches)
     )
-    target = latest(spark, flow.output.lake, flow.output.folder, key=key, epoch=epoch)
+    target = _newest(flow.output, spark, key, epoch, copies=flow.options.snapshot)
+    if not key:
+        return compare_whole(rows, target)
     waiting = reader.keys_after(spark, source_table, position)
     found = compare(rows, target, key=key, beside=Beside(waiting=waiting), hold=True)
     if not found.extra or begin is None or position is None:
         return found
     below = reader.frame(spark, source_table, Batch((Window(None, begin),)))
     return compare(rows, target, key=key, beside=Beside(waiting=waiting, allowed=below), hold=True)
+
+
+def _newest(table: LakeTable, spark: SparkSession, key: list[str], epoch: int, *, copies: bool) -> DataFrame:
+    """The newest version of each row, and of `copies` of a whole table the last; without a key all rows."""
+    if key and not copies:
+        return latest(spark, table.lake, table.folder, key=key, epoch=epoch)
+    rows = versions(spark, table.lake, table.folder, epoch=epoch)
+    if copies:
+        last, _ = number_manifests(load_committed(table.lake, table.folder, epoch=epoch))[-1]
+        rows = rows.where(f"{SEQ} = {last}")
+    return rows.drop(SEQ)

@@ -26,22 +26,13 @@ from tidegauge.model.schedule import FlowSchedule
 from tidegauge.model.secret import Secret
 from tidegauge.model.spark_settings import SparkSettings as SparkSettings
 from tidegauge.model.strategy import Strategy as Strategy
+from tidegauge.model.table_name import TableName as TableName
 from tidegauge.model.telemetry import Telemetry
+from tidegauge.model.without_cursor import WithoutCursor
 from tidegauge.model.workflow import Workflow
 
 if TYPE_CHECKING:
     from tidegauge.model import delta_flow, optimize_flow, view_flow
-
-
-@dataclass(frozen=True)
-class TableName:
-    """A table as its database names it; `schema` is None where there are none (SQLite)."""
-
-    schema: str | None
-    table: str
-
-    def __str__(self) -> str:
-        return f"{self.schema}.{self.table}" if self.schema else self.table
 
 
 @dataclass(frozen=True)
@@ -97,6 +88,7 @@ class TableOptions:
     epoch: Epoch | None = None
     """`cursor: {column: ts, epoch: ms}`: the cursor's numbers are moments."""
     future_guard: FutureGuard = FutureGuard.NOTE
+    without_cursor: WithoutCursor = WithoutCursor.FAIL
     key: tuple[str, ...] = ()
     """Empty: the primary key."""
     settle: timedelta = timedelta(seconds=30)
@@ -130,6 +122,11 @@ class TableOptions:
     hybrid: bool = False
     expect: tuple[Expectation, ...] = ()
     place: Place | None = None
+
+    @property
+    def snapshot(self) -> bool:
+        """The table has no cursor: a flow reads it whole each time."""
+        return not self.cursor
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,13 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from tidegauge.model.epoch_numbers import Epoch
-from tidegauge.model.position import RowPosition, ValueKind
+from tidegauge.model.position import RowPosition, Value, ValueKind
 from tidegauge.model.spec import TableName, TableOptions
+
+COPY = "snapshot"
+"""In place of the kind of a cursor, of a table that has none."""
+EVERY_ROW = RowPosition(Value(ValueKind.TEXT, "1970-01-01 00:00:00"))
+"""Where all rows of a table without a cursor lie; it was read up to a moment past that."""
 
 
 @dataclass(frozen=True)
@@ -53,9 +58,9 @@ class Layout:
     table: TableName
     fields: tuple[Field, ...]
     key: tuple[str, ...]
-    """Empty only in what versions before 0.3 wrote."""
+    """Empty where the table has none and nobody needs it, and in what versions before 0.3 wrote."""
     cursor: str
-    """Its kind: `timestamp` or `value`."""
+    """Its kind: `timestamp` or `value`; or `COPY`, where each batch is the whole table."""
     cursor_column: str | None
     """None where the cursor is an expression."""
 
@@ -101,6 +106,8 @@ class SourceTable:
     """SQL that is true for the rows that are wanted, of those in a window; empty: all of them."""
     filter: str = ""
     """SQL that is true for the rows that the flow takes at all (`where:`); empty: all of them."""
+    relation: str = ""
+    """What FROM names, where that is more than the table; its columns are called as the table's."""
     along: str = ""
     """SQL behind the table's name that makes the database go along an index in the order of cursor and key,
     which finds batch ends quickly; empty where there is none, or where the database finds it by itself."""
@@ -112,7 +119,7 @@ class SourceTable:
             table=self.table,
             fields=tuple(Field(column.name, column.arrives, column.native) for column in self.columns),
             key=tuple(part.name for part in self.key),
-            cursor=self.cursor_kind,
+            cursor=COPY if self.options.snapshot else self.cursor_kind,
             cursor_column=self.cursor.name if self.cursor.name in names else None,
         )
 

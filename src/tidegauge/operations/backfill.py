@@ -145,9 +145,9 @@ def _preview_one(
             hint="`tidegauge run` ends it; then repeat the backfill",
             retryable=True,
         )
-    if is_whole(flow):
+    if is_whole(flow) or flow.options.snapshot:
         raise ConfigError(
-            f"{flow.name} overwrites: each of its runs reads the whole table, so there is none to backfill",
+            f"{flow.name}: each of its runs reads the whole table, so there is none to backfill",
             hint=f"`tidegauge run -t {flow.table}`",
         )
     source = opened.source()

@@ -22,6 +22,8 @@ _NANOSECONDS = 9
 
 def start(flow: TableFlow, source_table: SourceTable, watermark: RowPosition | None) -> RowPosition | None:
     """Where the next window begins: at `initial` the first time, `lookback` below the watermark later."""
+    if flow.options.snapshot:
+        return None
     if watermark is None or is_whole(flow):
         return None if flow.options.initial is None else _initial(flow, source_table, flow.options.initial)
     if not flow.options.lookback:
@@ -36,11 +38,13 @@ def start(flow: TableFlow, source_table: SourceTable, watermark: RowPosition | N
 
 
 def is_whole(flow: TableFlow) -> bool:
-    """Whether the table is read whole each time, because what is read takes the place of what is there.
+    """Whether a batch is the whole table, and takes the place of what came before.
 
     Into a lake before the warehouse too: rows that are gone from the source are gone from what is read last.
+    A lake also gets a table without a cursor so, and the load takes the newest copy.
     """
-    return flow.options.mode.facts.replaces_all
+    copied = flow.options.snapshot and (flow.output.in_lake or flow.reads is not None)
+    return copied or flow.options.mode.facts.replaces_all
 
 
 def batch_step(flow: TableFlow) -> int:
@@ -125,7 +129,8 @@ def check_history(flow: TableFlow, layout: Layout) -> None:
         and layout.cursor_column is None
     ):
         raise ConfigError(
-            f"{flow.name}: mode scd2 needs a column as its cursor; {flow.options.cursor} is none",
+            f"{flow.name}: mode scd2 needs a column as its cursor; {flow.options.cursor or 'the table'} "
+            + ("has none" if flow.options.snapshot else "is none"),
             hint="name the column that says when a row changed",
             place=flow.options.place,
         )

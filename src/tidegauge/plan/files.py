@@ -111,9 +111,14 @@ def begins(
     return common, f"{flow.upstream} was set back: its batches after number {common} are loaded again"
 
 
-def draft_files(flow: TableFlow, after: int, pieces: Sequence[LakeBatches], *, source_id: str) -> Draft:
-    """The plan of one load; `pieces` are the batches past `after`, in order. Without any: nothing new."""
-    batches = _batches(flow, after, pieces)
+def draft_files(
+    flow: TableFlow, after: int, pieces: Sequence[LakeBatches], *, source_id: str, whole: bool
+) -> Draft:
+    """The plan of one load; `pieces` are the batches past `after`, in order. Without any: nothing new.
+
+    `whole`: each is all of the table, and only the last counts.
+    """
+    batches = _batches(flow, after, pieces, whole=whole)
     end = pieces[-1].place if pieces else after
     part = InputPlan(
         input=flow.input,
@@ -126,9 +131,8 @@ def draft_files(flow: TableFlow, after: int, pieces: Sequence[LakeBatches], *, s
     return Draft(flow.pipeline, flow.name, (part,), tuple(batches))
 
 
-def _batches(flow: TableFlow, after: int, pieces: Sequence[LakeBatches]) -> list[Batch]:
+def _batches(flow: TableFlow, after: int, pieces: Sequence[LakeBatches], *, whole: bool) -> list[Batch]:
     """Neighbours with the same columns go together, as long as they are not more rows than a batch has."""
-    whole = flow.options.mode.facts.replaces_all
     made: list[Batch] = []
     for _, group in groupby(pieces, key=lambda piece: "" if whole else piece.fingerprint):
         rows = 0

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from tidegauge.errors import ColumnMissing, SourceError
 from tidegauge.model.position import Value, ValueKind
 from tidegauge.model.spec import TableName, TableOptions
-from tidegauge.model.table import OrderedColumn, SourceTable
+from tidegauge.model.table import OrderedColumn, SourceColumn, SourceTable
 from tidegauge.sources.notation import Notation
 from tidegauge.sources.types import Native, Rules
 
@@ -124,6 +124,16 @@ class Dialect(Protocol):
 
     def left_out(self) -> tuple[tuple[TableName, str], ...]:
         """What is named like a table and is none, each with what it is: a view, a foreign table."""
+
+    def with_column(self, name: str) -> frozenset[TableName]:
+        """See `Source.with_column`."""
+
+    def with_key(self) -> frozenset[TableName]:
+        """See `Source.with_key`."""
+
+    def row_hash(self, columns: Sequence[SourceColumn]) -> str | None:
+        """SQL of a number of 60 bits that two rows share if they have the same values, and else by a rare
+        chance; None where there is none."""
 
     def identity(self) -> str:
         """Which server this is; the same however it is reached, where the server says so."""

@@ -50,7 +50,7 @@ class InsideReader:
             source_table.table,
             tuple(values),
             f"CASE {guards} END" if guards else "",
-            f"FROM {named(self._database, source_table.table)} {MARK} WHERE {where}",
+            f"FROM {source_table.relation or named(self._database, source_table.table)} {MARK} WHERE {where}",
             self._engine.types_query(self._database, source_table.table),
             partial(value_not_held, source_table),
             frozenset(column.name for column in source_table.columns if column.mask),

@@ -82,7 +82,7 @@ class JdbcReader:
         ]
         if guards:
             columns.append(f"CASE {' '.join(guards)} END AS g")
-        table = self._engine.table_name(source_table.table)
+        table = sql.relation(source_table, self._engine.table_name)
         return f"SELECT {MARK} {', '.join(columns)} FROM {table} WHERE {where}"
 
 

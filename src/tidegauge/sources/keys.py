@@ -106,7 +106,7 @@ def _select(dialect: Dialect, source_table: SourceTable, where: str) -> str:
     if guards:
         values.append(f"CASE {' '.join(guards)} END AS g")
     condition = f" WHERE {where}" if where else ""
-    return f"SELECT {MARK} {', '.join(values)} FROM {dialect.name(source_table.table)}{condition}"
+    return f"SELECT {MARK} {', '.join(values)} FROM {sql.relation(source_table, dialect.name)}{condition}"
 
 
 def _refuse_guarded(source_table: SourceTable, caught: set[Any]) -> None:

@@ -16,12 +16,13 @@ from tidegauge.errors import (
 )
 from tidegauge.model.position import ORDERED, RowPosition, Value, ValueKind
 from tidegauge.model.spec import TableName, TableOptions
-from tidegauge.model.table import Cut, OrderedColumn, Outlook, SourceTable, Survey
+from tidegauge.model.table import EVERY_ROW, Cut, OrderedColumn, Outlook, SourceTable, Survey
 from tidegauge.sources import sql
 from tidegauge.sources.bound import latest_now
 from tidegauge.sources.bound_wait import BoundWait
 from tidegauge.sources.dialect import MARK, Catalogue, Dialect, column_missing, refuse_unused_types
 from tidegauge.sources.masks import choose_columns
+from tidegauge.sources.row_key import add_row_key, needs_row_key
 from tidegauge.sources.survey import TableSurvey
 from tidegauge.sources.types import Native
 
@@ -50,6 +51,14 @@ class DatabaseSource:
         with self._lock, self._dialect.held():
             return self._dialect.identity()
 
+    def with_column(self, name: str) -> frozenset[TableName]:
+        with self._lock, self._dialect.held():
+            return self._dialect.with_column(name)
+
+    def with_key(self) -> frozenset[TableName]:
+        with self._lock, self._dialect.held():
+            return self._dialect.with_key()
+
     def describe(self, table: TableName, options: TableOptions) -> SourceTable:
         with self._lock, self._dialect.held():
             catalogue = self._dialect.catalogue(table)
@@ -59,19 +68,24 @@ class DatabaseSource:
             chosen = choose_columns(
                 self._dialect, table, options, catalogue.columns, [part.name for part in key]
             )
+            columns, relation, wanted = chosen.columns, "", self._filter(table, options)
+            if not key and needs_row_key(options):
+                every = [native.name for native in catalogue.columns]
+                columns, key, relation = add_row_key(self._dialect, table, columns, every, wanted)
             return SourceTable(
                 table=table,
                 # Without the salts, which go no further than into the SQL of their columns.
                 options=replace(options, mask=()),
-                columns=chosen.columns,
+                columns=columns,
                 cursor=cursor,
                 cursor_kind=cursor_kind,
                 key=key,
                 key_proven=proven,
                 source_id=catalogue.identity,
                 notes=(*catalogue.notes, *notes, *chosen.notes),
+                relation=relation,
                 along=catalogue.orders.get((options.cursor, *(part.name for part in key)), ""),
-                filter=self._filter(table, options),
+                filter=wanted,
             )
 
     def survey(
@@ -86,6 +100,10 @@ class DatabaseSource:
                     hint="mend the rows that hold such values, or choose another cursor",
                 ) from error
 
+    def survey_whole(self, source_table: SourceTable, step: int | None) -> Survey:
+        with self._lock, self._dialect.held():
+            return self._look_at(source_table, None, step or 1).make_whole(cut=step is not None)
+
     def cuts(
         self, source_table: SourceTable, after: RowPosition | None, upto: RowPosition, step: int
     ) -> tuple[Cut, ...]:
@@ -96,7 +114,7 @@ class DatabaseSource:
         with self._lock, self._dialect.held():
             where = sql.between(source_table, after, upto, self._dialect.literal)
             ((rows,),) = self._dialect.rows(
-                sql.count(source_table, self._dialect.name(source_table.table), where)
+                sql.count(source_table, sql.relation(source_table, self._dialect.name), where)
             )
             return int(rows)
 
@@ -105,7 +123,7 @@ class DatabaseSource:
             every = sql.after(source_table, None, self._dialect.literal)
             if source_table.cursor_kind != "timestamp":
                 found = self._dialect.rows(
-                    sql.highest(source_table, self._dialect.name(source_table.table), every)
+                    sql.highest(source_table, sql.relation(source_table, self._dialect.name), every)
                 )
                 return Value(source_table.cursor.kind, found[0][0]) if found else None
             now = latest_now(self._dialect.moment(fresh=True), source_table.cursor)
@@ -134,6 +152,8 @@ class DatabaseSource:
         self, table: TableName, options: TableOptions, catalogue: Catalogue
     ) -> tuple[OrderedColumn, str, tuple[str, ...]]:
         notes: tuple[str, ...] = ()
+        if options.snapshot:
+            return self._everywhere_the_same(), "timestamp", notes
         native = self._column(catalogue, options.cursor)
         if native is not None:
             expression = self._dialect.quote(native.name)
@@ -171,15 +191,25 @@ class DatabaseSource:
             ordered, kind = replace(ordered, epoch=options.epoch), "timestamp"
         return replace(ordered, name=options.cursor), kind, notes
 
+    def _everywhere_the_same(self) -> OrderedColumn:
+        """The cursor of a table that has none: every row lies at one moment of the past, and so below the
+        moment at which the table is read."""
+        moment = EVERY_ROW.cursor
+        return OrderedColumn("", self._dialect.literal(moment), "{}", moment.kind, nullable=False)
+
     def _key(
         self, table: TableName, options: TableOptions, catalogue: Catalogue
     ) -> tuple[tuple[OrderedColumn, ...], bool]:
         names = options.key or next((u.columns for u in catalogue.uniques if u.primary), catalogue.key_hint)
         if not names:
-            raise KeyUnsuitable(
-                f"{table}: the table has no primary key, so rows with the same cursor cannot be told apart",
-                hint="name the columns that identify a row: `key: [a, b]`",
-            )
+            if not (options.snapshot or options.mode.facts.only_adds):
+                raise KeyUnsuitable(
+                    f"{table}: the table has no primary key, so rows with the same cursor cannot be told"
+                    " apart",
+                    hint="name the columns that identify a row with `key: [a, b]`; without any, use"
+                    " `mode: append`, or `without_cursor: snapshot`",
+                )
+            return (), True
         key, found = [], set()
         for name in names:
             native = self._column(catalogue, name)

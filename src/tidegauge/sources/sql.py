@@ -7,10 +7,16 @@ from itertools import pairwise
 
 from tidegauge.model.plan import Batch
 from tidegauge.model.position import RowPosition, Value
+from tidegauge.model.spec import TableName
 from tidegauge.model.table import OrderedColumn, SourceTable
 from tidegauge.sources.dialect import MARK
 
 Literal = Callable[[Value], str]
+
+
+def relation(source_table: SourceTable, name: Callable[[TableName], str]) -> str:
+    """What FROM names for the table."""
+    return source_table.relation or name(source_table.table)
 
 
 def after(source_table: SourceTable, position: RowPosition | None, literal: Literal) -> str:

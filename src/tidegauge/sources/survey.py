@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tidegauge.errors import CursorUnsuitable, KeyUnsuitable
-from tidegauge.model.position import ORDERED, RowPosition, Value, compare
+from tidegauge.model.position import ORDERED, RowPosition, Value, ValueKind, compare
 from tidegauge.model.spec import NullCursor
 from tidegauge.model.table import Cut, SourceTable, Survey
 from tidegauge.sources import sql
@@ -33,7 +33,7 @@ class TableSurvey:
         self._source_table = source_table
         self._after = after
         self._step = step
-        self._table = dialect.name(source_table.table)
+        self._table = sql.relation(source_table, dialect.name)
         self._past = sql.after(source_table, after, dialect.literal)
         self._bound = SurveyBound(dialect, bound_wait, source_table, after)
 
@@ -63,6 +63,16 @@ class TableSurvey:
             pending=to_text(remembered),
             notes=tuple(self._bound.notes),
         )
+
+    def make_whole(self, *, cut: bool) -> Survey:
+        """Of a table without a cursor: all there is, as of the source's clock."""
+        self._dialect.notation(self._source_table, self._past)  # Refuses keys that have no order.
+        clock = self._bound.look().clock.isoformat(sep=" ", timespec="microseconds")
+        upto = RowPosition(Value(ValueKind.TEXT, clock))
+        if cut:
+            return Survey(upto, self.cut_window(upto))
+        self._check_key(self._past)
+        return Survey(upto)
 
     def find_settled(self) -> Value | None:
         """The highest value of the cursor that is safe to read; see `Source.find_settled`."""
@@ -145,7 +155,7 @@ class TableSurvey:
 
     def _check_key(self, where: str) -> None:
         source_table = self._source_table
-        if source_table.key_proven:
+        if source_table.key_proven or source_table.relation:
             return
         named = ", ".join(part.name for part in source_table.key)
         scope = None if self._after is None else where
@@ -166,11 +176,17 @@ class TableSurvey:
             )
 
     def _cut_by_number(self, where: str) -> tuple[Cut, ...]:
-        before, cuts = 0, []
+        before = 0
+        cuts: list[Cut] = []
         for number, *texts in self._dialect.rows(
             sql.cuts(self._source_table, self._table, where, self._step)
         ):
-            cuts.append(Cut(self._position(texts), int(number) - before))
+            position = self._position(texts)
+            if cuts and cuts[-1].position == position:
+                # Without a key a cut takes all rows of its value.
+                cuts[-1] = Cut(position, cuts[-1].rows + int(number) - before)
+            else:
+                cuts.append(Cut(position, int(number) - before))
             before = int(number)
         return tuple(cuts)
 
@@ -195,7 +211,9 @@ class TableSurvey:
 
     def _position(self, texts: Sequence[str]) -> RowPosition:
         cursor, *key = texts
-        values = tuple(Value(part.kind, text) for part, text in zip(self._source_table.key, key, strict=True))
+        values = tuple(
+            Value(part.kind, str(text)) for part, text in zip(self._source_table.key, key, strict=True)
+        )
         return RowPosition(Value(self._source_table.cursor.kind, cursor), values)
 
     def _within(self, lower: RowPosition | None, upper: RowPosition) -> str:

@@ -57,7 +57,7 @@ class SurveyBound:
         """For a cursor of values: the highest that is safe of those `past` the watermark."""
         source_table, options = self._source_table, self._source_table.options
         found = self._dialect.rows(
-            sql.highest(source_table, self._dialect.name(source_table.table), past, rows=2)
+            sql.highest(source_table, sql.relation(source_table, self._dialect.name), past, rows=2)
         )
         tops = [Value(source_table.cursor.kind, text) for (text,) in found]
         if not tops:
@@ -77,7 +77,7 @@ class SurveyBound:
     def _guard(self, tops: list[Value], moment: Moment) -> None:
         source_table, dialect = self._source_table, self._dialect
         known = [*tops, *([self._after.cursor] if self._after else [])]
-        table = dialect.name(source_table.table)
+        table = sql.relation(source_table, dialect.name)
         odd = find_odd_number(dialect.rows, dialect.literal, source_table, table, known, moment.clock)
         if odd is None:
             return

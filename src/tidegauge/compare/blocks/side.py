@@ -34,7 +34,7 @@ class Side:
     """Runs one SELECT, which sees one moment of the table."""
     words: HashWords
     table: str
-    """As FROM names it."""
+    """As FROM names it, with what makes the server read it from end to end (`HashWords.whole`)."""
     where: str
     row: str
     """SQL of the hash of a row."""
@@ -74,7 +74,7 @@ class Side:
         guard = [f"CASE WHEN {self.guard} THEN 1 ELSE 0 END AS g"] if self.guard else []
         columns = ", ".join([f"{row} AS h", *more, *guard])
         where = f"({self.where})" + (f" AND NOT ({self.only(apart)})" if apart else "")
-        return f"SELECT {columns} FROM {self.table}{self.words.whole} WHERE {where}"
+        return f"SELECT {columns} FROM {self.table} WHERE {where}"
 
     def _sums(self) -> str:
         # The hash is named once: a server may well compute it again for each time that it is.

@@ -25,6 +25,12 @@ class Source(Protocol):
         """What this login can see by a name like a table's, and which is none: each with what it is (view,
         foreign table). Not the engine's own."""
 
+    def with_column(self, name: str) -> frozenset[TableName]:
+        """Which tables and views have a column of this name, in whatever case where that does not count."""
+
+    def with_key(self) -> frozenset[TableName]:
+        """Which tables have a primary key."""
+
     def identity(self) -> str:
         """Which database this is: the `source_id` of its tables begins with it, and a `#`."""
 
@@ -44,6 +50,10 @@ class Source(Protocol):
         from this machine's clock. Raises CursorUnsuitable for NULL cursors under `fail`, KeyUnsuitable for
         repeated or NULL keys.
         """
+
+    def survey_whole(self, source_table: SourceTable, step: int | None) -> Survey:
+        """Of a table without a cursor: `upto` is the source's clock, and the cuts are of all its rows, the
+        last at `upto`; none without a `step`. Raises KeyUnsuitable likewise."""
 
     def cuts(
         self, source_table: SourceTable, after: RowPosition | None, upto: RowPosition, step: int

@@ -79,6 +79,7 @@ class SyncedDeltaOutput(DeltaOutput):
         if not flow.options.mode.facts.only_adds:
             beside = self._delta_flow.output.table.quarantine.path
             self._quarantine = SyncedQuarantine(self._delta_flow, lambda: beside)
+            self._quarantine.every_time = flow.options.snapshot
         self._flow = flow
         self._own_session = own_session
         self._count_repeated = count_repeated

@@ -66,9 +66,12 @@ def begin_anew(change: DeltaChange) -> DeltaChange:
 class SyncedQuarantine(Quarantine):
     """Of a target that has one row for each key: a row that is read again is there once."""
 
+    every_time = False
+    """Each batch may bring rows that came before."""
+
     def put(self, session: SparkSession, verdict: Verdict, tag: Tag, batch: Batch, run_id: str) -> None:
         super().put(session, verdict, tag, batch, run_id)
-        if verdict.aside is not None and (batch.again or batch.nulls or tag.epoch > 0):
+        if verdict.aside is not None and (batch.again or batch.nulls or tag.epoch > 0 or self.every_time):
             self.forget_others(session, verdict.aside, tag)
 
 

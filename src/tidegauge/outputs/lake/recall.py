@@ -15,6 +15,7 @@ from tidegauge.errors import OutputDisagrees, TidegaugeError
 from tidegauge.model.plan import window_from_dict
 from tidegauge.model.position import Window
 from tidegauge.model.spec import DeltaFolder, LakeTable, TableFlow, WarehouseTable
+from tidegauge.model.table import COPY
 from tidegauge.outputs.delta.batches import CommittedBatches, committed_batches
 from tidegauge.outputs.delta.recall import recall_delta
 from tidegauge.outputs.lake.epochs import EpochContents, contents, follow, load_opening
@@ -85,7 +86,10 @@ def _of_folder(flow: TableFlow, output: LakeTable) -> RecalledEpoch | None:
     manifests = _batches(flow, store, folder, epoch, upto)
     windows = tuple(one.windows[0] for one in manifests)
     removed = sum(one.removed is not None for one in manifests)
-    return RecalledEpoch(newest, seq, windows, manifests[-1].cursor if manifests else "", opened, removed)
+    kind = manifests[-1].cursor if manifests else ""
+    # The watermark of a table without a cursor is when it was read.
+    cursor = "timestamp" if kind == COPY else kind
+    return RecalledEpoch(newest, seq, windows, cursor, opened, removed)
 
 
 def _last(found: EpochContents, epoch: int) -> int:

@@ -125,7 +125,8 @@ def _put_aside(
         target.input,
         what.run_id,
         whole=anew or facts.replaces_all,
-        again=not facts.only_adds and (what.batch.again or what.batch.nulls or what.tag.epoch > 0),
+        again=not facts.only_adds
+        and (what.batch.again or what.batch.nulls or what.tag.epoch > 0 or target.options.snapshot),
     )
     target.quarantine.put(session, table, Marks.of(target.options.expect), batched)
 

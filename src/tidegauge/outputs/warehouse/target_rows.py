@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from datetime import UTC, date, datetime
 from decimal import Context, Decimal, Inexact, InvalidOperation
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from tidegauge.errors import OutputError
@@ -35,13 +36,15 @@ def read(
     where: Sequence[str] = (),
     block: int = BLOCK,
 ) -> Iterator[pa.RecordBatch]:
-    """The fields of every row for which the SQL conditions hold; the key's are among them."""
+    """The fields of every row for which the SQL conditions hold; the key's are among them. Without a key all
+    rows come at once: there is no order to go along."""
     import pyarrow as pa
 
     schema = pa.schema([pa.field(field.name, type_of(field.type)) for field in fields])
     places = [next(i for i, field in enumerate(fields) if field.name == name) for name in key]
     ordered = [warehouse.name(name) for name in key]
     listed = ", ".join(warehouse.select(field) for field in fields)
+    piece, most = _piece(ordered, block)
     last: tuple[Any, ...] | None = None
     while True:
         past, values = make_condition_after(warehouse, ordered, last) if last is not None else ("", ())
@@ -50,12 +53,17 @@ def read(
             f" WHERE {conditions}" if conditions else ""
         )
         with sessions() as session:
-            found = session.rows(f"{sql} ORDER BY {', '.join(ordered)} LIMIT {int(block)}", values)
+            found = session.rows(f"{sql}{piece}", values)
         if found:
             yield _record_batch(table, fields, schema, found)
-        if len(found) < block:
+        if len(found) < most:
             return
         last = tuple(found[-1][place] for place in places)
+
+
+def _piece(ordered: Sequence[str], block: int) -> tuple[str, float]:
+    """SQL that ends a statement over one block, and how many rows that has."""
+    return (f" ORDER BY {', '.join(ordered)} LIMIT {int(block)}", block) if ordered else ("", inf)
 
 
 def _record_batch(

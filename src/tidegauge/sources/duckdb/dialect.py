@@ -9,9 +9,10 @@ from datetime import datetime
 from typing import Any
 
 from tidegauge.errors import ColumnMissing, CursorUnsuitable, TableMissing
+from tidegauge.model.canonical import DIGITS
 from tidegauge.model.position import Value, ValueKind
 from tidegauge.model.spec import Database, TableName
-from tidegauge.model.table import OrderedColumn, SourceTable
+from tidegauge.model.table import OrderedColumn, SourceColumn, SourceTable
 from tidegauge.sources.dialect import (
     MARK,
     Catalogue,
@@ -118,6 +119,21 @@ class DuckDBDialect:
         )
         return tuple((TableName(schema, view), "view") for schema, view in found)
 
+    def with_column(self, name: str) -> frozenset[TableName]:
+        return self._list_where("duckdb_columns()", f"lower(column_name) = lower({_text(name)}) AND {_HERE}")
+
+    def with_key(self) -> frozenset[TableName]:
+        keyed = "database_name = current_database() AND constraint_type = 'PRIMARY KEY'"
+        return self._list_where("duckdb_constraints()", keyed)
+
+    def _list_where(self, view: str, condition: str) -> frozenset[TableName]:
+        found = self.rows(f"SELECT {MARK} schema_name, table_name FROM {view} WHERE {condition}")
+        return frozenset(TableName(schema, table) for schema, table in found)
+
+    def row_hash(self, columns: Sequence[SourceColumn]) -> str:
+        row = f"CAST(row({', '.join(column.select for column in columns)}) AS VARCHAR)"
+        return f"CAST('0x' || left(md5({row}), {DIGITS}) AS BIGINT)"
+
     def identity(self) -> str:
         return f"duckdb:{self._database.path}"
 
@@ -126,7 +142,7 @@ class DuckDBDialect:
         where = f"database_name = current_database() AND schema_name = {schema} AND table_name = {name}"
         described = self.rows(
             f"SELECT {MARK} column_name, data_type, is_nullable FROM duckdb_columns() WHERE {where}"
-            f" AND EXISTS (SELECT 1 FROM duckdb_tables() WHERE {where}) ORDER BY column_index"
+            " AND NOT internal ORDER BY column_index"
         )
         if not described:
             raise TableMissing(

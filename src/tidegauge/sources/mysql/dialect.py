@@ -22,12 +22,12 @@ from tidegauge.errors import (
 from tidegauge.model.position import Value, ValueKind
 from tidegauge.model.secret import mask
 from tidegauge.model.spec import Database, TableName
-from tidegauge.model.table import OrderedColumn, SourceTable
+from tidegauge.model.table import OrderedColumn, SourceColumn, SourceTable
 from tidegauge.model.tls import tls_context
 from tidegauge.sources.dialect import MARK, Catalogue, Moment, kind_of_cursor, suggest_names
 from tidegauge.sources.mysql import types as types_mysql
 from tidegauge.sources.mysql.catalogue import FLOATS, INTEGERS, read_catalogue
-from tidegauge.sources.mysql.engine import DEFAULT_PORT, SESSION, literal, quote, table_name
+from tidegauge.sources.mysql.engine import DEFAULT_PORT, SESSION, literal, quote, row_hash, table_name
 from tidegauge.sources.mysql.open_work import PrivilegeMissing, find_watch, read_offsets
 from tidegauge.sources.notation import Notation
 from tidegauge.sources.types import Native
@@ -140,14 +140,26 @@ class MysqlDialect:
     def left_out(self) -> tuple[tuple[TableName, str], ...]:
         return tuple((table, "view") for table in self._list_named("'VIEW'"))
 
+    def with_column(self, name: str) -> frozenset[TableName]:
+        return frozenset(self._list_where("COLUMNS", f"COLUMN_NAME = {_text(name)}"))
+
+    def with_key(self) -> frozenset[TableName]:
+        return frozenset(self._list_where("TABLE_CONSTRAINTS", "CONSTRAINT_TYPE = 'PRIMARY KEY'"))
+
+    def row_hash(self, columns: Sequence[SourceColumn]) -> str:
+        return row_hash(columns)
+
     def _list_named(self, types: str) -> tuple[TableName, ...]:
+        return self._list_where("TABLES", f"TABLE_TYPE IN ({types})")
+
+    def _list_where(self, view: str, condition: str) -> tuple[TableName, ...]:
         if self._database.database:
             where = f"TABLE_SCHEMA = {_text(self._database.database)}"
         else:
             where = f"TABLE_SCHEMA NOT IN ({', '.join(map(_text, _SYSTEM))})"
         found = self.rows(
-            f"SELECT {MARK} TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES"
-            f" WHERE TABLE_TYPE IN ({types}) AND {where}"
+            f"SELECT {MARK} TABLE_SCHEMA, TABLE_NAME FROM information_schema.{view}"
+            f" WHERE {condition} AND {where}"
         )
         return tuple(TableName(schema, table) for schema, table in found)
 

@@ -5,8 +5,10 @@ JDBC driver, and how rows come through connectorx.
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Sequence
 
 from tidegauge.model.batch_data import Split
+from tidegauge.model.canonical import DIGITS
 from tidegauge.model.engines import FACTS, Engine
 from tidegauge.model.position import Value, ValueKind
 from tidegauge.model.spec import Database, Read, TableName
@@ -56,6 +58,12 @@ def literal(value: Value) -> str:
 
 def table_name(table: TableName) -> str:
     return f"{quote(table.schema)}.{quote(table.table)}" if table.schema else quote(table.table)
+
+
+def row_hash(columns: Sequence[SourceColumn]) -> str:
+    """See `Dialect.row_hash`."""
+    texts = ", ".join(f"IFNULL(HEX(CONCAT({column.select})), '-')" for column in columns)
+    return f"CAST(CONV(LEFT(MD5(CONCAT_WS(',', {texts})), {DIGITS}), 16, 10) AS SIGNED)"
 
 
 def _micros(text: str) -> str:

@@ -19,7 +19,7 @@ from tidegauge.errors import (
 from tidegauge.model.position import Value, ValueKind
 from tidegauge.model.secret import mask
 from tidegauge.model.spec import Database, TableName
-from tidegauge.model.table import OrderedColumn, SourceTable
+from tidegauge.model.table import OrderedColumn, SourceColumn, SourceTable
 from tidegauge.sources.dialect import (
     MARK,
     READER,
@@ -32,7 +32,7 @@ from tidegauge.sources.dialect import (
 )
 from tidegauge.sources.notation import Notation
 from tidegauge.sources.postgresql import types as types_postgresql
-from tidegauge.sources.postgresql.engine import DEFAULT_PORT, SESSION, literal, quote, table_name
+from tidegauge.sources.postgresql.engine import DEFAULT_PORT, SESSION, literal, quote, row_hash, table_name
 from tidegauge.sources.postgresql.open_work import look, read_offsets
 from tidegauge.sources.types import Native
 
@@ -121,11 +121,25 @@ class PostgresqlDialect:
     def left_out(self) -> tuple[tuple[TableName, str], ...]:
         return tuple((table, _OTHERS[kind]) for table, kind in self._list_named("'v', 'm', 'f'"))
 
-    def _list_named(self, kinds: str) -> list[tuple[TableName, str]]:
+    def with_column(self, name: str) -> frozenset[TableName]:
+        there = (
+            "SELECT 1 FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped"
+        )
+        named = f"EXISTS ({there} AND a.attname = {_text(name)})"
+        return frozenset(table for table, _ in self._list_named("'r', 'p', 'v', 'm', 'f'", named))
+
+    def with_key(self) -> frozenset[TableName]:
+        keyed = "EXISTS (SELECT 1 FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary)"
+        return frozenset(table for table, _ in self._list_named("'r', 'p'", keyed))
+
+    def row_hash(self, columns: Sequence[SourceColumn]) -> str:
+        return row_hash(columns)
+
+    def _list_named(self, kinds: str, condition: str = "true") -> list[tuple[TableName, str]]:
         found = self.rows(
             f"SELECT {MARK} n.nspname, c.relname, c.relkind::text FROM pg_class c"
             " JOIN pg_namespace n ON n.oid = c.relnamespace"
-            f" WHERE c.relkind IN ({kinds}) AND NOT c.relispartition AND {_SYSTEM}"
+            f" WHERE c.relkind IN ({kinds}) AND NOT c.relispartition AND {_SYSTEM} AND {condition}"
             " AND has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'SELECT')"
         )
         return [(TableName(schema, table), kind) for schema, table, kind in found]
@@ -134,7 +148,7 @@ class PostgresqlDialect:
         schema, name = _text(table.schema or "public"), _text(table.table)
         found = self.rows(
             f"SELECT {MARK} c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
-            f" WHERE n.nspname = {schema} AND c.relname = {name} AND c.relkind IN ('r', 'p')"
+            f" WHERE n.nspname = {schema} AND c.relname = {name} AND c.relkind IN ('r', 'p', 'v', 'm', 'f')"
             " AND has_table_privilege(c.oid, 'SELECT')"
         )
         if not found:

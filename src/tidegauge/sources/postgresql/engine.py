@@ -4,8 +4,11 @@ driver, and how rows come through connectorx.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tidegauge.errors import SourceError
 from tidegauge.model.batch_data import Split
+from tidegauge.model.canonical import DIGITS
 from tidegauge.model.engines import FACTS, Engine
 from tidegauge.model.position import Value, ValueKind
 from tidegauge.model.spec import Database, Read, TableName
@@ -55,6 +58,12 @@ def _types_query(database: Database, table: TableName) -> str:  # noqa: ARG001 -
         " c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace"
         f" WHERE n.nspname = {schema} AND c.relname = {name} AND a.attnum > 0 AND NOT a.attisdropped"
     )
+
+
+def row_hash(columns: Sequence[SourceColumn]) -> str:
+    """See `Dialect.row_hash`."""
+    row = f"ROW({', '.join(column.select for column in columns)})::text"
+    return f"('x' || substr(md5({row}), 1, {DIGITS}))::bit({4 * DIGITS})::bigint"
 
 
 def _open_dialect(database: Database) -> Dialect:

@@ -13,7 +13,7 @@ from tidegauge.errors import ColumnMissing, CursorUnsuitable, SourceError, Sourc
 from tidegauge.model.position import Value, ValueKind
 from tidegauge.model.snowflake_login import snowflake_words
 from tidegauge.model.spec import Database, TableName
-from tidegauge.model.table import OrderedColumn, SourceTable
+from tidegauge.model.table import OrderedColumn, SourceColumn, SourceTable
 from tidegauge.sources.dialect import (
     MARK,
     Catalogue,
@@ -121,6 +121,20 @@ class SnowflakeDialect:
             " WHERE table_schema <> 'INFORMATION_SCHEMA'"
         )
         return [(TableName(schema, table), str(kind)) for schema, table, kind in found]
+
+    def with_column(self, name: str) -> frozenset[TableName]:
+        found = self.rows(
+            f"SELECT {MARK} table_schema, table_name FROM information_schema.columns"
+            f" WHERE column_name = {text_literal(name)}"
+        )
+        return frozenset(TableName(schema, table) for schema, table in found)
+
+    def with_key(self) -> frozenset[TableName]:
+        found = self._named("SHOW PRIMARY KEYS IN DATABASE")
+        return frozenset(TableName(row["schema_name"], row["table_name"]) for row in found)
+
+    def row_hash(self, columns: Sequence[SourceColumn]) -> None:  # noqa: ARG002 - HASH may change between releases
+        return None
 
     def identity(self) -> str:
         return f"snowflake:{str(self._database.account).upper()}/{self._database.database}"

@@ -17,12 +17,13 @@ from tidegauge.errors import (
     SourceUnreachable,
     TableMissing,
 )
-from tidegauge.model.canonical import add_functions
+from tidegauge.model.canonical import SQL_HASH, add_functions
 from tidegauge.model.position import Value, ValueKind
 from tidegauge.model.spec import Database, TableName
-from tidegauge.model.table import OrderedColumn, SourceTable
+from tidegauge.model.table import OrderedColumn, SourceColumn, SourceTable
 from tidegauge.sources.dialect import MARK, Catalogue, Moment, Unique, refuse_nul, suggest_names
 from tidegauge.sources.notation import Notation, read_patterns
+from tidegauge.sources.sql import relation
 from tidegauge.sources.sqlite import types as types_sqlite
 from tidegauge.sources.sqlite.engine import UNTYPED, literal, quote, table_name, uri
 from tidegauge.sources.types import Native
@@ -101,6 +102,26 @@ class SqliteDialect:
         return tuple(
             (TableName(None, name), "virtual table" if kind == "virtual" else kind) for name, kind in found
         )
+
+    def with_column(self, name: str) -> frozenset[TableName]:
+        wanted = literal(Value(ValueKind.TEXT, refuse_nul(name)))
+        return self._list_where(f"lower(c.name) = lower({wanted})")
+
+    def with_key(self) -> frozenset[TableName]:
+        return self._list_where("c.pk")
+
+    def _list_where(self, condition: str) -> frozenset[TableName]:
+        found = self.rows(
+            f"SELECT {MARK} DISTINCT l.name FROM pragma_table_list AS l, pragma_table_xinfo(l.name) AS c"
+            f" WHERE l.schema = 'main' AND {condition}"
+        )
+        return frozenset(TableName(None, name) for (name,) in found)
+
+    def row_hash(self, columns: Sequence[SourceColumn]) -> str:
+        texts = " || ',' || ".join(
+            f"CASE WHEN {one.select} IS NULL THEN '-' ELSE hex({one.select}) END" for one in columns
+        )
+        return f"{SQL_HASH}({texts})"
 
     def identity(self) -> str:
         return f"sqlite:{self._path}"
@@ -190,9 +211,9 @@ class SqliteDialect:
         moments = source_table.cursor_kind == "timestamp" and source_table.cursor.epoch is None
         asked = [f"typeof({part.order})" for part in parts]
         asked.append(_pattern_of(source_table.cursor.order) if moments else "''")
+        table = relation(source_table, self.name)
         found = self.rows(
-            f"SELECT {MARK} DISTINCT {', '.join(asked)} FROM {self.name(source_table.table)} WHERE {where}"
-            f" LIMIT {_SAMPLE}"
+            f"SELECT {MARK} DISTINCT {', '.join(asked)} FROM {table} WHERE {where} LIMIT {_SAMPLE}"
         )
         for index, part in enumerate(parts):
             storages = sorted({row[index] for row in found} - {"null"})
