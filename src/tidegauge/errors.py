@@ -39,7 +39,7 @@ there is one, and whether trying again may help (`retryable`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -132,7 +132,25 @@ class KeyUnsuitable(SourceError):
 
 
 class TypeNotHeld(SourceError):
-    pass
+    types: tuple[str, ...] = ()
+    """Those of the source that nothing holds, where it is for want of a line in the file."""
+
+
+def tell_types(types: Iterable[str]) -> str:
+    """The line that settles it."""
+    said = ", ".join(f"{_yaml_key(one)}: string" for one in dict.fromkeys(types))
+    return f"let them arrive as the database's own text: add `types: {{{said}}}` to the sync"
+
+
+def share_types(errors: Iterable[TidegaugeError | None]) -> None:
+    """Let all that want a line in the file for their types ask for the same one."""
+    found = [one for one in errors if isinstance(one, TypeNotHeld) and one.types]
+    for error in found:
+        error.hint = tell_types(word for one in found for word in one.types)
+
+
+def _yaml_key(word: str) -> str:
+    return word if word.replace("_", "").isalnum() else f'"{word}"'
 
 
 class VersionsMissing(SourceError):

@@ -292,7 +292,9 @@ def _flows(pipeline: str, sync: Sync, table: TableName, options: TableOptions) -
                 hint="give the target another name with `rename`, or name another connection in `to`",
                 place=sync.place,
             )
-        return [TableFlow(pipeline, name, sync.source, table, target, options, sync.tags)]
+        alike = isinstance(target, WarehouseTable) and target.warehouse.engine is sync.source.engine
+        kept = replace(options, keeps_types=alike)
+        return [TableFlow(pipeline, name, sync.source, table, target, kept, sync.tags)]
     extract, load = (stage_flow(table, stage) for stage in Stage)
     as_it_is = replace(options, expect=())
     return [

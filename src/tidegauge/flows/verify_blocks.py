@@ -20,7 +20,7 @@ from tidegauge.model.canonical import CanonicalForm, FormKind, form_of, hash_row
 from tidegauge.model.plan import Batch
 from tidegauge.model.position import Window
 from tidegauge.model.spec import Read
-from tidegauge.model.table import Field, SourceColumn
+from tidegauge.model.table import Field, SourceColumn, field_of
 from tidegauge.outputs.warehouse.fit import Verdict
 from tidegauge.sources import sql
 from tidegauge.sources.dialect import MARK, Dialect
@@ -74,8 +74,9 @@ def find_forms(pair: TablePair) -> tuple[CanonicalForm, ...] | str:
 def _find_form(pair: TablePair, column: SourceColumn, there: Field | None) -> CanonicalForm | str:
     if there is None:
         return f"the target has no column {column.name}, which is part of the key"
-    field = Field(column.name, column.arrives, column.native)
-    form = form_of(column.arrives, there.type)
+    field = field_of(column)
+    # Of a type that Spark does not have both sides give the text, or the bytes.
+    form = form_of(column.arrives, column.arrives if column.through else there.type)
     if form is None or pair.table.fit(there, field, key=column.name in pair.key) == Verdict.REFUSED:
         return f"column {column.name} is {column.arrives} at the source and {there.source_type} in the target"
     parsed = column.wire == "string" and column.arrives != "string"
@@ -165,7 +166,9 @@ def target_side(pair: TablePair, forms: tuple[CanonicalForm, ...]) -> Side:
     hashed = {}
     for column, form in zip(pair.source_table.columns, forms, strict=True):
         there = pair.held[pair.table.named(column.name)]
-        hashed[column.name] = HashedColumn(table.name(there.name), there.type, form)
+        if column.through:
+            there = replace(there, type=column.arrives, through=column.through)
+        hashed[column.name] = HashedColumn(table.value(there), there.type, form)
     name, where = table.shown()
     key, row = _hashes(pair, words, hashed)
     where = where or "1 = 1"

@@ -104,6 +104,8 @@ class TableOptions:
     columns: ColumnChoice = EVERY_COLUMN
     mask: tuple[ColumnMask, ...] = ()
     where: RowFilter | None = None
+    keeps_types: bool = False
+    """Of a flow from one database into another of its kind: what Spark has no type for arrives as it is."""
     zero_dates: str = "fail"
     """`fail`, or `null`: what a MySQL zero date becomes."""
     rename: str | None = None

@@ -38,6 +38,8 @@ class SourceColumn:
     """A digest of the way it is masked; empty: it is not."""
     in_process: bool = False
     """Its SQL calls a function that only connections of this process have: no JDBC driver can run it."""
+    through: str = ""
+    """See `Field.through`."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,9 @@ class Field:
     """In Spark's SQL: `decimal(12,2)`, `timestamp_ntz`, `string`."""
     source_type: str
     """As the database names it, with length and precision."""
+    through: str = ""
+    """The type that a target of the same engine declares, where Spark has none for it: its text or its bytes
+    travel, as `type` says. Empty: the target's own type for `type`."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +71,8 @@ class Layout:
 
     @property
     def fingerprint(self) -> str:
-        facts = [[field.name, field.type, field.source_type] for field in self.fields] + [list(self.key)]
+        facts = [_facts(one.name, one.type, one.source_type, one.through) for one in self.fields]
+        facts.append(list(self.key))
         return hashlib.sha256(json.dumps(facts, ensure_ascii=False).encode()).hexdigest()[:16]
 
 
@@ -117,7 +123,7 @@ class SourceTable:
         names = {column.name for column in self.columns}
         return Layout(
             table=self.table,
-            fields=tuple(Field(column.name, column.arrives, column.native) for column in self.columns),
+            fields=tuple(field_of(column) for column in self.columns),
             key=tuple(part.name for part in self.key),
             cursor=COPY if self.options.snapshot else self.cursor_kind,
             cursor_column=self.cursor.name if self.cursor.name in names else None,
@@ -126,7 +132,7 @@ class SourceTable:
     @property
     def fingerprint(self) -> str:
         """Changes with the columns' names, order or types, and with what orders the table."""
-        facts = [[column.name, column.native, column.arrives] for column in self.columns]
+        facts = [_facts(one.name, one.native, one.arrives, one.through) for one in self.columns]
         facts.append([self.cursor.order, *(part.order for part in self.key)])
         return hashlib.sha256(json.dumps(facts, ensure_ascii=False).encode()).hexdigest()[:16]
 
@@ -166,3 +172,12 @@ class Outlook:
     """Its own, in UTC without a zone."""
     blind: str | None
     """Why open transactions cannot be seen; None where they can."""
+
+
+def field_of(column: SourceColumn) -> Field:
+    return Field(column.name, column.arrives, column.native, column.through)
+
+
+def _facts(*words: str) -> list[str]:
+    """Of a column; an empty word at the end is none, so that what earlier versions kept stays true."""
+    return [*words[:-1], *filter(None, words[-1:])]

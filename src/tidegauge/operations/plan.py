@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from graphlib import TopologicalSorter
 from typing import Any
 
-from tidegauge.errors import TableMissing, TidegaugeError, UnknownColumn, WrongState
+from tidegauge.errors import TableMissing, TidegaugeError, UnknownColumn, WrongState, share_types
 from tidegauge.flows.agreement import check_still_there
 from tidegauge.flows.flow import FlowResources, resources_for
 from tidegauge.flows.known_sources import sources_for
@@ -145,6 +145,7 @@ def preview(
             )
             for flow in choice.all_flows
         ]
+        share_types(one.error for one in shown)
         shown += [_preview_view(view, resources) for view in choice.views]
         shown += [_preview_optimize(one, resources) for one in choice.optimizes]
     return _with_followers(shown, every)

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from tidegauge.errors import OutputDisagrees, OutputNotEmpty, Stopped, TidegaugeError
+from tidegauge.errors import (
+    OutputDisagrees,
+    OutputNotEmpty,
+    Stopped,
+    TidegaugeError,
+    TypeNotHeld,
+    share_types,
+)
 from tidegauge.flows.agreement import check_still_there
 from tidegauge.flows.flow import Flow, PlannedWork
 from tidegauge.flows.missing_tables import refuse_forgotten
@@ -108,9 +115,11 @@ class Planner:
         look_at_targets(flows)
         found: list[PlannedFlow] = []
         again: list[AnyFlow] = []
+        unheld: list[tuple[str, TypeNotHeld, float]] = []
         for place, flow in enumerate(flows):
             if run.stop.is_set():
-                return found, [*again, *specs[place:]]
+                again += specs[place:]
+                break
             began = run.clock()
             try:
                 found.append(self._examine_one(flow, forgotten.get(flow.spec.name), began))
@@ -124,8 +133,12 @@ class Planner:
                     again.append(flow.spec)
                 else:
                     reports.append(run.refuse(flow.spec.name, error, began))
+            except TypeNotHeld as error:
+                unheld.append((flow.spec.name, error, began))
             except TidegaugeError as error:
                 reports.append(run.refuse(flow.spec.name, error, began))
+        share_types(error for _, error, _ in unheld)
+        reports += [run.refuse(*one) for one in unheld]
         return found, again
 
     def _examine_one(self, flow: Flow, forgotten: Undo | None, began: float) -> PlannedFlow:

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from tidegauge.errors import ColumnMissing, SourceError
 from tidegauge.model.position import Value, ValueKind
-from tidegauge.model.spec import TableName, TableOptions
+from tidegauge.model.spec import TableName
 from tidegauge.model.table import OrderedColumn, SourceColumn, SourceTable
 from tidegauge.sources.notation import Notation
 from tidegauge.sources.types import Native, Rules
@@ -198,14 +198,3 @@ def refuse_nul(name: str) -> str:
             f"the name {name!r} holds a NUL character, which no database allows", hint="mend the name"
         )
     return name
-
-
-def refuse_unused_types(table: TableName, options: TableOptions, columns: tuple[Native, ...]) -> None:
-    """Raise for a `types:` entry that names no column: it would do nothing, in silence."""
-    known = tuple(column.name for column in columns)
-    for name in options.types:
-        if name not in known:
-            raise ColumnMissing(
-                f"{table}: types names the column '{name}', which is not there",
-                hint=suggest_names(name, known),
-            )

@@ -14,6 +14,7 @@ from tidegauge.sources import sql
 from tidegauge.sources.dialect import MARK
 from tidegauge.sources.direct_types import value_not_held
 from tidegauge.sources.engines import find_engine
+from tidegauge.sources.row_key import COPY, ROW
 
 
 class InsideReader:
@@ -53,5 +54,5 @@ class InsideReader:
             f"FROM {source_table.relation or named(self._database, source_table.table)} {MARK} WHERE {where}",
             self._engine.types_query(self._database, source_table.table),
             partial(value_not_held, source_table),
-            frozenset(column.name for column in source_table.columns if column.mask),
+            frozenset(one.name for one in source_table.columns if one.mask or one.name in (ROW, COPY)),
         )

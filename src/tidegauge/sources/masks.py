@@ -19,6 +19,7 @@ from tidegauge.model.secret import remember
 from tidegauge.model.spec import TableName, TableOptions
 from tidegauge.model.table import SourceColumn
 from tidegauge.model.types import INTEGER_DIGITS, parse_decimal
+from tidegauge.sources.column_types import refuse_unheld
 from tidegauge.sources.dialect import Dialect
 from tidegauge.sources.types import Native, arrive
 
@@ -41,6 +42,8 @@ def choose_columns(
     taken = [native for native in found if options.columns.takes(native.name)]
     masks = {native.name: mask for native in taken if (mask := find_mask(options.mask, native.name))}
     _refuse_ordering(table, options, set(names) - {native.name for native in taken}, masks, key)
+    told = [one for one in taken if one.name not in masks or masks[one.name].kind is MaskKind.SHA256]
+    refuse_unheld(dialect.rules, table, options, told)
     columns = tuple(_read(dialect, table, options, native, masks.get(native.name)) for native in taken)
     return ChosenColumns(columns, tuple(_tell(options, names, {one.name for one in taken}, masks)))
 
@@ -106,7 +109,15 @@ def _read(
 
     def as_it_is() -> SourceColumn:
         override = options.types.get(native.name)
-        return arrive(rules, table, native, quoted, override=override, zero_dates=options.zero_dates)
+        return arrive(
+            rules,
+            table,
+            native,
+            quoted,
+            override=override,
+            zero_dates=options.zero_dates,
+            keeps_types=options.keeps_types,
+        )
 
     if mask is None:
         return as_it_is()

@@ -20,7 +20,8 @@ from tidegauge.model.table import EVERY_ROW, Cut, OrderedColumn, Outlook, Source
 from tidegauge.sources import sql
 from tidegauge.sources.bound import latest_now
 from tidegauge.sources.bound_wait import BoundWait
-from tidegauge.sources.dialect import MARK, Catalogue, Dialect, column_missing, refuse_unused_types
+from tidegauge.sources.column_types import types_of
+from tidegauge.sources.dialect import MARK, Catalogue, Dialect, column_missing
 from tidegauge.sources.masks import choose_columns
 from tidegauge.sources.row_key import add_row_key, needs_row_key
 from tidegauge.sources.survey import TableSurvey
@@ -62,11 +63,15 @@ class DatabaseSource:
     def describe(self, table: TableName, options: TableOptions) -> SourceTable:
         with self._lock, self._dialect.held():
             catalogue = self._dialect.catalogue(table)
-            refuse_unused_types(table, options, catalogue.columns)
+            types = types_of(self._dialect.rules, table, options, catalogue.columns)
             cursor, cursor_kind, notes = self._cursor(table, options, catalogue)
             key, proven = self._key(table, options, catalogue)
             chosen = choose_columns(
-                self._dialect, table, options, catalogue.columns, [part.name for part in key]
+                self._dialect,
+                table,
+                replace(options, types=types),
+                catalogue.columns,
+                [part.name for part in key],
             )
             columns, relation, wanted = chosen.columns, "", self._filter(table, options)
             if not key and needs_row_key(options):

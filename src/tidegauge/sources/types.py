@@ -55,6 +55,13 @@ class Rule:
     """What `when` asks, in words."""
     text: str = ""
     """SQL for the override `string`; empty where the engine's usual way will do."""
+    through: Callable[[Native], str] = lambda native: ""  # noqa: ARG005
+    """What a target of the same engine declares for it, which then gets the text, or the bytes of `raw`;
+    empty: its own type for what arrives."""
+    kept: str = ""
+    """What `through` gives, in words."""
+    raw: str = ""
+    """SQL for the bytes that a target of the same engine takes for the value; empty: it takes the text."""
     safe_for_all: bool = False
     """`select` does not fail for the values that the guard catches; elsewhere it never gets them."""
     inside: str = ""
@@ -86,12 +93,28 @@ class Rules:
 
 
 def arrive(
-    rules: Rules, table: TableName, native: Native, quoted: str, *, override: str | None, zero_dates: str
+    rules: Rules,
+    table: TableName,
+    native: Native,
+    quoted: str,
+    *,
+    override: str | None,
+    zero_dates: str,
+    keeps_types: bool = False,
 ) -> SourceColumn:
-    """How one column is read. Raises TypeNotHeld where nothing says how to hold it exactly."""
+    """How one column is read. Raises TypeNotHeld where nothing says how to hold it exactly.
+
+    `keeps_types`: the target is a database of the same kind.
+    """
     rule = rules.find(native)
     if override is not None:
         return _override(rules, table, native, quoted, rule, override.strip().lower())
+    if keeps_types and rule is not None and (through := rule.through(native)):
+        arrives = "binary" if rule.raw else "string"
+        text = (rule.raw or rule.text or rules.text).format(c=quoted)
+        return SourceColumn(
+            native.name, native.full, arrives, text, arrives, "{}", inside=quoted, through=through
+        )
     if rule is None:
         raise TypeNotHeld(
             f"{table}: column {native.name} is a {native.full}, which Tidegauge does not know",

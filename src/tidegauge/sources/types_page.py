@@ -15,13 +15,16 @@ def markdown() -> str:
     for rules in sorted((engine.rules for engine in ENGINES.values()), key=lambda rules: rules.title):
         parts.append(f"## {rules.title}\n")
         parts.extend(f"{remark}\n" for remark in rules.remarks)
-        parts.append("| type | arrives as | |\n|---|---|---|")
+        kept = any(rule.kept for rule in rules.rules)
+        parts.append("| type | arrives as | |" + " in a target of the same kind |" * kept)
+        parts.append("|---|---|---|" + "---|" * kept)
         for rule in rules.rules:
             names = ", ".join(f"`{name}`" if name else "none declared" for name in rule.types)
             condition = f" {rule.condition}" if rule.condition else ""
             arrives = f"`{rule.arrives}`" if rule.arrives else "error at plan time"
             arrives = arrives.replace("{p}", "p").replace("{s}", "s")
-            parts.append(f"| {names}{condition} | {arrives} | {rule.remark.replace('|', chr(92) + '|')} |")
+            remark = rule.remark.replace("|", chr(92) + "|")
+            parts.append(f"| {names}{condition} | {arrives} | {remark} |" + f" {rule.kept} |" * kept)
         parts.append("")
     return "\n".join(parts)
 
@@ -38,6 +41,15 @@ errors name the column and the way out. `types:` says how a column shall arrive 
 - `string`: the database's own text for the value; works for every type (bytes become hexadecimal digits);
 - `decimal(p,s)`: for numbers, and for text that holds numbers; a value that would be rounded stops the batch;
 - `timestamp`, `timestamp_ntz`, `date`: for text in ISO 8601, in UTC where it names a zone.
+
+It names a column, or a type of the source, which means every column of that type that is not named itself:
+`types: {numeric: string, total: "decimal(20,4)"}`, on a sync for all of its tables. A plan that finds columns
+which it cannot hold names all of them, and the one line that settles it.
+
+From PostgreSQL into PostgreSQL, and from MySQL or MariaDB into MySQL or MariaDB, in one stage, a type that
+Spark does not have arrives as it is: the text travels, or the bytes, and the target declares what the last
+column of its table says. A text column that an earlier version made stays one. Through a lake, and into Delta
+tables, it is text, or an error, as the tables say. MariaDB's `json` is a `longtext`, and arrives as one.
 
 `timestamp` is an instant, `timestamp_ntz` the digits of a clock without a zone. Both travel as whole
 microseconds since 1970, so that no zone setting of a session, a driver or a machine can shift them. Years

@@ -53,8 +53,8 @@ class SqlTable(Protocol):
     @property
     def engine(self) -> Engine: ...
 
-    def name(self, column: str) -> str:
-        """As its SQL quotes it."""
+    def value(self, field: Field) -> str:
+        """SQL of a column's value, as it travels."""
 
     def shown(self) -> tuple[str, str]:
         """What FROM names it, and the condition for the rows that it shows, as in `TargetTable.rows`; empty:

@@ -135,7 +135,7 @@ def _apply(
     target: FlowTarget, session: WarehouseSession, what: StagedBatch, table: TableName
 ) -> tuple[Counts, Checks | None]:
     held = target.warehouse.columns(session, target.table)
-    stage = staging.stage_of(table, what.layout)
+    stage = staging.stage_of(table, what.layout, held or ())
     into = _mode_target(target, session, what, table, held or ())
     mode, batch = target.options.mode, what.batch
     try:

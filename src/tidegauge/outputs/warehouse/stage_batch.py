@@ -37,6 +37,8 @@ class _Room:
     """None: only keys come, which need no room."""
     outgrown: bool
     """The target is made anew when the batch is committed."""
+    held: tuple[Field, ...]
+    """The columns that it has."""
 
 
 def stage_rows(target: FlowTarget, batch_data: BatchRows, spark: Callable[[], SparkSession]) -> Staged:
@@ -55,7 +57,7 @@ def stage_rows(target: FlowTarget, batch_data: BatchRows, spark: Callable[[], Sp
         try:
             checked = batch_data.checked
             brought = checked.rows if checked else batch_data
-            stage = staging.stage_of(table, brought.layout)
+            stage = staging.stage_of(table, brought.layout, room.held)
             with _landed(target, batch_data, brought, spark) as landed:
                 rows = _load(target, session, stage, landed, spark)
             aside = set_aside(warehouse, Marks.of(checked.expect)) if checked else None
@@ -84,15 +86,15 @@ def _make_room(target: FlowTarget, session: WarehouseSession, batch_data: BatchR
         if options.deletes is Deletes.SOFT and not options.mode.facts.keeps_history:
             # Marking may be asked for long after the target was made.
             arrange(warehouse, session, target.table, layout, options, target.check.check_new)
-        return _Room(None, outgrown)
+        return _Room(None, outgrown, warehouse.columns(session, target.table) or ())
     if outgrown:
-        return _Room(plan_room(warehouse, layout, options), outgrown)
+        return _Room(plan_room(warehouse, layout, options), outgrown, ())
     check_new = None if batch_data.anew else target.check.check_new
     columns = arrange(warehouse, session, target.table, layout, options, check_new)
     if columns.fresh and target.pending:
         target.commits.note_shape(session, shape_of(layout, options))
         session.commit()
-    return _Room(columns, outgrown)
+    return _Room(columns, outgrown, tuple(columns.held.values()))
 
 
 def _load(

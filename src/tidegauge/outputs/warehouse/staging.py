@@ -29,12 +29,15 @@ def make_name(warehouse: Warehouse, session: WarehouseSession, schema: str | Non
     return TableName(schema, f"{PREFIX}{_clock(warehouse, session):08x}{secrets.token_hex(4)}")
 
 
-def stage_of(table: TableName, layout: Layout) -> StagingTable:
+def stage_of(table: TableName, layout: Layout, held: Sequence[Field] = ()) -> StagingTable:
+    """`held`: the target's columns. One that an earlier version made for the text of a type keeps it."""
+    texts = {field.name.lower() for field in held if field.type in ("string", "binary")}
+    fields = tuple(replace(one, through="") if one.name.lower() in texts else one for one in layout.fields)
     ordinal = _ORDINAL
     taken = {field.name.lower() for field in layout.fields}
     while {ordinal, f"{ordinal}_"} & taken:  # with one more underscore it is the rank of `keep_last`
         ordinal += "_"
-    return StagingTable(table, layout.fields, layout.key, ordinal)
+    return StagingTable(table, fields, layout.key, ordinal)
 
 
 def history_of(stage: TableName) -> TableName:

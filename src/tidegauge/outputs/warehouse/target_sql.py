@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tidegauge.model.engines import Engine
+from tidegauge.model.table import Field
 from tidegauge.outputs.warehouse.flow_target import FlowTarget
 from tidegauge.outputs.warehouse.mode_target import DELETED_AT, IS_CURRENT
 
@@ -19,8 +20,8 @@ class TargetSql:
     def engine(self) -> Engine:
         return self._target.warehouse.database.engine
 
-    def name(self, column: str) -> str:
-        return self._target.warehouse.name(column)
+    def value(self, field: Field) -> str:
+        return self._target.warehouse.value(field)
 
     def shown(self) -> tuple[str, str]:
         target = self._target

@@ -184,8 +184,8 @@ class Warehouse(ABC):
         return ".".join(self.name(part) for part in parts)
 
     def select(self, field: Field) -> str:
-        """A column in the list of a SELECT, in a form that the driver reads every bit of."""
-        return self.name(field.name)
+        """A column's `value` in the list of a SELECT, in a form that the driver reads every bit of."""
+        return self.value(field)
 
     @abstractmethod
     def type(self, field: Field, *, key: bool) -> str:
@@ -193,6 +193,11 @@ class Warehouse(ABC):
 
         Raises OutputError, naming the field, where the engine has none.
         """
+
+    def value(self, field: Field) -> str:
+        """SQL of a column's value as it travels: of one that was declared as `Field.through` says, the text,
+        or the bytes."""
+        return self.name(field.name)
 
     def fit(self, held: Field, field: Field, *, key: bool) -> fit.Fit:
         """Whether a column that is there holds a field's values; see `fit.Verdict`."""

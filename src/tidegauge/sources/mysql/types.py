@@ -15,6 +15,10 @@ def _bits(native: Native) -> int:
     return native.precision or 1
 
 
+def _type(native: Native) -> str:
+    return native.type
+
+
 RULES = Rules(
     title="MySQL and MariaDB",
     text="CAST({c} AS CHAR)",
@@ -44,7 +48,14 @@ RULES = Rules(
             when=lambda native: not is_wide(native),
             condition="of up to 38 digits",
         ),
-        Rule(("decimal", "decimal unsigned"), "", "it has more than 38 digits", condition="of more digits"),
+        Rule(
+            ("decimal", "decimal unsigned"),
+            "",
+            "it has more than 38 digits",
+            condition="of more digits",
+            through=lambda native: f"decimal({native.precision},{native.scale})",
+            kept="itself",
+        ),
         Rule(
             ("float", "float unsigned"),
             "float",
@@ -93,13 +104,24 @@ RULES = Rules(
             "string",
             "`-838:59:59.000000`: it is a span, and may pass 24 hours",
             select="CAST({c} AS CHAR)",
+            through=lambda native: f"time({native.scale})" if native.scale else "time",
+            kept="itself",
         ),
         # Spark pads what the driver calls a CHAR, ENUM and SET among them; CONCAT hides that it is one.
         Rule(("char",), "string", "without its padding, as MySQL shows it", select="CONCAT({c})"),
         Rule(("varchar", "tinytext", "text", "mediumtext", "longtext"), "string", ""),
         Rule(("enum", "set"), "string", "the words, not the numbers", select="CONCAT({c})"),
-        Rule(("json",), "string", "the database's own text", select="CAST({c} AS CHAR)"),
-        Rule(("uuid", "inet4", "inet6"), "string", "", select="CAST({c} AS CHAR)"),
+        Rule(
+            ("json",),
+            "string",
+            "the database's own text",
+            select="CAST({c} AS CHAR)",
+            through=_type,
+            kept="itself",
+        ),
+        Rule(
+            ("uuid", "inet4", "inet6"), "string", "", select="CAST({c} AS CHAR)", through=_type, kept="itself"
+        ),
         Rule(
             ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"),
             "binary",
@@ -120,6 +142,10 @@ RULES = Rules(
             "",
             "Parquet has no such type; `string` gives its well-known text",
             text="ST_AsText({c})",
+            # With its reference system, as the server itself keeps it.
+            raw="UNHEX(HEX({c}))",
+            through=_type,
+            kept="itself",
         ),
     ),
 )

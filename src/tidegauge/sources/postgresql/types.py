@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
-from tidegauge.sources.types import FINISH, Rule, Rules, is_wide
+from tidegauge.sources.types import FINISH, Native, Rule, Rules, is_wide
 
 _YEARS = "({c} NOT BETWEEN '0001-01-01' AND '9999-12-31 23:59:59.999999')"
 _DAYS = "({c} NOT BETWEEN '0001-01-01' AND '9999-12-31')"
+_RANGES = ("range", "multirange")
 _FINITE = "`infinity`, and years before 1 or past 9999, stop the batch"
 MICROS = "(extract(epoch FROM {c}) * 1000000)::bigint"
 # Whole seconds and microseconds apart: slower, and exact where extract() gives a float.
@@ -15,6 +17,29 @@ MICROS_BEFORE_14 = (
     "(extract(epoch FROM date_trunc('second', {c}))::bigint * 1000000"
     " + extract(microseconds FROM {c})::bigint % 1000000)"
 )
+
+_SIZE = re.compile(r" ?\(\d+(,-?\d+)?\)")
+_KNOWN = frozenset(
+    (
+        *("boolean", "smallint", "integer", "bigint", "real", "double precision", "numeric", "text", "bytea"),
+        *("character varying", "character", "date", "timestamp without time zone"),
+        *("timestamp with time zone", "time without time zone", "time with time zone", "interval"),
+        *("uuid", "json", "jsonb", "jsonpath", "xml", "inet", "cidr", "macaddr", "macaddr8"),
+        *("bit", "bit varying", "point", "line", "lseg", "box", "path", "polygon", "circle"),
+        *("tsvector", "tsquery", "pg_lsn"),
+        *(f"{kind}{word}" for kind in ("int4", "int8", "num", "ts", "tstz", "date") for word in _RANGES),
+    )
+)
+"""Types that every server has; what is shown by another name is somebody's own, or goes by an id."""
+
+
+def _declare(native: Native) -> str:
+    """Without a precision, so that a source may change its own; but a fixed length is what the type means."""
+    bare = _SIZE.sub("", native.full)
+    if bare.removesuffix("[]") not in _KNOWN:
+        return ""
+    return native.full if bare.removesuffix("[]") in ("bit", "character") else bare
+
 
 RULES = Rules(
     title="PostgreSQL",
@@ -48,6 +73,8 @@ RULES = Rules(
             "",
             "it has no precision, or more than 38 digits",
             condition="of more digits, or without a precision",
+            through=lambda native: "numeric",  # noqa: ARG005
+            kept="`numeric`",
         ),
         Rule(("money",), "string", "as the server's `lc_monetary` writes it", select="({c})::text"),
         Rule(("text", "varchar", "name"), "string", "", select="({c})::text"),
@@ -96,6 +123,8 @@ RULES = Rules(
             "string",
             "the database's own text",
             select="({c})::text",
+            through=_declare,
+            kept="itself, without a precision; of types that every server has, but for `xid`, `char`, `reg…`",
         ),
     ),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from tidegauge.errors import OutputError
@@ -127,11 +128,26 @@ class PostgreSQL(Warehouse):
         return super().name(identifier)
 
     def type(self, field: Field, *, key: bool) -> str:  # noqa: ARG002 - every type may be part of a key here
+        if field.through:
+            return field.through
         if size := parse_decimal(field.type):
             return f"numeric({size.precision},{size.scale})"
         return _TYPES[field.type]
 
+    def value(self, field: Field) -> str:
+        return f"({self.name(field.name)})::text" if field.through else self.name(field.name)
+
+    def changed(self, left: str, right: str, kind: str) -> str:
+        # Some types have no equality, and to others values are equal that are not the same: 1.0 and 1.00.
+        return (
+            self.differs(f"({left})::text", f"({right})::text")
+            if kind == "string"
+            else self.differs(left, right)
+        )
+
     def fit(self, held: Field, field: Field, *, key: bool) -> fit.Fit:
+        if field.through and held.type != "string":
+            return _fit_through(held, field)
         number = parse_decimal(field.type) or field.type in ("tinyint", "smallint", "int", "bigint")
         if held.source_type == "numeric" and number:
             return fit.Fit(fit.Verdict.HOLDS)
@@ -175,7 +191,7 @@ class PostgreSQL(Warehouse):
         )
         copy = f"COPY {self.table(stage.table)} ({names}) FROM STDIN (FORMAT binary)"
         columns = [
-            WarehouseColumn(field.name, self.type(field, key=field.name in stage.key))
+            WarehouseColumn(field.name, self.type(replace(field, through=""), key=field.name in stage.key))
             for field in stage.fields
         ]
         session.run(self.create(stage.table, [*columns, WarehouseColumn(stage.ordinal, "integer")]))
@@ -186,8 +202,28 @@ class PostgreSQL(Warehouse):
             marks = tasks.make_marks(self, session, stage.table)
             sink = CopySink(self._login, copy, self.table(marks), stage.key)
             rows = tasks.bring(batch_data, sink, spark)
+        self._take_texts(session, stage)
         session.commit()
         return rows
+
+    def _take_texts(self, session: WarehouseSession, stage: StagingTable) -> None:
+        """What came as text becomes what the target declares."""
+        changes = [
+            f"ALTER COLUMN {name} TYPE {field.through} USING {name}::{field.through}"
+            for field in stage.fields
+            if field.through
+            for name in (self.name(field.name),)
+        ]
+        if changes:
+            session.run(f"ALTER TABLE {self.table(stage.table)} {', '.join(changes)}")
+
+
+def _fit_through(held: Field, field: Field) -> fit.Fit:
+    if held.source_type == field.through:
+        return fit.Fit(fit.Verdict.HOLDS)
+    if field.through == "numeric" and _NUMERIC.fullmatch(held.source_type):
+        return fit.Fit(fit.Verdict.WIDEN, field.through)
+    return fit.Fit(fit.Verdict.REFUSED)
 
 
 def _spark_type(plain: str, full: str) -> str:

@@ -1,0 +1,71 @@
+"""What `types:` says of a table's columns, by their names or by the types that they have at the source."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from tidegauge.errors import ColumnMissing, TypeNotHeld, tell_types
+from tidegauge.model.spec import TableName, TableOptions
+from tidegauge.sources.dialect import suggest_names
+from tidegauge.sources.types import Native, Rules
+
+_SIZE = re.compile(r" ?\([^)]*\)")
+
+
+def types_of(
+    rules: Rules, table: TableName, options: TableOptions, columns: Sequence[Native]
+) -> dict[str, str]:
+    """Column → how it shall arrive. A column's own name counts before its type. Raises ColumnMissing for an
+    entry that is neither: it would do nothing, in silence."""
+    known = tuple(column.name for column in columns)
+    by_type: dict[str, str] = {}
+    words = {word for rule in rules.rules for word in rule.types} | {
+        word for column in columns for word in names_of(column)
+    }
+    for name, arrives in options.types.items():
+        if name in known:
+            continue
+        if name.lower() not in words:
+            raise ColumnMissing(
+                f"{table}: types names '{name}', which is neither a column there nor a type of {rules.title}",
+                hint=suggest_names(name, known),
+            )
+        by_type[name.lower()] = arrives
+    found = {column.name: by_type[word] for column in columns for word in names_of(column) if word in by_type}
+    return found | {name: arrives for name, arrives in options.types.items() if name in known}
+
+
+def names_of(column: Native) -> tuple[str, ...]:
+    """A column's type as people write it: the plainest first."""
+    full = column.full.lower()
+    return tuple(dict.fromkeys((column.type, _SIZE.sub("", full), full)))
+
+
+def refuse_unheld(
+    rules: Rules,
+    table: TableName,
+    options: TableOptions,
+    columns: Sequence[Native],
+) -> None:
+    """Raises TypeNotHeld with all columns that cannot be held exactly, and the line that settles it.
+
+    The types of the options are by the columns' names."""
+    found: list[tuple[Native, str]] = []
+    for column in columns:
+        rule = rules.find(column)
+        kept = options.keeps_types and rule is not None and rule.through(column)
+        if column.name in options.types or kept or (rule is not None and rule.arrives):
+            continue
+        found.append((column, rule.remark if rule else "Tidegauge does not know it"))
+    if not found:
+        return
+    whose = ", ".join(f"{column.name} ({column.full})" for column, _ in found)
+    why = "; ".join(dict.fromkeys(remark for _, remark in found))
+    error = TypeNotHeld(
+        f"{table}: {'a column' if len(found) == 1 else f'{len(found)} columns'} cannot be held exactly:"
+        f" {whose}: {why}",
+        hint=tell_types(words := [column.type or column.name for column, _ in found]),
+    )
+    error.types = tuple(words)
+    raise error
