@@ -159,7 +159,11 @@ class WarehouseOutput:
 
     @property
     def loose_keys(self) -> bool:
-        return self.target.warehouse.loose_keys
+        target = self.target
+        if not target.warehouse.loose_keys:
+            return False
+        with target.session() as session:
+            return target.warehouse.is_loose(session, target.table)
 
     def named(self, name: str) -> str:
         return self.target.named(name)

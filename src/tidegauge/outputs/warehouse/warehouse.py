@@ -173,6 +173,10 @@ class Warehouse(ABC):
     def tables(self, session: WarehouseSession, schema: str | None, prefix: str) -> list[str]:
         """Names of tables (and views) in a schema that begin with a prefix of ASCII letters and `_`."""
 
+    def is_loose(self, session: WarehouseSession, table: TableName) -> bool:  # noqa: ARG002 - see MySQL
+        """Where `loose_keys`: whether it is so of this table."""
+        return self.loose_keys
+
     # Words
 
     def name(self, identifier: str) -> str:

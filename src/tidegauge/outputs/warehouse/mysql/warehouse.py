@@ -134,6 +134,15 @@ class MySQL(Warehouse):
             for name, kind, full, precision, scale in described
         )
 
+    def is_loose(self, session: WarehouseSession, table: TableName) -> bool:
+        """A table of ours compares bytes; one that somebody else made may have any collation."""
+        found = session.rows(
+            f"SELECT 1 FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = {MARK} AND TABLE_NAME = {MARK}"
+            " AND COLLATION_NAME NOT LIKE '%nopad_bin' AND COLLATION_NAME NOT LIKE '%0900_bin' LIMIT 1",
+            (table.schema or self._login.arguments["database"], table.table),
+        )
+        return bool(found)
+
     def tables(self, session: WarehouseSession, schema: str | None, prefix: str) -> list[str]:
         found = session.rows(
             "SELECT TABLE_NAME FROM information_schema.TABLES"
