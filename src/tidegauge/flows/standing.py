@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from tidegauge.errors import TidegaugeError
 from tidegauge.flows.flow import Flow
 from tidegauge.flows.table import TableFlowBase
+from tidegauge.model.delta_flow import AnyFlow
+from tidegauge.model.spec import Deletes, TableFlow
 from tidegauge.outputs.warehouse.output import WarehouseOutput
 from tidegauge.outputs.warehouse.standing import Expected, by_place, find_standing
 
@@ -29,3 +31,8 @@ def look_at_targets(flows: Sequence[Flow]) -> None:
             continue
         for name in standing:
             found[name].stands = True
+
+
+def plans_quickly(flow: AnyFlow) -> bool:
+    """Whether a few questions tell what is new, so that one thread plans many such flows."""
+    return isinstance(flow, TableFlow) and not flow.uses_delta and flow.options.deletes is Deletes.NONE

@@ -202,8 +202,6 @@ class DeltaFlow:
         """The input that is not followed by its versions, where there is one: the others are snapshots."""
         return next((part for part in self.inputs if part.by_column is not None), None)
 
-    plans_quickly: ClassVar[bool] = False
-
     @property
     def plans_by_spark(self) -> bool:
         """Whether it takes Spark jobs to know what is new."""

@@ -283,11 +283,6 @@ class TableFlow:
         return self.output.uses_delta
 
     @property
-    def plans_quickly(self) -> bool:
-        """Whether a few questions tell what is new, so that one thread plans many such flows."""
-        return not self.output.uses_delta and self.options.deletes is Deletes.NONE
-
-    @property
     def readers(self) -> int:
         """How many read one batch side by side."""
         return self.options.parallel

@@ -13,6 +13,7 @@ from tidegauge.flows.known_sources import sources_for
 from tidegauge.flows.missing_tables import find_recorded
 from tidegauge.flows.remarks import remarks
 from tidegauge.flows.select import Sources, choose
+from tidegauge.flows.standing import plans_quickly
 from tidegauge.ledger.heartbeat import Heartbeat
 from tidegauge.ledger.open import open_ledger
 from tidegauge.model.delta_flow import AnyFlow
@@ -110,7 +111,7 @@ class Runner:
         flows = [context.options.with_readers(flow) for flow in flows]
         context.tables = len({flow.label for flow in flows})
         begun, later = self._begin_first(flows, names.keys(), missing)
-        quick = {flow.name: flow for flow in later if flow.plans_quickly}
+        quick = {flow.name: flow for flow in later if plans_quickly(flow)}
         following = self._following([flow for flow in later if flow.name not in quick], others)
 
         def follow(meant: Sequence[GraphFlow]) -> Begun:
@@ -138,7 +139,7 @@ class Runner:
         at_once = {
             flow.name: flow
             for flow in flows
-            if flow.name in waiting and flow.plans_quickly and waiting[flow.name] <= begun.quiet
+            if flow.name in waiting and plans_quickly(flow) and waiting[flow.name] <= begun.quiet
         }
         more = self._begin([*at_once.values()], self.sources)
         both = Begun({**begun.jobs, **more.jobs}, [*begun.reports, *more.reports])
