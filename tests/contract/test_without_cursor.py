@@ -278,3 +278,44 @@ def test_what_has_no_place_for_whole_tables_says_so(files: Shop) -> None:
         ran = here(*words, "--project", files.file)
         assert ran.code in (1, 2), ran.said
         assert wanted in ran.said
+
+
+def test_rows_without_a_key_are_filtered_and_masked_before_they_are_counted(shop: Shop) -> None:
+    word = shop.app.word
+    shop.app.execute(f"CREATE TABLE votes (name {word}, mail {word}, points INT, secret {word})")
+    rows = [("a", "x", 1, "s"), ("a", "y", 1, "t"), ("a", "y", 9, "t"), ("b", None, 1, None)]
+    shop.app.insert("votes", rows)
+    more = ", without_cursor: snapshot, deletes: hard, deletes_limit: 90%, where: points < 9"
+    shop.write(more=f"{more}, columns: {{exclude: [secret]}}, mask: {{mail: '***'}}")
+    assert shop.run() == {"votes": ("SUCCESS", 3, 3, 0, 0)}
+    everything = "SELECT name, mail, points FROM votes"
+    assert Counter(shop.copy.rows(everything)) == {("a", "***", 1): 2, ("b", None, 1): 1}
+    # What is left out or masked makes no difference.
+    shop.app.execute("UPDATE votes SET secret = 'other', mail = 'z' WHERE name = 'a'")
+    assert shop.run() == {"votes": ("SKIPPED", 0, 0, 0, 0)}
+    shop.app.execute("UPDATE votes SET points = 9 WHERE name = 'b'")
+    assert shop.run() == {"votes": ("SUCCESS", 0, 0, 0, 1)}
+    assert shop.verify()["votes"]["equal"]
+
+
+def test_inside_one_database_a_table_without_cursor_or_key_keeps_its_types(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    app = make_database("postgresql", request, tmp_path)
+    shop = Shop(tmp_path, app, app)
+    app.execute(
+        "CREATE TABLE t (id uuid PRIMARY KEY, n numeric, j json)",
+        "INSERT INTO t SELECT md5(i::text)::uuid, i / 3.0, '{\"a\":  1}' FROM generate_series(1, 5) AS i",
+        "CREATE TABLE v (n numeric, r int4range)",
+        "INSERT INTO v VALUES (1.50, 'empty'), (1.50, 'empty'), (NULL, '(,)')",
+    )
+    more = ", without_cursor: snapshot, deletes: hard, deletes_limit: 90%, execute: database"
+    shop.write("t, v", more=more + ', rename: "{table}_copy"', route="to: app")
+    assert {flow: counts[:2] for flow, (_, *counts) in shop.run().items()} == {"t": [5, 5], "v": [3, 3]}
+    app.execute("UPDATE t SET n = 1.0 WHERE id = md5('3')::uuid", "DELETE FROM v WHERE n IS NULL")
+    assert {flow: counts[1:] for flow, (_, *counts) in shop.run().items()} == {"t": [0, 1, 0], "v": [0, 0, 1]}
+    for table, columns in (("t", "id, n::text, j::text"), ("v", "n::text, r::text")):
+        here_, there = (app.rows(f"SELECT {columns} FROM {name}") for name in (table, f"{table}_copy"))
+        assert Counter(there) == Counter(here_)
+    assert app.rows("SELECT DISTINCT pg_typeof(id)::text FROM t_copy") == [("uuid",)]
+    assert all(one["equal"] for one in shop.verify().values())

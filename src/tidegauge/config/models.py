@@ -27,11 +27,11 @@ from tidegauge.config.forms import (
 )
 from tidegauge.config.problems import Complaint
 from tidegauge.config.schedule import Scheduled, ScheduledHere
+from tidegauge.model.choices import WithoutCursor
 from tidegauge.model.columns import EVERY_COLUMN, ColumnChoice, ColumnMask
 from tidegauge.model.epoch_numbers import Epoch
 from tidegauge.model.mode import MODES, OutputKind
 from tidegauge.model.spec import Deletes, Drift, Execute, FutureGuard, NullCursor, Read
-from tidegauge.model.without_cursor import WithoutCursor
 
 
 @dataclass(frozen=True)

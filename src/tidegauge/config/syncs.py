@@ -16,6 +16,7 @@ from tidegauge.config.expectations import make_expectations
 from tidegauge.config.models import SyncKeys, TableKeys
 from tidegauge.config.problems import Complaint, Trail, quoted
 from tidegauge.errors import Place
+from tidegauge.model.choices import WithoutCursor
 from tidegauge.model.columns import RowFilter
 from tidegauge.model.delta_flow import TableRef
 from tidegauge.model.expectation import Expectation
@@ -32,7 +33,6 @@ from tidegauge.model.spec import (
     Sync,
     TableOptions,
 )
-from tidegauge.model.without_cursor import WithoutCursor
 
 _NEED_CURSOR = (
     "add `cursor: COLUMN` to the sync, or to every override; `without_cursor: snapshot` reads tables whole"

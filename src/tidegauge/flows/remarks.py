@@ -11,9 +11,9 @@ from tidegauge.flows.missing_tables import RecordedFlows
 from tidegauge.flows.names import first_flow, is_pattern, matches, means, table_named
 from tidegauge.flows.select import Sources
 from tidegauge.flows.without_cursor import order_tables
+from tidegauge.model.choices import WithoutCursor
 from tidegauge.model.protocols.source import Source
 from tidegauge.model.spec import Project, Sync, TableFlow, TableName
-from tidegauge.model.without_cursor import WithoutCursor
 
 _MOST = 5
 

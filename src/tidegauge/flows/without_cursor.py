@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from tidegauge.errors import CursorUnsuitable
 from tidegauge.flows.missing_tables import RecordedFlows
 from tidegauge.flows.names import first_flow, matches
+from tidegauge.model.choices import WithoutCursor
 from tidegauge.model.identity import read_identity
 from tidegauge.model.protocols.source import Source
 from tidegauge.model.spec import Sync, TableName, TableOptions
-from tidegauge.model.without_cursor import WithoutCursor
 
 _NAME = re.compile(r"[^\W\d]\w*")
 _MOST = 20

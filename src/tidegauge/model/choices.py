@@ -43,3 +43,12 @@ class Deletes(StrEnum):
     NONE = "none"
     SOFT = "soft"
     HARD = "hard"
+
+
+class WithoutCursor(StrEnum):
+    """What to do with a table that has nothing to page by."""
+
+    FAIL = "fail"
+    SKIP = "skip"
+    SNAPSHOT = "snapshot"
+    """Read it whole each time, and commit what differs from the target."""

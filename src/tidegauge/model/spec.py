@@ -16,6 +16,7 @@ from tidegauge.model.choices import Execute as Execute
 from tidegauge.model.choices import FutureGuard as FutureGuard
 from tidegauge.model.choices import NullCursor as NullCursor
 from tidegauge.model.choices import Read as Read
+from tidegauge.model.choices import WithoutCursor as WithoutCursor
 from tidegauge.model.columns import EVERY_COLUMN, ColumnChoice, ColumnMask, RowFilter
 from tidegauge.model.engines import Engine as Engine
 from tidegauge.model.epoch_numbers import Epoch
@@ -28,7 +29,6 @@ from tidegauge.model.spark_settings import SparkSettings as SparkSettings
 from tidegauge.model.strategy import Strategy as Strategy
 from tidegauge.model.table_name import TableName as TableName
 from tidegauge.model.telemetry import Telemetry
-from tidegauge.model.without_cursor import WithoutCursor
 from tidegauge.model.workflow import Workflow
 
 if TYPE_CHECKING:

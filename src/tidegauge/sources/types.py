@@ -110,21 +110,13 @@ def arrive(
     if override is not None:
         return _override(rules, table, native, quoted, rule, override.strip().lower())
     if keeps_types and rule is not None and (through := rule.through(native)):
-        arrives = "binary" if rule.raw else "string"
-        text = (rule.raw or rule.text or rules.text).format(c=quoted)
-        return SourceColumn(
-            native.name, native.full, arrives, text, arrives, "{}", inside=quoted, through=through
-        )
-    if rule is None:
-        raise TypeNotHeld(
-            f"{table}: column {native.name} is a {native.full}, which Tidegauge does not know",
-            hint=f"let it arrive as the database's own text: types: {{{native.name}: string}}",
-        )
-    if not rule.arrives:
-        raise TypeNotHeld(
-            f"{table}: column {native.name} is a {native.full}, which cannot be held exactly: {rule.remark}",
-            hint=f"say how it shall arrive, such as types: {{{native.name}: string}}",
-        )
+        return _keep(rules, rule, native, quoted, through)
+    if rule is None or not rule.arrives:
+        raise _not_held(table, native, rule)
+    return _follow(rule, native, quoted, zero_dates)
+
+
+def _follow(rule: Rule, native: Native, quoted: str, zero_dates: str) -> SourceColumn:
     precision, scale = decimal_size(native)
     facts = {"c": quoted, "p": precision, "s": scale}
     select, inside = rule.select.format(**facts), (rule.inside or rule.select).format(**facts)
@@ -136,6 +128,26 @@ def arrive(
     arrives = rule.arrives.format(**facts)
     wire = rule.wire.format(**facts) or arrives
     return SourceColumn(native.name, native.full, arrives, select, wire, rule.finish, guard, inside)
+
+
+def _keep(rules: Rules, rule: Rule, native: Native, quoted: str, through: str) -> SourceColumn:
+    arrives = "binary" if rule.raw else "string"
+    text = (rule.raw or rule.text or rules.text).format(c=quoted)
+    return SourceColumn(
+        native.name, native.full, arrives, text, arrives, "{}", inside=quoted, through=through
+    )
+
+
+def _not_held(table: TableName, native: Native, rule: Rule | None) -> TypeNotHeld:
+    if rule is None:
+        return TypeNotHeld(
+            f"{table}: column {native.name} is a {native.full}, which Tidegauge does not know",
+            hint=f"let it arrive as the database's own text: types: {{{native.name}: string}}",
+        )
+    return TypeNotHeld(
+        f"{table}: column {native.name} is a {native.full}, which cannot be held exactly: {rule.remark}",
+        hint=f"say how it shall arrive, such as types: {{{native.name}: string}}",
+    )
 
 
 def decimal_size(native: Native) -> tuple[int, int]:

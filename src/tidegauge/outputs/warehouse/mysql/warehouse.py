@@ -19,6 +19,7 @@ from tidegauge.model.table import Field
 from tidegauge.model.types import parse_decimal
 from tidegauge.outputs.warehouse import fit, tasks
 from tidegauge.outputs.warehouse import lake_files as lake
+from tidegauge.outputs.warehouse.mysql.kept_types import TIME, fit_through, fit_wide
 from tidegauge.outputs.warehouse.mysql.load import LoadSink, Rows, bring_in, choose_hexed, takes_local
 from tidegauge.outputs.warehouse.mysql.session import DEFAULT_PORT, MARK, MysqlLogin, MysqlSession
 from tidegauge.outputs.warehouse.warehouse import (
@@ -71,7 +72,6 @@ _BYTES = {
     "mediumblob": 2**24 - 1,
 }
 _LENGTH = re.compile(r"\((\d+)\)")
-_TIME = re.compile(r"time(?:\((\d)\))?")
 _WIDEST, _FINEST = 38, 30
 _KEY_LENGTH = 255
 """Characters, or bytes, of a key column whose source states no length."""
@@ -191,17 +191,17 @@ class MySQL(Warehouse):
         if field.type == "binary":
             return f"UNHEX(HEX({self.name(field.name)}))"
         # With as many digits as the source shows.
-        value = f"CAST({self.name(field.name)} AS {field.through})" if _TIME.fullmatch(field.through) else ""
+        value = f"CAST({self.name(field.name)} AS {field.through})" if TIME.fullmatch(field.through) else ""
         return f"CAST({value or self.name(field.name)} AS CHAR)"
 
     def fit(self, held: Field, field: Field, *, key: bool) -> fit.Fit:
         wanted = self.type(field, key=key)
         plain = held.source_type.lower()
-        found = _fit_wide(plain, field)
+        found = fit_wide(plain, field)
         if found is not None:
             return found
         if field.through and held.type not in ("string", "binary"):
-            return _fit_through(plain, wanted)
+            return fit_through(plain, wanted)
         if held.type == "tinyint" and field.type == "boolean":
             return fit.Fit(fit.Verdict.HOLDS)
         if "unsigned" in plain:
@@ -312,27 +312,6 @@ def _spark_type(kind: str, full: str, precision: int | None, scale: int | None) 
         fits = precision is not None and precision <= _WIDEST
         return f"decimal({precision},{scale})" if fits else ""
     return _HELD.get(kind, "")
-
-
-def _fit_through(plain: str, wanted: str) -> fit.Fit:
-    held, brought = _TIME.fullmatch(plain), _TIME.fullmatch(wanted)
-    if plain == wanted or (held and brought and int(held[1] or 0) >= int(brought[1] or 0)):
-        return fit.Fit(fit.Verdict.HOLDS)
-    return fit.Fit(fit.Verdict.WIDEN, wanted) if held and brought else fit.Fit(fit.Verdict.REFUSED)
-
-
-def _fit_wide(plain: str, field: Field) -> fit.Fit | None:
-    """Of decimals with more digits than Spark has; None: neither side is one."""
-    held = parse_decimal(plain)
-    brought = parse_decimal(field.through or field.type)
-    if held is None or brought is None or max(held.precision, brought.precision) <= _WIDEST:
-        return None
-    whole, scale = held.whole - brought.whole, held.scale - brought.scale
-    if whole >= 0 and scale >= 0:
-        return fit.Fit(fit.Verdict.HOLDS)
-    if whole <= 0 and scale <= 0:
-        return fit.Fit(fit.Verdict.WIDEN, f"decimal({brought.precision},{brought.scale})")
-    return fit.Fit(fit.Verdict.REFUSED)
 
 
 def _plain(kind: str) -> str:
