@@ -59,11 +59,11 @@ CASES = {
     "blank pipeline": ("pipeline: ▲' '\n", "`pipeline` must not be empty", None),
     "list pipeline": ("pipeline: ▲[a]\n", "`pipeline` must be text, not a list", None),
     "control pipeline": ('pipeline: ▲"a\\nb"\n', "`pipeline` holds a control character", None),
-    "later key": (
+    "whole tables": (
         "pipeline: x\nconnections: {a: {type: sqlite, path: a}, b: {type: duckdb, path: b}}\n"
-        "sync:\n  - {from: a, to: b, tables: t, cursor: c, ▲without_cursor: skip}\n",
-        "not supported by this version",
-        None,
+        "sync:\n  - {from: a, to: b, tables: t, cursor: c, without_cursor: ▲snapshots}\n",
+        "`snapshots` is not known here",
+        "did you mean `snapshot`?",
     ),
     "bad lease": ("pipeline: x\nlease: ▲1 minute\n", "`1 minute` is not a duration", "1h30m"),
     "short lease": ("pipeline: x\nlease: ▲2s\n", "`lease` must be at least 3s", None),
