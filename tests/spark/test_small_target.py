@@ -250,3 +250,19 @@ def test_a_history_is_the_same_whoever_commits_it(spark: SparkSession, tmp_path:
         for name in ("ours", "theirs")
     )
     assert one == other
+
+
+@pytest.mark.parametrize("little", [True, False])
+def test_a_zero_that_changes_its_sign_reaches_the_target_whoever_commits(
+    spark: SparkSession, tmp_path: Path, little: bool
+) -> None:
+    writer = Writer(spark, delta_flow_of(tmp_path / "t", Mode.MERGE, key=("id",)), little=little)
+
+    def put(seq: int, zero: str) -> int | None:
+        made = f"SELECT 1 AS id, {zero} AS v, array({zero}) AS w, 'u' AS _change_type"
+        return writer.put(seq, made).updated
+
+    put(1, "0.0D")
+    assert put(2, "-0.0D") == 1
+    assert put(3, "-0.0D") == 0
+    assert str(writer.rows()) == "[(1, -0.0, [-0.0])]"

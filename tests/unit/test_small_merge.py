@@ -79,7 +79,7 @@ def test_d8_what_is_older_changes_nothing_and_a_column_that_vanished_becomes_nul
     ("type_of", "one", "other", "same"),
     [
         (pa.float64(), math.nan, math.nan, True),
-        (pa.float64(), 0.0, -0.0, True),
+        (pa.float64(), 0.0, -0.0, False),
         (pa.float64(), None, math.nan, False),
         (pa.string(), None, None, True),
         (pa.string(), "", None, False),
@@ -156,3 +156,18 @@ def test_a_deletion_vector_is_read_in_each_of_its_forms(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-1] + b"!")
     with pytest.raises(ValueError, match="damaged"):
         read_deleted(tmp_path, {**vector, "cardinality": len(wanted)})
+
+
+@pytest.mark.parametrize("kind", [pa.float64(), pa.float32()])
+def test_a_zero_that_changes_its_sign_is_a_change(kind: pa.DataType) -> None:
+    was = [0.0, -0.0, 0.0, math.nan, None, 1.5, None]
+    now = [-0.0, 0.0, 0.0, math.nan, None, 1.5, 0.0]
+    target = pa.table({"id": list(range(7)), "v": pa.array(was, kind)})
+    rows = pa.table({"id": list(range(7)), "v": pa.array(now, kind)})
+    few = merge_few(
+        rows, target, places=list(range(7)), goes=np.zeros(7, dtype=bool), key=["id"], written=["id", "v"]
+    )
+    assert few.updated_at == [0, 1, 6]
+    inside = pa.table({"id": [1], "v": pa.array([[0.0]], pa.list_(kind))})
+    with pytest.raises(NeedsSpark):
+        merge_few(inside, inside, places=[0], goes=np.zeros(1, dtype=bool), key=["id"], written=["id", "v"])

@@ -18,7 +18,7 @@ from tidegauge.outputs.delta.conflicts import Overtaken
 from tidegauge.outputs.delta.kept_events import EventsEpoch
 from tidegauge.outputs.delta.small_target import FewRows, SmallTarget
 from tidegauge.outputs.delta.target import FEED_COLUMNS, DeltaColumn, TargetColumn
-from tidegauge.outputs.delta.types import as_sql, bare, has_map, literal
+from tidegauge.outputs.delta.types import as_sql, bare, has_float, has_map, literal
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as Expression
@@ -228,7 +228,7 @@ def say_differs(columns: Iterable[DeltaColumn]) -> str:
 
 def _differs(column: DeltaColumn) -> str:
     one, other = f"t.{quote(column.name)}", f"s.{quote(column.name)}"
-    if has_map(column.type):
+    if has_map(column.type) or has_float(column.type):
         # Two maps that are equal may be written in another order: then the row is written once too often.
         one, other = f"to_json(struct({one}))", f"to_json(struct({other}))"
     return f"NOT ({one} <=> {other})"

@@ -171,8 +171,8 @@ def _comparable(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _find_same(one: pa.ChunkedArray, other: pa.ChunkedArray) -> np.ndarray[Any, Any]:
-    """Row by row, as `<=>`. Nested values that Arrow finds different though Spark would not, such as a NaN
-    inside or a map in another order, are written once too often."""
+    """Row by row, as `<=>`, but for a zero that changes its sign: that is a change. Nested values that Arrow
+    finds different though Spark would not, such as a map in another order, are written once too often."""
     import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -180,14 +180,24 @@ def _find_same(one: pa.ChunkedArray, other: pa.ChunkedArray) -> np.ndarray[Any, 
 
     one = fit(one, other.type)
     if t.is_nested(one.type):
+        if _has_float(one.type):
+            raise NeedsSpark("zeros inside of a value")
         pairs = zip(one, other, strict=True)
         return np.fromiter((mine.equals(theirs) for mine, theirs in pairs), dtype=bool, count=len(one))
     same = pc.fill_null(pc.equal(one, other), False)
     if t.is_floating(one.type):
         nans = pc.and_(pc.is_nan(one), pc.is_nan(other))
-        same = pc.or_(same, pc.fill_null(nans, False))
+        signs = np.signbit(one.to_numpy()) == np.signbit(other.to_numpy())
+        same = pc.or_(pc.and_(same, pa.chunked_array([signs])), pc.fill_null(nans, False))
     found = pc.or_(same, pc.and_(pc.is_null(one), pc.is_null(other)))
     return _flags(found if isinstance(found, pa.ChunkedArray) else pa.chunked_array([found]))
+
+
+def _has_float(type_of: pa.DataType) -> bool:
+    import pyarrow.types as t
+
+    inside = [type_of.field(at).type for at in range(type_of.num_fields)]
+    return bool(t.is_floating(type_of)) or any(map(_has_float, inside))
 
 
 def _find_newer(
