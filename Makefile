@@ -30,7 +30,7 @@ SPREAD := --dist loadfile --no-loadscope-reorder
 test test-long fast: export PYTHONDONTWRITEBYTECODE :=
 
 test: setup servers schedulers
-	$(BIN)/pytest -n 3 $(SPREAD) --durations=40 -m "not long"
+	$(BIN)/pytest -n 4 $(SPREAD) --durations=40 -m "not long"
 
 test-long: setup servers
 	$(BIN)/pytest -n 2 $(SPREAD) --durations=40 -m long

@@ -164,6 +164,7 @@ def test_a_replay_into_a_target_that_only_grows_moves_all_rows_or_none(
     assert found(target) == ([(1, 1), (2, -2)], Counter({(3, 3): 1}))
 
 
+@pytest.mark.long  # `test_expectations_kills` kills a flow at both commits, and this is the same output
 def test_a_delta_table_filled_from_a_database_is_killed_at_either_commit(
     spark: SparkSession, nursery: Nursery, source: Source, tmp_path: Path
 ) -> None:

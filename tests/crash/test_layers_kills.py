@@ -210,7 +210,6 @@ REFRESH = ("run", "--full-refresh")
 Round = dict[str, tuple[tuple[str, ...], Death]]
 ROUNDS: list[Round] = [
     {"merge": (RESET, BEGUN), "append": (REFRESH, MARKED), "scd2": (REFRESH, FORGOTTEN)},
-    {"merge": (SET, MARKED), "append": (REFRESH, LOGGED), "scd2": (RESET, LOGGED)},
 ]
 EVERY_ROUND: list[Round] = [
     {"merge": (merge, at), "append": (REFRESH, at), "scd2": (scd2, at)}

@@ -16,6 +16,7 @@ import pytest
 
 from tests.crash.attached import address_of
 from tests.support.nursery import Kill, Nursery
+from tidegauge.outputs.delta.small_batches import SWITCH
 from tidegauge.run.steps import Step
 
 if TYPE_CHECKING:
@@ -105,6 +106,8 @@ class Table:
         )
 
 
+BY_SPARK = ("append", "merge")
+"""The rows of the others are few enough to be committed without it."""
 KEPT = [("append", "commit"), ("scd2", "commit")]
 """The other modes commit in the same way as these, and `test_layers_kills` kills merges; the steps around a
 commit are `test_matrix`'s. `make test-long` has them all."""
@@ -117,8 +120,15 @@ CASES = [
 
 @pytest.mark.parametrize(("mode", "places"), CASES)
 def test_b1_b2_d7_a_flow_between_delta_tables_killed_anywhere_loses_and_doubles_nothing(
-    spark: SparkSession, nursery: Nursery, tmp_path: Path, mode: str, places: list[tuple[str, Step]]
+    spark: SparkSession,
+    nursery: Nursery,
+    tmp_path: Path,
+    mode: str,
+    places: list[tuple[str, Step]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    if mode in BY_SPARK:
+        monkeypatch.setenv(SWITCH, "off")
     kind, table = MODES[mode], Table(spark, tmp_path)
     (tmp_path / "t.sql").write_text(kind.transform)
     project = tmp_path / "tidegauge.yml"

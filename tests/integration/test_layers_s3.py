@@ -174,6 +174,7 @@ def test_partitions_a_whole_table_and_a_history_read_anew_on_s3(bucket: Bucket) 
     assert len(history) == 2 + 3 + 2
 
 
+@pytest.mark.long  # as `test_layers_kills` shows it on a disk; S3's puts are `test_delta_epochs`'
 def test_b4_lives_opened_by_puts_to_s3_and_a_rebuilt_ledger_bring_nothing_twice(bucket: Bucket) -> None:
     bucket.sql(f"CREATE TABLE @bronze/t {FEED} AS SELECT * FROM VALUES (1, 'a'), (2, 'b') AS v(id, word)")
     bucket.write(
