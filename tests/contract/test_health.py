@@ -133,6 +133,7 @@ def test_health_is_good_until_ledger_and_output_disagree_or_a_run_fails(tmp_path
     extract = bad.flow("orders/extract")
     assert (extract["failures"], len(extract["problems"])) == (2, 1)
 
+    project.database.execute("ALTER TABLE orders RENAME COLUMN moved TO at")
     (tmp_path / "ledger.db").unlink()
     lost = project.here("health", "--select", "orders/load")
     assert lost.code == 1, lost.said

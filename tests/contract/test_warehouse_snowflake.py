@@ -24,7 +24,7 @@ from tests.support.warehouses import (
     loader,
     make,
 )
-from tidegauge.errors import OutputDisagrees, OutputError, OutputUnreachable
+from tidegauge.errors import OutputDisagrees, OutputUnreachable
 from tidegauge.model.mode import MODES, Mode, OutputKind
 from tidegauge.model.secret import Secret
 from tidegauge.model.spec import TableOptions
@@ -32,7 +32,7 @@ from tidegauge.model.table import Field
 from tidegauge.outputs.warehouse.fit import Verdict
 from tidegauge.outputs.warehouse.snowflake.session import SnowflakeSession
 from tidegauge.outputs.warehouse.snowflake.warehouse import Snowflake
-from tidegauge.outputs.warehouse.warehouse import Locked, Refused, WarehouseColumn
+from tidegauge.outputs.warehouse.warehouse import Denied, Locked, Refused, WarehouseColumn
 
 ROW = (1, "a", Decimal("1.00"), 1)
 
@@ -223,7 +223,7 @@ def test_errors_are_told_apart_by_their_states() -> None:
     assert isinstance(long, Refused)
     assert isinstance(session._translate(OperationalError(msg="gone", errno=250001)), OutputUnreachable)
     other = session._translate(ProgrammingError(msg="no such privilege", errno=3001, sqlstate="42501"))
-    assert type(other) is OutputError
+    assert type(other) is Denied
 
 
 def test_e3_the_password_is_in_no_message(

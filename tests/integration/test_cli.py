@@ -158,9 +158,10 @@ def test_doctor_finds_everything_in_order_and_names_what_is_not(project: Project
     bad = project.here("doctor", "--json")
     assert bad.code == 1, bad.said
     [fault] = [finding for finding in bad.json["findings"] if not finding["ok"]]
-    assert fault["about"] == "table tmp_orders"
-    assert fault["fix"]
-    assert "✗ table tmp_orders" in project.here("doctor").out
+    assert fault["about"] == "tables of app: without a cursor"
+    assert "tmp_orders" in str(fault)
+    assert "without_cursor" in fault["fix"]
+    assert "✗ tables of app: without a cursor" in project.here("doctor").out
 
 
 def test_people_get_tables_on_stdout_and_progress_on_stderr(project: Project) -> None:

@@ -100,7 +100,7 @@ def test_tables_are_compacted_after_their_flows_and_that_is_no_change_for_anybod
         assert states(again) == {"silver": "SKIPPED", "gold": "SKIPPED", "tidy": "SKIPPED"}
         assert again.flow("tidy")["tables"][0]["left_alone"] == "it has no small files"
     assert layers.operations("silver")[-1] == "OPTIMIZE"
-    assert layers.operations("gold") == ["CREATE TABLE", "WRITE"]
+    assert layers.operations("gold") == ["CREATE TABLE", "MERGE"]
 
     layers.add(5)
     shown = layers.tidegauge("run", "--select", "silver+")

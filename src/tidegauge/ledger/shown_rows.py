@@ -12,7 +12,7 @@ from typing import Any
 from tidegauge.ledger.delta_rows import moment
 from tidegauge.ledger.delta_shares import Row
 from tidegauge.ledger.document_store import Entry
-from tidegauge.ledger.journal import FAILURES
+from tidegauge.ledger.journal import FAILURES, clean
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def _control_rows(entry: Entry) -> list[Row]:
             "rows_processed": entry["rows_written"],
             # A sync that found nothing new is one that went well.
             "sync_status": "SUCCESS" if entry["kind"] == "SKIPPED" else entry["kind"],
-            "error_message": None if error is None else error.get("message"),
+            "error_message": None if error is None else clean(str(error.get("message", ""))),
         }
     ]
 

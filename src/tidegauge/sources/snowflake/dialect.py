@@ -130,8 +130,11 @@ class SnowflakeDialect:
         return frozenset(TableName(schema, table) for schema, table in found)
 
     def with_key(self) -> frozenset[TableName]:
-        found = self._named("SHOW PRIMARY KEYS IN DATABASE")
-        return frozenset(TableName(row["schema_name"], row["table_name"]) for row in found)
+        found = self.rows(
+            f"SELECT {MARK} table_schema, table_name FROM information_schema.table_constraints"
+            " WHERE constraint_type = 'PRIMARY KEY'"
+        )
+        return frozenset(TableName(schema, table) for schema, table in found)
 
     def row_hash(self, columns: Sequence[SourceColumn]) -> None:  # noqa: ARG002 - HASH may change between releases
         return None
