@@ -21,7 +21,6 @@ from tidegauge.cli.options import (
 from tidegauge.cli.output import print_json, report_error, say, show_table
 from tidegauge.cli.project import open_project
 from tidegauge.errors import ConfigError
-from tidegauge.model.secret import mask
 
 if TYPE_CHECKING:
     from tidegauge.model.spec import Project, Stage
@@ -65,21 +64,20 @@ def show(
     json: bool,
     debug: bool,
 ) -> NoReturn:
-    from tidegauge.api.tables import plan_table
+    from tidegauge.api.results import PlanResult
     from tidegauge.operations.plan import preview
 
     notes: list[str] = []
     shown = preview(project, wanted, stage=stage, limit=limit, remark=notes.append)
+    result = PlanResult(tuple(shown), tuple(notes))
     if json:
-        flows = [flow.to_json() for flow in shown]
-        print_json({"schema": "tidegauge/plan/1", "flows": flows, "notes": [mask(note) for note in notes]})
+        print_json(result.to_json())
     else:
-        show_table(plan_table(shown, notes))
-    failed = [flow.error for flow in shown if flow.error is not None]
-    for error in failed:
+        show_table(result.table)
+    for error in result.errors:
         if not json or debug:
             report_error(error, json=False, debug=debug)
-    raise typer.Exit(1 if failed else 0)
+    raise typer.Exit(0 if result.ok else 1)
 
 
 def _draw(

@@ -38,6 +38,7 @@ def command(
     Delta tables is computed anew over its whole inputs. Rows past the watermark are counted as newer, and are
     no difference. Exit 2 if nothing was compared.
     """
+    from tidegauge.api.results import VerifyResult
     from tidegauge.operations.verify import explain_nothing_compared, is_proven, verify
 
     opened = open_project(project)
@@ -47,7 +48,7 @@ def command(
     if nothing is not None:
         raise nothing
     if json:
-        print_json({"schema": "tidegauge/verify/1", "tables": [one.to_json() for one in results]})
+        print_json(VerifyResult(tuple(results)).to_json())
     else:
         show(results)
     for one in results:

@@ -22,17 +22,17 @@ def list_(
     debug: DebugOption = False,  # noqa: ARG001 - read where errors are shown
 ) -> None:
     """Show every watermark of the pipeline: the last row delivered, and how far the source was checked."""
-    from tidegauge.api.tables import watermark_table
-    from tidegauge.operations.watermarks import list_watermarks, watermark_to_json
+    from tidegauge.api.results import WatermarksResult
+    from tidegauge.operations.watermarks import list_watermarks
 
     now, marks = list_watermarks(open_project(project), pipeline)
+    result = WatermarksResult(now, tuple(marks))
     if json:
-        listed = [watermark_to_json(mark) for mark in marks]
-        print_json({"schema": "tidegauge/watermark-list/1", "watermarks": listed})
+        print_json(result.to_json())
     elif not marks:
         say("no watermark yet; the first run sets them")
     else:
-        show_table(watermark_table(marks, now))
+        show_table(result.table)
 
 
 app.command("get")(watermark_get.get)
