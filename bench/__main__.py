@@ -10,10 +10,12 @@ from pathlib import Path
 
 from bench import (
     bookkeeping,
+    dashboard,
     expectations,
     extract,
     freshness,
     layers,
+    layers_small,
     load,
     many_tables,
     observability,
@@ -32,6 +34,7 @@ from bench.table import table
 
 PARTS = (
     "startup",
+    "dashboard",
     "bookkeeping",
     "planning",
     "freshness",
@@ -40,6 +43,7 @@ PARTS = (
     "extract",
     "load",
     "layers",
+    "layers-small",
     "expectations",
     "schedule",
     "pair",
@@ -57,6 +61,7 @@ def main(arguments: Sequence[str]) -> int:
     rows: int = options.rows or extract.ROWS
     parts: dict[str, Callable[[], list[Result]]] = {
         "startup": startup.measure,
+        "dashboard": dashboard.measure,
         "bookkeeping": bookkeeping.measure,
         "planning": planning.measure,
         "freshness": freshness.measure,
@@ -65,6 +70,7 @@ def main(arguments: Sequence[str]) -> int:
         "extract": lambda: extract.measure(rows, times=options.times),
         "load": lambda: load.measure(rows, times=options.times),
         "layers": lambda: layers.measure(options.rows or layers.ROWS, times=options.times),
+        "layers-small": lambda: layers_small.measure(times=options.times),
         "expectations": lambda: expectations.measure(options.rows or expectations.ROWS),
         "schedule": schedule.measure,
         "pair": pair.measure,

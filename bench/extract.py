@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from tests.support.servers import PASSWORD, MariaDB, start_mariadb
 
@@ -25,8 +26,9 @@ from bench.result import Result
 
 ROWS = 2_000_000
 TIMES = 3
-COLD, BULK, GROWTH = 0.45, 1.3, 1.3
-"""What may be taken of plain Spark's time, of the server's own export, and of a table a tenth the size."""
+COLD, DLT, BULK, GROWTH = 0.45, 1.15, 1.3, 1.3
+"""What may be taken of plain Spark's time, of dlt's, of the server's own export, and of a table a tenth the
+size."""
 _INCREMENT_SECONDS, _TABLES_SECONDS = 0.3, 4.0
 _MEMORY = 1.5e9
 _INCREMENT = 100
@@ -92,14 +94,28 @@ class _Bench:
         """From nothing, with a project of its own for each turn."""
         a: list[Took] = []
         b: list[Took] = []
+        c: list[Took] = []
+        other = os.environ.get("BENCH_DLT")
+        if other is None:
+            sys.stderr.write("  without dlt: BENCH_DLT names no Python that has it\n")
         for turn in range(times):
             a.append(self._once(self._project(f"cold-{turn}"), rows))
             b.append(self._plain(rows))
+            if other is not None:
+                c.append(self._dlt(other, rows))
         name = f"{rows:,} rows × {orders.COLUMNS} columns, MariaDB to Parquet"
         against = "plain Spark JDBC, one partition, same fetch size and driver options"
         return [
             self._result(f"{name}, whole process", COLD, against, a, b, lambda took: took.wall),
             self._result(f"{name}, processor time", None, against, a, b, lambda took: took.cpu),
+            *(
+                self._result(f"{name}, {what} against dlt", goal, "dlt with connectorx", a, c, seconds)
+                for what, goal, seconds in (
+                    ("whole process", DLT, lambda took: took.wall),
+                    ("processor time", None, lambda took: took.cpu),
+                )
+                if c
+            ),
         ]
 
     def bulk(self, rows: int, times: int) -> list[Result]:
@@ -230,6 +246,23 @@ class _Bench:
         if found != rows:
             raise AssertionError(f"plain Spark moved {found} rows of {rows}")
         return took
+
+    def _dlt(self, python: str, rows: int) -> Took:
+        server, target = self._server, self._folder / "dlt"
+        shutil.rmtree(target, ignore_errors=True)
+        login = f"{server.user}:{quote(PASSWORD, safe='')}@{server.host}:{server.port}"
+        script = Path(__file__).with_name("extract_dlt.py")
+        began, served = time.perf_counter(), processor_seconds(server.pid)
+        ran = subprocess.run(
+            [python, script, f"mysql+pymysql://{login}/{self.database}", orders.TABLE, target],
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        )
+        wall, facts = time.perf_counter() - began, json.loads(ran.stdout.splitlines()[-1])
+        if facts["rows"] != rows:
+            raise AssertionError(f"dlt moved {facts['rows']} rows of {rows}")
+        return self._took("dlt", {**facts, "work": wall}, wall, served)
 
     def _export(self, turn: int) -> Took:
         """The server alone, on one core, into a file of its own."""

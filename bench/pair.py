@@ -24,7 +24,7 @@ from tidegauge.run.options import RunOptions
 ROWS = 100_000
 CHANGED = 1_000
 TIMES = 40
-_GOALS = {"spark": 0.5, "database": 0.1}
+_GOALS = {"auto": 0.5, "database": 0.1}
 """Seconds."""
 _WARM_UP = 3
 

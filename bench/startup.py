@@ -26,7 +26,7 @@ FLOWS = 1000
 EVENTS = 1_000_000
 _TIMES = 10
 _HEAVY = re.compile(r"\| +(pyspark|py4j|pyarrow|pandas)\b")
-_PROJECT = """
+PROJECT = """
 pipeline: shop
 ledger: sqlite:///ledger.db
 connections:
@@ -42,7 +42,7 @@ _COMMANDS = ((("--help",), 0.3), (("status",), 1.0), (("status", "--json"), 1.0)
 def measure() -> list[Result]:
     with tempfile.TemporaryDirectory(prefix="tidegauge-bench-") as name:
         folder = Path(name)
-        (folder / "tidegauge.yml").write_text(_PROJECT)
+        (folder / "tidegauge.yml").write_text(PROJECT)
         make_past(folder / "ledger.db")
         program = str(Path(sys.executable).with_name("tidegauge"))
         runs: dict[tuple[str, ...], list[float]] = {words: [] for words, _ in _COMMANDS}
@@ -99,8 +99,9 @@ def make_past(path: Path, *, flows: int = FLOWS, events: int = EVENTS) -> None:
         copies = max(events // once - 1, 0)
         store.execute("CREATE TEMP TABLE copy (n INTEGER)")
         store.executemany("INSERT INTO copy VALUES (?)", [(n,) for n in range(1, copies + 1)])
-        _copy(store, "history", {"id": None})
-        _copy(store, "runs", {"id": None, "attempt": "attempt + n"})
+        again = {"run_id": "run_id || '-' || n"}
+        _copy(store, "history", {"id": None, **again})
+        _copy(store, "runs", {"id": None, "attempt": "attempt + n", **again})
         _copy(store, "plans", {"plan_id": "plan_id || '-' || n"})
         store.commit()
         ((found,),) = store.execute("SELECT COUNT(*) FROM history")

@@ -5,13 +5,14 @@ On stores of documents also what planning many flows costs; `planning` does that
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +22,18 @@ from tests.support.servers import S3, start_s3
 from bench.result import Result
 from bench.stores import Store, stores
 from bench.timing import Stopwatch, in_turns
+from tidegauge.ledger import plan_rules
+from tidegauge.ledger.flow_document import apply_change, new_document
 from tidegauge.ledger.open import open_ledger
+from tidegauge.ledger.stored_flow import stored_flow_of
+from tidegauge.model.plan import Draft
 
 GOAL = 3.0
 _TIMES = 25
 _PLANS = 3
 _LEASE = timedelta(seconds=60)
-Bare = Callable[[int], None]
-"""Commit so many documents, or rows, of a flow's size, as durably as the ledger does."""
+Bare = Callable[[Sequence[bytes]], None]
+"""Commit these documents, or one row, as durably as the ledger does."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +58,7 @@ def _update(place: Place) -> Result:
         pairs = in_turns(
             _TIMES,
             lambda _: _timed(lambda: ledger.renew(claim, _LEASE)),
-            lambda _: _timed(lambda: place.bare(1)),
+            lambda _: _timed(lambda: place.bare([_BODY])),
         )
     return Result(
         name=f"one update, {place.name}",
@@ -69,20 +74,38 @@ def _update(place: Place) -> Result:
 def _plan(place: Place) -> Result:
     with open_ledger(place.address, create=True) as ledger:
 
-        def plan(turn: int) -> float:
-            drafts = [draft(f"turn {turn}: table {number}") for number in range(place.flows)]
-            return _timed(lambda: ledger.plan(drafts, owner=ME, run_id="bench"))
+        def drafts(turn: int) -> list[Draft]:
+            return [draft(f"turn {turn}: table {number}") for number in range(place.flows)]
 
-        pairs = in_turns(_PLANS, plan, lambda _: _timed(lambda: place.bare(place.flows)))
+        def plan(turn: int) -> float:
+            made = drafts(turn)
+            return _timed(lambda: ledger.plan(made, owner=ME, run_id="bench"))
+
+        def write(turn: int) -> float:
+            documents = [_document(one) for one in drafts(turn)]
+            return _timed(lambda: place.bare(documents))
+
+        pairs = in_turns(_PLANS, plan, write)
     return Result(
         name=f"planning {place.flows:,} new flows, {place.name}",
         ours=1000 * pairs.median_ours,
         reference=1000 * pairs.median_reference,
         goal=GOAL,
         unit="ms",
-        against="as many bare documents of the same size, committed as the store commits them",
+        against="the same documents, made before, committed as the store commits them",
         more={"times": _PLANS},
     )
+
+
+def _document(planned: Draft) -> bytes:
+    """What the ledger keeps of a flow that it has just planned."""
+    now = datetime(2026, 1, 1)
+    before = new_document(planned.pipeline, planned.flow, now)
+    change, _ = plan_rules.plan(
+        before.flow_state, planned, plan_id=uuid.uuid4().hex, owner=ME, run_id="bench", now=now
+    )
+    assert change is not None
+    return json.dumps(stored_flow_of(apply_change(before, change, now, known=True)).body).encode()
 
 
 def _timed(work: Callable[[], Any]) -> float:
@@ -126,7 +149,7 @@ def _sql(store: Store, stack: ExitStack) -> Place:
     cursor = bare.cursor()
     cursor.execute("CREATE TABLE bare (word VARCHAR(200))")
 
-    def commit(_: int) -> None:
+    def commit(_: Sequence[bytes]) -> None:
         cursor.execute("BEGIN")
         cursor.execute(f"INSERT INTO bare VALUES ({store.mark})", ("x" * 200,))
         cursor.execute("COMMIT")
@@ -141,11 +164,11 @@ _BODY = b"x" * 3000
 def _files(folder: Path) -> Bare:
     folder.mkdir()
 
-    def commit(count: int) -> None:
-        for _ in range(count):
+    def commit(documents: Sequence[bytes]) -> None:
+        for document in documents:
             target = folder / uuid.uuid4().hex
             with target.with_suffix(".tmp").open("xb") as file:
-                file.write(_BODY)
+                file.write(document)
                 file.flush()
                 os.fsync(file.fileno())
             target.with_suffix(".tmp").rename(target)
@@ -169,9 +192,9 @@ def _objects(s3: S3, bucket: str) -> Bare:
         client_options={"allow_http": True},
     )
 
-    def commit(count: int) -> None:
-        for _ in range(count):
-            store.put(f"bare/{uuid.uuid4().hex}", _BODY, mode="create")
+    def commit(documents: Sequence[bytes]) -> None:
+        for document in documents:
+            store.put(f"bare/{uuid.uuid4().hex}", document, mode="create")
 
     return commit
 
@@ -180,8 +203,9 @@ def _delta(location: str, options: dict[str, str]) -> Bare:
     import pyarrow as pa
     from deltalake import write_deltalake
 
-    def commit(count: int) -> None:
-        rows = pa.table({"flow": [uuid.uuid4().hex for _ in range(count)], "body": [_BODY.decode()] * count})
+    def commit(documents: Sequence[bytes]) -> None:
+        flows = [uuid.uuid4().hex for _ in documents]
+        rows = pa.table({"flow": flows, "body": [document.decode() for document in documents]})
         write_deltalake(location, rows, mode="append", storage_options=options or None)
 
     return commit

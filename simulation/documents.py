@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from functools import partial
 
@@ -14,6 +14,7 @@ from tidegauge.ledger.document_ledger import DocumentLedger
 from tidegauge.ledger.document_store import (
     LOGS,
     Entry,
+    GivenNumbers,
     LoadedDocuments,
     OpenFlow,
     StoredFlow,
@@ -140,8 +141,8 @@ class MemoryDocumentStore:
         """Nothing hangs on it."""
         return True
 
-    def numbers(self, log: str) -> Mapping[tuple[str, str, datetime], int]:
-        return {}
+    def numbers(self, log: str) -> GivenNumbers:
+        return GivenNumbers()
 
     def read(
         self,

@@ -73,11 +73,25 @@ class MemoryLedger(BaseLedger):
         return {NAME: self._read("tallies").tally}
 
     def history(
-        self, pipeline: str, *, flow: str | None = None, failed: bool = False, limit: int = 20
+        self,
+        pipeline: str,
+        *,
+        flow: str | None = None,
+        failed: bool = False,
+        events: Sequence[str] | None = None,
+        limit: int = 20,
     ) -> list[HistoryEvent]:
         return []
 
-    def runs(self, pipeline: str, *, since: datetime) -> list[RunRecord]:
+    def runs(
+        self,
+        pipeline: str,
+        *,
+        since: datetime = datetime.min,
+        flow: str | None = None,
+        run_id: str | None = None,
+        limit: int | None = None,
+    ) -> list[RunRecord]:
         return []
 
     def run_totals(self, pipeline: str) -> list[RunTotals]:

@@ -21,6 +21,7 @@ from tests.support.servers import (
 from tests.support.shared_servers import SharedServers, shared_postgres, shared_s3
 from tests.support.snowflake_server import SnowflakeServer, start_snowflake
 from tests.support.source_parts import Place, duckdb_place, mysql_place, postgresql_place, sqlite_place
+from tidegauge.model import secret
 from tidegauge.model.spec import SparkSettings
 from tidegauge.spark.jars import Needs
 from tidegauge.spark.session import open_session
@@ -69,6 +70,15 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_unconfigure(config: pytest.Config) -> None:
     if _shared in config.stash:
         config.stash[_shared].close()
+
+
+@pytest.fixture(autouse=True)
+def _forget_secrets() -> Iterator[None]:
+    """What a test calls a secret is a word like any other in the next."""
+    before = {*secret._known}, {*secret._open}
+    yield
+    for now, then in zip((secret._known, secret._open), before, strict=True):
+        now.intersection_update(then)
 
 
 @pytest.fixture(scope="session")

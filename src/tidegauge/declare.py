@@ -112,6 +112,7 @@ def delta(
     surrogate_key: str | None = None,
     on_delete: str | None = None,
     zorder: str | Sequence[str] | None = None,
+    deletion_vectors: bool | None = None,
 ) -> DeclaredOutput:
     """The Delta table that a flow writes."""
     keys = {
@@ -125,6 +126,7 @@ def delta(
         "surrogate_key": surrogate_key,
         "on_delete": on_delete,
         "zorder": zorder,
+        "deletion_vectors": deletion_vectors,
     }
     return DeclaredOutput(_given(keys), _place(sys._getframe(1)))
 

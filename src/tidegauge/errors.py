@@ -77,8 +77,6 @@ class TidegaugeError(Exception):
         self.retryable = self.default_retryable if retryable is None else retryable
         self.detail = detail
         """What only `--debug` shows, such as a Java stack trace."""
-        self.tells_hint = False
-        """Whether the hint stands in its text too: for Python, where nothing prints it below."""
 
     @property
     def type(self) -> str:
@@ -90,7 +88,8 @@ class TidegaugeError(Exception):
         return f"{self.place}: {self.message}" if self.place else self.message
 
     def __str__(self) -> str:
-        return f"{self.sentence}\nhint: {self.hint}" if self.tells_hint and self.hint else self.sentence
+        """For Python, where nothing else prints the hint."""
+        return f"{self.sentence}\nhint: {self.hint}" if self.hint else self.sentence
 
 
 @contextmanager

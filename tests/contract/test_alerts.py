@@ -17,10 +17,13 @@ from tests.contract.test_ledger_races import together
 from tests.support import processes
 from tests.support.drafts import ME, draft, nothing_new
 from tests.support.ledgers import open_sql
+from tests.support.project import sqlite_database
 from tests.support.receiver import Receiver, receiving
+from tidegauge.config.load import load_project
 from tidegauge.errors import LedgerUnreachable
+from tidegauge.flows.scheduled import find_scheduled
 from tidegauge.ledger.open import Ledger, open_ledger
-from tidegauge.ledger.sql_load import load
+from tidegauge.ledger.sql_load import load_one
 from tidegauge.model.alert import AlertChannel, AlertKind, AlertSettings, Told
 from tidegauge.model.health import HealthCheck, HealthFinding, HealthLevel
 from tidegauge.model.secret import Secret
@@ -118,7 +121,7 @@ def test_who_writes_of_no_listed_flow_waits_for_who_wrote_before(sql_ledger_addr
         note = partial(ledger.note, "shop", LOG, "alert_claimed", owner=ME, reason="{}")
         thread = threading.Thread(target=note, daemon=True)
         with ledger._writer.begin() as connection:
-            load(connection, [("shop", LOG)])
+            load_one(connection, "shop", LOG, make=False, known=None, marks=False, run=False)
             thread.start()
             thread.join(0.5)
             assert thread.is_alive()
@@ -224,3 +227,40 @@ def test_totals_are_what_the_runs_and_events_add_up_to(store_address: str) -> No
     assert events["orders", "not_as_expected"] == (2, 7)
     assert events["items", "skipped"] == (1, 0)
     assert events["orders", "failed"] == (1, 0)
+
+
+def test_times_that_nobody_ran_for_are_told_once_and_that_a_scheduler_is_back(
+    store_address: str, receiver: Receiver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The scheduler runs for one time and dies. An hour passes; then another one runs."""
+    source = sqlite_database(tmp_path / "source.db")
+    source.execute("CREATE TABLE t (id INTEGER PRIMARY KEY)")
+    text = (
+        f"pipeline: shop\nledger: '{store_address}'\nschedule: every 1 minute\n"
+        f"alerts: {{to: ['{receiver.alert_url()}']}}\nhealth: {{missed: 10}}\n"
+        f"connections:\n  app: {source.connection}\n  lake: {{type: parquet, path: lake}}\n"
+        "sync:\n  - {from: app, to: lake, tables: [t], cursor: id, key: id}\n"
+    )
+    monkeypatch.setenv("TG_LEDGER", store_address)
+    (tmp_path / "tidegauge.yml").write_text(text.replace(store_address, "${env:TG_LEDGER}"))
+    project = load_project(tmp_path / "tidegauge.yml")
+    [part] = find_scheduled(project)
+    with open_ledger(project.ledger, create=True) as ledger:
+        kind, begun = type(ledger), ledger.now()
+        ledger.take_tick("shop", part.schedule, owner=ME)
+        ledger.end_tick("shop", part.schedule, owner=ME)
+    assert tell(project) == []
+    name = f"(schedule {part.schedule})"
+    monkeypatch.setattr(kind, "now", lambda _: begun + 60 * MINUTE)
+    [told] = tell(project)
+    assert told.incidents == (f"late of {name}",)
+    assert tell(project) == []
+    assert receiver.titles == [f"[shop] late: {name}"]
+    assert "that nobody ran for" in receiver.requests[0].json["message"]
+    # Who looks at single flows alone has no word on schedules.
+    assert send_alerts(project, selection=["t"], found=[well("t")]) == []
+    monkeypatch.setattr(kind, "now", lambda _: begun + MINUTE)
+    [told] = tell(project)
+    assert told.incidents == (f"recovered from late of {name}",)
+    assert tell(project) == []
+    assert receiver.titles[1:] == [f"[shop] recovered: {name}"]

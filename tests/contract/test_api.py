@@ -139,7 +139,7 @@ def test_progress_goes_to_who_asks_for_it(shop: Path, capsys: pytest.CaptureFixt
     assert capsys.readouterr().err == ""
     change(shop, "INSERT INTO orders VALUES (2, '2026-01-02 00:00:00', '')")
     tg.load_project(shop).run()
-    assert "orders: batch 1/1: 1 rows" in capsys.readouterr().err
+    assert "orders: batch 1/1: 1 row" in capsys.readouterr().err
 
 
 class _Heard(io.StringIO):

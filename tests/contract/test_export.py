@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sqlite3
 import subprocess
 import sys
@@ -93,6 +94,25 @@ def test_airflow_runs_a_task_for_each_flow_and_dagster_shows_their_watermarks(tm
         shop.execute("DROP TABLE lines")
     [said] = ask("dagster", tmp_path)["failed"]
     assert "lines" in said
+
+
+def test_the_line_for_cron_runs_as_it_stands_in_the_page(tmp_path: Path) -> None:
+    load(tmp_path, SHOP)
+    with sqlite3.connect(tmp_path / "shop.db") as shop:
+        for table in ("orders", "lines"):
+            shop.execute(f"CREATE TABLE {table} (id INTEGER PRIMARY KEY, at TEXT)")
+    page = (ROOT / "docs" / "workflows.md").read_text()
+    [line] = re.findall(r"^(?:\S+ ){5} *(cd /srv/shop .*)$", page, re.MULTILINE)
+    program = Path(sys.executable).parent / "tidegauge"
+    line = line.replace("/srv/shop", str(tmp_path)).replace("/srv/tidegauge/bin/tidegauge", str(program))
+    done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert '"state": "SUCCESS"' in (tmp_path / "run.log").read_text()
+    with sqlite3.connect(tmp_path / "shop.db") as shop:
+        shop.execute("DROP TABLE lines")
+    done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "lines" in done.stdout, "`health` says what is wrong"
 
 
 def test_the_command_line_has_the_last_word(tmp_path: Path) -> None:

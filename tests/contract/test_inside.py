@@ -332,14 +332,14 @@ def test_backfill_repair_refresh_and_a_new_column_work_as_elsewhere(
 def test_a_plan_of_the_other_way_is_finished_inside(tmp_path: Path) -> None:
     """And the other way round: what a plan froze means the same to both."""
     one = duckdb_database(tmp_path / "one.db")
-    pair = Pair(tmp_path, one, one, to="ops", more=", batch_rows: 4, execute: spark")
+    pair = Pair(tmp_path, one, one, to="ops", more=", batch_rows: 4, execute: auto")
     pair.insert(range(20), ago=3600)
-    for execute in ("database", "spark", "database"):
+    for execute in ("database", "auto", "database"):
         ran = here("run", "--limit", "4", "--project", pair.file)
         assert ran.code == 0, ran.said
         text = pair.file.read_text()
         pair.file.write_text(
-            text.replace("execute: spark", "execute: X").replace("execute: database", "execute: X")
+            text.replace("execute: auto", "execute: X").replace("execute: database", "execute: X")
         )
         pair.file.write_text(pair.file.read_text().replace("execute: X", f"execute: {execute}"))
     pair.run_all()

@@ -1,4 +1,4 @@
-"""`execute: database` leaves what `execute: spark` leaves, whatever is done to the source."""
+"""`execute: database` leaves what `execute: auto` leaves, whatever is done to the source."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class TwoReplicas:
 
     def __init__(self, folder: Path, database: Database, mode: str, seed: int) -> None:
         self.database, self.random, self.minutes, self.keys = database, random.Random(seed), 0, 0
-        self.files = {way: folder / way / "tidegauge.yml" for way in ("spark", "database")}
+        self.files = {way: folder / way / "tidegauge.yml" for way in ("auto", "database")}
         for way, file in self.files.items():
             file.parent.mkdir()
             file.write_text(
@@ -128,13 +128,13 @@ def test_both_ways_leave_the_same(
     two = TwoReplicas(tmp_path, database, mode, seed=sum(map(ord, engine + mode)))
     for _ in range(2):
         two.change()
-        assert two.run("database") == two.run("spark")
-        assert two.held("database", described) == two.held("spark", described)
+        assert two.run("database") == two.run("auto")
+        assert two.held("database", described) == two.held("auto", described)
     columns = [database.rows(described.format(table=f"t_{way}")) for way in two.files]
     assert columns[0] == columns[1]
     # One goes on where the other stands: the target is the same table to both.
-    text = two.files["spark"].read_text()
-    two.files["spark"].write_text(text.replace("execute: spark", "execute: database"))
+    text = two.files["auto"].read_text()
+    two.files["auto"].write_text(text.replace("execute: auto", "execute: database"))
     two.change()
-    assert two.run("database") == two.run("spark")
-    assert two.held("database", described) == two.held("spark", described)
+    assert two.run("database") == two.run("auto")
+    assert two.held("database", described) == two.held("auto", described)

@@ -238,6 +238,9 @@ def _killed_at(engine: Engine, number: int) -> None:
         event.listen(engine, name, tick)
 
 
+@pytest.mark.shown_on(
+    "sqlite", *(f"{store}-{call}" for store in ("postgres", "mariadb") for call in ("plan", "advance"))
+)
 @pytest.mark.parametrize("call", CALLS)
 def test_b6_a_process_killed_inside_a_call_leaves_all_of_it_or_nothing(
     sql_ledger_address: str, call: str

@@ -172,6 +172,33 @@ def test_history_is_newest_first_and_limited(ledger: Ledger) -> None:
     assert [event.error for event in ledger.history("shop", flow="flow 2", failed=True)] == ["first"]
 
 
+def test_history_is_asked_for_kinds(ledger: Ledger) -> None:
+    for number in range(3):
+        ledger.plan([nothing_new(f"flow {number}")], owner=ME, run_id=f"run {number}")
+    ledger.refuse("shop", "flow 1", {"message": "no"}, owner=ME, run_id="run")
+    ledger.note("shop", "flow 2", "verified", owner=ME, reason="equal")
+    found = ledger.history("shop", events=["verified", "refused"])
+    assert [(one.flow, one.event) for one in found] == [("flow 2", "verified"), ("flow 1", "refused")]
+    assert [one.flow for one in ledger.history("shop", events=["skipped"], limit=1)] == ["flow 2"]
+    assert [one.event for one in ledger.history("shop", flow="flow 1", events=["skipped"])] == ["skipped"]
+    assert ledger.history("shop", events=["verified"], failed=True) == []
+    assert ledger.history("shop", events=[]) == []
+
+
+def test_runs_are_asked_for_a_flow_and_for_a_run(ledger: Ledger) -> None:
+    for number in range(3):
+        ledger.plan([nothing_new("a"), nothing_new("b")], owner=ME, run_id=f"run {number}")
+    plan = ledger.plan([draft("c")], owner=ME, run_id="run 3")["c"]
+    ledger.claim(plan, owner=ME, run_id="run 3", lease=timedelta(minutes=1))
+    assert [one.run_id for one in ledger.runs("shop", flow="a")] == ["run 2", "run 1", "run 0"]
+    assert [one.run_id for one in ledger.runs("shop", flow="a", limit=2)] == ["run 2", "run 1"]
+    assert sorted(one.flow for one in ledger.runs("shop", run_id="run 1")) == ["a", "b"]
+    assert [one.flow for one in ledger.runs("shop", run_id="run 3")] == ["c"]
+    assert [one.flow for one in ledger.runs("shop", limit=1)] == ["c"]
+    assert len(ledger.runs("shop")) == 7
+    assert ledger.runs("shop", run_id="never") == ledger.runs("other", run_id="run 1") == []
+
+
 def test_history_only_grows(ledger: Ledger) -> None:
     seen: list[object] = []
     plan = ledger.plan([draft(batches=1)], owner=ME, run_id="run")["orders"]

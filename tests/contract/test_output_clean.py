@@ -73,7 +73,7 @@ def test_what_was_marked_and_not_deleted_goes_the_next_time(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(files, "survey", fall)
+        patched.setattr(files, "_of_batches", fall)
         with pytest.raises(KeyboardInterrupt):
             clean(lake, FOLDER, older_than=AHEAD, batches={Numbered(0, 1): LOADED}, reason="spring")
     assert len(there(lake)) == 2

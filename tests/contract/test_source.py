@@ -154,11 +154,20 @@ def test_the_source_is_never_written_to(place: Place) -> None:
         dialect._dialect.rows("INSERT INTO t VALUES (1)")
 
 
-def test_a_missing_index_is_noted(place: Place) -> None:
+def test_a_missing_index_is_noted_where_it_costs(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     place.run("CREATE TABLE t (id int PRIMARY KEY, at date)")
-    assert any("no index begins with at" in note for note in describe(place, "t").notes)
+    place.run("INSERT INTO t VALUES (1, '2025-01-01'), (2, '2025-01-01')")
+
+    def is_noted() -> bool:
+        return any("no index begins with at" in note for note in place.survey("t", cursor="at")[1].notes)
+
+    assert not is_noted()
+    monkeypatch.setattr("tidegauge.sources.survey._LARGE", 2)
+    assert not is_noted()
+    monkeypatch.setattr("tidegauge.sources.survey._LARGE", 1)
+    assert is_noted()
     place.run("CREATE INDEX by_at ON t (at, id)")
-    assert not describe(place, "t").notes
+    assert not is_noted()
 
 
 def test_a10_null_cursors_fail_or_are_counted_as_the_user_says(place: Place) -> None:

@@ -205,6 +205,7 @@ def _numbers(place: Place, count: int) -> str:
     )
 
 
+@pytest.mark.shown_on("names0", "names2")
 @pytest.mark.parametrize("names", [("n", "total"), ("total", "n"), ("o1", "o0"), ("o0", "n"), ("w", "r")])
 @pytest.mark.parametrize("indexed", [False, True])
 def test_e1_columns_may_be_called_as_ours_are(place: Place, names: tuple[str, str], indexed: bool) -> None:

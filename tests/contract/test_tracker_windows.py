@@ -157,6 +157,7 @@ def test_the_heartbeat_keeps_a_run_longer_than_its_lease(store_address: str) -> 
         with pytest.raises(FlowHeld) as caught:
             other.start_pipeline_run("wos", "job_002")
         assert "this very process" in (caught.value.hint or "")
+        assert str(caught.value).endswith(f"hint: {caught.value.hint}")
         tracker.finalize_pipeline_run(record, "SUCCESS")
     beating = [thread for thread in threading.enumerate() if thread.name == "tidegauge-heartbeat"]
     assert not beating

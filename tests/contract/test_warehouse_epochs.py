@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.warehouses import (
     ORDERS,
+    SHOWN_WITHOUT_STAND_INS,
     Loader,
     Yard,
     batch_to,
@@ -25,6 +26,8 @@ from tidegauge.model.plan import Receipt
 from tidegauge.model.spec import TableFlow
 from tidegauge.outputs.warehouse.commits import Commits
 from tidegauge.outputs.warehouse.output import WarehouseOutput
+
+pytestmark = SHOWN_WITHOUT_STAND_INS
 
 ROW = (1, "a", None, 1)
 

@@ -404,11 +404,16 @@ def test_b1_a_runner_whose_java_dies_with_it_inside_a_merge_leaves_nothing_half_
     delta_flows: Layers,
 ) -> None:
     load_many(delta_flows, many=MANY)
-    move(delta_flows, 1)
-    before = delta_flows.sql("DESCRIBE HISTORY @many")
-    with Alone(delta_flows.file, "run") as alone:
-        alone.kill_when_files_come(delta_flows.folder / "many")
-    assert len(delta_flows.sql("DESCRIBE HISTORY @many")) == len(before), "it was to die before it committed"
+    for turn in range(1, 6):
+        move(delta_flows, turn)
+        before = delta_flows.sql("DESCRIBE HISTORY @many")
+        with Alone(delta_flows.file, "run") as alone:
+            alone.kill_when_files_come(delta_flows.folder / "many")
+        if len(delta_flows.sql("DESCRIBE HISTORY @many")) == len(before):
+            break
+        # On a busy machine the commit may be faster than the kill.
+    else:
+        pytest.fail("it was to die before it committed")
     ended = delta_flows.nursery.run(delta_flows.file, None, delta_flows.shared)
     assert ended.code == 0, ended
     check_many(delta_flows)

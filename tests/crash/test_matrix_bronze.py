@@ -28,7 +28,7 @@ AT_THE_COMMIT = [("after", Step.WRITE), ("after", Step.PUBLISH), ("before", Step
 """Nothing is there, all is there and nobody knows, all but the ledger know. `make test-long` has the other
 steps, which are the same for every output, and the other engines."""
 CASES = [
-    pytest.param("sqlite", "", "merge", AT_THE_COMMIT, id="merge-commit"),
+    pytest.param("sqlite", "", "merge", AT_THE_COMMIT, id="merge-commit", marks=long),
     pytest.param("sqlite", "", "append", AT_THE_COMMIT, id="append-commit"),
     *(
         pytest.param(

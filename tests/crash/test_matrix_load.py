@@ -63,7 +63,7 @@ def test_b1_b2_a_load_killed_at_any_step_is_ended_by_the_next_run(
 
 @pytest.mark.parametrize(
     ("source", "lake", "target"),
-    [ENDS[1], *(pytest.param(*ends, marks=pytest.mark.long) for ends in ENDS[2:])],
+    [pytest.param(*ends, marks=pytest.mark.long) for ends in ENDS[1:]],
 )
 def test_b1_b2_runs_that_are_all_killed_lose_and_double_nothing(
     build: Build, nursery: Nursery, source: str, lake: str, target: str

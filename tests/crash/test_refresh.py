@@ -43,8 +43,9 @@ COMMITTED = {("after", Step.PUBLISH), *((side, step) for step in AFTER for side 
 @pytest.mark.parametrize(
     ("lake", "target", "modes"),
     [
-        ("local", "duckdb", ["merge"]),
+        ("local", "sqlite", ["merge"]),
         ("", "sqlite", ["merge", "scd2"]),
+        pytest.param("local", "duckdb", ["merge"], marks=pytest.mark.long),
         pytest.param("", "postgresql", ["merge", "scd2", "append"], marks=pytest.mark.long),
         pytest.param("", "mysql", ["append"], marks=pytest.mark.long),
         pytest.param("s3", "redshift", ["scd2", "merge"], marks=pytest.mark.long),

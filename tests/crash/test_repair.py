@@ -49,6 +49,7 @@ def spoiled(build: Build, nursery: Nursery, way: tuple[str, str, str], options: 
     return house
 
 
+@pytest.mark.shown_on("sqlite--sqlite", "mysql--postgresql")
 @pytest.mark.parametrize("way", HOUSES, ids="-".join)
 def test_only_the_rows_that_differ_are_moved(
     build: Build, nursery: Nursery, way: tuple[str, str, str]

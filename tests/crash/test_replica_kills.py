@@ -22,7 +22,7 @@ KILLS = [("after", Step.WRITE, 1), ("after", Step.PUBLISH, 2)]
         ("duckdb", ("within", Step.PUBLISH, 2)),
         # Whoever is killed within a transaction of Snowflake leaves it open until the server ends it; the
         # stand-in never does.
-        ("snowflake", ("before", Step.PUBLISH, 2)),
+        pytest.param("snowflake", ("before", Step.PUBLISH, 2), marks=pytest.mark.long),
         *(
             pytest.param(engine, kill, marks=pytest.mark.long)
             for engine in ("duckdb", "snowflake")

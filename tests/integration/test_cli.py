@@ -77,7 +77,8 @@ def test_run_status_watermarks_and_history_say_what_the_tour_promises(project: P
     status = project.here("status", "--json").json
     assert status["schema"] == "tidegauge/status/1"
     [_, standing] = status["flows"]
-    assert set(standing) == {"flow", "state", "watermarks", "checked", "lag_seconds", "last_run", "lease"}
+    known = {"flow", "state", "watermarks", "checked", "lag_seconds", "rows_waiting", "last_run", "lease"}
+    assert set(standing) == known
     assert (standing["flow"], standing["state"], standing["lease"]) == ("orders", "SUCCESS", None)
     assert standing["watermarks"] == {"orders": window["upto"]}
     assert standing["checked"]["orders"]["cursor"] > "2026", "how far was looked"

@@ -74,7 +74,6 @@ def test_a_pipe_gets_plain_lines_and_spark_is_silent(project: Project, tmp_path:
     assert "\x1b" not in ran.out + ran.err
     assert ran.err.splitlines() == [
         "planning 1 flow",
-        "orders: note: no index begins with at: each plan and each batch reads the whole table",
         "orders: planned: 3,000 rows in 3 batches",
         "starting Spark",
         "orders: batch 1/3: 1,000 rows",

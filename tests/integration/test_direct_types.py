@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,9 +19,12 @@ from tests.support.source_parts import Place, batches, mysql_place, postgresql_p
 from tests.support.types_parts import arrived, make
 from tidegauge.errors import TypeNotHeld
 from tidegauge.model.spec import Lake
+from tidegauge.outputs.lake import splits
 from tidegauge.outputs.lake.splits import write_splits
 from tidegauge.sources import connectorx_split
 from tidegauge.sources.direct import DirectReader, direct_reason
+from tidegauge.spark.local_tasks import LocalTasks
+from tidegauge.spark.on_demand import SparkOnDemand
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,7 +35,13 @@ def never() -> SparkSession:
 
 
 def direct_files(
-    place: Place, table: str, folder: Path, *, step: int = 1_000_000, **options: Any
+    place: Place,
+    table: str,
+    folder: Path,
+    *,
+    step: int = 1_000_000,
+    spark: Callable[[], SparkSession] = never,
+    **options: Any,
 ) -> list[Path]:
     source_table, survey = place.survey(table, step=step, **options)
     assert direct_reason(source_table, place.database) is None
@@ -38,7 +50,7 @@ def direct_files(
     return [
         folder / file.path
         for number, batch in enumerate(batches(survey, None, 2))
-        for file in write_splits(lake, f"t/data/{number}", reader.batch_data(source_table, batch), never)
+        for file in write_splits(lake, f"t/data/{number}", reader.batch_data(source_table, batch), spark)
     ]
 
 
@@ -47,6 +59,10 @@ def same(spark: SparkSession, place: Place, table: str, folder: Path, **options:
     through_jdbc = arrived(spark, place, table, folder / "jdbc", **options)
     files = direct_files(place, table, folder / "direct", **options)
     found = pa.concat_tables([pq.read_table(file) for file in files])
+    with patch.object(splits, "FEW", -1), closing(LocalTasks(1)) as local:
+        by_processes = SparkOnDemand(never, lambda: local)
+        aside = direct_files(place, table, folder / "processes", spark=by_processes, **options)
+    assert [file.read_bytes() for file in aside] == [file.read_bytes() for file in files]
     assert found.schema.equals(through_jdbc.schema)
     ordered, wanted = found.sort_by("id"), through_jdbc.sort_by("id")
     for name in wanted.column_names:

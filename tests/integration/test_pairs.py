@@ -24,7 +24,7 @@ SHOWN = {
 """The cheap ones: every kind is read, and every new one written. The other pairs are further cases."""
 
 
-@pytest.mark.shown_on("sqlite", "duckdb", "snowflake")
+@pytest.mark.shown_on("sqlite", "duckdb")
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_table_is_kept_in_its_replica_in_the_same_database(
     tmp_path: Path, request: pytest.FixtureRequest, engine: str

@@ -303,3 +303,23 @@ def test_f1_what_was_appended_and_is_gone_from_the_source_is_searched_for_what_i
     assert "only looked for rows that are missing" in str(one["notes"])
     house.sql("DELETE FROM @log WHERE word = 'uno'")
     assert verified(house, code=1)["log"]["missing"] == 1
+
+
+def test_f1_a_history_of_many_events_of_a_key_is_held_against_the_last_of_them(lakehouse: Lakehouse) -> None:
+    house = lakehouse
+    house.sql(f"CREATE TABLE @log (id INT, at INT, word STRING) {FEED}")
+    house.sql("INSERT INTO @log VALUES (1, 1, 'a'), (1, 5, 'c'), (2, 1, 'x'), (2, 2, 'x'), (3, 7, 'first')")
+    house.write(
+        "  past: {inputs: {log: {path: log}}, output: {path: past, mode: scd2, key: id, sequence_by: at}}\n"
+    )
+    house.run()
+    # One comes late, one of the same moment as another, which it takes the place of; one is new.
+    house.sql("INSERT INTO @log VALUES (1, 3, 'b'), (3, 7, 'second'), (4, 1, 'n')")
+    house.run()
+    assert counts(verified(house)["past"]) == (4, 4, 0, 0, 0)
+    house.sql("UPDATE @past SET word = 'y' WHERE id = 2")
+    house.sql("UPDATE @past SET word = 'b' WHERE id = 1 AND is_current")
+    house.sql("DELETE FROM @past WHERE id = 4")
+    found = verified(house, code=1)["past"]
+    assert counts(found) == (4, 3, 1, 0, 2)
+    assert keys(found) == {("different", "1"), ("different", "2"), ("missing", "4")}

@@ -53,7 +53,7 @@ def run(
 def failed(table: Table, transform: Any, **given: Any) -> TransformFailed:
     with pytest.raises(TransformFailed) as caught:
         run(table, transform, **given)
-    assert "\n" not in str(caught.value)
+    assert "\n" not in caught.value.sentence
     assert caught.value.hint
     return caught.value
 

@@ -1,4 +1,5 @@
-"""A TCP proxy on loopback that cuts a connection at a word, before or after the server has heard it."""
+"""A TCP proxy on loopback: counts round trips, and cuts a connection at a word, before or after the server
+has heard it."""
 
 from __future__ import annotations
 
@@ -17,6 +18,8 @@ class Proxy:
         self._listener = socket.create_server((HOST, 0))
         self.port: int = self._listener.getsockname()[1]
         self.cuts = 0
+        self.trips = 0
+        """How often a client has said something after an answer."""
         self._word: bytes | None = None
         self._heard = True
         threading.Thread(target=self._accept, daemon=True).start()
@@ -33,13 +36,19 @@ class Proxy:
             while True:
                 client, _ = self._listener.accept()
                 server = socket.create_connection((HOST, self._server))
-                lost = threading.Event()
-                threading.Thread(target=self._forth, args=(client, server, lost), daemon=True).start()
-                threading.Thread(target=self._back, args=(client, server, lost), daemon=True).start()
+                lost, answered = threading.Event(), threading.Event()
+                ends = client, server, lost, answered
+                threading.Thread(target=self._forth, args=ends, daemon=True).start()
+                threading.Thread(target=self._back, args=ends, daemon=True).start()
 
-    def _forth(self, client: socket.socket, server: socket.socket, lost: threading.Event) -> None:
+    def _forth(
+        self, client: socket.socket, server: socket.socket, lost: threading.Event, answered: threading.Event
+    ) -> None:
         with suppress(OSError):
             while data := client.recv(1 << 16):
+                if answered.is_set():
+                    answered.clear()
+                    self.trips += 1
                 if self._word is not None and self._word in data:
                     self._word = None
                     self.cuts += 1
@@ -51,9 +60,12 @@ class Proxy:
                 server.sendall(data)
         _end(client, server)
 
-    def _back(self, client: socket.socket, server: socket.socket, lost: threading.Event) -> None:
+    def _back(
+        self, client: socket.socket, server: socket.socket, lost: threading.Event, answered: threading.Event
+    ) -> None:
         with suppress(OSError, ValueError):
             while data := _peek(server, lost):
+                answered.set()
                 client.sendall(data)
         if not lost.is_set():
             _end(client, server)

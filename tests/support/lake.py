@@ -65,12 +65,20 @@ def _epoch(lake: Lake, folder: str, names: list[str], epoch: int, upto: int | No
     return before + [json.loads(lake.get(folder, f"{top}{seq}.json")) for seq in own]
 
 
-def rows(lake: Lake, folder: str) -> list[dict[str, Any]]:
-    """Every row version, batch by batch; each manifest's counts are checked against its files."""
+def rows(lake: Lake, folder: str, *, compacted: bool = True) -> list[dict[str, Any]]:
+    """Every row version, batch by batch; each manifest's counts are checked against its files.
+
+    Without `compacted` as somebody reads who does not know of compaction.
+    """
     everything: list[dict[str, Any]] = []
     for manifest in manifests(lake, folder):
         batch: list[dict[str, Any]] = []
-        for file in manifest["files"]:
+        moved = manifest.get("compacted") if compacted else None
+        for at, file in enumerate(manifest["files"]):
+            if moved is not None:
+                place = moved["files"][at]
+                batch += _part(lake, folder, place, file["rows"], manifest["seq"])
+                continue
             body = lake.get(folder, file["path"])
             part = pq.read_table(io.BytesIO(body)).to_pylist()
             assert len(part) == file["rows"]
@@ -79,6 +87,15 @@ def rows(lake: Lake, folder: str) -> list[dict[str, Any]]:
         assert len(batch) == manifest["rows"]
         everything += batch
     return everything
+
+
+def _part(lake: Lake, folder: str, place: dict[str, Any], count: int, seq: int) -> list[dict[str, Any]]:
+    """The rows of one file of a batch out of a compacted file, where each says its batch."""
+    body = lake.get(folder, place["path"])
+    assert len(body) == place["bytes"]
+    part: list[dict[str, Any]] = pq.read_table(io.BytesIO(body)).slice(place["first"], count).to_pylist()
+    assert [row.pop("_tidegauge_seq") for row in part] == [seq] * count
+    return part
 
 
 def latest(lake: Lake, folder: str, *key: str) -> dict[tuple[Any, ...], dict[str, Any]]:

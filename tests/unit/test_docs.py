@@ -39,6 +39,12 @@ def test_the_readmes_project_file_is_a_project(tmp_path: Path, monkeypatch: pyte
     assert sync.override["shop.claims"].key == ("claim_id", "region")
 
 
+def test_every_page_has_its_place_in_the_order_to_read() -> None:
+    index = (ROOT / "docs" / "README.md").read_text()
+    pages = {page.name for page in ROOT.glob("docs/*.md")} - {"README.md"}
+    assert pages <= set(re.findall(r"\]\((?:\.\./)?([^)#:/]+)\)", index))
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_between_pages_lead_somewhere(page: Path) -> None:
     targets = re.findall(r"\]\(([^)#:]+)\)", page.read_text())

@@ -87,6 +87,15 @@ def test_a_java_stack_trace_becomes_its_last_cause_in_one_line() -> None:
     assert last_cause(TRACE) == "Table 'a.b' doesn't exist"
     assert last_cause("java.io.IOException: gone") == "gone"
     assert last_cause("") == "unknown error"
+    called = (
+        "An error occurred while calling o1928.load.\n: java.lang.IllegalStateException: no files\n\tat x"
+    )
+    assert last_cause(called) == "no files"
+    worker = (
+        "[PYTHON_EXCEPTION] An exception was thrown from the Python worker: Traceback (most recent call):\n"
+        '  File "x.py", line 1, in f\nValueError: not so\n SQLSTATE: 38000'
+    )
+    assert last_cause(worker) == "ValueError: not so"
 
 
 def test_the_whole_trace_is_kept_for_debug_and_masked() -> None:
@@ -100,6 +109,10 @@ def test_the_whole_trace_is_kept_for_debug_and_masked() -> None:
 
 
 def test_a_full_disk_and_a_value_that_cannot_be_held_are_told_apart() -> None:
+    gone = "An exception was thrown from the Python worker:\nModuleNotFoundError: No module named "
+    lacking = from_spark(RuntimeError(f"{gone}'tidegauge'"), "t")
+    assert isinstance(lacking, RuntimeMissing)
+    assert "PYSPARK_PYTHON" in (lacking.hint or "")
     full = from_spark(RuntimeError("Caused by: java.io.IOException: No space left on device"), "t")
     assert isinstance(full, OutputUnreachable)
     held = from_spark(RuntimeError("[USER_RAISED_EXCEPTION] tidegauge: t: column d SQLSTATE: P0001"), "t")

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegauge.model import secret as secret_module
-from tidegauge.model.secret import MASK, Secret, mask, remember
+from tidegauge.model.secret import MASK, Secret, mask, name_openly, remember
 
 CANARY = "c@nary/pass word%41"
 
@@ -24,10 +24,11 @@ CANARY = "c@nary/pass word%41"
 @pytest.fixture(autouse=True, scope="module")
 def _forget() -> Iterator[None]:
     """What these tests make up must not be masked in the messages that other tests look at."""
-    before = set(secret_module._known)
+    kept = {name: set(getattr(secret_module, name)) for name in ("_known", "_open")}
     yield
-    secret_module._known.clear()
-    secret_module._known.update(before)
+    for name, before in kept.items():
+        getattr(secret_module, name).clear()
+        getattr(secret_module, name).update(before)
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,7 @@ def test_an_empty_secret_hides_nothing() -> None:
     assert mask("plain text") == "plain text"
 
 
-@given(st.text(min_size=4, max_size=40).filter(lambda text: "*" not in text), st.text(), st.text())
+@given(st.text(min_size=8, max_size=40).filter(lambda text: "*" not in text), st.text(), st.text())
 def test_e3_no_text_keeps_a_remembered_secret(secret: str, before: str, after: str) -> None:
     try:
         secret.encode()
@@ -124,3 +125,29 @@ def test_e3_no_text_keeps_a_remembered_secret(secret: str, before: str, after: s
         return
     Secret(secret)
     assert secret not in mask(before + secret + after)
+
+
+def test_a_short_word_is_hidden_where_it_stands_by_itself() -> None:
+    Secret("tide7")
+    assert mask("mysql://app:tide7@h/db tide7, 'tide7' and tide7s, low_tide7") == (
+        "mysql://app:***@h/db ***, '***' and tide7s, low_tide7"
+    )
+
+
+def test_a_secret_that_is_also_a_name_is_hidden_in_a_secrets_place_alone() -> None:
+    Secret("invoices")
+    name_openly("invoices.lines")
+    assert mask("invoices.lines has no column invoices_id") == "invoices.lines has no column invoices_id"
+    for text in (
+        "mysql://invoices:{}@h/invoices",
+        "dbname=invoices password={} user=invoices",
+        '{{"password": "{}", "table": "invoices"}}',
+        "IDENTIFIED BY '{}' REQUIRE invoices",
+        "Pwd: {}",
+    ):
+        assert mask(text.format("invoices")) == text.format(MASK)
+
+
+def test_json_hides_what_it_has_to_escape() -> None:
+    Secret('say "hidden" things')
+    assert "hidden" not in mask(json.dumps({"error": 'login with say "hidden" things failed'}))

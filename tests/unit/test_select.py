@@ -162,7 +162,7 @@ def test_a_selection_means_both_stages_unless_it_names_one(
 
 
 def test_a_word_that_means_nothing_is_named_beside_words_that_do() -> None:
-    with pytest.raises(ConfigError, match=r"nothing is selected by \+sales\.ordrs/load$") as caught:
+    with pytest.raises(ConfigError, match=r"nothing is selected by \+sales\.ordrs/load\n") as caught:
         choose(
             project(sync("orders", via=LAKE, to=WAREHOUSE)), ("sales.orders", "+sales.ordrs/load"), Known()
         )

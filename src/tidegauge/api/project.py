@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from types import FrameType
-from typing import TypeVar
 
 from tidegauge.api.results import PlanResult, RunResult, StatusResult, VerifyResult, WatermarksResult
 from tidegauge.config.durations import parse_duration
@@ -22,6 +21,7 @@ from tidegauge.config.load import load_project as read_project
 from tidegauge.errors import ConfigError, RunFailed, TidegaugeError
 from tidegauge.model.spec import Project, Stage
 from tidegauge.observe.events import Listener
+from tidegauge.observe.notebook import is_notebook, watch_in_notebook
 from tidegauge.observe.view import watch
 from tidegauge.operations.plan import preview
 from tidegauge.operations.status import summarize_flows
@@ -35,7 +35,6 @@ Selection = str | Sequence[str]
 """As `--select` takes it: names, patterns, `tag:x`, `+up`, `down+`; one or several."""
 
 _log = logging.getLogger("tidegauge")
-_Errors = TypeVar("_Errors", PlanResult, RunResult)
 
 
 def load_project(path: str | os.PathLike[str] | None = None) -> LoadedProject:
@@ -44,8 +43,7 @@ def load_project(path: str | os.PathLike[str] | None = None) -> LoadedProject:
     Without a path the file is looked for in the working folder and in those above it. The file is read now;
     what changes in it later is seen when it is loaded again.
     """
-    with _telling_hints():
-        return LoadedProject(read_project(find_project(None, Path(path) if path is not None else None)))
+    return LoadedProject(read_project(find_project(None, Path(path) if path is not None else None)))
 
 
 @dataclass(frozen=True)
@@ -69,10 +67,9 @@ class LoadedProject:
         self, select: Selection = (), *, stage: str | None = None, limit: int | None = None
     ) -> PlanResult:
         """What a run would read and write, and why. Writes nothing; a flow's own error is in its entry."""
-        with _telling_hints():
-            notes: list[str] = []
-            flows = preview(self.spec, _words(select), stage=_stage(stage), limit=limit, remark=notes.append)
-            return _with_hints(PlanResult(tuple(flows), tuple(notes)))
+        notes: list[str] = []
+        flows = preview(self.spec, _words(select), stage=_stage(stage), limit=limit, remark=notes.append)
+        return PlanResult(tuple(flows), tuple(notes))
 
     def run(
         self,
@@ -89,24 +86,23 @@ class LoadedProject:
         """Read what is new and commit it, exactly once.
 
         `check`: raise RunFailed if a flow failed, with the whole result in its `result`; otherwise look at
-        `result.ok`. `wait`: how long to wait for flows that another runner holds. `progress` is shown on
-        stderr; a function gets the run's events instead. In the main thread the first Ctrl-C stops after the
-        batch in hand and then raises KeyboardInterrupt, the second raises it at once.
+        `result.ok`. `wait`: how long to wait for flows that another runner holds. `progress` is shown in
+        the notebook, else on stderr; a function gets the run's events instead. In the main thread the first
+        Ctrl-C stops after the batch in hand and then raises KeyboardInterrupt, the second raises it at once.
         """
-        with _telling_hints():
-            options = RunOptions(
-                _words(select),
-                stage=_stage(stage),
-                parallel=parallel,
-                limit=limit,
-                wait=parse_duration(wait) if isinstance(wait, str) else wait,
-                confirm_deletes=confirm_deletes,
-            )
-            with _interruptible() as stop:
-                result = _with_hints(self._run(options, progress, stop))
-            if check and not result.ok:
-                raise _failure_of(result)
-            return result
+        options = RunOptions(
+            _words(select),
+            stage=_stage(stage),
+            parallel=parallel,
+            limit=limit,
+            wait=parse_duration(wait) if isinstance(wait, str) else wait,
+            confirm_deletes=confirm_deletes,
+        )
+        with _interruptible() as stop:
+            result = self._run(options, progress, stop)
+        if check and not result.ok:
+            raise _failure_of(result)
+        return result
 
     def _run(self, options: RunOptions, progress: bool | Listener, stop: threading.Event) -> RunResult:
         try:
@@ -121,9 +117,8 @@ class LoadedProject:
 
     def status(self, select: Selection = ()) -> StatusResult:
         """Where every flow stands, by the ledger alone: no source is asked, and no Spark started."""
-        with _telling_hints():
-            at, flows = summarize_flows(self.spec, _words(select))
-            return StatusResult(at, tuple(flows))
+        at, flows = summarize_flows(self.spec, _words(select))
+        return StatusResult(at, tuple(flows))
 
     def verify(
         self, select: Selection = (), *, stage: str | None = None, progress: bool | Listener = True
@@ -132,7 +127,7 @@ class LoadedProject:
 
         Raises NotCompared where nothing could be compared at all.
         """
-        with _telling_hints(), _watching(progress) as tell:
+        with _watching(progress) as tell:
             found = verify(self.spec, _words(select), stage=_stage(stage), tell=tell)
             nothing = explain_nothing_compared(found)
             if nothing is not None:
@@ -141,9 +136,8 @@ class LoadedProject:
 
     def watermarks(self) -> WatermarksResult:
         """How far every input has got."""
-        with _telling_hints():
-            at, marks = list_watermarks(self.spec)
-            return WatermarksResult(at, tuple(marks))
+        at, marks = list_watermarks(self.spec)
+        return WatermarksResult(at, tuple(marks))
 
 
 def _failure_of(result: RunResult) -> RunFailed:
@@ -171,7 +165,9 @@ def _stage(word: str | None) -> Stage | None:
 def _watching(progress: bool | Listener) -> AbstractContextManager[Listener]:
     if callable(progress):
         return nullcontext(progress)
-    return watch(sys.stderr) if progress else nullcontext(lambda _: None)
+    if not progress:
+        return nullcontext(lambda _: None)
+    return watch_in_notebook() if is_notebook() else watch(sys.stderr)
 
 
 @contextmanager
@@ -195,19 +191,3 @@ def _interruptible() -> Iterator[threading.Event]:
         signal.signal(signal.SIGINT, before)
     if stop.is_set():
         raise KeyboardInterrupt
-
-
-@contextmanager
-def _telling_hints() -> Iterator[None]:
-    """In Python the hint stands in the error's own text: no command line prints it below."""
-    try:
-        yield
-    except TidegaugeError as error:
-        error.tells_hint = True
-        raise
-
-
-def _with_hints(result: _Errors) -> _Errors:
-    for error in result.errors:
-        error.tells_hint = True
-    return result

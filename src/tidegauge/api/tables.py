@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from tidegauge.model.position import to_text
+from tidegauge.model.moved_by import show_movers
+from tidegauge.model.position import RowPosition, to_text
 from tidegauge.model.state import NOTHING_NEW, State
-from tidegauge.observe.tables import Table, show_ago, show_duration
+from tidegauge.observe.tables import Table, show_ago, show_cell, show_duration
 
 if TYPE_CHECKING:
     from tidegauge.model.watermark import Watermark
@@ -17,23 +18,44 @@ if TYPE_CHECKING:
     from tidegauge.operations.verify import Verified
     from tidegauge.run.report import FlowReport, RunReport
 
+_NAMED = 8
 CHANGES = ("inserted", "updated", "deleted")
 _MARKS = {True: "✓", False: "✗", None: "—"}
 
 
 def plan_table(flows: Sequence[Preview], notes: Sequence[str] = ()) -> Table:
     return Table(
-        ("flow", "state", "rows", "batches", "after", "up to", "output"),
+        ("flow", "state", "rows", "batches", "by", "after", "up to", "output"),
         tuple(
-            (flow.flow, _state(flow), _rows(flow), flow.batches, flow.after, flow.upto, flow.output)
+            (
+                flow.flow,
+                _state(flow),
+                _rows(flow),
+                flow.batches,
+                show_movers([flow.moved_by] if flow.moved_by else ()),
+                flow.after,
+                flow.upto,
+                flow.output,
+            )
             for flow in flows
         ),
         numbers=("rows", "batches"),
         notes=(
-            *(f"{flow.flow}: {note}" for flow in flows for note in flow.notes),
+            *_share_notes(flows),
             *(f"note: {note}" for note in notes),
         ),
     )
+
+
+def _share_notes(flows: Sequence[Preview]) -> Iterator[str]:
+    """What is true of several flows is said once."""
+    who: dict[str, list[str]] = {}
+    for flow in flows:
+        for note in flow.notes:
+            who.setdefault(note, []).append(flow.flow)
+    for note, names in who.items():
+        more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+        yield f"{', '.join(names[:_NAMED])}{more}: {note}"
 
 
 def _state(flow: Preview) -> str:
@@ -48,9 +70,12 @@ def _rows(flow: Preview) -> int | None:
 def run_table(report: RunReport, *, changes: bool = True) -> Table:
     """Changes are counted where an output can tell them."""
     shown = CHANGES if changes and any(map(tells_changes, report.flows)) else ()
+    parts: dict[str, list[FlowReport]] = {}
+    for flow in report.flows:
+        parts.setdefault(flow.flow, []).append(flow)
     return Table(
-        ("flow", "state", "batches", "rows", *shown, "seconds", "up to"),
-        tuple(_row_of_run(flow, shown) for flow in report.flows),
+        ("flow", "state", "batches", "rows", *shown, "seconds", "by", "up to"),
+        tuple(_row_of_run(same, shown) for same in parts.values()),
         numbers=("batches", "rows", *CHANGES, "seconds"),
     )
 
@@ -60,18 +85,30 @@ def tells_changes(flow: FlowReport) -> bool:
     return any(one.inserted is not None for one in flow.receipts)
 
 
-def _row_of_run(flow: FlowReport, changes: Sequence[str]) -> tuple[object, ...]:
-    windows = flow.to_json()["windows"]
-    upto = windows[0]["upto"] if windows else None
+def _row_of_run(parts: Sequence[FlowReport], changes: Sequence[str]) -> tuple[object, ...]:
+    """A flow whose earlier plan was ended first has two reports: one line, with both counts."""
+    told = [one for one in parts if one.told_state != NOTHING_NEW] or parts[-1:]
     return (
-        flow.flow,
-        flow.told_state,
-        flow.batches,
-        flow.rows,
-        *(flow.count(which) for which in changes),
-        f"{flow.seconds:.1f}",
-        upto["cursor"] if isinstance(upto, dict) else upto,
+        parts[-1].flow,
+        ", ".join(dict.fromkeys(one.told_state for one in told)),
+        _in_parts([one.batches for one in told]),
+        _in_parts([one.rows for one in told]),
+        *(_in_parts([one.count(which) for one in told]) for which in changes),
+        f"{sum(one.seconds for one in parts):.1f}",
+        show_movers(dict.fromkeys(mover for one in parts for mover in one.moved_by)),
+        _reached(parts[-1]),
     )
+
+
+def _in_parts(counts: Sequence[int | None]) -> object:
+    return " + ".join(map(show_cell, counts)) if any(counts) and len(counts) > 1 else counts[0]
+
+
+def _reached(flow: FlowReport) -> str | None:
+    window = flow.draft.inputs[0].window if flow.draft and flow.draft.inputs else None
+    if window is None:
+        return None
+    return window.upto.cursor.text if isinstance(window.upto, RowPosition) else to_text(window.upto)
 
 
 def status_table(flows: Sequence[FlowSummary], now: datetime) -> Table:
@@ -81,8 +118,8 @@ def status_table(flows: Sequence[FlowSummary], now: datetime) -> Table:
             (
                 one.flow,
                 NOTHING_NEW if one.state is State.SKIPPED else one.state,
-                _list_inputs(one.watermarks_text),
-                _list_inputs(one.checked_text),
+                _list_inputs(one.watermarks_text, named=one.reads_versions),
+                _list_inputs(one.checked_text, named=one.reads_versions),
                 show_duration(one.lag_seconds) if one.lag_seconds is not None else None,
                 one.last_run.rows_written if one.last_run else None,
                 show_duration(one.seconds) if one.seconds is not None else None,
@@ -95,9 +132,9 @@ def status_table(flows: Sequence[FlowSummary], now: datetime) -> Table:
     )
 
 
-def _list_inputs(positions: Mapping[str, str]) -> str:
-    """Where there are several, each with its name."""
-    several = len(positions) > 1
+def _list_inputs(positions: Mapping[str, str], *, named: bool) -> str:
+    """Each with its name, where the flow's own does not say it."""
+    several = named or len(positions) > 1
     return ", ".join(f"{name}: {where}" if several else where for name, where in positions.items())
 
 

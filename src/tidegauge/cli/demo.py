@@ -25,13 +25,15 @@ def command(
     if keep is None:
         with tempfile.TemporaryDirectory(prefix="tidegauge-demo-") as folder:
             proven = _play(Path(folder))
-        say("The demo's files are gone again; `tidegauge demo --keep DIR` leaves them to play with.")
+        say("The demo's files are gone again; `tidegauge demo --keep DIR` leaves them to play with, and")
+        say("`tidegauge serve --project DIR` shows what happened to them in a browser.")
     else:
         if local(keep).exists() and any(keep.iterdir()):
             raise ConfigError(f"{keep} is not empty", hint="choose a new folder; nothing was changed")
         keep.mkdir(parents=True, exist_ok=True)
         proven = _play(keep.resolve())
         say(f"Look around: cd {keep} && tidegauge status, history, watermark list, files list, plan")
+        say(f"In a browser: tidegauge serve --project {keep}")
     raise typer.Exit(0 if proven else 1)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
 from tidegauge.cli.options import DebugOption, JsonOption, ProjectOption
@@ -9,12 +11,27 @@ from tidegauge.cli.output import print_json, say
 from tidegauge.cli.project import open_project
 
 
-def command(project: ProjectOption = None, json: JsonOption = False, debug: DebugOption = False) -> None:  # noqa: ARG001
-    """Check Java, jars, ledger, connections, privileges, clocks, S3 and tables; say how to mend each."""
+def command(
+    project: ProjectOption = None,
+    write_probe: Annotated[
+        bool,
+        typer.Option(
+            "--write-probe",
+            help="Also put a file where the lake and a ledger of files are, to see that only one writer wins;"
+            " it is taken away again.",
+        ),
+    ] = False,
+    json: JsonOption = False,
+    debug: DebugOption = False,  # noqa: ARG001
+) -> None:
+    """Check Java, jars, ledger, connections, privileges, clocks, S3 and tables; say how to mend each.
+
+    Nothing is changed anywhere.
+    """
     from tidegauge.operations.doctor import examine
 
     findings = []
-    for one in examine(open_project(project)):
+    for one in examine(open_project(project), probe=write_probe):
         findings.append(one)
         if not json:
             say(

@@ -51,12 +51,17 @@ def command(
 
 def _lines(flow: Preview) -> list[str]:
     lines = [f"{flow.flow} → {flow.output}: {flow.state}", *(f"   {note}" for note in flow.notes)]
-    batches = _batches(flow)
-    for number, batch in enumerate(batches[:_MOST], start=1):
-        lines.append(f"   batch {number}: " + "; ".join(_describe_window(part) for part in batch))
-    if len(batches) > _MOST:
-        lines.append(f"   … and {len(batches) - _MOST} more")
-    return lines
+    return lines + ([f"   {line}" for line in describe_batches(flow.draft, flow.done)] if flow.draft else [])
+
+
+def describe_batches(draft: Draft, done: int) -> list[str]:
+    """The windows of a plan's batches, but for those that are done already."""
+    batches = [_parts(draft, batch) for batch in draft.batches[done:]]
+    lines = [
+        f"batch {number}: " + "; ".join(_describe_window(part) for part in batch)
+        for number, batch in enumerate(batches[:_MOST], start=done + 1)
+    ]
+    return [*lines, *([f"… and {len(batches) - _MOST} more"] if len(batches) > _MOST else [])]
 
 
 def _batches(flow: Preview) -> list[list[dict[str, object]]]:

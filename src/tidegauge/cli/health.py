@@ -22,6 +22,7 @@ from tidegauge.cli.output import print_json, print_table, say
 from tidegauge.cli.project import open_project
 from tidegauge.cli.write_file import write_file
 from tidegauge.errors import ConfigError
+from tidegauge.model.state import NOTHING_NEW, State
 from tidegauge.observe.tables import show_ago
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def command(
     bad = overall is HealthLevel.CRITICAL
     if report is not None:
         _write_page(local(report), opened, now, found, whole)
-    told = _alert(opened, found) if alert else {}
+    told = _alert(opened, found, chosen, pipeline) if alert else {}
     if json:
         print_json(
             {
@@ -90,7 +91,9 @@ def _examine(project: Project, chosen: Sequence[str], pipeline: str | None) -> t
     return examine_tracker(project, pipeline) if pipeline else examine(project, chosen)
 
 
-def _alert(project: Project, found: Sequence[Health]) -> dict[str, Any]:
+def _alert(
+    project: Project, found: Sequence[Health], chosen: Sequence[str], pipeline: str | None
+) -> dict[str, Any]:
     from tidegauge.cli.log import warn
     from tidegauge.operations.alerts import send_alerts
     from tidegauge.operations.telemetry import report_told
@@ -99,7 +102,9 @@ def _alert(project: Project, found: Sequence[Health]) -> dict[str, Any]:
         raise ConfigError(
             "--alert needs somebody to tell", hint="add `alerts: {to: [...]}` to the project file"
         )
-    return report_told(send_alerts(project, found=found), warn=warn)
+    return report_told(
+        send_alerts(project, selection=[pipeline] if pipeline else chosen, found=found), warn=warn
+    )
 
 
 def _show(found: Sequence[Health], now: datetime) -> None:
@@ -109,7 +114,7 @@ def _show(found: Sequence[Health], now: datetime) -> None:
             [
                 "✗" if one.problems else "✓",
                 one.flow,
-                one.state,
+                NOTHING_NEW if one.state is State.SKIPPED else one.state,
                 show_ago(one.last_success, now),
                 one.failures,
                 "; ".join((*one.problems, *one.warnings)),

@@ -107,9 +107,12 @@ def _find_events(
         # A table that has two stages means both of them.
         names = [None] if flow is None else [flow, *(f"{flow}/{stage}" for stage in Stage)]
         # What is left out afterwards must not count.
-        most = limit if kinds is None and since is None else sys.maxsize
-        found = [ledger.history(project.pipeline, flow=name, failed=failed, limit=most) for name in names]
+        most = limit if since is None else sys.maxsize
+        found = [
+            ledger.history(project.pipeline, flow=name, failed=failed, events=kinds, limit=most)
+            for name in names
+        ]
         oldest = datetime.min if since is None else ledger.now() - parse_duration(since)
-    kept = (one for part in found for one in part if one.at >= oldest and (not kinds or one.event in kinds))
+    kept = (one for part in found for one in part if one.at >= oldest)
     # Stable: of events at one moment, those of one flow stay in the order that the ledger gives.
     return sorted(kept, key=lambda one: one.at, reverse=True)[:limit]

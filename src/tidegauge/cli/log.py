@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from enum import StrEnum
 from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated
@@ -38,12 +39,22 @@ def logs_json() -> bool:
     return (said[-1] if said else os.environ.get(_VARIABLE)) == LogFormat.JSON
 
 
-def watch_here() -> AbstractContextManager[Listener]:
-    """A listener that shows the run on stderr until the block ends."""
+@contextmanager
+def watch_here(*, debug: bool = False) -> Iterator[Listener]:
+    """A listener that shows the run on stderr until the block ends. `debug`: step by step, in lines."""
     from tidegauge.observe.json_log import JsonLines
-    from tidegauge.observe.view import watch
+    from tidegauge.observe.view import Lines, watch
 
-    return nullcontext(JsonLines(sys.stderr)) if logs_json() else watch(sys.stderr)
+    with ExitStack() as opened:
+        if logs_json():
+            tell: Listener = JsonLines(sys.stderr)
+        else:
+            tell = Lines(sys.stderr) if debug else opened.enter_context(watch(sys.stderr))
+        if debug:
+            from tidegauge.cli.debug import debugging
+
+            tell = opened.enter_context(debugging(tell))
+        yield tell
 
 
 def log_line(text: str, *, event: str, level: str) -> str:

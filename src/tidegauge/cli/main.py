@@ -27,9 +27,12 @@ from tidegauge.cli import (
     plan,
     quarantine,
     repair,
+    report,
     retry,
     run,
     schedule,
+    serve,
+    spark,
     sql,
     stats,
     status,
@@ -85,6 +88,8 @@ app.command("verify")(verify.command)
 app.command("repair")(repair.command)
 app.command("health")(health.command)
 app.command("metrics")(metrics.command)
+app.command("serve")(serve.command)
+app.command("report")(report.command)
 app.command("optimize")(optimize.command)
 app.command("vacuum")(vacuum.command)
 app.command("demo")(demo.command)
@@ -96,6 +101,7 @@ app.add_typer(quarantine.app, name="quarantine")
 app.add_typer(export.app, name="export")
 app.add_typer(schedule.app, name="schedule")
 app.add_typer(alerts.app, name="alerts")
+app.add_typer(spark.app, name="spark")
 
 
 def main() -> None:

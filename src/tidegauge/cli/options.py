@@ -18,7 +18,13 @@ ProjectOption = Annotated[
 JsonOption = Annotated[
     bool, typer.Option("--json", help="One JSON document on stdout, and nothing else there.")
 ]
-DebugOption = Annotated[bool, typer.Option("--debug", help="Show the whole story behind an error.")]
+DebugOption = Annotated[
+    bool,
+    typer.Option(
+        "--debug",
+        help="Show the whole story behind an error; of a run also its windows, SQL, files and times.",
+    ),
+]
 SelectOption = Annotated[
     list[str] | None,
     typer.Option(

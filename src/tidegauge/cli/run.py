@@ -21,6 +21,7 @@ from tidegauge.cli.options import (
     StageOption,
     TableOption,
     WaitOption,
+    local,
     selection,
 )
 from tidegauge.cli.output import say
@@ -28,6 +29,8 @@ from tidegauge.cli.plan import show as show_plan
 from tidegauge.cli.progress import close, running
 from tidegauge.cli.project import open_project
 from tidegauge.cli.refresh import refresh
+from tidegauge.cli.serve import check_extra
+from tidegauge.cli.write_file import check_place, write_file
 from tidegauge.errors import ConfigError
 from tidegauge.model.spec import Stage, Strategy
 
@@ -81,6 +84,7 @@ class Wanted:
     yes: bool
     json: bool
     debug: bool
+    report: Path | None = None
 
 
 def command(
@@ -98,6 +102,9 @@ def command(
     confirm_deletes: ConfirmDeletesOption = False,
     reason: ReasonOption = None,
     yes: YesOption = False,
+    report: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write a page about the run, such as run.html.")
+    ] = None,
     log_format: LogFormatOption = LogFormat.TEXT,  # noqa: ARG001 - read where lines are written
     json: JsonOption = False,
     debug: DebugOption = False,
@@ -119,6 +126,7 @@ def command(
         yes=yes,
         json=json,
         debug=debug,
+        report=report,
     )
     carry_out(project, wanted)
 
@@ -131,6 +139,9 @@ def carry_out(path: Path | None, wanted: Wanted) -> None:
 
     if wanted.reason and not wanted.full_refresh:
         raise ConfigError("--reason belongs to --full-refresh", hint="leave it out: a run needs none")
+    if wanted.report is not None:
+        check_extra()
+        check_place(local(wanted.report))
     json, debug = wanted.json, wanted.debug
     order = RunOptions(
         wanted.selection,
@@ -168,6 +179,8 @@ def carry_out(path: Path | None, wanted: Wanted) -> None:
         verified = _verify(project, report, debug=debug)
     if wanted.verify_data and verified is None and not json:
         say("not verified: not every flow ended well")
+    if wanted.report is not None:
+        _write_page(wanted.report, project, report)
     close(
         project,
         report,
@@ -181,9 +194,15 @@ def carry_out(path: Path | None, wanted: Wanted) -> None:
     )
 
 
+def _write_page(file: Path, project: Project, report: RunReport) -> None:
+    from tidegauge.dashboard.files import make_run_file
+
+    write_file(file, make_run_file(project, report))
+
+
 def _verify(project: Project, report: RunReport, *, debug: bool) -> list[Verified]:
     from tidegauge.operations.verify import verify
 
     names = sorted({flow.flow for flow in report.flows})
-    with watch_here() as tell:
+    with watch_here(debug=debug) as tell:
         return verify(project, names, tell=tell, debug=debug) if names else []

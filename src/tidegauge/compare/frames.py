@@ -76,10 +76,13 @@ def compare(
     hashed: Sequence[str] | None = None,
     lacking: bool = False,
     hold: bool = False,
+    events: bool = False,
 ) -> Difference:
     """Every key, with a hash of the columns that both have, or of those in `hashed`.
 
     `sequence` orders the versions of a row: a target that has a later one than the source is ahead by right.
+    `events`: the source may have many rows of a key, of which the last by `sequence` counts; of several that
+    are last, the one that the target has.
     `lacking`: a column that the target does not have counts as NULL there, and else not at all. `hold`: the
     source may move while it is read, so that it is read only once.
     """
@@ -87,7 +90,7 @@ def compare(
 
     more = beside or Beside()
     match = Match(source, target, hashed, lacking=lacking)
-    sides = _Sides(match, key, sequence)
+    sides = _Sides(match, key, sequence, events=events)
     union = sides.union(source, target, more)
     judged = sides.judge(union, more)
     if hold:
@@ -120,8 +123,8 @@ def compare(
 class _Sides:
     """Rows of every side in one form: the key, a hash, the sequence value, and whose they are."""
 
-    def __init__(self, match: Match, key: Sequence[str], sequence: str | None) -> None:
-        self._match, self._key, self._sequence = match, key, sequence
+    def __init__(self, match: Match, key: Sequence[str], sequence: str | None, *, events: bool) -> None:
+        self._match, self._key, self._sequence, self._events = match, key, sequence, events
         self.keys = [f"k{at}" for at in range(len(key))]
 
     def union(self, source: DataFrame, target: DataFrame, beside: Beside) -> DataFrame:
@@ -143,6 +146,8 @@ class _Sides:
         def greatest(column: str, *of: str) -> Column:
             return F.max(F.when(F.col(_SIDE).isin(*of), F.col(column)))
 
+        if self._events:
+            union = self._keep_last(union)
         grouped = union.groupBy(*self.keys).agg(
             *(F.count_if(F.col(_SIDE) == side).alias(f"n{side}") for side in sides),
             greatest(_HASH, "s", "a").alias("hs"),
@@ -168,6 +173,23 @@ class _Sides:
                 """
             ),
         )
+
+    def _keep_last(self, union: DataFrame) -> DataFrame:
+        """Of the rows that a side other than the target has of a key, the last one; of several that are last,
+        the one that is in the target, if any is."""
+        from pyspark.sql import Window
+        from pyspark.sql import functions as F  # noqa: N812
+
+        by_key = Window.partitionBy(*self.keys)
+        there = F.collect_set(F.when(F.col(_SIDE) == "t", F.col(_HASH))).over(by_key)
+        last_first = [
+            F.col(_ORDER).desc_nulls_last(),
+            F.array_contains("there", F.col(_HASH)).desc(),
+            F.col(_HASH),
+        ]
+        place = F.row_number().over(Window.partitionBy(*self.keys, _SIDE).orderBy(*last_first))
+        ordered = union.withColumn("there", there).withColumn("place", place)
+        return ordered.where("side = 't' OR place = 1").drop("there", "place")
 
     def _types(self, source: DataFrame, target: DataFrame) -> Mapping[str, DataType]:
         names = [*self._key, *([self._sequence] if self._sequence else [])]

@@ -39,6 +39,12 @@ def conflicts(options: TableOptions, ends: SyncEnds, written: frozenset[str]) ->
         for key in ("distkey", "sortkey"):
             if getattr(options, key):
                 yield Conflict((key,), f"`{key}` belongs to Redshift, and `to` is not", "remove it")
+    if options.deletion_vectors is not None and not (isinstance(ends.to, Lake) and ends.to.delta):
+        yield Conflict(
+            ("deletion_vectors",),
+            "`deletion_vectors` belongs to Delta tables, and `to` has none",
+            "remove it",
+        )
     if options.hybrid and not (engine and FACTS[engine].hybrid_tables):
         yield Conflict(("hybrid",), "`hybrid` belongs to Snowflake, and `to` is not", "remove it")
 

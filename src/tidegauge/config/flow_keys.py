@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from tidegauge.config import flow_values, values
-from tidegauge.config.forms import Flag, Form, Keys, Mapped, MaybeText, Tags, Unless, as_it_is
+from tidegauge.config.forms import Flag, Form, Keys, Mapped, MaybeFlag, MaybeText, Tags, Unless, as_it_is
 from tidegauge.config.schedule import ScheduledHere
 from tidegauge.model.delta_flow import Evaluate, OnDelete, OnMissing
 from tidegauge.model.mode import MODES, OutputKind
@@ -166,6 +166,13 @@ class OutputKeys(Keys):
     )
     on_delete: Annotated[str, Form(values.choice(OnDelete), "`fail`, `ignore`")] = Field(
         default="fail", description="`append` only: when a row is deleted at the source."
+    )
+    deletion_vectors: Annotated[
+        MaybeFlag, Unless("`true` where `merge` or `scd2` makes the table; others stay as they are")
+    ] = Field(
+        default=None,
+        description="Whether rows that change are marked as gone beside their file, or the file is written "
+        "again: [who can read the table](delta.md#deletion-vectors).",
     )
     zorder: MaybeColumns = Field(
         default=(),

@@ -252,6 +252,7 @@ def _output(check: Check, body: Any, trail: Trail, around: Around) -> DeltaTable
         surrogate_key=keys.surrogate_key,
         on_delete=OnDelete(keys.on_delete),
         zorder=keys.zorder,
+        deletion_vectors=keys.deletion_vectors,
         place=check.document.key_place(trail),
     )
 

@@ -16,17 +16,18 @@ from tidegauge.config.flows import Around, make_flows
 from tidegauge.config.health import make_health
 from tidegauge.config.ledger import DEFAULT, check_address
 from tidegauge.config.lineage import connect
-from tidegauge.config.models import ProjectKeys, SparkKeys
+from tidegauge.config.models import ProjectKeys
 from tidegauge.config.optimize_flows import find_tables
 from tidegauge.config.problems import Complaint
 from tidegauge.config.secrets import interpolate
+from tidegauge.config.spark import make_spark
 from tidegauge.config.syncs import make_syncs
 from tidegauge.config.telemetry import make_telemetry
 from tidegauge.config.workflow import make_workflow
 from tidegauge.model.delta_flow import DeltaFlow
 from tidegauge.model.optimize_flow import OptimizeFlow
 from tidegauge.model.schedule import FlowSchedule
-from tidegauge.model.spec import Lake, Project, SparkSettings, Sync
+from tidegauge.model.spec import Lake, Project, Sync
 from tidegauge.model.view_flow import ViewFlow, WrittenInFlows
 
 
@@ -43,7 +44,7 @@ def load_project(file: Path) -> Project:
     # What lies below is looked at even when a key at the top is wrong: all mistakes in one go.
     connections = make_connections(check, tree.get("connections"))
     syncs = make_syncs(check, tree.get("sync"), connections, _schedule_of(keys))
-    spark = check.keys(SparkKeys, tree["spark"], ("spark",)) if isinstance(tree.get("spark"), dict) else None
+    spark = make_spark(check, tree)
     ledger = check.attempt(
         lambda: check_address(
             tree.get("ledger") or DEFAULT,
@@ -53,7 +54,7 @@ def load_project(file: Path) -> Project:
         ("ledger",),
     )
     written = _written_in_flows(check, tree, keys, connections)
-    delta_flows, views, optimizes = _connected(check, written, syncs, spark.conf if spark else {})
+    delta_flows, views, optimizes = _connected(check, written, syncs, spark.conf)
     workflow = make_workflow(check, tree.get("workflow"))
     health = make_health(check, tree.get("health"))
     telemetry = make_telemetry(check, tree)
@@ -65,7 +66,7 @@ def load_project(file: Path) -> Project:
         file=document.file,
         ledger=ledger,
         lease=keys.lease,
-        spark=SparkSettings(master=spark.master or None, conf=spark.conf) if spark else SparkSettings(),
+        spark=spark,
         connections={name: found for name, found in connections.items() if found is not None},
         syncs=tuple(syncs),
         delta_flows=delta_flows,

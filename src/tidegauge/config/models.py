@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
@@ -15,6 +15,8 @@ from tidegauge.config.forms import (
     Lease,
     Listed,
     Mapped,
+    MaybeDuration,
+    MaybeFlag,
     MaybeText,
     SomeTexts,
     Tags,
@@ -84,6 +86,9 @@ def _cursor(value: Any) -> Ordered:
 
 
 class ProjectKeys(Keys):
+    later: ClassVar[dict[str, str]] = dict.fromkeys(
+        ("import", "imports", "python"), "did you mean `modules`?"
+    )
     pipeline: Text = Field(description="The name of this set of flows, under which the ledger keeps it.")
     ledger: Annotated[Any, Form(as_it_is, "address")] = Field(
         default="sqlite:///.tidegauge/ledger.db",
@@ -125,6 +130,11 @@ class SparkKeys(Keys):
     )
     conf: Annotated[dict[str, str], Form(texts_by_name, "mapping")] = Field(
         default={}, repr=False, description="Settings by Spark's own names."
+    )
+    keep_warm: Annotated[MaybeDuration, Unless("Spark ends with the command")] = Field(
+        default=None,
+        description="How long a local Spark that nobody uses waits for the next command, as `15m`: "
+        "[Spark kept warm](warm.md).",
     )
 
 
@@ -244,9 +254,11 @@ class TableKeys(Keys):
         description="How rows are read: the fast way where it gives the same values, only the fast way, or "
         "only Spark's JDBC.",
     )
-    execute: Annotated[str, Form(values.choice(Execute), "`spark`, `database`")] = Field(
-        default="spark",
-        description="Where rows are moved. `database`: `from` and `to` are one database, which moves them by "
+    execute: Annotated[str, Form(values.choice(Execute), "`auto`, `spark`, `database`")] = Field(
+        default="auto",
+        description="Where rows are moved. `auto`: by processes of this machine where Spark is not worth its "
+        "start. `spark`: every batch by Spark's tasks, a small one too: [who moves the rows]"
+        "(reading.md#who-moves-the-rows). `database`: `from` and `to` are one database, which moves them by "
         "itself; no row leaves it, and Spark is not started: [inside one database]"
         "(warehouses.md#inside-one-database).",
     )
@@ -269,6 +281,13 @@ class TableKeys(Keys):
     )
     sortkey: Annotated[SomeTexts, Unless("Redshift's choice")] = Field(
         default=(), description="Redshift only: the columns that a table made anew is sorted by."
+    )
+    deletion_vectors: Annotated[
+        MaybeFlag, Unless("`true` where `merge` makes the table; others stay as they are")
+    ] = Field(
+        default=None,
+        description="Delta tables only: whether rows that change are marked as gone beside their file, or "
+        "the file is written again: [who can read the table](delta.md#deletion-vectors).",
     )
     hybrid: Annotated[Flag, Unless("`false`")] = Field(
         default=False, description="Snowflake only: a table made anew is a hybrid table."

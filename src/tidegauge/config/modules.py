@@ -60,10 +60,12 @@ def import_module(root: Path, written: str, place: Place) -> ModuleType:
         raise Failed(
             f"importing {quoted(written)} failed: {mask(reason)}",
             _own_line(root, error) or place,
-            f"mend it, or install what it needs; `python -c 'import {written}'` in {root} shows more"
-            if is_dotted(written)
-            else "mend it, or install what it needs",
+            f"mend it, or install what it needs; `{_try_by_hand(written)}` in {root} shows more",
         ) from None
+
+
+def _try_by_hand(written: str) -> str:
+    return f"python {written}" if written.endswith(".py") else f"python -c 'import {written}'"
 
 
 class Failed(Exception):

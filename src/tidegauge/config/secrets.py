@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from tidegauge.config.document import YamlDocument
 from tidegauge.config.problems import Complaint, Problem, Trail, quoted
-from tidegauge.model.secret import Secret, remember
+from tidegauge.model.secret import Secret, name_openly, remember
 
 SECRET_KEYS = frozenset({"password", "access_key", "secret_key"})
 MAX_BYTES = 64 * 1024
@@ -42,6 +42,8 @@ def interpolate(document: YamlDocument, problems: list[Problem]) -> dict[str, An
 
 def _walk(document: YamlDocument, value: Any, trail: Trail, problems: list[Problem]) -> Any:
     if isinstance(value, dict):
+        for key in value:
+            name_openly(str(key))
         return {key: _walk(document, item, (*trail, key), problems) for key, item in value.items()}
     if isinstance(value, list):
         return [_walk(document, item, (*trail, index), problems) for index, item in enumerate(value)]
@@ -68,6 +70,7 @@ def _resolve(text: str, trail: Trail, base: Path) -> str | Secret:
     if secret and not _is_reference(text):
         raise Complaint(f"`{trail[-1]}` is plain text in the file; secrets come from outside it", hint=_FORMS)
     if "$" not in text:
+        _name_openly(text, trail)
         return text
     if _ESCAPED_NAME.fullmatch(text):
         return text[1:]
@@ -91,6 +94,12 @@ def _resolve(text: str, trail: Trail, base: Path) -> str | Secret:
         return _fill(text, parts)
     _remember_parts(text, parts, trail)
     return Secret(_fill(text, parts))
+
+
+def _name_openly(text: str, trail: Trail) -> None:
+    """What stands in the open in the file, but for addresses, which may have a login in them."""
+    if trail[0] not in {*_ADDRESSES, "ledger"} and not _stays_hidden(trail):
+        name_openly(text)
 
 
 def _remember_parts(text: str, parts: list[str], trail: Trail) -> None:

@@ -177,6 +177,7 @@ def _table_options(check: Check, given: dict[str, Any], trail: Trail, ends: Sync
         metadata_columns=keys.metadata_columns,
         distkey=keys.distkey,
         sortkey=keys.sortkey,
+        deletion_vectors=keys.deletion_vectors,
         hybrid=keys.hybrid,
         place=check.document.key_place(trail),
     )

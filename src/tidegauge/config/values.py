@@ -26,7 +26,7 @@ _PERCENT = re.compile(r"(\d{1,3}(?:\.\d{1,6})?)\s*%", re.ASCII)
 _SHARE = re.compile(r"0|[01]?\.\d{1,9}", re.ASCII)
 _ROLES = re.compile(r"default|arn:aws[a-z-]*:iam::\d+:role/[\w+=,.@/-]+", re.ASCII)
 _ACCOUNT = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,250}[A-Za-z0-9])?", re.ASCII)
-_TYPES = ("string", "timestamp", "date")
+_TYPES = ("string", "timestamp", "timestamp_ntz", "date")
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}|[{}]")
 
 
@@ -201,7 +201,7 @@ def check_endpoint(value: Any) -> str:
 
 
 def arrival(value: Any) -> str:
-    """How a column shall arrive: `string`, `timestamp`, `date` or `decimal(p,s)`."""
+    """How a column shall arrive: `string`, `timestamp`, `timestamp_ntz`, `date` or `decimal(p,s)`."""
     written = text(value).strip()
     size = parse_decimal(written)
     if size and size.scale >= 0:

@@ -108,10 +108,14 @@ def last_checkpoint(store: Store) -> int | None:
 
 
 def _plain(action: Action) -> dict[str, Any]:
-    """As the log's JSON would say it: maps come as pairs, and what is not set is not there."""
+    """As the log's JSON would say it: maps come as pairs, what is not set is not there, and neither are
+    statistics in columns of their own (`stats_parsed`), which are called as the table's columns are."""
     plain: dict[str, Any] = {}
     for key, value in action.items():
-        if key in _MAPS:
+        if key.endswith("_parsed"):
+            continue
+        # The configuration of a domain (`domainMetadata`) is a text.
+        if key in _MAPS and not isinstance(value, str):
             plain[key] = dict(value or ())
         elif isinstance(value, dict):
             plain[key] = _plain(value)

@@ -12,9 +12,9 @@ from tidegauge.flows.flow import Flow, PlannedWork
 from tidegauge.flows.override_position import from_text
 from tidegauge.model.batch_data import BatchData
 from tidegauge.model.plan import Batch
-from tidegauge.model.position import compare, to_text
+from tidegauge.model.position import RowPosition, compare, to_text
 from tidegauge.model.protocols.source import Reader, Source
-from tidegauge.model.spec import TableFlow
+from tidegauge.model.spec import Execute, TableFlow
 from tidegauge.model.table import SourceTable
 from tidegauge.plan.backfill import Span, limit_rows, span, under_limit
 from tidegauge.plan.backfill import backfill as draft_backfill
@@ -55,7 +55,14 @@ def plan_backfill(flow: Flow, request: BackfillRequest) -> PlannedWork:
     seen = (mark.epoch, mark.seq) if mark else (0, 0)
     made = replace(made, seen=seen, notes=(*made.notes, *changes))
     rows = _RowsAgain(flow.reader, source_table, spec)
-    return PlannedWork(made, rows.batch_data, changes, by_spark=not flow.inside)
+    return PlannedWork(
+        made,
+        rows.batch_data,
+        changes,
+        by_spark=not flow.inside,
+        only_by_spark=spec.options.execute is Execute.SPARK,
+        inside=flow.inside,
+    )
 
 
 def find_window(
@@ -73,7 +80,9 @@ def find_window(
         raise ConfigError(
             f"{name}: --from {request.first} lies after --to {request.last}", hint="turn them round"
         )
-    if first is not None and stands is not None and compare(first, stands, moments=moments) == 1:
+    # Rows with the watermark's own value were read, at least some of them.
+    edge = RowPosition(stands.cursor) if stands is not None else None
+    if first is not None and edge is not None and compare(first, edge, moments=moments) == 1:
         raise ConfigError(
             f"{name}: --from {request.first} lies past the watermark, {to_text(stands)}",
             hint="what lies there is the next run's: `tidegauge run`",

@@ -18,6 +18,7 @@ from tidegauge.flows.override import OverridePreview, OverrideRequest
 from tidegauge.flows.override_column import ColumnOverridePreviewer
 from tidegauge.model.batch_data import BatchData, DeltaBatch, DeltaChange
 from tidegauge.model.delta_flow import AnyFlow, DeltaFlow, DeltaInput, Evaluate, ReadByColumn
+from tidegauge.model.pending import describe_waiting
 from tidegauge.model.plan import Batch, Draft, InputPlan, Plan, ReadWay
 from tidegauge.model.position import Position, RowPosition, Value, ValueKind, VersionPosition, Window
 from tidegauge.model.protocols.ledger import LedgerReader
@@ -176,6 +177,8 @@ class ColumnTransform(DeltaTransform):
         kind = "timestamp" if cursor.kind in MOMENTS else "value"
         if survey.rows_null:
             notes = (f"{part.name}: {survey.rows_null:,} rows have no {cursor.name}, and are never read",)
+        if survey.rows_waiting:
+            notes += (f"{part.name}: {describe_waiting(survey.rows_waiting)}",)
         now = replace(now, waiting=survey.rows_waiting)
         found = _Found(None, kind, table.fingerprint, None, survey.rows_null, now, None, notes)
         if upto is None:

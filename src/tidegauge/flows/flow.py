@@ -15,6 +15,7 @@ from tidegauge.flows.select import Sources
 from tidegauge.model.batch_data import ReadBatch
 from tidegauge.model.by_flow import gather_by_flow
 from tidegauge.model.delta_flow import AnyFlow
+from tidegauge.model.moved_by import MovedBy
 from tidegauge.model.plan import Draft, Plan
 from tidegauge.model.protocols.ledger import LedgerReader
 from tidegauge.model.protocols.output import Output
@@ -41,8 +42,24 @@ class PlannedWork:
     """What changes about the output's columns or the flow's transform, for the history."""
     by_spark: bool = True
     """Whether a batch of it is work for Spark, as far as that can be known before."""
+    by_tasks: bool = False
+    """Whether a batch of it is work for tasks: Spark's, or processes of this machine in their place."""
+    only_by_spark: bool = False
+    """Whether the user wants every batch of it to go through Spark (`execute: spark`)."""
+    inside: bool = False
+    """Whether its rows never leave the database."""
     by_jdbc: bool = False
     """Whether its rows go through Java."""
+
+    def foresee_mover(self, *, local: bool) -> MovedBy | None:
+        """Who will move its rows; `local`: processes of this machine are there for tasks. None: no batch."""
+        if not self.draft.batches:
+            return None
+        if self.inside:
+            return MovedBy.DATABASE
+        if self.by_spark or (self.by_tasks and not local):
+            return MovedBy.SPARK
+        return MovedBy.PROCESSES if self.by_tasks else MovedBy.PROCESS
 
 
 class Flow(Protocol):

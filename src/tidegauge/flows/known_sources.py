@@ -45,6 +45,16 @@ class KnownSources(Sources):
         return tuple(dict.fromkeys(table_named(database, name) for name in (*self._flows, *named)))
 
 
+class RememberedSources(KnownSources):
+    """No database is asked at all: there is what the ledger and the file name."""
+
+    def of(self, database: Database) -> Source:
+        if database.name not in self._absent:
+            unasked = SourceUnreachable(f"{database.name} was not asked", hint="`tidegauge plan` asks it")
+            self._absent[database.name] = _Absent(self._tables(database), unasked)
+        return self._absent[database.name]
+
+
 def sources_for(project: Project, ledger: LedgerReader, stage: Stage | None) -> Sources:
     """A stage that reads only the lake goes on while the database is down."""
     if stage is not Stage.LOAD:

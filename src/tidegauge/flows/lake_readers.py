@@ -74,6 +74,15 @@ class LakeReaders:
             notes.append(f"{len(held)} batches stay: a plan that was begun reads them")
         return FreeBatches({one: why for one, why in free.items() if one not in frozen}, tuple(notes))
 
+    def find_passed(self) -> tuple[list[Numbered], list[str]]:
+        """What every reader has passed, and who keeps the rest; all, where none reads. Of a table that is
+        read whole each time, only what was read last: the rest is for `find_free`."""
+        passed, notes = len(self._current), list[str]()
+        if self._marks or self._readers:
+            passed, notes = self._count_passed(whole=False)
+        begins = self._find_last_reading() if any(map(is_whole, (self._flow, *self._readers))) else 0
+        return self._current[begins:passed], notes
+
     def _find_unended(self) -> str | None:
         names = {(one.pipeline, one.name) for one in (self._flow, *self._readers)}
         names |= {(one.pipeline, one.flow) for one in self._marks}
@@ -88,8 +97,11 @@ class LakeReaders:
         seen = contents(self._store, self._place.folder)
         return set(seen.batches) - {*self._current, *follow(self._store, self._place.folder, seen)}
 
-    def _count_passed(self) -> tuple[int, list[str]]:
-        """How many batches from the beginning every reader has passed, and who keeps the rest."""
+    def _count_passed(self, *, whole: bool = True) -> tuple[int, list[str]]:
+        """How many batches from the beginning every reader has passed, and who keeps the rest.
+
+        `whole`: not what was read last of a table that is read whole each time.
+        """
         counted = {
             (one.pipeline, one.flow): files.count_passed(_number(one.position), one.source_id, self._row)
             for one in self._marks
@@ -102,7 +114,7 @@ class LakeReaders:
         if least < len(self._current):
             behind = ", ".join(sorted(name for (_, name), count in counted.items() if count == least))
             notes.append(f"batches after number {least} stay: {behind} has yet to read them")
-        if any(map(is_whole, self._readers)):
+        if whole and any(map(is_whole, self._readers)):
             least = min(least, self._find_last_reading())
         return least, notes
 

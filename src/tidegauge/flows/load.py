@@ -13,7 +13,7 @@ from tidegauge.flows.override import OverridePreview, OverrideRequest
 from tidegauge.flows.override_load import LoadOverridePreviewer
 from tidegauge.flows.recall import find_chain
 from tidegauge.flows.table import NewRows, TableFlowBase
-from tidegauge.model.batch_data import BatchRows, LakeFile
+from tidegauge.model.batch_data import BatchRows
 from tidegauge.model.delta_flow import AnyFlow
 from tidegauge.model.mode import OutputKind
 from tidegauge.model.plan import Batch, Plan
@@ -26,7 +26,7 @@ from tidegauge.model.table import COPY, Layout
 from tidegauge.model.watermark import Recalled, Watermark
 from tidegauge.outputs.lake.manifest import Manifest, Numbered, refuse_removed
 from tidegauge.outputs.lake.recall import RecalledEpoch
-from tidegauge.outputs.lake.table import chain, load_all
+from tidegauge.outputs.lake.table import chain, lake_files, load_all
 from tidegauge.outputs.warehouse.lake_files import check as check_files
 from tidegauge.plan import files
 from tidegauge.plan.draft import check_history, is_whole
@@ -118,7 +118,7 @@ class Load(TableFlowBase):
         for one in manifests:
             check_history(spec, _layout(spec, one))
             check_marks(spec.options.expect, _layout(spec, one))
-            check_files(_files(folder, [one]))
+            check_files(lake_files(folder.lake, folder.folder, [one]))
 
     def _column_changes(self, manifests: Sequence[Manifest]) -> Iterator[str]:
         held = self.output.layout() if manifests else None
@@ -149,14 +149,6 @@ def _chain(flow: TableFlow, upstream: Watermark | None) -> Chain:
     return chain(open_store(folder.lake), folder.folder, epoch, seq)
 
 
-def _files(folder: LakeTable, manifests: Sequence[Manifest]) -> tuple[LakeFile, ...]:
-    return tuple(
-        LakeFile(folder.lake, f"{folder.folder}/{file.path}", file.rows, file.bytes)
-        for manifest in manifests
-        for file in manifest.files
-    )
-
-
 @dataclass(frozen=True)
 class _LakeRows:
     flow: TableFlow
@@ -174,7 +166,7 @@ class _LakeRows:
         held = self.output.layout()
         if held is not None:
             layout = decide_drift(self.flow, self.output, held, layout, known=True).layout
-        found = _files(folder, manifests)
+        found = lake_files(folder.lake, folder.folder, manifests)
         alike = len(list(groupby(manifests, key=lambda one: one.schema))) == 1
         as_they_are = alike and layout.fields == manifests[-1].schema
         return BatchRows(
@@ -183,7 +175,7 @@ class _LakeRows:
             # Who reads the files directly would not see where their columns differ.
             files=found if as_they_are else (),
             splits=tuple(ParquetSplit(file, layout) for file in found),
-            paths=tuple(f"{folder.lake.path}/{file.path}" for file in found),
+            paths=tuple(dict.fromkeys(f"{folder.lake.path}/{file.path}" for file in found)),
         )
 
 

@@ -80,7 +80,9 @@ class LoadOverridePreviewer(OverridePreviewer):
         try:
             rows = self._count(low, high)
         except OutputError as error:
-            return replace(preview, skipped=None, again=None, unknown=f"the lake could not be asked: {error}")
+            return replace(
+                preview, skipped=None, again=None, unknown=f"the lake could not be asked: {error.sentence}"
+            )
         back = _batches(preview.after) < _batches(preview.before)
         return replace(preview, skipped=0 if back else rows, again=rows if back else 0)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
-from typing import assert_never
+from typing import assert_never, cast
 
 from tidegauge.errors import ConfigError, SourceError
 from tidegauge.flows import override_position
@@ -119,12 +119,11 @@ class TableOverridePreviewer(OverridePreviewer):
         if way == 0:
             return preview
         if source_table is None:
-            unknown = str(self._fault)
             return replace(
                 preview,
                 skipped=0 if way == 1 else None,
                 again=0 if way == -1 else None,
-                unknown=f"the source could not be asked: {unknown}",
+                unknown=f"the source could not be asked: {cast(SourceError, self._fault).sentence}",
             )
         try:
             source = self._sources.of(self._flow.source)
@@ -134,7 +133,7 @@ class TableOverridePreviewer(OverridePreviewer):
             again = source.count(source_table, base, before) if before is not None and way != -1 else 0
         except (SourceError, ConfigError) as error:
             return replace(
-                preview, skipped=None, again=None, unknown=f"the source could not be asked: {error}"
+                preview, skipped=None, again=None, unknown=f"the source could not be asked: {error.sentence}"
             )
         return replace(preview, skipped=skipped, again=again)
 

@@ -151,7 +151,9 @@ class _Found:
         ]
         refused = [table for table in ordered.refused if _asks_for(selection, sync, str(table))]
         if refused:
-            self.faults.append((f"{sync.source.name}: without a cursor", refuse_tables(sync, ordered)))
+            self.faults.append(
+                (f"{sync.source.name}: without a cursor", refuse_tables(sync, source, ordered))
+            )
         for table, options in ordered.options.items():
             for flow in _flows(pipeline, sync, table, options):
                 self.add(flow, sync)

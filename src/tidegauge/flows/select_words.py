@@ -42,10 +42,13 @@ def is_meant(flow: GraphFlow, word: str) -> bool:
 
 def nothing_selected(selection: Sequence[str], stage: Stage | None, names: Sequence[str]) -> ConfigError:
     words = (*selection, *([f"--stage {stage}"] if stage else []))
-    near = difflib.get_close_matches(words[0].strip("+"), names, n=3, cutoff=0.4)
+    word = words[0].strip("+")
+    # A table's name means both its stages, and that is what people type.
+    known = list(names) if stage_of(word) else list(dict.fromkeys(map(table_of, names)))
+    near = difflib.get_close_matches(word, known, n=3, cutoff=0.4)
     return ConfigError(
         f"nothing is selected by {', '.join(words)}",
-        hint=f"did you mean {', '.join(near)}?" if near else f"there are: {', '.join(sorted(names)[:10])}",
+        hint=f"did you mean {', '.join(near)}?" if near else f"there are: {', '.join(sorted(known)[:10])}",
     )
 
 

@@ -18,7 +18,6 @@ from tidegauge.flows.repaired_rows import refuse_spark
 from tidegauge.flows.table_pair import TablePair
 from tidegauge.flows.verify_warehouse import compare_pair
 from tidegauge.model.arrow import schema_of
-from tidegauge.model.batch_data import LakeFile
 from tidegauge.model.plan import Batch, Draft
 from tidegauge.model.position import Window
 from tidegauge.model.protocols.output import Output
@@ -26,7 +25,7 @@ from tidegauge.model.protocols.source import Source
 from tidegauge.model.spec import Execute, LakeTable, Read, TableFlow
 from tidegauge.model.table import EVERY_ROW, Cut, SourceTable
 from tidegauge.model.watermark import Watermark
-from tidegauge.outputs.lake.table import load_committed
+from tidegauge.outputs.lake.table import lake_files, load_committed
 from tidegauge.plan.draft import batch_step, draft, is_whole
 from tidegauge.sources.direct import direct_reason
 from tidegauge.storage.parquet_split import ParquetSplit
@@ -134,8 +133,7 @@ def _is_like_newest(flow: TableFlow, table: LakeTable, source_table: SourceTable
             yield from split.batches()
 
     def there() -> Iterator[pa.RecordBatch]:
-        for file in newest.files:
-            one = LakeFile(table.lake, f"{table.folder}/{file.path}", file.rows, file.bytes)
-            yield from ParquetSplit(one, layout).batches()
+        for file in lake_files(table.lake, table.folder, [newest]):
+            yield from ParquetSplit(file, layout).batches()
 
     return compare_rows(here(), there(), schema_of(layout), key=layout.key).equal

@@ -94,13 +94,8 @@ class TableFlowBase(ABC):
         draft = replace(draft, seen=seen, notes=(*draft.notes, *found.changes, *_tell_expected(self.spec)))
         # What was decided in an earlier plan is worth a note in this one, and no news for the history.
         news = mark is not None and mark.fingerprint != draft.inputs[0].fingerprint
-        return PlannedWork(
-            draft,
-            _AllRows(found.batch_data, deletes, self._repaired(found.unlike), self.spec).batch_data,
-            found.changes if news else (),
-            by_spark=found.by_jdbc or self.spec.uses_delta or self._brings_many(draft),
-            by_jdbc=found.by_jdbc,
-        )
+        rows = _AllRows(found.batch_data, deletes, self._repaired(found.unlike), self.spec)
+        return self._work(draft, rows.batch_data, found.changes if news else (), by_jdbc=found.by_jdbc)
 
     def _check_output(self) -> bool:
         """Refuse one that does not agree with the ledger; whether a full refresh of it was begun."""
@@ -112,7 +107,7 @@ class TableFlowBase(ABC):
     def resume(self, plan: Plan, *, confirm_deletes: bool = False) -> PlannedWork:
         found = self.find_again(plan)
         rows = _AllRows(found.batch_data, self._deletes(confirm_deletes), self._repaired(), self.spec)
-        return PlannedWork(plan.draft, rows.batch_data, found.changes, by_jdbc=found.by_jdbc)
+        return self._work(plan.draft, rows.batch_data, found.changes, by_jdbc=found.by_jdbc)
 
     def read_repair(self, batch: Batch) -> BatchData:
         """What a batch of a repair's plan moves or takes away."""
@@ -185,10 +180,24 @@ class TableFlowBase(ABC):
             return self._resources.delta_tables.synced_output(self.spec, plan)
         return self._resources.open_output(self.spec)
 
-    def _brings_many(self, draft: Draft) -> bool:
-        """Whether a batch has more rows than this process would bring over by itself."""
+    def _work(
+        self, draft: Draft, batch_data: ReadBatch, changes: tuple[str, ...], *, by_jdbc: bool
+    ) -> PlannedWork:
+        """With who will move the rows, as far as that can be known before."""
         many = any(batch.rows is None or batch.rows > FEW for batch in draft.batches)
-        return many and not self.inside
+        asked = self.spec.options.execute is Execute.SPARK
+        by_tasks = (many or asked) and self.output.capabilities.takes_tasks and not self.inside
+        by_spark = by_jdbc or self.spec.uses_delta or (asked and by_tasks)
+        return PlannedWork(
+            draft,
+            batch_data,
+            changes,
+            by_spark=by_spark,
+            by_tasks=by_tasks,
+            only_by_spark=asked,
+            by_jdbc=by_jdbc,
+            inside=self.inside,
+        )
 
     def _deletes(self, confirmed: bool) -> DeletedRows:
         return DeletedRows(self.spec, self.output, confirmed=confirmed, reached=self._reached())

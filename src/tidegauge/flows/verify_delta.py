@@ -175,6 +175,7 @@ def _by_key(
         sequence=output.sequence_by,
         hashed=hashed,
         lacking=lacking,
+        events=output.mode.facts.keeps_history,
     )
 
 

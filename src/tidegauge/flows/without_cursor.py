@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 
-from tidegauge.errors import CursorUnsuitable
+from tidegauge.errors import CursorUnsuitable, TidegaugeError
 from tidegauge.flows.missing_tables import RecordedFlows
 from tidegauge.flows.names import first_flow, matches
 from tidegauge.model.choices import WithoutCursor
@@ -65,7 +67,7 @@ def order_tables(
     return OrderedTables(found, tuple(skipped), tuple(refused))
 
 
-def refuse_tables(sync: Sync, ordered: OrderedTables) -> CursorUnsuitable:
+def refuse_tables(sync: Sync, source: Source, ordered: OrderedTables) -> CursorUnsuitable:
     """One error for all of them, with the line to write."""
     shown = ", ".join(map(str, ordered.refused[:_MOST]))
     more = f" and {len(ordered.refused) - _MOST:,} more" if len(ordered.refused) > _MOST else ""
@@ -77,10 +79,25 @@ def refuse_tables(sync: Sync, ordered: OrderedTables) -> CursorUnsuitable:
     )
     return CursorUnsuitable(
         f"connection '{sync.source.name}' has tables with {what}: {shown}{more}",
-        hint="add `without_cursor: snapshot` to the sync to read them whole in each run, or `without_cursor:"
+        hint=_suggest_column(sync, source, ordered)
+        + "add `without_cursor: snapshot` to the sync to read them whole in each run, or `without_cursor:"
         " skip` to leave them out; or name a cursor or a key of theirs in `override`",
         place=sync.place,
     )
+
+
+def _suggest_column(sync: Sync, source: Source, ordered: OrderedTables) -> str:
+    """Where no table has the column, it may be misspelt."""
+    table = ordered.refused[0]
+    options = options_of(sync, table)
+    if ordered.options or not options.cursor:
+        return ""
+    with suppress(TidegaugeError):
+        whole = source.describe(table, replace(options, cursor="", epoch=None))
+        names = [column.name for column in whole.columns]
+        if near := get_close_matches(options.cursor, names, n=1):
+            return f"did you mean `cursor: {near[0]}`? Else "
+    return ""
 
 
 def _find_lacking(sync: Sync, source: Source, tables: Sequence[TableName]) -> set[TableName]:

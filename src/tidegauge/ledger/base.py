@@ -47,14 +47,15 @@ class BaseLedger(ABC):
         *,
         plan: Plan | None = None,
         marks: bool = True,
+        run: bool = True,
         register: bool = True,
     ) -> FlowState:
         """Load a flow's state, let the rule decide, and save all of its change or nothing. Start again if
         another writer changed the flow in between.
 
         What the caller knows makes it cheaper: `plan` is the active one unless another took its place, and
-        without `marks` the watermarks are neither read nor changed. `register`: the ledger lists the flow
-        from here on.
+        without `marks` the watermarks, without `run` the attempt is neither read nor changed. `register`: the
+        ledger lists the flow from here on.
         """
 
     def flow_states(self, pipeline: str) -> list[FlowState]:
@@ -106,11 +107,15 @@ class BaseLedger(ABC):
 
     def renew(self, claim: Claim, lease: timedelta, *, least: timedelta | None = None) -> None:
         self._step(
-            claim, lambda flow_state, now: claim_rules.renew(flow_state, claim, lease, least=least, now=now)
+            claim,
+            lambda flow_state, now: claim_rules.renew(flow_state, claim, lease, least=least, now=now),
+            run=False,
         )
 
     def begin(self, claim: Claim, index: int) -> None:
-        self._step(claim, lambda flow_state, now: attempt_rules.begin(flow_state, claim, index, now=now))
+        self._step(
+            claim, lambda flow_state, now: attempt_rules.begin(flow_state, claim, index, now=now), run=False
+        )
 
     def advance(self, claim: Claim, index: int, receipt: Receipt) -> None:
         draft = claim.plan.draft
@@ -288,9 +293,9 @@ class BaseLedger(ABC):
     def _plan_id(self, draft: Draft) -> str:  # noqa: ARG002 - a store may want to find the flow by it
         return uuid.uuid4().hex
 
-    def _step(self, held: Claim, rule: Rule) -> None:
+    def _step(self, held: Claim, rule: Rule, *, run: bool = True) -> None:
         draft = held.plan.draft
-        self._change(draft.pipeline, draft.flow, rule, plan=held.plan, marks=False)
+        self._change(draft.pipeline, draft.flow, rule, plan=held.plan, marks=False, run=run)
 
     def _one(self, pipeline: str, flow: str) -> FlowStatus:
         [status] = self.status(pipeline, [flow])

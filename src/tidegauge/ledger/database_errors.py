@@ -42,7 +42,7 @@ _NO_DATABASE = _Fault(
 )
 _NO_RIGHT = _Fault(
     "does not let this user do that",
-    "grant the user SELECT, INSERT, UPDATE, DELETE, CREATE, CREATE VIEW, ALTER and INDEX",
+    "grant the user SELECT, INSERT, UPDATE, DELETE, CREATE, CREATE VIEW, DROP, ALTER and INDEX",
     False,
 )
 _DOWN = _Fault("cannot be reached", "check host and port in its address, and that the server runs")

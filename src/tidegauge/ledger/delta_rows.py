@@ -50,6 +50,7 @@ _WINDOW = (*_START, "current_run_ts")
 _OVER = {"SUCCESS", "SKIPPED"}
 """A run that ended in one of these belongs to an earlier record, or to none."""
 _NO_RUN_YET = dict.fromkeys(("job_id", "error_message", "run_duration", "records_processed"))
+_to_text = json.JSONEncoder(ensure_ascii=False).encode
 _EPOCH, _MILLISECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(milliseconds=1)
 
 
@@ -85,7 +86,7 @@ def next_rows(before: Row | None, stored_flow: StoredFlow, next_id: int) -> tupl
         current = record
     else:
         current = record | _NO_RUN_YET | _READY | {"error_message": record["error_message"]}
-    return current | {"ledger": json.dumps(stored_flow.body, ensure_ascii=False)}, ended
+    return current | {"ledger": _to_text(stored_flow.body)}, ended
 
 
 def entry_row(entry: Entry) -> Row:

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from tidegauge.ledger.delta_files import LARGEST, NewFile, commit, kind_of, new_file, until, worth_merging
 from tidegauge.ledger.delta_logs import EntryLog
@@ -19,7 +20,7 @@ from tidegauge.ledger.delta_rows import decode, moment
 from tidegauge.ledger.delta_shares import Row, find_replaced, share_out
 from tidegauge.ledger.delta_snapshot import LedgerFile, LedgerSnapshot
 from tidegauge.ledger.delta_table import LedgerTable
-from tidegauge.ledger.document_store import Entry, OpenFlow
+from tidegauge.ledger.document_store import Entry, GivenNumbers, OpenFlow
 from tidegauge.ledger.keys import flow_key, pipeline_key
 from tidegauge.ledger.shown_rows import Shown
 
@@ -83,13 +84,17 @@ class ShownTable:
 
         until(self.table.shown, attempt)
 
-    def rows(self) -> list[Row]:
-        """All of them, with their pipeline."""
-        return [
-            row | {"pipeline": file.pipeline}
-            for file in self.table.newest().files.values()
-            for row in decode(self.shown.columns, self.table.get(file))
-        ]
+    def numbers(self) -> GivenNumbers:
+        snapshot, name = self.table.newest(), self.shown.number
+        if name is None:
+            return GivenNumbers()
+        found: dict[tuple[Any, ...], list[int]] = {}
+        for file in snapshot.files.values():
+            for row in decode(self.shown.columns, self.table.get(file)):
+                key = (file.pipeline, *(_plain(part) for part in self.shown.key_of(row)))
+                found.setdefault(key, []).append(row[name])
+        given = {key: sorted(some) for key, some in found.items()}
+        return GivenNumbers(given, self.table.counter(snapshot, _NUMBERS))
 
     # --- parts
 
@@ -244,6 +249,11 @@ class ShownTable:
 
 def _is_before(shown: Shown, row: Row, limit: datetime) -> bool:
     return row[shown.ended] is not None and bool(row[shown.ended] < limit)
+
+
+def _plain(part: Any) -> Any:
+    """Moments as the ledger's records have them: in UTC, without a zone."""
+    return part.replace(tzinfo=None) if isinstance(part, datetime) else part
 
 
 def _microseconds(at: datetime | None) -> int:

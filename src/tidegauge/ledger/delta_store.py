@@ -24,6 +24,7 @@ from tidegauge.ledger.delta_table import LedgerTable
 from tidegauge.ledger.document_store import (
     LOGS,
     Entry,
+    GivenNumbers,
     LoadedDocuments,
     OpenFlow,
     StoredFlow,
@@ -146,15 +147,9 @@ class DeltaDocumentStore:
         tables = [one for one in self._shown if one.shown.log in logs]
         return all(each(lambda table: table.show(pipeline, flows, whole=whole), tables))
 
-    def numbers(self, log: str) -> Mapping[tuple[str, str, datetime], int]:
-        found: dict[tuple[str, str, datetime], int] = {}
-        for table in self._shown:
-            name = table.shown.number
-            if name is not None and table.shown.log == log and table.table.exists():
-                for row in table.rows():
-                    since = row[table.shown.since].replace(tzinfo=None)
-                    found[row["pipeline"], table.shown.flow_of(row), since] = row[name]
-        return found
+    def numbers(self, log: str) -> GivenNumbers:
+        tables = [one for one in self._shown if one.shown.log == log and one.table.exists()]
+        return next((one.numbers() for one in tables), GivenNumbers())
 
     def read(
         self,

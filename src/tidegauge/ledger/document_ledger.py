@@ -99,6 +99,7 @@ class DocumentLedger(DocumentReader, BaseLedger):
         *,
         plan: Plan | None = None,  # noqa: ARG002 - it is in the document
         marks: bool = True,  # noqa: ARG002 - so are they
+        run: bool = True,  # noqa: ARG002 - and so is it
         register: bool = True,
     ) -> FlowState:
         for _ in self._tries():

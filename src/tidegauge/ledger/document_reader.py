@@ -21,7 +21,7 @@ from tidegauge.ledger.document_tables import (
 )
 from tidegauge.ledger.flow_document import FlowDocument, sort_newest_first
 from tidegauge.ledger.flow_view import status_of, watermarks_of
-from tidegauge.ledger.journal import FAILURES
+from tidegauge.ledger.journal import kinds_of
 from tidegauge.ledger.keys import flow_key
 from tidegauge.ledger.log_entries import event_of, run_of
 from tidegauge.ledger.stored_flow import document_of
@@ -82,9 +82,17 @@ class DocumentReader:
         }
 
     def history(
-        self, pipeline: str, *, flow: str | None = None, failed: bool = False, limit: int | None = 20
+        self,
+        pipeline: str,
+        *,
+        flow: str | None = None,
+        failed: bool = False,
+        events: Sequence[str] | None = None,
+        limit: int | None = 20,
     ) -> list[HistoryEvent]:
-        kinds = FAILURES if failed else None
+        kinds = kinds_of(events, failed=failed)
+        if kinds is not None and not kinds:
+            return []
         # Pending entries first: what is moved to the log in between is then seen twice, rather than never.
         loaded = self._documents.load(pipeline, None if flow is None else [flow])
         waiting = [
@@ -96,14 +104,28 @@ class DocumentReader:
         found = [*moved, *(entry for entry in waiting if kinds is None or entry["kind"] in kinds)]
         return [event_of(entry) for entry in sort_newest_first(found)[:limit]]
 
-    def runs(self, pipeline: str, *, since: datetime) -> list[RunRecord]:
+    def runs(
+        self,
+        pipeline: str,
+        *,
+        since: datetime = datetime.min,
+        flow: str | None = None,
+        run_id: str | None = None,
+        limit: int | None = None,
+    ) -> list[RunRecord]:
         # Pending entries first, as in `history`.
-        documents = self._load_documents(pipeline, None)
+        documents = self._load_documents(pipeline, None if flow is None else [flow])
         waiting = [entry for document in documents for entry in document.pending.get("runs", ())]
-        ended = sort_newest_first([*self._documents.read("runs", pipeline), *waiting])
+        newest = limit if run_id is None else None
+        moved = self._documents.read("runs", pipeline, flow=flow, limit=newest)
+        ended = sort_newest_first([*moved, *waiting])
         begun = [one.last for one in documents if one.last is not None and one.last.ended_at is None]
-        found = [run for run in (*begun, *map(run_of, ended)) if run.started_at >= since]
-        return sorted(found, key=lambda run: run.started_at, reverse=True)
+        found = [
+            run
+            for run in (*begun, *map(run_of, ended))
+            if run.started_at >= since and run_id in (None, run.run_id)
+        ]
+        return sorted(found, key=lambda run: run.started_at, reverse=True)[:limit]
 
     def run_totals(self, pipeline: str) -> list[RunTotals]:
         found: dict[tuple[str, State], Counter[str]] = {}
@@ -152,7 +174,8 @@ class DocumentReader:
             runs = [run for name in names for run in self.runs(name, since=datetime.min)]
             return run_rows(runs, self._documents.numbers(table))
         if table == "history":
-            return history_rows(event for name in names for event in self.history(name, limit=sys.maxsize))
+            events = [event for name in names for event in self.history(name, limit=sys.maxsize)]
+            return history_rows(events, self._documents.numbers(table))
         documents = [document for name in names for document in self._load_documents(name, None)]
         if table == "plans":
             return [*map(ended_plan_row, self._ended_plans(names, documents)), *active_plan_rows(documents)]

@@ -113,6 +113,16 @@ class OpenFlow:
     """By log: what will be an entry of it once it has ended. It has no `id` and no `n` yet."""
 
 
+@dataclass(frozen=True)
+class GivenNumbers:
+    """What a table for people has numbered so far."""
+
+    by_key: Mapping[tuple[Any, ...], Sequence[int]] = field(default_factory=dict)
+    """In their order. A run's key is its pipeline, its flow and when it began; an event's goes on with what
+    happened, and to which input."""
+    last: int = 0
+
+
 class DocumentStore(Protocol):
     """Safe to share between threads. Raises LedgerUnreachable when an answer cannot be known, LedgerError for
     a place that is damaged, LedgerVersion for one that newer code made."""
@@ -150,9 +160,9 @@ class DocumentStore(Protocol):
         the documents and never read for the protocol, so a call that dies, or fails, is made up for by the
         next one for the same flow. False if a table is new and has to be told of the `whole` pipeline."""
 
-    def numbers(self, log: str) -> Mapping[tuple[str, str, datetime], int]:
-        """The numbers that people are shown for what is in a log or open, by pipeline, flow and when it
-        began; empty where the store has no table of it."""
+    def numbers(self, log: str) -> GivenNumbers:
+        """The numbers that people are shown for what is in a log or open; none where the store has no table
+        of it."""
 
     def read(
         self,

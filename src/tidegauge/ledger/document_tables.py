@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from tidegauge.ledger.document_store import Entry
+from tidegauge.ledger.document_store import Entry, GivenNumbers
 from tidegauge.ledger.flow_document import FlowDocument
 from tidegauge.ledger.journal import event_columns
 from tidegauge.ledger.keys import flow_key
@@ -33,15 +32,7 @@ def active_plan_rows(documents: Iterable[FlowDocument]) -> Iterator[TableRow]:
     for one in documents:
         active = one.flow_state.active
         if active is not None:
-            yield (
-                plan_values(one.flow_state, active)
-                | plan_changes(one.flow_state, active, None)
-                | {
-                    "lease_until": active.lease_until,
-                    "created_at": active.created_at,
-                    "updated_at": active.updated_at,
-                }
-            )
+            yield plan_values(one.flow_state, active) | plan_changes(one.flow_state, active, None)
 
 
 def ended_plan_row(entry: Entry) -> TableRow:
@@ -63,21 +54,31 @@ def ended_plan_row(entry: Entry) -> TableRow:
     }
 
 
-def run_rows(runs: Iterable[RunRecord], numbers: Mapping[tuple[str, str, datetime], int]) -> list[TableRow]:
-    """With the numbers that the store shows elsewhere; the others numbered as they began."""
-    rows: list[TableRow] = []
-    left = dict(numbers)
-    next_number = max(left.values(), default=0)
-    for run in sorted(runs, key=lambda run: (run.started_at, run.flow, run.attempt)):
-        number = left.pop((run.pipeline, run.flow, run.started_at), None)
-        if number is None:
-            number = next_number = next_number + 1
-        rows.append({"id": number, **run_values(run)})
-    return rows
+def run_rows(runs: Iterable[RunRecord], given: GivenNumbers) -> list[TableRow]:
+    in_order = sorted(runs, key=lambda run: (run.started_at, run.flow, run.attempt))
+    numbers = _number([(run.pipeline, run.flow, run.started_at) for run in in_order], given)
+    return [{"id": number, **run_values(run)} for number, run in zip(numbers, in_order, strict=True)]
 
 
-def history_rows(events: Iterable[HistoryEvent]) -> list[TableRow]:
-    """Of events that come newest first; numbered as they happened."""
+def history_rows(events: Iterable[HistoryEvent], given: GivenNumbers) -> list[TableRow]:
+    """Of events that come newest first."""
     in_order = list(events)[::-1]
     in_order.sort(key=lambda event: event.at)
-    return [{"id": number, "at": one.at, **event_columns(one)} for number, one in enumerate(in_order, 1)]
+    keys = [(one.pipeline, one.flow, one.at, one.event, one.input) for one in in_order]
+    return [
+        {"id": number, "at": one.at, **event_columns(one)}
+        for number, one in zip(_number(keys, given), in_order, strict=True)
+    ]
+
+
+def _number(keys: Iterable[tuple[Any, ...]], given: GivenNumbers) -> Iterator[int]:
+    """The numbers that the store shows elsewhere; what it has not numbered yet comes after them, in this
+    order."""
+    left = {key: list(numbers) for key, numbers in given.by_key.items()}
+    last = given.last
+    for key in keys:
+        if known := left.get(key):
+            yield known.pop(0)
+        else:
+            last += 1
+            yield last

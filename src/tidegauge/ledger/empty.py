@@ -31,11 +31,20 @@ class EmptyLedger(SqlReader):
         *,
         flow: str | None = None,  # noqa: ARG002
         failed: bool = False,  # noqa: ARG002
+        events: Sequence[str] | None = None,  # noqa: ARG002
         limit: int = 20,  # noqa: ARG002
     ) -> list[HistoryEvent]:
         return []
 
-    def runs(self, pipeline: str, *, since: datetime) -> list[RunRecord]:  # noqa: ARG002
+    def runs(
+        self,
+        pipeline: str,  # noqa: ARG002
+        *,
+        since: datetime = datetime.min,  # noqa: ARG002
+        flow: str | None = None,  # noqa: ARG002
+        run_id: str | None = None,  # noqa: ARG002
+        limit: int | None = None,  # noqa: ARG002
+    ) -> list[RunRecord]:
         return []
 
     def run_totals(self, pipeline: str) -> list[RunTotals]:  # noqa: ARG002

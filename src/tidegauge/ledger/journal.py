@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from tidegauge.ledger.keys import flow_key, pipeline_key
@@ -12,6 +13,13 @@ from tidegauge.model.secret import mask
 
 FAILURES = ("failed", "refused")
 """The events that `history --failed` shows."""
+
+
+def kinds_of(events: Sequence[str] | None, *, failed: bool) -> Sequence[str] | None:
+    """The kinds that a reader of the history asks for; None: all of them."""
+    if not failed:
+        return events
+    return FAILURES if events is None else [kind for kind in FAILURES if kind in events]
 
 
 def event_columns(event: HistoryEvent) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from tidegauge.ledger import json_logs
 from tidegauge.ledger.document_store import (
     LOGS,
     Entry,
+    GivenNumbers,
     LoadedDocuments,
     OpenFlow,
     StoredFlow,
@@ -143,8 +144,8 @@ class JsonDocumentStore:
         """The file itself is for people."""
         return True
 
-    def numbers(self, log: str) -> Mapping[tuple[str, str, datetime], int]:  # noqa: ARG002
-        return {}
+    def numbers(self, log: str) -> GivenNumbers:  # noqa: ARG002
+        return GivenNumbers()
 
     def read(
         self,

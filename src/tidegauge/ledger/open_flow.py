@@ -9,8 +9,8 @@ from tidegauge.ledger.document_store import OpenFlow
 from tidegauge.ledger.flow_document import FlowDocument, message_of
 from tidegauge.ledger.flow_state import ActivePlan
 from tidegauge.ledger.log_entries import moment_text, run_body
-from tidegauge.model.plan import InputPlan, window_to_dict
-from tidegauge.model.position import to_body
+from tidegauge.model.plan import InputPlan
+from tidegauge.model.position import Position, VersionPosition
 
 Standing = tuple[Hashable, ...]
 
@@ -58,7 +58,7 @@ def _plan_body(document: FlowDocument, active: ActivePlan) -> dict[str, Any]:
         "created_at": moment_text(active.created_at),
         "plan": {"inputs": [_part_body(part) for part in plan.draft.inputs]},
         "completed": sorted(active.completed),
-        "positions": {name: to_body(mark.position) for name, mark in flow_state.marks.items()},
+        "positions": {name: _version_body(mark.position) for name, mark in flow_state.marks.items()},
         "rows": dict(document.counted),
         "error": message_of(document.last, plan.plan_id),
     }
@@ -67,7 +67,14 @@ def _plan_body(document: FlowDocument, active: ActivePlan) -> dict[str, Any]:
 def _part_body(part: InputPlan) -> dict[str, Any]:
     return {
         "input": part.input,
-        "window": window_to_dict(part.window) if part.window else None,
+        "window": {"after": _version_body(part.window.after), "upto": _version_body(part.window.upto)}
+        if part.window
+        else None,
         "fingerprint": part.fingerprint,
         "stamp": part.stamp,
     }
+
+
+def _version_body(position: Position | None) -> dict[str, int] | None:
+    """As in an entry, for the only positions that the table of plans shows."""
+    return {"version": position.version} if isinstance(position, VersionPosition) else None

@@ -32,4 +32,5 @@ def _postgresql(*_: Any, **__: Any) -> str:
 @compiles(store_now, "mysql")
 @compiles(store_now, "mariadb")
 def _mysql(*_: Any, **__: Any) -> str:
-    return "UTC_TIMESTAMP(6)"
+    # Not UTC_TIMESTAMP: that one stands still from the beginning of the statement. Sessions are in UTC.
+    return "SYSDATE(6)"

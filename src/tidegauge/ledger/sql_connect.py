@@ -8,7 +8,8 @@ from typing import Any
 from urllib.parse import quote
 
 from sqlalchemy import Connection, Dialect, Engine, create_engine, event
-from sqlalchemy.pool import QueuePool
+from sqlalchemy.engine import ExecutionContext
+from sqlalchemy.pool import PoolResetState, QueuePool
 
 from tidegauge.ledger.address import Address
 
@@ -18,12 +19,17 @@ _CONNECT_SECONDS = 10
 _IDLE_SECONDS = 5
 """A transaction of a process that was stopped in its middle is ended by the server after this, before those
 who wait for its lock give up."""
+_IN_TRANSACTION = 1
+"""SERVER_STATUS_IN_TRANS, in each answer of a MySQL server."""
 _POOL = 5
 _OVERFLOW = 45
 """A run's threads each take a connection for milliseconds at a time."""
 
 WRITE = {"tidegauge_write": True}
 """Execution options of a connection that is going to write."""
+FIRST = "tidegauge_first"
+"""Execution option of a statement on PostgreSQL: SQL that is run before it with the same values, in the same
+round trip. What the statement sees is then no older than the end of the first one."""
 
 
 def connect(address: Address, *, create: bool = False) -> Engine:
@@ -99,11 +105,15 @@ def _server(address: Address) -> Engine:
         connect_args=extra,
         pool_size=_POOL,
         max_overflow=_OVERFLOW,
-        pool_pre_ping=True,
+        # Whoever uses a connection notices by himself that it is dead: to ask each time costs a round trip.
+        pool_pre_ping=False,
+        pool_reset_on_return=None if mysql else "rollback",
         hide_parameters=True,
     )
     settings = (
         f"SET SESSION innodb_lock_wait_timeout = {BUSY_SECONDS}"
+        # For SYSDATE, which knows no other zone.
+        ", SESSION time_zone = '+00:00'"
         f" /*M! , SESSION idle_transaction_timeout = {_IDLE_SECONDS} */"
         if mysql
         else f"SET lock_timeout = '{BUSY_SECONDS}s';"
@@ -116,4 +126,22 @@ def _server(address: Address) -> Engine:
             cursor.execute(settings)
         connection.commit()
 
+    event.listen(engine, "reset", _end_transaction) if mysql else event.listen(engine, "do_execute", _send)
     return engine
+
+
+def _end_transaction(connection: Any, _record: object, state: PoolResetState) -> None:
+    """Of a MySQL connection on its way back: its driver would say ROLLBACK after every COMMIT."""
+    if not state.transaction_was_reset and connection.server_status & _IN_TRANSACTION:
+        connection.rollback()
+
+
+def _send(cursor: Any, statement: str, parameters: Any, context: ExecutionContext | None) -> bool:
+    """Whether the statement was sent here: with another before it, see FIRST."""
+    first = None if context is None else context.execution_options.get(FIRST)
+    if first is None:
+        return False
+    with cursor.connection.pipeline():
+        cursor.connection.execute(first, parameters)
+        cursor.execute(statement, parameters)
+    return True

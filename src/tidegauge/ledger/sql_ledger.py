@@ -24,7 +24,7 @@ from tidegauge.ledger.flow_state import FlowState, StateChange
 from tidegauge.ledger.keys import flow_key
 from tidegauge.ledger.prune import prune
 from tidegauge.ledger.sql_connect import WRITE
-from tidegauge.ledger.sql_load import load
+from tidegauge.ledger.sql_load import load_many, load_one
 from tidegauge.ledger.sql_reader import SqlReader
 from tidegauge.ledger.sql_save import save
 from tidegauge.model.claim import Owner
@@ -51,7 +51,7 @@ class SqlLedger(SqlReader, BaseLedger):
         token = uuid.uuid4().hex
 
         def work(connection: Connection) -> dict[str, Plan]:
-            loaded = load(connection, [(draft.pipeline, draft.flow) for draft in drafts], make=True)
+            loaded = load_many(connection, [(draft.pipeline, draft.flow) for draft in drafts])
             answer: dict[str, Plan] = {}
             changes: list[tuple[FlowState, StateChange]] = []
             for number, draft in enumerate(drafts):
@@ -73,7 +73,7 @@ class SqlLedger(SqlReader, BaseLedger):
         """Take over flows that this ledger does not know, all or none. Raises WrongState for one it knows."""
 
         def work(connection: Connection) -> None:
-            loaded = load(connection, [backup.name for backup in backups], make=True)
+            loaded = load_many(connection, [backup.name for backup in backups])
             found = [
                 (state, change)
                 for backup in backups
@@ -101,32 +101,48 @@ class SqlLedger(SqlReader, BaseLedger):
         *,
         plan: Plan | None = None,
         marks: bool = True,
+        run: bool = True,
         register: bool = True,
     ) -> FlowState:
         def work(connection: Connection) -> FlowState:
             make = register and plan is None
-            loaded = load(connection, [(pipeline, flow)], make=make, known=plan, marks=marks)
-            flow_state = loaded.flow_states[flow_key(pipeline, flow)]
-            change = rule(flow_state, loaded.now)
+            flow_state, now = load_one(
+                connection, pipeline, flow, make=make, known=plan, marks=marks, run=run
+            )
+            change = rule(flow_state, now)
             if change is None:
                 return flow_state
-            save(connection, [(flow_state, change)], loaded.now)
+            save(connection, [(flow_state, change)], now)
             return change.flow_state
 
         return self._write(work)
 
     def _write(self, work: Callable[[Connection], T]) -> T:
-        """One transaction; again from its beginning when another writer came between."""
+        """One transaction; again from its beginning when another writer came between, and once when its
+        connection was dead. If that is lost while it commits, nobody knows what became of it, and it is not
+        tried again."""
+        found_dead = ending = False
+
+        def tries_again(error: DBAPIError) -> bool:
+            return may_succeed_again(error) or (error.connection_invalidated and not (ending or found_dead))
+
         for _ in range(_TRIES):
             try:
                 with (
-                    translate_database_error(self.shown, but=may_succeed_again),
+                    translate_database_error(self.shown, but=tries_again),
                     self._turn,
                     self._writer.begin() as connection,
                 ):
-                    return work(connection)
-            except DBAPIError:
-                time.sleep(random.uniform(0, _PAUSE))  # noqa: S311 - not a secret, only not in step
+                    ending = False
+                    answer = work(connection)
+                    ending = True
+                return answer
+            except DBAPIError as error:
+                if error.connection_invalidated:
+                    found_dead = True
+                    self._drop_dead_connections()
+                else:
+                    time.sleep(random.uniform(0, _PAUSE))  # noqa: S311 - not a secret, only not in step
         raise LedgerUnreachable(
             f"the ledger at {self.shown} is changed by others faster than it can be read",
             hint="wait until there are fewer runners, and run again",

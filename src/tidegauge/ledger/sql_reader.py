@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from sqlalchemy import Connection, Engine, Row, Select, and_, bindparam, case, func, select
+from sqlalchemy.exc import DBAPIError
 
 from tidegauge.ledger.database_errors import translate_database_error
 from tidegauge.ledger.flow_view import watermark_of
-from tidegauge.ledger.journal import FAILURES
+from tidegauge.ledger.journal import kinds_of
 from tidegauge.ledger.keys import flow_key, pipeline_key
 from tidegauge.ledger.schedule_json import BEGINNING, schedule_of_tally
 from tidegauge.ledger.sql_clock import store_now
@@ -42,7 +42,11 @@ _SCHEDULE = case(
     (flows.c.tally_body.startswith(BEGINNING, autoescape=True), flows.c.tally_body), else_=None
 ).label("schedule_text")
 """The other tallies are long, and not asked for."""
+_STRETCH = 20_000
+"""Attempts that are looked through at once for those of a run."""
 _OWNER = (plans.c.owner_actor, plans.c.owner_host, plans.c.owner_pid, plans.c.owner_started)
+
+_Found = TypeVar("_Found")
 
 
 class SqlReader:
@@ -63,58 +67,69 @@ class SqlReader:
         self._engine.dispose()
 
     def now(self) -> datetime:
-        with self._reading() as connection:
-            found: datetime = connection.execute(select(store_now())).scalar_one()
-            return found
+        found: datetime = self._ask(select(store_now()))[0][0]
+        return found
 
     def watermarks(self, pipeline: str, flows: Sequence[str] | None = None) -> list[Watermark]:
         query = _only(select(watermarks), watermarks.c.flow_key, watermarks.c.pipeline_key, pipeline, flows)
-        with self._reading() as connection:
-            found = [watermark_of(row.pipeline, row.flow, mark_of(row)) for row in connection.execute(query)]
+        found = [watermark_of(row.pipeline, row.flow, mark_of(row)) for row in self._ask(query)]
         return sorted(found, key=lambda mark: (mark.flow, mark.input))
 
     def status(self, pipeline: str, flows: Sequence[str] | None = None) -> list[FlowStatus]:
         query, values = _status_query(pipeline, flows)
-        with self._reading() as connection:
-            rows = connection.execute(query, values).all()
-        # Not inside: a plan of thousands of batches takes its time, and a server ends idle transactions.
-        return sorted(map(_status, rows), key=lambda status: status.flow)
+        return sorted(map(_status, self._ask(query, values)), key=lambda status: status.flow)
 
     def tallies(self, pipeline: str, flows: Sequence[str]) -> dict[str, Tally]:
         query = select(_heads).where(_heads.c.flow_key.in_([flow_key(pipeline, flow) for flow in flows]))
-        with self._reading() as connection:
-            found = connection.execute(query).all()
         return {
             row.flow: replace(tallies_of(row)[0], created_at=row.created_at, updated_at=row.updated_at)
-            for row in found
+            for row in self._ask(query)
         }
 
     def history(
-        self, pipeline: str, *, flow: str | None = None, failed: bool = False, limit: int = 20
+        self,
+        pipeline: str,
+        *,
+        flow: str | None = None,
+        failed: bool = False,
+        events: Sequence[str] | None = None,
+        limit: int = 20,
     ) -> list[HistoryEvent]:
         query = select(history).order_by(history.c.id.desc()).limit(limit)
         if flow is None:
             query = query.where(history.c.pipeline_key == pipeline_key(pipeline))
         else:
             query = query.where(history.c.flow_key == flow_key(pipeline, flow))
-        with self._reading() as connection:
-            if not failed:
-                return [_event(row) for row in connection.execute(query)]
-            # One walk down an index for each kind of failure, instead of one over all that went well.
-            rows = [
-                row for kind in FAILURES for row in connection.execute(query.where(history.c.event == kind))
-            ]
+        kinds = kinds_of(events, failed=failed)
+        if kinds is None:
+            return [_event(row) for row in self._ask(query)]
+        # One walk down an index for each kind, instead of one over all the others.
+        rows = [row for kind in kinds for row in self._ask(query.where(history.c.event == kind))]
         return [_event(row) for row in sorted(rows, key=lambda row: row.id, reverse=True)[:limit]]
 
-    def runs(self, pipeline: str, *, since: datetime) -> list[RunRecord]:
-        query = (
-            select(_runs)
-            .join(flows, flows.c.flow_key == _runs.c.flow_key)
-            .where(flows.c.pipeline_key == pipeline_key(pipeline), _runs.c.started_at >= since)
-            .order_by(_runs.c.id.desc())
-        )
-        with self._reading() as connection:
-            return [run_of(row) for row in connection.execute(query)]
+    def runs(
+        self,
+        pipeline: str,
+        *,
+        since: datetime = datetime.min,
+        flow: str | None = None,
+        run_id: str | None = None,
+        limit: int | None = None,
+    ) -> list[RunRecord]:
+        query = select(_runs).order_by(_runs.c.id.desc()).limit(limit)
+        if flow is not None:
+            query = query.where(_runs.c.flow_key == flow_key(pipeline, flow))
+        elif run_id is not None:
+            query = query.where(_runs.c.pipeline == pipeline)
+        else:
+            query = query.join(flows, flows.c.flow_key == _runs.c.flow_key)
+            query = query.where(flows.c.pipeline_key == pipeline_key(pipeline))
+        if since != datetime.min:
+            query = query.where(_runs.c.started_at >= since)
+        if run_id is None:
+            return [run_of(row) for row in self._ask(query)]
+        query = query.where(_runs.c.run_id == run_id)
+        return [run_of(row) for row in self._walk_down(query)][:limit]
 
     def run_totals(self, pipeline: str) -> list[RunTotals]:
         sums = [func.coalesce(func.sum(_runs.c[name]), 0).label(name) for name in COUNTS]
@@ -124,13 +139,12 @@ class SqlReader:
             .where(flows.c.pipeline_key == pipeline_key(pipeline))
             .group_by(_runs.c.flow_key, _runs.c.state)
         )
-        with self._reading() as connection:
-            found = [
-                RunTotals(
-                    row.flow, State(row.state), row.runs, **{name: int(getattr(row, name)) for name in COUNTS}
-                )
-                for row in connection.execute(query)
-            ]
+        found = [
+            RunTotals(
+                row.flow, State(row.state), row.runs, **{name: int(getattr(row, name)) for name in COUNTS}
+            )
+            for row in self._ask(query)
+        ]
         return sorted(found, key=lambda one: (one.flow, one.state))
 
     def event_totals(self, pipeline: str) -> list[EventTotals]:
@@ -140,39 +154,70 @@ class SqlReader:
             .where(history.c.pipeline_key == pipeline_key(pipeline))
             .group_by(history.c.flow_key, history.c.event)
         )
-        with self._reading() as connection:
-            found = [
-                EventTotals(flow, event, many, int(count))
-                for flow, event, many, count in connection.execute(query)
-            ]
+        found = [EventTotals(flow, event, many, int(count)) for flow, event, many, count in self._ask(query)]
         return sorted(found, key=lambda one: (one.flow, one.event))
 
     def pipelines(self) -> list[str]:
-        with self._reading() as connection:
-            return sorted(set(connection.execute(select(flows.c.pipeline).distinct()).scalars()))
+        return sorted({row.pipeline for row in self._ask(select(flows.c.pipeline).distinct())})
 
     def ticks(self, pipeline: str) -> TickBook:
         query = select(_SCHEDULE).where(flows.c.flow_key == flow_key(pipeline, ALL))
-        with self._reading() as connection:
-            return schedule_of_tally(connection.execute(query).scalar_one_or_none())[1]
+        found = self._ask(query)
+        return schedule_of_tally(found[0].schedule_text if found else None)[1]
 
     def find_plan(self, plan_id: str) -> tuple[str, str, bool] | None:
         query = select(plans.c.pipeline, plans.c.flow, plans.c.active).where(plans.c.plan_id == plan_id)
-        with self._reading() as connection:
-            row = connection.execute(query).one_or_none()
-        return None if row is None else (row.pipeline, row.flow, row.active == 1)
+        found = self._ask(query)
+        return (found[0].pipeline, found[0].flow, found[0].active == 1) if found else None
 
     def table_rows(self, table: str) -> list[dict[str, Any]]:
         """All rows of one of the ledger's tables, oldest first."""
         wanted = metadata.tables[table]
-        with self._reading() as connection:
-            found = connection.execute(select(wanted).order_by(*wanted.primary_key.columns)).mappings()
-            return [dict(row) for row in found]
+        return [row._asdict() for row in self._ask(select(wanted).order_by(*wanted.primary_key.columns))]
 
-    @contextmanager
-    def _reading(self) -> Iterator[Connection]:
-        with translate_database_error(self.shown), self._engine.connect() as connection:
-            yield connection
+    def rows(self, sql: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+        """Of a query in the server's own SQL, with a NUL character in the place of each value."""
+        query = sql.replace("%", "%%").replace("\0", "%s") if values else sql
+        return self._read(
+            lambda connection: [
+                tuple(row) for row in connection.exec_driver_sql(query, tuple(values) or None)
+            ]
+        )
+
+    def _ask(self, query: Select[Any], values: Mapping[str, Any] | None = None) -> Sequence[Any]:
+        """All rows, and the connection is given back: a server ends idle transactions."""
+        return self._read(lambda connection: connection.execute(query, values).all())
+
+    def _walk_down(self, query: Select[Any]) -> list[Row[Any]]:
+        """The rows of one run, without an index: they lie close together, and mostly near the end."""
+        [[top]] = self._ask(select(func.coalesce(func.max(_runs.c.id), 0)))
+        found: list[Row[Any]] = []
+        while top > 0:
+            rows = self._ask(query.where(_runs.c.id > top - _STRETCH, _runs.c.id <= top))
+            if found and not rows:
+                break
+            found += rows
+            top -= _STRETCH
+        return found
+
+    def _read(self, read: Callable[[Connection], _Found]) -> _Found:
+        with translate_database_error(self.shown):
+            try:
+                return self._read_once(read)
+            except DBAPIError as error:
+                if not error.connection_invalidated:
+                    raise
+                self._drop_dead_connections()
+                return self._read_once(read)
+
+    def _read_once(self, read: Callable[[Connection], _Found]) -> _Found:
+        with self._engine.connect() as connection:
+            return read(connection)
+
+    def _drop_dead_connections(self) -> None:
+        """One that lay in the pool was dead: the server was restarted, or has ended what was idle. Whatever
+        ended this one may have ended the others. Those in use stay as they are."""
+        self._engine.dispose()
 
 
 def _only(

@@ -68,7 +68,7 @@ def _tally_text(flow_state: FlowState) -> str | None:
 
 
 def plan_values(flow_state: FlowState, active: ActivePlan) -> dict[str, Any]:
-    """Of a plan that is new; its moments are the caller's, who knows what the driver wants."""
+    """Of a plan that is new."""
     kept = active.plan
     return {
         "plan_id": kept.plan_id,
@@ -79,6 +79,7 @@ def plan_values(flow_state: FlowState, active: ActivePlan) -> dict[str, Any]:
         "first_seq": kept.first_seq,
         "batches": len(kept.draft.batches),
         "body": draft_to_json(kept.draft),
+        "created_at": active.created_at,
     }
 
 
@@ -97,6 +98,8 @@ def plan_changes(flow_state: FlowState, active: ActivePlan, word: str | None) ->
         "owner_host": owner.host if owner else None,
         "owner_pid": owner.pid if owner else None,
         "owner_started": owner.started if owner else None,
+        "lease_until": active.lease_until,
+        "updated_at": active.updated_at,
     }
 
 
@@ -213,6 +216,22 @@ def completed_of(row: Row[Any]) -> frozenset[str]:
     return frozenset(json.loads(row.completed)) if row.completed else frozenset()
 
 
+MARK_COLUMNS = (
+    "input",
+    "cursor_kind",
+    "position",
+    "checked",
+    "epoch",
+    "seq",
+    "pending",
+    "source_id",
+    "fingerprint",
+    "stamp",
+    "updated_at",
+)
+"""What `mark_of` reads."""
+
+
 def mark_of(row: Row[Any]) -> InputState:
     return InputState(
         input=row.input,
@@ -229,23 +248,29 @@ def mark_of(row: Row[Any]) -> InputState:
     )
 
 
-def run_of(row: Row[Any], prefix: str = "") -> RunRecord:
-    found = row._mapping
-    error = found[f"{prefix}error"]
-    return RunRecord(
-        run_id=found[f"{prefix}run_id"],
-        pipeline=found[f"{prefix}pipeline"],
-        flow=found[f"{prefix}flow"],
-        plan_id=found[f"{prefix}plan_id"],
-        attempt=found[f"{prefix}attempt"],
-        state=State(found[f"{prefix}state"]),
-        started_at=found[f"{prefix}started_at"],
-        ended_at=found[f"{prefix}ended_at"],
-        batches=found[f"{prefix}batches"],
-        rows_read=found[f"{prefix}rows_read"],
-        rows_written=found[f"{prefix}rows_written"],
-        rows_inserted=found[f"{prefix}rows_inserted"],
-        rows_updated=found[f"{prefix}rows_updated"],
-        rows_deleted=found[f"{prefix}rows_deleted"],
-        error=None if error is None else json.loads(error),
-    )
+RUN_COLUMNS = (
+    "run_id",
+    "state",
+    "started_at",
+    "ended_at",
+    "batches",
+    "rows_read",
+    "rows_written",
+    "rows_inserted",
+    "rows_updated",
+    "rows_deleted",
+    "error",
+)
+"""What `run_of` reads besides the run's name."""
+
+
+def run_of(row: Row[Any], prefix: str = "", **known: Any) -> RunRecord:
+    """`known`: the run's name, where the caller knows it: pipeline, flow, plan_id, attempt."""
+    found = known or {
+        name: getattr(row, prefix + name) for name in ("pipeline", "flow", "plan_id", "attempt")
+    }
+    found |= {name: getattr(row, prefix + name) for name in RUN_COLUMNS}
+    found["state"] = State(found["state"])
+    if found["error"] is not None:
+        found["error"] = json.loads(found["error"])
+    return RunRecord(**found)

@@ -78,14 +78,14 @@ def _save_plans(connection: Connection, changes: Sequence[tuple[FlowState, State
         if change.flow_state.active is not None and change.flow_state.active is not old.active:
             touched.append((change.flow_state.active, None))
         for active, word in touched:
-            stamps = {"lease_until": active.lease_until, "updated_at": active.updated_at}
-            values = plan_changes(change.flow_state, active, word) | stamps
+            values = plan_changes(change.flow_state, active, word)
             if old.active is not None and old.active.plan.plan_id == active.plan.plan_id:
-                connection.execute(_PLAN, {"of_plan": active.plan.plan_id, **values})
+                before = plan_changes(old, old.active, None)
+                changed = {name: value for name, value in values.items() if value != before[name]}
+                if changed:
+                    connection.execute(_PLAN, {"of_plan": active.plan.plan_id, **changed})
             else:
-                made.append(
-                    plan_values(change.flow_state, active) | values | {"created_at": active.created_at}
-                )
+                made.append(plan_values(change.flow_state, active) | values)
     _insert(connection, plans, made)
 
 

@@ -48,6 +48,9 @@ class LakeFile:
     """Below the lake's path."""
     rows: int
     bytes: int
+    """Of the whole file."""
+    first: int | None = None
+    """Only `rows` of its rows are meant, from this one on; None: all are."""
 
 
 @dataclass(frozen=True)
@@ -143,7 +146,8 @@ class BatchRows(BatchData):
     """
 
     files: tuple[LakeFile, ...] = ()
-    """In order; a file in here has as many rows and bytes as it says, or the batch fails."""
+    """In order; a file in here has as many rows and bytes as it says, or the batch fails. Only one without
+    `first` can be taken as it is; of the others, the splits."""
     splits: tuple[Split, ...] = ()
     """With files: one for each, in the same order."""
     frame: Callable[[SparkSession], DataFrame] | None = None

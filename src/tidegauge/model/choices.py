@@ -8,6 +8,8 @@ from enum import StrEnum
 class Execute(StrEnum):
     """Where the rows of a sync are moved: through Spark, or inside the database that has both ends."""
 
+    AUTO = "auto"
+    """Through Spark where that is worth its start, else by processes of this machine."""
     SPARK = "spark"
     DATABASE = "database"
 

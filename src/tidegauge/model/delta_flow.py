@@ -133,6 +133,9 @@ class DeltaTable:
     """Who gives its rows, in messages."""
     zorder: tuple[str, ...] = ()
     """The columns that `optimize` sorts by."""
+    deletion_vectors: bool | None = None
+    """Whether Delta may mark rows as gone beside their file; None: in a table that is made anew it may, and
+    others stay as they are."""
     place: Place | None = None
 
 

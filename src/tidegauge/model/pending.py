@@ -14,6 +14,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 
+def describe_waiting(rows: int) -> str:
+    """Of rows that the last look at a source has found, and that no run may read yet."""
+    waits = "1 row waits for its time" if rows == 1 else f"{rows:,} rows wait for their time"
+    return f"{waits}: dated past the source's clock, or too young"
+
+
 @dataclass(frozen=True)
 class Pending:
     text: str
@@ -22,9 +28,10 @@ class Pending:
     """The text that says: what is in a Delta target is of a later version than its watermark says."""
 
     @classmethod
-    def of_points(cls, points: Sequence[object]) -> Pending:
-        """Points of a database's cursor, as JSON can hold them."""
-        return cls(json.dumps(points, ensure_ascii=False))
+    def of_points(cls, points: Sequence[object], waiting: int = 0) -> Pending:
+        """Points of a database's cursor, as JSON can hold them; and how many rows wait in the future."""
+        body = {"points": points, "waiting": waiting} if waiting else points
+        return cls(json.dumps(body, ensure_ascii=False))
 
     @classmethod
     def of_target(cls, made_by: object) -> Pending:
@@ -34,11 +41,21 @@ class Pending:
     @property
     def points(self) -> list[object]:
         """Empty where the text says something else."""
-        try:
-            found = json.loads(self.text)
-        except ValueError:
-            return []
+        found = self._body.get("points") if isinstance(self._body, dict) else self._body
         return found if isinstance(found, list) else []
+
+    @property
+    def waiting(self) -> int:
+        """Rows that wait for their time, as the last plan saw them: of a database those in the future."""
+        found = self._body.get("waiting") if isinstance(self._body, dict) else 0
+        return found if isinstance(found, int) else 0
+
+    @property
+    def _body(self) -> object:
+        try:
+            return json.loads(self.text)
+        except ValueError:
+            return None
 
     @property
     def is_set_back(self) -> bool:

@@ -63,6 +63,10 @@ class Batch:
     """When the source committed the upper end of each window; empty: known of the plan's end alone."""
 
 
+NO_INDEX = "no index begins with"
+"""How the note begins that says so of a cursor. It holds for many tables alike, and people read it once."""
+
+
 @dataclass(frozen=True)
 class InputPlan:
     """One input's part of a plan."""

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import re
+from functools import lru_cache
 from urllib.parse import quote, quote_plus
 
 MASK = "***"
 _known: set[str] = set()
+_open: set[str] = set()
+_WORD = re.compile(r"\w+")
+_LONG, _SHORTEST = 8, 3
+_PLACE = (
+    r"(?:passw(?:or)?d|pwd|passphrase|secret|token|api_?key|access_?key(?:_id)?|identified\s+by)"
+    r"[\"']?\s*[=:]?\s*[\"'(]*|://[^\s/@]*:"
+)
+"""What stands before a secret."""
 
 
 class Secret:
@@ -45,12 +56,33 @@ class Secret:
 
 
 def remember(value: str) -> None:
-    """From now on `mask` hides this value, also as it looks inside an address."""
+    """From now on `mask` hides this value, also as it looks inside an address or in JSON."""
     if value:
-        _known.update({value, quote(value, safe=""), quote_plus(value)})
+        _known.update({value, quote(value, safe=""), quote_plus(value), json.dumps(value)[1:-1]})
+
+
+def name_openly(text: str) -> None:
+    """The words of this text are names that anybody may read: of tables, schemas, users, connections.
+
+    A secret that is such a word too tells nobody anything there, and hiding it would blacken every message.
+    It is hidden where secrets stand: behind `password=`, in the login of an address, and the like.
+    """
+    _open.update(_WORD.findall(text))
 
 
 def mask(text: str) -> str:
     for value in sorted(_known, key=len, reverse=True):
-        text = text.replace(value, MASK)
+        if value in text:
+            text = _pattern(value, value in _open).sub(lambda found: f"{found[1] or ''}{MASK}", text)
     return text
+
+
+@lru_cache(maxsize=4096)
+def _pattern(value: str, is_name: bool) -> re.Pattern[str]:
+    """A name only in a secret's place; a short word where it stands by itself; any other wherever it is."""
+    hidden = re.escape(value)
+    if is_name or len(value) < _SHORTEST:
+        return re.compile(f"({_PLACE}){hidden}", re.IGNORECASE)
+    if len(value) < _LONG and _WORD.fullmatch(value):
+        return re.compile(rf"()(?<!\w){hidden}(?!\w)")
+    return re.compile(f"(){hidden}")

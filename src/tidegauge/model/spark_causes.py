@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 _MANY = 20
+_CALL = re.compile(r"An error occurred while calling \S+\.\s*(?:Trace:)?\s*(?:: )?")
+
+
+def without_call(text: str) -> str:
+    """Without Py4J's own words on which of its objects was called: the cause comes after them."""
+    return _CALL.sub("", text, count=1)
 
 
 def with_causes(error: BaseException) -> str:

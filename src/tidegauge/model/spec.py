@@ -113,7 +113,7 @@ class TableOptions:
     mode: Mode = Mode.MERGE
     drift: Drift = Drift.EVOLVE
     read: Read = Read.AUTO
-    execute: Execute = Execute.SPARK
+    execute: Execute = Execute.AUTO
     deletes: Deletes = Deletes.NONE
     deletes_limit: float = 0.3
     """The share of the target's rows that may vanish at once without being confirmed."""
@@ -122,6 +122,8 @@ class TableOptions:
     """Redshift only, as is `sortkey`: how a new target is laid out. `hybrid` is Snowflake's."""
     sortkey: tuple[str, ...] = ()
     hybrid: bool = False
+    deletion_vectors: bool | None = None
+    """Delta tables only; see `model.delta_flow.DeltaTable`."""
     expect: tuple[Expectation, ...] = ()
     place: Place | None = None
 

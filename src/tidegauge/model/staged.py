@@ -13,6 +13,9 @@ class DataFile:
     """Relative to the table's folder."""
     rows: int
     bytes: int
+    """Of the whole file."""
+    first: int | None = None
+    """Only `rows` of its rows are meant, from this one on; None: all are."""
 
 
 @dataclass(frozen=True)

@@ -108,6 +108,8 @@ class SourceTable:
     """A constraint of the database says the key is unique."""
     source_id: str
     notes: tuple[str, ...] = ()
+    unindexed: str = ""
+    """The cursor's column, if no index begins with it."""
     only: str = ""
     """SQL that is true for the rows that are wanted, of those in a window; empty: all of them."""
     filter: str = ""

@@ -146,7 +146,7 @@ class LineageListener:
             except Exception as error:  # it breaks no run; whoever closes tells it
                 self.lost += 1
                 ours = isinstance(error, TidegaugeError)
-                self.error = mask(str(error) if ours else f"{type(error).__name__}: {error}")[:300]
+                self.error = mask(error.args[0] if ours else f"{type(error).__name__}: {error}")[:300]
 
     def _look(self, trace: FlowTrace) -> FlowLineage | None:
         if trace.spec is None:

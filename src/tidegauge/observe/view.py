@@ -5,8 +5,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, TextIO
 
+from tidegauge.model.plan import NO_INDEX
 from tidegauge.model.position import to_text
 from tidegauge.model.secret import mask
 from tidegauge.model.state import NOTHING_NEW, State
@@ -42,6 +44,7 @@ def watch(stream: TextIO) -> Iterator[Listener]:
     with Progress(
         TextColumn("{task.description}"),
         BarColumn(bar_width=24),
+        TextColumn("{task.fields[batch]}"),
         TextColumn("{task.fields[rows]}", justify="right"),
         TextColumn("{task.fields[rate]}", justify="right"),
         TimeElapsedColumn(),
@@ -56,11 +59,31 @@ class Lines:
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
+        self._once = SaidOnce()
 
     def __call__(self, event: RunEvent) -> None:
-        for line in describe(event):
+        for line in describe(self._once(event)):
             self._stream.write(mask(line) + "\n")
         self._stream.flush()
+
+
+class SaidOnce:
+    """Leaves out, after the first table of which it is said, what holds for many tables alike."""
+
+    def __init__(self) -> None:
+        self._said = False
+
+    def __call__(self, event: RunEvent) -> RunEvent:
+        if not isinstance(event, FlowPlanned):
+            return event
+        said: list[str] = []
+        for note in event.notes:
+            if not note.startswith(NO_INDEX):
+                said.append(note)
+            elif not self._said:
+                said.append(f"{note} (said once; `tidegauge plan` names all tables of which it is true)")
+                self._said = True
+        return replace(event, notes=tuple(said))
 
 
 def describe(event: RunEvent) -> list[str]:
@@ -78,7 +101,7 @@ def describe(event: RunEvent) -> list[str]:
         case Comparing(table, number, of):
             return [f"comparing {table} ({number} of {of})"]
         case BatchCommitted(flow, number, of, rows, found):
-            return [f"{flow}: batch {number}/{of}: {rows:,} rows{', already there' if found else ''}"]
+            return [f"{flow}: batch {number}/{of}: {count_rows(rows)}{', already there' if found else ''}"]
         case FlowEnded():
             return [_describe_end(event)]
         case RunStarted() | FlowsChosen() | StepBegun() | StepDone():
@@ -89,12 +112,12 @@ def _describe_end(ended: FlowEnded) -> str:
     if ended.state is State.SKIPPED:
         return f"{ended.flow}: {f'{ended.state}: {ended.reason}' if ended.reason else NOTHING_NEW}"
     error = f": {ended.error}" if ended.error else ""
-    return f"{ended.flow}: {ended.state}: {ended.rows:,} rows in {ended.seconds:.1f} s{error}"
+    return f"{ended.flow}: {ended.state}: {count_rows(ended.rows)} in {ended.seconds:.1f} s{error}"
 
 
 def _describe_plan(planned: FlowPlanned) -> str:
     begin = "takes up an earlier plan" if planned.resumed else "planned"
-    what = f"{planned.rows:,} rows" if planned.rows is not None else _describe_windows(planned)
+    what = count_rows(planned.rows) if planned.rows is not None else _describe_windows(planned)
     return f"{planned.flow}: {begin}: {what} in {planned.batches} batch{'' if planned.batches == 1 else 'es'}"
 
 
@@ -109,6 +132,10 @@ def _describe_windows(planned: FlowPlanned) -> str:
     return ", ".join(moving) or "changes"
 
 
+def count_rows(rows: int) -> str:
+    return f"{rows:,} row{'' if rows == 1 else 's'}"
+
+
 class Bars:
     """A bar for each table: rows, rate and time left."""
 
@@ -116,11 +143,12 @@ class Bars:
         self._progress = progress
         self._tasks: dict[str, TaskID] = {}
         self._lock = threading.Lock()
-        self._status = progress.add_task("planning", total=None, rows="", rate="")
+        self._once = SaidOnce()
+        self._status = progress.add_task("planning", total=None, batch="", rows="", rate="")
 
     def __call__(self, event: RunEvent) -> None:
         with self._lock:
-            self._show(event)
+            self._show(self._once(event))
 
     def _show(self, event: RunEvent) -> None:
         match event:
@@ -137,11 +165,14 @@ class Bars:
                     name = f"{flow} (taken up)" if resumed else flow
                     if flow in self._tasks:
                         self._progress.remove_task(self._tasks[flow])
-                    self._tasks[flow] = self._progress.add_task(name, total=rows, rows="0 rows", rate="")
+                    self._tasks[flow] = self._progress.add_task(
+                        name, total=rows, batch="", rows="0 rows", rate=""
+                    )
             case NoteAdded(flow, note):
                 self._print(flow, note)
-            case BatchCommitted(flow, _, _, rows, _):
+            case BatchCommitted(flow, number, of, rows, _):
                 self._progress.update(self._status, visible=False)
+                self._progress.update(self._tasks[flow], batch=f"batch {number} of {of}")
                 self._advance(self._tasks[flow], rows)
             case FlowEnded(flow, state, _, _, _) if flow in self._tasks and state is State.SUCCESS:
                 self._progress.update(self._tasks[flow], total=self._task(flow), completed=self._task(flow))
@@ -158,4 +189,4 @@ class Bars:
         self._progress.advance(task, rows)
         shown = next(one for one in self._progress.tasks if one.id == task)
         rate = shown.completed / shown.elapsed if shown.elapsed else 0
-        self._progress.update(task, rows=f"{shown.completed:,.0f} rows", rate=f"{rate:,.0f}/s")
+        self._progress.update(task, rows=count_rows(int(shown.completed)), rate=f"{rate:,.0f}/s")

@@ -10,10 +10,11 @@ import json
 import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from tidegauge.errors import ConfigError, LedgerError, Stopped, TidegaugeError
+from tidegauge.flows.scheduled import find_scheduled
 from tidegauge.ledger.open import Ledger, open_ledger
 from tidegauge.ledger.owner import this_process
 from tidegauge.model.alert import AlertChannel, AlertKind, AlertSettings, Told
@@ -23,6 +24,7 @@ from tidegauge.model.spec import Project
 from tidegauge.model.state import State
 from tidegauge.observe.channels import Message, send_all
 from tidegauge.operations.health import Health, examine
+from tidegauge.operations.health_pipeline import examine_schedules
 from tidegauge.operations.incidents import (
     CLAIMED,
     CLOSED,
@@ -43,6 +45,8 @@ LOG = "(alerts)"
 """Stands in the place of a flow in the history."""
 RUN = "(run)"
 """The flow of an incident that is about no flow: a run that could not even begin."""
+SCHEDULE = "(schedule "
+"""The flow of an incident about a schedule begins with it."""
 _EVENTS = 1000
 _PAUSE = 3600.0
 _LEVELS = {AlertKind.RECOVERED: "success", AlertKind.LATE: "warning", AlertKind.REGRESSED: "warning"}
@@ -85,6 +89,8 @@ def send_alerts(
         health = examine(project, selection)[1] if found is None else found
         with open_ledger(project.ledger, create=True) as ledger:
             situation = _judge(settings, health, report, error, whole=not selection)
+            if not selection:
+                situation = _with_schedules(situation, settings, project, ledger)
             return _Teller(project, settings, ledger).tell(situation)
     except TidegaugeError as fault:
         if error is not None and isinstance(fault, LedgerError):
@@ -151,6 +157,25 @@ def _judge(
         frozenset(uncounted | set(failed)),
         frozenset(seen),
         whole=whole and report is not None,
+    )
+
+
+def _with_schedules(
+    situation: Situation, settings: AlertSettings, project: Project, ledger: LedgerReader
+) -> Situation:
+    """With the schedules whose times nobody ran for."""
+    known = {f"{SCHEDULE}{one.schedule})" for one in find_scheduled(project)}
+    late = {
+        (f"{SCHEDULE}{name})", AlertKind.LATE): mask(found.says)
+        for name, found in examine_schedules(project, ledger).items()
+        if found.alert is AlertKind.LATE and AlertKind.LATE in settings.on
+    }
+    well = {(name, AlertKind.LATE) for name in known} - set(late)
+    return replace(
+        situation,
+        wrong=situation.wrong | late,
+        well=situation.well | well,
+        seen=situation.seen | known,
     )
 
 

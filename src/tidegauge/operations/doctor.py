@@ -2,29 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Set
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Set
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
-from tidegauge.errors import TidegaugeError
+from tidegauge.errors import LedgerError, TidegaugeError
 from tidegauge.flows.missing_tables import RecordedFlows, find_recorded
 from tidegauge.flows.remarks import remarks
 from tidegauge.flows.scheduled import needs_of_project
 from tidegauge.flows.select import Sources, choose
+from tidegauge.ledger.address import parse
 from tidegauge.ledger.open import open_ledger
 from tidegauge.model.engines import READABLE
+from tidegauge.model.plan import NO_INDEX
 from tidegauge.model.secret import mask
-from tidegauge.model.spec import Database, Lake, Project
+from tidegauge.model.spec import Database, Lake, Project, TableFlow, WarehouseTable
+from tidegauge.operations.doctor_access import (
+    check_lake,
+    check_ledger,
+    check_warehouse,
+    find_barred,
+    tell_clock,
+)
 from tidegauge.operations.plan import preview
-from tidegauge.outputs.lake.output import ParquetOutput
-from tidegauge.outputs.warehouse.open import open_warehouse
-from tidegauge.spark.jars import Needs, jars
+from tidegauge.outputs.warehouse.privileges import Lack
+from tidegauge.spark.jars import Needs, find_cached, jars
 from tidegauge.spark.java import find_java
-
-_SKEW = 5.0
-"""Seconds by which a clock may differ from ours before it is worth a word."""
+from tidegauge.spark.session import is_local
+from tidegauge.spark.take_up import SWITCH, describe_kept, find_kept
 
 
 @dataclass(frozen=True)
@@ -43,40 +52,63 @@ class Finding:
         }
 
 
-def examine(project: Project) -> Iterator[Finding]:
-    """Finding after finding, as they are made. Leaves nothing behind but what a first run makes anyway."""
+def examine(project: Project, *, probe: bool = False) -> Iterator[Finding]:
+    """Finding after finding, as they are made. Changes nothing. `probe`: what only a write can tell is tried
+    too, and what was written is taken away."""
     said: set[str] = set()
-    for found in _examine_parts(project):
+    for found in _examine_parts(project, probe):
         said.add(found.says)
         yield found
     yield from _plans(project, said)
 
 
-def _examine_parts(project: Project) -> Iterator[Finding]:
+def _examine_parts(project: Project, probe: bool) -> Iterator[Finding]:
     yield from _guard("java", _java)
     lakes = [one for one in project.connections.values() if isinstance(one, Lake)]
     needs = needs_of_project(project) | {Needs.S3 for lake in lakes if lake.on_s3}
     if "spark.jars" not in project.spark.conf:
-        yield from _guard("jars", lambda: _jars(needs, project))
-    yield from _guard("ledger", lambda: _ledger(project))
-    read = {sync.source.name for sync in project.syncs}
-    # A file that the first run makes is not there yet.
-    only_written = {sync.to.name for sync in project.syncs} - read
+        yield from _guard("jars", lambda: _jars(needs, project, probe))
+    yield from _guard("spark", lambda: _kept(project))
+    yield from _guard("ledger", lambda: _ledger(project, probe))
     with Sources() as sources:
-        for one in project.connections.values():
-            about = f"connection {one.name}"
-            if isinstance(one, Lake):
-                yield from _guard(about, lambda lake=one: _lake(lake))
-            elif one.engine in READABLE and one.name not in only_written:
-                yield from _guard(about, lambda base=one: _database(base, sources))
-            else:
-                yield from _guard(about, lambda base=one: _warehouse(base))
+        yield from _examine_connections(project, sources, probe)
         recorded: RecordedFlows = {}
         # That the ledger does not answer is said already.
         with suppress(TidegaugeError), open_ledger(project.ledger, create=False) as ledger:
             recorded = find_recorded(ledger, project.pipeline)
+        flows: list[TableFlow] = []
         for sync in project.syncs:
-            yield from _tables(replace(project, syncs=(sync,), delta_flows=()), sources, recorded)
+            yield from _tables(replace(project, syncs=(sync,), delta_flows=()), sources, recorded, flows)
+    yield from _examine_warehouses(project, flows)
+
+
+def _examine_connections(project: Project, sources: Sources, probe: bool) -> Iterator[Finding]:
+    """Lakes, and databases that are read. Those that are only written come when their tables are known."""
+    written = _list_written(project)
+    for one in project.connections.values():
+        about = f"connection {one.name}"
+        if isinstance(one, Lake):
+            yield from _guard(about, partial(check_lake, one, probe=probe))
+        elif one.engine in READABLE and one.name not in written - {
+            sync.source.name for sync in project.syncs
+        }:
+            yield from _guard(about, partial(_database, one, sources))
+
+
+def _examine_warehouses(project: Project, flows: Iterable[TableFlow]) -> Iterator[Finding]:
+    written = _list_written(project)
+    for one in project.connections.values():
+        if isinstance(one, Database) and (one.name in written or one.engine not in READABLE):
+            into = [flow for flow in flows if _writes_to(flow, one)]
+            yield from _guard(f"connection {one.name}", partial(check_warehouse, one, into))
+
+
+def _list_written(project: Project) -> set[str]:
+    return {sync.to.name for sync in project.syncs}
+
+
+def _writes_to(flow: TableFlow, database: Database) -> bool:
+    return isinstance(flow.output, WarehouseTable) and flow.output.warehouse.name == database.name
 
 
 def _plans(project: Project, said: Set[str]) -> Iterator[Finding]:
@@ -87,26 +119,32 @@ def _plans(project: Project, said: Set[str]) -> Iterator[Finding]:
     try:
         found = preview(project, ())
     except TidegaugeError as error:
-        if str(error) not in said:
-            yield Finding("plan", False, str(error), error.hint)
+        if error.sentence not in said:
+            yield Finding("plan", False, error.sentence, error.hint)
         return
     delta = {flow.name for flow in project.delta_flows}
     for one in found:
-        if one.error is not None and str(one.error) not in said:
-            yield Finding(f"flow {one.flow}", False, str(one.error), one.error.hint)
-        elif one.error is None and one.flow in delta:
+        if one.error is not None and one.error.sentence not in said:
+            yield Finding(f"flow {one.flow}", False, one.error.sentence, one.error.hint)
+        for note in one.notes:
+            if note.startswith(NO_INDEX):
+                yield Finding(f"flow {one.flow}", True, f"note: {note}")
+        if one.error is None and one.flow in delta:
             yield Finding(f"flow {one.flow}", True, "inputs, transform and output fit")
 
 
-def _tables(project: Project, sources: Sources, recorded: RecordedFlows) -> Iterator[Finding]:
-    """Of a project with one sync."""
+def _tables(
+    project: Project, sources: Sources, recorded: RecordedFlows, flows: list[TableFlow]
+) -> Iterator[Finding]:
+    """Of a project with one sync. Adds to `flows` those that it has."""
     try:
         choice = choose(project, (), sources, recorded=recorded)
     except TidegaugeError as error:
-        yield Finding(f"tables of {project.syncs[0].source.name}", False, str(error), error.hint)
+        yield Finding(f"tables of {project.syncs[0].source.name}", False, error.sentence, error.hint)
         return
     for name, fault in choice.faults:
-        yield Finding(f"tables of {name}", False, str(fault), fault.hint)
+        yield Finding(f"tables of {name}", False, fault.sentence, fault.hint)
+    flows += choice.flows
     for flow in choice.flows:
         if flow.reads is not None:
             continue
@@ -117,17 +155,20 @@ def _tables(project: Project, sources: Sources, recorded: RecordedFlows) -> Iter
             says = "; ".join(source_table.notes) or "cursor, key and types fit"
             yield Finding(f"table {flow.name}", True, says)
         except TidegaugeError as error:
-            yield Finding(f"table {flow.name}", False, str(error), error.hint)
+            yield Finding(f"table {flow.name}", False, error.sentence, error.hint)
     for note in remarks(project, choice.flows, sources, recorded):
         yield Finding("tables", True, f"note: {note}")
 
 
-def _guard(about: str, look: Any) -> Iterator[Finding]:
+def _guard(about: str, look: Callable[[], Iterable[str | Lack]]) -> Iterator[Finding]:
     try:
-        for says in look():
-            yield Finding(about, True, says)
+        for one in look():
+            if isinstance(one, str):
+                yield Finding(about, True, one)
+            else:
+                yield Finding(about, one.later, f"note: {one.says}" if one.later else one.says, one.fix)
     except TidegaugeError as error:
-        yield Finding(about, False, str(error), error.hint)
+        yield Finding(about, False, error.sentence, error.hint)
 
 
 def _java() -> Iterator[str]:
@@ -135,37 +176,44 @@ def _java() -> Iterator[str]:
     yield f"Java {java.version} from {java.origin}"
 
 
-def _jars(needs: set[Needs], project: Project) -> Iterator[str]:
-    yield f"{len(jars(needs, project.spark.conf))} jars in the cache"
+def _jars(needs: set[Needs], project: Project, probe: bool) -> Iterator[str]:
+    missing = [] if probe else [need for need in sorted(needs) if find_cached(need) is None]
+    there = jars(needs - set(missing), project.spark.conf)
+    yield f"{len(there)} jars in the cache"
+    if missing:
+        yield f"those for {' and '.join(missing)} come by the network when Spark first needs them"
+    if not is_local(project.spark):
+        python = os.environ.get("PYSPARK_PYTHON", sys.executable)
+        yield f"tasks run {python} on every machine of {project.spark.master}, which has to have tidegauge"
 
 
-def _ledger(project: Project) -> Iterator[str]:
-    with open_ledger(project.ledger, create=False) as ledger:
+def _kept(project: Project) -> Iterator[str]:
+    for one in find_kept():
+        yield describe_kept(one)
+    if project.spark.keep_warm is not None and os.environ.get(SWITCH) == "off":
+        yield f"keep_warm is switched off by {SWITCH}"
+
+
+def _ledger(project: Project, probe: bool) -> Iterator[str | Lack]:
+    address = parse(project.ledger)
+    try:
+        opened = open_ledger(project.ledger, create=False)
+    except LedgerError:
+        # Perhaps it is only that the login may not even look.
+        lacks = find_barred(address)
+        if not lacks:
+            raise
+        yield from lacks
+        return
+    with opened as ledger:
         recorded = len(ledger.status(project.pipeline))
         yield f"answers; {recorded} flow{'' if recorded == 1 else 's'} of pipeline '{project.pipeline}'"
-        yield from _clock(ledger.now())
+        yield from check_ledger(ledger, address, probe=probe)
 
 
 def _database(database: Database, sources: Sources) -> Iterator[str]:
     source = sources.of(database)
     yield f"{database.engine} answers; {len(source.tables())} tables visible"
     outlook = source.outlook()
-    yield from _clock(outlook.clock)
+    yield tell_clock(outlook.clock)
     yield outlook.blind or "open transactions are visible, so windows wait for them"
-
-
-def _warehouse(database: Database) -> Iterator[str]:
-    open_warehouse(database).connect().close()
-    yield f"{database.engine} answers"
-
-
-def _lake(lake: Lake) -> Iterator[str]:
-    ParquetOutput(lake, "_tidegauge_probe").prepare()
-    yield f"{lake.path} can be written, and a put-if-absent is honoured"
-
-
-def _clock(theirs: datetime) -> Iterator[str]:
-    apart = (theirs - datetime.now(UTC).replace(tzinfo=None)).total_seconds()
-    if abs(apart) > _SKEW:
-        where = "ahead of" if apart > 0 else "behind"
-        yield f"its clock is {abs(apart):.0f} s {where} this machine's; windows go by its own"

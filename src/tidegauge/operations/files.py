@@ -17,6 +17,8 @@ from tidegauge.model.delta_flow import AnyFlow
 from tidegauge.model.protocols.ledger import LedgerReader
 from tidegauge.model.spec import LakeTable, Project
 from tidegauge.outputs.lake import files
+from tidegauge.outputs.lake.compact import Compacted
+from tidegauge.outputs.lake.compact import compact as compact_files
 from tidegauge.outputs.lake.files import LEFTOVER, Leftover, Listing
 from tidegauge.outputs.lake.table import CommittedFile
 
@@ -35,6 +37,7 @@ class FlowFiles:
                 {"path": one.path, "bytes": one.bytes, "modified": one.modified.isoformat()}
                 for one in self.listing.leftovers
             ],
+            "replaced": [_file(one) for one in self.listing.replaced],
             "removed": [_file(one) for one in self.listing.removed],
             "missing": [one.file.path for one in self.listing.missing],
         }
@@ -44,6 +47,7 @@ def _file(one: CommittedFile) -> dict[str, Any]:
     return {
         "epoch": one.epoch,
         "seq": one.seq,
+        **({} if one.last is None else {"last_seq": one.last}),
         "path": one.file.path,
         "rows": one.file.rows,
         "bytes": one.file.bytes,
@@ -104,7 +108,10 @@ def _clean(
     reason: str | None,
 ) -> CleanedFiles:
     carry_out = partial(files.clean, place.lake, place.folder, older_than=older_than, batches=free.batches)
-    gone = carry_out(preview=True)
+    gone, notes = carry_out(preview=True), free.notes
+    young = 0 if gone else len(files.survey(place.lake, place.folder).replaced)
+    if young:
+        notes = (*notes, f"{young} files that a compaction replaced stay until --older-than has passed since")
     if gone and reason is not None:
         words = sorted({one.why for one in gone} - {LEFTOVER})
         said = f"{reason} ({', '.join(words)})" if words else reason
@@ -112,7 +119,73 @@ def _clean(
         with open_ledger(project.ledger, create=True) as ledger:
             ledger.note(project.pipeline, flow, "files_cleaned", owner=this_process(), reason=said)
         gone = carry_out(reason=reason)
-    return CleanedFiles(flow, gone, free.notes)
+    return CleanedFiles(flow, gone, notes)
+
+
+@dataclass(frozen=True)
+class CompactRequest:
+    older_than: timedelta
+    """Only batches that were committed so long ago."""
+    target_bytes: int
+
+
+@dataclass(frozen=True)
+class CompactedFiles:
+    """What was rewritten of a flow's table, or would be."""
+
+    flow: str
+    groups: tuple[Compacted, ...]
+    notes: tuple[str, ...] = ()
+    """What keeps the rest."""
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "flow": self.flow,
+            "groups": [
+                {
+                    "epoch": one.epoch,
+                    "first_seq": one.first,
+                    "last_seq": one.last,
+                    "rows": one.rows,
+                    "files": len(one.before),
+                    "bytes": one.bytes,
+                    "written": [{"path": file.path, "bytes": file.bytes} for file in one.files],
+                    "kept": list(one.kept),
+                }
+                for one in self.groups
+            ],
+            "notes": list(self.notes),
+        }
+
+
+def compact(
+    project: Project, selection: Sequence[str], request: CompactRequest, *, reason: str | None
+) -> list[CompactedFiles]:
+    """Rewrite small files, and keep the reason in the history; without a reason only say which."""
+    done = []
+    with open_ledger(project.ledger, create=False) as ledger:
+        every = _choose(ledger, project, ())
+        found = find_lake_flows(_choose(ledger, project, selection))
+        passed = [LakeReaders(ledger, *one, find_readers(every, one[1])).find_passed() for one in found]
+    for (flow, place), (batches, notes) in zip(found, passed, strict=True):
+        carry_out = partial(
+            compact_files,
+            place.lake,
+            place.folder,
+            batches,
+            older_than=request.older_than,
+            target=request.target_bytes,
+        )
+        groups = carry_out(reason=None)
+        if groups and reason is not None:
+            # Before the first file is written: who is killed half-way is in the history all the same.
+            with open_ledger(project.ledger, create=True) as writer:
+                writer.note(
+                    project.pipeline, flow.name, "files_compacted", owner=this_process(), reason=reason
+                )
+            groups = carry_out(reason=reason)
+        done.append(CompactedFiles(flow.name, groups, tuple(notes)))
+    return done
 
 
 def _choose(ledger: LedgerReader, project: Project, selection: Sequence[str]) -> Sequence[AnyFlow]:

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 
 from tidegauge.errors import TidegaugeError
 from tidegauge.flows.graph import GraphNode, make_graph
-from tidegauge.flows.known_sources import sources_for
-from tidegauge.flows.missing_tables import find_recorded
-from tidegauge.flows.select import choose
+from tidegauge.flows.known_sources import RememberedSources, sources_for
+from tidegauge.flows.missing_tables import find_recorded, find_remembered
+from tidegauge.flows.select import Selection, choose
 from tidegauge.ledger.open import open_ledger
+from tidegauge.model.run import FlowStatus
 from tidegauge.model.spec import Project, Stage
+from tidegauge.model.view_flow import in_flows
 
 
 def find_graph(
@@ -25,3 +27,12 @@ def find_graph(
     return make_graph((*choice.all_flows, *choice.without_data), statuses), [
         error for _, error in choice.faults
     ]
+
+
+def remember_flows(project: Project, statuses: Sequence[FlowStatus]) -> Selection:
+    """The flows that the ledger and the file name. No database is asked, so it is quick, and works while all
+    of them are down; a table that no run has seen yet is not among them."""
+    written = {flow.name for flow in in_flows(project)} | {flow.name for flow in project.optimizes}
+    names = [name for name in find_remembered(statuses) if name not in written]
+    with RememberedSources(project, names) as sources:
+        return choose(project, (), sources, views=True)

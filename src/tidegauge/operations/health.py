@@ -108,8 +108,9 @@ def examine(project: Project, selection: Sequence[str]) -> tuple[datetime, list[
 
     def one(flow: AnyFlow) -> Health:
         status, lost = known.statuses.get(flow.name), choice.missing.get(flow.name)
-        problems, asked = [_bad(str(lost), AlertKind.FAILED)], False
-        if not lost:
+        if lost:
+            problems, asked = [_bad(lost.sentence, AlertKind.FAILED)], False
+        else:
             problems, asked = _find_disagreement(flow, status, resources)
         problems += _find_moved(flow.name, known)
         found = _one(flow.name, known, retained.get(flow.name, []), problems)

@@ -9,6 +9,7 @@ from statistics import median
 
 from tidegauge.model.alert import AlertKind
 from tidegauge.model.health import HealthCheck, HealthFinding, HealthLevel, HealthLimits
+from tidegauge.model.pending import describe_waiting
 from tidegauge.model.position import Position, to_text
 from tidegauge.model.run import HistoryEvent, RunRecord
 from tidegauge.model.state import State
@@ -36,6 +37,8 @@ class FlowFacts:
     """Newest first."""
     planned_at: datetime | None = None
     """Of the plan that is not done yet."""
+    rows_waiting: int = 0
+    """Rows dated past the source's clock, as of the last look at it."""
     not_as_expected: Sequence[tuple[datetime, str]] = ()
     """When rows failed an expectation, and what was said of it; newest first."""
 
@@ -53,6 +56,8 @@ def check_flow(facts: FlowFacts, limits: HealthLimits) -> Iterator[HealthFinding
     yield from _check_watermark(facts, limits)
     yield check_counts(facts, limits)
     yield from check_expectations(facts, limits)
+    if facts.rows_waiting:
+        yield HealthFinding(HealthCheck.QUALITY, HealthLevel.WARNING, describe_waiting(facts.rows_waiting))
     yield check_performance(facts, limits)
     yield from check_stuck(facts, limits)
 

@@ -12,7 +12,7 @@ from tidegauge.model.protocols.ledger import LedgerReader
 from tidegauge.model.run import FlowStatus, HistoryEvent, RunRecord
 from tidegauge.model.watermark import Tally, Watermark
 from tidegauge.operations.health_checks import FlowFacts
-from tidegauge.operations.status import lag_of
+from tidegauge.operations.status import count_waiting, lag_of
 
 _EVENTS = 2000
 _RECENT = timedelta(days=30)
@@ -45,6 +45,7 @@ class PipelineFacts:
             lag_seconds=lag_of(mark, self.now) if mark else None,
             runs=runs,
             planned_at=status.planned_at if status.plan else None,
+            rows_waiting=count_waiting(self.marks.get(flow, ())),
             not_as_expected=[
                 (one.at, one.reason or "")
                 for one in self.events.get(flow, ())

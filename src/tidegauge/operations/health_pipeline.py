@@ -10,12 +10,13 @@ from itertools import islice, takewhile
 from tidegauge.flows.scheduled import find_scheduled
 from tidegauge.ledger.open import open_ledger
 from tidegauge.ledger.owner import is_gone
+from tidegauge.model.alert import AlertKind
 from tidegauge.model.health import HealthCheck, HealthFinding, HealthLevel
 from tidegauge.model.protocols.ledger import LedgerReader
 from tidegauge.model.schedule import FlowSchedule
 from tidegauge.model.spec import Project
 from tidegauge.model.suspension import ALL
-from tidegauge.model.ticks import SILENCE, ScheduleTicks
+from tidegauge.model.ticks import SILENCE, ScheduleTicks, TickBook
 
 _MOST = 1000
 """Times that are counted; of more it is said that they are more."""
@@ -27,12 +28,25 @@ def examine_pipeline(project: Project) -> list[HealthFinding]:
         now, book = ledger.now(), ledger.ticks(project.pipeline)
         suspended = any(one.suspended for one in ledger.status(project.pipeline, [ALL]))
         found = [check_ledger_size(count_kept(ledger, project.pipeline), project.health.ledger_rows)]
-    for part in find_scheduled(project):
+    return [*found, *_check_schedules(project, book, now, suspended=suspended).values()]
+
+
+def examine_schedules(project: Project, ledger: LedgerReader) -> dict[str, HealthFinding]:
+    """What `examine_pipeline` says of times that nobody ran for, by the schedule. One that is suspended as a
+    whole misses none."""
+    suspended = any(one.suspended for one in ledger.status(project.pipeline, [ALL]))
+    return _check_schedules(project, ledger.ticks(project.pipeline), ledger.now(), suspended=suspended)
+
+
+def _check_schedules(
+    project: Project, book: TickBook, now: datetime, *, suspended: bool
+) -> dict[str, HealthFinding]:
+    found: dict[str, HealthFinding] = {}
+    for part in [] if suspended else find_scheduled(project):
         ticks = book.schedules.get(str(part.schedule))
         if ticks is not None and ticks.runner is not None and is_gone(ticks.runner):
             ticks = replace(ticks, runner=None)
-        if not suspended:
-            found += check_missed(part.schedule, ticks, now, project.health.missed)
+        [found[str(part.schedule)]] = check_missed(part.schedule, ticks, now, project.health.missed)
     return found
 
 
@@ -73,4 +87,6 @@ def check_missed(
         f"{schedule}: {times} since {ticks.fired:%Y-%m-%d %H:%M} UTC that nobody ran for; is a scheduler"
         " running? `tidegauge schedule list`"
     )
-    yield HealthFinding(HealthCheck.SCHEDULE, level, says)
+    yield HealthFinding(
+        HealthCheck.SCHEDULE, level, says, AlertKind.LATE if level is HealthLevel.CRITICAL else None
+    )

@@ -22,6 +22,7 @@ from tidegauge.ledger.open import open_ledger
 from tidegauge.ledger.owner import is_gone
 from tidegauge.model.delta_flow import AnyFlow
 from tidegauge.model.error_json import error_to_json
+from tidegauge.model.moved_by import MovedBy
 from tidegauge.model.optimize_flow import OptimizeFlow
 from tidegauge.model.plan import Draft
 from tidegauge.model.position import to_text
@@ -31,6 +32,7 @@ from tidegauge.model.spec import Project, Stage
 from tidegauge.model.state import State
 from tidegauge.model.view_flow import GraphFlow, ViewFlow
 from tidegauge.run.report import windows_to_json
+from tidegauge.spark.local_tasks import has_local_tasks
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,8 @@ class Preview:
     """Of its transform."""
     remarks: tuple[str, ...] = ()
     """On its transform."""
+    moved_by: MovedBy | None = None
+    """Who will move its rows, as far as that is known; None for a plan that stands already."""
 
     @property
     def rows(self) -> int:
@@ -75,11 +79,10 @@ class Preview:
     def notes(self) -> tuple[str, ...]:
         if self.draft is None:
             return (*self.remarks, *([self.follows] if self.follows else []))
-        waiting, nulls = self.draft.rows_waiting, self.draft.rows_null
+        nulls = self.draft.rows_null
         return (
             *self.draft.notes,
             *self.remarks,
-            *([f"{waiting:,} rows are dated past the source's clock and wait"] if waiting else []),
             *([f"{nulls:,} rows have no cursor value"] if nulls else []),
             *([self.follows] if self.follows else []),
         )
@@ -103,6 +106,7 @@ class Preview:
             "state": self.state.value,
             "rows": self.rows if self.draft and self.counted else None,
             "batches": self.batches,
+            "moved_by": self.moved_by,
             "output": self.output,
             "upstreams": list(self.upstreams),
             "fingerprint": self.fingerprint,
@@ -138,13 +142,11 @@ def preview(
         every: list[GraphFlow] = [*choice.all_flows, *choice.without_data]
         resources = resources_for(project, every, sources, found)
         shown = [Preview(name, State.FAILED, "—", error=error) for name, error in choice.faults]
-        shown += [
-            replace(
-                _preview_one(flow, statuses.get(flow.name), choice.missing.get(flow.name), resources, limit),
-                upstreams=flow.upstreams,
-            )
-            for flow in choice.all_flows
-        ]
+        local = has_local_tasks(project.spark)
+        for flow in choice.all_flows:
+            status, gone = statuses.get(flow.name), choice.missing.get(flow.name)
+            one = _preview_one(flow, status, gone, resources, limit, local=local)
+            shown.append(replace(one, upstreams=flow.upstreams))
         share_types(one.error for one in shown)
         shown += [_preview_view(view, resources) for view in choice.views]
         shown += [_preview_optimize(one, resources) for one in choice.optimizes]
@@ -157,6 +159,8 @@ def _preview_one(
     gone: TidegaugeError | None,
     resources: FlowResources,
     limit: int | None,
+    *,
+    local: bool,
 ) -> Preview:
     where = flow.target
     if status is not None and status.override is not None:
@@ -181,11 +185,12 @@ def _preview_one(
                 check_still_there(flow, opened.output, opened.mark)
             return replace(shown, state=status.state, draft=status.plan.draft, done=status.plan.done)
         remarks = opened.check_transform()
-        draft = opened.plan(limit=limit).draft
+        work = opened.plan(limit=limit)
     except TidegaugeError as error:
         return replace(shown, error=error)
-    state = State.PLANNED if draft.batches else State.SKIPPED
-    return replace(shown, state=state, draft=draft, remarks=remarks)
+    state = State.PLANNED if work.draft.batches else State.SKIPPED
+    moved_by = work.foresee_mover(local=local)
+    return replace(shown, state=state, draft=work.draft, remarks=remarks, moved_by=moved_by)
 
 
 def _preview_view(spec: ViewFlow, resources: FlowResources) -> Preview:
@@ -251,5 +256,5 @@ def _follow(one: Preview, uppers: Sequence[Preview]) -> Preview:
     state = State.PLANNED if one.error else one.state
     said = f"what {before.flow} brings comes after that{f': {before.rows:,} rows' if before.rows else ''}"
     if isinstance(one.error, UnknownColumn):
-        said = f"{said}; unless it brings the column: {one.error}"
+        said = f"{said}; unless it brings the column: {one.error.sentence}"
     return replace(one, state=state, error=None, follows=said)

@@ -6,11 +6,11 @@ import threading
 
 from tidegauge.flows.missing_tables import find_recorded
 from tidegauge.flows.select import choose
-from tidegauge.ledger.owner import is_gone
 from tidegauge.model.protocols.ledger import LedgerReader
 from tidegauge.model.spec import Project
 from tidegauge.model.state import State
 from tidegauge.observe.events import Listener
+from tidegauge.operations.status import is_held
 from tidegauge.run.options import RunOptions
 from tidegauge.run.report import FlowReport, RunReport
 from tidegauge.run.run import open_runner
@@ -33,11 +33,4 @@ def retry(project: Project, options: RunOptions, *, tell: Listener, stop: thread
 
 def _find_held(ledger: LedgerReader, pipeline: str) -> set[str]:
     now = ledger.now()
-    return {
-        status.flow
-        for status in ledger.status(pipeline)
-        if status.state is State.RUNNING
-        and status.owner is not None
-        and (status.lease_until or now) > now
-        and not is_gone(status.owner)
-    }
+    return {status.flow for status in ledger.status(pipeline) if is_held(status, now)}

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 from typing import Any
 
-from tidegauge.flows.names import flows_of, means, table_named, table_of
+from tidegauge.flows.names import flows_of, means, stage_flow, stage_of, table_named, table_of
 from tidegauge.flows.select_words import select_flows
 from tidegauge.ledger.open import open_ledger
+from tidegauge.ledger.owner import is_gone
 from tidegauge.model.override import FORGET
-from tidegauge.model.position import Position, RowPosition, to_json, to_moment, to_text
+from tidegauge.model.pending import Pending, describe_waiting
+from tidegauge.model.position import (
+    FilesPosition,
+    Position,
+    RowPosition,
+    VersionPosition,
+    to_json,
+    to_moment,
+    to_text,
+)
 from tidegauge.model.run import FlowStatus, RunRecord
-from tidegauge.model.spec import Project
+from tidegauge.model.spec import Project, Stage
 from tidegauge.model.state import State
 from tidegauge.model.suspension import ALL, Suspension
 from tidegauge.model.view_flow import in_flows
@@ -39,6 +49,12 @@ class FlowSummary:
     """Whether the project file still names it."""
     suspended: Suspension | None = None
     """By itself, or with the whole pipeline."""
+    batches_there: int | None = None
+    """Of a flow that reads a lake: how many batches the lake has, by the ledger."""
+    rows_waiting: int = 0
+    """Rows dated past the source's clock, as of the last look at it."""
+    abandoned: bool = False
+    """It is RUNNING, and its runner is gone or let the lease run out: the next run takes over."""
 
     @property
     def seconds(self) -> float | None:
@@ -49,8 +65,19 @@ class FlowSummary:
         )
 
     @property
+    def reads_versions(self) -> bool:
+        """Whether it reads Delta tables, by names of its own."""
+        return any(isinstance(position, VersionPosition) for position in self.watermarks.values())
+
+    @property
     def watermarks_text(self) -> dict[str, str]:
-        return {name: to_text(position) for name, position in self.watermarks.items()}
+        return {name: self._describe(position) for name, position in self.watermarks.items()}
+
+    def _describe(self, position: Position | None) -> str:
+        there = self.batches_there
+        if isinstance(position, FilesPosition) and there is not None and position.sequence <= there:
+            return f"{to_text(position)} of {there:,}"
+        return to_text(position)
 
     @property
     def checked_text(self) -> dict[str, str]:
@@ -68,7 +95,9 @@ class FlowSummary:
             return "nothing: this file does not name it; `tidegauge forget` takes it off this list"
         if self.last_run is not None and self.last_run.error:
             return str(self.last_run.error.get("message", ""))
-        return "the next run" if self.state is State.PLANNED else ""
+        if self.state is State.PLANNED:
+            return "the next run"
+        return describe_waiting(self.rows_waiting) if self.rows_waiting else ""
 
     def to_json(self) -> dict[str, Any]:
         run = self.last_run
@@ -78,6 +107,7 @@ class FlowSummary:
             "watermarks": {name: to_json(position) for name, position in self.watermarks.items()},
             "checked": {name: to_json(position) for name, position in self.checked.items()},
             "lag_seconds": self.lag_seconds,
+            "rows_waiting": self.rows_waiting,
             "last_run": run_to_json(run) if run else None,
             "lease": {"owner": self.holder, "until": iso(self.lease_until)}
             if self.holder and self.lease_until
@@ -120,9 +150,17 @@ def summarize_flows(project: Project, selection: Sequence[str]) -> tuple[datetim
             _summarize(status, marks.get(status.flow, []), now),
             in_file=is_named(project, status.flow),
             suspended=status.suspended or above,
+            batches_there=_count_batches(status.flow, marks),
         )
         for status in statuses
     ]
+
+
+def _count_batches(flow: str, marks: Mapping[str, Sequence[Watermark]]) -> int | None:
+    """What the extract of its table has brought into the lake, where this is the load."""
+    if stage_of(flow) is not Stage.LOAD:
+        return None
+    return max((mark.seq for mark in marks.get(stage_flow(table_of(flow), Stage.EXTRACT), ())), default=None)
 
 
 def is_hidden(status: FlowStatus, marks: Sequence[Watermark]) -> bool:
@@ -142,6 +180,16 @@ def is_named(project: Project, flow: str) -> bool:
         if flow in flows_of(sync, table) and means(sync, table):
             return True
     return False
+
+
+def is_held(status: FlowStatus, now: datetime) -> bool:
+    """Whether a runner is at work on it, as far as the ledger and this machine can tell."""
+    return (
+        status.state is State.RUNNING
+        and status.owner is not None
+        and (status.lease_until or now) > now
+        and not is_gone(status.owner)
+    )
 
 
 def run_to_json(run: RunRecord) -> dict[str, Any]:
@@ -217,7 +265,13 @@ def _summarize(status: FlowStatus, marks: list[Watermark], now: datetime) -> Flo
         holder=f"{status.owner.actor}, process {status.owner.pid}" if running and status.owner else None,
         lease_until=status.lease_until if running else None,
         override=status.override.kind if status.override else None,
+        rows_waiting=count_waiting(marks),
+        abandoned=running and not is_held(status, now),
     )
+
+
+def count_waiting(marks: Sequence[Watermark]) -> int:
+    return sum(Pending(mark.pending).waiting for mark in marks if mark.pending)
 
 
 def lag_of(mark: Watermark, now: datetime) -> float | None:

@@ -25,14 +25,15 @@ def tell_others(
     project: Project, report: RunReport, selection: Sequence[str], *, warn: Warn
 ) -> dict[str, Any]:
     """After a run: what to add to its JSON document."""
-    from tidegauge.operations.alerts import send_alerts
-    from tidegauge.operations.metrics import push
-
     telemetry = project.telemetry
     found: dict[str, Any] = {}
     if telemetry.alerts is not None:
+        from tidegauge.operations.alerts import send_alerts
+
         found |= report_told(send_alerts(project, selection=selection, report=report), warn=warn)
     if telemetry.metrics is not None and telemetry.metrics.push is not None:
+        from tidegauge.operations.metrics import push
+
         error = push(project)
         found["metrics"] = {"pushed": error is None, "error": error}
         if error is not None:
@@ -67,10 +68,12 @@ class Tracing:
         """For the run's JSON document, after the block."""
 
     def __enter__(self) -> Tracing:
+        if not self._project.telemetry.lineage:
+            return self
         from tidegauge.operations.lineage import open_lineage
 
         try:
-            self._lineage = open_lineage(self._project) if self._project.telemetry.lineage else None
+            self._lineage = open_lineage(self._project)
         except TidegaugeError as error:
             self._fail(f"{error.message}; {error.hint}", 0)
         return self

@@ -21,6 +21,7 @@ from tidegauge.model.error_json import error_to_json
 from tidegauge.model.spec import Project, Stage
 from tidegauge.model.view_flow import WithoutData
 from tidegauge.observe.events import Comparing, Listener
+from tidegauge.operations.proofs import keep_proof
 from tidegauge.outputs.warehouse.kept_sessions import kept_open
 from tidegauge.spark.errors import translate_spark_error
 from tidegauge.spark.jars import Needs
@@ -35,6 +36,8 @@ class Verified:
     table: str
     difference: Difference | None
     error: TidegaugeError | None = None
+    unkept: str | None = None
+    """Why the history does not have it, where it could not be written."""
 
     @property
     def excused(self) -> bool:
@@ -60,7 +63,7 @@ class Verified:
             if many
             else ()
         )
-        return (*rows, *self.difference.notes)
+        return (*rows, *self.difference.notes, *((self.unkept,) if self.unkept else ()))
 
     def to_json(self) -> dict[str, Any]:
         found = self.difference
@@ -92,7 +95,8 @@ def verify(
     """Every selected table against where it ends up: of two stages the second, unless `stage` says which; and
     every selected flow between Delta tables against its transform over whole inputs.
 
-    Rows past the watermark are not judged, but counted: they are the next run's.
+    Rows past the watermark are not judged, but counted: they are the next run's. The history keeps what was
+    found.
     """
     with open_ledger(project.ledger, create=False) as ledger, Sources() as sources, kept_open():
         recorded = find_recorded(ledger, project.pipeline)
@@ -115,7 +119,8 @@ def verify(
                     raise lost
                 with translate_spark_error(flow.name):
                     found = open_flow(flow, resources).verify(ledger, spark)
-                results.append(Verified(name, found))
+                unkept = keep_proof(ledger, project.pipeline, flow.name, found)
+                results.append(Verified(name, found, unkept=unkept))
             except TidegaugeError as error:
                 results.append(Verified(name, None, error))
     return results
@@ -134,8 +139,10 @@ def explain_nothing_compared(results: Sequence[Verified]) -> NotCompared | None:
     reasons = [one.error for one in results if isinstance(one.error, NotCompared)]
     if any(one.difference is not None for one in results) or len(reasons) < len(results):
         return None
-    said = "; ".join(reason.message for reason in reasons[:3]) or "nothing was selected"
-    more = f"; and {len(reasons) - 3} more" if len(reasons) > 3 else ""
+    # One of each kind: what helps against one helps against those alike.
+    kinds = list({reason.hint: reason for reason in reversed(reasons)}.values())[::-1][:3]
+    said = "; ".join(reason.message for reason in kinds) or "nothing was selected"
+    more = f"; and {len(reasons) - len(kinds)} more alike" if len(reasons) > len(kinds) else ""
     hint = next((reason.hint for reason in reasons if reason.hint), "`tidegauge status` lists what there is")
     return NotCompared(f"nothing was compared: {said}{more}", hint=hint)
 

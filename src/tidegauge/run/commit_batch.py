@@ -15,6 +15,7 @@ from tidegauge.model.plan import Receipt
 from tidegauge.model.protocols.ledger import LedgerWriter
 from tidegauge.model.protocols.output import Output
 from tidegauge.model.staged import Staged
+from tidegauge.model.trace import trace_files
 from tidegauge.observe.events import BatchCommitted, Listener, NoteAdded
 from tidegauge.run.steps import Step, step
 from tidegauge.spark.errors import translate_spark_error
@@ -53,6 +54,8 @@ def commit_batch(claim: Claim, index: int, read_batch: ReadBatch, tools: Tools) 
             batch_data = read_batch(batch)
             layout = batch_data.layout
             staged = tools.output.stage(batch_data, tools.spark)
+            trace_files(f"{tag.flow}: reads", batch_data.paths)
+            trace_files(f"{tag.flow}: writes", (file.path for file in staged.files))
         receipt = publish_batch(claim, index, batch_data, staged, tools)
     if receipt.windows != batch.windows:
         raise OutputDisagrees(

@@ -5,19 +5,20 @@ from __future__ import annotations
 import contextlib
 import threading
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tidegauge.errors import TidegaugeError, WrongState
 from tidegauge.flows.delta_places import Places
-from tidegauge.flows.flow import Flow, FlowResources
+from tidegauge.flows.flow import Flow, FlowResources, PlannedWork
 from tidegauge.flows.open import open_flow
 from tidegauge.flows.select import Sources, needs_of
 from tidegauge.ledger.heartbeat import Heartbeat
 from tidegauge.model.by_flow import gather_by_flow
 from tidegauge.model.delta_flow import AnyFlow
 from tidegauge.model.error_json import error_to_json
+from tidegauge.model.moved_by import MovedBy
 from tidegauge.model.protocols.ledger import LedgerWriter
 from tidegauge.model.protocols.output import Output
 from tidegauge.model.spec import Project
@@ -29,6 +30,9 @@ from tidegauge.run.environment import Environment
 from tidegauge.run.options import RunOptions
 from tidegauge.run.report import FlowReport
 from tidegauge.spark.jars import Needs
+from tidegauge.spark.local_tasks import LocalTasks, open_local_tasks
+from tidegauge.spark.on_demand import SparkOnDemand
+from tidegauge.spark.pyspark_private import is_at_hand
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -103,6 +107,23 @@ class SharedSpark:
         self._starting = threading.Lock()
         self.by_jdbc = False
         """Whether rows of any flow go through Java."""
+        self._local_tasks = open_local_tasks(run.project.spark)
+
+    def local_tasks(self) -> LocalTasks | None:
+        """Who does what Spark's tasks would, as long as nobody has started it; None: they do."""
+        return None if self._session is not None or is_at_hand() else self._local_tasks
+
+    def foresee_mover(self, work: PlannedWork) -> MovedBy | None:
+        return work.foresee_mover(local=self.local_tasks() is not None)
+
+    def for_work(self, work: PlannedWork, start: Callable[[], SparkSession]) -> SparkOnDemand:
+        """`start`: the session that its flow works in."""
+        return SparkOnDemand(start, self.local_tasks, always=work.only_by_spark)
+
+    def close(self) -> None:
+        """Ends what was begun for this run alone. Spark stays, for whoever comes next."""
+        if self._local_tasks is not None:
+            self._local_tasks.close()
 
     def prepare_for(self, flows: Sequence[GraphFlow]) -> None:
         self._needs |= needs_of(flows)

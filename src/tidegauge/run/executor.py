@@ -17,6 +17,7 @@ from tidegauge.errors import (
 )
 from tidegauge.model.claim import Claim
 from tidegauge.model.error_json import error_to_json
+from tidegauge.model.moved_by import MovedBy
 from tidegauge.model.plan import Plan, Receipt
 from tidegauge.model.state import State
 from tidegauge.observe.events import FlowPlanned
@@ -46,13 +47,16 @@ class Executor:
         if isinstance(claim, FlowReport):
             return [run.end(replace(claim, seconds=run.since(began), resumed=planned.resumed))]
         receipts: list[Receipt] = []
+        moved_by: list[MovedBy] = []
         error: TidegaugeError | None = None
-        with run.heartbeat.hold(claim), planned.flow.session(run.spark.start) as spark:
+        with run.heartbeat.hold(claim), planned.flow.session(run.spark.start) as start:
+            spark = run.spark.for_work(planned.work, start)
             tools = Tools(run.ledger, planned.flow.open_output(plan), spark, run.tell, run.project.lease)
             self._note_changes(planned)
             try:
                 for index in self._batches_left(claim.plan, receipts):
                     receipts.append(commit_batch(claim, index, planned.work.batch_data, tools))
+                    moved_by.append(MovedBy.DATABASE if planned.work.inside else spark.take_mover())
             except TidegaugeError as fault:
                 error = fault
             except Exception as fault:
@@ -68,6 +72,7 @@ class Executor:
             error,
             planned.resumed,
             noted=tuple(tools.notes),
+            moved_by=tuple(dict.fromkeys(moved_by)),
         )
         return [run.end(report)]
 

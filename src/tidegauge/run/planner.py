@@ -19,6 +19,7 @@ from tidegauge.flows.missing_tables import refuse_forgotten
 from tidegauge.flows.select import Sources
 from tidegauge.flows.standing import look_at_targets
 from tidegauge.model.delta_flow import AnyFlow
+from tidegauge.model.moved_by import MovedBy
 from tidegauge.model.override import Undo
 from tidegauge.model.plan import Plan
 from tidegauge.model.state import State
@@ -96,9 +97,12 @@ class Planner:
 
     def _freeze(self, found: Sequence[PlannedFlow]) -> dict[str, Plan]:
         run = self._run
-        if any(one.work.by_spark and one.work.draft.batches for one in found):
+        movers = {run.spark.foresee_mover(one.work) for one in found}
+        if MovedBy.SPARK in movers:
             # Before anything is kept: a plan that nobody here can execute would only be in the way.
             run.environment.check_java(run.project.spark)
+        if MovedBy.PROCESSES in movers and (local := run.spark.local_tasks()):
+            local.warm_up(max(len(batch.splits) + 1 for one in found for batch in one.work.draft.batches))
         drafts = [one.work.draft for one in found if one.plan is None]
         if not drafts:
             return {}

@@ -9,6 +9,7 @@ from tidegauge.errors import LimitReached, Stopped, TidegaugeError
 from tidegauge.flows.maintenance import MaintenanceResult
 from tidegauge.model.error_json import error_to_json
 from tidegauge.model.expectation import Checks, add_up
+from tidegauge.model.moved_by import MovedBy
 from tidegauge.model.plan import Draft, Receipt
 from tidegauge.model.secret import mask
 from tidegauge.model.state import NOTHING_NEW, State
@@ -40,6 +41,8 @@ class FlowReport:
     """Of an optimize flow: what was done to each table."""
     suspended: bool = False
     """A person has suspended it, and it was not run."""
+    moved_by: tuple[MovedBy, ...] = ()
+    """Who moved the rows of its batches."""
 
     @property
     def ok(self) -> bool:
@@ -111,6 +114,7 @@ class FlowReport:
             "rows_waiting": self.draft.rows_waiting if self.draft else 0,
             "rows_null_cursor": self.draft.rows_null if self.draft else 0,
             "seconds": round(self.seconds, 3),
+            "moved_by": list(self.moved_by),
             "resumed": self.resumed,
             "windows": windows_to_json(self.draft) if self.draft else [],
             **({"expectations": self.checks.to_json()} if self.checks else {}),

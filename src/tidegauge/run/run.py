@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 
 from tidegauge.errors import TidegaugeError
@@ -80,7 +80,8 @@ def open_runner(
             project, options, ledger, heartbeat, tell, stop, environment=environment or Environment()
         )
         tell(RunStarted(context.run_id, project.pipeline))
-        yield Runner(context, sources, plan_flow)
+        with closing(context.spark):
+            yield Runner(context, sources, plan_flow)
 
 
 class Runner:

@@ -106,6 +106,16 @@ def latest_now(moment: Moment, cursor: OrderedColumn) -> Value:
     return Value(kind, edge.isoformat(sep=" ", timespec="microseconds"))
 
 
+def reads_from(moment: Moment, options: TableOptions, cursor: OrderedColumn) -> datetime:
+    """From when on, by the source's clock, rows that are stamped by now are old enough; to the second."""
+    edge = moment.clock
+    if cursor.kind is ValueKind.DATE:
+        edge = datetime.combine(edge.date() + timedelta(days=1), datetime.min.time())
+    if cursor.kind is not ValueKind.TIMESTAMPTZ and cursor.epoch is None:
+        edge += moment.highest_offset - moment.lowest_offset
+    return (edge + options.settle).replace(microsecond=0) + timedelta(seconds=2)
+
+
 def describe_blocker(work: OpenWork, moment: Moment) -> str:
     return f"held back by {work.who}, open for {age_of(work, moment)}"
 

@@ -85,13 +85,14 @@ def _same(old: OpenWork, work: OpenWork) -> bool:
     return old.transaction == work.transaction
 
 
-def to_text(candidates: Iterable[Candidate]) -> str | None:
-    """For the ledger. The oldest are kept, since they become safe first, and the newest."""
+def to_text(candidates: Iterable[Candidate], waiting: int = 0) -> str | None:
+    """For the ledger. The oldest are kept, since they become safe first, and the newest; and how many rows
+    wait in the future, for people."""
     kept = sorted(candidates, key=lambda one: one.seen)
     kept = [*kept[: _KEPT - 1], *kept[-1:]] if len(kept) > _KEPT else kept
-    text = Pending.of_points([_to_body(one) for one in kept]).text
+    text = Pending.of_points([_to_body(one) for one in kept], waiting).text
     # Forgotten, never cut: a candidate whose list lacks something open would be taken for safe.
-    return text if kept and len(text) <= _LONGEST else None
+    return text if (kept or waiting) and len(text) <= _LONGEST else None
 
 
 def from_text(text: str | None, kind: ValueKind | None) -> tuple[Candidate, ...]:

@@ -15,6 +15,7 @@ from tidegauge.model.plan import Batch
 from tidegauge.model.position import RowPosition
 from tidegauge.model.spec import Database, Read
 from tidegauge.model.table import SourceColumn, SourceTable
+from tidegauge.model.trace import trace_sql
 from tidegauge.sources import sql
 from tidegauge.sources.direct_types import ColumnWay, column_ways, why_no_way
 from tidegauge.sources.engines import find_engine
@@ -73,6 +74,8 @@ class DirectReader:
     def _splits(self, source_table: SourceTable, batch: Batch) -> tuple[Split, ...]:
         ways = column_ways(source_table, self._engine.column_way)
         selects = self._jdbc.selects(_by_ways(source_table, ways), batch)
+        for select in selects:
+            trace_sql(self._database.name, select)
         queries = self._guard_queries(source_table, ways, batch)
         rows = None if batch.rows is None else batch.rows // len(selects)
         return tuple(

@@ -15,6 +15,7 @@ from tidegauge.errors import (
     SourceUnreachable,
 )
 from tidegauge.model.position import ORDERED, RowPosition, Value, ValueKind
+from tidegauge.model.secret import name_openly
 from tidegauge.model.spec import TableName, TableOptions
 from tidegauge.model.table import EVERY_ROW, Cut, OrderedColumn, Outlook, SourceTable, Survey
 from tidegauge.sources import sql
@@ -40,7 +41,10 @@ class DatabaseSource:
 
     def tables(self) -> tuple[TableName, ...]:
         with self._lock, self._dialect.held():
-            return tuple(sorted(self._dialect.tables(), key=lambda table: (table.schema or "", table.table)))
+            found = self._dialect.tables()
+        for table in found:
+            name_openly(str(table))
+        return tuple(sorted(found, key=lambda table: (table.schema or "", table.table)))
 
     def left_out(self) -> tuple[tuple[TableName, str], ...]:
         with self._lock, self._dialect.held():
@@ -77,6 +81,7 @@ class DatabaseSource:
             if not key and needs_row_key(options):
                 every = [native.name for native in catalogue.columns]
                 columns, key, relation = add_row_key(self._dialect, table, columns, every, wanted)
+            named = self._column(catalogue, options.cursor) if not options.snapshot else None
             return SourceTable(
                 table=table,
                 # Without the salts, which go no further than into the SQL of their columns.
@@ -88,6 +93,7 @@ class DatabaseSource:
                 key_proven=proven,
                 source_id=catalogue.identity,
                 notes=(*catalogue.notes, *notes, *chosen.notes),
+                unindexed=named.name if named and named.name not in catalogue.indexed else "",
                 relation=relation,
                 along=catalogue.orders.get((options.cursor, *(part.name for part in key)), ""),
                 filter=wanted,
@@ -162,10 +168,6 @@ class DatabaseSource:
         native = self._column(catalogue, options.cursor)
         if native is not None:
             expression = self._dialect.quote(native.name)
-            if native.name not in catalogue.indexed:
-                notes = (
-                    f"no index begins with {native.name}: each plan and each batch reads the whole table",
-                )
         elif _NAME.fullmatch(options.cursor):
             known = tuple(column.name for column in catalogue.columns)
             raise column_missing(table, "cursor", options.cursor, known)

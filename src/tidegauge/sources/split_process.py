@@ -17,6 +17,7 @@ from tidegauge import errors
 from tidegauge.errors import SourceUnreachable, TidegaugeError
 from tidegauge.model.batch_data import Split
 from tidegauge.model.secret import mask
+from tidegauge.spark.local_tasks import is_worker
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,7 +27,9 @@ _FAILED = 3
 
 
 def is_task() -> bool:
-    """Whether this process is Spark's, and does nothing but this."""
+    """Whether this process is there for tasks, Spark's or ours, and does nothing but this."""
+    if is_worker():
+        return True
     if "pyspark" not in sys.modules:
         return False
     from pyspark import TaskContext

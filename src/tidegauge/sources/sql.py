@@ -146,14 +146,14 @@ def around(source_table: SourceTable, table: str, literal: str) -> str:
     return f"SELECT {MARK} {found}"
 
 
-def counts(source_table: SourceTable, table: str, waiting: str | None) -> str:
-    """How many cursors are NULL, and how many lie past the clock: two ends of an index, or one scan."""
+def counts(source_table: SourceTable, table: str, waiting: str | None, young: str | None) -> str:
+    """How many cursors are NULL, how many lie past the clock, how many are too young: two ends of an
+    index, or one scan."""
     null = f"{source_table.cursor.order} IS NULL" if source_table.cursor.nullable else "1 = 0"
-    late = waiting or "1 = 0"
-    return (
-        f"SELECT {MARK} COUNT(CASE WHEN {null} THEN 1 END), COUNT(CASE WHEN {late} THEN 1 END)"
-        f" FROM {table} WHERE {_taken(source_table, f'({null} OR {late})')}"
-    )
+    which = (null, waiting or "1 = 0", young or "1 = 0")
+    counted = ", ".join(f"COUNT(CASE WHEN {one} THEN 1 END)" for one in which)
+    any_of = _taken(source_table, f"({' OR '.join(which)})")
+    return f"SELECT {MARK} {counted} FROM {table} WHERE {any_of}"
 
 
 def find_repeated(source_table: SourceTable, table: str, where: str | None) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tidegauge.errors import CursorUnsuitable, KeyUnsuitable
+from tidegauge.model.plan import NO_INDEX
 from tidegauge.model.position import ORDERED, RowPosition, Value, ValueKind, compare
 from tidegauge.model.spec import NullCursor
 from tidegauge.model.table import Cut, SourceTable, Survey
@@ -13,9 +14,12 @@ from tidegauge.sources import sql
 from tidegauge.sources.bound import latest_now
 from tidegauge.sources.bound_wait import BoundWait
 from tidegauge.sources.candidate import Candidate, from_text, to_text
-from tidegauge.sources.dialect import Dialect
+from tidegauge.sources.dialect import MARK, Dialect
 from tidegauge.sources.notation import Notation, notation_of
 from tidegauge.sources.survey_bound import SurveyBound
+
+_LARGE = 100_000
+"""Rows up to which nobody minds that all of them are read."""
 
 
 class TableSurvey:
@@ -49,7 +53,16 @@ class TableSurvey:
         else:
             self._dialect.notation(source_table, self._past)  # Refuses values that have no order.
             upto, remembered = self._bound.value(from_text(pending, source_table.cursor.kind), self._past)
-        nulls, late_rows = self._counts(waiting)
+        nulls, late_rows, young_rows = self._counts(waiting, upto)
+        if late_rows:
+            dated = "1 row is dated" if late_rows == 1 else f"{late_rows:,} rows are dated"
+            self._bound.notes.append(f"{dated} past the source's clock, and read when that time has come")
+        if young_rows:
+            self._bound.notes.append(self._bound.describe_young(young_rows))
+        if source_table.unindexed and self._is_large():
+            self._bound.notes.append(
+                f"{NO_INDEX} {source_table.unindexed}: each plan and each batch reads the whole table"
+            )
         cuts: tuple[Cut, ...] = ()
         if upto is not None:
             cuts = self._cut_rows(upto)
@@ -60,9 +73,15 @@ class TableSurvey:
             cuts=cuts,
             rows_null=nulls,
             rows_waiting=late_rows,
-            pending=to_text(remembered),
+            pending=to_text(remembered, late_rows),
             notes=tuple(self._bound.notes),
         )
+
+    def _is_large(self) -> bool:
+        """Whether reading all of it is worth a word; no more rows are looked at than that takes."""
+        some = f"SELECT 1 FROM {self._table} LIMIT {_LARGE + 1}"
+        [[rows]] = self._dialect.rows(f"SELECT {MARK} COUNT(*) FROM ({some}) AS w")
+        return int(rows) > _LARGE
 
     def make_whole(self, *, cut: bool) -> Survey:
         """Of a table without a cursor: all there is, as of the source's clock."""
@@ -139,19 +158,30 @@ class TableSurvey:
             return None, waiting
         return RowPosition(value), waiting
 
-    def _counts(self, waiting: str | None) -> tuple[int, int]:
+    def _counts(self, waiting: str | None, upto: RowPosition | None) -> tuple[int, int, int]:
+        """Rows without a cursor, dated in the future, and too young to be read yet."""
         source_table = self._source_table
         if not source_table.cursor.nullable and waiting is None:
-            return 0, 0
-        ((null_text, late_text),) = self._dialect.rows(sql.counts(source_table, self._table, waiting))
-        nulls, late = int(null_text), int(late_text)
+            return 0, 0, 0
+        young = self._too_young(waiting, upto) if waiting else None
+        ((*texts,),) = self._dialect.rows(sql.counts(source_table, self._table, waiting, young))
+        nulls, late, too_young = map(int, texts)
         if nulls and source_table.options.null_cursor is NullCursor.FAIL:
             raise CursorUnsuitable(
                 f"{source_table.table}: {nulls} rows have no cursor: {source_table.cursor.name} is NULL",
                 hint="fill it at the source, use an expression such as coalesce(a, b), or say"
                 " `null_cursor: include` (read them every time) or `exclude`",
             )
-        return nulls, late
+        return nulls, late, too_young
+
+    def _too_young(self, waiting: str, upto: RowPosition | None) -> str | None:
+        """SQL that is true for rows past what was read and past the bound, up to the clock."""
+        if upto is None and self._after is None:
+            return None
+        past = (
+            f"{self._source_table.cursor.order} > {self._dialect.literal(upto.cursor)}" if upto else "1 = 1"
+        )
+        return f"(({self._past}) AND {past} AND NOT ({waiting}))"
 
     def _check_key(self, where: str) -> None:
         source_table = self._source_table
@@ -164,7 +194,7 @@ class TableSurvey:
             if int(lacking):
                 raise KeyUnsuitable(
                     f"{source_table.table}: the key ({named}) is NULL in {lacking} rows",
-                    hint="name other columns that identify a row: `key: [a, b]`",
+                    hint="name columns in `key:` that are filled in every row and identify it",
                 )
         repeats = self._dialect.rows(sql.find_repeated(source_table, self._table, scope))
         if repeats:
@@ -172,7 +202,8 @@ class TableSurvey:
             raise KeyUnsuitable(
                 f"{source_table.table}: the key ({named}) is not unique: {times} rows have"
                 f" ({', '.join(map(str, texts))})",
-                hint="name the columns that identify a row: `key: [a, b]`",
+                hint=f"name in `key:`, beside {named}, what tells these rows apart; if nothing does, use"
+                " `mode: append` without a key, or mend the rows at the source",
             )
 
     def _cut_by_number(self, where: str) -> tuple[Cut, ...]:

@@ -7,7 +7,14 @@ from tidegauge.model.position import RowPosition, Value
 from tidegauge.model.spec import FutureGuard
 from tidegauge.model.table import OrderedColumn, SourceTable
 from tidegauge.sources import sql
-from tidegauge.sources.bound import age_of, bound_at, describe_blocker, find_oldest, timestamp_bound
+from tidegauge.sources.bound import (
+    age_of,
+    bound_at,
+    describe_blocker,
+    find_oldest,
+    reads_from,
+    timestamp_bound,
+)
 from tidegauge.sources.bound_wait import BoundWait
 from tidegauge.sources.candidate import Candidate
 from tidegauge.sources.dialect import Dialect, Moment
@@ -27,6 +34,8 @@ class SurveyBound:
         self._after = after
         self._moment: Moment | None = None
         self.notes: list[str] = []
+        self.held = False
+        """Whether it lies lower than `settle` alone would have it."""
 
     def look(self) -> Moment:
         """The source as the bound was taken from it."""
@@ -38,6 +47,7 @@ class SurveyBound:
         moment = self._moment = self._bound_wait.look(fresh=False)
         if moment.sure:
             bound = timestamp_bound(moment, options, cursor)
+            self.held = bound.value != bound_at(moment.clock, moment, options, cursor).value
             self.notes.extend(bound.notes)
             return bound.value, ()
         ready = self._bound_wait.moments(options, kept)
@@ -47,11 +57,23 @@ class SurveyBound:
         if ready.blockers and (found is None or moment.clock - found.seen > options.settle):
             held = describe_blocker(min(ready.blockers, key=lambda work: work.started), moment)
             self.notes.append(held if found else f"nothing new is safe to read yet: {held}")
+        self.held = bool(ready.blockers)
         if found is None:
             return None, ready.waiting
         bound = bound_at(found.seen, moment, options, cursor)
         self.notes.extend(bound.notes)
         return bound.value, ready.waiting
+
+    def describe_young(self, rows: int) -> str:
+        """Rows that are there, and not old enough to be read."""
+        options = self._source_table.options
+        when = reads_from(self.look(), options, self._source_table.cursor)
+        them, are = ("it", "1 row is") if rows == 1 else ("them", f"{rows:,} rows are")
+        unless = ", unless what is open now still is" if self.held else ""
+        return (
+            f"{are} younger than `settle` ({options.settle.total_seconds():g} s): a run from"
+            f" {when:%Y-%m-%d %H:%M:%S} UTC on reads {them}{unless}"
+        )
 
     def value(self, kept: Kept, past: str) -> tuple[RowPosition | None, Kept]:
         """For a cursor of values: the highest that is safe of those `past` the watermark."""

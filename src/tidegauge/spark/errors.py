@@ -6,8 +6,16 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tidegauge.errors import OutputUnreachable, SourceUnreachable, SparkFailed, TidegaugeError, TypeNotHeld
+from tidegauge.errors import (
+    OutputUnreachable,
+    RuntimeMissing,
+    SourceUnreachable,
+    SparkFailed,
+    TidegaugeError,
+    TypeNotHeld,
+)
 from tidegauge.model.secret import mask
+from tidegauge.model.spark_causes import without_call
 from tidegauge.spark.task_values import FAILED, raise_any
 
 _CAUSE = re.compile(r"Caused by: ([\w.$]+)(?:: ([^\n]*))?")
@@ -15,6 +23,10 @@ _LEADING_CLASS = re.compile(r"^(?:[a-z][\w$]*\.)+[\w$]+: ")
 _ERROR_CLASS = re.compile(r"^\[[A-Z0-9_.]+\] ")
 _SQLSTATE = re.compile(r"\s*SQLSTATE: \w+.*$", re.DOTALL)
 _OURS = re.compile(r"tidegauge: ([^\n]*?)(?:\s*SQLSTATE: \w+)?\s*$", re.MULTILINE)
+
+_WORKER = "An exception was thrown from the Python worker"
+_RAISED = re.compile(r"^((?:\w+\.)*\w*(?:Error|Exception|Warning|Interrupt|Exit)(?::[^\n]*)?)$", re.MULTILINE)
+_LACKING = re.compile(r"ModuleNotFoundError: No module named '(tidegauge|pyarrow|pyspark|pandas)\b")
 
 _SPLIT = re.compile(re.escape(FAILED) + r"(\{.*?\})\s*$", re.MULTILINE)
 
@@ -44,6 +56,21 @@ def from_spark(error: BaseException, table: str) -> TidegaugeError:
             detail=text,
         )
     cause = last_cause(text)
+    if lacking := _LACKING.search(text):
+        return RuntimeMissing(
+            f"{table}: the Python of Spark's tasks has no module {lacking[1]}",
+            hint="set PYSPARK_PYTHON to a Python that has tidegauge, by the same path on every machine of the"
+            " cluster; `tidegauge doctor` says which one it is now",
+            detail=text,
+        )
+    if isinstance(error, ConnectionError) or type(error).__name__ == "Py4JNetworkError":
+        return SparkFailed(
+            f"{table}: Spark's Java has ended",
+            hint="run again: nothing half-written is visible; if the system killed it for want of memory, set"
+            " `spark: {conf: {spark.driver.memory: …}}`",
+            retryable=True,
+            detail=text,
+        )
     if "No space left on device" in text:
         return OutputUnreachable(
             f"{table}: the disk is full",
@@ -63,7 +90,10 @@ def from_spark(error: BaseException, table: str) -> TidegaugeError:
 
 def last_cause(text: str) -> str:
     """The innermost cause as one line, without class names and codes."""
+    text = without_call(text)
     causes = [message or name for name, message in _CAUSE.findall(text)]
+    if _WORKER in text and (raised := _RAISED.findall(text)):
+        return str(raised[-1]).strip()
     line = (
         causes[-1] if causes else next((part for part in text.splitlines() if part.strip()), "unknown error")
     )

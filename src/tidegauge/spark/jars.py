@@ -82,15 +82,31 @@ def jars(needs: Collection[Needs], conf: Mapping[str, str]) -> list[Path]:
     return [jar for need in sorted(needs) for jar in _group(need, conf)]
 
 
-def _group(need: Needs, conf: Mapping[str, str]) -> list[Path]:
-    wanted = ",".join(_PACKAGES[need])
-    name = hashlib.sha256(f"{wanted}|{','.join(_EXCLUDES[need])}".encode()).hexdigest()[:12]
-    listing = cache_folder() / "jars" / f"{need}-{name}.json"
-    if listing.exists():
+def find_cached(need: Needs) -> list[Path] | None:
+    """What the cache has, whole, or None."""
+    listing = _listing(need)
+    try:
         kept = [Path(jar) for jar in json.loads(listing.read_text())]
-        if all(jar.exists() for jar in kept):
-            return kept
-    found = _resolve(need, wanted, conf)
+        return kept if all(jar.exists() for jar in kept) else None
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise RuntimeMissing(
+            f"{listing} cannot be read ({error.strerror})",
+            hint="give this user the right to it, or a cache of his own: TIDEGAUGE_CACHE=FOLDER",
+        ) from error
+
+
+def _listing(need: Needs) -> Path:
+    wanted = f"{','.join(_PACKAGES[need])}|{','.join(_EXCLUDES[need])}"
+    return cache_folder() / "jars" / f"{need}-{hashlib.sha256(wanted.encode()).hexdigest()[:12]}.json"
+
+
+def _group(need: Needs, conf: Mapping[str, str]) -> list[Path]:
+    if (kept := find_cached(need)) is not None:
+        return kept
+    listing = _listing(need)
+    found = _resolve(need, ",".join(_PACKAGES[need]), conf)
     listing.parent.mkdir(parents=True, exist_ok=True)
     fresh = listing.with_suffix(f".{os.getpid()}")
     fresh.write_text(json.dumps([str(jar) for jar in found], indent=1))
@@ -136,4 +152,4 @@ if __name__ == "__main__":
         for jar in jars([Needs(word) for word in sys.argv[1:]] or list(Needs), {}):
             sys.stdout.write(f"{jar.name}\n")
     except RuntimeMissing as error:
-        sys.exit(f"error: {error}\n hint: {error.hint}")
+        sys.exit(f"error: {error}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import os
 import re
@@ -44,7 +45,9 @@ def find_java() -> Java:
     )
 
 
+@functools.cache
 def _check(home: Path, origin: str) -> Java:
+    """Starts it to ask, which a process does once."""
     binary = home / "bin" / "java"
     try:
         answer = subprocess.run([binary, "-version"], capture_output=True, text=True, timeout=30, check=True)  # noqa: S603

@@ -6,8 +6,13 @@ or to say these things. pyproject.toml pins its version.
 
 from __future__ import annotations
 
+import os
+import re
+import signal
 import subprocess
 import sys
+import threading
+import uuid
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -22,6 +27,14 @@ def is_running() -> bool:
     thread's; and pyspark is not imported just to find out that nobody has used it."""
     spark = sys.modules.get("pyspark")
     return spark is not None and spark.SparkContext._active_spark_context is not None
+
+
+def is_at_hand() -> bool:
+    """Whether this process has a Spark of any kind: its own, or a session of Spark Connect."""
+    if is_running():
+        return True
+    sql = sys.modules.get("pyspark.sql.connect.session")
+    return sql is not None and sql.SparkSession.getActiveSession() is not None
 
 
 def java_gateway(session: SparkSession) -> Any:
@@ -104,3 +117,97 @@ def _end_process(process: subprocess.Popen[bytes]) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
+
+
+def join_java(port: int, secret: str) -> SparkSession:
+    """A session in the Java of another process. What it sets is its own; the cores are shared.
+
+    pyspark joins a Java only by what it finds in the environment, in which it stays for this call alone.
+    """
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
+    from pyspark.sql import SparkSession
+
+    interrupt = signal.getsignal(signal.SIGINT)
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ |= {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
+    try:
+        gateway: Any = launch_gateway()  # type: ignore[no-untyped-call]
+    finally:
+        del os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"]
+    shared = gateway.jvm.org.apache.spark.SparkContext.getOrCreate()
+    jsc = gateway.jvm.JavaSparkContext.fromSparkContext(shared)
+    conf: Any = SparkConf(loadDefaults=False, _jconf=shared.conf())
+    context: Any = SparkContext(conf=conf, gateway=gateway, jsc=jsc)
+    if interrupt is not None and threading.current_thread() is threading.main_thread():
+        # pyspark's own would cancel the jobs of every command, and not of this one alone.
+        signal.signal(signal.SIGINT, interrupt)
+    # Python tasks see this command's environment; and the mark gives them Pythons that no other command has
+    # used, so that they import what modules say now.
+    context.environment = {**os.environ, **context.environment, "TIDEGAUGE_COMMAND": uuid.uuid4().hex}
+    kind: Any = SparkSession
+    default = kind._get_j_spark_session_class(gateway.jvm).getDefaultSession().get()
+    session: SparkSession = kind(context, default.newSession())
+    return session
+
+
+class LentJava:
+    """The Java of this process, which other processes join; and what they leave in it."""
+
+    def __init__(self, session: SparkSession) -> None:
+        self._context, self._catalog = session.sparkContext, session.catalog
+        self._gateway = java_gateway(session)
+        # Whatever of Java this process goes on using is older than this.
+        self._own = _number(self._gateway.jvm.java.lang.Object()._target_id)
+
+    @property
+    def port(self) -> int:
+        return int(self._gateway.gateway_parameters.port)
+
+    @property
+    def secret(self) -> str:
+        return str(self._gateway.gateway_parameters.auth_token)
+
+    def shrink(self) -> None:
+        """Give the system back what nobody needs, and let Spark drop what belongs to nobody."""
+        self._gateway.jvm.java.lang.System.gc()
+
+    def clear(self) -> None:
+        """When all have gone: jobs of those that were killed, cached rows, tables' logs, clients of buckets,
+        Pythons, objects."""
+        jvm = self._gateway.jvm
+        self._context.cancelAllJobs()
+        self._catalog.clearCache()
+        with suppress(Exception):  # only where Delta's jar is
+            jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
+        jvm.org.apache.hadoop.fs.FileSystem.closeAll()
+        self._end_pythons()
+        self._drop_objects()
+
+    def _end_pythons(self) -> None:
+        environment = self._gateway.jvm.org.apache.spark.SparkEnv.get()
+        field = environment.getClass().getDeclaredField("pythonWorkers")
+        field.setAccessible(True)
+        factories = field.get(environment)
+        for factory in _listed(factories.values().toSeq()):
+            factory.stop()
+        factories.clear()
+
+    def _drop_objects(self) -> None:
+        """Java keeps an object until the process that has it lets go of it, which a dead one never does."""
+        from py4j.java_gateway import JavaObject
+
+        server: Any = JavaObject("GATEWAY_SERVER", self._gateway._gateway_client)
+        known = server.getGateway().getBindings().keySet()
+        known.retainAll([name for name in [*known] if _number(name) <= self._own])
+
+
+def _number(name: str) -> int:
+    """Of an object that Python holds, in the order of their making; 0 for what is always there."""
+    found = re.fullmatch(r"o(\d+)", name)
+    return int(found[1]) if found else 0
+
+
+def _listed(items: Any) -> list[Any]:
+    """A Scala sequence."""
+    return [items.apply(place) for place in range(items.size())]

@@ -20,6 +20,7 @@ from tidegauge.spark.hadoop import on_connect
 from tidegauge.spark.jars import Needs, jars
 from tidegauge.spark.java import find_java
 from tidegauge.spark.pyspark_private import active_on_connect, is_running
+from tidegauge.spark.take_up import is_kept, take_up
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -74,6 +75,9 @@ def open_session(
         if active is None and (settings.master or "").startswith("sc://"):
             _require_connect()
             active = SparkSession.builder.remote(str(settings.master)).getOrCreate()
+        if active is None and not debug:
+            # With --debug a command shows what Java says, and so has one of its own.
+            active = take_up(settings, needs)
         session = (
             _launch(settings, needs, light=light, debug=debug) if active is None else _own_session(active)
         )
@@ -93,7 +97,7 @@ def open_session(
 def check_java(settings: SparkSettings) -> None:
     """Raises RuntimeMissing if a session would have to be started here and could not be."""
     remote = (settings.master or "").startswith("sc://")
-    if not remote and not is_running():
+    if not remote and not is_running() and not is_kept(settings):
         find_java()
 
 
@@ -136,7 +140,7 @@ def _launch(settings: SparkSettings, needs: Collection[Needs], *, light: bool, d
 
     java = find_java()
     os.environ["JAVA_HOME"] = str(java.home)
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    _choose_python(settings)
     # For the small Java that only writes the command line of the real one.
     os.environ.setdefault("SPARK_LAUNCHER_OPTS", _LIGHT)
     conf = SparkConf(loadDefaults=False)
@@ -169,6 +173,18 @@ def _launch(settings: SparkSettings, needs: Collection[Needs], *, light: bool, d
     return SparkSession(context)
 
 
+def _choose_python(settings: SparkSettings) -> None:
+    """For Spark's tasks. On this machine they need what is installed here, whatever the environment says."""
+    if is_local(settings):
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+
+
+def is_local(settings: SparkSettings) -> bool:
+    """Whether Spark and its tasks run on this machine alone."""
+    return (settings.master or "local").startswith("local")
+
+
 def _conf(settings: SparkSettings, needs: Collection[Needs]) -> dict[str, str]:
     master = settings.master or "local[*]"
     conf = {
@@ -181,7 +197,7 @@ def _conf(settings: SparkSettings, needs: Collection[Needs]) -> dict[str, str]:
         "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir()) / "tidegauge-warehouse"),
         **_PER_SESSION,
     }
-    if master.startswith("local"):
+    if is_local(settings):
         conf |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     if "spark.jars" not in settings.conf and needs:
         conf["spark.jars"] = ",".join(str(jar) for jar in jars(needs, settings.conf))

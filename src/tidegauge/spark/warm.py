@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,7 +39,8 @@ class WarmSpark:
 
     def open(self, settings: SparkSettings, needs: set[Needs], light: bool, debug: bool) -> SparkSession:
         with self._lock:
-            session = open_session(settings, self._needs | needs, light=light, debug=debug)
+            own = replace(settings, keep_warm=None)
+            session = open_session(own, self._needs | needs, light=light, debug=debug)
             self._runs += 1
             if self._heap is None:
                 self._heap = _bytes(session.conf.get("spark.driver.memory", "1g") or "1g")
@@ -56,7 +58,7 @@ class WarmSpark:
                 return "Spark has stopped by itself"
             if self._runs >= self._most_runs:
                 return f"Spark has served {self._runs:,} runs"
-            size = _resident(process.pid)
+            size = resident(process.pid)
             if self._heap is not None and size > self._heap + self._room:
                 return f"Spark's Java has grown to {size >> 20:,} MiB"
             return None
@@ -68,7 +70,7 @@ class WarmSpark:
             self._runs, self._heap = 0, None
 
 
-def _resident(pid: int) -> int:
+def resident(pid: int) -> int:
     """Bytes of memory that a process really has; 0 where nobody can say."""
     try:
         pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])

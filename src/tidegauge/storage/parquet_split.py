@@ -31,14 +31,13 @@ class ParquetSplit:
         import pyarrow as pa
 
         with self._open() as parquet:
-            if parquet.metadata.num_rows != self.file.rows:
-                raise self._changed_error(
-                    f"it has {parquet.metadata.num_rows} rows, and its manifest says {self.file.rows}"
-                )
+            first, rows, there_are = self.file.first, self.file.rows, parquet.metadata.num_rows
+            if there_are < first + rows if first is not None else there_are != rows:
+                raise self._changed_error(f"it has {there_are} rows, and its manifest says {rows}")
             schema = schema_of(self.layout)
             there = set(parquet.schema_arrow.names)
             names = [name for name in schema.names if name in there]
-            for batch in parquet.iter_batches(_ROWS, columns=names):
+            for batch in _pick_rows(parquet, names, first or 0, rows):
                 arrays = [
                     batch.column(field.name).cast(field.type)
                     if field.name in there
@@ -52,10 +51,16 @@ class ParquetSplit:
         import pyarrow.parquet as pq
 
         lake = self.file.lake
-        if lake.on_s3:
+        source: pa.NativeFile | Path
+        if lake.on_s3 and self.file.first is not None:
+            # A small part of a large file: only what is asked for is fetched.
+            ranged = open_store(lake).open_ranged(self.file.path)  # type: ignore[attr-defined]
+            size = None if ranged is None else ranged.size
+            source = pa.PythonFile(ranged, mode="r") if ranged else pa.BufferReader(b"")
+        elif lake.on_s3:
             body = open_store(lake).get(self.file.path)
             size = None if body is None else len(body)
-            source: pa.BufferReader | Path = pa.BufferReader(body or b"")
+            source = pa.BufferReader(body or b"")
         else:
             source = Path(lake.path, self.file.path)
             size = source.stat().st_size if source.is_file() else None
@@ -73,3 +78,22 @@ class ParquetSplit:
             f"{self.file.lake.path}/{self.file.path} was changed after it was committed: {why}",
             hint="put the file back from a backup; or extract again with `tidegauge watermark reset`",
         )
+
+
+def _pick_rows(parquet: pq.ParquetFile, names: list[str], first: int, count: int) -> Iterator[pa.RecordBatch]:
+    """So many rows from the first on. Only row groups that hold some of them are read."""
+    groups: list[int] = []
+    begins = start = 0
+    for number in range(parquet.metadata.num_row_groups):
+        ends = begins + parquet.metadata.row_group(number).num_rows
+        if begins < first + count and ends > first:
+            start = begins if not groups else start
+            groups.append(number)
+        begins = ends
+    skip = first - start
+    for batch in parquet.iter_batches(_ROWS, row_groups=groups, columns=names):
+        part = batch.slice(skip, count)
+        skip = max(0, skip - batch.num_rows)
+        count -= part.num_rows
+        if part.num_rows:
+            yield part

@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from tidegauge.errors import OutputError, OutputUnreachable, OutputUnsafe
+from tidegauge.errors import OutputError, OutputUnreachable
 from tidegauge.storage.s3 import unsafe
 from tidegauge.storage.store import Store
 
@@ -36,7 +36,7 @@ def prove(store: Store, identity: Hashable, *, replacing: bool = False) -> None:
             _race_to_put(store, path)
             if replacing:
                 _race_to_replace(store, path)
-        except OutputUnsafe:
+        except OutputError:
             with contextlib.suppress(OutputError):
                 store.delete([path], below=path)
             raise

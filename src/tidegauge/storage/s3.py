@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import re
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -27,6 +28,35 @@ _ELSEWHERE = {
     "AuthorizationHeaderMalformed",
     "IllegalLocationConstraintException",
 }
+
+
+class RangedObject(io.RawIOBase):
+    """An object to be read in parts."""
+
+    def __init__(self, get: Callable[[int, int], bytes], size: int) -> None:
+        super().__init__()
+        self._get, self._at = get, 0
+        self.size = size
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self.size}[whence]
+        return self._at
+
+    def read(self, size: int = -1) -> bytes:
+        left = max(0, self.size - self._at)
+        count = left if size < 0 else min(size, left)
+        body = self._get(self._at, count) if count else b""
+        self._at += len(body)
+        return body
 
 
 class S3Objects:
@@ -126,6 +156,19 @@ class S3Objects:
             made = self._store.head(self._key(path))["last_modified"].astimezone(UTC)
         self.delete([path], below=path)
         return made
+
+    def open_ranged(self, path: str) -> RangedObject | None:
+        """The file, of which only what is read is fetched; None where there is none."""
+        with self._translating(path):
+            try:
+                size = self._store.head(self._key(path))["size"]
+            except FileNotFoundError:
+                return None
+        return RangedObject(lambda start, length: self._get_range(path, start, length), size)
+
+    def _get_range(self, path: str, start: int, length: int) -> bytes:
+        with self._translating(path):
+            return bytes(self._store.get_range(self._key(path), start=start, length=length))
 
     def sync(self, paths: Sequence[str]) -> None:
         """S3 answers a put only once it is durable."""

@@ -111,7 +111,7 @@ class HighWaterMarks:
                         name, name, describe_error(error), owner=tracker_ledger.owner, run_id=run_id
                     )
             except TidegaugeError as fault:
-                error.add_note(f"and the ledger did not take that it failed: {fault}")
+                error.add_note(f"and the ledger did not take that it failed: {fault.sentence}")
             raise
         if not mark.committed:
             nothing = Draft(name, name, (), (), seen=pipeline_state.seen)

@@ -221,7 +221,7 @@ class Versions:
             try:
                 tracker_ledger.finish(claim, State.FAILED, describe_error(error))
             except TidegaugeError as fault:
-                error.add_note(f"and the ledger did not take that it failed: {fault}")
+                error.add_note(f"and the ledger did not take that it failed: {fault.sentence}")
             raise
         self._end(claim)
 

@@ -189,7 +189,7 @@ class Windows:
             try:
                 self.finalize(record, State.FAILED, rows=None, error=error)
             except TidegaugeError as fault:
-                error.add_note(f"and the ledger did not take that it failed: {fault}")
+                error.add_note(f"and the ledger did not take that it failed: {fault.sentence}")
             raise
         if run.skipped is not None:
             run.record = self.finalize(record, State.SKIPPED, rows=None, error=run.skipped or None)

@@ -10,6 +10,7 @@ from tidegauge.transform.nondeterminism import refuse_nondeterminism
 from tidegauge.transform.parse import is_readable
 from tidegauge.transform.sql import Columns, Reading, read_sql
 
+_UNLESS = "unless the run finds that to be too little, as for a window or an aggregate"
 _BEST_FIRST = (Evaluate.ROWS, Evaluate.KEYS, Evaluate.WHOLE)
 
 
@@ -77,8 +78,8 @@ def _read_transform(flow: DeltaFlow, columns: Columns | None) -> Reading:
         if flow.evaluate is not Evaluate.AUTO:
             return Reading(flow.evaluate, "the flow says so of a Python function")
         if len(moving) > 1:
-            return Reading(Evaluate.KEYS, f"a Python function of {len(moving)} incremental inputs")
-        return Reading(Evaluate.ROWS, "a Python function of one incremental input")
+            return Reading(Evaluate.KEYS, f"a Python function of {len(moving)} incremental inputs, {_UNLESS}")
+        return Reading(Evaluate.ROWS, f"a Python function of one incremental input, {_UNLESS}")
     output = flow.output
     partitions = output.mode.facts.replaces_partitions
     by = output.partition_by if partitions else output.key

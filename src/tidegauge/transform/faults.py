@@ -14,6 +14,7 @@ from pathlib import Path
 from tidegauge.errors import Place, TransformFailed
 from tidegauge.model.delta_flow import Function, Sql
 from tidegauge.model.secret import mask
+from tidegauge.model.spark_causes import without_call
 from tidegauge.model.view_flow import WrittenInFlows
 
 _CLASS = re.compile(r"^\[[A-Z0-9_.]+\]\s*")
@@ -48,7 +49,7 @@ def name_transform(flow: WrittenInFlows) -> str:
 
 def first_sentence(error: BaseException) -> str:
     """The first sentence of what Spark, or Python, says."""
-    text = _CLASS.sub("", mask(str(error)).strip())
+    text = _CLASS.sub("", without_call(mask(str(error)).strip()))
     text = _END.sub("", text).strip()
     first = _SENTENCE.match(text)
     return (first.group(1) if first else text).rstrip(".") or type(error).__name__

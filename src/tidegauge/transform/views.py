@@ -9,6 +9,7 @@ import sqlglot
 from sqlglot import TokenType
 from sqlglot.errors import SqlglotError
 
+from tidegauge.model.trace import trace_sql
 from tidegauge.model.types import quote
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class Views:
             f"{quote(name)} AS (SELECT * FROM {quote(self._view(frame, name))})"
             for name, frame in frames.items()
         )
+        trace_sql("Spark", text)
         return self._session.sql(f"WITH {given} SELECT * FROM (\n{without_semicolon(text)}\n)")
 
     def _view(self, frame: DataFrame, name: str) -> str:

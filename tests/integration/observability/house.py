@@ -43,6 +43,12 @@ class Observability:
         assert ran.code == 0, ran.said
         return ran
 
+    def verify(self, *words: str) -> None:
+        """Every flow that can be compared is what its transform makes of whole inputs."""
+        ran = here("verify", "--json", *words, "--project", self.file)
+        assert ran.code == 0, ran.said
+        assert {one["equal"] for one in ran.json["tables"]} <= {True, None}, ran.said
+
     def arrived(self, *, on: int | None = None) -> System:
         """The rows of every system table until now, or of one day alone."""
         found = {}

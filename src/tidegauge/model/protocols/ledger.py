@@ -33,12 +33,29 @@ class LedgerReader(Protocol):
         """By flow; one that the ledger does not know has no entry."""
 
     def history(
-        self, pipeline: str, *, flow: str | None = None, failed: bool = False, limit: int = 20
+        self,
+        pipeline: str,
+        *,
+        flow: str | None = None,
+        failed: bool = False,
+        events: Sequence[str] | None = None,
+        limit: int = 20,
     ) -> list[HistoryEvent]:
-        """Newest first."""
+        """Newest first. `events`: only these kinds; `failed`: only what went wrong."""
 
-    def runs(self, pipeline: str, *, since: datetime) -> list[RunRecord]:
-        """Every attempt that began since then and is still kept, newest first; those under way too."""
+    def runs(
+        self,
+        pipeline: str,
+        *,
+        since: datetime = datetime.min,
+        flow: str | None = None,
+        run_id: str | None = None,
+        limit: int | None = None,
+    ) -> list[RunRecord]:
+        """Every attempt that began since then and is still kept, newest first; those under way too.
+
+        `flow`, `run_id`: only that one's; `limit`: so many at the most.
+        """
 
     def run_totals(self, pipeline: str) -> list[RunTotals]:
         """Of every attempt that is still kept, those under way too: by flow and state, in name order."""

@@ -79,6 +79,8 @@ class Capabilities:
     """`stage` writes the rows. False: it prepares the change, and `commit` computes and writes its rows."""
     deletes_keys: bool = False
     """It takes `KeysToDelete`."""
+    takes_tasks: bool = False
+    """Many rows that come in splits are brought by tasks, which write side by side."""
     table: TargetTable | None = None
     """The target as a table of a database, where it is one."""
     sql: SqlTable | None = None

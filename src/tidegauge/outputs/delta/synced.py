@@ -31,6 +31,7 @@ from tidegauge.outputs.warehouse.fit import Verdict
 from tidegauge.outputs.warehouse.spark_rows import ensure_splits
 from tidegauge.spark.errors import from_spark
 from tidegauge.spark.hadoop import is_scattered
+from tidegauge.spark.on_demand import may_move_here
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -54,7 +55,14 @@ def target_flow(flow: TableFlow, key: tuple[str, ...] = ()) -> DeltaFlow:
     assert isinstance(flow.output, DeltaFolder)
     options = flow.options
     table = TableRef(path=str(flow.output), storage=flow.output.lake)
-    output = DeltaTable(table, options.mode, key, giver="the source", place=options.place)
+    output = DeltaTable(
+        table,
+        options.mode,
+        key,
+        giver="the source",
+        deletion_vectors=options.deletion_vectors,
+        place=options.place,
+    )
     return DeltaFlow(
         flow.pipeline, flow.name, (), output, drift=options.drift, tags=flow.tags, expect=options.expect
     )
@@ -116,7 +124,7 @@ class SyncedDeltaOutput(DeltaOutput):
         gone = isinstance(batch_data, KeysToDelete)
         assert gone or bool(checked) is bool(self._flow.options.expect)
         brought = checked.rows if checked else batch_data
-        held = read_few(brought, key)
+        held = read_few(brought, key) if may_move_here(spark) else None
 
         def change(session: SparkSession, target: Callable[[], DataFrame] | None) -> DeltaChange:
             rows = frame_of(session, brought, held, key)

@@ -141,8 +141,10 @@ _PART = 3_000
 def properties_for(columns: Sequence[TargetColumn], output: DeltaTable) -> dict[str, str]:
     """Of a target that is made anew."""
     found = {FEED: "true", MADE: "true"}
-    if output.mode.needs_key(OutputKind.DELTA):
-        found[VECTORS] = "true"
+    vectors = output.deletion_vectors
+    if vectors is not None or output.mode.needs_key(OutputKind.DELTA):
+        # Also where it is false: the session may have another default.
+        found[VECTORS] = "false" if vectors is False else "true"
     if output.mode.one_row_per_key(OutputKind.DELTA):
         found |= _kept([one.name for one in columns])
     if needs_mapping(columns):
@@ -160,6 +162,9 @@ def room_for(
     if target.properties.get(FEED, "").lower() != "true":
         statements.append(f"SET TBLPROPERTIES ('{FEED}' = 'true')")
         notes.append(f"the change data feed of {output.table} was off, and is on from here")
+    statement, note = _set_vectors(target, output)
+    statements += statement
+    notes += note
     added, widened, written = [], [], []
     grown: list[NewField] = []
     for one in columns:
@@ -198,6 +203,20 @@ def room_for(
     _check_not_given(target, output, given, drift)
     statements += _alter(target, added, widened, grown)
     return RoomInDelta(tuple(written), tuple(statements), tuple(notes), vanished)
+
+
+def _set_vectors(target: DeltaTarget, output: DeltaTable) -> tuple[list[str], list[str]]:
+    """Deletion vectors as the output wants them, whoever set them otherwise."""
+    held, wanted = target.properties.get(VECTORS, "").lower() == "true", output.deletion_vectors
+    if wanted is None or wanted is held:
+        return [], []
+    set_to = f"SET TBLPROPERTIES ('{VECTORS}' = '{str(wanted).lower()}')"
+    if wanted:
+        return [set_to], [f"deletion vectors of {output.table} were off, and are on from here"]
+    return [set_to], [
+        f"deletion vectors of {output.table} were on, and are off from here; readers that do not know them"
+        " can read it once the feature is dropped: ALTER TABLE … DROP FEATURE deletionVectors"
+    ]
 
 
 def _note_written(known: Sequence[str], written: Sequence[DeltaColumn]) -> Iterator[str]:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 
 from tidegauge.model.spec import Lake
+from tidegauge.model.staged import DataFile
 from tidegauge.outputs.lake.epochs import contents, follow
 from tidegauge.outputs.lake.manifest import (
+    COMPACTED,
+    COMPACTIONS,
     COPIES,
     DATA,
     MANIFESTS,
@@ -44,7 +47,7 @@ class Leftover:
     temporary: bool
     """A manifest that was never finished, or one of a COPY that was killed, rather than data."""
     why: str = LEFTOVER
-    """Or why a person may have it removed: LOADED or EARLIER."""
+    """Or why it goes: LOADED or EARLIER, as a person asked; COMPACTED."""
 
 
 @dataclass(frozen=True)
@@ -58,30 +61,49 @@ class Listing:
     """Named by a manifest and not there: the table is damaged, or an undo would be."""
     removed: tuple[CommittedFile, ...] = ()
     """Of batches that were cleaned away: most are not there any more."""
+    replaced: tuple[CommittedFile, ...] = ()
+    """Of batches that are read from compacted files now; those that are still there."""
     there: Mapping[str, Entry] = field(default_factory=dict)
-    """Every data file, by its path in the table's folder."""
+    """Every data file and compacted file, by its path in the table's folder."""
+    manifests: tuple[Manifest, ...] = ()
+    """Of every epoch."""
 
 
 def survey(lake: Lake, folder: str, *, store: Store | None = None) -> Listing:
     """Changes nothing."""
     store = store or open_store(lake)
     top = check_folder(folder)
-    entries = list(store.list(f"{top}/{DATA}"))
+    there = _list_files(store, top)
     # After the files, so that what is published in between is found to be committed.
     found = contents(store, top)
     counted = follow(store, top, found)
     rest = sorted(set(found.batches) - set(counted))
     kept = [load_all(store, top, batches) for batches in (counted, rest)]
-    current, earlier = (_name_files([one for one in part if not one.removed]) for part in kept)
-    removed = _name_files([one for part in kept for one in part if one.removed])
+    current, earlier = (_name_sources([one for one in part if not one.gone]) for part in kept)
     named = current + earlier
-    known = {one.file.path for one in named + removed}
-    start = len(top) + 1
-    there = {entry.path[start:]: entry for entry in entries}
-    leftovers = _find_leftovers(store, top, there, known)
-    # Only what the first listing could have seen: a file committed since is not missing.
-    gone = [one for one in named if one.file.path not in there and _is_gone(store, f"{top}/{one.file.path}")]
-    return Listing(tuple(current), tuple(earlier), tuple(leftovers), tuple(gone), tuple(removed), there)
+    manifests = tuple(one for part in kept for one in part)
+    used = {one.file.path for one in named}
+    removed, others = (_name_others(manifests, used, gone=gone) for gone in (True, False))
+    known = used | {one.file.path for one in removed + others}
+    replaced = tuple(one for one in others if one.file.path in there)
+    leftovers = tuple(_find_leftovers(store, top, there, known))
+    lost = _find_missing(store, top, named, there)
+    return Listing(
+        tuple(current), tuple(earlier), leftovers, tuple(lost), tuple(removed), replaced, there, manifests
+    )
+
+
+def _list_files(store: Store, top: str) -> dict[str, Entry]:
+    entries = (entry for part in (DATA, COMPACTIONS) for entry in store.list(f"{top}/{part}"))
+    return {entry.path[len(top) + 1 :]: entry for entry in entries}
+
+
+def _find_missing(
+    store: Store, top: str, named: Sequence[CommittedFile], there: Collection[str]
+) -> list[CommittedFile]:
+    """Asked for once more: a file that was committed after the listing is not missing."""
+    unseen = [one for one in named if one.file.path not in there]
+    return [one for one in unseen if _is_gone(store, f"{top}/{one.file.path}")]
 
 
 def _find_leftovers(
@@ -116,6 +138,7 @@ def clean(
     reason: str = "",
 ) -> tuple[Leftover, ...]:
     """Delete the leftovers of attempts that wrote nothing for so long, and say which; `preview` only says.
+    So it is with files whose batches were compacted so long ago.
 
     Also the files of `batches`, which are given with why they may go: the caller vouches that no reader has
     to read them. Each manifest says so before a file goes, so that nobody ever takes a table that lacks them
@@ -126,28 +149,70 @@ def clean(
     store = store or open_store(lake)
     now = store.now()
     limit = now - older_than
-    chosen = _older(store, folder, batches or {}, limit)
+    found = survey(lake, folder, store=store)
+    chosen = _keep_together(found.manifests, _older(store, folder, found.manifests, batches or {}, limit))
+    replaced = dict.fromkeys(_find_replaced(found, limit), COMPACTED)
     if not preview:
-        marks = [(one, Removal(now.isoformat(), why, reason)) for one, why in chosen.items()]
+        marks = [(one, Removal(now.isoformat(), why, reason)) for one, why in (replaced | chosen).items()]
         with ThreadPoolExecutor(8) as pool:
             list(pool.map(partial(_mark, store, folder), marks))
-    found = survey(lake, folder, store=store)
-    old = tuple(one for one in found.leftovers if one.touched < limit) + _of_batches(found, chosen)
-    if old and not preview:
-        store.delete([f"{folder}/{one.path}" for one in old if not one.temporary], below=f"{folder}/{DATA}")
-        store.delete([f"{folder}/{one.path}" for one in old if one.temporary], below=f"{folder}/{MANIFESTS}")
+        found = survey(lake, folder, store=store)
+        # Without one that was compacted once more since: what it was in before has only now been replaced.
+        replaced = dict.fromkeys(set(replaced).intersection(_find_replaced(found, limit)), COMPACTED)
+    old = tuple(one for one in found.leftovers if one.touched < limit)
+    old += _of_batches(found, chosen, replaced)
+    if not preview:
+        _delete(store, folder, old)
     return old
 
 
+def _delete(store: Store, folder: str, old: Sequence[Leftover]) -> None:
+    for part in (DATA, COMPACTIONS, MANIFESTS):
+        paths = [f"{folder}/{one.path}" for one in old if one.path.startswith(f"{part}/")]
+        if paths:
+            store.delete(paths, below=f"{folder}/{part}")
+
+
 def _older(
-    store: Store, folder: str, batches: Mapping[Numbered, str], limit: datetime
+    store: Store,
+    folder: str,
+    manifests: Sequence[Manifest],
+    batches: Mapping[Numbered, str],
+    limit: datetime,
 ) -> dict[Numbered, str]:
     """Those that were committed before."""
     if not batches:
         return {}
     dated = {entry.path: entry.modified for entry in store.list(f"{folder}/{MANIFESTS}")}
-    paths = {one: path_of(folder, one.epoch, one.seq) for one in sorted(batches)}
-    return {one: batches[one] for one, path in paths.items() if path in dated and dated[path] < limit}
+    found = {one: dated.get(path_of(folder, one.epoch, one.seq), limit) for one in sorted(batches)}
+    found |= {
+        _number(one): datetime.fromisoformat(one.compacted.committed) for one in manifests if one.compacted
+    }
+    return {one: batches[one] for one in sorted(batches) if found[one] < limit}
+
+
+def _keep_together(manifests: Sequence[Manifest], chosen: dict[Numbered, str]) -> dict[Numbered, str]:
+    """Without those that share a compacted file with one that stays: nothing would be gained."""
+    while True:
+        stay = {
+            file.path
+            for one in manifests
+            if one.compacted and not one.gone and _number(one) not in chosen
+            for file in one.sources
+        }
+        held = {_number(one) for one in manifests if any(file.path in stay for file in one.sources)}
+        if not held & set(chosen):
+            return chosen
+        chosen = {one: why for one, why in chosen.items() if one not in held}
+
+
+def _find_replaced(found: Listing, limit: datetime) -> Iterator[Numbered]:
+    """Batches whose earlier files may go: compacted before, into files that are there and whole."""
+    for one in found.manifests:
+        if one.compacted and not one.gone and datetime.fromisoformat(one.compacted.at) < limit:
+            sizes = [(file.bytes, found.there.get(file.path)) for file in one.sources]
+            if all(entry is not None and entry.bytes == size for size, entry in sizes):
+                yield _number(one)
 
 
 def _mark(store: Store, folder: str, wanted: tuple[Numbered, Removal]) -> None:
@@ -156,27 +221,69 @@ def _mark(store: Store, folder: str, wanted: tuple[Numbered, Removal]) -> None:
     path = path_of(folder, one.epoch, one.seq)
     while (found := store.read(path)) is not None:
         body, token = found
-        if parse(body, f"{store.place}/{path}").removed is not None:
+        now = parse(body, f"{store.place}/{path}")
+        if now.gone or (now.removed and removal.why == COMPACTED):
             return
         if store.replace(path, mark_removed(body, removal), token) is not None:
             return
 
 
-def _of_batches(found: Listing, chosen: Mapping[Numbered, str]) -> tuple[Leftover, ...]:
-    """The files of these batches, and of those that were marked before and not finished."""
-    named = [(one, chosen.get(Numbered(one.epoch, one.seq))) for one in (*found.committed, *found.earlier)]
-    gone: list[tuple[CommittedFile, str | None]] = [(one, "cleaned before") for one in found.removed]
-    files = []
-    for one, why in named + gone:
-        entry = found.there.get(one.file.path)
-        if why is not None and entry is not None:
-            word = chosen.get(Numbered(one.epoch, one.seq), why)
-            files.append(Leftover(one.file.path, entry.bytes, entry.modified, entry.modified, False, word))
-    return tuple(files)
+def _of_batches(
+    found: Listing, chosen: Mapping[Numbered, str], replaced: Collection[Numbered]
+) -> tuple[Leftover, ...]:
+    """The files of these batches, and of those that were marked before and not finished.
+
+    Of files that two batches have named, those that neither has to read.
+    """
+    words: dict[str, str] = {}
+    needed: set[str] = set()
+    for one in found.manifests:
+        number = _number(one)
+        why = chosen.get(number) or ("cleaned before" if one.gone else None)
+        sources = {file.path for file in one.sources}
+        paths = (
+            {file.path for file in one.files} | {*(one.compacted.before if one.compacted else ())} | sources
+        )
+        if why is None:
+            needed |= sources if number in replaced else paths
+        for path in sorted(paths):
+            words.setdefault(path, why or COMPACTED)
+    return tuple(
+        Leftover(path, entry.bytes, entry.modified, entry.modified, False, why)
+        for path, why in words.items()
+        if path not in needed and (entry := found.there.get(path)) is not None
+    )
 
 
-def _name_files(manifests: Sequence[Manifest]) -> list[CommittedFile]:
-    return [CommittedFile(one.tag.epoch, one.tag.seq, file) for one in manifests for file in one.files]
+def _name_sources(manifests: Sequence[Manifest]) -> list[CommittedFile]:
+    """Each file once, with the batches that are read from it."""
+    named: dict[str, CommittedFile] = {}
+    for one in manifests:
+        for file in one.sources:
+            known = named.get(file.path)
+            rows = file.rows + (known.file.rows if known else 0)
+            first = known.seq if known else one.tag.seq
+            last = None if file.first is None else one.tag.seq
+            named[file.path] = CommittedFile(
+                one.tag.epoch, first, DataFile(file.path, rows, file.bytes), last
+            )
+    return list(named.values())
+
+
+def _name_others(manifests: Sequence[Manifest], used: Collection[str], *, gone: bool) -> list[CommittedFile]:
+    """What no batch is read from: of batches that are gone, or what held rows before they were compacted."""
+    found: dict[str, CommittedFile] = {}
+    for one in manifests:
+        if bool(one.gone) is gone:
+            before = one.compacted.before if one.compacted else ()
+            for file in (*one.files, *(DataFile(path, 0, 0) for path in before), *one.sources):
+                if file.path not in used:
+                    found.setdefault(file.path, CommittedFile(one.tag.epoch, one.tag.seq, file))
+    return list(found.values())
+
+
+def _number(manifest: Manifest) -> Numbered:
+    return Numbered(manifest.tag.epoch, manifest.tag.seq)
 
 
 def _attempt(path: str) -> str:

@@ -10,7 +10,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from tidegauge.errors import OutputDisagrees, OutputUnreachable, TidegaugeError
@@ -23,6 +23,8 @@ from tidegauge.storage.store import Store
 FORMAT = 1
 MANIFESTS = "_tidegauge"
 DATA = "data"
+COMPACTIONS = "compacted"
+"""Beside the data, so that no version which does not know them takes their files for leftovers."""
 COPIES = f"{MANIFESTS}/copy"
 """Where a warehouse's own manifests lie, each for as long as one COPY takes."""
 
@@ -40,15 +42,30 @@ class Removal:
     at: str
     """By the store's clock, in UTC."""
     why: str
-    """LOADED or EARLIER."""
+    """LOADED, EARLIER or COMPACTED."""
     reason: str
 
     def __str__(self) -> str:
         return f"cleaned away at {self.at[:19].replace('T', ' ')} UTC ({self.why}: {self.reason})"
 
 
-LOADED, EARLIER = "loaded", "earlier epoch"
-"""Every load has passed the batch; no reader follows its epoch."""
+LOADED, EARLIER, COMPACTED = "loaded", "earlier epoch", "replaced by compaction"
+"""Every load has passed the batch; no reader follows its epoch; its rows are in a compacted file."""
+
+
+@dataclass(frozen=True)
+class Compaction:
+    """Where the rows of a batch are as well, and will be when its own files are gone."""
+
+    at: str
+    """By the store's clock, in UTC."""
+    reason: str
+    committed: str
+    """When the batch was; its manifest's own date is that of the last change."""
+    files: tuple[DataFile, ...]
+    """One for each of the batch's own, in their order, with the place of its rows."""
+    before: tuple[str, ...] = ()
+    """Compacted files that held the rows earlier."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +83,18 @@ class Manifest:
     """Empty in manifests from before there was a second stage."""
     cursor_column: str | None = None
     removed: Removal | None = None
-    """Then `files` says what there was."""
+    """That `files` were, which then says what there was."""
+    compacted: Compaction | None = None
+
+    @property
+    def gone(self) -> Removal | None:
+        """That its rows cannot be read any more."""
+        return None if self.compacted and self.removed and self.removed.why == COMPACTED else self.removed
+
+    @property
+    def sources(self) -> tuple[DataFile, ...]:
+        """Where its rows are read, in order."""
+        return self.compacted.files if self.compacted else self.files
 
     @property
     def rows(self) -> int:
@@ -205,6 +233,7 @@ def _parse(body: dict[str, Any]) -> Manifest:
         cursor_column=body.get("cursor_column") and text(body["cursor_column"]),
         removed=_removal(body.get("removed")),
     )
+    manifest = replace(manifest, compacted=_compaction(body.get("compacted"), manifest.files))
     if manifest.rows != integer(body["rows"]):
         raise ValueError(f"its files have {manifest.rows} rows, and it says {body['rows']}")
     if [window.to_json() for window in manifest.windows] != [
@@ -218,6 +247,31 @@ def _removal(body: dict[str, Any] | None) -> Removal | None:
     return None if body is None else Removal(text(body["at"]), text(body["why"]), text(body["reason"]))
 
 
+def _compaction(body: dict[str, Any] | None, files: Sequence[DataFile]) -> Compaction | None:
+    if body is None:
+        return None
+    places = [_file(one | {"rows": file.rows}) for one, file in zip(body["files"], files, strict=True)]
+    return Compaction(
+        text(body["at"]),
+        text(body["reason"]),
+        text(body["committed"]),
+        tuple(places),
+        tuple(map(text, body["before"])),
+    )
+
+
+def mark_compacted(body: bytes, compaction: Compaction) -> bytes:
+    """The manifest with one more field. An older version reads the batch's own files while there are any."""
+    said = {
+        "at": compaction.at,
+        "reason": compaction.reason,
+        "committed": compaction.committed,
+        "files": [{"path": one.path, "bytes": one.bytes, "first": one.first} for one in compaction.files],
+        "before": list(compaction.before),
+    }
+    return (json.dumps({**json.loads(body), "compacted": said}, indent=1) + "\n").encode()
+
+
 def mark_removed(body: bytes, removal: Removal) -> bytes:
     """The manifest with one more field. An older version still finds the files named, and not there."""
     said = {"at": removal.at, "why": removal.why, "reason": removal.reason}
@@ -226,13 +280,13 @@ def mark_removed(body: bytes, removal: Removal) -> bytes:
 
 def refuse_removed(place: str, manifests: Iterable[Manifest], anew: str) -> None:
     """Raise OutputDisagrees where a batch that has to be read is not there. `anew`: how to get it again."""
-    gone = [one for one in manifests if one.removed]
+    gone = [one for one in manifests if one.gone]
     if gone:
         first = gone[0]
         more = f", and {len(gone) - 1} more," if len(gone) > 1 else ""
         verb = "were" if len(gone) > 1 else "was"
         raise OutputDisagrees(
-            f"{place}: batch {first.tag.seq} of epoch {first.tag.epoch}{more} {verb} {first.removed}, and has"
+            f"{place}: batch {first.tag.seq} of epoch {first.tag.epoch}{more} {verb} {first.gone}, and has"
             " to be read",
             hint=f"what the lake no longer has only the source has: {anew}",
         )
@@ -241,9 +295,11 @@ def refuse_removed(place: str, manifests: Iterable[Manifest], anew: str) -> None
 def _file(body: dict[str, Any]) -> DataFile:
     path = text(body["path"])
     parts = path.split("/")
-    if parts[0] != DATA or len(parts) < 2 or any(part in ("", ".", "..") for part in parts) or "\0" in path:
-        raise ValueError(f"{path!r} is not a path inside the table's {DATA} folder")
-    return DataFile(path, integer(body["rows"]), integer(body["bytes"]))
+    top = COMPACTIONS if "first" in body else DATA
+    if parts[0] != top or len(parts) < 2 or any(part in ("", ".", "..") for part in parts) or "\0" in path:
+        raise ValueError(f"{path!r} is not a path inside the table's {top} folder")
+    first = integer(body["first"]) if "first" in body else None
+    return DataFile(path, integer(body["rows"]), integer(body["bytes"]), first)
 
 
 def text(value: object) -> str:

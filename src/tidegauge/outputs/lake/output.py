@@ -82,7 +82,7 @@ class ParquetOutput:
 
     @property
     def capabilities(self) -> Capabilities:
-        return Capabilities()
+        return Capabilities(takes_tasks=True)
 
     def prepare(self) -> None:
         lake = self._lake
@@ -119,8 +119,8 @@ class ParquetOutput:
         epoch, upto = continues
         batches = load_all(self._store, self._folder, [Numbered(epoch, seq) for seq in range(1, upto + 1)])
         # What every load had passed is missed by nobody who goes on behind it.
-        gone = next((one for one in batches if one.removed and one.removed.why == EARLIER), None)
-        return None if gone is None else f"batch {gone.tag.seq} of epoch {epoch}, {gone.removed}"
+        gone = next((one for one in batches if one.gone and one.gone.why == EARLIER), None)
+        return None if gone is None else f"batch {gone.tag.seq} of epoch {epoch}, {gone.gone}"
 
     def receipt(self, tag: Tag) -> Receipt | None:
         found = self._find_committed(tag)

@@ -85,7 +85,7 @@ def _of_folder(flow: TableFlow, output: LakeTable) -> RecalledEpoch | None:
         epoch, upto = opening.continues
     manifests = _batches(flow, store, folder, epoch, upto)
     windows = tuple(one.windows[0] for one in manifests)
-    removed = sum(one.removed is not None for one in manifests)
+    removed = sum(one.gone is not None for one in manifests)
     kind = manifests[-1].cursor if manifests else ""
     # The watermark of a table without a cursor is when it was read.
     cursor = "timestamp" if kind == COPY else kind

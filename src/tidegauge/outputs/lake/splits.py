@@ -1,10 +1,11 @@
-"""Rows that Spark's tasks read by themselves, into Parquet files that they write by themselves.
+"""Rows that tasks read by themselves, into Parquet files that they write by themselves.
 
 Each try of a task writes a file with a name of its own, so that one that is repeated, or that runs twice,
-never shares a file with another; what counts is the file that the one answer names which Spark takes. Few
-rows are not worth a job: this process reads and writes them itself, in the same way.
+never shares a file with another; what counts is the file that the one answer names which is taken. Tasks are
+Spark's or, where there is none yet and it would be on this machine, processes of ours. Few rows are not worth
+a task: this process reads and writes them itself, in the same way.
 
-Only `range`, `mapInArrow` and `collect` are used, which Spark Connect has too.
+Of Spark, only `range`, `mapInArrow` and `collect` are used, which Spark Connect has too.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import tempfile
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +24,7 @@ from tidegauge.model.arrow import schema_of
 from tidegauge.model.batch_data import BatchRows, Split
 from tidegauge.model.spec import Lake
 from tidegauge.model.staged import DataFile
+from tidegauge.spark.on_demand import local_tasks_for, may_move_here
 from tidegauge.spark.task_values import raise_any, seal, try_work, unseal
 from tidegauge.storage.local import translate_os_error
 from tidegauge.storage.store import open_store
@@ -32,7 +35,7 @@ if TYPE_CHECKING:
 
 FEW = 100_000
 """Rows that this process moves sooner than a Spark job would be under way."""
-_GROUP_ROWS = 262_144
+GROUP_ROWS = 262_144
 _GROUP_BYTES = 64 * 2**20
 """What is held in memory until it is written as a row group, whichever is reached first."""
 _THREADS = 4
@@ -45,17 +48,34 @@ def write_splits(
     """One file for each split that has rows, below `attempt`, in the order of the splits by name too.
 
     Durable when this returns; paths are below the lake's path. Spark is asked for only where the rows are
-    many, or not counted.
+    many, or not counted, and no other tasks are at hand.
     """
-    if batch_data.rows is not None and batch_data.rows <= FEW:
-        with ThreadPoolExecutor(min(_THREADS, len(batch_data.splits))) as pool:
-            tries = [
-                pool.submit(_write, lake, attempt, number, batch_data, split)
-                for number, split in enumerate(batch_data.splits)
-            ]
-            written = [one.result() for one in tries]
+    if batch_data.rows is not None and batch_data.rows <= FEW and may_move_here(spark):
+        return write_here(lake, attempt, batch_data)
+    if (local := local_tasks_for(spark)) is not None:
+        layout = BatchRows(batch_data.layout)
+        written = local.run(
+            _write, [(lake, attempt, number, layout, split) for number, split in enumerate(batch_data.splits)]
+        )
     else:
         written = _by_tasks(lake, attempt, batch_data, spark())
+    _check(lake, attempt, written)
+    return tuple(file for file in written if file.rows)
+
+
+def write_here(
+    lake: Lake, attempt: str, batch_data: BatchRows, *, group_rows: int = GROUP_ROWS
+) -> tuple[DataFile, ...]:
+    """As `write_splits`, always by this process; `group_rows`: how many a row group has at most."""
+    # `_check` makes them durable, all together.
+    write = partial(_write, lake, attempt, group_rows=group_rows, durable=False)
+    given = [(number, batch_data, split) for number, split in enumerate(batch_data.splits)]
+    if len(given) == 1:
+        written = [write(*given[0])]
+    else:
+        with ThreadPoolExecutor(min(_THREADS, len(given))) as pool:
+            tries = [pool.submit(write, *one) for one in given]
+            written = [one.result() for one in tries]
     _check(lake, attempt, written)
     return tuple(file for file in written if file.rows)
 
@@ -111,12 +131,21 @@ def _answer(attempt: str, number: int, body: bytes) -> pa.RecordBatch:
     )
 
 
-def _write(lake: Lake, attempt: str, number: int, batch_data: BatchRows, split: Split) -> DataFile:
+def _write(
+    lake: Lake,
+    attempt: str,
+    number: int,
+    batch_data: BatchRows,
+    split: Split,
+    *,
+    group_rows: int = GROUP_ROWS,
+    durable: bool = True,
+) -> DataFile:
     """One split into one file of its own, whole and durable; nothing is left of one that fails."""
     path = f"{attempt}/part-{number:05d}-{uuid.uuid4().hex[:12]}.parquet"
     if lake.on_s3:
         with tempfile.NamedTemporaryFile(prefix="tidegauge-", suffix=".parquet") as local:
-            rows = _fill(Path(local.name), batch_data, split)
+            rows = _fill(Path(local.name), batch_data, split, group_rows)
             size = Path(local.name).stat().st_size
             if rows:
                 open_store(lake).upload(path, Path(local.name))  # type: ignore[attr-defined]
@@ -125,9 +154,9 @@ def _write(lake: Lake, attempt: str, number: int, batch_data: BatchRows, split: 
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
-            rows = _fill(target, batch_data, split)
+            rows = _fill(target, batch_data, split, group_rows)
             size = target.stat().st_size
-            if rows:
+            if rows and durable:
                 _sync(target)
         except BaseException:
             target.unlink(missing_ok=True)
@@ -139,7 +168,7 @@ def _write(lake: Lake, attempt: str, number: int, batch_data: BatchRows, split: 
     return DataFile(path, rows, size)
 
 
-def _fill(target: Path, batch_data: BatchRows, split: Split) -> int:
+def _fill(target: Path, batch_data: BatchRows, split: Split, group_rows: int) -> int:
     """With the types that Spark would write: whole numbers for decimals that fit, microseconds.
 
     Words repeat, numbers seldom do: only words get a dictionary, which costs more than all the rest.
@@ -160,17 +189,16 @@ def _fill(target: Path, batch_data: BatchRows, split: Split) -> int:
         use_dictionary=[field.name for field in schema if pa.types.is_string(field.type)],
     ) as writer:
         held: list[pa.RecordBatch] = []
+        held_rows = held_bytes = 0
         for batch in split.batches():
             held.append(batch)
             rows += batch.num_rows
-            if (
-                sum(one.num_rows for one in held) >= _GROUP_ROWS
-                or sum(one.nbytes for one in held) >= _GROUP_BYTES
-            ):
-                writer.write_table(pa.Table.from_batches(held, schema), row_group_size=_GROUP_ROWS)
-                held = []
+            held_rows, held_bytes = held_rows + batch.num_rows, held_bytes + batch.nbytes
+            if held_rows >= group_rows or held_bytes >= _GROUP_BYTES:
+                writer.write_table(pa.Table.from_batches(held, schema), row_group_size=group_rows)
+                held, held_rows, held_bytes = [], 0, 0
         if held:
-            writer.write_table(pa.Table.from_batches(held, schema), row_group_size=_GROUP_ROWS)
+            writer.write_table(pa.Table.from_batches(held, schema), row_group_size=group_rows)
     return rows
 
 

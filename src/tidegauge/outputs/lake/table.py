@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING
 
 from tidegauge.errors import OutputDisagrees, OutputError
+from tidegauge.model.batch_data import LakeFile
 from tidegauge.model.spec import Lake
 from tidegauge.model.staged import DataFile
 from tidegauge.model.table import Field
 from tidegauge.model.types import quote
 from tidegauge.outputs.lake.epochs import contents, follow, load_opening
-from tidegauge.outputs.lake.manifest import DATA, Manifest, Numbered, load, path_of, refuse_removed
+from tidegauge.outputs.lake.manifest import Manifest, Numbered, load, path_of, refuse_removed
 from tidegauge.spark import hadoop
 from tidegauge.storage.folder import check_folder
 from tidegauge.storage.store import Store, open_store
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 SEQ = "_tidegauge_seq"
-_ATTEMPT = "_tidegauge_attempt"
+"""Also in compacted files: the batch that a row is of, by its number in its epoch."""
+_ATTEMPT, _NUMBER, _PLACE = "_tidegauge_attempt", "_tidegauge_number", "_tidegauge_place"
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,8 @@ class CommittedFile:
     epoch: int
     seq: int
     file: DataFile
+    last: int | None = None
+    """Of a compacted file: the last of its batches, where `seq` is the first."""
 
 
 def load_committed(
@@ -86,7 +90,16 @@ def committed_files(lake: Lake, folder: str, *, epoch: int | None = None) -> tup
     return tuple(
         CommittedFile(manifest.tag.epoch, manifest.tag.seq, file)
         for manifest in load_committed(lake, folder, epoch=epoch)
-        for file in (() if manifest.removed else manifest.files)
+        for file in (() if manifest.gone else manifest.sources)
+    )
+
+
+def lake_files(lake: Lake, folder: str, manifests: Iterable[Manifest]) -> tuple[LakeFile, ...]:
+    """Where the rows of batches are, in order. One file of a batch never holds a key twice."""
+    return tuple(
+        LakeFile(lake, f"{folder}/{one.path}", one.rows, one.bytes, one.first)
+        for manifest in manifests
+        for one in manifest.sources
     )
 
 
@@ -138,26 +151,57 @@ def _read(
     manifests: Sequence[tuple[int, Manifest]],
 ) -> DataFrame:
     """Batches with the same columns, in one scan: the folder of its attempt says which batch a file is of."""
-    import pyarrow as pa
     from pyspark.sql import functions as F  # noqa: N812
 
-    struct = ", ".join(f"{quote(field.name)} {field.type}" for field in schema)
-    paths = [f"{folder}/{file.path}" for _, manifest in manifests for file in manifest.files]
-    if not paths:
+    own = [(place, one) for place, one in manifests if one.files and not one.compacted]
+    compacted = [(place, one) for place, one in manifests if one.files and one.compacted]
+    frames = [_scan(spark, lake, folder, schema, part) for part in (own, compacted) if part]
+    if not frames:
         return spark.range(0).select(
             *(F.lit(None).cast(field.type).alias(field.name) for field in schema),
             F.lit(None).cast("bigint").alias(SEQ),
         )
-    attempts = {_attempt(file.path): place for place, one in manifests for file in one.files}
+    return frames[0] if len(frames) == 1 else frames[0].unionByName(frames[1])
+
+
+def _scan(
+    spark: SparkSession,
+    lake: Lake,
+    folder: str,
+    schema: tuple[Field, ...],
+    manifests: Sequence[tuple[int, Manifest]],
+) -> DataFrame:
+    """Batches of which either all are compacted or none is. In a compacted file each row says its batch."""
+    import pyarrow as pa
+    from pyspark.sql import functions as F  # noqa: N812
+
+    struct = ", ".join(f"{quote(field.name)} {field.type}" for field in schema)
+    compacted = manifests[0][1].compacted is not None
+    found = {
+        (_attempt(file.path), one.tag.seq if compacted else 0): place
+        for place, one in manifests
+        for file in one.sources
+    }
     batches = spark.createDataFrame(
-        pa.table({_ATTEMPT: list(attempts), SEQ: pa.array(attempts.values(), pa.int64())})
+        pa.table(
+            {
+                _ATTEMPT: [attempt for attempt, _ in found],
+                _NUMBER: pa.array([number for _, number in found], pa.int64()),
+                _PLACE: pa.array(found.values(), pa.int64()),
+            }
+        )
     )
-    reader = spark.read.options(**hadoop.options_of(lake)).schema(struct)
-    frame = reader.parquet(*(hadoop.literal(hadoop.path_of(lake, path)) for path in paths))
+    reader = spark.read.options(**hadoop.options_of(lake)).schema(
+        f"{struct}, {SEQ} bigint" if compacted else struct
+    )
+    paths = dict.fromkeys(file.path for _, one in manifests for file in one.sources)
+    frame = reader.parquet(*(hadoop.literal(hadoop.path_of(lake, f"{folder}/{path}")) for path in paths))
     name = F.substring_index(frame.metadataColumn("_metadata").getField("file_path"), "/", -2)
-    frame = frame.withColumn(_ATTEMPT, F.substring_index(name, "/", 1))
-    joined = frame.join(F.broadcast(batches), _ATTEMPT)
-    return joined.select(*(F.col(quote(field.name)) for field in schema), F.col(SEQ))
+    frame = frame.withColumns(
+        {_ATTEMPT: F.substring_index(name, "/", 1), _NUMBER: F.col(SEQ) if compacted else F.lit(0)}
+    )
+    joined = frame.join(F.broadcast(batches), [_ATTEMPT, _NUMBER])
+    return joined.select(*(F.col(quote(field.name)) for field in schema), F.col(_PLACE).alias(SEQ))
 
 
 def number_manifests(manifests: Sequence[Manifest]) -> list[tuple[int, Manifest]]:
@@ -171,6 +215,4 @@ def number_manifests(manifests: Sequence[Manifest]) -> list[tuple[int, Manifest]
 
 def _attempt(path: str) -> str:
     """`data/<attempt>/part-…` → `<attempt>`."""
-    folder, _, rest = path.partition("/")
-    assert folder == DATA
-    return rest.partition("/")[0]
+    return path.split("/")[1]

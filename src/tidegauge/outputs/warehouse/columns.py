@@ -187,7 +187,9 @@ def check_names(warehouse: Warehouse, layout: Layout, options: TableOptions) -> 
     if clash is not None:
         raise OutputError(
             f"{layout.table} has a column {clash}, and that name is Tidegauge's own in a target",
-            hint="rename it at the source, or choose another mode than scd2",
+            hint="rename it at the source, or leave it out: `columns: {exclude: [" + clash + "]}`"
+            if clash.lower() in OURS
+            else "rename it at the source, or choose another mode than scd2",
         )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
+
 from tidegauge.errors import OutputUnreachable
 from tidegauge.model.engines import FACTS
 from tidegauge.model.spec import Database
@@ -20,6 +22,11 @@ class FileWarehouse(Warehouse):
 
     def is_there(self) -> bool:
         return self._path.exists()
+
+    @abstractmethod
+    def look(self) -> None:
+        """Open the file and change nothing. Raises OutputUnreachable where a run could not write to it now,
+        because it is no such database or another process has it."""
 
     def cannot_open(self, said: str, *, held: bool) -> OutputUnreachable:
         """`held`: another process has the file, so trying again may help."""

@@ -120,13 +120,15 @@ def _load(
 def _landed(
     target: FlowTarget, batch_data: BatchRows, brought: BatchRows, spark: Callable[[], SparkSession]
 ) -> Iterator[BatchRows]:
-    """Rows that were marked on the way, as files beside those they came from, where only files are taken."""
-    if brought is batch_data or not batch_data.files or not target.warehouse.copies_files:
+    """Where only whole files are taken: rows that were marked on the way, or lie among others in a compacted
+    file, as files beside those they came from."""
+    as_they_are = brought is batch_data and all(file.first is None for file in batch_data.files)
+    if as_they_are or not batch_data.files or not target.warehouse.copies_files:
         yield brought
         return
     lake, first = batch_data.files[0].lake, batch_data.files[0].path
     # As an extract's: what a killed attempt leaves is cleared away by `files clean`.
-    attempt = f"{first.partition(f'/{DATA}/')[0]}/{DATA}/{uuid.uuid4().hex}"
+    attempt = f"{first.rsplit('/', 3)[0]}/{DATA}/{uuid.uuid4().hex}"
     written = write_splits(lake, attempt, replace(brought, rows=batch_data.rows), spark)
     try:
         files = tuple(LakeFile(lake, one.path, one.rows, one.bytes) for one in written)

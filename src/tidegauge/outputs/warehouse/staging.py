@@ -50,6 +50,11 @@ def last_of(stage: TableName) -> TableName:
     return TableName(stage.schema, f"{stage.table}_l")
 
 
+def is_beside(table: TableName) -> bool:
+    """Whether it is one of those that belong to a staging table."""
+    return table.table.startswith(PREFIX) and table.table[-2:].startswith("_")
+
+
 def drop(warehouse: Warehouse, session: WarehouseSession, table: TableName) -> None:
     """Drop a staging table and what belongs to it. Never raises: what stays is cleared away a day later."""
     base = TableName(table.schema, table.table[: len(PREFIX) + 16])

@@ -1,11 +1,12 @@
-"""Spark tasks that read splits and bring them into a staging table, each over a connection of its own.
+"""Tasks that read splits and bring them into a staging table, each over a connection of its own.
 
 A task may be started twice: after a failure, or by speculation while the first still runs. So a sink takes a
 task's rows in one transaction together with a mark of the task, of which there can be one: whoever comes
 second undoes what it did and answers with what the first has counted (hazard D3). Late attempts find their
 mark taken.
 
-Only `range`, `mapInArrow` and `collect` are used, which Spark Connect has too.
+Tasks are Spark's or, where there is none yet and it would be on this machine, processes of ours. Of Spark,
+only `range`, `mapInArrow` and `collect` are used, which Spark Connect has too.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from tidegauge.errors import OutputError, OutputUnreachable
 from tidegauge.model.batch_data import BatchRows, Split
 from tidegauge.model.spec import TableName
 from tidegauge.outputs.warehouse.warehouse import Warehouse, WarehouseColumn, WarehouseSession
+from tidegauge.spark.on_demand import local_tasks_for, may_move_here
 from tidegauge.spark.task_values import raise_any, seal, try_work, unseal
 
 if TYPE_CHECKING:
@@ -69,11 +71,13 @@ class Sink(Protocol):
         """Bring rows over and commit them with the task's mark; how many they are. Raises our errors only."""
 
 
-def read_few(batch_data: BatchRows) -> Parts | None:
-    """The rows of a batch that is not worth a Spark job, for this process to bring over itself; None: it is.
+def read_few(batch_data: BatchRows, spark: Callable[[], SparkSession]) -> Parts | None:
+    """The rows of a batch that is not worth a task, for this process to bring over itself; None: it is.
 
     Where nobody counted the rows before, they are read until there are too many.
     """
+    if batch_data.splits and not may_move_here(spark):
+        return None
     if (not batch_data.splits and batch_data.frame is not None) or (batch_data.rows or 0) > FEW:
         return None
     if batch_data.rows is not None:
@@ -97,15 +101,19 @@ def parts_of(splits: Sequence[Split], first: int = 0) -> Iterator[tuple[int, Ite
 
 def bring(batch_data: BatchRows, sink: Sink, spark: Callable[[], SparkSession]) -> int:
     """Every row of the batch, by as many tasks as there are splits; how many rows are there."""
-    session = spark()
     if batch_data.splits or batch_data.frame is None:
-        return _bring_splits(batch_data.splits, sink, session)
-    return _bring_frame(batch_data, batch_data.frame(session), sink)
+        splits = batch_data.splits
+        size = -(-len(splits) // _TASKS)
+        groups = [(first, seal(tuple(splits[first : first + size]))) for first in range(0, len(splits), size)]
+        local = local_tasks_for(spark)
+        if local is not None:
+            given = [(sink, task, *group) for task, group in enumerate(groups)]
+            return sum(local.run(_take_with_retries, given))
+        return _bring_splits(groups, sink, spark())
+    return _bring_frame(batch_data, batch_data.frame(spark()), sink)
 
 
-def _bring_splits(splits: Sequence[Split], sink: Sink, spark: SparkSession) -> int:
-    size = -(-len(splits) // _TASKS)
-    groups = [(first, seal(tuple(splits[first : first + size]))) for first in range(0, len(splits), size)]
+def _bring_splits(groups: Sequence[tuple[int, bytes]], sink: Sink, spark: SparkSession) -> int:
 
     def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:

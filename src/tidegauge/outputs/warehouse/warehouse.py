@@ -128,6 +128,8 @@ class Warehouse(ABC):
     """Whether CREATE and DROP commit the transaction that they stand in."""
     copies_files: bool = False
     """Whether rows reach it only as files of a lake: what is added to them on the way is written there."""
+    takes_tasks: bool = False
+    """Whether many rows come over several connections at once, each a task's own (`tasks`)."""
     keeps_sessions: bool = False
     """Whether a session may be used again after a rollback, also by another thread (`kept_sessions`)."""
     patience: float = LOCK_SECONDS

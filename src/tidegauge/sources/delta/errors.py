@@ -29,6 +29,7 @@ _NO_TABLE = re.compile(
 _NO_VERSION = re.compile(
     r"\[DELTA_(?:VERSION_NOT_FOUND|NO_RECREATABLE_HISTORY_FOUND|NO_COMMITS_FOUND|LOG_FILE_NOT_FOUND\w*"
     r"|TRUNCATED_TRANSACTION_LOG|VERSIONS_NOT_CONTIGUOUS)\] (?P<said>[^\n]*)"
+    r"|(?P<files>[Cc]ould not find any delta files for version [^\n]*)"
 )
 _NO_FEED = re.compile(r"\[DELTA_MISSING_CHANGE_DATA\].*?recorded for version \[(?P<version>\d+)\]", re.DOTALL)
 _OTHER_COLUMNS = re.compile(
@@ -60,8 +61,9 @@ def translate_read_error(
             detail=text,
         )
     if found := _NO_VERSION.search(text):
+        said = (found["said"] or found["files"]).strip()
         return VersionsMissing(
-            f"versions of {_only(known) or 'a table'} went before they were read: {found['said'].strip()}",
+            f"versions of {_only(known) or 'a table'} went before they were read: {said}",
             hint=_CHOICES,
             detail=text,
         )

@@ -13,6 +13,7 @@ from tidegauge.model.canonical import DIGITS
 from tidegauge.model.position import Value, ValueKind
 from tidegauge.model.spec import Database, TableName
 from tidegauge.model.table import OrderedColumn, SourceColumn, SourceTable
+from tidegauge.model.trace import trace_sql
 from tidegauge.sources.dialect import (
     MARK,
     Catalogue,
@@ -79,6 +80,7 @@ class DuckDBDialect:
                 self._file = None
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        trace_sql(self._database.name, sql)
         import duckdb
 
         with self._open() as file:

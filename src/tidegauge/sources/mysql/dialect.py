@@ -24,6 +24,7 @@ from tidegauge.model.secret import mask
 from tidegauge.model.spec import Database, TableName
 from tidegauge.model.table import OrderedColumn, SourceColumn, SourceTable
 from tidegauge.model.tls import tls_context
+from tidegauge.model.trace import trace_sql
 from tidegauge.sources.dialect import MARK, Catalogue, Moment, kind_of_cursor, suggest_names
 from tidegauge.sources.mysql import types as types_mysql
 from tidegauge.sources.mysql.catalogue import FLOATS, INTEGERS, read_catalogue
@@ -105,6 +106,7 @@ class MysqlDialect:
         return nullcontext()
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        trace_sql(self._database.name, sql)
         try:
             with self._connection.cursor() as cursor:
                 cursor.execute(sql)

@@ -20,6 +20,7 @@ from tidegauge.model.position import Value, ValueKind
 from tidegauge.model.secret import mask
 from tidegauge.model.spec import Database, TableName
 from tidegauge.model.table import OrderedColumn, SourceColumn, SourceTable
+from tidegauge.model.trace import trace_sql
 from tidegauge.sources.dialect import (
     MARK,
     READER,
@@ -91,6 +92,7 @@ class PostgresqlDialect:
         return nullcontext()
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        trace_sql(self._database.name, sql)
         try:
             cursor = self._connection.execute(sql.encode())
             return cursor.fetchall() if cursor.description else []

@@ -14,6 +14,7 @@ from tidegauge.model.position import Value, ValueKind
 from tidegauge.model.snowflake_login import snowflake_words
 from tidegauge.model.spec import Database, TableName
 from tidegauge.model.table import OrderedColumn, SourceColumn, SourceTable
+from tidegauge.model.trace import trace_sql
 from tidegauge.sources.dialect import (
     MARK,
     Catalogue,
@@ -83,6 +84,7 @@ class SnowflakeDialect:
         return nullcontext()
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        trace_sql(self._database.name, sql)
         return self._ask(sql)[1]
 
     def stream(self, sql: str, size: int) -> Iterator[Sequence[tuple[Any, ...]]]:

@@ -21,6 +21,7 @@ from tidegauge.model.canonical import SQL_HASH, add_functions
 from tidegauge.model.position import Value, ValueKind
 from tidegauge.model.spec import Database, TableName
 from tidegauge.model.table import OrderedColumn, SourceColumn, SourceTable
+from tidegauge.model.trace import trace_sql
 from tidegauge.sources.dialect import MARK, Catalogue, Moment, Unique, refuse_nul, suggest_names
 from tidegauge.sources.notation import Notation, read_patterns
 from tidegauge.sources.sql import relation
@@ -47,7 +48,7 @@ class SqliteDialect:
 
     def __init__(self, database: Database) -> None:
         assert database.path is not None
-        self._path = database.path
+        self._name, self._path = database.name, database.path
         try:
             self._connection = sqlite3.connect(
                 uri(database.path), uri=True, timeout=_WAIT, isolation_level=None, check_same_thread=False
@@ -65,6 +66,7 @@ class SqliteDialect:
         return nullcontext()
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        trace_sql(self._name, sql)
         try:
             return self._connection.execute(sql).fetchall()
         except (sqlite3.Error, UnicodeError) as error:

@@ -74,9 +74,9 @@ class SqliteSplit:
         bad = next((place for place, number in enumerate(guards) if number is not None), None)
         start = 0 if bad is None else bad
         stop = len(rows) if bad is None else bad + 1
+        rows = rows[start:stop]
         columns = [
-            self._column(number, column, values[number][start:stop])
-            for number, column in enumerate(self.source_table.columns)
+            self._column(number, column, rows) for number, column in enumerate(self.source_table.columns)
         ]
         batch = pa.RecordBatch.from_arrays(columns, schema=schema_of(layout))
         if bad is not None:
@@ -85,13 +85,32 @@ class SqliteSplit:
             )
         return batch
 
-    def _column(self, number: int, column: SourceColumn, values: tuple[Any, ...]) -> pa.Array:
+    def _show_key(self, row: tuple[Any, ...]) -> str:
+        named = {column.name: value for column, value in zip(self.source_table.columns, row, strict=False)}
+        keys = [(name, named.get(name)) for name in self.source_table.layout.key]
+        texts = (
+            (n, value.decode(errors="replace") if isinstance(value, bytes) else value) for n, value in keys
+        )
+        return ", ".join(f"{name} = {value!r}" for name, value in texts)
+
+    def _column(self, number: int, column: SourceColumn, rows: list[tuple[Any, ...]]) -> pa.Array:
         import pyarrow as pa
 
         wire = {"bigint": pa.int64(), "double": pa.float64(), "binary": pa.binary(), "string": pa.string()}
         what = f"{self.source_table.table}, column {column.name}"
         try:
-            array = pa.array(values, wire[column.wire])
+            array = pa.array([row[number] for row in rows], wire[column.wire])
         except (pa.ArrowInvalid, UnicodeDecodeError) as error:
-            raise TypeNotHeld(f"{what}: text that is not UTF-8", hint="mend the row at the source") from error
+            bad = next((row for row in rows if not _is_text(row[number])), rows[0])
+            raise TypeNotHeld(
+                f"{what}: text that is not UTF-8 in the row with {self._show_key(bad)}",
+                hint="mend the row at the source",
+            ) from error
         return finish_array(array, self.ways[number].how, column, what)
+
+
+def _is_text(value: object) -> bool:
+    try:
+        return not isinstance(value, bytes) or value.decode() is not None
+    except UnicodeDecodeError:
+        return False

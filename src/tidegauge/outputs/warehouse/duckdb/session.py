@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidegauge.errors import OutputError, OutputUnreachable, TidegaugeError
 from tidegauge.model.secret import mask
+from tidegauge.model.trace import trace_sql
 from tidegauge.outputs.warehouse.file_lock import FileLock
 from tidegauge.outputs.warehouse.warehouse import Overtaken, Refused
 from tidegauge.storage.duckdb_files import DuckDBFile
@@ -99,14 +100,20 @@ class DuckDBSession:
         views of the catalogue do not."""
         import duckdb
 
+        sql = 'SELECT name, type, "notnull", pk FROM pragma_table_info(?) ORDER BY cid'
         try:
-            self._connection.table(table)  # a statement that does not find it would end the transaction
+            if self._began:
+                self._connection.table(table)  # a statement that does not find it would end the transaction
+            found = self.rows(sql, (table,))
         except duckdb.CatalogException:
             return None
         except duckdb.Error as error:
             raise OutputError(f"{self._path}: {first_line(error)}") from error
-        sql = 'SELECT name, type, "notnull", pk FROM pragma_table_info(?) ORDER BY cid'
-        return [(str(name), str(kind), bool(no), bool(pk)) for name, kind, no, pk in self.rows(sql, (table,))]
+        except OutputError as error:
+            if isinstance(error.__cause__, duckdb.CatalogException):
+                return None
+            raise
+        return [(str(name), str(kind), bool(no), bool(pk)) for name, kind, no, pk in found]
 
     def count_index_bytes(self) -> int:
         """In memory, of the whole file."""
@@ -141,6 +148,7 @@ class DuckDBSession:
         self._file_lock.release()
 
     def _execute(self, sql: str, values: Sequence[object] = ()) -> None:
+        trace_sql("warehouse", sql)
         import duckdb
 
         try:

@@ -15,11 +15,12 @@ from tidegauge.model.spec import Database, TableName
 from tidegauge.model.table import Field
 from tidegauge.model.types import parse_decimal
 from tidegauge.outputs.warehouse import lake_files as lake
+from tidegauge.outputs.warehouse import staging
 from tidegauge.outputs.warehouse.duckdb.session import DuckDBSession, first_line
 from tidegauge.outputs.warehouse.file_warehouse import FileWarehouse
 from tidegauge.outputs.warehouse.spark_rows import ensure_splits
 from tidegauge.outputs.warehouse.warehouse import StagingTable, WarehouseColumn, WarehouseSession
-from tidegauge.storage.duckdb_files import is_held, open_duckdb, will_write
+from tidegauge.storage.duckdb_files import DuckDBFile, is_held, open_duckdb, will_write
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,6 +43,8 @@ _TYPES = {
 _SPARK = {kind: name for name, kind in _TYPES.items()}
 _INDEXES = 192 * 2**20
 """Bytes. The index of a new key, however small, takes half a megabyte until the file is closed."""
+_LOOK = 2.0
+"""Seconds that who only looks waits for another process."""
 _PATTERN = re.compile(r"[*?\[]")
 
 
@@ -59,6 +62,14 @@ class DuckDB(FileWarehouse):
 
     def connect(self) -> DuckDBSession:
         """Sessions of this process share the open file; it is closed with the last of them."""
+        file = self._open(writing=True, patience=self.patience)
+        file.connection.execute("SET TimeZone = 'UTC'")
+        return DuckDBSession(file, self._path)
+
+    def look(self) -> None:
+        self._open(writing=False, patience=_LOOK).close()
+
+    def _open(self, *, writing: bool, patience: float) -> DuckDBFile:
         try:
             import duckdb
         except ImportError as error:
@@ -66,12 +77,11 @@ class DuckDB(FileWarehouse):
                 "loading into DuckDB needs the duckdb library", hint="pip install duckdb"
             ) from error
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            file = open_duckdb(self._path, writing=True, patience=self.patience)
+            if writing:
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+            return open_duckdb(self._path, writing=writing, patience=patience)
         except (duckdb.Error, OSError) as error:
             raise self.cannot_open(first_line(error), held=is_held(error)) from error
-        file.connection.execute("SET TimeZone = 'UTC'")
-        return DuckDBSession(file, self._path)
 
     def columns(self, session: WarehouseSession, table: TableName) -> tuple[Field, ...] | None:
         ours = cast(DuckDBSession, session)
@@ -165,6 +175,10 @@ class DuckDB(FileWarehouse):
 
     def drop(self, session: WarehouseSession, table: TableName) -> None:
         ours = cast(DuckDBSession, session)
+        if staging.is_beside(table):
+            # Never a view. To look for what is not there costs the more, the more tables there are.
+            session.run(f"DROP TABLE IF EXISTS {self.table(table)}")
+            return
         found = ours.describe(self.table(table))
         if found is not None:
             view = self._is_view(ours, table, [name for name, *_ in found])
@@ -245,7 +259,7 @@ def _schema(batch_data: BatchRows) -> pa.Schema:
 
 
 def _is_local(files: Sequence[LakeFile]) -> bool:
-    return bool(files) and not any(file.lake.on_s3 for file in files)
+    return bool(files) and not any(file.lake.on_s3 or file.first is not None for file in files)
 
 
 def _top_names(footer: Any) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from tidegauge.errors import OutputError, OutputUnreachable, TidegaugeError
 from tidegauge.model.secret import mask
 from tidegauge.model.spec import Database
 from tidegauge.model.tls import tls_context
+from tidegauge.model.trace import trace_sql
 from tidegauge.outputs.warehouse.mysql.local_stream import StreamConnection, Unasked
 from tidegauge.outputs.warehouse.warehouse import LOCK_SECONDS, Denied, Locked, Overtaken, Refused
 
@@ -155,6 +156,7 @@ class MysqlSession:
         return ours
 
     def _execute(self, sql: str, values: Sequence[object]) -> tuple[int, list[tuple[Any, ...]]]:
+        trace_sql("warehouse", sql)
         try:
             with self.connection.cursor() as cursor:
                 if values:

@@ -84,6 +84,7 @@ _COLLATION = "/*M! COLLATE utf8mb4_nopad_bin */ /*!80017 COLLATE utf8mb4_0900_bi
 class MySQL(Warehouse):
     mark = MARK
     finds_repeats = True
+    takes_tasks = True
     keeps_sessions = True
     ddl_commits = True
     now = "UTC_TIMESTAMP(6)"
@@ -292,7 +293,7 @@ class MySQL(Warehouse):
             stage.key,
             takes_local(ours),
         )
-        few = tasks.read_few(batch_data)
+        few = tasks.read_few(batch_data, spark)
         if few is not None:
             # Of its own: a stream that breaks off takes its connection with it.
             with closing(self.connect()) as own:

@@ -12,6 +12,7 @@ import psycopg
 from tidegauge.errors import OutputError, OutputUnreachable, TidegaugeError
 from tidegauge.model.secret import mask
 from tidegauge.model.spec import Database
+from tidegauge.model.trace import trace_sql
 from tidegauge.outputs.warehouse.warehouse import LOCK_SECONDS, Denied, Locked, Overtaken, Refused
 
 MARK = "\0"
@@ -136,6 +137,7 @@ class PostgresqlSession:
         return ours
 
     def _execute(self, sql: str, values: Sequence[object]) -> psycopg.Cursor[Any]:
+        trace_sql("warehouse", sql)
         try:
             if not values:
                 return self.connection.execute(sql.encode())

@@ -67,6 +67,7 @@ _MAKING = 0x7469646567617567
 class PostgreSQL(Warehouse):
     mark = MARK
     finds_repeats = True
+    takes_tasks = True
     keeps_sessions = True
     now = "(clock_timestamp() AT TIME ZONE 'UTC')"
     moment = "timestamp(6) without time zone"
@@ -195,7 +196,7 @@ class PostgreSQL(Warehouse):
             for field in stage.fields
         ]
         session.run(self.create(stage.table, [*columns, WarehouseColumn(stage.ordinal, "integer")]))
-        few = tasks.read_few(batch_data)
+        few = tasks.read_few(batch_data, spark)
         if few is not None:
             rows = copy_in(ours, copy, few, stage.key)
         else:

@@ -10,6 +10,7 @@ from typing import Any
 from tidegauge.errors import OutputError, OutputUnreachable, RuntimeMissing, TidegaugeError
 from tidegauge.model.secret import mask
 from tidegauge.model.spec import Database
+from tidegauge.model.trace import trace_sql
 from tidegauge.outputs.warehouse.warehouse import Locked, Overtaken, Refused
 
 _CONNECT_SECONDS = 30
@@ -155,6 +156,7 @@ class RedshiftSession:
         self._execute("SET statement_timeout TO 0")
 
     def _execute(self, sql: str, values: Sequence[object] = ()) -> None:
+        trace_sql("warehouse", sql)
         if not sql.startswith(("SET ", "LOCK ")):
             self._fresh = False
         try:

@@ -11,6 +11,7 @@ from typing import Any
 from tidegauge.errors import OutputError, OutputUnreachable, TidegaugeError
 from tidegauge.model.snowflake_login import import_connector, snowflake_login, snowflake_words
 from tidegauge.model.spec import Database
+from tidegauge.model.trace import trace_sql
 from tidegauge.outputs.warehouse.warehouse import Denied, Locked, Overtaken, Refused
 
 _CHANGES = ("INSERT", "UPDATE", "DELETE", "MERGE")
@@ -86,6 +87,7 @@ class SnowflakeSession:
             self._open = True
 
     def _execute(self, sql: str, values: Sequence[object] = ()) -> None:
+        trace_sql("warehouse", sql)
         try:
             self._cursor.execute(sql, tuple(values) if values else None)
         except Exception as error:

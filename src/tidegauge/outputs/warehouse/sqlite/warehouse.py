@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from tidegauge.errors import OutputError, OutputUnreachable
 from tidegauge.model.batch_data import BatchRows
@@ -13,6 +15,7 @@ from tidegauge.model.canonical import add_functions
 from tidegauge.model.secret import mask
 from tidegauge.model.spec import TableName
 from tidegauge.model.table import Field
+from tidegauge.model.trace import trace_sql
 from tidegauge.model.types import holds, parse_decimal
 from tidegauge.outputs.warehouse import lake_files as lake
 from tidegauge.outputs.warehouse.file_lock import FileLock
@@ -55,6 +58,8 @@ _AFFINITIES = {
     **dict.fromkeys(_MOMENTS, ("TEXT", "NUMERIC")),
 }
 """Of columns that hold every value of a type; decimals and text are further below."""
+_LOOK = 2.0
+"""Seconds that who only looks waits for a writer."""
 _EXACT = 15
 """Digits that SQLite's own numbers keep; decimals with more are kept as text."""
 
@@ -74,12 +79,23 @@ class SQLite(FileWarehouse):
             connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchall()
             add_functions(connection)
         except (sqlite3.Error, OSError) as error:
-            busy = getattr(error, "sqlite_errorcode", 0) & 0xFF in (
-                sqlite3.SQLITE_BUSY,
-                sqlite3.SQLITE_LOCKED,
-            )
-            raise self.cannot_open(str(error), held=busy) from error
+            raise self._cannot_open(error) from error
         return SQLiteSession(connection, self._path)
+
+    def look(self) -> None:
+        uri = f"file:{quote(str(self._path))}?mode=rw"
+        try:
+            with closing(sqlite3.connect(uri, uri=True, timeout=_LOOK, isolation_level=None)) as connection:
+                connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchall()
+                # The lock of a writer alone: nothing is written, not even a journal.
+                connection.execute("BEGIN IMMEDIATE")
+                connection.execute("ROLLBACK")
+        except sqlite3.Error as error:
+            raise self._cannot_open(error) from error
+
+    def _cannot_open(self, error: sqlite3.Error | OSError) -> OutputUnreachable:
+        busy = getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+        return self.cannot_open(str(error), held=busy)
 
     def columns(self, session: WarehouseSession, table: TableName) -> tuple[Field, ...] | None:
         found = session.rows("SELECT name, type FROM pragma_table_xinfo(?) WHERE hidden <> 1", (table.table,))
@@ -205,6 +221,7 @@ class SQLiteSession:
             self._execute("BEGIN IMMEDIATE", ())
 
     def _execute(self, sql: str, values: Sequence[object]) -> sqlite3.Cursor:
+        trace_sql("warehouse", sql)
         try:
             return self._connection.execute(sql, tuple(values))
         except sqlite3.Error as error:

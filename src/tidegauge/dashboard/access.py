@@ -1,0 +1,165 @@
+"""Who may see the pages: asked before anything else is done with a request."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ipaddress
+from collections.abc import Awaitable, Callable, MutableMapping
+from dataclasses import dataclass, field
+from http.cookies import SimpleCookie
+from typing import Any
+
+from tidegauge.errors import ConfigError
+from tidegauge.model.secret import Secret
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Application = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+COOKIE = "tidegauge"
+LOGIN = "/login"
+_LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]", "::1"})
+_OPEN = ("/static/", "/favicon.ico", LOGIN)
+"""Paths that show nothing of the ledger."""
+HEADERS = {
+    "content-security-policy": "default-src 'self'; base-uri 'none'; form-action 'self';"
+    " frame-ancestors 'none'; object-src 'none'",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=()",
+}
+
+
+@dataclass(frozen=True)
+class Access:
+    """What is asked of a viewer."""
+
+    host: str = "127.0.0.1"
+    token: Secret | None = None
+    user_header: str | None = None
+    """The header in which a reverse proxy names the user; it is taken at its word."""
+    hosts: frozenset[str] = field(default_factory=frozenset)
+    """Names that the server goes by, besides those of this machine alone."""
+
+    def __post_init__(self) -> None:
+        if not self.local and self.token is None and self.user_header is None:
+            raise ConfigError(
+                f"--host {self.host} would show the ledger to everybody who reaches this machine",
+                hint="give --token-file FILE, or --trust-user-header NAME behind a proxy that sets it; or"
+                " leave --host out",
+            )
+
+    @property
+    def local(self) -> bool:
+        """Only this machine reaches it."""
+        return is_loopback(self.host)
+
+    @property
+    def session(self) -> str:
+        """What a browser keeps instead of the token."""
+        assert self.token is not None
+        return hmac.new(self.token.reveal().encode(), b"tidegauge session", hashlib.sha256).hexdigest()
+
+    def allows_host(self, host: str) -> bool:
+        """A page of somebody else's, whose name leads to this machine, is not to be answered."""
+        name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
+        if name in self.hosts or name.casefold() in _LOCAL_NAMES:
+            return True
+        return not self.local and not self.hosts
+
+    def find_user(self, headers: dict[str, str]) -> str | None:
+        """The viewer's name; empty where nobody is asked for one, None where the viewer has to say more."""
+        if self.user_header is not None:
+            return headers.get(self.user_header.lower()) or None
+        if self.token is None:
+            return ""
+        given = headers.get("authorization", "")
+        kind, _, word = given.partition(" ")
+        if kind.lower() == "bearer" and _same(word.strip(), self.token.reveal()):
+            return "token"
+        cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
+        return "token" if cookie is not None and _same(cookie.value, self.session) else None
+
+    def is_token(self, word: str) -> bool:
+        return self.token is not None and _same(word, self.token.reveal())
+
+
+def is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def _same(one: str, other: str) -> bool:
+    """In the same time, wherever they differ."""
+    return hmac.compare_digest(one.encode(), other.encode())
+
+
+class Gate:
+    """Before the application: checks host and viewer, takes the prefix off the path, and gives every answer
+    its headers."""
+
+    def __init__(self, app: Application, *, access: Access, root: str) -> None:
+        self._app = app
+        self._access = access
+        self._root = root
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = {
+            name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]
+        }
+        answer = _with_headers(send)
+        if not self._access.allows_host(headers.get("host", "")):
+            await _refuse(answer, 421, "this server does not go by that name; see --allow-host")
+            return
+        # Some proxies leave the prefix in the path, others take it off.
+        path = scope["path"].removeprefix(self._root) or "/"
+        scope = {**scope, "path": path, "raw_path": path.encode()}
+        user = self._access.find_user(headers)
+        if user is None and not path.startswith(_OPEN):
+            await self._ask(answer, headers)
+            return
+        scope.setdefault("state", {})["user"] = user or ""
+        await self._app(scope, receive, answer)
+
+    async def _ask(self, answer: Send, headers: dict[str, str]) -> None:
+        """A browser is shown where to give the token; anybody else is told."""
+        if self._access.token is not None and "text/html" in headers.get("accept", ""):
+            await _refuse(answer, 303, "", {b"location": f"{self._root}{LOGIN}".encode()})
+            return
+        await _refuse(answer, 401, "who are you? See --token-file and --trust-user-header", _CHALLENGE)
+
+
+_CHALLENGE = {b"www-authenticate": b"Bearer"}
+
+
+def _with_headers(send: Send) -> Send:
+    async def answer(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            given = list(message.get("headers", ()))
+            known = {name.lower() for name, _ in given}
+            given += [(name.encode(), text.encode()) for name, text in HEADERS.items()]
+            if b"cache-control" not in known:
+                given.append((b"cache-control", b"no-store"))
+            message = {**message, "headers": given}
+        await send(message)
+
+    return answer
+
+
+async def _refuse(send: Send, status: int, text: str, headers: dict[bytes, bytes] | None = None) -> None:
+    given = [(b"content-type", b"text/plain; charset=utf-8"), *(headers or {}).items()]
+    await send({"type": "http.response.start", "status": status, "headers": given})
+    await send({"type": "http.response.body", "body": f"{text}\n".encode()})

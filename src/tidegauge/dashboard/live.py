@@ -1,0 +1,58 @@
+"""Tell pages that something has changed. What, they ask themselves."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+from tidegauge.dashboard.snapshot import FleetSnapshots
+from tidegauge.errors import TidegaugeError
+
+LOOK_EVERY = 1.0
+_WAKE_EVERY = 0.25
+_PING_EVERY = 15.0
+
+
+class LedgerWatch:
+    """Looks at the ledger while somebody listens, once for all of them."""
+
+    def __init__(self, snapshots: FleetSnapshots) -> None:
+        self._snapshots = snapshots
+        self._lock = asyncio.Lock()
+        self._looked = 0.0
+        self._seen: object = None
+        self._changes = 0
+        self.ended = False
+        """Set when the server stops: whoever listens is let go."""
+
+    async def listen(self, is_gone: Callable[[], Awaitable[bool]]) -> AsyncIterator[str]:
+        """Server-sent events, until the server stops or the listener is gone."""
+        await self._look()
+        known, said = self._changes, time.monotonic()
+        yield "retry: 1000\n\n"
+        while not self.ended and not await is_gone():
+            await self._look()
+            if self._changes != known:
+                known, said = self._changes, time.monotonic()
+                yield f"event: changed\nid: {known}\ndata: {known}\n\n"
+            elif time.monotonic() - said > _PING_EVERY:
+                said = time.monotonic()
+                yield ": still here\n\n"
+            await asyncio.sleep(_WAKE_EVERY)
+
+    async def _look(self) -> None:
+        async with self._lock:
+            if self._looked and time.monotonic() - self._looked < LOOK_EVERY:
+                return
+            found = await asyncio.to_thread(self._feel)
+            self._looked = time.monotonic()
+            if found != self._seen:
+                self._seen = found
+                self._changes += 1
+
+    def _feel(self) -> object:
+        try:
+            return self._snapshots.pulse()
+        except TidegaugeError as error:
+            return error.sentence

@@ -1,0 +1,175 @@
+"""Every flow of the ledger, as `tidegauge status` has it; read anew only when something has changed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from tidegauge.errors import LedgerUnreachable, TidegaugeError
+from tidegauge.ledger.empty import EmptyLedger
+from tidegauge.ledger.open import open_ledger
+from tidegauge.model.protocols.ledger import LedgerReader
+from tidegauge.model.run import HistoryEvent
+from tidegauge.model.spec import Project
+from tidegauge.model.state import State
+from tidegauge.operations.status import (
+    FlowSummary,
+    is_held,
+    summarize_flows,
+    summarize_pipeline,
+    tags_of,
+)
+
+if TYPE_CHECKING:
+    from tidegauge.flows.select import Selection
+    from tidegauge.model.delta_flow import AnyFlow
+
+STUCK = "STUCK"
+"""The word for a flow that is RUNNING and whose runner is gone."""
+
+
+@dataclass(frozen=True)
+class SeenFlow:
+    pipeline: str
+    summary: FlowSummary
+    tags: tuple[str, ...] = ()
+
+    @property
+    def flow(self) -> str:
+        return self.summary.flow
+
+    @property
+    def word(self) -> str:
+        """Its state, for people."""
+        return STUCK if self.summary.abandoned else self.summary.state.value
+
+
+@dataclass(frozen=True)
+class FleetSnapshot:
+    at: datetime
+    """By the ledger's clock."""
+    shown: str
+    """The ledger's address, as people may read it."""
+    pipelines: tuple[str, ...]
+    """The project's own first."""
+    flows: tuple[SeenFlow, ...]
+
+    def find(self, pipeline: str, flow: str) -> SeenFlow | None:
+        return next((one for one in self.flows if (one.pipeline, one.flow) == (pipeline, flow)), None)
+
+    def at_moment(self, now: datetime) -> FleetSnapshot:
+        """The same a little later: nothing has changed but that everything is so much later."""
+        later = (now - self.at).total_seconds()
+        return replace(self, at=now, flows=tuple(_later(one, later) for one in self.flows))
+
+
+def _later(seen: SeenFlow, seconds: float) -> SeenFlow:
+    lag = seen.summary.lag_seconds
+    return seen if lag is None else replace(seen, summary=replace(seen.summary, lag_seconds=lag + seconds))
+
+
+Pulse = tuple[object, ...]
+"""Differs as soon as something that people see has changed."""
+
+
+class FleetSnapshots:
+    """The newest snapshot, for many threads. Whatever changes a flow leaves an event in the history, so the
+    newest event of each pipeline tells whether all has to be read again; a runner that dies leaves none, so
+    those of running flows are looked at."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+        self._lock = threading.Lock()
+        self._kept: tuple[Pulse, FleetSnapshot] | None = None
+        self._structure: tuple[tuple[str, ...], Selection | TidegaugeError] | None = None
+
+    def read(self) -> FleetSnapshot:
+        """Raises LedgerUnreachable, LedgerVersion and their kin."""
+        return self._read()[1]
+
+    def pulse(self) -> Pulse:
+        return self._read()[0]
+
+    def _read(self) -> tuple[Pulse, FleetSnapshot]:
+        with self._lock, open_ledger(self.project.ledger, create=False) as ledger:
+            now, pipelines = ledger.now(), self._order(ledger.pipelines())
+            if self._kept is not None and self._kept[1].flows and isinstance(ledger, EmptyLedger):
+                raise LedgerUnreachable(
+                    f"the ledger {ledger.shown} is gone; it had {len(self._kept[1].flows):,} flows",
+                    hint="put it back; without a copy, `tidegauge ledger rebuild` takes the watermarks"
+                    " from the outputs",
+                )
+            running = self._running()
+            pulse = _feel(ledger, pipelines, running, now)
+            if self._kept is not None and self._kept[0] == pulse:
+                return pulse, self._kept[1].at_moment(now)
+            made = FleetSnapshot(now, ledger.shown, tuple(pipelines), tuple(self._summarize(pipelines)))
+            self._kept = (pulse, made)
+            # What runs now is another set: the pulse to compare with is the one over it.
+            self._kept = (_feel(ledger, pipelines, self._running(), now), made)
+            return self._kept
+
+    def structure(self) -> Selection | TidegaugeError:
+        """The flows of the file and of the ledger, with their settings; no database is asked."""
+        flows = [one for one in self.read().flows if one.pipeline == self.project.pipeline]
+        names = tuple(one.flow for one in flows)
+        with self._lock:
+            if self._structure is None or self._structure[0] != names:
+                self._structure = (names, _remember(self.project))
+            return self._structure[1]
+
+    def spec_of(self, flow: str) -> AnyFlow | None:
+        """The flow as the file asks for it; None where the file does not say."""
+        found = self.structure()
+        if isinstance(found, TidegaugeError):
+            return None
+        return next((one for one in found.all_flows if one.name == flow), None)
+
+    def _running(self) -> list[SeenFlow]:
+        flows = self._kept[1].flows if self._kept else ()
+        return [one for one in flows if one.summary.state is State.RUNNING]
+
+    def _order(self, pipelines: Sequence[str]) -> list[str]:
+        own = self.project.pipeline
+        return [own, *(name for name in pipelines if name != own)]
+
+    def _summarize(self, pipelines: Sequence[str]) -> list[SeenFlow]:
+        own, *others = pipelines
+        found = [
+            SeenFlow(own, one, tuple(sorted(tags_of(self.project, one.flow))))
+            for one in summarize_flows(self.project, ())[1]
+        ]
+        for name in others:
+            found += [SeenFlow(name, one) for one in summarize_pipeline(self.project, name)[1]]
+        return found
+
+
+def _feel(
+    ledger: LedgerReader, pipelines: Sequence[str], running: Sequence[SeenFlow], now: datetime
+) -> Pulse:
+    newest = tuple(_name(one) for name in pipelines for one in ledger.history(name, limit=1))
+    held = [
+        (status.pipeline, status.flow, status.fence, is_held(status, now))
+        for name in dict.fromkeys(one.pipeline for one in running)
+        for status in ledger.status(name, [one.flow for one in running if one.pipeline == name])
+    ]
+    return (tuple(pipelines), newest, tuple(held))
+
+
+def _name(event: HistoryEvent) -> tuple[object, ...]:
+    return event.pipeline, event.at, event.flow, event.event, event.run_id
+
+
+def _remember(project: Project) -> Selection | TidegaugeError:
+    # Knows every kind of flow, and takes its time to import: the first page does without.
+    from tidegauge.operations.graph import remember_flows
+
+    try:
+        with open_ledger(project.ledger, create=False) as ledger:
+            statuses = ledger.status(project.pipeline)
+        return remember_flows(project, statuses)
+    except TidegaugeError as error:
+        return error

@@ -1,0 +1,281 @@
+"""Many small files of committed batches, rewritten as few large ones.
+
+A compacted file holds the rows of the files that it stands for, in their order, and in a last column the
+number of the batch that each row is of. The manifest of each batch gets one more field, which says where its
+rows are now; its own files stay until `files clean` takes them. A batch is read from either place with the
+same rows in the same order, so no two manifests have to change at once.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from tidegauge.errors import OutputDisagrees
+from tidegauge.model.arrow import schema_of
+from tidegauge.model.batch_data import BatchRows, LakeFile
+from tidegauge.model.spec import Lake, TableName
+from tidegauge.model.staged import DataFile
+from tidegauge.model.table import Field, Layout
+from tidegauge.outputs.lake.manifest import (
+    COMPACTIONS,
+    MANIFESTS,
+    Compaction,
+    Manifest,
+    Numbered,
+    mark_compacted,
+    parse,
+    path_of,
+)
+from tidegauge.outputs.lake.splits import GROUP_ROWS, write_here
+from tidegauge.outputs.lake.table import SEQ, lake_files, load_all
+from tidegauge.storage.folder import check_folder
+from tidegauge.storage.parquet_split import ParquetSplit
+from tidegauge.storage.store import Store, open_store
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+TARGET_BYTES = 128 * 2**20
+_LEAST_GROUP_ROWS = 16_384
+"""Who reads one small batch out of a compacted file decodes a row group: as many rows are soon decoded."""
+
+
+@dataclass(frozen=True)
+class Compacted:
+    """Batches that are rewritten together, or would be."""
+
+    manifests: tuple[Manifest, ...]
+    files: tuple[DataFile, ...] = ()
+    """Where their rows are now; none in a preview."""
+    kept: tuple[int, ...] = ()
+    """Batches that somebody else had compacted or cleaned meanwhile: they stay as they are."""
+
+    @property
+    def epoch(self) -> int:
+        return self.manifests[0].tag.epoch
+
+    @property
+    def first(self) -> int:
+        return self.manifests[0].tag.seq
+
+    @property
+    def last(self) -> int:
+        return self.manifests[-1].tag.seq
+
+    @property
+    def before(self) -> tuple[DataFile, ...]:
+        """The files that their rows were in."""
+        return tuple({one.path: one for manifest in self.manifests for one in manifest.sources}.values())
+
+    @property
+    def bytes(self) -> int:
+        return sum(one.bytes for one in self.before)
+
+    @property
+    def rows(self) -> int:
+        return sum(one.rows for one in self.manifests)
+
+    @property
+    def _is_compacted(self) -> bool:
+        return any(one.compacted for one in self.manifests)
+
+
+def compact(
+    lake: Lake,
+    folder: str,
+    batches: Sequence[Numbered],
+    *,
+    older_than: timedelta = timedelta(0),
+    target: int = TARGET_BYTES,
+    reason: str | None,
+    store: Store | None = None,
+) -> tuple[Compacted, ...]:
+    """Rewrite what is small of these batches, which readers meet in this order, and say what; without a
+    reason only say it. Only what was committed so long ago.
+
+    What is killed half-way leaves a file that no manifest names, and batches that are read as before.
+    """
+    store = store or open_store(lake)
+    top = check_folder(folder)
+    if not batches:
+        return ()
+    dated = {entry.path: entry.modified for entry in store.list(f"{top}/{MANIFESTS}")}
+    now = store.now()
+    dates = {one: dated.get(path_of(top, one.epoch, one.seq), now) for one in batches}
+    manifests = load_all(store, top, [one for one in batches if dates[one] <= now - older_than])
+    groups = choose_groups(manifests, target)
+    if reason is None:
+        return tuple(groups)
+    return tuple(_rewrite(lake, top, store, one, dates, target, reason) for one in groups)
+
+
+def choose_groups(manifests: Sequence[Manifest], target: int) -> list[Compacted]:
+    """Which batches go together: neighbours of one epoch with the same columns, up to the size of a file.
+
+    A file that is half as large as it could be stays. One that was compacted before is only taken up by as
+    much again, so that no row is rewritten more often than the table doubles.
+    """
+    fit = [one for one in manifests if one.files and not one.gone]
+    found: list[Compacted] = []
+    for (_, schema), run in groupby(fit, key=lambda one: (one.tag.epoch, one.schema)):
+        if any(field.name.lower() == SEQ for field in schema):
+            continue  # no room for the number of the batch
+        pending: list[Compacted] = []
+        size = 0
+        for unit in _units(run):
+            large = 2 * unit.bytes >= target * len(unit.before)
+            if pending and (large or size + unit.bytes > target):
+                found += _join(pending, target)
+                pending, size = [], 0
+            if not large:
+                pending.append(unit)
+                size += unit.bytes
+        found += _join(pending, target)
+    return found
+
+
+def _units(manifests: Iterator[Manifest]) -> Iterator[Compacted]:
+    """Each batch by itself, and those that share a compacted file together."""
+    unit: list[Manifest] = []
+    shared: set[str] = set()
+    for one in manifests:
+        paths = {file.path for file in one.sources}
+        if unit and shared.isdisjoint(paths):
+            yield Compacted(tuple(unit))
+            unit, shared = [], set()
+        unit.append(one)
+        shared |= paths
+    if unit:
+        yield Compacted(tuple(unit))
+
+
+def _join(units: Sequence[Compacted], target: int) -> Iterator[Compacted]:
+    """As one group, where that makes fewer files."""
+    units = list(units)
+    while units and units[0]._is_compacted and units[0].rows > sum(one.rows for one in units[1:]):
+        units.pop(0)
+    if not units:
+        return
+    joined = Compacted(tuple(manifest for one in units for manifest in one.manifests))
+    if len(joined.before) > max(1, -(-joined.bytes // target)):
+        yield joined
+
+
+@dataclass(frozen=True)
+class _Joined:
+    """Implements `model.batch_data.Split` but for keys, which may come again in a later batch."""
+
+    layout: Layout
+    """With the number of the batch."""
+    parts: tuple[tuple[int, LakeFile], ...]
+    """Each with the number of its batch; of a compacted file, whose rows say it themselves, of its first."""
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        schema = schema_of(self.layout)
+        for seq, file in self.parts:
+            for batch in ParquetSplit(file, self.layout).batches():
+                if file.first is None:
+                    numbers = pa.repeat(pa.scalar(seq, pa.int64()), batch.num_rows)
+                    batch = pa.RecordBatch.from_arrays([*batch.columns[:-1], numbers], schema=schema)
+                yield batch
+
+
+def _read_at_once(pieces: Sequence[tuple[int, LakeFile]]) -> Iterator[tuple[int, LakeFile]]:
+    """Neighbours in one compacted file as one piece: its row groups are read once."""
+    held: tuple[int, LakeFile] | None = None
+    for seq, file in pieces:
+        if held and file.first is not None and held[1].path == file.path:
+            number, before = held
+            if before.first is not None and before.first + before.rows == file.first:
+                held = (number, replace(before, rows=before.rows + file.rows))
+                continue
+        if held:
+            yield held
+        held = (seq, file)
+    if held:
+        yield held
+
+
+def _rewrite(
+    lake: Lake,
+    folder: str,
+    store: Store,
+    group: Compacted,
+    dates: dict[Numbered, datetime],
+    target: int,
+    reason: str,
+) -> Compacted:
+    """Write the files, durably, and then let each manifest name them."""
+    pieces = [(one.tag.seq, file) for one in group.manifests for file in lake_files(lake, folder, [one])]
+    cuts = list(_cut(pieces, -(-group.bytes // target)))
+    fields = (*group.manifests[0].schema, Field(SEQ, "bigint", "bigint"))
+    layout = Layout(TableName(None, folder), fields, (), "value", None)
+    written = write_here(
+        lake,
+        f"{folder}/{COMPACTIONS}/{uuid.uuid4().hex}",
+        BatchRows(
+            layout, group.rows, splits=tuple(_Joined(layout, tuple(_read_at_once(cut))) for cut in cuts)
+        ),
+        group_rows=min(max(_LEAST_GROUP_ROWS, group.rows // len(pieces)), GROUP_ROWS),
+    )
+    start = len(folder) + 1
+    files = tuple(replace(one, path=one.path[start:]) for one in written)
+    places: list[DataFile] = []
+    for file, cut in zip(files, cuts, strict=True):
+        first = 0
+        for _, piece in cut:
+            places.append(DataFile(file.path, piece.rows, file.bytes, first))
+            first += piece.rows
+        if first != file.rows:
+            raise OutputDisagrees(
+                f"{first} rows were to be compacted in {store.place}/{folder}, and {file.rows} were written",
+                hint="nothing was changed: run again",
+            )
+    at = store.now().isoformat()
+    switches: list[tuple[Manifest, Compaction]] = []
+    for one in group.manifests:
+        ours, places = places[: len(one.files)], places[len(one.files) :]
+        old = one.compacted
+        before = (*old.before, *dict.fromkeys(file.path for file in old.files)) if old else ()
+        committed = old.committed if old else dates[Numbered(one.tag.epoch, one.tag.seq)].isoformat()
+        switches.append((one, Compaction(at, reason, committed, tuple(ours), before)))
+    with ThreadPoolExecutor(8) as pool:
+        done = list(pool.map(lambda wanted: _switch(store, folder, *wanted), switches))
+    kept = [one.tag.seq for one, switched in zip(group.manifests, done, strict=True) if not switched]
+    return replace(group, files=files, kept=tuple(kept))
+
+
+def _cut(pieces: Sequence[tuple[int, LakeFile]], count: int) -> Iterator[list[tuple[int, LakeFile]]]:
+    """In so many parts of about as many rows, or fewer."""
+    most = -(-sum(file.rows for _, file in pieces) // count)
+    part: list[tuple[int, LakeFile]] = []
+    rows = 0
+    for piece in pieces:
+        part.append(piece)
+        rows += piece[1].rows
+        if rows >= most:
+            yield part
+            part, rows = [], 0
+    if part:
+        yield part
+
+
+def _switch(store: Store, folder: str, seen: Manifest, compaction: Compaction) -> bool:
+    """Let a manifest name the compacted files; False where its rows are no longer where they were read."""
+    path = path_of(folder, seen.tag.epoch, seen.tag.seq)
+    while (found := store.read(path)) is not None:
+        body, token = found
+        now = parse(body, f"{store.place}/{path}")
+        if now.gone or now.sources != seen.sources:
+            return False
+        if store.replace(path, mark_compacted(body, compaction), token) is not None:
+            return True
+    return False

@@ -1,0 +1,219 @@
+"""The process that keeps a Spark warm: `python -m tidegauge.spark.keeper`, started by the first command.
+
+It has a Spark as any command has, and lends its Java to commands of the same settings, one after the other or
+side by side. Each command keeps a line open while it uses it; when the last has gone, whatever they left in
+Java is cleared away. It ends when nobody has come for a while, when its Java has died or grown, and when
+it is told to.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import signal
+import socket
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tidegauge.errors import TidegaugeError
+from tidegauge.model.error_json import error_to_json
+from tidegauge.model.spec import SparkSettings
+from tidegauge.spark.jars import Needs
+from tidegauge.spark.pyspark_private import LentJava, java_process
+from tidegauge.spark.warm import WarmSpark, resident
+from tidegauge.spark.warm_place import address_of, peer_of, receive, send
+
+MOST_COMMANDS = 300
+"""That one Java serves. Each leaves a little behind."""
+_LOOK = 1.0
+"""Seconds between two looks at Java and the clock."""
+_FIRST = 60.0
+"""Seconds for the command that has started it to take it up."""
+_REST = 5.0
+"""Seconds without a command, after which Java is made small."""
+
+
+def _now() -> float:
+    """Seconds that go on while the machine sleeps, where the system has such a clock."""
+    clock = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.monotonic() if clock is None else time.clock_gettime(clock)
+
+
+@dataclass(frozen=True)
+class _Client:
+    pid: int | None
+    command: str
+
+
+class Keeper:
+    def __init__(self, path: Path, asked: Mapping[str, Any]) -> None:
+        """Starts Spark. Raises TidegaugeError."""
+        self._path = path
+        self._fingerprint: str = asked["fingerprint"]
+        self._needs = {Needs(name) for name in asked["needs"]}
+        self._keep: float = asked["keep_warm"]
+        self._settings = SparkSettings(asked["master"], asked["conf"])
+        self._warm = WarmSpark(self._needs, most_runs=MOST_COMMANDS)
+        self._since = time.time()
+        self._served = 0
+        self._clients: dict[socket.socket, _Client] = {}
+        self._told = False
+        self._idle_since = _now()
+        self._shrunk = True
+        self._java = LentJava(self._warm.open(self._settings, self._needs, False, False))
+        self._selector = selectors.DefaultSelector()
+        self._listener = socket.socket(socket.AF_UNIX)
+
+    def listen(self) -> None:
+        self._path.unlink(missing_ok=True)
+        with address_of(self._path) as address:
+            self._listener.bind(address)
+        self._path.chmod(0o600)
+        self._listener.listen(64)
+        self._idle_since = _now()
+        self._selector.register(self._listener, selectors.EVENT_READ)
+
+    def serve(self) -> None:
+        """Until there is a reason to end."""
+        try:
+            while not self._is_over():
+                self._shrink()
+                for key, _ in self._selector.select(_LOOK):
+                    wire = key.fileobj
+                    assert isinstance(wire, socket.socket)
+                    if wire is self._listener:
+                        self._accept()
+                    else:
+                        self._leave(wire)
+        finally:
+            self._end()
+
+    def _is_over(self) -> bool:
+        java = java_process()
+        if self._told or java is None or java.poll() is not None:
+            return True
+        # Whoever has started it comes first, however little is to be kept.
+        patience = self._keep if self._served else max(self._keep, _FIRST)
+        return not self._clients and _now() - self._idle_since >= patience
+
+    def _shrink(self) -> None:
+        if not self._shrunk and not self._clients and _now() - self._idle_since >= _REST:
+            self._shrunk = True
+            with suppress(Exception):
+                self._java.shrink()
+
+    def _accept(self) -> None:
+        wire, _ = self._listener.accept()
+        pid, user = peer_of(wire)
+        try:
+            if user not in (None, os.getuid()):
+                raise ConnectionError
+            wire.settimeout(5)
+            asked = receive(wire) or {}
+            wire.settimeout(None)
+            if asked.get("ask") == "lease":
+                self._lend(wire, _Client(pid, str(asked.get("command"))), asked)
+                return
+            if asked.get("ask") == "status":
+                send(wire, self._status())
+            elif asked.get("ask") == "stop" and (asked.get("force") or not self._clients):
+                self._told = True
+                self._end()
+                send(wire, {"ended": True})
+            else:
+                send(wire, self._status() | {"ended": False})
+        except (OSError, ValueError, LookupError, TypeError):
+            pass  # another user, one that went away, or a version with other words
+        wire.close()
+
+    def _lend(self, wire: socket.socket, client: _Client, asked: Mapping[str, Any]) -> None:
+        needs = {Needs(name) for name in asked["needs"]}
+        if asked["fingerprint"] != self._fingerprint or not needs <= self._needs:
+            # Whoever asks starts one of his own, in the place of this one if nobody needs it.
+            self._told = not self._clients
+            if self._told:
+                self._end()
+            send(wire, {"other": True, "ended": self._told, "needs": sorted(self._needs)})
+            wire.close()
+            return
+        self._warm.open(self._settings, self._needs, False, False)
+        self._served += 1
+        self._shrunk = False
+        self._clients[wire] = client
+        self._selector.register(wire, selectors.EVENT_READ)
+        # What the file says now; the first command may have said something else.
+        self._keep = asked["keep_warm"]
+        try:
+            send(wire, {"port": self._java.port, "secret": self._java.secret})
+        except OSError:
+            self._leave(wire)
+
+    def _leave(self, wire: socket.socket) -> None:
+        """A command has ended, or was killed."""
+        self._selector.unregister(wire)
+        del self._clients[wire]
+        wire.close()
+        self._idle_since = _now()
+        if not self._clients:
+            with suppress(Exception):
+                self._java.clear()
+            self._told = self._told or self._warm.find_fault() is not None
+
+    def _status(self) -> dict[str, Any]:
+        java = java_process()
+        left = None if self._clients else max(0.0, self._keep - (_now() - self._idle_since))
+        return {
+            "pid": os.getpid(),
+            "java": java.pid if java else None,
+            "memory": resident(java.pid) if java else 0,
+            "folder": str(Path.cwd()),
+            "master": self._settings.master or "local[*]",
+            "since": self._since,
+            "commands": self._served,
+            "used_by": [{"pid": one.pid, "command": one.command} for one in self._clients.values()],
+            "ends_in": left,
+        }
+
+    def _end(self) -> None:
+        """Out of sight first: who comes now finds nobody, and starts another."""
+        if self._listener.fileno() < 0:
+            return
+        self._path.unlink(missing_ok=True)
+        self._selector.unregister(self._listener)
+        self._listener.close()
+        self._warm.end()
+
+
+def main() -> None:
+    """By its standard input it is told the settings, by its standard output it says that it is ready."""
+    asked = json.loads(sys.stdin.readline())
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    path = Path(asked["path"])
+    try:
+        keeper = Keeper(path, asked)
+        keeper.listen()
+    except TidegaugeError as error:
+        _say({"error": error_to_json(error) | {"detail": error.detail}})
+        sys.exit(1)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    os.close(asked["lock"])
+    _say({"ready": True})
+    keeper.serve()
+
+
+def _say(word: Mapping[str, Any]) -> None:
+    with suppress(OSError):
+        sys.stdout.write(json.dumps(word) + "\n")
+        sys.stdout.flush()
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
+if __name__ == "__main__":
+    main()

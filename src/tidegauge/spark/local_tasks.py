@@ -1,0 +1,171 @@
+"""Tasks by processes of this machine, for as long as there is no Spark: the same work, without Java's start.
+
+With a local master Spark's tasks are processes of this machine, too; these begin at once. They end with the
+run, and with the process that started them, however that ends.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import IO, Any
+
+from tidegauge.errors import SourceUnreachable, TidegaugeError
+from tidegauge.model.secret import mask
+from tidegauge.model.spark_settings import SparkSettings
+from tidegauge.spark.local_worker import read_framed, write_framed
+from tidegauge.spark.pyspark_private import is_at_hand
+from tidegauge.spark.task_values import raise_any, seal
+
+_LOCAL = re.compile(r"local(?:\[(\d+|\*)(?:,\s*\d+)?\])?")
+
+
+def open_local_tasks(settings: SparkSettings) -> LocalTasks | None:
+    """None where Spark's tasks are to do it: they are on other machines, or there is a Spark already."""
+    return LocalTasks(_count(settings)) if has_local_tasks(settings) else None
+
+
+def has_local_tasks(settings: SparkSettings) -> bool:
+    return not is_at_hand() and _count(settings) > 0
+
+
+def _count(settings: SparkSettings) -> int:
+    """How many tasks Spark would carry out at once on this machine; 0: its master is elsewhere."""
+    master = settings.conf.get("spark.master") or settings.master or "local[*]"
+    match = _LOCAL.fullmatch(master.strip())
+    # Started by `spark-submit`: there is a Java already, and what it was told is not known here.
+    if match is None or "PYSPARK_GATEWAY_PORT" in os.environ:
+        return 0
+    if match[1] == "*":
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return int(match[1] or 1)
+
+
+def is_worker() -> bool:
+    """Whether this process is one of those."""
+    main: Any = sys.modules["__main__"]
+    return getattr(main, "__spec__", None) is not None and main.__spec__.name == _WORKER
+
+
+_WORKER = "tidegauge.spark.local_worker"
+
+
+class LocalTasks:
+    """As many processes as tasks at once, each begun when it is first needed."""
+
+    def __init__(self, most: int) -> None:
+        # A worker dies with the thread that started it, so each belongs to one thread of the pool.
+        self._pool = ThreadPoolExecutor(most, thread_name_prefix="tidegauge-worker")
+        self._most = most
+        self._own = threading.local()
+        self._started: list[_Worker] = []
+
+    def run(self, work: Callable[..., Any], given: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """What comes of `work` with each of these, in their order. Both have to be picklable.
+
+        When all have ended, raises the error of one that failed.
+        """
+        tries = [self._pool.submit(self._carry_out, seal((work, values))) for values in given]
+        ended = [_end(one) for one in tries]
+        raise_any(one.failure for one in ended)
+        for one in ended:
+            if one.error is not None:
+                raise one.error
+        return [one.value for one in ended]
+
+    def warm_up(self, tasks: int) -> None:
+        """Begin the processes now, because so many tasks are about to come."""
+        for _ in range(min(tasks, self._most)):
+            self._pool.submit(self._own_worker)
+
+    def close(self) -> None:
+        """Wait for what is under way, and end the processes."""
+        self._pool.shutdown()
+        for worker in self._started:
+            worker.end()
+
+    def _carry_out(self, order: bytes) -> _Ended:
+        worker = self._own_worker()
+        try:
+            return worker.ask(order)
+        except BaseException:
+            self._own.worker = None
+            worker.end()
+            raise
+
+    def _own_worker(self) -> _Worker:
+        """That of this thread."""
+        worker: _Worker | None = getattr(self._own, "worker", None)
+        if worker is None:
+            worker = self._own.worker = _Worker()
+            self._started.append(worker)
+        return worker
+
+
+@dataclass(frozen=True)
+class _Ended:
+    value: Any = None
+    failure: str | None = None
+    """An error of ours."""
+    error: Exception | None = None
+
+
+def _end(task: Future[_Ended]) -> _Ended:
+    try:
+        return task.result()
+    except Exception as error:
+        return _Ended(error=error)
+
+
+class _Worker:
+    def __init__(self) -> None:
+        self._said: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the process
+        self._process = subprocess.Popen(  # noqa: S603 - this very Python
+            [sys.executable, "-m", _WORKER, str(os.getpid())],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._said,
+            start_new_session=True,  # Ctrl-C is for the process that decides what it means
+        )
+
+    def ask(self, order: bytes) -> _Ended:
+        process = self._process
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            write_framed(process.stdin, order)
+            answer = read_framed(process.stdout)
+        except BrokenPipeError:
+            answer = None
+        if answer is None:
+            raise self._explain(process.wait())
+        value, failure, crash = pickle.loads(answer)  # noqa: S301 - from the process that we started
+        if crash is not None:
+            raise RuntimeError(mask(crash))
+        return _Ended(value, failure)
+
+    def end(self) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.kill()
+        self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout, self._said):
+            stream.close()
+
+    def _explain(self, code: int) -> TidegaugeError:
+        self._said.seek(0)
+        said = mask(self._said.read().decode(errors="replace"))
+        last = said.splitlines()[-1] if said.strip() else ""
+        return SourceUnreachable(
+            f"the process that was moving the rows ended with {code}{f': {last}' if last else ''}",
+            hint="run again: the same window is read once more",
+            detail=said,
+        )

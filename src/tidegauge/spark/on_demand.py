@@ -1,0 +1,54 @@
+"""The Spark of one flow in a run, and who moves its rows where Spark is not needed for that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from tidegauge.model.moved_by import MovedBy
+from tidegauge.spark.local_tasks import LocalTasks
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class SparkOnDemand:
+    """Called, it starts Spark. Who has rows to move asks first whether they need it."""
+
+    def __init__(
+        self,
+        start: Callable[[], SparkSession],
+        local_tasks: Callable[[], LocalTasks | None],
+        *,
+        always: bool = False,
+    ) -> None:
+        """`always`: every batch goes through Spark, also one of few rows."""
+        self.always = always
+        self._start = start
+        self._local_tasks = local_tasks
+        self._moved_by: MovedBy | None = None
+
+    def __call__(self) -> SparkSession:
+        self._moved_by = MovedBy.SPARK
+        return self._start()
+
+    def local_tasks(self) -> LocalTasks | None:
+        found = None if self.always else self._local_tasks()
+        if found is not None:
+            self._moved_by = MovedBy.PROCESSES
+        return found
+
+    def take_mover(self) -> MovedBy:
+        """Who has moved rows since the last call."""
+        found, self._moved_by = self._moved_by or MovedBy.PROCESS, None
+        return found
+
+
+def may_move_here(spark: Callable[[], SparkSession]) -> bool:
+    """Whether this process may move few rows by itself."""
+    return not (isinstance(spark, SparkOnDemand) and spark.always)
+
+
+def local_tasks_for(spark: Callable[[], SparkSession]) -> LocalTasks | None:
+    """Who moves many rows that come in splits, instead of Spark's tasks; None: those."""
+    return spark.local_tasks() if isinstance(spark, SparkOnDemand) else None

@@ -1,0 +1,319 @@
+"""The dashboard's pages over real ledgers: what they show, to whom, and what they make of bad input."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+
+from tests.support.dashboard import GONE, HOSTILE, fill, make_project
+from tests.support.dashboard import ledger_place as ledger_place
+from tests.support.dashboard import shop as shop
+from tests.support.drafts import ME
+from tests.support.project import here
+from tidegauge.config.load import load_project
+from tidegauge.dashboard.access import Access
+from tidegauge.dashboard.app import make_app
+from tidegauge.ledger.open import Ledger, open_ledger
+from tidegauge.model.secret import Secret
+
+PAGES = ("/", "/runs", "/graph", "/proofs", "/history")
+
+
+def client(folder: Path, access: Access | None = None, *, root_path: str = "") -> TestClient:
+    app = make_app(load_project(folder / "tidegauge.yml"), access, root_path=root_path)
+    return TestClient(app, base_url="http://127.0.0.1:8765")
+
+
+def test_every_page_opens_over_every_store(
+    tmp_path: Path, store_address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LEDGER", store_address)
+    make_project(tmp_path)
+    with open_ledger(store_address, create=True) as ledger:
+        fill(ledger)
+    pages = client(tmp_path)
+    for path in (*PAGES, "/flow?name=items", "/gaps?name=items", "/run?id=one"):
+        answer = pages.get(path)
+        assert answer.status_code == 200, (path, answer.text)
+        assert answer.headers["content-security-policy"].startswith("default-src 'self';")
+    assert pages.get("/run.json", params={"id": "one"}).json()["state"] == "RUNNING"
+
+
+def test_the_fleet_counts_states_and_lists_the_latest_first(shop: Path) -> None:
+    text = client(shop).get("/").text
+    tiles = re.findall(r"<b>(\d+)</b> ([a-z ]+)<", text)
+    assert tiles == [("4", "flows"), ("1", "failed"), ("1", "stuck"), ("1", "success"), ("1", "nothing new")]
+    rows = re.findall(r'class="flow" href="/flow\?name=(\w+)"', text)
+    # By what was delivered: `items` and `late` one second of a day, `orders` three, `idle` was looked at.
+    assert rows == ["items", "late", "orders", "idle"]
+    assert "the next run, which takes over: its runner is gone" in text
+
+
+def test_a_filter_narrows_and_nothing_selected_is_not_nothing_there(shop: Path, tmp_path: Path) -> None:
+    pages = client(shop)
+    failed = pages.get("/?state=FAILED").text.split("<tbody>")[1]
+    assert re.findall(r"/flow\?name=(\w+)", failed) == ["items"]
+    assert 'href="/flow?name=late"' not in pages.get("/?text=ORD").text.split("<tbody>")[1]
+    assert "<h2>daily" in pages.get("/?group=tag").text
+    nothing = pages.get("/?text=never").text
+    assert "None of the 4 flows is selected" in nothing
+    assert "No flow has run yet" not in nothing
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    text = client(make_project(empty)).get("/").text
+    assert "No flow has run yet" in text
+    assert not (empty / "ledger.db").exists()
+
+
+def test_a_flow_shows_its_plan_its_error_and_what_a_retry_covers(shop: Path) -> None:
+    text = client(shop).get("/flow?name=items").text
+    assert "1 of 3 batches done" in text
+    assert "A retry covers 2 of 3 batches, about 20 rows: orders (2025-08-14 00:00:01.123456" in text
+    assert "mend it" in text
+    assert "no index on the cursor" in text
+    late = client(shop).get("/flow?name=late").text
+    assert f"process {GONE.pid}" in late
+    assert "gone; the next run takes over" in late
+
+
+def test_the_gap_map_draws_what_is_there_and_what_is_not(shop: Path) -> None:
+    text = client(shop).get("/gaps?name=items").text
+    kinds = re.findall(r'class="piece k-(\w+)"', text)
+    assert kinds == ["delivered", "failed", "waits"]
+    assert "tidegauge retry --select items" in text
+    with open_ledger(f"sqlite:///{shop / 'ledger.db'}", create=False) as ledger:
+        assert isinstance(ledger, Ledger)
+        override = ledger.begin_override("shop", "orders", "reset", {}, owner=ME, reason="wrong zone")
+        ledger.end_override("shop", "orders", epoch=override.epoch)
+    text = client(shop).get("/gaps?name=orders").text
+    assert "epoch 1" in text
+    assert "wrong zone" in text
+
+
+def test_the_history_says_who_and_why_and_pages(shop: Path) -> None:
+    with open_ledger(f"sqlite:///{shop / 'ledger.db'}", create=False) as ledger:
+        assert isinstance(ledger, Ledger)
+        for number in range(120):
+            ledger.note("shop", "idle", "repair", owner=ME, reason=f"reason {number}")
+    pages = client(shop)
+    first, second = pages.get("/history?event=repair").text, pages.get("/history?event=repair&page=2").text
+    assert "reason 119" in first
+    assert "reason 5<" not in first
+    assert "page 1 of 2" in first
+    assert "reason 5<" in second
+    assert "me@here" in second
+    assert "reason" not in pages.get("/history?failed=1").text
+    assert "Nothing of that kind" in pages.get("/history?actor=nobody").text
+
+
+def test_proofs_have_the_last_comparison_and_name_what_was_never_compared(shop: Path) -> None:
+    text = client(shop).get("/proofs").text
+    assert "1 of 4 tables equal" in text
+    assert "tidegauge verify -t items" in text
+
+
+def test_a_run_in_python_is_what_the_pages_show(tmp_path: Path) -> None:
+    """Real runs, real comparison: SQLite into DuckDB, with a table whose name would like to be a script."""
+    make_project(tmp_path)
+    table = '"' + HOSTILE.replace('"', '""') + '"'
+    with closing(sqlite3.connect(tmp_path / "shop.db")) as app:
+        for name in ("orders", table):
+            app.execute(f"CREATE TABLE {name} (id INTEGER PRIMARY KEY, at TEXT)")
+            app.execute(f"INSERT INTO {name} VALUES (1, '2026-01-01 00:00:00'), (2, '2026-01-02 00:00:00')")
+        app.commit()
+    ran = here("run", "--project", tmp_path, "--json")
+    assert ran.code == 0, ran.said
+    assert here("verify", "--project", tmp_path).code == 0
+    pages = client(tmp_path)
+    run_id = ran.json["run_id"]
+    for path, words in {
+        "/": {},
+        "/flow": {"name": HOSTILE},
+        "/gaps": {"name": HOSTILE},
+        "/run": {"id": run_id},
+        "/runs": {},
+        "/history": {},
+        "/graph": {},
+        "/proofs": {},
+    }.items():
+        answer = pages.get(path, params=words)
+        assert answer.status_code == 200, (path, answer.text)
+        assert "<script>alert" not in answer.text, path
+        assert "&lt;script&gt;alert(1)" in answer.text or path == "/runs", path
+    shown = pages.get("/run.json", params={"id": run_id}).json()
+    kept = {one["flow"]: one for one in ran.json["flows"]}
+    for one in shown["flows"]:
+        for name in ("state", "batches", "rows_read", "rows_written", "rows_inserted", "error"):
+            assert one[name] == kept[one["flow"]][name], name
+    assert "2 of 2 tables equal" in pages.get("/proofs").text
+
+
+def test_e3_a_secret_is_in_no_page(shop: Path) -> None:
+    """Also where somebody else wrote it into the ledger, which masks what it is given."""
+    canary = Secret("can<ary>&42")
+    with closing(sqlite3.connect(shop / "ledger.db")) as store:
+        store.execute("UPDATE history SET reason = ?, actor = ?", (canary.reveal(), canary.reveal()))
+        store.execute("UPDATE plans SET body = replace(body, 'no index', ?)", (canary.reveal(),))
+        store.execute("UPDATE runs SET error = ?", (f'{{"message": "{canary.reveal()}"}}',))
+        store.commit()
+    pages = client(shop)
+    for path in (*PAGES, "/flow?name=items", "/gaps?name=items", "/run?id=one", "/run.json?id=one"):
+        text = pages.get(path).text
+        assert "ary>&42" not in text, path
+        assert "ary&gt;&amp;42" not in text, path
+    assert "***" in pages.get("/history").text
+
+
+def test_what_is_not_there_is_a_page_too(shop: Path) -> None:
+    pages = client(shop)
+    for path in (
+        "/flow?name=never",
+        "/gaps?name=never",
+        "/run?id=never",
+        "/nowhere",
+        "/flow?name=a&pipeline=b",
+    ):
+        answer = pages.get(path)
+        assert answer.status_code == 404, path
+        assert "Not there" in answer.text
+    assert pages.get("/flow").status_code == 400
+    assert pages.get("/?page=many").status_code == 400
+    assert pages.get("/?page=99999&sort=never&group=odd").status_code == 200
+    assert pages.get("/run.json?id=never").status_code == 404
+
+
+def test_a_flow_that_is_forgotten_while_its_page_is_open(shop: Path) -> None:
+    pages = client(shop)
+    assert pages.get("/flow?name=idle").status_code == 200
+    with open_ledger(f"sqlite:///{shop / 'ledger.db'}", create=False) as ledger:
+        assert isinstance(ledger, Ledger)
+        ledger.forget("shop", "idle", owner=ME, reason="not needed")
+    answer = pages.get("/flow?name=idle", headers={"X-Tidegauge-Part": "1"})
+    assert answer.status_code == 404
+    assert "<html" not in answer.text
+    assert "forgotten" in answer.text
+
+
+def test_a_ledger_that_is_gone_locked_or_newer_is_told_and_heals(shop: Path) -> None:
+    pages = client(shop)
+    assert pages.get("/").status_code == 200
+    file, away = shop / "ledger.db", shop / "away.db"
+    file.rename(away)
+    answer = pages.get("/")
+    assert answer.status_code == 503
+    assert "is gone; it had 4 flows" in answer.text
+    away.rename(file)
+    assert pages.get("/").status_code == 200
+    with closing(sqlite3.connect(file)) as store:
+        ((version,),) = store.execute("SELECT version_num FROM tidegauge_version")
+        store.execute("UPDATE tidegauge_version SET version_num = '9999'")
+        store.commit()
+        answer = pages.get("/")
+        assert answer.status_code == 503
+        assert "newer" in answer.text
+        store.execute("UPDATE tidegauge_version SET version_num = ?", (version,))
+        store.commit()
+    file.write_bytes(b"this is no database" * 100)
+    assert "is not a SQLite database" in pages.get("/").text
+
+
+def test_a_change_is_seen_by_the_next_look(shop: Path) -> None:
+    pages = client(shop)
+    assert "suspended" not in pages.get("/").text
+    with open_ledger(f"sqlite:///{shop / 'ledger.db'}", create=False) as ledger:
+        assert isinstance(ledger, Ledger)
+        ledger.suspend("shop", "orders", owner=ME, reason="the source is being mended")
+    text = pages.get("/").text
+    assert "the source is being mended" in text
+    assert "<b>1</b> suspended" in text
+
+
+def test_without_a_token_nobody_is_let_in_from_elsewhere(shop: Path) -> None:
+    with pytest.raises(Exception, match="would show the ledger to everybody"):
+        Access("0.0.0.0")
+    access = Access("0.0.0.0", Secret("open sesame"))
+    pages = client(shop, access)
+    for path in (*PAGES, "/events", "/run.json?id=one"):
+        assert pages.get(path).status_code == 401, path
+        assert pages.get(path, headers={"authorization": "Bearer wrong"}).status_code == 401
+    assert pages.get("/", headers={"authorization": "Bearer open sesame"}).status_code == 200
+    asked = pages.get("/", headers={"accept": "text/html"}, follow_redirects=False)
+    assert (asked.status_code, asked.headers["location"]) == (303, "/login")
+    assert pages.post("/login", data={"token": "wrong"}).status_code == 401
+    assert pages.get("/").status_code == 401
+    entered = pages.post("/login", data={"token": "open sesame"}, follow_redirects=False)
+    assert entered.status_code == 303
+    cookie = entered.headers["set-cookie"]
+    assert "HttpOnly" in cookie
+    assert "SameSite=strict" in cookie
+    assert "sesame" not in cookie
+    assert pages.get("/").status_code == 200
+
+
+def test_a_proxy_names_the_user(shop: Path) -> None:
+    pages = client(shop, Access("0.0.0.0", user_header="X-Forwarded-User"))
+    assert pages.get("/").status_code == 401
+    assert pages.get("/", headers={"x-forwarded-user": "ada"}).status_code == 200
+
+
+def test_another_name_for_this_machine_is_not_answered(shop: Path) -> None:
+    """A page elsewhere whose name leads to 127.0.0.1 would otherwise read the ledger."""
+    pages = client(shop)
+    for host in ("evil.example", "evil.example:8765", "127.0.0.1.evil.example", ""):
+        assert pages.get("/", headers={"host": host}).status_code == 421, host
+    for host in ("localhost:8765", "127.0.0.1", "[::1]:8765"):
+        assert pages.get("/", headers={"host": host}).status_code == 200, host
+    named = client(shop, Access(hosts=frozenset({"dash.example"})))
+    assert named.get("/", headers={"host": "dash.example"}).status_code == 200
+    assert named.get("/", headers={"host": "evil.example"}).status_code == 421
+
+
+def test_pages_work_under_a_prefix(shop: Path) -> None:
+    pages = client(shop, root_path="/tide")
+    for path in ("/", "/tide/"):
+        text = pages.get(path).text
+        assert set(re.findall(r'(?:href|src|action|data-events)="(/[^"]*)"', text)) >= {
+            "/tide/",
+            "/tide/runs",
+        }
+        assert not re.findall(r'(?:href|src|action)="/(?!tide/)', text)
+    assert pages.get("/static/style.css").status_code == 200
+    assert pages.get("/tide/static/live.js").status_code == 200
+
+
+def test_no_page_has_a_script_or_a_style_of_its_own(shop: Path) -> None:
+    """The policy would not let them run."""
+    for path in (*PAGES, "/flow?name=items", "/gaps?name=items", "/run?id=one"):
+        text = client(shop).get(path).text
+        assert not re.search(r"<script(?! src=)|<style| style=| on\w+=|javascript:", text), path
+        assert "http://" not in text, path
+        assert "https://" not in text, path
+
+
+def test_a_page_that_is_fetched_again_is_only_its_part(shop: Path) -> None:
+    text = client(shop).get("/", headers={"X-Tidegauge-Part": "1"}).text
+    assert "<html" not in text
+    assert "<form" not in text
+    assert "items" in text
+
+
+def test_a_port_that_is_taken_and_a_host_without_a_token(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tidegauge.dashboard.server import open_socket
+
+    with closing(open_socket("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        refused = here("serve", "--project", shop, "--port", port)
+    assert refused.code == 2
+    assert "--port" in refused.err
+    assert here("serve", "--project", shop, "--host", "0.0.0.0").code == 2
+    assert here("serve", "--project", shop, "--root-path", "tide").code == 2
+    assert here("serve", "--project", shop, "--token-file", shop / "never").code == 2
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    missing = here("serve", "--project", shop)
+    assert missing.code == 1
+    assert "pip install 'tidegauge[dashboard]'" in missing.err

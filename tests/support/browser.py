@@ -1,0 +1,55 @@
+"""A real Chromium, as Debian has it, without a window."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from selenium import webdriver
+from selenium.webdriver.chrome.service import Service
+
+_OPTIONS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-quic",
+    "--disable-dev-shm-usage",
+    "--hide-scrollbars",
+)
+
+
+@contextmanager
+def open_browser() -> Iterator[webdriver.Chrome]:
+    options = webdriver.ChromeOptions()
+    options.binary_location = "/usr/bin/chromium"
+    with tempfile.TemporaryDirectory(prefix="tidegauge-browser-", ignore_cleanup_errors=True) as profile:
+        for word in (*_OPTIONS, f"--user-data-dir={profile}"):
+            options.add_argument(word)
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+        browser = webdriver.Chrome(options=options, service=Service("/usr/bin/chromedriver"))
+        try:
+            yield browser
+        finally:
+            browser.quit()
+
+
+def look_like(
+    browser: webdriver.Chrome, *, dark: bool = False, phone: bool = False, height: int = 900
+) -> None:
+    """As the pages are seen with these settings of the viewer's."""
+    scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
+    screen = {"width": 390, "height": 844} if phone else {"width": 1280, "height": height}
+    browser.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride", {**screen, "deviceScaleFactor": 1, "mobile": phone}
+    )
+
+
+def complaints(browser: webdriver.Chrome) -> list[str]:
+    """What the console has had to say since it was last asked."""
+    return [str(entry["message"]) for entry in browser.get_log("browser")]  # type: ignore[no-untyped-call]
