@@ -97,7 +97,10 @@ def book(project: Project) -> TickBook:
 
 
 def says(process: Forked, words: str, times: int = 1) -> None:
-    until(lambda: process.said().count(words) >= times or process.poll() is not None)
+    until(
+        lambda: process.said().count(words) >= times or process.poll() is not None,
+        tell=process.said,
+    )
     assert process.said().count(words) >= times, process.said()
 
 

@@ -126,10 +126,17 @@ def shell(*words: object, env: dict[str, str] | None = None, prefix: Sequence[st
     return end(start_afresh(*words, env=env, prefix=prefix) if prefix else start(*words, env=env))
 
 
-def until(true: Callable[[], object], *, seconds: float = PATIENCE, every: float = 0.05) -> None:
+def until(
+    true: Callable[[], object],
+    *,
+    seconds: float = PATIENCE,
+    every: float = 0.05,
+    tell: Callable[[], object] = str,
+) -> None:
+    """`tell`: what the reader of a failure needs to know."""
     limit = time.monotonic() + seconds
     while not true():
-        assert time.monotonic() < limit, f"not in {seconds} s"
+        assert time.monotonic() < limit, f"not in {seconds} s {tell()}"
         time.sleep(every)
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import threading
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -52,9 +54,14 @@ class WarmSpark:
             process = java_process() if self._runs else None
             if process is None:
                 return None
+            stopped = process.poll() is None and is_stopped()
+            if stopped:
+                # A Java that is being killed does not answer any more, a moment before it has ended.
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(timeout=1)
             if process.poll() is not None:
                 return f"Spark's Java ended with code {process.returncode}"
-            if is_stopped():
+            if stopped:
                 return "Spark has stopped by itself"
             if self._runs >= self._most_runs:
                 return f"Spark has served {self._runs:,} runs"
