@@ -159,6 +159,50 @@ def test_a_right_that_is_taken_away_is_missed_by_doctor_and_by_a_run(
         assert target.rows("SELECT word FROM orders WHERE id = 1") == [(f"w{step}",)]
 
 
+def test_who_may_not_read_a_source_is_told_each_grant_and_then_runs(tmp_path: Path, target: Database) -> None:
+    """Named, under a pattern, and taken away later; nothing but the catalogue is asked."""
+    login, named = log_in(target)
+    schema = target.home.rstrip(".")
+    if target.engine == "mysql":
+        show(target, named)
+        schema = f"`{schema}`"
+    for table in ("orders", "items", "others"):
+        target.execute(f"CREATE TABLE {table} (id INTEGER PRIMARY KEY, n INTEGER)")
+        target.insert(table, [(1, 1), (2, 2)])
+    # MySQL shows a table to who may do anything with it, reading or not.
+    target.execute(f"GRANT INSERT ON {schema}.items TO {named}")
+    project = local(tmp_path, login).write(
+        'tables: [orders, items, "oth*", nowhere], cursor: n, key: id',
+        route="to: warehouse",
+        connections="  warehouse: {type: duckdb, path: w.duckdb}\n",
+    )
+
+    def findings(ok: bool) -> list[dict[str, Any]]:
+        found = project.here("doctor", "--json").json["findings"]
+        return [one for one in found if one["ok"] is ok and one["fix"]]
+
+    typed = [one["fix"] for one in findings(ok=False) if one["fix"].startswith("GRANT SELECT")]
+    typed = [fix for fix in typed if "nowhere" not in fix]
+    assert len(typed) == 2, findings(ok=False)
+    notes = [one["fix"] for one in findings(ok=True)]
+    assert any("pg_read_all_stats" in fix or "GRANT PROCESS" in fix for fix in notes), notes
+    assert any("others" in fix for fix in notes) == (target.engine == "postgresql"), notes
+    target.execute(*typed, *notes)
+    if target.engine == "mysql":
+        target.execute(f"GRANT SELECT ON {schema}.others TO {named}")
+    assert findings(ok=True) == []
+    [left] = findings(ok=False)
+    assert "nowhere" in left["says"]
+    ran = project.here("run", "--json", "--select", "*orders", "--select", "*items", "--select", "*others")
+    assert ran.code == 0, ran.said
+
+    target.execute(f"REVOKE SELECT ON {schema}.items FROM {named}")
+    [again] = [one for one in findings(ok=False) if "items" in one["says"]]
+    assert again["fix"] in typed
+    target.execute(again["fix"])
+    assert not [one for one in findings(ok=False) if "items" in one["says"]]
+
+
 def test_mysql_reads_grants_of_roles_and_of_patterns_as_the_server_does(
     tmp_path: Path, mariadb: MariaDB
 ) -> None:

@@ -140,6 +140,36 @@ def test_health_is_good_until_ledger_and_output_disagree_or_a_run_fails(tmp_path
     assert "ledger knows nothing of them" in " ".join(lost.out.split())
 
 
+def test_what_the_next_run_would_refuse_of_a_source_is_a_problem_before_it(tmp_path: Path) -> None:
+    project = shop(tmp_path)
+    assert project.here("run").code == 0
+    project.database.execute("ALTER TABLE orders RENAME COLUMN at TO att")
+    bad = project.here("health", "--json")
+    assert bad.code == 1, bad.said
+    [said] = bad.flow("orders/extract")["problems"]
+    assert said.startswith("orders: there is no column 'at', which is to be the cursor; did you mean att")
+    load = bad.flow("orders/load")
+    assert (load["problems"], load["warnings"]) == (
+        [],
+        ["held back: orders/extract cannot run, and it reads from that"],
+    )
+    assert project.here("run").code == 1
+    assert project.here("health", "--json").flow("orders/extract")["problems"] == [said], "once"
+
+    (tmp_path / "app.db").rename(tmp_path / "away.db")
+    away = project.here("health", "--json")
+    assert away.code == 1, away.said
+    assert any("app.db" in said for said in away.flow("orders/extract")["problems"]), away.said
+    (tmp_path / "away.db").rename(tmp_path / "app.db")
+
+    (tmp_path / "ledger.db").unlink()
+    lost = project.here("health", "--json")
+    assert lost.code == 1, lost.said
+    problems = {one["flow"]: " ".join(one["problems"]) for one in lost.json["flows"]}
+    assert any("no column at" in said for said in problems.values()), problems
+    assert all("ledger knows nothing" in problems[f"orders/{stage}"] for stage in ("extract", "load"))
+
+
 def test_the_five_checks_have_a_verdict_and_a_page(tmp_path: Path) -> None:
     project = shop(tmp_path)
     assert project.here("run").code == 0

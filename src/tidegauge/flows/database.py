@@ -48,9 +48,7 @@ class DatabaseFlow(TableFlowBase):
 
     def find_new(self, *, limit: int | None, confirm_deletes: bool, refreshing: bool) -> NewRows:
         source, spec, mark = self.source(), self.spec, self.mark
-        source_table, changes = self.describe(source)
-        check_history(spec, source_table.layout)
-        check_marks(spec.options.expect, source_table.layout)
+        source_table, changes = self._describe_new(source)
         snapshot = self._snapshot(source, source_table, refreshing=refreshing)
         made = snapshot.draft if snapshot else self._survey(source, source_table, limit)
         made = plan_emptying(
@@ -70,6 +68,10 @@ class DatabaseFlow(TableFlowBase):
             unlike=snapshot.unlike if snapshot else None,
             may_have_more=snapshot.may_have_more if snapshot else True,
         )
+
+    def check_source(self) -> None:
+        source_table, _ = self._describe_new(self.source())
+        self._check_way(source_table)
 
     def find_again(self, plan: Plan) -> NewRows:
         source_table, changes = self.describe(self.source(), plan.draft.inputs[0].source_id)
@@ -127,6 +129,13 @@ class DatabaseFlow(TableFlowBase):
             return source_table, ()
         decision = decide_drift(self.spec, self.output, held, source_table.layout, known=same)
         return narrow(source_table, [field.name for field in decision.layout.fields]), decision.notes
+
+    def _describe_new(self, source: Source) -> tuple[SourceTable, tuple[str, ...]]:
+        """The same, for a plan that is to be made."""
+        source_table, changes = self.describe(source)
+        check_history(self.spec, source_table.layout)
+        check_marks(self.spec.options.expect, source_table.layout)
+        return source_table, changes
 
     def _snapshot(
         self, source: Source, source_table: SourceTable, *, refreshing: bool

@@ -102,6 +102,9 @@ class DeltaTransform:
             return ()
         return check_transform(sql, self.spec.read, self._places)
 
+    def check_source(self) -> None:
+        """It reads no database."""
+
     def plan(self, *, limit: int | None = None, confirm_deletes: bool = False) -> PlannedWork:  # noqa: ARG002
         """Reads the logs of the inputs, and starts no Spark job. Versions are not cut at a number of rows."""
         check_agreement(self.spec, self.output, self.mark)

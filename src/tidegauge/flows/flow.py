@@ -92,6 +92,10 @@ class Flow(Protocol):
         Raises TransformFailed, with the place, for what cannot run.
         """
 
+    def check_source(self) -> None:
+        """Raise what the next plan would refuse about a database table that it reads: a cursor, a key or a
+        type that is not what it was, another table by that name. Asks the catalogue, and reads no row."""
+
     def plan(self, *, limit: int | None = None, confirm_deletes: bool = False) -> PlannedWork:
         """Find out what is new, after making sure that ledger and output agree. Reads only.
 

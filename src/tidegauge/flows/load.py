@@ -65,6 +65,9 @@ class Load(TableFlowBase):
             check_emptied(spec, draft, rows.batch_data, self.output, confirmed=confirm_deletes)
         return NewRows(draft, rows.batch_data, tuple(dict.fromkeys(changes)))
 
+    def check_source(self) -> None:
+        """It reads a lake, and goes on while the database is down."""
+
     def find_again(self, plan: Plan) -> NewRows:
         """Along the chain that the plan was counted along, wherever the lake's readers have gone since."""
         row = files.chain_of(plan.draft.inputs[0].source_id)

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence, Set
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from tidegauge.errors import ConfigError, Place, TableMissing, TidegaugeError
+from tidegauge.errors import ConfigError, Place, TidegaugeError
 from tidegauge.flows.missing_tables import RecordedFlows, find_missing
-from tidegauge.flows.names import is_pattern, matches, means, stage_flow, table_named, table_of
+from tidegauge.flows.named_tables import (
+    explain_unmatched,
+    find_named_views,
+    find_unmatched,
+    pick_tables,
+    refuse_unmatched,
+)
+from tidegauge.flows.names import matches, stage_flow, table_named, table_of
 from tidegauge.flows.select_words import nothing_of_its_own, nothing_selected, select_flows
 from tidegauge.flows.synced_tables import link_project
 from tidegauge.flows.without_cursor import is_read, options_of, order_tables, refuse_tables
@@ -72,6 +78,8 @@ class Selection:
     views: tuple[ViewFlow, ...] = ()
     """None, unless the command knows what to do with them; so with the next."""
     optimizes: tuple[OptimizeFlow, ...] = ()
+    refused: tuple[TableFlow, ...] = ()
+    """What would be flows, had their tables a cursor and a key; each is part of a fault."""
 
     @property
     def all_flows(self) -> tuple[AnyFlow, ...]:
@@ -127,6 +135,7 @@ class _Found:
     """Tables that their database shows no more."""
     errors: dict[str, TidegaugeError] = field(default_factory=dict)
     """By flow, why one of such a table cannot run."""
+    refused: list[TableFlow] = field(default_factory=list)
 
     def add_sync(
         self, pipeline: str, sync: Sync, selection: Sequence[str], sources: Sources, recorded: RecordedFlows
@@ -134,9 +143,9 @@ class _Found:
         try:
             source = sources.of(sync.source)
             catalogue = source.tables()
-            catalogue = (*catalogue, *_named_views(sync, source, catalogue))
+            catalogue = (*catalogue, *find_named_views(sync, source, catalogue))
             lost = find_missing(sync, source, catalogue, recorded)
-            ordered = order_tables(sync, source, _picked(sync, catalogue), recorded)
+            ordered = order_tables(sync, source, pick_tables(sync, catalogue), recorded)
         except ConfigError:
             raise
         except TidegaugeError as error:
@@ -145,8 +154,8 @@ class _Found:
         # What the file names no cursor for any more, and does not read without one, was taken out of it.
         self.lost += [(sync, table, why) for table, why in lost.items() if is_read(sync, table)]
         self.faults += [
-            (f"{sync.source.name}: {name}", _fault(sync, name, source, catalogue))
-            for name in _unmatched(sync, (*catalogue, *lost))
+            (f"{sync.source.name}: {name}", explain_unmatched(sync, name, source, catalogue))
+            for name in find_unmatched(sync, (*catalogue, *lost))
             if _asks_for(selection, sync, name)
         ]
         refused = [table for table in ordered.refused if _asks_for(selection, sync, str(table))]
@@ -154,6 +163,9 @@ class _Found:
             self.faults.append(
                 (f"{sync.source.name}: without a cursor", refuse_tables(sync, source, ordered))
             )
+            self.refused += [
+                flow for table in refused for flow in _flows(pipeline, sync, table, options_of(sync, table))
+            ]
         for table, options in ordered.options.items():
             for flow in _flows(pipeline, sync, table, options):
                 self.add(flow, sync)
@@ -185,6 +197,7 @@ class _Found:
             self.errors_of(chosen),
             _pick(project.views, names),
             _pick(project.optimizes, names),
+            tuple(self.refused),
         )
 
     def check_apart(self, delta_flow: WrittenInFlows) -> None:
@@ -228,58 +241,13 @@ def _pick(flows: Sequence[_W], names: Set[str]) -> tuple[_W, ...]:
 def expand(pipeline: str, sync: Sync, catalogue: Sequence[TableName]) -> list[TableFlow]:
     """The flows of one sync, from what its database really has. Raises TableMissing for a name that means no
     table."""
-    for name in _unmatched(sync, catalogue):
-        raise _missing(sync, name, catalogue)
+    for name in find_unmatched(sync, catalogue):
+        raise refuse_unmatched(sync, name, catalogue)
     return [
         flow
-        for table in _picked(sync, catalogue)
+        for table in pick_tables(sync, catalogue)
         for flow in _flows(pipeline, sync, table, options_of(sync, table))
     ]
-
-
-def _picked(sync: Sync, catalogue: Sequence[TableName]) -> list[TableName]:
-    """In the order of `tables:`."""
-    picked = dict.fromkeys(
-        table for name in sync.tables for table in catalogue if matches(table, name, sync.source)
-    )
-    return [table for table in picked if means(sync, table)]
-
-
-def _named_views(sync: Sync, source: Source, catalogue: Sequence[TableName]) -> list[TableName]:
-    """Views that `tables:` names in full; a pattern leaves them out."""
-    names = [name for name in _unmatched(sync, catalogue) if not is_pattern(name)]
-    if not names:
-        return []
-    views = [table for table, kind in source.left_out() if kind.endswith("view")]
-    return [table for table in views if any(matches(table, name, sync.source) for name in names)]
-
-
-def _unmatched(sync: Sync, catalogue: Sequence[TableName]) -> list[str]:
-    return [name for name in sync.tables if not any(matches(table, name, sync.source) for table in catalogue)]
-
-
-def _fault(sync: Sync, name: str, source: Source, catalogue: Sequence[TableName]) -> TidegaugeError:
-    try:
-        others = source.left_out()
-    except TidegaugeError as error:
-        return error
-    for table, kind in others:
-        if matches(table, name, sync.source):
-            return TableMissing(
-                f"connection '{sync.source.name}' has no table '{name}', only the {kind} {table}",
-                hint="tables are read, and nothing else: name the tables that it is made of",
-                place=sync.place,
-            )
-    return _missing(sync, name, catalogue)
-
-
-def _missing(sync: Sync, name: str, catalogue: Sequence[TableName]) -> TableMissing:
-    near = difflib.get_close_matches(name, [str(table) for table in catalogue], n=3, cutoff=0.5)
-    return TableMissing(
-        f"connection '{sync.source.name}' has no table '{name}', or this login may not see it",
-        hint=f"did you mean {', '.join(near)}?" if near else "look at `tables:` and at the login's rights",
-        place=sync.place,
-    )
 
 
 def _flows(pipeline: str, sync: Sync, table: TableName, options: TableOptions) -> list[TableFlow]:

@@ -68,6 +68,10 @@ class TableFlowBase(ABC):
     def find_again(self, plan: Plan) -> NewRows:
         """The rows of a frozen plan."""
 
+    @abstractmethod
+    def check_source(self) -> None:
+        """See `Flow.check_source`."""
+
     fingerprint: ClassVar[None] = None
 
     def check_transform(self) -> tuple[str, ...]:

@@ -86,7 +86,7 @@ def send_alerts(
     if settings is None:
         return []
     try:
-        health = examine(project, selection)[1] if found is None else found
+        health = examine(project, selection, look_at_sources=False)[1] if found is None else found
         with open_ledger(project.ledger, create=True) as ledger:
             situation = _judge(settings, health, report, error, whole=not selection)
             if not selection:

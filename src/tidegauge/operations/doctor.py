@@ -12,6 +12,7 @@ from typing import Any
 
 from tidegauge.errors import LedgerError, TidegaugeError
 from tidegauge.flows.missing_tables import RecordedFlows, find_recorded
+from tidegauge.flows.names import table_named
 from tidegauge.flows.remarks import remarks
 from tidegauge.flows.scheduled import needs_of_project
 from tidegauge.flows.select import Sources, choose
@@ -19,6 +20,7 @@ from tidegauge.ledger.address import parse
 from tidegauge.ledger.open import open_ledger
 from tidegauge.model.engines import READABLE
 from tidegauge.model.plan import NO_INDEX
+from tidegauge.model.privileges import Lack
 from tidegauge.model.secret import mask
 from tidegauge.model.spec import Database, Lake, Project, TableFlow, WarehouseTable
 from tidegauge.operations.doctor_access import (
@@ -26,10 +28,9 @@ from tidegauge.operations.doctor_access import (
     check_ledger,
     check_warehouse,
     find_barred,
-    tell_clock,
 )
+from tidegauge.operations.doctor_sources import check_database, find_rights
 from tidegauge.operations.plan import preview
-from tidegauge.outputs.warehouse.privileges import Lack
 from tidegauge.spark.jars import Needs, find_cached, jars
 from tidegauge.spark.java import find_java
 from tidegauge.spark.session import is_local
@@ -57,7 +58,7 @@ def examine(project: Project, *, probe: bool = False) -> Iterator[Finding]:
     too, and what was written is taken away."""
     said: set[str] = set()
     for found in _examine_parts(project, probe):
-        said.add(found.says)
+        said |= {found.says} if found.ok else {found.says, found.about}
         yield found
     yield from _plans(project, said)
 
@@ -92,7 +93,7 @@ def _examine_connections(project: Project, sources: Sources, probe: bool) -> Ite
         elif one.engine in READABLE and one.name not in written - {
             sync.source.name for sync in project.syncs
         }:
-            yield from _guard(about, partial(_database, one, sources))
+            yield from _guard(about, partial(check_database, one, sources))
 
 
 def _examine_warehouses(project: Project, flows: Iterable[TableFlow]) -> Iterator[Finding]:
@@ -114,7 +115,7 @@ def _writes_to(flow: TableFlow, database: Database) -> bool:
 def _plans(project: Project, said: Set[str]) -> Iterator[Finding]:
     """What `plan` would refuse, of every flow; and of flows between Delta tables, that it would not.
 
-    `said`: what was found before.
+    `said`: what was found before, and of what a fault was found.
     """
     try:
         found = preview(project, ())
@@ -124,7 +125,7 @@ def _plans(project: Project, said: Set[str]) -> Iterator[Finding]:
         return
     delta = {flow.name for flow in project.delta_flows}
     for one in found:
-        if one.error is not None and one.error.sentence not in said:
+        if one.error is not None and said.isdisjoint({one.error.sentence, f"table {one.flow}"}):
             yield Finding(f"flow {one.flow}", False, one.error.sentence, one.error.hint)
         for note in one.notes:
             if note.startswith(NO_INDEX):
@@ -137,25 +138,34 @@ def _tables(
     project: Project, sources: Sources, recorded: RecordedFlows, flows: list[TableFlow]
 ) -> Iterator[Finding]:
     """Of a project with one sync. Adds to `flows` those that it has."""
+    (sync,) = project.syncs
     try:
         choice = choose(project, (), sources, recorded=recorded)
+        rights = find_rights(sync, choice.flows)
     except TidegaugeError as error:
-        yield Finding(f"tables of {project.syncs[0].source.name}", False, error.sentence, error.hint)
+        yield Finding(f"tables of {sync.source.name}", False, error.sentence, error.hint)
         return
     for name, fault in choice.faults:
-        yield Finding(f"tables of {name}", False, fault.sentence, fault.hint)
+        table = table_named(sync.source, name.removeprefix(f"{sync.source.name}: "))
+        yield Finding(f"tables of {name}", False, fault.sentence, rights.fix(table) or fault.hint)
     flows += choice.flows
     for flow in choice.flows:
         if flow.reads is not None:
             continue
+        lack = rights.lacks.get(flow.table)
         try:
             if flow.name in choice.missing:
                 raise choice.missing[flow.name]
+            if lack is not None:
+                yield Finding(f"table {flow.name}", False, lack.says, lack.fix)
+                continue
             source_table = sources.of(flow.source).describe(flow.table, flow.options)
             says = "; ".join(source_table.notes) or "cursor, key and types fit"
             yield Finding(f"table {flow.name}", True, says)
         except TidegaugeError as error:
-            yield Finding(f"table {flow.name}", False, error.sentence, error.hint)
+            yield Finding(f"table {flow.name}", False, error.sentence, lack.fix if lack else error.hint)
+    if rights.left_out is not None:
+        yield Finding("tables", True, f"note: {rights.left_out.says}", rights.left_out.fix)
     for note in remarks(project, choice.flows, sources, recorded):
         yield Finding("tables", True, f"note: {note}")
 
@@ -209,11 +219,3 @@ def _ledger(project: Project, probe: bool) -> Iterator[str | Lack]:
         recorded = len(ledger.status(project.pipeline))
         yield f"answers; {recorded} flow{'' if recorded == 1 else 's'} of pipeline '{project.pipeline}'"
         yield from check_ledger(ledger, address, probe=probe)
-
-
-def _database(database: Database, sources: Sources) -> Iterator[str]:
-    source = sources.of(database)
-    yield f"{database.engine} answers; {len(source.tables())} tables visible"
-    outlook = source.outlook()
-    yield tell_clock(outlook.clock)
-    yield outlook.blind or "open transactions are visible, so windows wait for them"

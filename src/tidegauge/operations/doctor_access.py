@@ -14,13 +14,7 @@ from tidegauge.ledger.sql_connect import connect
 from tidegauge.ledger.sql_reader import SqlReader
 from tidegauge.ledger.sql_tables import metadata
 from tidegauge.model.engines import FACTS
-from tidegauge.model.spec import Database, Engine, Lake, TableFlow, TableName
-from tidegauge.outputs.warehouse.access import find_lacks
-from tidegauge.outputs.warehouse.file_warehouse import FileWarehouse
-from tidegauge.outputs.warehouse.mysql import privileges as mysql
-from tidegauge.outputs.warehouse.open import open_warehouse
-from tidegauge.outputs.warehouse.postgresql import privileges as postgresql
-from tidegauge.outputs.warehouse.privileges import (
+from tidegauge.model.privileges import (
     ALTER,
     CREATE,
     CREATE_VIEW,
@@ -31,9 +25,14 @@ from tidegauge.outputs.warehouse.privileges import (
     SELECT,
     UPDATE,
     Lack,
-    SchemaNeeds,
-    TableNeed,
 )
+from tidegauge.model.spec import Database, Engine, Lake, TableFlow, TableName
+from tidegauge.outputs.warehouse.access import find_lacks
+from tidegauge.outputs.warehouse.file_warehouse import FileWarehouse
+from tidegauge.outputs.warehouse.mysql import privileges as mysql
+from tidegauge.outputs.warehouse.open import open_warehouse
+from tidegauge.outputs.warehouse.postgresql import privileges as postgresql
+from tidegauge.outputs.warehouse.privileges import SchemaNeeds, TableNeed
 from tidegauge.outputs.warehouse.staging import read_clock
 from tidegauge.storage.access import find_barrier
 from tidegauge.storage.probe import prove

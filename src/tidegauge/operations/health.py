@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime
+from graphlib import TopologicalSorter
 from typing import Any
 
-from tidegauge.errors import ConfigError, OutputDisagrees, OutputNotEmpty, TidegaugeError
+from tidegauge.errors import ConfigError, OutputDisagrees, OutputNotEmpty, SourceUnreachable, TidegaugeError
 from tidegauge.flows.agreement import check_agreement, check_still_there
 from tidegauge.flows.delta_places import Places
 from tidegauge.flows.flow import FlowResources
 from tidegauge.flows.known_sources import KnownSources
 from tidegauge.flows.missing_tables import find_remembered, refuse_forgotten
 from tidegauge.flows.open import open_flow
-from tidegauge.flows.select import Selection, Sources, choose
+from tidegauge.flows.select import Selection, choose
 from tidegauge.ledger.open import open_ledger
 from tidegauge.ledger.owner import is_gone
 from tidegauge.model.alert import AlertKind
@@ -23,7 +24,7 @@ from tidegauge.model.delta_flow import AnyFlow
 from tidegauge.model.health import HealthCheck, HealthFinding, HealthLevel, HealthLimits, HealthReport
 from tidegauge.model.protocols.ledger import LedgerReader
 from tidegauge.model.run import FlowStatus, RunRecord
-from tidegauge.model.spec import Project
+from tidegauge.model.spec import Project, TableFlow
 from tidegauge.model.state import State
 from tidegauge.operations.health_checks import check_flow, check_tracker, check_watermark_moved
 from tidegauge.operations.health_facts import PipelineFacts, read_facts
@@ -92,8 +93,14 @@ class Health:
         }
 
 
-def examine(project: Project, selection: Sequence[str]) -> tuple[datetime, list[Health]]:
-    """The store's clock, and every flow that is selected. Changes nothing, and starts no Spark."""
+def examine(
+    project: Project, selection: Sequence[str], *, look_at_sources: bool = True
+) -> tuple[datetime, list[Health]]:
+    """The store's clock, and every flow that is selected. Changes nothing, and starts no Spark.
+
+    `look_at_sources`: whether databases are asked for the columns of each table; who has just run its flow
+    knows what has become of it.
+    """
     with open_ledger(project.ledger, create=False) as ledger:
         known = read_facts(ledger, project.pipeline)
         trackers = _examine_trackers(project, ledger, selection)
@@ -103,30 +110,90 @@ def examine(project: Project, selection: Sequence[str]) -> tuple[datetime, list[
         with KnownSources(project, find_remembered(known.statuses.values())) as sources:
             recorded = {flow: marks[0].source_id for flow, marks in known.marks.items()}
             choice = choose(project, words, sources, recorded=recorded)
-        retained = notices(project, ledger, choice.delta_flows)
-    resources = FlowResources(Sources(), Places(current_session), known.marks)
+            retained = notices(project, ledger, choice.delta_flows)
+            resources = FlowResources(sources, Places(current_session), known.marks)
+            looks = _Looks(project, known, choice, retained, resources, look_at_sources)
+            return known.now, [*_faults(choice), *looks.look(), *trackers]
 
-    def one(flow: AnyFlow) -> Health:
-        status, lost = known.statuses.get(flow.name), choice.missing.get(flow.name)
-        if lost:
-            problems, asked = [_bad(lost.sentence, AlertKind.FAILED)], False
-        else:
-            problems, asked = _find_disagreement(flow, status, resources)
+
+@dataclass(frozen=True)
+class _Looks:
+    """At the flows of a choice, several at a time."""
+
+    project: Project
+    known: PipelineFacts
+    choice: Selection
+    retained: Mapping[str, Sequence[Notice]]
+    resources: FlowResources
+    look_at_sources: bool
+
+    def look(self) -> list[Health]:
+        flows = (*self.choice.refused, *self.choice.all_flows)
+        if not flows:
+            return []
+        with ThreadPoolExecutor(min(_PARALLEL, len(flows))) as pool:
+            lost = [one for one in pool.map(self._look_at_refused, self.choice.refused) if one is not None]
+            barred = dict(pool.map(self._look_at_source, self.choice.all_flows))
+            found = pool.map(lambda flow: self._one(flow, barred[flow.name]), self.choice.all_flows)
+            return [*lost, *_hold_back(list(found), barred, self.choice.all_flows)]
+
+    def _look_at_refused(self, flow: TableFlow) -> Health | None:
+        """Why its table is refused is a fault of its own. Whether the ledger that knew it is lost is not."""
+        problems, _ = _find_disagreement(flow, self.known.statuses.get(flow.name), self.resources)
+        if not any(one.alert is AlertKind.REGRESSED for one in problems):
+            return None
+        return replace(_one(flow.name, self.known, (), problems), state=State.FAILED)
+
+    def _look_at_source(self, flow: AnyFlow) -> tuple[str, list[HealthFinding]]:
+        """Why the next run could not read what it reads, though the table is there."""
+        status, lost = self.known.statuses.get(flow.name), self.choice.missing.get(flow.name)
+        if lost is not None:
+            return flow.name, [_bad(lost.sentence, AlertKind.FAILED)]
+        if not self.look_at_sources or (status and status.undo is not None and status.undo.forgot):
+            return flow.name, []
+        try:
+            open_flow(flow, self.resources).check_source()
+        except SourceUnreachable as error:
+            return flow.name, [_bad(error.message)]
+        except TidegaugeError as error:
+            hint = f"; {error.hint}" if error.hint else ""
+            return flow.name, [_bad(f"{error.message}{hint}", AlertKind.FAILED)]
+        return flow.name, []
+
+    def _one(self, flow: AnyFlow, barred: Sequence[HealthFinding]) -> Health:
+        known, lost = self.known, flow.name in self.choice.missing
+        problems, asked = list(barred), False
+        if not lost:
+            disagreement, asked = _find_disagreement(flow, known.statuses.get(flow.name), self.resources)
+            problems = [*disagreement, *barred]
         problems += _find_moved(flow.name, known)
-        found = _one(flow.name, known, retained.get(flow.name, []), problems)
+        found = _one(flow.name, known, self.retained.get(flow.name, []), problems)
         found = replace(found, unknown=() if asked else (AlertKind.REGRESSED,))
         if lost:
             return replace(found, state=State.FAILED)
         facts = known.of(flow.name)
         if facts is None:
             return found
-        findings = list(check_flow(facts, limits_of(project, flow)))
+        findings = list(check_flow(facts, limits_of(self.project, flow)))
         return replace(found, runs=tuple(facts.runs)).adding(findings)
 
-    if not choice.all_flows:
-        return known.now, [*_faults(choice), *trackers]
-    with ThreadPoolExecutor(min(_PARALLEL, len(choice.all_flows))) as pool:
-        return known.now, [*_faults(choice), *pool.map(one, choice.all_flows), *trackers]
+
+def _hold_back(
+    found: Sequence[Health], barred: Mapping[str, Sequence[HealthFinding]], flows: Sequence[AnyFlow]
+) -> list[Health]:
+    """The same, where a flow that cannot run is named to those that read from it."""
+    above = {flow.name: [name for name in flow.upstreams if name in barred] for flow in flows}
+    held: dict[str, str] = {name: name for name, problems in barred.items() if problems}
+    for name in TopologicalSorter(above).static_order():
+        first = next((held[upper] for upper in above[name] if upper in held), None)
+        if first is not None:
+            held.setdefault(name, first)
+    return [
+        one
+        if held.get(one.flow, one.flow) == one.flow
+        else one.adding([_warning(f"held back: {held[one.flow]} cannot run, and it reads from that")])
+        for one in found
+    ]
 
 
 def examine_tracker(project: Project, name: str) -> tuple[datetime, list[Health]]:
@@ -180,7 +247,9 @@ def _one(
     state = status.shown_state if status else State.READY
     failure = _find_failure(status.last_run) if status and state is not State.RUNNING else []
     found = [*failure, *(_bad(notice.text, AlertKind.LATE) for notice in retained if notice.over)]
-    found += [one for one in problems if one.says not in [before.says for before in found]]
+    # What a look says again, and says more of, is said once.
+    found = [one for one in found if not any(more.says.startswith(one.says) for more in problems)]
+    found += problems
     found += [_warning(notice.text, AlertKind.LATE) for notice in retained if not notice.over]
     found += _warn_of(status, known.now)
     success = next((event.at for event in events if event.event in _ENDED_WELL), None)

@@ -5,13 +5,14 @@ Each kind has a folder of its own, whose `engine.py` makes the value; `sources.e
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from tidegauge.model.batch_data import Split
 from tidegauge.model.engines import Engine
 from tidegauge.model.position import Value
+from tidegauge.model.privileges import Asked, ReadAccess
 from tidegauge.model.spec import Database, Read, TableName
 from tidegauge.model.table import SourceColumn, SourceTable
 from tidegauge.sources.dialect import Dialect
@@ -64,3 +65,5 @@ class SourceEngine:
     """The table in FROM, from a session in another database of the same server; None: as `table_name`."""
     spread: Callable[[tuple[Split, ...]], tuple[Split, ...]] | None = None
     """For many rows: the same in more splits, of results that wait at the server. Asks the server now."""
+    ask_access: Callable[[Asked, Sequence[TableName]], ReadAccess] | None = None
+    """What the login may not read of these tables; None: it has no rights of its own."""

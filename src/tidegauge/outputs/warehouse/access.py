@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import closing
 
+from tidegauge.model.privileges import Lack
 from tidegauge.model.spec import Engine, TableFlow
 from tidegauge.outputs.warehouse.file_warehouse import FileWarehouse
 from tidegauge.outputs.warehouse.mysql import privileges as mysql
 from tidegauge.outputs.warehouse.postgresql import privileges as postgresql
-from tidegauge.outputs.warehouse.privileges import Lack, find_needs
+from tidegauge.outputs.warehouse.privileges import find_needs
 from tidegauge.outputs.warehouse.warehouse import Warehouse
 from tidegauge.storage.access import find_barrier
 

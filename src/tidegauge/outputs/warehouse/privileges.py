@@ -4,25 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
 
 from tidegauge.model.default_schema import default_schema
 from tidegauge.model.marks import Marks
 from tidegauge.model.mode import Mode
+from tidegauge.model.privileges import CREATE, DELETE, DROP, INSERT, SELECT, UPDATE
 from tidegauge.model.spec import Deletes, TableFlow, TableName, WarehouseTable
 from tidegauge.outputs.warehouse.commits_table import NAME
 from tidegauge.outputs.warehouse.quarantine import WarehouseQuarantine
 from tidegauge.outputs.warehouse.warehouse import Warehouse
-
-SELECT, INSERT, UPDATE, DELETE = "SELECT", "INSERT", "UPDATE", "DELETE"
-CREATE, DROP, ALTER, CREATE_VIEW, INDEX = "CREATE", "DROP", "ALTER", "CREATE VIEW", "INDEX"
-_ORDER = (SELECT, INSERT, UPDATE, DELETE, CREATE, CREATE_VIEW, DROP, ALTER, INDEX)
-
-
-class Asked(Protocol):
-    """Anything that answers queries: a `WarehouseSession`, a ledger."""
-
-    def rows(self, sql: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]: ...
 
 
 @dataclass(frozen=True)
@@ -39,16 +29,6 @@ class SchemaNeeds:
     made: frozenset[str]
     """What is done to tables that are made on the way, whose names nobody knows beforehand."""
     tables: tuple[TableNeed, ...]
-
-
-@dataclass(frozen=True)
-class Lack:
-    """One thing that the login may not do."""
-
-    says: str
-    fix: str
-    later: bool = False
-    """No run needs it as things are; a change of the source's columns would."""
 
 
 def find_needs(warehouse: Warehouse, flows: Iterable[TableFlow]) -> list[SchemaNeeds]:
@@ -87,8 +67,3 @@ def _verbs(flow: TableFlow) -> frozenset[str]:
     if options.mode is not Mode.MERGE or options.deletes is Deletes.HARD or sets_aside:
         verbs.add(DELETE)
     return frozenset(verbs)
-
-
-def listed(verbs: Iterable[str]) -> str:
-    """As a GRANT lists them, in an order that stays."""
-    return ", ".join(sorted(verbs, key=_ORDER.index))

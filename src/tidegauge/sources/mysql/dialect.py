@@ -271,9 +271,12 @@ class MysqlDialect:
         said = mask(str(error.args[-1])) if error.args else type(error).__name__
         name = self._database.name
         if code in _FINAL:
+            hint = "check user, password and database in `connections:`"
+            if code == ER.DBACCESS_DENIED_ERROR:
+                hint += f"; GRANT SELECT ON {quote(self._database.database or '')}.* lets it in"
             return SourceUnreachable(
                 f"{name}: {self._address} refuses the login: {said}",
-                hint="check user, password and database in `connections:`",
+                hint=hint,
                 retryable=False,
             )
         if code in _LOST or isinstance(error, pymysql.err.InterfaceError):

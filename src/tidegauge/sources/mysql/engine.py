@@ -11,6 +11,7 @@ from tidegauge.model.batch_data import Split
 from tidegauge.model.canonical import DIGITS
 from tidegauge.model.engines import FACTS, Engine
 from tidegauge.model.position import Value, ValueKind
+from tidegauge.model.privileges import Asked, ReadAccess
 from tidegauge.model.spec import Database, Read, TableName
 from tidegauge.model.table import SourceColumn, SourceTable
 from tidegauge.sources.connectorx_split import ConnectorxAddress, ConnectorxSplit, why_not_installed
@@ -85,6 +86,12 @@ def _open_dialect(database: Database) -> Dialect:
     from tidegauge.sources.mysql.dialect import MysqlDialect
 
     return MysqlDialect(database)
+
+
+def _ask_access(asked: Asked, tables: Sequence[TableName]) -> ReadAccess:
+    from tidegauge.sources.mysql.privileges import find_access
+
+    return find_access(asked, tables)
 
 
 def _jdbc_options(database: Database) -> dict[str, str]:
@@ -195,4 +202,5 @@ MYSQL = SourceEngine(
     why_not_direct=_why_not_direct,
     column_way=_column_way,
     make_split=_make_split,
+    ask_access=_ask_access,
 )

@@ -49,6 +49,7 @@ _KINDS = {
     "bytea": ValueKind.BYTES,
 }
 _NUMERIC_HEADER = 4
+_BARRED = "permission denied for database"
 _OTHERS = {"v": "view", "m": "materialized view", "f": "foreign table"}
 _SYSTEM = "n.nspname NOT IN ('pg_catalog', 'information_schema') AND n.nspname !~ '^pg_(toast|temp)'"
 
@@ -304,12 +305,13 @@ class PostgresqlDialect:
 
     def _explain_unreachable(self, error: Exception) -> SourceUnreachable:
         said = _first_line(error)
-        refused = any(word in said for word in ("authentication failed", "does not exist", "no pg_hba.conf"))
-        final = refused or isinstance(error, pg_errors.InvalidAuthorizationSpecification)
-        if final:
+        words = ("authentication failed", "does not exist", "no pg_hba.conf", _BARRED)
+        refused = any(word in said for word in words)
+        if refused or isinstance(error, pg_errors.InvalidAuthorizationSpecification):
+            right = f"; GRANT CONNECT ON DATABASE {quote(self._database.database or '')} lets it in"
             return SourceUnreachable(
                 f"{self._database.name}: {self._address} refuses the login: {said}",
-                hint="check user, password and database in `connections:`",
+                hint=f"check user, password and database in `connections:`{right if _BARRED in said else ''}",
                 retryable=False,
             )
         return SourceUnreachable(

@@ -11,6 +11,7 @@ from tidegauge.model.batch_data import Split
 from tidegauge.model.canonical import DIGITS
 from tidegauge.model.engines import FACTS, Engine
 from tidegauge.model.position import Value, ValueKind
+from tidegauge.model.privileges import Asked, ReadAccess
 from tidegauge.model.spec import Database, Read, TableName
 from tidegauge.model.table import SourceColumn, SourceTable
 from tidegauge.sources.connectorx_split import ConnectorxAddress, ConnectorxSplit, why_not_installed
@@ -70,6 +71,12 @@ def _open_dialect(database: Database) -> Dialect:
     from tidegauge.sources.postgresql.dialect import PostgresqlDialect
 
     return PostgresqlDialect(database)
+
+
+def _ask_access(asked: Asked, tables: Sequence[TableName]) -> ReadAccess:
+    from tidegauge.sources.postgresql.privileges import find_access
+
+    return find_access(asked, tables)
 
 
 def _jdbc_options(database: Database) -> dict[str, str]:
@@ -148,4 +155,5 @@ POSTGRESQL = SourceEngine(
     why_not_direct=_why_not_direct,
     column_way=_column_way,
     make_split=_make_split,
+    ask_access=_ask_access,
 )

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tidegauge.outputs.warehouse.privileges import CREATE, DELETE, Asked, Lack, SchemaNeeds, TableNeed, listed
+from tidegauge.model.privileges import CREATE, DELETE, Asked, Lack, listed
+from tidegauge.outputs.warehouse.privileges import SchemaNeeds, TableNeed
 
 
 @dataclass(frozen=True)

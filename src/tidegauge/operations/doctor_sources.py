@@ -1,0 +1,56 @@
+"""May a run read what it has to? By the catalogues of the sources, with the GRANT to type."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tidegauge.flows.names import is_pattern, means, table_named
+from tidegauge.flows.select import Sources
+from tidegauge.model.privileges import Lack
+from tidegauge.model.spec import Database, Sync, TableFlow, TableName
+from tidegauge.operations.doctor_access import tell_clock
+from tidegauge.sources.access import find_read_access
+
+_MOST = 5
+
+
+def check_database(database: Database, sources: Sources) -> Iterator[str | Lack]:
+    """That it answers, its clock, and whether others' transactions are seen."""
+    source = sources.of(database)
+    yield f"{database.engine} answers; {len(source.tables())} tables visible"
+    outlook = source.outlook()
+    yield tell_clock(outlook.clock)
+    if outlook.blind is None:
+        yield "open transactions are visible, so windows wait for them"
+        return
+    access = find_read_access(database, ())
+    yield access.sight if access else outlook.blind
+
+
+@dataclass(frozen=True)
+class Rights:
+    """To read, of the login of one sync."""
+
+    lacks: Mapping[TableName, Lack] = field(default_factory=dict)
+    left_out: Lack | None = None
+    """Tables that a pattern means, and passes over."""
+
+    def fix(self, table: TableName) -> str | None:
+        return self.lacks[table].fix if table in self.lacks else None
+
+
+def find_rights(sync: Sync, flows: Sequence[TableFlow]) -> Rights:
+    """`flows`: those of the sync. Raises SourceUnreachable."""
+    named = [table_named(sync.source, name) for name in sync.tables if not is_pattern(name)]
+    access = find_read_access(sync.source, [*(flow.table for flow in flows), *named])
+    if access is None:
+        return Rights()
+    hidden = {table: lack for table, lack in access.hidden.items() if means(sync, table)}
+    if not hidden:
+        return Rights(access.lacks)
+    shown = ", ".join(str(table) for table in list(hidden)[:_MOST])
+    more = f" and {len(hidden) - _MOST:,} more" if len(hidden) > _MOST else ""
+    first = next(iter(hidden.values()))
+    left_out = Lack(f"patterns leave out what this login may not read: {shown}{more}", first.fix, later=True)
+    return Rights(access.lacks, left_out)
