@@ -119,6 +119,26 @@ def test_f2_a_target_that_was_dropped_is_not_equal_to_an_empty_table(project: Pr
     assert "is not there" in one["error"]["message"]
 
 
+@pytest.mark.shown_on("sqlite")
+def test_f2_a_target_that_lost_a_column_is_not_equal_until_it_is_back(routed: Project) -> None:
+    project = routed.write(OPTIONS)
+    orders(project, 1, 2)
+    done(project, "run")
+    with duckdb.connect(str(project.folder / "warehouse.duckdb")) as connection:
+        connection.execute("ALTER TABLE orders DROP COLUMN total")
+    one = verified(project, code=1)
+    assert (one["equal"], one["different"]) == (False, 0)
+    assert "has lost the column total" in one["notes"][-1]
+    [kept] = done(project, "history", "--event", "differs").json["events"]
+    assert kept["reason"].startswith("1 columns lost")
+    done(project, "backfill", "-t", "orders", "--column", "total", "--reason", "lost", "--yes")
+    assert verified(project)["notes"] == []
+
+    # What the source has new, and no batch has brought yet, was never there.
+    project.database.execute("ALTER TABLE orders ADD COLUMN later INTEGER")
+    assert verified(project)["notes"] == ["the target does not have the column later: not compared"]
+
+
 @pytest.mark.parametrize("mode", ["append", "scd2", "overwrite"])
 def test_f2_an_empty_table_has_its_target_in_every_mode(tmp_path: Path, mode: str) -> None:
     made = local(tmp_path, sqlite_database(tmp_path / "source.db"))

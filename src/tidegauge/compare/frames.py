@@ -44,10 +44,12 @@ class Difference:
     """All keys by what is wrong with them (`missing`, `extra`, `different`), where they were asked for."""
     repeated: int = field(default=0, compare=False)
     """How many of the different keys the target has more than once."""
+    lost: tuple[str, ...] = ()
+    """Columns that the target had, and has no more: in none of them a row is as it should be."""
 
     @property
     def equal(self) -> bool:
-        return not (self.missing or self.extra or self.different)
+        return not (self.missing or self.extra or self.different or self.lost)
 
 
 @dataclass(frozen=True)

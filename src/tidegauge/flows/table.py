@@ -14,6 +14,7 @@ from tidegauge.errors import NotCompared
 from tidegauge.flows.agreement import check_agreement
 from tidegauge.flows.deletes import DeletedRows
 from tidegauge.flows.flow import FlowResources, PlannedWork
+from tidegauge.flows.lost_columns import judge_columns
 from tidegauge.flows.recall import RecalledFlow
 from tidegauge.flows.repaired_rows import RepairedRows
 from tidegauge.flows.verify_warehouse import verify_warehouse
@@ -149,7 +150,11 @@ class TableFlowBase(ABC):
                 f"{self.spec.name} has no watermark yet, so there is nothing to compare", hint="run it first"
             )
         assert mark.position is None or isinstance(mark.position, RowPosition)
-        return self.compare(mark.position, marks[self.spec.name].epoch, spark)
+        found = self.compare(mark.position, marks[self.spec.name].epoch, spark)
+        if self.spec.output.in_lake:
+            return found
+        source_table = self.source().describe(self.spec.table, self.spec.options)
+        return judge_columns(self.spec, source_table, self.output, found, known=mark.fingerprint)
 
     def find_compared(self, marks: Mapping[str, Watermark]) -> Watermark | None:
         """The watermark that says up to which row of the source the output has everything."""

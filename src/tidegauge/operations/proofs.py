@@ -28,7 +28,12 @@ def keep_proof(ledger: Ledger | EmptyLedger, pipeline: str, flow: str, found: Di
 
 
 def tell_proof(found: Difference) -> str:
-    parts = {"missing": found.missing, "extra": found.extra, "different": found.different}
+    parts = {
+        "missing": found.missing,
+        "extra": found.extra,
+        "different": found.different,
+        "columns lost": len(found.lost),
+    }
     said = ", ".join(f"{count:,} {word}" for word, count in parts.items() if count) or "equal"
     newer = f", {found.newer:,} newer" if found.newer else ""
     return (
