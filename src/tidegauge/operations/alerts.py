@@ -209,7 +209,8 @@ def _find_wrong(one: Health, kind: AlertKind, after: int) -> str | None:
         return said or None
     if one.failures < after:
         return None
-    return f"{one.failures} times in a row: {said or 'its last run failed'}"
+    often = f"{one.failures} times in a row: " if one.failures > 1 else ""
+    return f"{often}{said or 'its last run failed'}"
 
 
 def _was_never_tried(one: Health) -> bool:
