@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 
 import pytest
 
-from tests.crash.dying import Death, run
+from tests.crash.dying import Death, Stop, run, start
 from tests.crash.houses import Build
+from tests.crash.pausing import stands_still
 from tests.crash.test_clean import STORE, SYNC
 from tests.support.lake import rows
 from tests.support.nursery import Nursery
-from tests.support.project import until
+from tests.support.project import here, until
 
 PACK = "tidegauge.outputs.lake.compact"
 WRITE = "tidegauge.outputs.lake.splits"
@@ -75,6 +78,40 @@ def test_a_compaction_killed_anywhere_loses_no_row_and_doubles_none(
     assert len([name for name in house.lake.names("t") if name.startswith("compacted/")]) <= 2
     assert nursery.command(*refill, "--project", house.file).code == 0
     assert house.landed() == house.source()
+
+
+@pytest.mark.shown_on("local")
+@pytest.mark.parametrize("lake", ["local", "s3"])
+def test_a_compaction_that_stood_still_while_its_file_was_cleaned_away_names_no_missing_file(
+    build: Build, nursery: Nursery, lake: str
+) -> None:
+    house = build("sqlite", lake, "duckdb").write(SYNC)
+    house.change(7, 0)
+    assert nursery.run(house.file).code == 0
+    told = rows(house.lake, "t")
+    where = f"{STORE[lake]}.replace"
+    pid = start(nursery, Stop({where: 3}), None, *COMPACT, "--project", house.file)
+    until(lambda: stands_still(pid))  # each of its three manifests is about to be replaced
+    compacted = [name for name in house.lake.names("t") if name.startswith("compacted/")]
+    assert compacted
+
+    def cleaned() -> bool:
+        assert here(*CLEAN, "--project", house.file).code == 0
+        return not [name for name in house.lake.names("t") if name.startswith("compacted/")]
+
+    until(cleaned)
+    os.kill(pid, signal.SIGCONT)
+    ended = nursery.end()
+    assert ended.code == 0, ended
+    assert rows(house.lake, "t") == told
+    [listed] = json.loads(nursery.command("files", "list", "--json", "--project", house.file).out)["tables"]
+    assert listed["missing"] == []
+    # The next one does the work.
+    assert nursery.command(*COMPACT, "--project", house.file).code == 0
+    assert rows(house.lake, "t") == told
+    [listed] = json.loads(nursery.command("files", "list", "--json", "--project", house.file).out)["tables"]
+    assert listed["missing"] == []
+    assert [name for name in house.lake.names("t") if name.startswith("compacted/")]
 
 
 @pytest.mark.shown_on("redshift", "postgresql")

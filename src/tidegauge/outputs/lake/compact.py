@@ -8,11 +8,11 @@ same rows in the same order, so no two manifests have to change at once.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -23,12 +23,12 @@ from tidegauge.model.spec import Lake, TableName
 from tidegauge.model.staged import DataFile
 from tidegauge.model.table import Field, Layout
 from tidegauge.outputs.lake.manifest import (
-    COMPACTIONS,
     MANIFESTS,
     Compaction,
     Manifest,
     Numbered,
     mark_compacted,
+    name_compaction,
     parse,
     path_of,
 )
@@ -213,14 +213,16 @@ def _rewrite(
     target: int,
     reason: str,
 ) -> Compacted:
-    """Write the files, durably, and then let each manifest name them."""
+    """Write the files, durably, and then let each manifest name them, if it is as it was before that."""
+    with ThreadPoolExecutor(8) as pool:
+        read = list(pool.map(partial(_read, store, folder), group.manifests))
     pieces = [(one.tag.seq, file) for one in group.manifests for file in lake_files(lake, folder, [one])]
     cuts = list(_cut(pieces, -(-group.bytes // target)))
     fields = (*group.manifests[0].schema, Field(SEQ, "bigint", "bigint"))
     layout = Layout(TableName(None, folder), fields, (), "value", None)
     written = write_here(
         lake,
-        f"{folder}/{COMPACTIONS}/{uuid.uuid4().hex}",
+        f"{folder}/{name_compaction(group.epoch, group.first, group.last)}",
         BatchRows(
             layout, group.rows, splits=tuple(_Joined(layout, tuple(_read_at_once(cut))) for cut in cuts)
         ),
@@ -240,13 +242,13 @@ def _rewrite(
                 hint="nothing was changed: run again",
             )
     at = store.now().isoformat()
-    switches: list[tuple[Manifest, Compaction]] = []
-    for one in group.manifests:
+    switches: list[tuple[Manifest, tuple[bytes, str] | None, Compaction]] = []
+    for one, body in zip(group.manifests, read, strict=True):
         ours, places = places[: len(one.files)], places[len(one.files) :]
         old = one.compacted
         before = (*old.before, *dict.fromkeys(file.path for file in old.files)) if old else ()
         committed = old.committed if old else dates[Numbered(one.tag.epoch, one.tag.seq)].isoformat()
-        switches.append((one, Compaction(at, reason, committed, tuple(ours), before)))
+        switches.append((one, body, Compaction(at, reason, committed, tuple(ours), before)))
     with ThreadPoolExecutor(8) as pool:
         done = list(pool.map(lambda wanted: _switch(store, folder, *wanted), switches))
     kept = [one.tag.seq for one, switched in zip(group.manifests, done, strict=True) if not switched]
@@ -268,14 +270,24 @@ def _cut(pieces: Sequence[tuple[int, LakeFile]], count: int) -> Iterator[list[tu
         yield part
 
 
-def _switch(store: Store, folder: str, seen: Manifest, compaction: Compaction) -> bool:
-    """Let a manifest name the compacted files; False where its rows are no longer where they were read."""
+def _read(store: Store, folder: str, seen: Manifest) -> tuple[bytes, str] | None:
+    """A manifest as it is now, and its token; None where its rows are no longer where they are to be read."""
     path = path_of(folder, seen.tag.epoch, seen.tag.seq)
-    while (found := store.read(path)) is not None:
-        body, token = found
-        now = parse(body, f"{store.place}/{path}")
-        if now.gone or now.sources != seen.sources:
-            return False
-        if store.replace(path, mark_compacted(body, compaction), token) is not None:
-            return True
-    return False
+    found = store.read(path)
+    now = None if found is None else parse(found[0], f"{store.place}/{path}")
+    return found if now and not now.gone and now.sources == seen.sources else None
+
+
+def _switch(
+    store: Store, folder: str, seen: Manifest, read: tuple[bytes, str] | None, compaction: Compaction
+) -> bool:
+    """Let a manifest name the compacted files; False where anybody has replaced it since it was read.
+
+    It was read before those files were written, and is never read again: who takes such a file away replaces
+    the manifests first (`files.clean`), so that however late this comes, it cannot name a file that is gone.
+    """
+    if read is None:
+        return False
+    body, token = read
+    path = path_of(folder, seen.tag.epoch, seen.tag.seq)
+    return store.replace(path, mark_compacted(body, compaction), token) is not None

@@ -20,7 +20,9 @@ from tidegauge.outputs.lake.manifest import (
     Manifest,
     Numbered,
     Removal,
+    compacted_batches,
     mark_removed,
+    mark_touched,
     parse,
     path_of,
 )
@@ -157,13 +159,49 @@ def clean(
         with ThreadPoolExecutor(8) as pool:
             list(pool.map(partial(_mark, store, folder), marks))
         found = survey(lake, folder, store=store)
-        # Without one that was compacted once more since: what it was in before has only now been replaced.
-        replaced = dict.fromkeys(set(replaced).intersection(_find_replaced(found, limit)), COMPACTED)
-    old = tuple(one for one in found.leftovers if one.touched < limit)
-    old += _of_batches(found, chosen, replaced)
+    old = _find_old(found, limit, chosen, replaced)
+    packed = [one.path for one in old if one.path.startswith(f"{COMPACTIONS}/")]
+    if packed and not preview:
+        _touch(store, folder, found.manifests, packed)
+        old = _find_old(survey(lake, folder, store=store), limit, chosen, replaced)
     if not preview:
         _delete(store, folder, old)
     return old
+
+
+def _find_old(
+    found: Listing, limit: datetime, chosen: Mapping[Numbered, str], replaced: Collection[Numbered]
+) -> tuple[Leftover, ...]:
+    leftovers = tuple(one for one in found.leftovers if one.touched < limit)
+    # Without one that was compacted once more since: what it was in before has only now been replaced.
+    return leftovers + _of_batches(found, chosen, set(replaced).intersection(_find_replaced(found, limit)))
+
+
+def _touch(store: Store, folder: str, manifests: Sequence[Manifest], packed: Sequence[str]) -> None:
+    """Replace the manifests that a compaction may be about to let name these files of its own: however long
+    it stands still, it holds them as they were before it wrote, and will not get them replaced."""
+    spans = [compacted_batches(path) for path in packed]
+    numbers = [
+        number
+        for one in manifests
+        if not one.gone
+        for number in (_number(one),)
+        if any(span is None or _is_within(number, span) for span in spans)
+    ]
+
+    def touch(one: Numbered) -> None:
+        path = path_of(folder, one.epoch, one.seq)
+        while (found := store.read(path)) is not None:
+            if store.replace(path, mark_touched(found[0]), found[1]) is not None:
+                return
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(touch, numbers))
+
+
+def _is_within(number: Numbered, span: tuple[int, int, int]) -> bool:
+    epoch, first, last = span
+    return number.epoch == epoch and first <= number.seq <= last
 
 
 def _delete(store: Store, folder: str, old: Sequence[Leftover]) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 import time
+import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -25,6 +26,7 @@ MANIFESTS = "_tidegauge"
 DATA = "data"
 COMPACTIONS = "compacted"
 """Beside the data, so that no version which does not know them takes their files for leftovers."""
+_COMPACTION = re.compile(rf"{COMPACTIONS}/(\d+)-(\d+)-(\d+)-[0-9a-f]{{32}}/", re.ASCII)
 COPIES = f"{MANIFESTS}/copy"
 """Where a warehouse's own manifests lie, each for as long as one COPY takes."""
 
@@ -270,6 +272,22 @@ def mark_compacted(body: bytes, compaction: Compaction) -> bytes:
         "before": list(compaction.before),
     }
     return (json.dumps({**json.loads(body), "compacted": said}, indent=1) + "\n").encode()
+
+
+def name_compaction(epoch: int, first: int, last: int) -> str:
+    """A folder for files of these batches, which nobody has used."""
+    return f"{COMPACTIONS}/{epoch}-{first}-{last}-{uuid.uuid4().hex}"
+
+
+def compacted_batches(path: str) -> tuple[int, int, int] | None:
+    """What the path of a compacted file says of its batches: epoch, first and last; None: nothing."""
+    found = _COMPACTION.match(path)
+    return (int(found[1]), int(found[2]), int(found[3])) if found else None
+
+
+def mark_touched(body: bytes) -> bytes:
+    """The same manifest, in a text that it never had before."""
+    return (json.dumps({**json.loads(body), "touched": uuid.uuid4().hex}, indent=1) + "\n").encode()
 
 
 def mark_removed(body: bytes, removal: Removal) -> bytes:
