@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import sqlite3
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
+from tests.contract.test_rebuild import shop
 from tests.support.drafts import ME, OTHER, draft, nothing_new, receipt
+from tests.support.project import refused
 from tidegauge.ledger.open import Ledger, open_ledger
 from tidegauge.model.state import State
 
@@ -67,3 +71,29 @@ def test_a_batch_that_reads_again_leaves_the_watermark_where_it_is(ledger_addres
         ledger.advance(claim, 1, receipt(plan, 1))
         [moved] = ledger.watermarks("shop")
         assert (moved.position, moved.seq) == (last.windows[0].upto, 3)
+
+
+def test_a_flow_whose_own_row_was_deleted_by_hand_is_refused_with_the_way_out(tmp_path: Path) -> None:
+    project = shop(tmp_path)
+    assert project.here("run").code == 0
+    with sqlite3.connect(project.ledger_file) as connection:
+        connection.execute("DELETE FROM flows WHERE flow = 'orders/extract'")
+    project.database.insert("orders", [(6, 60, "2025-01-06 12:00:00")])
+    refused(project.here("run"), "the ledger contradicts itself", "ledger rebuild --select orders/extract")
+    with sqlite3.connect(project.ledger_file) as connection:
+        for table in ("flows", "plans", "watermarks", "runs", "history"):
+            connection.execute(f"DELETE FROM {table} WHERE flow = 'orders/extract'")
+    rebuild = ("ledger", "rebuild", "--select", "orders/extract", "--reason", "a test", "--yes")
+    assert project.here(*rebuild).code == 0
+    assert project.here("run").code == 0
+
+
+def test_a_watermark_outlives_its_flow_s_own_row(tmp_path: Path) -> None:
+    file = tmp_path / "ledger.db"
+    with open_ledger(f"sqlite:///{file}", create=True) as ledger:
+        run_through(ledger)
+        before = [mark.position for mark in ledger.watermarks("shop")]
+        with sqlite3.connect(file) as connection:
+            connection.execute("DELETE FROM flows")
+        ledger.plan([draft(batches=1)], owner=ME, run_id="mine")
+        assert [mark.position for mark in ledger.watermarks("shop")] == before != [None]

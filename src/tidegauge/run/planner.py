@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from tidegauge.errors import (
+    LedgerError,
     OutputDisagrees,
     OutputNotEmpty,
     Stopped,
@@ -27,6 +29,10 @@ from tidegauge.run.context import RunContext
 from tidegauge.run.report import FlowReport
 from tidegauge.run.standing import end_overrides, find_forgotten, find_newer
 from tidegauge.run.steps import Step, step
+
+_LOOKS = 5
+"""Whoever moves a flow on moves its watermark too. One that was found so often where it was, and whose plan
+was not taken, has not been moved on."""
 
 PlanFlow = Callable[[Flow], PlannedWork]
 """Finds out what the next plan of a flow is; `Flow.plan` unless somebody wants another one."""
@@ -58,6 +64,7 @@ class Planner:
         run = self._run
         ready: list[PlannedFlow] = []
         reports: list[FlowReport] = []
+        looks: Counter[tuple[str, tuple[int, int] | None]] = Counter()
         while specs:
             found, again = self._examine(specs, sources, reports)
             if run.stop.is_set():
@@ -69,7 +76,12 @@ class Planner:
             for one in found:
                 plan = one.plan or plans.get(one.flow.spec.name)
                 if plan is None and one.work.draft.batches:
-                    again.append(one.flow.spec)
+                    look = one.flow.spec.name, one.work.draft.seen
+                    looks[look] += 1
+                    if looks[look] < _LOOKS:
+                        again.append(one.flow.spec)
+                    else:
+                        reports.append(run.refuse(one.flow.spec.name, _contradiction(*look), run.clock()))
                 else:
                     ready.append(replace(one, plan=plan))
             specs, _, refused = end_overrides(run, again)
@@ -156,3 +168,14 @@ class Planner:
         strategy = run.options.strategy_of(flow.spec, run.tables)
         work = replace(work, draft=replace(work.draft, strategy=strategy))
         return PlannedFlow(flow, work, None, run.since(began))
+
+
+def _contradiction(name: str, seen: tuple[int, int] | None) -> LedgerError:
+    epoch, seq = seen or (0, 0)
+    return LedgerError(
+        f"{name}: the ledger contradicts itself: the watermark is of batch {seq} in epoch {epoch}, and the"
+        " flow itself stands elsewhere",
+        hint="somebody deleted or changed a row of it: bring it back from a copy of the ledger; or delete the"
+        " flow's rows from all of the ledger's tables, and let the output tell:"
+        f" tidegauge ledger rebuild --select {name}",
+    )
