@@ -16,6 +16,7 @@ from tidegauge.ledger.document_store import (
     Entry,
     GivenNumbers,
     LoadedDocuments,
+    NumberedRecord,
     OpenFlow,
     StoredFlow,
     WriterCameBetween,
@@ -109,10 +110,11 @@ class MemoryDocumentStore:
         stored_flow = self._cabinet.stored_flow
         return LoadedDocuments(pipeline, {NAME: stored_flow} if stored_flow else {}, stored_flow)
 
-    def save(self, loaded: LoadedDocuments, stored_flows: Sequence[StoredFlow]) -> None:
-        if not stored_flows:
+    def save(self, loaded: LoadedDocuments, stored_flows: Iterable[StoredFlow]) -> None:
+        given = list(stored_flows)
+        if not given:
             return
-        [stored_flow] = stored_flows
+        [stored_flow] = given
         cabinet = self._cabinet
         fault = self._actor.turn("save the leaf")
         if fault is Fault.REFUSED:
@@ -143,6 +145,9 @@ class MemoryDocumentStore:
 
     def numbers(self, log: str) -> GivenNumbers:
         return GivenNumbers()
+
+    def records(self) -> list[NumberedRecord]:
+        return []
 
     def read(
         self,

@@ -19,6 +19,7 @@ from tests.support.drafts import ME, draft, nothing_new, receipt
 from tests.support.servers import Postgres
 from tidegauge.ledger.open import open_ledger
 from tidegauge.ledger.sql_ledger import SqlLedger
+from tidegauge.ledger.views import open_views
 from tidegauge.model.plan import Batch, Draft, InputPlan
 from tidegauge.model.position import (
     FilesPosition,
@@ -51,7 +52,7 @@ def rows(ledger: SqlLedger, sql: str) -> list[dict[str, Any]]:
         return [dict(row._mapping) for row in connection.execute(text(sql))]
 
 
-def ran(ledger: SqlLedger, state: State = State.SUCCESS, *, start: int = 0) -> None:
+def ran(ledger: LedgerWriter, state: State = State.SUCCESS, *, start: int = 0) -> None:
     one = draft("shop", batches=1, start=start)
     plan = ledger.plan([one], owner=ME, run_id="job")["shop"]
     claim = ledger.claim(plan, owner=ME, run_id=f"job {start} {state}", lease=MINUTE)
@@ -312,3 +313,24 @@ def test_a26_the_last_row_and_how_far_was_looked_stand_side_by_side(ledger: SqlL
         "2026-11-16 12:00:00",
         1,
     ]
+
+
+@pytest.mark.parametrize("name", ["text", "version"])
+def test_f3_a_record_has_one_number_in_the_delta_table_and_in_sql(tmp_path: Path, name: str) -> None:
+    with open_ledger(f"delta:{tmp_path}/ledger", create=True) as ledger:
+        list(walk(ledger, name))
+        ran(ledger)
+        ran(ledger, State.FAILED, start=1)
+        ledger.plan([draft("never run")], owner=ME, run_id="x")
+        with open_views(ledger, ["watermarks_v"]) as views:
+            asked = views.execute(
+                "SELECT pipeline_name, status, job_id, watermark_id FROM watermarks_v ORDER BY ALL"
+            ).fetchall()
+    table = DeltaTable(tmp_path / "ledger/watermarks").to_pyarrow_table().to_pylist()
+    shown = {
+        (row["flow"], row["status"], row["job_id"], row["watermark_id"])
+        for row in table
+        if row["flow"] != "never run"
+    }
+    assert {(one.rpartition("/")[2], *rest) for one, *rest in asked} == shown
+    assert len(shown) == len(asked) == 5

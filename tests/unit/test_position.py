@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 
@@ -10,7 +11,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from tidegauge.errors import PositionError
-from tidegauge.model.plan import Batch, Draft, InputPlan, draft_from_json, draft_to_json
+from tidegauge.model.plan import Batch, Draft, InputPlan, draft_from_json, draft_to_body, draft_to_json
 from tidegauge.model.position import (
     ORDERED,
     FilesPosition,
@@ -104,6 +105,8 @@ def test_a13_a_draft_comes_back_exactly_the_same(
         notes=(note,),
     )
     assert draft_from_json("p", "f", draft_to_json(one)) == one
+    # The text is written by hand, and is what a document has.
+    assert json.loads(draft_to_json(one)) == json.loads(json.dumps(draft_to_body(one)))
 
 
 @pytest.mark.parametrize(

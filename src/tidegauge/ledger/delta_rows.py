@@ -50,8 +50,8 @@ _WINDOW = (*_START, "current_run_ts")
 _OVER = {"SUCCESS", "SKIPPED"}
 """A run that ended in one of these belongs to an earlier record, or to none."""
 _NO_RUN_YET = dict.fromkeys(("job_id", "error_message", "run_duration", "records_processed"))
-_to_text = json.JSONEncoder(ensure_ascii=False).encode
 _EPOCH, _MILLISECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(milliseconds=1)
+_MICROSECOND = timedelta(microseconds=1)
 
 
 def stored_flow_of(pipeline: str, row: Row) -> StoredFlow:
@@ -89,6 +89,13 @@ def next_rows(before: Row | None, stored_flow: StoredFlow, next_id: int) -> tupl
     return current | {"ledger": _to_text(stored_flow.body)}, ended
 
 
+def _to_text(body: Mapping[str, Any]) -> str:
+    # Three times as fast as the standard library, which matters where a thousand flows are planned at once.
+    from pydantic_core import to_json
+
+    return to_json(body).decode()
+
+
 def entry_row(entry: Entry) -> Row:
     return {
         "id": entry["id"],
@@ -107,12 +114,22 @@ def encode(schema: Mapping[str, str], rows: Sequence[Row]) -> bytes:
     import pyarrow.parquet as pq
 
     wanted = _arrow(schema)
-    columns = [pa.array([row[field.name] for row in rows], field.type) for field in wanted]
+    columns = [_column([row[field.name] for row in rows], field.type) for field in wanted]
     sink = pa.BufferOutputStream()
     pq.write_table(
         pa.Table.from_arrays(columns, schema=wanted), sink, compression="zstd", use_dictionary=len(rows) > 16
     )
     return bytes(sink.getvalue().to_pybytes())
+
+
+def _column(values: list[Any], kind: Any) -> Any:
+    import pyarrow as pa
+
+    if pa.types.is_timestamp(kind):
+        # Arrow takes long for a moment with a zone, and few of them differ.
+        numbers = {at: None if at is None else (at - _EPOCH) // _MICROSECOND for at in set(values)}
+        return pa.array([numbers[at] for at in values], pa.int64()).cast(kind)
+    return pa.array(values, kind)
 
 
 def decode(

@@ -26,6 +26,7 @@ from tidegauge.ledger.document_store import (
     Entry,
     GivenNumbers,
     LoadedDocuments,
+    NumberedRecord,
     OpenFlow,
     StoredFlow,
     WriterCameBetween,
@@ -118,15 +119,15 @@ class DeltaDocumentStore:
         }
         return LoadedDocuments(pipeline, stored_flows, _Seen(snapshot, rows))
 
-    def save(self, loaded: LoadedDocuments, stored_flows: Sequence[StoredFlow]) -> None:
-        if not stored_flows:
-            return
+    def save(self, loaded: LoadedDocuments, stored_flows: Iterable[StoredFlow]) -> None:
         seen: _Seen = loaded.token
         pipeline, snapshot = loaded.pipeline, seen.snapshot
-        number = self._watermarks.counter(snapshot, _IDS)
-        current, ended, number = _make_rows(seen, stored_flows, number)
-        replaced = find_replaced(seen.rows, {stored_flow.flow for stored_flow in stored_flows}, flow=_flow)
-        stay, ended_before = _rows_that_stay(seen, replaced, {row["flow"] for row in current})
+        current, ended, number = _make_rows(seen, stored_flows, self._watermarks.counter(snapshot, _IDS))
+        if not current:
+            return
+        changed = {row["flow"] for row in current}
+        replaced = find_replaced(seen.rows, changed, flow=_flow)
+        stay, ended_before = _rows_that_stay(seen, replaced, changed)
         ended += ended_before
         merged = self._find_worth_merging(snapshot, pipeline) if ended else []
         ended += [row for rows in self._rows(merged).values() for row in rows]
@@ -150,6 +151,21 @@ class DeltaDocumentStore:
     def numbers(self, log: str) -> GivenNumbers:
         tables = [one for one in self._shown if one.shown.log == log and one.table.exists()]
         return next((one.numbers() for one in tables), GivenNumbers())
+
+    def records(self) -> list[NumberedRecord]:
+        files = self._watermarks.newest().files
+        return [
+            NumberedRecord(
+                files[path].pipeline,
+                row["flow"],
+                row["watermark_id"],
+                row["run_id"],
+                row["updated_at"].replace(tzinfo=None),
+                row["ledger"] is not None,
+            )
+            for path, rows in self._rows(list(files.values())).items()
+            for row in rows
+        ]
 
     def read(
         self,
@@ -225,7 +241,7 @@ class DeltaDocumentStore:
 
 
 def _make_rows(
-    seen: _Seen, stored_flows: Sequence[StoredFlow], number: int
+    seen: _Seen, stored_flows: Iterable[StoredFlow], number: int
 ) -> tuple[list[Row], list[Row], int]:
     """The newest row of each flow, the rows that end with this save, and the highest number that is given."""
     newest = {row["flow"]: row for rows in seen.rows.values() for row in rows if row["ledger"] is not None}

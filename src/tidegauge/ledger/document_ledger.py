@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import random
 import time
-from collections.abc import Iterable, Mapping, Sequence
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 
@@ -125,15 +126,15 @@ class DocumentLedger(DocumentReader, BaseLedger):
         left = dict(drafts)
         for _ in self._tries():
             loaded, read_at = self._documents.load(pipeline, list(left)), self._documents.now()
-            kept, changed = self._apply_plan_rule(loaded, left, read_at, owner=owner, run_id=run_id)
+            rule = _PlanRule(loaded, read_at, owner, run_id)
             try:
-                self._documents.save(loaded, [stored_flow_of(document) for document in changed.values()])
+                self._documents.save(loaded, rule.apply(left))
                 saved = frozenset(left)
             except WriterCameBetween as moved:
-                saved = moved.saved | {flow for flow in left if flow not in changed}
-            answer |= {flow: plan for flow, plan in kept.items() if flow in saved}
+                saved = moved.saved | {flow for flow in left if flow not in rule.changed}
+            answer |= {flow: plan for flow, plan in rule.kept.items() if flow in saved}
             left = {flow: draft for flow, draft in left.items() if flow not in saved}
-            kept_documents = [document for flow, document in changed.items() if flow in saved]
+            kept_documents = [document for flow, document in rule.changed.items() if flow in saved]
             self._show(pipeline, kept_documents)
             long = [one.flow_state.flow for one in kept_documents if one.waiting >= _MANY]
             self._move(pipeline, long)
@@ -141,37 +142,8 @@ class DocumentLedger(DocumentReader, BaseLedger):
                 return answer
         raise AssertionError
 
-    def _apply_plan_rule(
-        self,
-        loaded: LoadedDocuments,
-        drafts: Mapping[str, Draft],
-        read_at: datetime,
-        *,
-        owner: Owner,
-        run_id: str,
-    ) -> tuple[dict[str, Plan], dict[str, FlowDocument]]:
-        """By flow: the plans that will be active, and the documents to save."""
-        kept: dict[str, Plan] = {}
-        changed: dict[str, FlowDocument] = {}
-        for flow, draft in drafts.items():
-            document = _document(loaded, flow, read_at)
-            now = _not_before(document, read_at)
-            change, plan = plan_rules.plan(
-                document.flow_state,
-                draft,
-                plan_id=self._plan_id(draft),
-                owner=owner,
-                run_id=run_id,
-                now=now,
-            )
-            if plan is not None:
-                kept[flow] = plan
-            if change is not None:
-                changed[flow] = apply_change(document, change, now, known=True)
-        return kept, changed
-
     def _plan_id(self, draft: Draft) -> str:
-        return super()._plan_id(draft) + mark_of(draft.pipeline, draft.flow)
+        return _name_plan(super()._plan_id(draft), draft)
 
     def _save(self, loaded: LoadedDocuments, stored_flow: StoredFlow) -> bool:
         """False when another writer came between."""
@@ -248,6 +220,45 @@ class DocumentLedger(DocumentReader, BaseLedger):
             f"the ledger at {self.shown} is changed by others faster than it can be read",
             hint="wait until there are fewer runners, and run again",
         )
+
+
+class _PlanRule:
+    """Plans flows one by one. What a document is saved as is not kept, so that of a thousand flows only what
+    is asked for later is in memory at once."""
+
+    def __init__(self, loaded: LoadedDocuments, read_at: datetime, owner: Owner, run_id: str) -> None:
+        self._loaded = loaded
+        self._read_at = read_at
+        self._owner = owner
+        self._run_id = run_id
+        self._token = uuid.uuid4().hex
+        self.kept: dict[str, Plan] = {}
+        """By flow: the plans that will be active."""
+        self.changed: dict[str, FlowDocument] = {}
+        """By flow: the documents that are to be saved."""
+
+    def apply(self, drafts: Mapping[str, Draft]) -> Iterator[StoredFlow]:
+        for number, (flow, draft) in enumerate(drafts.items()):
+            document = _document(self._loaded, flow, self._read_at)
+            now = _not_before(document, self._read_at)
+            change, plan = plan_rules.plan(
+                document.flow_state,
+                draft,
+                plan_id=_name_plan(f"{self._token}-{number}", draft),
+                owner=self._owner,
+                run_id=self._run_id,
+                now=now,
+            )
+            if plan is not None:
+                self.kept[flow] = plan
+            if change is not None:
+                after = apply_change(document, change, now, known=True)
+                self.changed[flow] = after
+                yield stored_flow_of(after)
+
+
+def _name_plan(token: str, draft: Draft) -> str:
+    return token + mark_of(draft.pipeline, draft.flow)
 
 
 def _document(loaded: LoadedDocuments, flow: str, now: datetime) -> FlowDocument:

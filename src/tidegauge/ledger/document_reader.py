@@ -24,6 +24,7 @@ from tidegauge.ledger.flow_view import status_of, watermarks_of
 from tidegauge.ledger.journal import kinds_of
 from tidegauge.ledger.keys import flow_key
 from tidegauge.ledger.log_entries import event_of, run_of
+from tidegauge.ledger.record_numbers import GivenNumber, give_numbers
 from tidegauge.ledger.stored_flow import document_of
 from tidegauge.model.run import COUNTS, EventTotals, FlowStatus, HistoryEvent, RunRecord, RunTotals
 from tidegauge.model.state import State
@@ -180,6 +181,10 @@ class DocumentReader:
         if table == "plans":
             return [*map(ended_plan_row, self._ended_plans(names, documents)), *active_plan_rows(documents)]
         return list(flow_rows(documents) if table == "flows" else watermark_rows(documents))
+
+    def record_numbers(self) -> list[GivenNumber]:
+        records = self._documents.records()
+        return give_numbers(records, self.table_rows("runs")) if records else []
 
     def _ended_plans(self, pipelines: Sequence[str], documents: Sequence[FlowDocument]) -> list[Entry]:
         """Oldest first."""

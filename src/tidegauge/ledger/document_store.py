@@ -6,7 +6,7 @@ to logs.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
@@ -123,6 +123,20 @@ class GivenNumbers:
     last: int = 0
 
 
+@dataclass(frozen=True)
+class NumberedRecord:
+    """A window of a flow, from READY to its end, as a table for people numbers it."""
+
+    pipeline: str
+    flow: str
+    number: int
+    run_id: str | None
+    updated_at: datetime
+    """In UTC without a zone."""
+    newest: bool
+    """Not ended yet."""
+
+
 class DocumentStore(Protocol):
     """Safe to share between threads. Raises LedgerUnreachable when an answer cannot be known, LedgerError for
     a place that is damaged, LedgerVersion for one that newer code made."""
@@ -140,8 +154,9 @@ class DocumentStore(Protocol):
     def load(self, pipeline: str, flows: Sequence[str] | None = None) -> LoadedDocuments:
         """These flows, or all that the pipeline has."""
 
-    def save(self, loaded: LoadedDocuments, stored_flows: Sequence[StoredFlow]) -> None:
-        """Keep the flows, durably, each only if nobody has changed it since `load`.
+    def save(self, loaded: LoadedDocuments, stored_flows: Iterable[StoredFlow]) -> None:
+        """Keep the flows, durably, each only if nobody has changed it since `load`. They are taken once, one
+        by one, before any of them is kept.
 
         Every one is a flow that `load` was asked for. Returns when all are kept; raises
         WriterCameBetween when another writer did, and then either none is kept or its `saved` names
@@ -163,6 +178,9 @@ class DocumentStore(Protocol):
     def numbers(self, log: str) -> GivenNumbers:
         """The numbers that people are shown for what is in a log or open; none where the store has no table
         of it."""
+
+    def records(self) -> list[NumberedRecord]:
+        """Every record that has a number for people; none where the store gives no numbers."""
 
     def read(
         self,

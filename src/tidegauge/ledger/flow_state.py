@@ -17,6 +17,9 @@ from tidegauge.model.suspension import Suspension
 from tidegauge.model.ticks import TickBook
 from tidegauge.model.watermark import Tally
 
+NO_TALLY, NO_TICKS = Tally(), TickBook()
+"""Of most flows. Made once: a thousand flows are loaded at a time."""
+
 
 @dataclass(frozen=True, slots=True)
 class InputState:
@@ -72,11 +75,11 @@ class FlowState:
     """The active plan's present or last attempt."""
     override: Override | None = None
     undo: Undo | None = None
-    tally: Tally = field(default_factory=Tally)
+    tally: Tally = NO_TALLY
     tally_before: Tally | None = None
     """What the last override replaced, for its undo."""
     suspended: Suspension | None = None
-    ticks: TickBook = field(default_factory=TickBook)
+    ticks: TickBook = NO_TICKS
     """Only ever of the flow `*`, which stands for the pipeline."""
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -14,6 +14,7 @@ from tidegauge.ledger.document_store import (
     Entry,
     GivenNumbers,
     LoadedDocuments,
+    NumberedRecord,
     OpenFlow,
     StoredFlow,
     WriterCameBetween,
@@ -110,7 +111,7 @@ class JsonDocumentStore:
                     paths[stored_flow.flow] = path
         return LoadedDocuments(pipeline, stored_flows, _Seen(files, paths))
 
-    def save(self, loaded: LoadedDocuments, stored_flows: Sequence[StoredFlow]) -> None:
+    def save(self, loaded: LoadedDocuments, stored_flows: Iterable[StoredFlow]) -> None:
         seen: _Seen = loaded.token
         by_path: dict[str, list[StoredFlow]] = {}
         for stored_flow in stored_flows:
@@ -146,6 +147,9 @@ class JsonDocumentStore:
 
     def numbers(self, log: str) -> GivenNumbers:  # noqa: ARG002
         return GivenNumbers()
+
+    def records(self) -> list[NumberedRecord]:
+        return []
 
     def read(
         self,

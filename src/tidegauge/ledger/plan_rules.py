@@ -34,9 +34,9 @@ def plan(
     state = step(flow_state.idle, Event.PLAN)
     notes = tuple(mask(note) for note in draft.notes)
     inputs = tuple(_add_start_time(flow_state.marks.get(part.input), part) for part in draft.inputs)
-    kept = Plan(
-        plan_id, replace(draft, inputs=inputs, notes=notes, seen=None), flow_state.epoch, flow_state.seq + 1
-    )
+    if (inputs, notes, None) != (draft.inputs, draft.notes, draft.seen):
+        draft = replace(draft, inputs=inputs, notes=notes, seen=None)
+    kept = Plan(plan_id, draft, flow_state.epoch, flow_state.seq + 1)
     active = ActivePlan(
         plan=kept,
         state=state,

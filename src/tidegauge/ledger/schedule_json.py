@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from tidegauge.ledger.flow_state import FlowState
+from tidegauge.ledger.flow_state import NO_TICKS, FlowState
 from tidegauge.model.claim import Owner
 from tidegauge.model.suspension import Suspension
 from tidegauge.model.ticks import ScheduleTicks, SeenScheduler, TickBook
@@ -19,7 +19,7 @@ BEGINNING = f'{{"{SCHEDULE}":'
 def schedule_body(flow_state: FlowState) -> dict[str, Any] | None:
     """What a flow's state has of schedules; None: nothing."""
     suspended, ticks = flow_state.suspended, flow_state.ticks
-    if suspended is None and ticks == TickBook():
+    if suspended is None and ticks == NO_TICKS:
         return None
     return {
         "suspended": {**vars(suspended), "at": suspended.at.isoformat()} if suspended else None,
@@ -40,13 +40,13 @@ def schedule_body(flow_state: FlowState) -> dict[str, Any] | None:
 def schedule_of_tally(text: str | None) -> tuple[Suspension | None, TickBook]:
     """From the text in which a SQL ledger keeps it before a tally; most have none, and are not read."""
     if text is None or not text.startswith(BEGINNING):
-        return None, TickBook()
+        return None, NO_TICKS
     return schedule_of(json.loads(text)[SCHEDULE])
 
 
 def schedule_of(found: Mapping[str, Any] | None) -> tuple[Suspension | None, TickBook]:
     if found is None:
-        return None, TickBook()
+        return None, NO_TICKS
     suspended = found["suspended"]
     ticks = TickBook(
         {

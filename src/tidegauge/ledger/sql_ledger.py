@@ -6,7 +6,7 @@ import random
 import threading
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from datetime import datetime
@@ -21,12 +21,11 @@ from tidegauge.ledger.backup import FlowBackup, restore
 from tidegauge.ledger.base import BaseLedger, Rule
 from tidegauge.ledger.database_errors import may_succeed_again, translate_database_error
 from tidegauge.ledger.flow_state import FlowState, StateChange
-from tidegauge.ledger.keys import flow_key
 from tidegauge.ledger.prune import prune
 from tidegauge.ledger.sql_connect import WRITE
 from tidegauge.ledger.sql_load import load_many, load_one
 from tidegauge.ledger.sql_reader import SqlReader
-from tidegauge.ledger.sql_save import save
+from tidegauge.ledger.sql_save import Change, save
 from tidegauge.model.claim import Owner
 from tidegauge.model.plan import Draft, Plan
 
@@ -53,18 +52,20 @@ class SqlLedger(SqlReader, BaseLedger):
         def work(connection: Connection) -> dict[str, Plan]:
             loaded = load_many(connection, [(draft.pipeline, draft.flow) for draft in drafts])
             answer: dict[str, Plan] = {}
-            changes: list[tuple[FlowState, StateChange]] = []
-            for number, draft in enumerate(drafts):
-                flow_state = loaded.flow_states[flow_key(draft.pipeline, draft.flow)]
-                name = f"{token}-{number}"
-                change, kept = plan_rules.plan(
-                    flow_state, draft, plan_id=name, owner=owner, run_id=run_id, now=loaded.now
-                )
-                if kept is not None:
-                    answer[draft.flow] = kept
-                if change is not None:
-                    changes.append((flow_state, change))
-            save(connection, changes, loaded.now)
+
+            def apply_rule() -> Iterator[Change]:
+                for number, draft in enumerate(drafts):
+                    flow_state = loaded.state(draft.pipeline, draft.flow)
+                    name = f"{token}-{number}"
+                    change, kept = plan_rules.plan(
+                        flow_state, draft, plan_id=name, owner=owner, run_id=run_id, now=loaded.now
+                    )
+                    if kept is not None:
+                        answer[draft.flow] = kept
+                    if change is not None:
+                        yield flow_state, change
+
+            save(connection, apply_rule(), loaded.now)
             return answer
 
         return self._write(work)
@@ -77,7 +78,7 @@ class SqlLedger(SqlReader, BaseLedger):
             found = [
                 (state, change)
                 for backup in backups
-                for state in (loaded.flow_states[flow_key(*backup.name)],)
+                for state in (loaded.state(*backup.name),)
                 for change in (restore(state, loaded.now, backup, owner, reason),)
                 if change is not None
             ]

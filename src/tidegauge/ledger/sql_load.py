@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -32,7 +32,7 @@ from tidegauge.model.plan import Plan, draft_from_json
 from tidegauge.model.state import State
 
 # Only what the rules ask for: a driver in Python takes its time for every column.
-_LIGHT = (
+_HEAD = (
     flows.c.flow_key,
     flows.c.idle_state,
     flows.c.fence,
@@ -41,6 +41,9 @@ _LIGHT = (
     flows.c.override_body,
     flows.c.undo_body,
     flows.c.tally_body,
+    store_now().label("now"),
+)
+_PLAN = (
     plans.c.plan_id,
     plans.c.state,
     plans.c.first_seq,
@@ -56,9 +59,9 @@ _LIGHT = (
     plans.c.lease_until,
     plans.c.created_at.label("plan_created_at"),
     plans.c.updated_at.label("plan_updated_at"),
-    store_now().label("now"),
 )
 _RUN = tuple(runs.c[name].label(f"run_{name}") for name in RUN_COLUMNS)
+_ATTEMPT = and_(runs.c.plan_id == plans.c.plan_id, runs.c.attempt == plans.c.attempt)
 _KEYS: BindParameter[Any] = bindparam("keys", expanding=True)
 _KEY: BindParameter[Any] = bindparam("key")
 
@@ -66,9 +69,7 @@ _KEY: BindParameter[Any] = bindparam("key")
 def _flow_states(wanted: ColumnElement[bool], *columns: Any) -> Select[Any]:
     found = flows.outerjoin(plans, and_(plans.c.flow_key == flows.c.flow_key, plans.c.active == 1))
     if _RUN[0] in columns:
-        found = found.outerjoin(
-            runs, and_(runs.c.plan_id == plans.c.plan_id, runs.c.attempt == plans.c.attempt)
-        )
+        found = found.outerjoin(runs, _ATTEMPT)
     return select(*columns).select_from(found).where(wanted)
 
 
@@ -101,10 +102,15 @@ _LOCK_FIRST = (
     .with_for_update()
 )
 _LISTED = select(flows.c.flow_key).where(flows.c.flow_key.in_(_KEYS))
-_ALL = _flow_states(flows.c.flow_key.in_(_KEYS), *_LIGHT, *_RUN, plans.c.body)
+_HEADS = select(*_HEAD).where(flows.c.flow_key.in_(_KEYS))
+_ACTIVE = (
+    select(plans.c.flow_key, *_PLAN, *_RUN, plans.c.body)
+    .select_from(plans.outerjoin(runs, _ATTEMPT))
+    .where(plans.c.flow_key.in_(_KEYS), plans.c.active == 1)
+)
 _ONE = {
     (with_run, with_body): _of_one(
-        *_LIGHT, *(_RUN if with_run else ()), *((plans.c.body,) if with_body else ())
+        *_HEAD, *_PLAN, *(_RUN if with_run else ()), *((plans.c.body,) if with_body else ())
     )
     for with_run in (False, True)
     for with_body in (False, True)
@@ -115,36 +121,49 @@ _MARKS_OF_ONE = select(*_MARK).where(watermarks.c.flow_key == _KEY)
 _NOW = select(store_now())
 
 
-class LoadedRows:
-    """Flow states by flow key, and the store's clock after they were locked."""
+Rows = Sequence[Row[*tuple[Any, ...]]]
 
-    def __init__(self, flow_states: dict[str, FlowState], now: datetime) -> None:
-        self.flow_states = flow_states
+
+class LoadedFlows:
+    """Flows that are locked, and the store's clock after that."""
+
+    def __init__(self, heads: Rows, active: Rows, marks: Rows, now: datetime) -> None:
+        self._heads, self._active = ({row.flow_key: row for row in rows} for rows in (heads, active))
+        self._marks: dict[str, list[Row[Any]]] = {}
+        for mark in marks:
+            self._marks.setdefault(mark.flow_key, []).append(mark)
         self.now = now
 
+    def state(self, pipeline: str, flow: str) -> FlowState:
+        """Made when it is asked for, so that a thousand of them need not be there at once."""
+        key = flow_key(pipeline, flow)
+        head = self._heads.get(key)
+        marks = {mark.input: mark_of(mark) for mark in self._marks.get(key, ())}
+        if head is None:
+            return FlowState(pipeline, flow, marks=marks)
+        return _flow_state(head, self._active.get(key), (pipeline, flow), None, marks)
 
-def load_many(connection: Connection, names: Sequence[tuple[str, str]]) -> LoadedRows:
-    """The states of these (pipeline, flow), locked. A flow that is not there is made.
+
+def load_many(connection: Connection, names: Sequence[tuple[str, str]]) -> LoadedFlows:
+    """These (pipeline, flow), locked. A flow that is not there is made.
 
     Always in the order of the keys, first all that are made and then all that are locked, so that two who
     want the same flows wait for each other and never crosswise.
     """
     by_key: Mapping[str, tuple[str, str]] = {flow_key(*name): name for name in names}
     keys = {"keys": sorted(by_key)}
-    known = set(connection.execute(_LISTED, keys).scalars())
-    _make(connection, {key: by_key[key] for key in keys["keys"] if key not in known})
-    if connection.dialect.name != "sqlite":
+    if connection.dialect.name == "sqlite":
+        # Its writer has the whole file to itself: what is missing now is as new when it is made.
+        heads = connection.execute(_HEADS, keys).all()
+        _make_missing(connection, by_key, {row.flow_key for row in heads})
+    else:
+        _make_missing(connection, by_key, set(connection.execute(_LISTED, keys).scalars()))
         # A statement of its own: the next one then sees what the last holder has committed.
         connection.execute(_LOCK, keys)
-    marks: dict[str, dict[str, InputState]] = {}
-    for row in connection.execute(_MARKS, keys):
-        marks.setdefault(row.flow_key, {})[row.input] = mark_of(row)
-    rows = connection.execute(_ALL, keys).all()
-    states = {
-        row.flow_key: _flow_state(row, by_key[row.flow_key], None, marks.get(row.flow_key, {}))
-        for row in rows
-    }
-    return LoadedRows(states, rows[0].now if rows else connection.execute(_NOW).scalar_one())
+        heads = connection.execute(_HEADS, keys).all()
+    # Most flows that are planned have no plan yet, so that these rows are few.
+    active, marks = (connection.execute(query, keys).all() for query in (_ACTIVE, _MARKS))
+    return LoadedFlows(heads, active, marks, heads[0].now if heads else connection.execute(_NOW).scalar_one())
 
 
 def load_one(
@@ -172,8 +191,15 @@ def load_one(
             connection.execute(_LOCK_FIRST, {"pipeline": pipeline_key(pipeline)})
         return FlowState(*name), connection.execute(_NOW).scalar_one()
     found = connection.execute(_MARKS_OF_ONE, key) if marks else ()
-    state = _flow_state(row, name, known, {mark.input: mark_of(mark) for mark in found}, run=run)
+    active = None if row.plan_id is None else row
+    state = _flow_state(row, active, name, known, {mark.input: mark_of(mark) for mark in found}, run=run)
     return state, row.now
+
+
+def _make_missing(
+    connection: Connection, names: Mapping[str, tuple[str, str]], known: Collection[str]
+) -> None:
+    _make(connection, {key: names[key] for key in sorted(names) if key not in known})
 
 
 def _make(connection: Connection, names: Mapping[str, tuple[str, str]]) -> None:
@@ -186,53 +212,56 @@ def _make(connection: Connection, names: Mapping[str, tuple[str, str]]) -> None:
 
 
 def _flow_state(
-    row: Row[Any],
+    head: Row[Any],
+    row: Row[Any] | None,
     name: tuple[str, str],
     known: Plan | None,
     marks: Mapping[str, InputState],
     *,
     run: bool = True,
 ) -> FlowState:
+    """`row` has the active plan, and its attempt if there is a `run` to be read."""
     pipeline, flow = name
-    active = None
-    if row.plan_id is not None:
-        if known is not None and known.plan_id == row.plan_id:
-            kept = known if known.done == row.done else replace(known, done=row.done)
-        elif known is not None:
-            # Another plan than the caller's: that it is another is all that matters.
-            kept = Plan(row.plan_id, known.draft, row.plan_epoch, row.first_seq, row.done)
-        else:
-            draft = draft_from_json(pipeline, flow, row.body)
-            kept = Plan(row.plan_id, draft, row.plan_epoch, row.first_seq, row.done)
-        active = ActivePlan(
-            plan=kept,
-            state=State(row.state),
-            attempt=row.attempt,
-            begun=row.begun,
-            completed=completed_of(row),
-            owner=owner_of(row),
-            lease_until=row.lease_until,
-            created_at=row.plan_created_at,
-            updated_at=row.plan_updated_at,
-        )
-    tally, tally_before = tallies_of(row)
-    suspended, ticks = schedule_of_tally(row.tally_body)
+    tally, tally_before = tallies_of(head)
+    suspended, ticks = schedule_of_tally(head.tally_body)
     return FlowState(
         pipeline=pipeline,
         flow=flow,
-        idle=State(row.idle_state),
-        fence=row.fence,
-        epoch=row.epoch,
-        seq=row.seq,
+        idle=State(head.idle_state),
+        fence=head.fence,
+        epoch=head.epoch,
+        seq=head.seq,
         marks=marks,
-        active=active,
+        active=None if row is None else _active_plan(row, name, known),
         run=None
-        if not run or row.run_run_id is None
+        if row is None or not run or row.run_run_id is None
         else run_of(row, "run_", pipeline=pipeline, flow=flow, plan_id=row.plan_id, attempt=row.attempt),
-        override=override_of(row.override_body),
-        undo=undo_of(row.undo_body),
+        override=override_of(head.override_body),
+        undo=undo_of(head.undo_body),
         tally=tally,
         tally_before=tally_before,
         suspended=suspended,
         ticks=ticks,
+    )
+
+
+def _active_plan(row: Row[Any], name: tuple[str, str], known: Plan | None) -> ActivePlan:
+    if known is not None and known.plan_id == row.plan_id:
+        kept = known if known.done == row.done else replace(known, done=row.done)
+    elif known is not None:
+        # Another plan than the caller's: that it is another is all that matters.
+        kept = Plan(row.plan_id, known.draft, row.plan_epoch, row.first_seq, row.done)
+    else:
+        draft = draft_from_json(*name, row.body)
+        kept = Plan(row.plan_id, draft, row.plan_epoch, row.first_seq, row.done)
+    return ActivePlan(
+        plan=kept,
+        state=State(row.state),
+        attempt=row.attempt,
+        begun=row.begun,
+        completed=completed_of(row),
+        owner=owner_of(row),
+        lease_until=row.lease_until,
+        created_at=row.plan_created_at,
+        updated_at=row.plan_updated_at,
     )

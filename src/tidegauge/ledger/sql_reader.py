@@ -14,6 +14,7 @@ from tidegauge.ledger.database_errors import translate_database_error
 from tidegauge.ledger.flow_view import watermark_of
 from tidegauge.ledger.journal import kinds_of
 from tidegauge.ledger.keys import flow_key, pipeline_key
+from tidegauge.ledger.record_numbers import GivenNumber
 from tidegauge.ledger.schedule_json import BEGINNING, schedule_of_tally
 from tidegauge.ledger.sql_clock import store_now
 from tidegauge.ledger.sql_rows import (
@@ -174,6 +175,10 @@ class SqlReader:
         """All rows of one of the ledger's tables, oldest first."""
         wanted = metadata.tables[table]
         return [row._asdict() for row in self._ask(select(wanted).order_by(*wanted.primary_key.columns))]
+
+    def record_numbers(self) -> list[GivenNumber]:
+        """None: the view of the database itself counts."""
+        return []
 
     def rows(self, sql: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         """Of a query in the server's own SQL, with a NUL character in the place of each value."""

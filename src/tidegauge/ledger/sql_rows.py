@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Row
 
-from tidegauge.ledger.flow_state import ActivePlan, FlowState, InputState
+from tidegauge.ledger.flow_state import NO_TALLY, ActivePlan, FlowState, InputState
 from tidegauge.ledger.journal import clean, error_text, position_text
 from tidegauge.ledger.keys import flow_key, input_key, pipeline_key
 from tidegauge.ledger.override_json import override_from_body, override_to_body, undo_from_body, undo_to_body
@@ -60,7 +60,7 @@ def head_values(flow_state: FlowState, at: Any) -> dict[str, Any]:
 
 def _tally_text(flow_state: FlowState) -> str | None:
     schedule = schedule_body(flow_state)
-    if flow_state.tally == Tally() and flow_state.tally_before is None and schedule is None:
+    if flow_state.tally == NO_TALLY and flow_state.tally_before is None and schedule is None:
         return None
     before = None if flow_state.tally_before is None else tally_body(flow_state.tally_before)
     body = {"now": tally_body(flow_state.tally), "before": before}
@@ -190,7 +190,7 @@ def undo_of(text: str | None) -> Undo | None:
 def tallies_of(row: Row[Any]) -> tuple[Tally, Tally | None]:
     """The tally, and what the last override replaced; from a row with the columns of `flows`."""
     if row.tally_body is None:
-        return Tally(), None
+        return NO_TALLY, None
     body = json.loads(row.tally_body)
     return tally_of(body["now"]), tally_of(body["before"]) if body["before"] else None
 

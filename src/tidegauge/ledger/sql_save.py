@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, DateTime, Table, bindparam, delete, update
+from sqlalchemy import Connection, DateTime, Executable, Table, bindparam, delete, update
 
 from tidegauge.ledger.flow_state import ActivePlan, FlowState, StateChange
 from tidegauge.ledger.journal import event_columns
@@ -23,6 +23,9 @@ from tidegauge.ledger.sql_rows import (
 from tidegauge.ledger.sql_tables import flows, history, plans, runs, watermarks
 from tidegauge.model.run import RunRecord
 
+Change = tuple[FlowState, StateChange]
+"""A state and what a rule made of it."""
+
 _HEAD = ("idle_state", "fence", "epoch", "seq", "override_body", "undo_body", "tally_body")
 _MARK_KEY = ("flow_key", "input_key", "pipeline_key", "pipeline", "flow", "input")
 
@@ -35,28 +38,80 @@ _FORGET = delete(watermarks).where(
 _FLOWS = update(flows).where(flows.c.flow_key.in_(bindparam("keys", expanding=True)))
 
 
-def save(connection: Connection, changes: Sequence[tuple[FlowState, StateChange]], now: datetime) -> None:
-    """All of the changes, each with the state it began from."""
-    _save_heads(connection, changes, now)
-    _save_plans(connection, changes)
-    _save_marks(connection, changes)
-    _save_runs(connection, changes)
-    events = [{"at": event.at, **event_columns(event)} for _, change in changes for event in change.events]
-    _insert(connection, history, events)
-
-
-def _save_heads(
-    connection: Connection, changes: Sequence[tuple[FlowState, StateChange]], now: datetime
-) -> None:
-    alike: dict[tuple[Any, ...], list[str]] = {}
+def save(connection: Connection, changes: Iterable[Change], now: datetime) -> None:
+    """All of the changes, each with the state it began from. They are taken one by one and not kept: of a
+    thousand flows only the rows are in memory at once."""
+    rows = _Rows()
     for old, change in changes:
+        rows.take(old, change)
+    for head, keys in rows.heads.items():
+        connection.execute(_FLOWS, {"keys": keys, **dict(head), "updated_at": now})
+    for statement, values in rows.updates:
+        connection.execute(statement, values)
+    _insert(connection, plans, rows.plans)
+    if rows.marks:
+        replaced = [name for name in rows.marks[0] if name not in _MARK_KEY]
+        _insert(connection, watermarks, rows.marks, replace=replaced)
+    _insert(connection, runs, rows.runs)
+    _insert(connection, history, rows.history)
+
+
+class _Rows:
+    """What changes come to, as rows to insert and statements to execute."""
+
+    def __init__(self) -> None:
+        self.heads: dict[tuple[Any, ...], list[str]] = {}
+        """By what is to be set: the keys of the flows."""
+        self.updates: list[tuple[Executable, dict[str, Any]]] = []
+        self.plans: list[dict[str, Any]] = []
+        self.marks: list[dict[str, Any]] = []
+        self.runs: list[dict[str, Any]] = []
+        self.history: list[dict[str, Any]] = []
+
+    def take(self, old: FlowState, change: StateChange) -> None:
+        self._take_head(old, change)
+        self._take_plans(old, change)
+        self._take_marks(old, change)
+        for run in change.runs:
+            if old.run is not None and _same(old.run, run):
+                key = {"of_plan": run.plan_id, "of_attempt": run.attempt}
+                self.updates.append((_RUN, key | run_changes(run)))
+            else:
+                self.runs.append(run_values(run))
+        self.history += [{"at": event.at, **event_columns(event)} for event in change.events]
+
+    def _take_head(self, old: FlowState, change: StateChange) -> None:
         if _head(old) == _head(change.flow_state) and not change.ended:
-            continue
+            return
         before, after = head_values(old, None), head_values(change.flow_state, None)
         changed = tuple((name, after[name]) for name in _HEAD if before[name] != after[name])
-        alike.setdefault(changed, []).append(before["flow_key"])
-    for values, keys in alike.items():
-        connection.execute(_FLOWS, {"keys": keys, **dict(values), "updated_at": now})
+        self.heads.setdefault(changed, []).append(before["flow_key"])
+
+    def _take_plans(self, old: FlowState, change: StateChange) -> None:
+        touched: list[tuple[ActivePlan, str | None]] = [(ended.active, ended.word) for ended in change.ended]
+        if change.flow_state.active is not None and change.flow_state.active is not old.active:
+            touched.append((change.flow_state.active, None))
+        for active, word in touched:
+            values = plan_changes(change.flow_state, active, word)
+            if old.active is not None and old.active.plan.plan_id == active.plan.plan_id:
+                before = plan_changes(old, old.active, None)
+                changed = {name: value for name, value in values.items() if value != before[name]}
+                if changed:
+                    self.updates.append((_PLAN, {"of_plan": active.plan.plan_id, **changed}))
+            else:
+                self.plans.append(plan_values(change.flow_state, active) | values)
+
+    def _take_marks(self, old: FlowState, change: StateChange) -> None:
+        marks = change.flow_state.marks
+        self.marks += [
+            mark_values(change.flow_state, mark)
+            for name, mark in marks.items()
+            if old.marks.get(name) is not mark
+        ]
+        gone = [input_key(name) for name in old.marks if name not in marks]
+        if gone:
+            forgotten = {"of_flow": flow_key(old.pipeline, old.flow), "inputs": gone}
+            self.updates.append((_FORGET, forgotten))
 
 
 def _head(flow_state: FlowState) -> tuple[object, ...]:
@@ -69,51 +124,6 @@ def _head(flow_state: FlowState) -> tuple[object, ...]:
         flow_state.undo,
     )
     return *parts, flow_state.tally, flow_state.tally_before, flow_state.suspended, flow_state.ticks
-
-
-def _save_plans(connection: Connection, changes: Sequence[tuple[FlowState, StateChange]]) -> None:
-    made: list[dict[str, Any]] = []
-    for old, change in changes:
-        touched: list[tuple[ActivePlan, str | None]] = [(ended.active, ended.word) for ended in change.ended]
-        if change.flow_state.active is not None and change.flow_state.active is not old.active:
-            touched.append((change.flow_state.active, None))
-        for active, word in touched:
-            values = plan_changes(change.flow_state, active, word)
-            if old.active is not None and old.active.plan.plan_id == active.plan.plan_id:
-                before = plan_changes(old, old.active, None)
-                changed = {name: value for name, value in values.items() if value != before[name]}
-                if changed:
-                    connection.execute(_PLAN, {"of_plan": active.plan.plan_id, **changed})
-            else:
-                made.append(plan_values(change.flow_state, active) | values)
-    _insert(connection, plans, made)
-
-
-def _save_marks(connection: Connection, changes: Sequence[tuple[FlowState, StateChange]]) -> None:
-    marks = [
-        mark_values(change.flow_state, mark)
-        for old, change in changes
-        for name, mark in change.flow_state.marks.items()
-        if old.marks.get(name) is not mark
-    ]
-    if marks:
-        _insert(connection, watermarks, marks, replace=[name for name in marks[0] if name not in _MARK_KEY])
-    for old, change in changes:
-        gone = [input_key(name) for name in old.marks if name not in change.flow_state.marks]
-        if gone:
-            connection.execute(_FORGET, {"of_flow": flow_key(old.pipeline, old.flow), "inputs": gone})
-
-
-def _save_runs(connection: Connection, changes: Sequence[tuple[FlowState, StateChange]]) -> None:
-    made: list[dict[str, Any]] = []
-    for old, change in changes:
-        for run in change.runs:
-            if old.run is not None and _same(old.run, run):
-                key = {"of_plan": run.plan_id, "of_attempt": run.attempt}
-                connection.execute(_RUN, key | run_changes(run))
-            else:
-                made.append(run_values(run))
-    _insert(connection, runs, made)
 
 
 def _same(one: RunRecord, other: RunRecord) -> bool:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from sqlalchemy import BigInteger, DateTime, Double, Integer
 
 from tidegauge.ledger.migrations.versions import v0002_books, v0005_checked, v0006_plans
+from tidegauge.ledger.record_numbers import GivenNumber
 from tidegauge.ledger.sql_tables import metadata
 
 if TYPE_CHECKING:
@@ -22,12 +23,16 @@ VIEWS: Mapping[str, tuple[str, ...]] = {
     "watermarks_v": ("runs", "flows", "watermarks", "plans"),
 }
 """Each with the tables that it reads."""
+_RECORDS = "watermarks_v"
 TABLES = tuple(metadata.tables)
 
 
 class LedgerTables(Protocol):
     def table_rows(self, table: str) -> Sequence[Mapping[str, Any]]:
         """All rows of one of `TABLES`; a column that is not known may be left out."""
+
+    def record_numbers(self) -> Sequence[GivenNumber]:
+        """What stands for the numbers of `watermarks_v`, where the ledger shows others elsewhere."""
 
 
 def open_views(ledger: LedgerTables, names: Collection[str]) -> duckdb.DuckDBPyConnection:
@@ -46,6 +51,9 @@ def open_views(ledger: LedgerTables, names: Collection[str]) -> duckdb.DuckDBPyC
         connection.execute(statement)
     for name, query in v0006_plans.views("duckdb").items():
         connection.execute(f"CREATE OR REPLACE VIEW {name} AS {query}")
+    given = ledger.record_numbers() if _RECORDS in names else ()
+    if given:
+        _show_numbers(connection, given)
     connection.execute(
         "CREATE MACRO timestampdiff(unit, a, b) AS epoch(b - a) / CASE lower(unit)"
         " WHEN 'second' THEN 1 WHEN 'minute' THEN 60 WHEN 'hour' THEN 3600 WHEN 'day' THEN 86400 END"
@@ -54,6 +62,24 @@ def open_views(ledger: LedgerTables, names: Collection[str]) -> duckdb.DuckDBPyC
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")
     return connection
+
+
+def _show_numbers(connection: duckdb.DuckDBPyConnection, given: Sequence[GivenNumber]) -> None:
+    """Let a record have the number that it has elsewhere."""
+    import pyarrow as pa
+
+    numbers = dict(zip(GivenNumber._fields, map(list, zip(*given, strict=True)), strict=True))
+    connection.register("loaded", pa.table(numbers))
+    connection.execute('CREATE TABLE "given numbers" AS SELECT * FROM loaded')
+    connection.unregister("loaded")
+    counted = v0006_plans.views("duckdb")[_RECORDS]
+    # One without a run has no number that is counted, and is the only record of its flow.
+    connection.execute(
+        f"CREATE OR REPLACE VIEW {_RECORDS} AS SELECT r.* REPLACE (COALESCE("
+        '(SELECT MIN(g.number) FROM "given numbers" g WHERE g.pipeline_name = r.pipeline_name'
+        " AND g.counted IS NOT DISTINCT FROM r.watermark_id), r.watermark_id) AS watermark_id)"
+        f" FROM ({counted}) r"
+    )
 
 
 def _arrow(table: str, rows: Sequence[Mapping[str, Any]]) -> pa.Table:

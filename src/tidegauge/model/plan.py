@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from tidegauge.model.expectation import Checks
-from tidegauge.model.position import Position, Window, from_body, to_body
+from tidegauge.model.position import Position, Window, encode, from_body, to_body
 
 # Made once: json.dumps would make one for every call.
 _to_text = json.JSONEncoder(ensure_ascii=False).encode
@@ -179,12 +179,20 @@ def window_from_dict(body: dict[str, Any]) -> Window:
 
 
 def draft_to_json(draft: Draft) -> str:
-    """The ledger's text for everything but the names, which are columns of their own."""
-    return _to_text(draft_to_body(draft))
+    """The ledger's text for everything but the names, which are columns of their own.
+
+    The batches, which are most of it, are written by hand: that takes a third of the time.
+    """
+    rest = _to_text(_draft_body(draft))
+    return f'{rest[:-1]}, "batches": [{",".join([_batch_text(batch) for batch in draft.batches])}]}}'
 
 
 def draft_to_body(draft: Draft) -> dict[str, Any]:
     """What `draft_to_json` writes, for those who put it into a larger document."""
+    return _draft_body(draft) | {"batches": [_batch_body(batch) for batch in draft.batches]}
+
+
+def _draft_body(draft: Draft) -> dict[str, Any]:
     return {
         "inputs": [
             {
@@ -200,7 +208,6 @@ def draft_to_body(draft: Draft) -> dict[str, Any]:
             }
             for part in draft.inputs
         ],
-        "batches": [_batch_body(batch) for batch in draft.batches],
         "rows_null": draft.rows_null,
         "rows_waiting": draft.rows_waiting,
         "notes": list(draft.notes),
@@ -216,6 +223,31 @@ def _batch_body(batch: Batch) -> dict[str, Any]:
         "rows": batch.rows,
         "nulls": batch.nulls,
         "again": batch.again,
+        **_batch_more(batch),
+    }
+
+
+def _batch_text(batch: Batch) -> str:
+    windows = ",".join([_window_text(window) for window in batch.windows])
+    splits = ",".join([encode(split) for split in batch.splits])
+    rows = "null" if batch.rows is None else batch.rows
+    flags = f'"nulls":{_word(batch.nulls)},"again":{_word(batch.again)}'
+    more = _batch_more(batch)
+    rest = f",{_to_text(more)[1:]}" if more else "}"
+    return f'{{"windows":[{windows}],"splits":[{splits}],"rows":{rows},{flags}{rest}'
+
+
+def _window_text(window: Window) -> str:
+    return f'{{"after":{encode(window.after)},"upto":{encode(window.upto)}}}'
+
+
+def _word(flag: bool) -> str:
+    return "true" if flag else "false"
+
+
+def _batch_more(batch: Batch) -> dict[str, Any]:
+    """What few batches have."""
+    return {
         **({"empty": True} if batch.empty else {}),
         **({"deletes": True} if batch.deletes else {}),
         **({"empties": True} if batch.empties else {}),
