@@ -41,7 +41,7 @@ CASES = {
     "columns empty": ("columns: {exclude: ▲[]}", "must not be an empty list"),
     "mask is no mapping": ("mask: ▲[email]", "mapping of columns to masks"),
     "mask md5": ("mask: {email: ▲md5}", "`md5` is no mask"),
-    "mask quoted null": ("mask: {email: ▲'null'}", "`null` is no mask"),
+    "mask quoted null": ("mask: {email: ▲'null'}", "`null` in quotes is text, and no mask"),
     "mask spelling": ("mask: {email: ▲SHA256}", "`SHA256` is no mask"),
     "mask list": ("mask: {email: ▲[a]}", "must be text"),
     "mask other mapping": ("mask: {email: ▲{md5: a}}", "no mask"),

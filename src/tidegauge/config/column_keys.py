@@ -57,6 +57,8 @@ def _mask(pattern: str, way: Any) -> ColumnMask:
     text = values.text(way)
     if text == "sha256":
         return ColumnMask(pattern, MaskKind.SHA256)
+    if text.strip().lower() == "null":
+        raise Complaint(f"{quoted(text)} in quotes is text, and no mask", hint="write null without quotes")
     if text.strip().lower() in {*_NOT_MEANT, "sha256"}:
         raise Complaint(f"{quoted(text)} is no mask", hint=_FORMS)
     return ColumnMask(pattern, MaskKind.TEXT, text)
