@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support.ledgers import timed
-from tidegauge.ledger.delta_rows import WATERMARKS, decode, encode, next_rows
+from tidegauge.ledger.delta_rows import WATERMARKS, decode, encode, next_rows, stored_flow_of
 from tidegauge.ledger.delta_shares import Row
 from tidegauge.ledger.document_store import StoredFlow
 from tidegauge.model.spec import SparkSettings
@@ -126,3 +126,10 @@ def test_a_session_knows_delta_when_it_is_needed(monkeypatch: pytest.MonkeyPatch
     assert found["spark.sql.catalog.spark_catalog"] == "org.apache.spark.sql.delta.catalog.DeltaCatalog"
     assert found["spark.databricks.delta.snapshotPartitions"] == "7"
     assert "spark.sql.extensions" not in _conf(SparkSettings("local[1]", {}), [Needs.JDBC])
+
+
+def test_half_a_surrogate_pair_in_a_flow_s_state_comes_back() -> None:
+    body = {"note": "half \ud800 and ☂", "number": 1.5}
+    row, _ = next_rows(None, StoredFlow("p", "f", body, {}), 1)
+    row["ledger"].encode()
+    assert stored_flow_of("p", row).body == body

@@ -91,9 +91,13 @@ def next_rows(before: Row | None, stored_flow: StoredFlow, next_id: int) -> tupl
 
 def _to_text(body: Mapping[str, Any]) -> str:
     # Three times as fast as the standard library, which matters where a thousand flows are planned at once.
-    from pydantic_core import to_json
+    from pydantic_core import PydanticSerializationError, to_json
 
-    return to_json(body).decode()
+    try:
+        return to_json(body).decode()
+    except PydanticSerializationError:
+        # Half a surrogate pair, which UTF-8 has no bytes for, and JSON an escape.
+        return json.dumps(body)
 
 
 def entry_row(entry: Entry) -> Row:
