@@ -13,7 +13,7 @@ from tidegauge.config.load import load_project
 from tidegauge.errors import ConfigError, SparkFailed
 from tidegauge.model.spec import SparkSettings
 from tidegauge.spark.take_up import find_kept, fingerprint_of, stop_kept, take_up
-from tidegauge.spark.warm_place import address_of, ask, locked, socket_of, warm_folder
+from tidegauge.spark.warm_place import Listener, address_of, ask, locked, socket_of, warm_folder
 
 
 @pytest.fixture(autouse=True)
@@ -56,6 +56,36 @@ def test_a_socket_that_nobody_listens_on_is_taken_away() -> None:
     assert find_kept() == []
     assert not path.exists()
     assert stop_kept() == []
+
+
+def test_who_ends_takes_away_his_own_socket_and_no_other() -> None:
+    path = socket_of("/somewhere")
+    first = Listener(path)
+    assert first.is_found()
+    assert path.stat().st_mode & 0o777 == 0o600
+    path.unlink()  # as whoever empties the cache does
+    assert not first.is_found()
+    second = Listener(path)
+    assert not first.is_found()
+    first.close()
+    assert second.is_found()
+    second.close()
+    assert not path.exists()
+
+
+def test_a_place_where_nothing_can_be_made_is_named(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = socket_of("/somewhere")
+    path.mkdir()
+    with pytest.raises(SparkFailed, match="nothing can be made there"):
+        Listener(path)
+    path.with_suffix(".lock").mkdir()
+    with pytest.raises(SparkFailed, match="nothing can be made there"), locked(path, patience=0):
+        pass
+    (cache / "file").touch()
+    monkeypatch.setenv("TIDEGAUGE_CACHE", str(cache / "file"))
+    with pytest.raises(SparkFailed, match="nothing can be made there") as refused:
+        take_up(SparkSettings(keep_warm=timedelta(minutes=1)), [])
+    assert "TIDEGAUGE_CACHE" in str(refused.value.hint)
 
 
 def test_one_at_a_time_starts_a_spark() -> None:

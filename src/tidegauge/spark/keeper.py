@@ -27,7 +27,7 @@ from tidegauge.model.spec import SparkSettings
 from tidegauge.spark.jars import Needs
 from tidegauge.spark.pyspark_private import LentJava, java_process
 from tidegauge.spark.warm import WarmSpark, resident
-from tidegauge.spark.warm_place import address_of, peer_of, receive, send
+from tidegauge.spark.warm_place import Listener, peer_of, receive, send
 
 MOST_COMMANDS = 300
 """That one Java serves. Each leaves a little behind."""
@@ -53,8 +53,7 @@ class _Client:
 
 class Keeper:
     def __init__(self, path: Path, asked: Mapping[str, Any]) -> None:
-        """Starts Spark. Raises TidegaugeError."""
-        self._path = path
+        """Starts Spark, and listens. Raises TidegaugeError."""
         self._fingerprint: str = asked["fingerprint"]
         self._needs = {Needs(name) for name in asked["needs"]}
         self._keep: float = asked["keep_warm"]
@@ -68,16 +67,9 @@ class Keeper:
         self._shrunk = True
         self._java = LentJava(self._warm.open(self._settings, self._needs, False, False))
         self._selector = selectors.DefaultSelector()
-        self._listener = socket.socket(socket.AF_UNIX)
-
-    def listen(self) -> None:
-        self._path.unlink(missing_ok=True)
-        with address_of(self._path) as address:
-            self._listener.bind(address)
-        self._path.chmod(0o600)
-        self._listener.listen(64)
+        self._listener = Listener(path)
         self._idle_since = _now()
-        self._selector.register(self._listener, selectors.EVENT_READ)
+        self._selector.register(self._listener.wire, selectors.EVENT_READ)
 
     def serve(self) -> None:
         """Until there is a reason to end."""
@@ -87,7 +79,7 @@ class Keeper:
                 for key, _ in self._selector.select(_LOOK):
                     wire = key.fileobj
                     assert isinstance(wire, socket.socket)
-                    if wire is self._listener:
+                    if wire is self._listener.wire:
                         self._accept()
                     else:
                         self._leave(wire)
@@ -98,9 +90,11 @@ class Keeper:
         java = java_process()
         if self._told or java is None or java.poll() is not None:
             return True
+        if self._clients:
+            return False
         # Whoever has started it comes first, however little is to be kept.
         patience = self._keep if self._served else max(self._keep, _FIRST)
-        return not self._clients and _now() - self._idle_since >= patience
+        return not self._listener.is_found() or _now() - self._idle_since >= patience
 
     def _shrink(self) -> None:
         if not self._shrunk and not self._clients and _now() - self._idle_since >= _REST:
@@ -109,7 +103,7 @@ class Keeper:
                 self._java.shrink()
 
     def _accept(self) -> None:
-        wire, _ = self._listener.accept()
+        wire, _ = self._listener.wire.accept()
         pid, user = peer_of(wire)
         try:
             if user not in (None, os.getuid()):
@@ -181,11 +175,10 @@ class Keeper:
         }
 
     def _end(self) -> None:
-        """Out of sight first: who comes now finds nobody, and starts another."""
-        if self._listener.fileno() < 0:
+        """Whoever comes now finds nobody, and starts another."""
+        if self._listener.wire.fileno() < 0:
             return
-        self._path.unlink(missing_ok=True)
-        self._selector.unregister(self._listener)
+        self._selector.unregister(self._listener.wire)
         self._listener.close()
         self._warm.end()
 
@@ -198,7 +191,6 @@ def main() -> None:
     path = Path(asked["path"])
     try:
         keeper = Keeper(path, asked)
-        keeper.listen()
     except TidegaugeError as error:
         _say({"error": error_to_json(error) | {"detail": error.detail}})
         sys.exit(1)

@@ -29,9 +29,12 @@ _ANSWERS_WITHIN = 30.0
 def warm_folder() -> Path:
     """Made where it is not there. Raises SparkFailed where others than this user could reach into it."""
     folder = _folder()
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    folder.mkdir(mode=0o700, exist_ok=True)
-    found, above = folder.lstat(), folder.parent.stat()
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        found, above = folder.lstat(), folder.parent.stat()
+    except OSError as error:
+        raise cannot_write(folder, error) from error
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
         raise _refusal(folder, "it is not a folder of yours", f"remove {folder}")
     if found.st_mode & 0o077:
@@ -43,6 +46,14 @@ def warm_folder() -> Path:
 
 def _folder() -> Path:
     return cache_folder() / "warm"
+
+
+def cannot_write(folder: Path, error: OSError) -> SparkFailed:
+    return _refusal(
+        folder,
+        f"nothing can be made there ({error.strerror})",
+        "set TIDEGAUGE_CACHE to a folder of yours with some room",
+    )
 
 
 def _refusal(folder: Path, why: str, fix: str) -> SparkFailed:
@@ -77,7 +88,10 @@ def address_of(path: Path) -> Iterator[str]:
 @contextmanager
 def locked(path: Path, *, patience: float) -> Iterator[int | None]:
     """One at a time starts a Spark: an open file that is locked; None where another takes too long."""
-    file = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        file = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise cannot_write(path.parent, error) from error
     try:
         yield file if _lock(file, time.monotonic() + patience) else None
     finally:
@@ -94,6 +108,41 @@ def _lock(file: int, until: float) -> bool:
             time.sleep(0.05)
         else:
             return True
+
+
+class Listener:
+    """A socket under a name that others may take: it is removed only while it is this one."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises SparkFailed. Whatever was there before is nobody's: see `locked`."""
+        self.wire, self._path = socket.socket(socket.AF_UNIX), path
+        try:
+            path.unlink(missing_ok=True)
+            with address_of(path) as address:
+                self.wire.bind(address)
+            path.chmod(0o600)
+            self._own = self._look()
+        except OSError as error:
+            self.wire.close()
+            raise cannot_write(path.parent, error) from error
+        self.wire.listen(64)
+
+    def is_found(self) -> bool:
+        """Whether who looks for it would find it."""
+        return self._look() == self._own
+
+    def close(self) -> None:
+        """Out of sight first: who comes now finds nobody."""
+        if self.is_found():
+            self._path.unlink(missing_ok=True)
+        self.wire.close()
+
+    def _look(self) -> tuple[int, int] | None:
+        try:
+            found = self._path.lstat()
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
 
 
 def ask(path: Path, question: Mapping[str, Any]) -> tuple[dict[str, Any], socket.socket] | None:
