@@ -12,11 +12,15 @@ import pytest
 from tests.support.delta_output import Writer, delta_flow_of, values
 from tests.support.every_type import LAYOUT as EVERY
 from tests.support.every_type import ROWS as CORNERS
+from tidegauge.delta_log import write_checkpoint
+from tidegauge.delta_log.checkpoint import open_checkpoint
+from tidegauge.delta_log.location import lake_of
 from tidegauge.delta_log.newest import Log
 from tidegauge.errors import OutputDisagrees, OutputError
 from tidegauge.model.mode import Mode
 from tidegauge.outputs.delta import output, small_target
 from tidegauge.outputs.delta.small_target import SmallTarget
+from tidegauge.storage.store import open_store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -128,20 +132,75 @@ def test_what_asks_more_of_a_writer_is_left_to_spark(
     assert writer.rows() == [(1, "a"), (2, "b"), (3, "c")]
 
 
-def test_the_commit_at_which_a_checkpoint_is_due_is_sparks(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_checkpoint_is_as_spark_makes_it_and_one_in_ten_is_sparks(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    path = tmp_path / "t"
+    spark.sql(
+        f"CREATE TABLE delta.`{path}` (id INT, v STRING) USING delta PARTITIONED BY (v) TBLPROPERTIES"
+        " (delta.checkpointInterval = 2, delta.enableChangeDataFeed = true,"
+        " delta.enableDeletionVectors = true)"
+    )
+    writer = _little(spark, path, key=("id",))
+    writer.put(1, values([(1, "a", "insert"), (2, "b", "insert"), (3, "b", "insert")], COLUMNS))
+    spark.sql(f"DELETE FROM delta.`{path}` WHERE id = 3")
+    for seq in range(2, 7):
+        writer.put(seq, values([(1, str(seq), "u"), (2, None, "delete")], COLUMNS))
+    log, version = path / "_delta_log", len(_by(path)) - 1
+    ours = _state_in_checkpoint(path, version)
+    assert _by(path)[version] == "us"
+    assert {kind for kind, _ in ours} >= {"txn", "add", "remove", "metaData", "protocol"}
+    (log / f"{version:020}.checkpoint.parquet").unlink()
+    jvm: Any = spark._jvm
+    jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
+    jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, str(path)).checkpoint()
+    assert _state_in_checkpoint(path, version) == ours
+    # The next one is ours again, and all that Spark has of what was before it.
+    writer.put(7, values([(4, "c", "insert")], COLUMNS))
+    writer.put(8, values([(5, "c", "insert")], COLUMNS))
+    for file in log.glob("*.json"):
+        if int(file.stem) < version + 2:
+            file.unlink()
+    jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
+    assert _by(path) == ["us"]
+    assert writer.rows() == [(1, "6"), (4, "c"), (5, "c")]
+    for seq in range(9, 20):
+        writer.put(seq, values([(1, str(seq), "u")], COLUMNS))
+    assert "Spark" in _by(path)
+    assert writer.rows() == [(1, str(seq)), (4, "c"), (5, "c")]
+
+
+def _state_in_checkpoint(path: Path, version: int) -> list[tuple[str, str]]:
+    """What it says of the table, without what only Spark's has: statistics in columns of their own."""
+    found = open_checkpoint(open_store(lake_of(str(path), None)), version)
+    kinds = ("txn", "add", "remove", "metaData", "protocol", "domainMetadata")
+    return sorted((kind, json.dumps(one, sort_keys=True)) for kind in kinds for one in found.actions(kind))
+
+
+def test_b2_a_writer_that_dies_at_its_checkpoint_leaves_a_whole_table(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "t"
     spark.sql(
         f"CREATE TABLE delta.`{path}` (id INT, v STRING) USING delta"
-        " TBLPROPERTIES (delta.checkpointInterval = 2, delta.enableChangeDataFeed = true)"
+        " TBLPROPERTIES (delta.checkpointInterval = 1, delta.enableChangeDataFeed = true)"
     )
     writer = _little(spark, path, key=("id",))
-    for seq in range(1, 5):
-        writer.put(seq, values([(seq, "a", "insert"), (1, str(seq), "u")][: 2 if seq > 1 else 1], COLUMNS))
-    done = _by(path)
-    assert set(done[2::2]) == {"Spark"}
-    assert "us" in done
-    assert list((path / "_delta_log").glob("*.checkpoint.parquet"))
-    assert writer.rows() == [(1, "4"), (2, "a"), (3, "a"), (4, "a")]
+
+    def die(*_: object) -> None:
+        raise OSError
+
+    last = path / "_delta_log" / "_last_checkpoint"
+    for seq, what in enumerate(("_pack", "_point_to"), start=1):
+        before = last.read_bytes() if last.exists() else None
+        with monkeypatch.context() as patched:
+            patched.setattr(write_checkpoint, what, die)
+            writer.put(seq, values([(seq, what, "insert")], COLUMNS))
+        assert (last.read_bytes() if last.exists() else None) == before
+        assert [row[0] for row in writer.rows()] == list(range(1, seq + 1))
+    writer.put(3, values([(3, "c", "insert")], COLUMNS))
+    assert json.loads(last.read_text())["version"] == len(_by(path)) - 1
+    assert [row[0] for row in writer.rows()] == [1, 2, 3]
 
 
 def _meet(monkeypatch: pytest.MonkeyPatch, other: Callable[[], object]) -> list[int]:

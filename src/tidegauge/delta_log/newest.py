@@ -69,6 +69,11 @@ class Snapshot:
         with self._reading_checkpoint() as checkpoint:
             return checkpoint.transactions() if checkpoint else {}
 
+    def checkpoint_actions(self, kind: str) -> list[Action]:
+        """Of one kind, as the checkpoint has them; none where there is no checkpoint."""
+        with self._reading_checkpoint() as checkpoint:
+            return checkpoint.actions(kind) if checkpoint else []
+
     @lazy
     def state(self) -> TableState:
         """Protocol and metadata that hold now."""
@@ -129,9 +134,7 @@ class Snapshot:
             yield commit
 
     def _checkpoint_files(self) -> Iterator[Action]:
-        with self._reading_checkpoint() as checkpoint:
-            found = checkpoint.actions("add") if checkpoint else []
-        yield from found
+        yield from self.checkpoint_actions("add")
 
     @lazy
     def _opened(self) -> Checkpoint | None:

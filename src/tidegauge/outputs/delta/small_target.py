@@ -7,8 +7,8 @@ counts are one commit of the log, put only if nobody else has put that version. 
 again and begins anew, as after any conflict.
 
 Only where nothing is in doubt: a local disk, no feature or property that asks a writer for more than is done
-here, no column that Delta would look at or fill. All else, and every commit at which Delta would write a
-checkpoint and clean its log, is left to Spark (`open_small` gives None).
+here, no column that Delta would look at or fill. All else, and every hundredth commit, at which Delta cleans
+its log, is left to Spark (`open_small` gives None). The checkpoint of every tenth is written here.
 
 Switch: `TIDEGAUGE_SMALL_BATCHES=off`, as for all shortcuts of `small_batches`.
 """
@@ -28,6 +28,7 @@ from tidegauge.delta_log.batch_commit import batch_info, removal_of
 from tidegauge.delta_log.commit import LOG, Action
 from tidegauge.delta_log.data_files import FileColumns, NeedsSpark, concat_rows
 from tidegauge.delta_log.newest import Log, Snapshot
+from tidegauge.delta_log.write_checkpoint import is_due, write_checkpoint
 from tidegauge.model.delta_flow import CHANGE_TYPE, DELETE
 from tidegauge.model.lazy import lazy
 from tidegauge.model.plan import Tag
@@ -132,6 +133,8 @@ class SmallTarget:
             store.delete(paths, below="_change_data")
             return False
         self._note_size(version, info, written, touched)
+        if is_due(state, version):
+            write_checkpoint(self.log, version)
         return True
 
     def _find_touched(self, few: FewRows, gone: Sequence[int], *, whole: bool) -> list[int]:
@@ -218,8 +221,7 @@ def _check_writable(look: Snapshot) -> FileColumns:
         one.startswith("delta.constraints.") for one in state.properties
     ):
         raise NeedsSpark("a property of the table")
-    if (look.version + 1) % int(state.properties.get("delta.checkpointInterval", 10)) == 0:
-        raise NeedsSpark("a checkpoint is due")
+    is_due(state, look.version + 1)
     columns = FileColumns.of(state)
     if columns.strict:
         raise NeedsSpark("a column that Delta looks at")
