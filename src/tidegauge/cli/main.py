@@ -41,6 +41,7 @@ from tidegauge.cli import (
     verify,
     watermark,
 )
+from tidegauge.cli.garbage import fewer_collections
 from tidegauge.cli.group import CommandGroup
 from tidegauge.cli.output import report_error, say
 from tidegauge.errors import TidegaugeError
@@ -106,7 +107,8 @@ app.add_typer(spark.app, name="spark")
 
 def main() -> None:
     try:
-        app()
+        with fewer_collections():
+            app()
     except TidegaugeError as error:
         sys.exit(report_error(error, json="--json" in sys.argv, debug="--debug" in sys.argv))
     except Exception as error:

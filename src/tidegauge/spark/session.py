@@ -48,6 +48,8 @@ _PATIENT = (
 spends a third of its processor time on that compiler, most of it for code that plans queries; loops over rows
 get there all the same. Whoever sets `spark.driver.extraJavaOptions` gets a Java without these."""
 
+_LINES = "spark.python.sql.dataFrameDebugging.enabled"
+
 DELTA = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -144,7 +146,7 @@ def _launch(settings: SparkSettings, needs: Collection[Needs], *, light: bool, d
     # For the small Java that only writes the command line of the real one.
     os.environ.setdefault("SPARK_LAUNCHER_OPTS", _LIGHT)
     conf = SparkConf(loadDefaults=False)
-    for name, value in _conf(settings, needs).items():
+    for name, value in _conf(settings, needs, debug=debug).items():
         conf.set(name, value)
     name = "spark.driver.extraJavaOptions"
     if "SharedArchiveFile" not in settings.conf.get(name, ""):
@@ -185,7 +187,7 @@ def is_local(settings: SparkSettings) -> bool:
     return (settings.master or "local").startswith("local")
 
 
-def _conf(settings: SparkSettings, needs: Collection[Needs]) -> dict[str, str]:
+def _conf(settings: SparkSettings, needs: Collection[Needs], *, debug: bool = False) -> dict[str, str]:
     master = settings.master or "local[*]"
     conf = {
         "spark.app.name": "tidegauge",
@@ -195,6 +197,8 @@ def _conf(settings: SparkSettings, needs: Collection[Needs]) -> dict[str, str]:
         "spark.scheduler.mode": "FAIR",
         "spark.driver.memory": _driver_memory(),
         "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir()) / "tidegauge-warehouse"),
+        # It tells Java the line of Python with every column that is named: half of all calls to it.
+        _LINES: str(debug).lower(),
         **_PER_SESSION,
     }
     if is_local(settings):

@@ -69,7 +69,7 @@ class Additions:
     @property
     def types(self) -> list[StructField]:
         """The same as Spark has them."""
-        return _types(self.state)
+        return types_of(self.state)
 
     @property
     def by_id(self) -> bool:
@@ -144,7 +144,7 @@ def describe_columns(table: TableRef, location: str, version: int) -> tuple[list
         then, now = log.state(version), log.state(log.latest)
         if then is None or now is None:
             raise version_gone(table, version)
-        return _types(then), any(feature.startswith("typeWidening") for feature in now.features)
+        return types_of(then), any(feature.startswith("typeWidening") for feature in now.features)
     except OutputError as error:
         raise unreachable(location, error) from error
     except (ValueError, KeyError) as error:
@@ -285,7 +285,8 @@ def _microseconds(at: datetime | None) -> int | None:
     return None if at is None else round(at.timestamp() * 1_000_000)
 
 
-def _types(state: TableState) -> list[StructField]:
+def types_of(state: TableState) -> list[StructField]:
+    """The table's columns, as Spark has them."""
     from pyspark.sql.types import StructType
 
     fields = json.loads(state.schema)["fields"]

@@ -26,11 +26,12 @@ from tidegauge.sources.delta.added_files import (
     find_files,
     read_added_rows,
     stamp_columns,
+    types_of,
 )
 from tidegauge.sources.delta.columns import fit_columns
 from tidegauge.sources.delta.errors import translate_read_error
 from tidegauge.sources.delta.net_changes import AFTER, INSERT, count_net, net_by_version, repeat_rows
-from tidegauge.sources.delta.small_feed import SmallFeed, read_small_feed
+from tidegauge.sources.delta.small_feed import SmallFeed, read_small_feed, read_small_table
 from tidegauge.spark.few_rows import frame_of
 
 if TYPE_CHECKING:
@@ -254,9 +255,21 @@ class DeltaChangedInput:
         return rows.coalesce(1) if self._small else rows
 
     def _at(self, version: int) -> DataFrame:
+        if self._small and (few := self._read_few(version)) is not None:
+            return few
         if self._small and (held := find_files(self._table, self._location, version)) is not None:
             return read_added_rows(self._session, held, stamps=False).coalesce(1)
         return self._session.read.format("delta").option("versionAsOf", version).load(self._location)
+
+    def _read_few(self, version: int) -> DataFrame | None:
+        """In memory; None where it is not for this process to read."""
+        from pyspark.sql.types import StructType
+
+        try:
+            state, rows = read_small_table(self._table, self._location, version)
+        except NeedsSpark:
+            return None
+        return frame_of(self._session, rows, StructType(types_of(state)))
 
     def _feed(self) -> DataFrame:
         first = 0 if self._after is None else self._after + 1

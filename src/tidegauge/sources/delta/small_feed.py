@@ -1,4 +1,4 @@
-"""A small feed, read from the files that the log names, and what is left of it: all without a Spark job.
+"""A small feed or table, read from the files that the log names, and what is left of it: without a Spark job.
 
 As Delta's own reader gives it: a commit with files of changes is what these hold, any other is its added and
 its removed rows. Whatever is not plain raises NeedsSpark, and Delta reads the feed.
@@ -15,6 +15,7 @@ from tidegauge.delta_log.commit import Action, Commit, commit_path, parse_commit
 from tidegauge.delta_log.data_files import FileColumns, NeedsSpark, concat_rows
 from tidegauge.delta_log.location import lake_of
 from tidegauge.delta_log.log import ListedLog
+from tidegauge.delta_log.protocol import TableState
 from tidegauge.errors import OutputError
 from tidegauge.model.delta_flow import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, DELETE, TableRef
 from tidegauge.model.lazy import lazy
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 _BYTES = 4 * 2**20
 """Of all files that a feed is read from."""
+_WHOLE_BYTES, _WHOLE_FILES = 2**18, 32
+"""Of a table that is read as a whole: to send more rows to Java costs more than to let it read them."""
 _TIMES = "__tidegauge_times"
 
 
@@ -101,6 +104,22 @@ def read_small_feed(table: TableRef, location: str, first: int, upto: int) -> Sm
                 rows = rows.append_column(name, pa.repeat(value, rows.num_rows))
             parts.append(rows)
     return SmallFeed(columns, concat_rows(parts, pa.schema([*columns.schema, *feed])))
+
+
+def read_small_table(table: TableRef, location: str, version: int) -> tuple[TableState, pa.Table]:
+    """All rows of a table at a version, and what it says of its columns."""
+    lake = lake_of(location, table.storage)
+    try:
+        log = ListedLog(lake)
+        state, held = log.state(version), log.files(version, ("partitionValues", "size"))
+    except (OutputError, ValueError, KeyError) as error:
+        raise NeedsSpark(str(error)) from error
+    if state is None or held is None:
+        raise NeedsSpark("the log does not reach back")
+    if sum(int(one.get("size") or _WHOLE_BYTES) for one in held) > _WHOLE_BYTES or len(held) > _WHOLE_FILES:
+        raise NeedsSpark("not so few rows")
+    columns = FileColumns.of(state)
+    return state, concat_rows([columns.read(Path(lake.path), one) for one in held], columns.schema)
 
 
 def _look(lake: Lake, first: int, upto: int) -> tuple[FileColumns, list[Commit]]:
