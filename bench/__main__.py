@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import compileall
 import sys
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+import tidegauge
 from bench import (
     bookkeeping,
     dashboard,
@@ -84,6 +86,8 @@ def main(arguments: Sequence[str]) -> int:
     trial = options.rows or options.tables
     folder: Path | None = options.results or (None if trial else FOLDER)
     command = _typed(options)
+    # As an installed package has it, also where Python is told to leave no bytecode behind.
+    compileall.compile_dir(Path(tidegauge.__file__).parent, quiet=2)
     found: list[Result] = []
     for part in options.only or PARTS:
         sys.stderr.write(f"{part} …\n")
