@@ -404,6 +404,35 @@ def test_b1_a_batch_is_advanced_once_in_order_and_with_its_own_receipt(ledger: L
     assert everything(ledger) == before
 
 
+def test_b1_a_claim_begins_the_next_batch_and_the_last_advance_ends_the_attempt(ledger: Ledger) -> None:
+    plan = planned(ledger)
+    last = len(plan.draft.batches) - 1
+    claim = ledger.claim(plan, owner=ME, run_id="run", lease=MINUTE, begins=True)
+    for index in range(last):
+        ledger.advance(claim, index, receipt(plan, index), ends=True)
+        assert status(ledger).state is State.RUNNING
+        ledger.begin(claim, index + 1)
+    ledger.advance(claim, last, receipt(plan, last), ends=True)
+    found = status(ledger)
+    assert (found.state, found.plan, found.owner) == (State.SUCCESS, None, None)
+    assert found.last_run is not None
+    assert (found.last_run.state, found.last_run.batches) == (State.SUCCESS, last + 1)
+    assert watermark(ledger).position == plan.draft.batches[-1].windows[0].upto
+    assert events(ledger) == ["planned", "claimed", *["advanced"] * (last + 1), "finished"]
+
+
+def test_b8_a_stale_claim_ends_nothing_with_its_last_batch(ledger: Ledger) -> None:
+    plan = planned(ledger)
+    old = ledger.claim(plan, owner=ME, run_id="run", lease=OVER, begins=True)
+    new = ledger.claim(plan, owner=OTHER, run_id="run 2", lease=MINUTE, begins=True)
+    before = everything(ledger)
+    with pytest.raises(LeaseLost):
+        ledger.advance(old, 0, receipt(plan, 0), ends=True)
+    assert everything(ledger) == before
+    ledger.advance(new, 0, receipt(plan, 0), ends=True)
+    assert watermark(ledger).seq == 1
+
+
 @pytest.mark.shown_on("sqlite")
 def test_b2_a_batch_may_be_begun_again_after_a_crash(ledger: Ledger) -> None:
     plan = planned(ledger)

@@ -32,6 +32,23 @@ def begin(flow_state: FlowState, held: Claim, index: int, *, now: datetime) -> S
     return StateChange(replace(flow_state, active=replace(active, begun=index, updated_at=now)))
 
 
+def begin_next(change: StateChange, *, now: datetime) -> StateChange:
+    """The change of a claim, and the next batch begun under it; without one, where none is left."""
+    held = claim_rules.claim_of(change.flow_state)
+    if held.plan.done == len(held.plan.draft.batches):
+        return change
+    return replace(change, flow_state=begin(change.flow_state, held, held.plan.done, now=now).flow_state)
+
+
+def finish_last(change: StateChange, held: Claim, *, now: datetime) -> StateChange:
+    """The change of an advance, and the attempt's end if it was past the last batch."""
+    active = change.flow_state.active
+    if active is None or active.plan.done != len(active.plan.draft.batches):
+        return change
+    ended = finish(change.flow_state, held, State.SUCCESS, None, now=now)
+    return replace(ended, events=(*change.events, *ended.events))
+
+
 def advance(
     flow_state: FlowState,
     held: Claim,

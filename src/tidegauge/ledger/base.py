@@ -87,14 +87,22 @@ class BaseLedger(ABC):
         )
 
     def claim(
-        self, plan: Plan, *, owner: Owner, run_id: str, lease: timedelta, dead: Owner | None = None
+        self,
+        plan: Plan,
+        *,
+        owner: Owner,
+        run_id: str,
+        lease: timedelta,
+        dead: Owner | None = None,
+        begins: bool = False,
     ) -> Claim:
         def rule(flow_state: FlowState, now: datetime) -> StateChange:
             # Here, and not where a caller claims and completes at once: what is done may be said.
             schedule_rules.refuse_suspended(flow_state)
-            return claim_rules.claim(
+            change = claim_rules.claim(
                 flow_state, plan.plan_id, owner=owner, run_id=run_id, lease=lease, dead=dead, now=now
             )
+            return attempt_rules.begin_next(change, now=now) if begins else change
 
         flow_state = self._change(
             plan.draft.pipeline,
@@ -117,14 +125,12 @@ class BaseLedger(ABC):
             claim, lambda flow_state, now: attempt_rules.begin(flow_state, claim, index, now=now), run=False
         )
 
-    def advance(self, claim: Claim, index: int, receipt: Receipt) -> None:
-        draft = claim.plan.draft
-        self._change(
-            draft.pipeline,
-            draft.flow,
-            lambda flow_state, now: attempt_rules.advance(flow_state, claim, index, receipt, now=now),
-            plan=claim.plan,
-        )
+    def advance(self, claim: Claim, index: int, receipt: Receipt, *, ends: bool = False) -> None:
+        def rule(flow_state: FlowState, now: datetime) -> StateChange:
+            change = attempt_rules.advance(flow_state, claim, index, receipt, now=now)
+            return attempt_rules.finish_last(change, claim, now=now) if ends else change
+
+        self._change(claim.plan.draft.pipeline, claim.plan.draft.flow, rule, plan=claim.plan)
 
     def finish(self, claim: Claim, state: State, error: dict[str, Any] | None = None) -> None:
         self._step(

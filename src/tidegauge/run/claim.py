@@ -13,8 +13,11 @@ _POLL = 0.5
 """Seconds between two tries for a flow that another runner holds, under `--wait`."""
 
 
-def claim_plan(run: RunContext, plan: Plan) -> Claim:
-    """Wait for the flow as long as the user allows, and never for a process that is gone."""
+def claim_plan(run: RunContext, plan: Plan, *, begins: bool = False) -> Claim:
+    """Wait for the flow as long as the user allows, and never for a process that is gone.
+
+    `begins`: with the next batch begun, as `LedgerWriter.claim` has it.
+    """
     environment = run.environment
     until = environment.clock() + run.options.wait.total_seconds()
     while True:
@@ -33,6 +36,7 @@ def claim_plan(run: RunContext, plan: Plan) -> Claim:
                 run_id=run.run_id,
                 lease=run.project.lease,
                 dead=dead,
+                begins=begins,
             )
         except FlowHeld:
             if environment.clock() >= until:

@@ -43,7 +43,8 @@ def commit_batch(claim: Claim, index: int, read_batch: ReadBatch, tools: Tools) 
     plan = claim.plan
     batch, tag = plan.draft.batches[index], plan.tag(index)
     with step(Step.BEGIN, plan.draft.flow, tools.tell):
-        tools.ledger.begin(claim, index)
+        if index != plan.done:  # the first one was begun with the claim
+            tools.ledger.begin(claim, index)
     # A first attempt has written nothing yet; after any other, the output knows better than we do.
     receipt = tools.output.receipt(tag) if claim.attempt > 1 else None
     found, layout = receipt is not None, None
@@ -64,7 +65,7 @@ def commit_batch(claim: Claim, index: int, read_batch: ReadBatch, tools: Tools) 
             hint="the ledger was restored or replaced; point `ledger:` at the one that wrote this output",
         )
     with step(Step.ADVANCE, plan.draft.flow, tools.tell):
-        tools.ledger.advance(claim, index, receipt)
+        tools.ledger.advance(claim, index, receipt, ends=True)
     _tell_checks(claim, receipt, tools)
     number, of = index + 1, len(plan.draft.batches)
     tools.tell(BatchCommitted(plan.draft.flow, number, of, receipt.rows, found=found, layout=layout))

@@ -62,7 +62,8 @@ class Executor:
             except Exception as fault:
                 # One flow's surprise must not take the others down, nor leave its own lease behind.
                 error = _unexpected_error(plan, fault)
-            error = self._finish(claim, error)
+            ended = error is None and bool(receipts)  # with the last batch's advance
+            error = self._finish(claim, error, ended=ended)
         report = FlowReport(
             plan.draft.flow,
             _state_after(error),
@@ -92,7 +93,7 @@ class Executor:
         flow, draft = plan.draft.flow, plan.draft
         try:
             with step(Step.CLAIM, flow, self._run.tell):
-                return claim_plan(self._run, plan)
+                return claim_plan(self._run, plan, begins=True)
         except FlowHeld as error:
             return FlowReport(flow, State.RUNNING, 0.0, draft=draft, error=error)
         except Stopped as error:
@@ -132,14 +133,16 @@ class Executor:
                 )
             yield index
 
-    def _finish(self, claim: Claim, error: TidegaugeError | None) -> TidegaugeError | None:
-        """End the attempt in the ledger; returns what went wrong, here or before."""
+    def _finish(self, claim: Claim, error: TidegaugeError | None, *, ended: bool) -> TidegaugeError | None:
+        """End the attempt in the ledger, unless it has `ended` there; returns what went wrong, here or
+        before."""
         if isinstance(error, LeaseLost):
             return error
         kept = None if error is None or isinstance(error, LimitReached) else error_to_json(error)
         try:
             with step(Step.FINISH, claim.plan.draft.flow, self._run.tell):
-                self._run.ledger.finish(claim, _state_after(error), kept)
+                if not ended:
+                    self._run.ledger.finish(claim, _state_after(error), kept)
         except TidegaugeError as fault:
             return error or fault
         return error

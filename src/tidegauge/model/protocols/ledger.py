@@ -93,9 +93,18 @@ class LedgerWriter(LedgerReader, Protocol):
         """Keep in the history that something was done to a flow, and why; of how many rows, if of any."""
 
     def claim(
-        self, plan: Plan, *, owner: Owner, run_id: str, lease: timedelta, dead: Owner | None = None
+        self,
+        plan: Plan,
+        *,
+        owner: Owner,
+        run_id: str,
+        lease: timedelta,
+        dead: Owner | None = None,
+        begins: bool = False,
     ) -> Claim:
         """Take the flow and raise its fence; the lease runs on the store's clock.
+
+        `begins`: the next batch, if one is left, is begun in the same transaction; see `begin`.
 
         Raises FlowHeld, naming the holder and the end of its lease, while another's lease runs. `dead` is the
         holder which `status` showed and which is known to be gone: its lease does not count. If somebody
@@ -112,10 +121,11 @@ class LedgerWriter(LedgerReader, Protocol):
         From here on its tag may be in the output, so its rows and its tag never change any more.
         """
 
-    def advance(self, claim: Claim, index: int, receipt: Receipt) -> None:
+    def advance(self, claim: Claim, index: int, receipt: Receipt, *, ends: bool = False) -> None:
         """Move the watermark to the end of the batch. Compare-and-set on the fence; raises LeaseLost.
 
-        A batch that reads `again` below the watermark counts, and leaves it where it is.
+        A batch that reads `again` below the watermark counts, and leaves it where it is. `ends`: if it was
+        the plan's last, the attempt ends as SUCCESS in the same transaction; see `finish`.
         """
 
     def finish(self, claim: Claim, state: State, error: dict[str, Any] | None = None) -> None:

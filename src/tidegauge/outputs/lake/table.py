@@ -81,6 +81,8 @@ def load_all(store: Store, folder: str, found: Sequence[Numbered]) -> tuple[Mani
             )
         return manifest
 
+    if len(found) < 2 or not store.remote:  # a thread costs more than a look at a file here
+        return tuple(map(read, found))
     with ThreadPoolExecutor(8) as pool:
         return tuple(pool.map(read, found))
 

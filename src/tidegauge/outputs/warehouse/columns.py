@@ -34,6 +34,8 @@ class RoomInWarehouse:
     """Columns that hold most values of their field; the rows have to be looked at."""
     fresh: bool
     """The target was not there before."""
+    columns: tuple[Field, ...] | None = None
+    """All that the target has; None: it will be made anew."""
 
 
 def arrange(
@@ -43,9 +45,12 @@ def arrange(
     layout: Layout,
     options: TableOptions,
     check_new: Callable[[WarehouseSession], None] | None = None,
+    *,
+    few: bool = False,
 ) -> RoomInWarehouse:
     """Make the target, or room in it. Commits. Nothing that is there is lost: what cannot be done raises
-    OutputDisagrees before anything is changed, as `check_new` does where there is no target."""
+    OutputDisagrees before anything is changed, as `check_new` does where there is no target. `few`: it gets
+    so few rows at first that it may have its key before."""
     check_names(warehouse, layout, options)
     held = warehouse.columns(session, table)
     fresh = held is None
@@ -54,7 +59,7 @@ def arrange(
         if check_new is not None:
             check_new(session)
             session.rollback()
-        held = _make(warehouse, session, table, layout, options)
+        held = _make(warehouse, session, table, layout, options, few=few)
     found = {_fold(warehouse, field.name): field for field in held}
     added = [
         one for one in list_columns(warehouse, layout, options) if _fold(warehouse, one.name) not in found
@@ -68,18 +73,25 @@ def arrange(
         for name, kind in wider:
             warehouse.widen(session, table, name, kind)
         session.commit()
-        found = {_fold(warehouse, field.name): field for field in warehouse.columns(session, table) or ()}
+        held = warehouse.columns(session, table) or ()
+        found = {_fold(warehouse, field.name): field for field in held}
     names = (*(field.name for field in layout.fields), *HISTORY)
     mine = {name: found[_fold(warehouse, name)] for name in names if _fold(warehouse, name) in found}
-    return RoomInWarehouse(mine, tuple(narrow), fresh)
+    return RoomInWarehouse(mine, tuple(narrow), fresh, held)
 
 
 def _make(
-    warehouse: Warehouse, session: WarehouseSession, table: TableName, layout: Layout, options: TableOptions
+    warehouse: Warehouse,
+    session: WarehouseSession,
+    table: TableName,
+    layout: Layout,
+    options: TableOptions,
+    *,
+    few: bool,
 ) -> tuple[Field, ...]:
-    session.run(create(warehouse, table, layout, options))
+    session.run(create(warehouse, table, layout, options, few=few))
     session.commit()
-    held = warehouse.columns(session, table)
+    held = warehouse.find_made(session, table, list_columns(warehouse, layout, options))
     if held is None:
         raise OutputDisagrees(
             f"{table} was made in {warehouse.place} and is not there",
@@ -226,8 +238,10 @@ def key_of(layout: Layout, options: TableOptions) -> tuple[str, ...]:
     return (*layout.key, VALID_FROM) if options.mode.facts.keeps_history else layout.key
 
 
-def create(warehouse: Warehouse, table: TableName, layout: Layout, options: TableOptions) -> str:
-    key = () if warehouse.key_after else key_of(layout, options)
+def create(
+    warehouse: Warehouse, table: TableName, layout: Layout, options: TableOptions, *, few: bool = False
+) -> str:
+    key = () if warehouse.key_after and not few else key_of(layout, options)
     return warehouse.create(table, list_columns(warehouse, layout, options), key=key, options=options)
 
 

@@ -16,6 +16,7 @@ from tidegauge.model.staged import Staged
 from tidegauge.model.table import Field, Layout
 from tidegauge.outputs.warehouse import modes, staging
 from tidegauge.outputs.warehouse.columns import key_of, shape_of
+from tidegauge.outputs.warehouse.commits import show_written
 from tidegauge.outputs.warehouse.flow_target import FlowTarget
 from tidegauge.outputs.warehouse.heads import BATCH, NULLS, Counts, kind_of
 from tidegauge.outputs.warehouse.mode_target import DELETED_AT, ModeTarget, exists
@@ -37,6 +38,12 @@ class StagedBatch:
         """Those that are written."""
         aside = self.staged.checks.quarantined + self.staged.checks.dropped if self.staged.checks else 0
         return 0 if self.batch.deletes else self.staged.rows - aside
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """Those that it writes."""
+        none = self.batch.deletes or self.batch.empties
+        return frozenset() if none else frozenset(field.name for field in self.layout.fields)
 
     @property
     def kind(self) -> str:
@@ -70,30 +77,53 @@ def _commit(target: FlowTarget, what: StagedBatch) -> Receipt:
             target.check.make_alone(session, layout, tag.epoch)
         outgrown = empties and not target.warehouse.ddl_commits and target.check.is_outgrown(session, layout)
         session.rollback()
-        if target.commits.advance(session, tag):
+        known = target.known_written(tag)
+        text = None if known is None else show_written(known, what.columns)
+        if target.commits.advance(session, tag, text):
             if empties:
                 target.check.make(session, layout, outgrown=outgrown)
-            receipt = _write(target, session, what, table, anew=empties)
+            receipt = _write(target, session, what, table, anew=empties, noted=known is not None)
+            gone = _drop_with_it(target, session, what, table)
             session.commit()
             target.pending = False
-            _declare_key(target, session, what)
+            if known is not None:
+                target.note_written(tag, known.union(what.columns))
+            if not target.keyed:
+                _declare_key(target, session, what)
         else:
             session.rollback()
-            receipt = _find_committed(target, session, what)
+            receipt, gone = _find_committed(target, session, what), False
         if what.staged.table:
-            staging.drop(target.warehouse, session, table)
+            if not gone:
+                staging.drop(target.warehouse, session, table)
             target.dropped = what.staged.table
         return receipt
 
 
+def _drop_with_it(target: FlowTarget, session: WarehouseSession, what: StagedBatch, table: TableName) -> bool:
+    """Drop the staged rows in the transaction that has moved them; False: that is for later."""
+    if not (target.warehouse.drops_with_commit and what.staged.table):
+        return False
+    for one in staging.list_made(table, history=target.options.mode.facts.keeps_history):
+        target.warehouse.drop(session, one)
+    return True
+
+
 def _write(
-    target: FlowTarget, session: WarehouseSession, what: StagedBatch, table: TableName, *, anew: bool
+    target: FlowTarget,
+    session: WarehouseSession,
+    what: StagedBatch,
+    table: TableName,
+    *,
+    anew: bool,
+    noted: bool,
 ) -> Receipt:
-    """The rows and the tag, inside the transaction that has moved the head."""
-    _check_there(target, session, table, what.staged)
+    """The rows and the tag, inside the transaction that has moved the head. `noted`: with the columns."""
+    if target.warehouse.forgets_stages:
+        _check_there(target, session, table, what.staged)
     if what.staged.checks is not None:
         _put_aside(target, session, what, table, anew=anew)
-    counts, checks = _apply(target, session, what, table)
+    counts, checks = _apply(target, session, what, table, anew=anew)
     receipt = Receipt(
         what.tag,
         what.batch.windows,
@@ -107,9 +137,8 @@ def _write(
         read=checks.checked if checks else None,
         checks=checks,
     )
-    if not (what.batch.deletes or what.batch.empties):
-        names = [field.name for field in what.layout.fields]
-        target.commits.add_written(session, what.tag.epoch, names)
+    if not noted and what.columns:
+        target.commits.add_written(session, what.tag.epoch, what.columns)
     target.commits.record(session, receipt, what.kind, shape_of(what.layout, target.options))
     return receipt
 
@@ -132,9 +161,9 @@ def _put_aside(
 
 
 def _apply(
-    target: FlowTarget, session: WarehouseSession, what: StagedBatch, table: TableName
+    target: FlowTarget, session: WarehouseSession, what: StagedBatch, table: TableName, *, anew: bool
 ) -> tuple[Counts, Checks | None]:
-    held = target.warehouse.columns(session, target.table)
+    held = _find_columns(target, session, what, anew=anew)
     stage = staging.stage_of(table, what.layout, held or ())
     into = _mode_target(target, session, what, table, held or ())
     mode, batch = target.options.mode, what.batch
@@ -164,6 +193,13 @@ def _apply(
             f"{target.place} did not take the batch: {error.message}",
             hint="mend the row at the source or the column in the target; nothing of the batch is there",
         ) from error
+
+
+def _find_columns(
+    target: FlowTarget, session: WarehouseSession, what: StagedBatch, *, anew: bool
+) -> tuple[Field, ...] | None:
+    known = None if anew else target.recall_columns(what.staged.table)
+    return target.warehouse.columns(session, target.table) if known is None else known
 
 
 def _apply_checked(

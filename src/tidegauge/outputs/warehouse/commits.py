@@ -21,12 +21,13 @@ import random
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from time import sleep
+from typing import Any
 
 from tidegauge.errors import OutputDisagrees, OutputError, OutputUnreachable
 from tidegauge.model.expectation import Checks
 from tidegauge.model.plan import Receipt, Tag, window_from_dict, window_to_dict
 from tidegauge.outputs.warehouse.commits_table import CHECKS, SHAPE, WRITTEN, CommitsTable
-from tidegauge.outputs.warehouse.heads import HEAD, REFRESH, Head
+from tidegauge.outputs.warehouse.heads import HEAD, HEAD_COLUMNS, REFRESH, Head, head_of
 from tidegauge.outputs.warehouse.warehouse import Overtaken, WarehouseSession
 
 _TRIES = 8
@@ -37,8 +38,8 @@ _ROOM = 60_000
 class Commits(CommitsTable):
     """The rows of one flow. Every method works inside the session's transaction unless it says otherwise."""
 
-    def make(self, session: WarehouseSession) -> Head:
-        """Make the table, and the head of epoch 0 unless an epoch began already. Returns the newest head.
+    def make(self, session: WarehouseSession) -> tuple[Head, ...]:
+        """Make the table, and the head of epoch 0 unless an epoch began already. Returns all heads, in order.
 
         Commits. Others may do the same at the same moment."""
         attempt = 0
@@ -46,17 +47,19 @@ class Commits(CommitsTable):
             attempt += 1
             try:
                 self.make_table(session)
-                self.check_owner(session)
-                heads = self.heads(session)
-                if not heads:
+                heads = self._find_heads(session, owned=True)
+                if not heads and not self._warehouse.keys_enforced:
                     session.rollback()
                     self._warehouse.lock(session, self.table)
                     heads = self.heads(session)
                 if not heads:
+                    session.rollback()
                     heads = (Head(0, 0, closed=False, continues=None, reason=""),)
                     self._insert_head(session, heads[0])
-                session.commit()
-                return heads[-1]
+                    session.commit()
+                else:
+                    session.rollback()
+                return heads
             except OutputError as error:
                 # Two sessions that make one table, or one row, get in each other's way on some engines: the
                 # slower one is refused at once, and then finds it made.
@@ -70,32 +73,36 @@ class Commits(CommitsTable):
 
     def heads(self, session: WarehouseSession) -> tuple[Head, ...]:
         """Of every epoch, in order."""
-        columns = self._names(
-            "epoch", "last_seq", "closed", "continues_epoch", "continues_upto", "reason", "kind"
-        )
-        found = session.rows(
-            f"SELECT {columns} FROM {self._name} WHERE {self._is('flow_key')} AND {self._is('seq')}"
-            f" ORDER BY {self._names('epoch')}",
-            (self._key, 0),
-        )
-        return tuple(
-            Head(
-                int(epoch),
-                int(last),
-                bool(closed),
-                None if of is None else (int(of), int(upto)),
-                reason or "",
-                empties=kind == REFRESH,
-            )
-            for epoch, last, closed, of, upto, reason, kind in found
-        )
+        return self._find_heads(session)
 
-    def advance(self, session: WarehouseSession, tag: Tag) -> bool:
-        """Move the head from the batch before to this one; False: it does not stand there, or is closed."""
+    def _find_heads(self, session: WarehouseSession, *, owned: bool = False) -> tuple[Head, ...]:
+        """`owned`: raises OutputDisagrees where the target belongs to another flow."""
+        kept = (WRITTEN,) if WRITTEN in self._kept_columns else ()
+        columns = self._names(*HEAD_COLUMNS, "flow_key", "pipeline", "flow", *kept)
+        mine, values = self._is("flow_key"), [0, self._key]
+        if owned:
+            mine, values = f"({mine} OR {self._is('target')})", [*values, self._target]
+        found = session.rows(
+            f"SELECT {columns} FROM {self._name} WHERE {self._is('seq')} AND {mine}"
+            f" ORDER BY {self._names('epoch')}",
+            values,
+        )
+        size = len(HEAD_COLUMNS)
+        for key, pipeline, flow in (row[size : size + 3] for row in found):
+            if key != self._key:
+                raise self._belongs_to(pipeline, flow)
+        return tuple(head_of(row[:size], *row[size + 3 :]) for row in found)
+
+    def advance(self, session: WarehouseSession, tag: Tag, written: str | None = None) -> bool:
+        """Move the head from the batch before to this one; False: it does not stand there, or is closed.
+
+        `written`: what it keeps from now on of the columns that its batches wrote.
+        """
+        more, values = ("", ()) if written is None else (f", {self._is(WRITTEN)}", (written,))
         hit = session.run(
-            f"UPDATE {self._name} SET {self._is('last_seq')} WHERE {self._is('flow_key')} AND"
+            f"UPDATE {self._name} SET {self._is('last_seq')}{more} WHERE {self._is('flow_key')} AND"
             f" {self._is('epoch')} AND {self._is('seq')} AND {self._is('closed')} AND {self._is('last_seq')}",
-            (tag.seq, self._key, tag.epoch, 0, 0, tag.seq - 1),
+            (tag.seq, *values, self._key, tag.epoch, 0, 0, tag.seq - 1),
         )
         if hit > 1:
             raise OutputDisagrees(
@@ -111,8 +118,11 @@ class Commits(CommitsTable):
             f" WHERE {self._is('flow_key')} AND {self._is('seq')}",
             (self._key, 0),
         )
+        return self.parse_written(text for (text,) in found)
+
+    def parse_written(self, texts: Iterable[str | None]) -> frozenset[str]:
         try:
-            return frozenset(str(name) for (text,) in found if text for name in json.loads(text))
+            return frozenset(str(name) for text in texts if text for name in json.loads(text))
         except (ValueError, TypeError) as error:
             raise OutputDisagrees(
                 f"a row of the flow {self._flow} in {self.table} is not ours: {error}",
@@ -121,10 +131,8 @@ class Commits(CommitsTable):
 
     def add_written(self, session: WarehouseSession, epoch: int, columns: Iterable[str]) -> None:
         """Keep the names of columns, in the transaction of the batch that writes them."""
-        known = self.find_written(session)
-        names = known.union(columns)
-        text = json.dumps(sorted(names))
-        if names == known or len(text) > _ROOM:
+        text = show_written(self.find_written(session), columns)
+        if text is None:
             return
         session.run(
             f"UPDATE {self._name} SET {self._is(WRITTEN)}"
@@ -188,16 +196,42 @@ class Commits(CommitsTable):
 
     def find(self, session: WarehouseSession, tag: Tag) -> tuple[Receipt, str] | None:
         """The committed batch and its kind."""
-        kept = (CHECKS,) if CHECKS in self._kept_columns else ()
-        columns = self._names("windows", "rows", "inserted", "updated", "deleted", "run_id", "kind", *kept)
+        columns = self._names(*self._batch_columns)
         found = session.rows(
             f"SELECT {columns} FROM {self._name} WHERE {self._is('flow_key')} AND {self._is('epoch')} AND"
             f" {self._is('seq')}",
             (self._key, tag.epoch, tag.seq),
         )
-        if not found:
-            return None
-        windows, rows, inserted, updated, deleted, run_id, kind, *said = found[0]
+        return self._batch_of(tag, found[0]) if found else None
+
+    def find_in_line(
+        self, session: WarehouseSession, tag: Tag
+    ) -> tuple[tuple[Receipt, str] | None, Head | None]:
+        """The committed batch with its kind, and the first head of a later epoch, as they are at one and the
+        same moment: that is what one statement sees."""
+        columns = self._names("seq", *HEAD_COLUMNS, *self._batch_columns)
+        found = session.rows(
+            f"SELECT {columns} FROM {self._name} WHERE {self._is('flow_key')} AND"
+            f" (({self._is('epoch')} AND {self._is('seq')}) OR"
+            f" ({self._is('seq')} AND {self._names('epoch')} > {self._warehouse.mark}))"
+            f" ORDER BY {self._names('epoch')}",
+            (self._key, tag.epoch, tag.seq, 0, tag.epoch),
+        )
+        start = 1 + len(HEAD_COLUMNS)
+        mine = next((row[start:] for row in found if int(row[0]) and int(row[1]) == tag.epoch), None)
+        later = next((row[1:start] for row in found if int(row[1]) > tag.epoch), None)
+        return (
+            None if mine is None else self._batch_of(tag, mine),
+            None if later is None else head_of(later),
+        )
+
+    @property
+    def _batch_columns(self) -> tuple[str, ...]:
+        kept = (CHECKS,) if CHECKS in self._kept_columns else ()
+        return ("windows", "rows", "inserted", "updated", "deleted", "run_id", "kind", *kept)
+
+    def _batch_of(self, tag: Tag, row: Sequence[Any]) -> tuple[Receipt, str]:
+        windows, rows, inserted, updated, deleted, run_id, kind, *said = row
         try:
             parsed = tuple(window_from_dict(one) for one in json.loads(windows))
             checks = Checks.from_json(json.loads(said[0])) if said and said[0] else None
@@ -305,3 +339,10 @@ class Commits(CommitsTable):
             continues_upto=upto,
             reason=head.reason,
         )
+
+
+def show_written(known: frozenset[str], columns: Iterable[str]) -> str | None:
+    """What a head keeps once these columns were written too; None: what it has."""
+    names = known.union(columns)
+    text = json.dumps(sorted(names))
+    return None if names == known or len(text) > _ROOM else text

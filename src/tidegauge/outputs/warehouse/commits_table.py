@@ -94,19 +94,11 @@ class CommitsTable:
         self._kept_columns |= {WRITTEN, SHAPE, CHECKS}
         self._made = True
 
-    def check_owner(self, session: WarehouseSession) -> None:
-        """Raises OutputDisagrees where the target belongs to another flow."""
-        found = session.rows(
-            f"SELECT {self._names('pipeline', 'flow')} FROM {self._name} WHERE {self._is('target')} AND"
-            f" {self._is('seq')} AND {self._names('flow_key')} <> {self._warehouse.mark} LIMIT 1",
-            (self._target, 0, self._key),
+    def _belongs_to(self, pipeline: str, flow: str) -> OutputDisagrees:
+        return OutputDisagrees(
+            f"{self._target} belongs to the flow {flow} of the pipeline {pipeline}",
+            hint="two flows cannot write one table: give this one another name with `rename:`",
         )
-        if found:
-            pipeline, flow = found[0]
-            raise OutputDisagrees(
-                f"{self._target} belongs to the flow {flow} of the pipeline {pipeline}",
-                hint="two flows cannot write one table: give this one another name with `rename:`",
-            )
 
     def _insert(self, session: WarehouseSession, **row: Any) -> None:
         row = {

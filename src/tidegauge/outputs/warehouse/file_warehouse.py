@@ -11,6 +11,8 @@ from tidegauge.outputs.warehouse.warehouse import Warehouse
 
 
 class FileWarehouse(Warehouse):
+    clock_here = True
+
     def __init__(self, database: Database) -> None:
         super().__init__(database)
         assert database.path is not None

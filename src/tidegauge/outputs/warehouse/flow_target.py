@@ -11,6 +11,7 @@ from tidegauge.model.spec import TableFlow, WarehouseTable
 from tidegauge.model.table import Field, Layout
 from tidegauge.outputs.warehouse import staging
 from tidegauge.outputs.warehouse.commits import Commits
+from tidegauge.outputs.warehouse.heads import Head
 from tidegauge.outputs.warehouse.kept_sessions import session_of
 from tidegauge.outputs.warehouse.mode_target import HISTORY, OURS
 from tidegauge.outputs.warehouse.quarantine import WarehouseQuarantine
@@ -33,7 +34,11 @@ class FlowTarget:
         """When it was made ready, what is there was still of an earlier epoch than the newest."""
         self.dropped = ""
         """The staging table that was dropped last, with all that belongs to it."""
+        self.keyed = False
+        """It was made just now, and with its key."""
         self._ready = False
+        self._written: tuple[tuple[int, int], frozenset[str]] = ((-1, -1), frozenset())
+        self._columns: tuple[str, tuple[Field, ...] | None] = ("", None)
 
     @property
     def place(self) -> str:
@@ -60,13 +65,41 @@ class FlowTarget:
             with self.session() as session:
                 self.make_ready(session)
 
-    def make_ready(self, session: WarehouseSession) -> None:
-        """Make `tidegauge_commits`, and clear away what dead attempts left; only the first time."""
-        if not self._ready:
-            self.pending = self.commits.make(session).is_pending
-            staging.clear_leftovers(self.warehouse, session, self.table.schema)
-            session.rollback()
-            self._ready = True
+    def make_ready(self, session: WarehouseSession) -> tuple[Head, ...] | None:
+        """Make `tidegauge_commits`, and clear away what dead attempts left; only the first time. The heads of
+        its epochs, if they were looked at just now."""
+        if self._ready:
+            return None
+        heads = self.commits.make(session)
+        newest = heads[-1]
+        self.pending = newest.is_pending
+        self._written = (
+            (newest.epoch, newest.last_seq),
+            self.commits.parse_written(head.written for head in heads),
+        )
+        staging.clear_leftovers(self.warehouse, session, self.table.schema)
+        session.rollback()
+        self._ready = True
+        return heads
+
+    def note_columns(self, stage: str, columns: tuple[Field, ...] | None) -> None:
+        """What it had, and has, for the rows of a staging table; None: it is made anew for them."""
+        self._columns = stage, columns
+
+    def recall_columns(self, stage: str) -> tuple[Field, ...] | None:
+        """As they were noted; None: the target has to be asked."""
+        noted, columns = self._columns
+        return columns if stage and noted == stage else None
+
+    def known_written(self, tag: Tag) -> frozenset[str] | None:
+        """The columns that batches before this one wrote; None: to be asked. What was known when the head
+        stood at the batch right before is true of whoever moves it from there: nothing came between."""
+        before, known = self._written
+        return known if before == (tag.epoch, tag.seq - 1) else None
+
+    def note_written(self, tag: Tag, columns: frozenset[str]) -> None:
+        """Once the batch is committed."""
+        self._written = (tag.epoch, tag.seq), columns
 
     def named(self, name: str) -> str:
         """A column's name as it is compared: in small letters, where their case does not count."""
@@ -86,15 +119,13 @@ class FlowTarget:
     def receipt(self, session: WarehouseSession, tag: Tag) -> Receipt | None:
         """Of a committed batch. Raises OutputDisagrees once a later epoch is open.
 
-        The batch's row is read first, and then whether a later epoch was opened, for the reason that
+        Both are read at one moment. Read apart, the batch would have to come first, for the reason that
         `outputs.lake.output.ParquetOutput` gives.
         """
         if not self.commits.is_there(session):
             return None
         session.rollback()
-        found = self.commits.find(session, tag)
-        session.rollback()  # what follows has to see what was committed since
-        later = next((head for head in self.commits.heads(session) if head.epoch > tag.epoch), None)
+        found, later = self.commits.find_in_line(session, tag)
         session.rollback()
         if later is not None:
             raise OutputDisagrees(

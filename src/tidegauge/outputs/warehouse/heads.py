@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from tidegauge.model.override import show_continued
 from tidegauge.model.plan import Batch
@@ -30,6 +31,8 @@ class Head:
     reason: str
     empties: bool = False
     """Its first batch takes away what earlier epochs left."""
+    written: str | None = field(default=None, compare=False, repr=False)
+    """The columns that its batches wrote, as JSON; None also where that was not asked for."""
 
     @property
     def is_pending(self) -> bool:
@@ -38,6 +41,23 @@ class Head:
 
     def __str__(self) -> str:
         return f"epoch {self.epoch}, continuing {show_continued(self.continues)} ({self.reason})"
+
+
+HEAD_COLUMNS = ("epoch", "last_seq", "closed", "continues_epoch", "continues_upto", "reason", "kind")
+
+
+def head_of(row: Sequence[Any], written: str | None = None) -> Head:
+    """By a row of these columns."""
+    epoch, last, closed, of, upto, reason, kind = row
+    return Head(
+        int(epoch),
+        int(last),
+        bool(closed),
+        None if of is None else (int(of), int(upto)),
+        reason or "",
+        empties=kind == REFRESH,
+        written=written,
+    )
 
 
 def kind_of(batch: Batch) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import secrets
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -53,6 +54,12 @@ def last_of(stage: TableName) -> TableName:
 def is_beside(table: TableName) -> bool:
     """Whether it is one of those that belong to a staging table."""
     return table.table.startswith(PREFIX) and table.table[-2:].startswith("_")
+
+
+def list_made(table: TableName, *, history: bool) -> tuple[TableName, ...]:
+    """The staging tables of an attempt whose rows are in this one. `history`: one was made for that too."""
+    base = TableName(table.schema, table.table[: len(PREFIX) + 16])
+    return (base, *([table] if table != base else []), *([history_of(base)] if history else []))
 
 
 def drop(warehouse: Warehouse, session: WarehouseSession, table: TableName) -> None:
@@ -111,19 +118,17 @@ def check_keys(
         without = f"{aside} AND ({_has_no_key(warehouse, stage)})"
         ((keyless,),) = session.rows(f"SELECT COUNT(*) FROM {name} WHERE {without}")
         looked = f" WHERE NOT ({without})" if keyless else ""
-    ((total, *filled),) = session.rows(f"SELECT COUNT(*), {counts} FROM {name}{looked}")
-    for part, count in zip(stage.key, filled, strict=True):
+    # In one statement: to few rows, to be asked costs more than to count.
+    groups = f"(SELECT COUNT(*) FROM (SELECT {key} FROM {name}{looked} GROUP BY {key}) AS k_)"
+    asked = counts if proven else f"{counts}, {groups}"
+    ((total, *found),) = session.rows(f"SELECT COUNT(*), {asked} FROM {name}{looked}")
+    for part, count in zip(stage.key, found, strict=False):
         if count != total:
             raise KeyUnsuitable(
                 f"{total - count} rows have no {part}, which is a part of the key",
                 hint="choose another `key:`, or fill the column at the source; the batch was not loaded",
             )
-    if proven:
-        return None
-    ((different,),) = session.rows(
-        f"SELECT COUNT(*) FROM (SELECT {key} FROM {name}{looked} GROUP BY {key}) AS k_"
-    )
-    if different == total:
+    if proven or (different := found[-1]) == total:
         return None
     ordinal = warehouse.name(stage.ordinal)
     twice = session.rows(
@@ -228,4 +233,6 @@ def read_clock(warehouse: Warehouse, session: WarehouseSession) -> datetime:
 
 
 def _clock(warehouse: Warehouse, session: WarehouseSession) -> int:
+    if warehouse.clock_here:
+        return int(time.time())
     return int(read_clock(warehouse, session).timestamp())

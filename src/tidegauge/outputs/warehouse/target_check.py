@@ -53,10 +53,12 @@ class TargetCheck:
             if kept > 0:
                 raise self._refusal(f"is empty, and {kept:,} rows should be there by what was committed")
 
-    def check_new(self, session: WarehouseSession) -> None:
-        """Before the table is made: refuse where the newest epoch has committed to it already."""
-        heads = self._heads(session)
-        session.rollback()
+    def check_new(self, session: WarehouseSession, heads: Sequence[Head] | None = None) -> None:
+        """Before the table is made: refuse where the newest epoch has committed to it already. `heads`: as
+        they were a moment ago."""
+        if heads is None:
+            heads = self._heads(session)
+            session.rollback()
         if (
             heads
             and find_followed(heads, heads[-1].epoch)

@@ -117,6 +117,12 @@ class Warehouse(ABC):
     """Whether PRIMARY KEY keeps two sessions from inserting one key. Where not: see `lock`."""
     key_after: bool = False
     """Whether a target gets its key by `declare_key`, once its first rows are there, which is faster."""
+    forgets_stages: bool = False
+    """Whether staging tables are empty after a crash of its server."""
+    drops_with_commit: bool = False
+    """Whether staging tables go in the transaction of their batch, because nobody else can be at them."""
+    clock_here: bool = False
+    """Whether its clock is this machine's."""
     finds_repeats: bool = False
     """Whether an INSERT into a table with a key ends early and cheaply at a key that is there twice, so that
     rows for a new target need not be looked through before."""
@@ -170,6 +176,15 @@ class Warehouse(ABC):
         `type` is the Spark type whose values the column holds, empty where there is none; `source_type` the
         server's own words, with length and precision, as a column of the same type is declared.
         """
+
+    def find_made(
+        self,
+        session: WarehouseSession,
+        table: TableName,
+        made: Sequence[WarehouseColumn],  # noqa: ARG002 - for engines that know from it
+    ) -> tuple[Field, ...] | None:
+        """`columns` of a table that was made a moment ago of these."""
+        return self.columns(session, table)
 
     @abstractmethod
     def tables(self, session: WarehouseSession, schema: str | None, prefix: str) -> list[str]:

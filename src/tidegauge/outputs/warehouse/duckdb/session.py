@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+_LOOK_AFTER = 4
+"""New keys after which a session looks how much memory all of them take."""
+
+
 class DuckDBSession:
     """A `WarehouseSession`. Transactions of one process write one by one: DuckDB lets one of two that change
     the same row fail, and ours are worth the wait."""
@@ -30,6 +34,9 @@ class DuckDBSession:
         self._began = False
         self.worn = False
         """The file shall be closed soon: much memory is held that DuckDB lets go only then."""
+        self.tables: set[str] = set()
+        """Quoted names of what was found to be a table, and no view."""
+        self._keys = 0
 
     def run(self, sql: str, values: Sequence[object] = ()) -> int:
         self._begin()
@@ -115,11 +122,14 @@ class DuckDBSession:
             raise
         return [(str(name), str(kind), bool(no), bool(pk)) for name, kind, no, pk in found]
 
-    def count_index_bytes(self) -> int:
-        """In memory, of the whole file."""
+    def count_key(self, limit: int) -> None:
+        """A key was made. If keys take more memory than so many bytes, of the whole file, it is worn."""
+        self._keys += 1
+        if self._keys % _LOOK_AFTER:
+            return
         sql = "SELECT SUM(memory_usage_bytes) FROM duckdb_memory() WHERE tag = 'ART_INDEX'"
         ((found,),) = self.rows(sql)
-        return int(found or 0)
+        self.worn = int(found or 0) > limit
 
     def is_view(self, table: str) -> bool:
         """Of what `describe` has found: only tables have rows with numbers. Asked in a transaction of its

@@ -55,9 +55,12 @@ class DuckDB(FileWarehouse):
     key_after = True
     folds_case = True
     keeps_sessions = True
+    drops_with_commit = True
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
+        self._stage_views: set[str] = set()
+        """Staging tables that are views, made by this object and not dropped yet."""
         will_write(self._path)
 
     def connect(self) -> DuckDBSession:
@@ -93,6 +96,18 @@ class DuckDB(FileWarehouse):
                 f"{table} in {self.place} is a view", hint="load into another table with `rename:`"
             )
         return tuple(Field(name, _spark(kind), kind) for name, kind, *_ in found)
+
+    def find_made(
+        self,
+        session: WarehouseSession,
+        table: TableName,
+        made: Sequence[WarehouseColumn],
+    ) -> tuple[Field, ...] | None:
+        """As it was made, for no other process has the file open; and types are shown as declared."""
+        ours = cast(DuckDBSession, session)
+        ours.tables.add(self.table(table))
+        ours.count_key(_INDEXES)
+        return tuple(Field(one.name, _spark(one.type), one.type) for one in made)
 
     def tables(self, session: WarehouseSession, schema: str | None, prefix: str) -> list[str]:
         found = session.rows(
@@ -168,13 +183,17 @@ class DuckDB(FileWarehouse):
             session.rollback()
             session.run(f"ALTER TABLE {self.table(target)} ADD PRIMARY KEY ({names})")
             session.commit()
-            ours.worn = ours.count_index_bytes() > _INDEXES
+            ours.count_key(_INDEXES)
 
     def is_worn(self, session: WarehouseSession) -> bool:
         return cast(DuckDBSession, session).worn
 
     def drop(self, session: WarehouseSession, table: TableName) -> None:
         ours = cast(DuckDBSession, session)
+        if table.table in self._stage_views:
+            session.run(f"DROP VIEW IF EXISTS {self.table(table)}")
+            self._stage_views.discard(table.table)
+            return
         if staging.is_beside(table):
             # Never a view. To look for what is not there costs the more, the more tables there are.
             session.run(f"DROP TABLE IF EXISTS {self.table(table)}")
@@ -186,7 +205,11 @@ class DuckDB(FileWarehouse):
 
     def _is_view(self, session: DuckDBSession, table: TableName, columns: Sequence[str]) -> bool:
         if "rowid" not in map(str.lower, columns):
-            return session.is_view(self.table(table))
+            # What was a table is one as long as this connection keeps other processes out of the file.
+            found = self.table(table) not in session.tables and session.is_view(self.table(table))
+            if not found:
+                session.tables.add(self.table(table))
+            return found
         return bool(
             session.rows(
                 "SELECT 1 FROM duckdb_views() WHERE database_name = current_database()"
@@ -223,6 +246,9 @@ class DuckDB(FileWarehouse):
             parts.append(self._select(stage, paths, names, first))
             first += len(paths)
         session.alone(f"CREATE {what} {self.table(stage.table)} AS {' UNION ALL '.join(parts)}")
+        if what == "VIEW":
+            self._stage_views.add(stage.table.table)
+            return sum(footer.num_rows for footer in footers)  # which DuckDB, too, counts a file by
         ((rows,),) = session.rows(f"SELECT COUNT(*) FROM {self.table(stage.table)}")
         session.rollback()
         return int(rows)

@@ -67,6 +67,7 @@ _MAKING = 0x7469646567617567
 class PostgreSQL(Warehouse):
     mark = MARK
     finds_repeats = True
+    forgets_stages = True
     takes_tasks = True
     keeps_sessions = True
     now = "(clock_timestamp() AT TIME ZONE 'UTC')"
