@@ -13,7 +13,7 @@ class Step(StrEnum):
     PLAN = "plan"
     """Windows are frozen in the ledger."""
     CLAIM = "claim"
-    """The flow is ours, and the fence is raised."""
+    """The flow is ours, the fence is raised, and its first batch is begun."""
     BEGIN = "begin"
     """From here on this batch has only one meaning."""
     WRITE = "write"
@@ -23,9 +23,9 @@ class Step(StrEnum):
     SETTLE = "settle"
     """The output is asked whether the tag is there."""
     ADVANCE = "advance"
-    """The watermark moves, by compare-and-set on the fence."""
+    """The watermark moves, by compare-and-set on the fence; past the last batch the attempt ends with it."""
     FINISH = "finish"
-    """The attempt ends, and the lease with it."""
+    """The attempt ends, unless it has, and the lease with it."""
 
 
 class OverrideStep(StrEnum):

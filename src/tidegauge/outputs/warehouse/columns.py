@@ -45,12 +45,9 @@ def arrange(
     layout: Layout,
     options: TableOptions,
     check_new: Callable[[WarehouseSession], None] | None = None,
-    *,
-    few: bool = False,
 ) -> RoomInWarehouse:
     """Make the target, or room in it. Commits. Nothing that is there is lost: what cannot be done raises
-    OutputDisagrees before anything is changed, as `check_new` does where there is no target. `few`: it gets
-    so few rows at first that it may have its key before."""
+    OutputDisagrees before anything is changed, as `check_new` does where there is no target."""
     check_names(warehouse, layout, options)
     held = warehouse.columns(session, table)
     fresh = held is None
@@ -59,7 +56,7 @@ def arrange(
         if check_new is not None:
             check_new(session)
             session.rollback()
-        held = _make(warehouse, session, table, layout, options, few=few)
+        held = _make(warehouse, session, table, layout, options)
     found = {_fold(warehouse, field.name): field for field in held}
     added = [
         one for one in list_columns(warehouse, layout, options) if _fold(warehouse, one.name) not in found
@@ -81,15 +78,9 @@ def arrange(
 
 
 def _make(
-    warehouse: Warehouse,
-    session: WarehouseSession,
-    table: TableName,
-    layout: Layout,
-    options: TableOptions,
-    *,
-    few: bool,
+    warehouse: Warehouse, session: WarehouseSession, table: TableName, layout: Layout, options: TableOptions
 ) -> tuple[Field, ...]:
-    session.run(create(warehouse, table, layout, options, few=few))
+    session.run(create(warehouse, table, layout, options))
     session.commit()
     held = warehouse.find_made(session, table, list_columns(warehouse, layout, options))
     if held is None:
@@ -238,10 +229,8 @@ def key_of(layout: Layout, options: TableOptions) -> tuple[str, ...]:
     return (*layout.key, VALID_FROM) if options.mode.facts.keeps_history else layout.key
 
 
-def create(
-    warehouse: Warehouse, table: TableName, layout: Layout, options: TableOptions, *, few: bool = False
-) -> str:
-    key = () if warehouse.key_after and not few else key_of(layout, options)
+def create(warehouse: Warehouse, table: TableName, layout: Layout, options: TableOptions) -> str:
+    key = () if warehouse.key_after else key_of(layout, options)
     return warehouse.create(table, list_columns(warehouse, layout, options), key=key, options=options)
 
 

@@ -88,8 +88,7 @@ def _commit(target: FlowTarget, what: StagedBatch) -> Receipt:
             target.pending = False
             if known is not None:
                 target.note_written(tag, known.union(what.columns))
-            if not target.keyed:
-                _declare_key(target, session, what)
+            _declare_key(target, session, what)
         else:
             session.rollback()
             receipt, gone = _find_committed(target, session, what), False

@@ -9,6 +9,7 @@ from typing import Any
 
 from tidegauge.errors import OutputDisagrees
 from tidegauge.model.spec import TableName
+from tidegauge.outputs.warehouse.kept_sessions import is_noted, note
 from tidegauge.outputs.warehouse.warehouse import Warehouse, WarehouseColumn, WarehouseSession
 
 NAME = "tidegauge_commits"
@@ -79,8 +80,12 @@ class CommitsTable:
         return self.is_there(session) and WRITTEN in self._kept_columns
 
     def make_table(self, session: WarehouseSession) -> None:
-        """The table, or what it lacks. Commits."""
-        if not self.is_there(session):
+        """The table, or what it lacks. Commits. One look does for all flows of a command."""
+        where = self._warehouse.database
+        seen = ("commits", where.engine, where.path, where.host, where.port, where.database, self.table)
+        if is_noted(*seen):
+            pass
+        elif not self.is_there(session):
             session.rollback()
             session.run(self._ddl())
             session.commit()
@@ -91,6 +96,7 @@ class CommitsTable:
                     self._warehouse.add_column(self.table, WarehouseColumn(name, self._warehouse.text))
                 )
                 session.commit()
+        note(*seen)
         self._kept_columns |= {WRITTEN, SHAPE, CHECKS}
         self._made = True
 

@@ -34,8 +34,6 @@ class FlowTarget:
         """When it was made ready, what is there was still of an earlier epoch than the newest."""
         self.dropped = ""
         """The staging table that was dropped last, with all that belongs to it."""
-        self.keyed = False
-        """It was made just now, and with its key."""
         self._ready = False
         self._written: tuple[tuple[int, int], frozenset[str]] = ((-1, -1), frozenset())
         self._columns: tuple[str, tuple[Field, ...] | None] = ("", None)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -38,7 +38,7 @@ _guard = threading.Condition()
 _commands = 0
 _watching = False
 _idle: list[_Idle] = []
-_done: set[tuple[str, ...]] = set()
+_done: set[tuple[Hashable, ...]] = set()
 
 
 @contextmanager
@@ -70,6 +70,18 @@ def is_first(*work: str) -> bool:
         if _commands:
             _done.add(work)
         return True
+
+
+def note(*fact: Hashable) -> None:
+    """Keep what was seen, until the command ends."""
+    with _guard:
+        if _commands:
+            _done.add(fact)
+
+
+def is_noted(*fact: Hashable) -> bool:
+    with _guard:
+        return fact in _done
 
 
 @contextmanager

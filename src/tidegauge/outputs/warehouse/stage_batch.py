@@ -33,10 +33,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-_FEW = 10_000
-"""Rows that a table takes with its key at once about as fast as if that came after."""
-
-
 @dataclass(frozen=True)
 class _Room:
     columns: RoomInWarehouse | None
@@ -104,9 +100,7 @@ def _make_room(
     if outgrown:
         return _Room(plan_room(warehouse, layout, options), outgrown, ())
     check_new = None if batch_data.anew else partial(target.check.check_new, heads=heads)
-    few = batch_data.rows is not None and batch_data.rows <= _FEW
-    columns = arrange(warehouse, session, target.table, layout, options, check_new, few=few)
-    target.keyed = columns.fresh and few
+    columns = arrange(warehouse, session, target.table, layout, options, check_new)
     if columns.fresh and target.pending:
         target.commits.note_shape(session, shape_of(layout, options))
         session.commit()

@@ -106,7 +106,6 @@ class DuckDB(FileWarehouse):
         """As it was made, for no other process has the file open; and types are shown as declared."""
         ours = cast(DuckDBSession, session)
         ours.tables.add(self.table(table))
-        ours.count_key(_INDEXES)
         return tuple(Field(one.name, _spark(one.type), one.type) for one in made)
 
     def tables(self, session: WarehouseSession, schema: str | None, prefix: str) -> list[str]:
