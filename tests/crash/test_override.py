@@ -41,7 +41,7 @@ PLACES = [
     ("before", "publish", 2),  # the last look at the lease is behind it
     ("after", "publish", 2),
     ("before", "advance", 2),
-    ("before", "finish", 1),
+    ("before", "advance", 3),  # which would end the attempt too
 ]
 
 

@@ -43,7 +43,7 @@ PLACES = [
     ("after", "write", 2),  # its files are there, and nobody sees them
     ("before", "publish", 2),  # the last look at the lease is behind it
     ("before", "advance", 2),  # rows and tag are committed
-    ("before", "finish", 1),
+    ("before", "advance", 3),  # which would end the attempt too
 ]
 
 

@@ -48,12 +48,12 @@ class Commits(CommitsTable):
             try:
                 self.make_table(session)
                 heads = self._find_heads(session, owned=True)
+                session.rollback()
                 if not heads and not self._warehouse.keys_enforced:
-                    session.rollback()
                     self._warehouse.lock(session, self.table)
                     heads = self.heads(session)
                 if not heads:
-                    session.rollback()
+                    # Under the lock, or as the one whom the key lets.
                     heads = (Head(0, 0, closed=False, continues=None, reason=""),)
                     self._insert_head(session, heads[0])
                     session.commit()
